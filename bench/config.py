@@ -1,0 +1,277 @@
+"""Configurations: one immutable `RunConfig` per run, and experiments (YAML grids) that expand to them.
+
+A run's identity is the hash of its canonical JSON; a readable path such as
+`digits/dirichlet-0.1/4-of-20/fedsam/seed-0` is what people and Snakemake see.
+"""
+
+import hashlib
+import itertools
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal
+
+import yaml
+from pydantic import Field, ValidationError, model_validator
+
+from bench.data.partitions import AnyPartition
+from bench.data.sources import SOURCES, Source
+from bench.errors import UserError, unknown
+from bench.frozen import Frozen, explain
+from bench.methods.catalog import Aggregation, Recipe, recipe
+from bench.models import MODELS
+
+CONFIG_VERSION = 1
+
+
+class Participation(Frozen):
+    """Which clients take part in a round: `fixed`, a set of `active` clients; `bernoulli`, each with `probability`."""
+
+    sampling: Literal["fixed", "bernoulli"] = "fixed"
+    active: int | None = Field(default=None, ge=1, description="clients per round, for fixed sampling")
+    probability: float | None = Field(default=None, gt=0, le=1, description="for bernoulli sampling; never an empty round")
+
+    @model_validator(mode="after")
+    def _one_size(self) -> "Participation":
+        given = {"fixed": self.active, "bernoulli": self.probability}
+        if given[self.sampling] is None or sum(v is not None for v in given.values()) != 1:
+            raise UserError("participation takes active with sampling fixed, or probability with sampling bernoulli")
+        return self
+
+    def label(self, clients: int) -> str:
+        """For example 4-of-20, or bernoulli-0.2-of-20."""
+        return f"{self.active}-of-{clients}" if self.active else f"bernoulli-{self.probability:g}-of-{clients}"
+
+
+class MethodConfig(Frozen):
+    """A method of the catalog and its hyper-parameters, under their canonical names; defaults are filled in."""
+
+    name: str
+    hyperparameters: dict[str, float | int | bool | str] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _complete(cls, data: Any) -> Any:
+        if isinstance(data, Mapping) and isinstance(data.get("name"), str):
+            given = data.get("hyperparameters") or {}
+            if not isinstance(given, Mapping):
+                raise UserError(f"hyperparameters of {data['name']} must be a mapping, not {given!r}")
+            return {**data, "hyperparameters": recipe(data["name"]).complete(given)}
+        return data
+
+    @property
+    def recipe(self) -> Recipe:
+        """The catalog's entry."""
+        return recipe(self.name)
+
+
+class Training(Frozen):
+    """What a run does, whatever its method. The local step is w ← w − η_t (clip(q) + ω w), momentum 0."""
+
+    rounds: int = Field(ge=1, description="communication rounds T")
+    local_epochs: int = Field(ge=1, description="epochs E over a client's data per round; the last batch may be short")
+    batch_size: int = Field(ge=1, description="mini-batch size B")
+    lr: float = Field(gt=0, description="initial local learning rate η_l")
+    lr_decay: float = Field(default=1.0, gt=0, le=1, description="factor γ on the local rate after each round")
+    server_lr: float = Field(default=1.0, gt=0, description="server learning rate η_g")
+    weight_decay: float = Field(default=0.0, ge=0, description="ω, added after clipping, at the unperturbed w")
+    clip: float | None = Field(default=None, gt=0, description="largest norm of the direction q; null: off")
+    aggregation: Aggregation | None = Field(default=None, description="p_i = 1/M or n_i/Σn_j; null: the method's own")
+
+
+class Evaluation(Frozen):
+    """When the global model is evaluated, and which states are kept for analysis."""
+
+    every: int = Field(default=1, ge=1, description="rounds between evaluations; the last round is always evaluated")
+    snapshots: tuple[int, ...] = Field(default=(), description="numbers of finished rounds after which the state is kept")
+
+
+class RunConfig(Frozen):
+    """All that decides a run's numbers."""
+
+    version: Literal[1] = CONFIG_VERSION
+    dataset: Source
+    model: str
+    partition: AnyPartition
+    participation: Participation
+    method: MethodConfig
+    training: Training
+    evaluation: Evaluation = Evaluation()
+    seed: int = Field(ge=0)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _shorthands(cls, data: Any) -> Any:
+        if isinstance(data, Mapping):
+            dataset = data.get("dataset")
+            if isinstance(dataset, str):
+                if dataset not in SOURCES:
+                    raise unknown("dataset", dataset, SOURCES)
+                data = {**data, "dataset": {"name": dataset}}
+            if isinstance(data.get("method"), str):
+                data = {**data, "method": {"name": data["method"]}}
+            method, training = data.get("method"), data.get("training")
+            if isinstance(method, Mapping) and isinstance(training, Mapping) and training.get("aggregation") is None:
+                data = {**data, "training": {**training, "aggregation": recipe(str(method.get("name"))).aggregation}}
+        return data
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "RunConfig":
+        if self.model not in MODELS:
+            raise unknown("model", self.model, MODELS)
+        active, clients = self.participation.active, self.partition.clients
+        if active is not None and active > clients:
+            raise UserError(f"{active} active clients per round, but only {clients} are registered")
+        late = [r for r in self.evaluation.snapshots if not 0 <= r <= self.training.rounds]
+        if late:
+            raise UserError(f"snapshot after round {late[0]}, but the run has {self.training.rounds} rounds")
+        method = self.method.recipe.build(self.method.hyperparameters)
+        if method.server.needs_unit_server_lr() and self.training.server_lr != 1:
+            raise UserError(f"{self.method.name} has no server step size: server_lr must be 1, not {self.training.server_lr:g}")
+        return self
+
+    @classmethod
+    def parse(cls, data: Mapping[str, Any]) -> "RunConfig":
+        """Validate; every mistake is a `UserError` of one line."""
+        try:
+            return cls.model_validate(dict(data))
+        except ValidationError as error:
+            raise explain(error) from None
+
+    def canonical_json(self) -> str:
+        """Every field, sorted, without spaces: equal runs give equal text."""
+        return json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+
+    @cached_property
+    def identity(self) -> str:
+        """SHA-256 of the canonical JSON, first 16 hex digits."""
+        return hashlib.sha256(self.canonical_json().encode()).hexdigest()[:16]
+
+    def setting(self) -> str:
+        """Data set, partition and participation as a path, for example digits/dirichlet-0.1/4-of-20."""
+        participation = self.participation.label(self.partition.clients)
+        return str(PurePosixPath(self.dataset.label, self.partition.label, participation))
+
+
+class MethodEntry(Frozen):
+    """One method of an experiment: hyper-parameters as that experiment's paper states them, and exceptions."""
+
+    name: str | None = Field(default=None, description="catalog name; default: the entry's own key")
+    hyperparameters: dict[str, float | int | bool | str] = {}
+    training: dict[str, float | int | str | None] = Field(default={}, description="fields of training that differ")
+
+
+class Grid(Frozen):
+    """The axes that are multiplied."""
+
+    partition: tuple[AnyPartition, ...] = Field(min_length=1)
+    participation: tuple[Participation, ...] = Field(min_length=1)
+    seeds: tuple[int, ...] = Field(min_length=1)
+
+
+class Experiment(Frozen):
+    """A grid of runs: settings × methods × seeds."""
+
+    name: str = Field(pattern=r"^[a-z0-9_]+$")
+    description: str = ""
+    dataset: str | dict[str, Any]
+    model: str
+    training: Training
+    evaluation: Evaluation = Evaluation()
+    grid: Grid
+    methods: dict[str, MethodEntry] = Field(min_length=1)
+
+    def cells(self) -> dict[str, "Cell"]:
+        """All cells of the grid by path, such as digits/dirichlet-0.1/4-of-20/fedsam."""
+        cells: dict[str, Cell] = {}
+        axes = (self.grid.partition, self.grid.participation, self.methods.items())
+        for partition, participation, (label, entry) in itertools.product(*axes):
+            common = {
+                "dataset": self.dataset,
+                "model": self.model,
+                "partition": partition.model_dump(),
+                "participation": participation.model_dump(),
+                "method": {"name": entry.name or label, "hyperparameters": entry.hyperparameters},
+                "training": {**self.training.model_dump(), **entry.training},
+                "evaluation": self.evaluation.model_dump(),
+            }
+            runs = tuple(RunConfig.parse({**common, "seed": seed}) for seed in self.grid.seeds)
+            cell = Cell(label, runs)
+            if cell.path in cells:
+                raise UserError(f"experiment {self.name} has the cell {cell.path} twice")
+            cells[cell.path] = cell
+        return cells
+
+    def cell(self, path: str) -> "Cell":
+        """One cell by its path; a `UserError` suggests the nearest."""
+        cells = self.cells()
+        if path not in cells:
+            raise unknown(f"cell of experiment {self.name}", path, cells)
+        return cells[path]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One method in one setting, all seeds. `label` is the method's name in this experiment."""
+
+    label: str
+    runs: tuple[RunConfig, ...]
+
+    @property
+    def setting(self) -> str:
+        """Data set, partition and participation as a path."""
+        return self.runs[0].setting()
+
+    @property
+    def path(self) -> str:
+        """Readable path: setting and method."""
+        return f"{self.setting}/{self.label}"
+
+    @property
+    def identity(self) -> str:
+        """Hash over the runs' identities: what Snakemake compares to know whether a cell changed."""
+        return hashlib.sha256(":".join(run.identity for run in self.runs).encode()).hexdigest()[:16]
+
+
+def experiment_file(name: str, root: Path = Path("paper_tables")) -> Path:
+    """The YAML file of a named experiment (`paper_tables/NAME/experiments.yaml`), or the given YAML file itself."""
+    if name.endswith((".yaml", ".yml")):
+        return Path(name)
+    known = sorted(p.parent.name for p in root.glob("*/experiments.yaml"))
+    if name not in known:
+        raise unknown("experiment", name, known)
+    return root / name / "experiments.yaml"
+
+
+def load_experiment(name: str, changes: Mapping[str, Any] | None = None) -> Experiment:
+    """Read and validate an experiment by name or file; `changes` maps dotted keys, such as training.rounds, to values."""
+    file = experiment_file(name)
+    data = read_yaml(file)
+    for dotted, value in (changes or {}).items():
+        *parents, last = dotted.split(".")
+        place = data
+        for key in parents:
+            place = place.setdefault(key, {})
+            if not isinstance(place, dict):
+                raise UserError(f"{dotted}: {key} is a value, not a section")
+        place[last] = value
+    try:
+        return Experiment.model_validate(data)
+    except ValidationError as error:
+        problem = explain(error)
+        raise UserError(f"{file}: {problem}") from None
+
+
+def read_yaml(file: Path) -> dict[str, Any]:
+    """A YAML mapping; a `UserError` says what is wrong with the file."""
+    try:
+        data = yaml.safe_load(file.read_text())
+    except OSError as error:
+        raise UserError(f"cannot read '{file}': {error.strerror}") from None
+    except yaml.YAMLError as error:
+        raise UserError(f"'{file}' is not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(data, dict):
+        raise UserError(f"'{file}' must hold a mapping, not {type(data).__name__}")
+    return data

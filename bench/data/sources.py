@@ -1,0 +1,110 @@
+"""Where data sets come from. Each source is one entry of a configuration's `dataset`."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field
+
+from bench.data.dataset import Dataset, Images, Labels
+from bench.errors import UserError
+from bench.frozen import Frozen
+
+
+class Digits(Frozen):
+    """scikit-learn's digits: 1,797 real 8×8 images in 10 classes, embedded in the library (no download).
+
+    Every fifth image of each class, in the stored order, is a test image (356 of 1,797); the rest are training images.
+    """
+
+    name: Literal["digits"] = "digits"
+
+    @property
+    def label(self) -> str:
+        """Its name in paths and tables."""
+        return self.name
+
+    def load(self) -> Dataset:
+        """Pixels 0..16 as stored, normalised by the training images' mean and deviation."""
+        from sklearn.datasets import load_digits  # noqa: PLC0415 - a second that only training should pay
+
+        bunch = load_digits()
+        images = bunch.images.astype(np.uint8)[:, None]
+        labels = bunch.target.astype(np.int64)
+        position_in_class = np.empty(len(labels), dtype=np.int64)
+        for c in range(10):
+            members = np.flatnonzero(labels == c)
+            position_in_class[members] = np.arange(len(members))
+        test = position_in_class % 5 == 4
+        return Dataset(
+            "digits", images[~test], labels[~test], images[test], labels[test], 10, 16.0, (0.3053,), (0.3761,)
+        )
+
+
+class ImageFolder(Frozen):
+    """Your own images: `root/train/<class>/*` and `root/test/<class>/*`, all of one size.
+
+    Classes are the sorted folder names of `train`. Anything that Pillow reads is accepted, as RGB.
+    """
+
+    name: Literal["image_folder"] = "image_folder"
+    root: Path
+
+    @property
+    def label(self) -> str:
+        """The folder's own name."""
+        return self.root.name
+
+    def load(self) -> Dataset:
+        """Decode all images; a `UserError` names a missing folder, an unreadable or an odd-sized file."""
+        classes = self._classes("train")
+        train_images, train_labels = self._read("train", classes)
+        test_images, test_labels = self._read("test", classes)
+        pixels = train_images / 255.0
+        mean, std = pixels.mean(axis=(0, 2, 3)), pixels.std(axis=(0, 2, 3))
+        return Dataset(
+            self.label,
+            train_images,
+            train_labels,
+            test_images,
+            test_labels,
+            len(classes),
+            255.0,
+            tuple(map(float, mean)),
+            tuple(float(s) or 1.0 for s in std),
+        )
+
+    def _classes(self, part: str) -> list[str]:
+        folder = self.root / part
+        if not folder.is_dir():
+            raise UserError(f"data set folder '{folder}' does not exist (expected: {part}/<class>/<image files>)")
+        classes = sorted(p.name for p in folder.iterdir() if p.is_dir())
+        if not classes:
+            raise UserError(f"data set folder '{folder}' has no class folders (expected: {part}/<class>/<image files>)")
+        return classes
+
+    def _read(self, part: str, classes: list[str]) -> tuple[Images, Labels]:
+        from PIL import Image, UnidentifiedImageError  # noqa: PLC0415 - only where image files are read
+
+        extra = set(self._classes(part)) - set(classes)
+        if extra:
+            raise UserError(f"class '{min(extra)}' is in {self.root / part} but not in {self.root / 'train'}")
+        images: list[Images] = []
+        labels: list[int] = []
+        for label, name in enumerate(classes):
+            for file in sorted((self.root / part / name).glob("*")):
+                try:
+                    image = np.asarray(Image.open(file).convert("RGB"), dtype=np.uint8).transpose(2, 0, 1)
+                except (UnidentifiedImageError, OSError):
+                    raise UserError(f"'{file}' is not a readable image") from None
+                if images and image.shape != images[0].shape:
+                    raise UserError(f"'{file}' is {image.shape[1:]}, the images before it {images[0].shape[1:]}")
+                images.append(image)
+                labels.append(label)
+        if not images:
+            raise UserError(f"data set folder '{self.root / part}' has no images")
+        return np.stack(images), np.asarray(labels, dtype=np.int64)
+
+
+Source = Annotated[Digits | ImageFolder, Field(discriminator="name")]
+SOURCES: dict[str, type[Digits | ImageFolder]] = {"digits": Digits, "image_folder": ImageFolder}

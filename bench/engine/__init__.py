@@ -1,0 +1,1 @@
+"""The engine: flat parameters, gradients, local training, rounds, random streams, checkpoints."""

@@ -1,0 +1,88 @@
+"""A model's loss and gradient as functions of one flat parameter vector."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from bench.errors import UserError
+from bench.methods.base import Layout
+
+
+class Objective:
+    """Mean cross-entropy of a module, as a function of flat parameters `[P]` (order: `module.parameters()`).
+
+    The module's parameters become views of one buffer, so loading a vector is one copy. Modules with
+    buffers, such as BatchNorm's running statistics, are refused with a `UserError`: they would be state
+    that no federated method here averages.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        if any(True for _ in module.buffers()):
+            raise UserError("the model has buffers (BatchNorm statistics?); use GroupNorm or no normalisation")
+        self.module = module
+        self.parameters = list(module.parameters())
+        names_shapes = [(name, tuple(p.shape)) for name, p in module.named_parameters()]
+        self.layout = Layout(tuple(n for n, _ in names_shapes), tuple(s for _, s in names_shapes))
+        self._buffer = torch.cat([p.detach().reshape(-1) for p in self.parameters])
+        for parameter, view in zip(self.parameters, self.layout.split(self._buffer).values(), strict=True):
+            parameter.data = view
+
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters live."""
+        return self._buffer.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The parameters' number format."""
+        return self._buffer.dtype
+
+    def initial(self) -> Tensor:
+        """A copy of the parameters `[P]` as they are in the module now."""
+        return self._buffer.clone()
+
+    def load(self, w: Tensor) -> nn.Module:
+        """The module with the flat parameters w `[P]`."""
+        self._buffer.copy_(w)
+        return self.module
+
+    def gradient(self, w: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """∇F(w) `[P]` and F(w) (a tensor of one number, detached) on the batch x `[B, ...]`, y `[B]`."""
+        module = self.load(w)
+        if not module.training:
+            module.train()
+        with torch.enable_grad():
+            loss = F.cross_entropy(module(x), y)
+            parts = torch.autograd.grad(loss, self.parameters)
+        return torch.cat([part.reshape(-1) for part in parts]), loss.detach()
+
+    @torch.no_grad()
+    def logits(self, w: Tensor, x: Tensor, batch_size: int = 2000) -> Tensor:
+        """Model outputs `[B, C]`, computed in batches."""
+        module = self.load(w)
+        if module.training:
+            module.eval()
+        return torch.cat([module(part) for part in x.split(batch_size)])
+
+    def loss(self, w: Tensor, x: Tensor, y: Tensor) -> float:
+        """F(w): mean cross-entropy over all of x, y."""
+        return float(F.cross_entropy(self.logits(w, x), y))
+
+    def loss_and_accuracy(self, w: Tensor, x: Tensor, y: Tensor) -> tuple[float, float]:
+        """Mean cross-entropy, and accuracy in percent."""
+        outputs = self.logits(w, x)
+        return float(F.cross_entropy(outputs, y)), 100 * float((outputs.argmax(1) == y).double().mean())
+
+    def full_gradient(self, w: Tensor, x: Tensor, y: Tensor, batch_size: int = 2000) -> Tensor:
+        """∇F(w) over all of x, y, computed in batches weighted by their size."""
+        total = torch.zeros_like(w)
+        for part_x, part_y in batches(x, y, batch_size):
+            total += self.gradient(w, part_x, part_y)[0] * (len(part_y) / len(y))
+        return total
+
+
+def batches(x: Tensor, y: Tensor, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Consecutive batches, a ragged last one included."""
+    yield from zip(x.split(batch_size), y.split(batch_size), strict=True)

@@ -1,0 +1,16 @@
+"""Mistakes that a user can mend, told in one line."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class UserError(Exception):
+    """Bad input. The message is one line: what is wrong, and what is allowed. The command exits with 2."""
+
+
+def unknown(kind: str, name: str, allowed: Iterable[str]) -> UserError:
+    """A `UserError` for a name that is not in `allowed`, with the nearest allowed name suggested."""
+    names = sorted(allowed)
+    near = get_close_matches(str(name), names, n=1)
+    hint = f"; did you mean '{near[0]}'?" if near else ""
+    return UserError(f"unknown {kind} '{name}'{hint} (allowed: {', '.join(names) or 'none'})")

@@ -1,0 +1,199 @@
+"""What a method is made of: perturbation × correction × server, written on flat parameter vectors.
+
+A method answers three questions:
+
+    perturbation   where is the gradient taken?        g = ∇F_i(w + δ)
+    correction     what is added to it?                q = g + ...
+    server         how do uploads become the next model?
+
+and every local step is the same:  w ← w − η_t (clip(q) + ω w)   (methods.md of the sources calls it STEP).
+
+Components hold hyper-parameters only and are frozen. What persists lives in named vectors that the
+engine owns, stores and checkpoints: `client_state` for each client that has taken part, `server_state`
+for the server. All arithmetic is over the last dimension, so that the same code serves one client
+(`[P]`) and a cohort (`[C, P]`).
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import torch
+from pydantic import BaseModel, ConfigDict
+from torch import Tensor
+
+EPS = 1e-12
+
+Gradient = Callable[[Tensor], Tensor]
+"""Mini-batch gradient as a function of the flat parameters `[P]`; the same batch at every call."""
+
+
+def norm(v: Tensor) -> Tensor:
+    """Euclidean norm over all coordinates of the model, kept as a last dimension of size 1."""
+    return torch.linalg.vector_norm(v, dim=-1, keepdim=True)
+
+
+def unit(v: Tensor) -> Tensor:
+    """v / (‖v‖ + 1e-12): the direction of v, and exactly zero where v is zero."""
+    return v / (norm(v) + EPS)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where each named tensor of the model lies in the flat vector, in order of registration."""
+
+    names: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+
+    @property
+    def sizes(self) -> list[int]:
+        """Number of coordinates of each tensor."""
+        return [int(torch.Size(shape).numel()) for shape in self.shapes]
+
+    @property
+    def total(self) -> int:
+        """P, the length of the flat vector."""
+        return sum(self.sizes)
+
+    def split(self, flat: Tensor) -> dict[str, Tensor]:
+        """Views of a flat vector `[P]` in the tensors' own shapes."""
+        parts = flat.split(self.sizes)
+        return {n: p.view(s) for n, p, s in zip(self.names, parts, self.shapes, strict=True)}
+
+
+@dataclass
+class ClientRound:
+    """What a client knows during one round, and what it leaves behind.
+
+    `w_global` is the model as received; `received` holds the other broadcast tensors; `state` the
+    client's own vectors (zeros before its first participation, see `first_time`), to be replaced by
+    `Component.finish`; `upload` what is sent beside the model update; `scratch` lives for this round only.
+    """
+
+    w_global: Tensor
+    received: Mapping[str, Tensor]
+    state: dict[str, Tensor]
+    first_time: bool
+    lr: float
+    steps: int
+    layout: Layout
+    scratch: dict[str, Tensor] = field(default_factory=dict)
+    upload: dict[str, Tensor] = field(default_factory=dict)
+
+
+@dataclass
+class ServerRound:
+    """What the server knows when all uploads of a round are in.
+
+    `updates` is `[M, P]`: Δ_i = w_i⁺ − w^t of each active client; `uploads` the other uploads, stacked
+    likewise; `weights` `[M]` the aggregation weights p_i (they sum to 1); `steps` `[M]` the local steps
+    K_i; `state` the server's named tensors, to be replaced in place of the old ones.
+    """
+
+    w: Tensor
+    state: dict[str, Tensor]
+    updates: Tensor
+    uploads: Mapping[str, Tensor]
+    weights: Tensor
+    steps: Tensor
+    n_clients: int
+    lr: float
+    server_lr: float
+
+    def mean(self, rows: Tensor) -> Tensor:
+        """Σ_i p_i rows_i for rows `[M, P]`."""
+        return self.weights @ rows
+
+    @property
+    def mean_update(self) -> Tensor:
+        """Δ = Σ_i p_i Δ_i, so that FedAvg is w + η_g Δ; the pseudo-gradient is −Δ."""
+        return self.mean(self.updates)
+
+    @property
+    def mean_direction(self) -> Tensor:
+        """−Σ_i p_i Δ_i / (K_i η_t): the mean update as a gradient (uphill), in units of one local step."""
+        return -self.mean(self.updates / (self.steps * self.lr)[:, None])
+
+
+class Component(BaseModel):
+    """One part of a method. Hooks do nothing unless overridden; fields are hyper-parameters."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    client_state: ClassVar[tuple[str, ...]] = ()
+    server_state: ClassVar[tuple[str, ...]] = ()
+
+    def start_server(self, w0: Tensor) -> dict[str, Tensor]:
+        """Server vectors before the first round: zeros."""
+        return {name: torch.zeros_like(w0) for name in self.server_state}
+
+    def broadcast(self, w: Tensor, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """What the server sends beside the model w^t at the start of a round."""
+        return {}
+
+    def start(self, client: ClientRound) -> None:
+        """On the client, before its first local step."""
+
+    def finish(self, w: Tensor, client: ClientRound) -> None:
+        """On the client, after its last local step, with the local model w_i⁺: new state and uploads."""
+
+    def aggregate(self, server: ServerRound) -> None:
+        """On the server, before the model step: new server state."""
+
+
+class Perturbation(Component):
+    """Where the gradient is taken."""
+
+    def delta(self, w: Tensor, gradient: Gradient, client: ClientRound) -> Tensor:
+        """The perturbation δ at the local iterate w, both `[P]`. First gradients are neither clipped nor decayed."""
+        raise NotImplementedError(f"{type(self).__name__} defines no perturbation")
+
+    def gradient(self, w: Tensor, gradient: Gradient, client: ClientRound) -> Tensor:
+        """∇F_i(w + δ) on the same mini-batch that δ was computed from."""
+        return gradient(w + self.delta(w, gradient, client))
+
+
+class Correction(Component):
+    """What is added to the gradient."""
+
+    def direction(self, g: Tensor, w: Tensor, client: ClientRound) -> Tensor:
+        """The step's direction q, from the gradient g and the (unperturbed) local iterate w."""
+        return g
+
+
+class Server(Component):
+    """How uploads become the next model."""
+
+    def step(self, server: ServerRound) -> Tensor:
+        """The next global model w^{t+1}, `[P]`."""
+        raise NotImplementedError(f"{type(self).__name__} defines no server step")
+
+    def needs_unit_server_lr(self) -> bool:
+        """Whether this server has no step size, so that `server_lr` must be 1."""
+        return False
+
+
+@dataclass(frozen=True)
+class Method:
+    """A perturbation, a correction and a server with their hyper-parameters filled in."""
+
+    name: str
+    perturbation: Perturbation
+    correction: Correction
+    server: Server
+
+    def __iter__(self) -> Iterator[Component]:
+        yield from (self.perturbation, self.correction, self.server)
+
+    @property
+    def client_state(self) -> tuple[str, ...]:
+        """Names of the vectors that each client keeps between its rounds."""
+        return tuple(name for part in self for name in part.client_state)
+
+    def start_server(self, w0: Tensor) -> dict[str, Tensor]:
+        """All server vectors before the first round."""
+        return {name: v for part in self for name, v in part.start_server(w0).items()}
+
+    def broadcast(self, w: Tensor, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """All that is sent to clients beside the model."""
+        return {name: v for part in self for name, v in part.broadcast(w, state).items()}

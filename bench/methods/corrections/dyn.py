@@ -1,0 +1,35 @@
+"""Dynamic regularisation (FedDyn, Acar et al. 2021), in parameter units: H_i is never divided by λ.
+
+    q = g + λ (H_i + w − w^t);     H_i ← H_i + (w_i⁺ − w^t)
+
+In FedDyn's own symbols the client's gradient memory is −λ H_i.
+"""
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+from torch import Tensor
+
+from bench.methods.base import ClientRound, Correction
+
+
+class DynamicRegulariser(Correction):
+    """q = g + λ (H_i + w − w^t)."""
+
+    name: ClassVar[str] = "dyn"
+    client_state: ClassVar[tuple[str, ...]] = ("H",)
+
+    lam: float = Field(ge=0, description="multiplies the drift from the reference point")
+    server_dual: Literal["all", "active"] = Field(
+        default="all", description="whose duals the server averages: everybody's, or the active clients'"
+    )
+
+    def direction(self, g: Tensor, w: Tensor, client: ClientRound) -> Tensor:
+        """g + λ (H_i + w − w^t)."""
+        return g + self.lam * (client.state["H"] + w - client.w_global)
+
+    def finish(self, w: Tensor, client: ClientRound) -> None:
+        """H_i ← H_i + (w_i⁺ − w^t)."""
+        client.state["H"] = client.state["H"] + (w - client.w_global)
+        if self.server_dual == "active":
+            client.upload["dual"] = client.state["H"]

@@ -1,0 +1,11 @@
+"""No correction: the gradient itself."""
+
+from typing import ClassVar
+
+from bench.methods.base import Correction
+
+
+class NoCorrection(Correction):
+    """q = g."""
+
+    name: ClassVar[str] = "none"

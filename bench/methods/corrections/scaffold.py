@@ -1,0 +1,42 @@
+"""SCAFFOLD: control variates against client drift (Karimireddy et al. 2020, option II).
+
+    q = g − c_i + c
+    c_i⁺ = c_i − c − Δ_i/(K_i η_t),  upload c_i⁺ − c_i;   c ← c + (1/N) Σ_{i∈S} (c_i⁺ − c_i)
+"""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from pydantic import Field
+from torch import Tensor
+
+from bench.methods.base import ClientRound, Correction, ServerRound
+
+
+class ControlVariates(Correction):
+    """q = g + weight·(c − c_i). The server's c is the mean of all clients' c_i at all times."""
+
+    name: ClassVar[str] = "scaffold"
+    client_state: ClassVar[tuple[str, ...]] = ("c_i",)
+    server_state: ClassVar[tuple[str, ...]] = ("c",)
+
+    correction_weight: float = Field(default=1.0, ge=0, description="weight of (c − c_i) in the step")
+
+    def broadcast(self, w: Tensor, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """c."""
+        return {"control": state["c"]}
+
+    def direction(self, g: Tensor, w: Tensor, client: ClientRound) -> Tensor:
+        """g − c_i + c."""
+        return g + self.correction_weight * (client.received["control"] - client.state["c_i"])
+
+    def finish(self, w: Tensor, client: ClientRound) -> None:
+        """The new c_i, and its change for the server."""
+        c, c_i = client.received["control"], client.state["c_i"]
+        c_i_new = c_i - c - (w - client.w_global) / (client.steps * client.lr)
+        client.upload["control_change"] = c_i_new - c_i
+        client.state["c_i"] = c_i_new
+
+    def aggregate(self, server: ServerRound) -> None:
+        """c ← c + (1/N) Σ dc_i, whatever the aggregation weights."""
+        server.state["c"] = server.state["c"] + server.uploads["control_change"].sum(0) / server.n_clients

@@ -1,0 +1,1 @@
+"""Where the gradient is taken: one perturbation a module."""

@@ -1,0 +1,41 @@
+"""ASAM: SAM in coordinates scaled by the weights' magnitude.
+
+    T = |w| + η_a on weights, 1 elsewhere            (Caldarola et al. 2022, eq. 6; Kwon et al. 2021)
+    δ = ρ T² g₁ / ‖T g₁‖,   g₁ = ∇F_i(w; ξ)
+"""
+
+from typing import ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from bench.methods.base import EPS, ClientRound, Gradient, Perturbation, norm
+
+
+class ASAM(Perturbation):
+    """δ = ρ T² g₁/‖T g₁‖, so that ‖δ/T‖ = ρ; two gradients per step."""
+
+    name: ClassVar[str] = "asam"
+
+    rho: float = Field(ge=0, description="perturbation radius in scaled coordinates")
+    eta_a: float = Field(ge=0, description="added to |w| in the adaptive scale T")
+    biases: Literal["plain", "adaptive"] = Field(
+        default="plain", description="scale of tensors not named weight: 1, or as weights"
+    )
+
+    def start(self, client: ClientRound) -> None:
+        """Mark the coordinates that are scaled: tensors whose name contains 'weight', norms' included."""
+        scaled = [self.biases == "adaptive" or "weight" in name for name in client.layout.names]
+        sizes = torch.tensor(client.layout.sizes)
+        client.scratch["scaled"] = torch.tensor(scaled).repeat_interleave(sizes).to(client.w_global.device)
+
+    def scale(self, w: Tensor, client: ClientRound) -> Tensor:
+        """T, positive elementwise when η_a > 0."""
+        return torch.where(client.scratch["scaled"], w.abs() + self.eta_a, torch.ones_like(w))
+
+    def delta(self, w: Tensor, gradient: Gradient, client: ClientRound) -> Tensor:
+        """ρ T² g₁/‖T g₁‖."""
+        T = self.scale(w, client)
+        scaled_gradient = T * gradient(w)
+        return self.rho * T * scaled_gradient / (norm(scaled_gradient) + EPS)

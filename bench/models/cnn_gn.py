@@ -1,0 +1,31 @@
+"""A small convolutional network with GroupNorm, for small images (2,002 parameters on 8×8 digits)."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+class CNNGN(nn.Module):
+    """Two 3×3 convolutions (8 and 16 channels, the second with stride 2), GroupNorm(2), ReLU, pool, linear layer."""
+
+    def __init__(self, image_shape: tuple[int, int, int], classes: int) -> None:
+        super().__init__()
+        channels = image_shape[0]
+        self.conv1 = nn.Conv2d(channels, 8, 3, padding=1)
+        self.norm1 = nn.GroupNorm(2, 8)
+        self.conv2 = nn.Conv2d(8, 16, 3, stride=2, padding=1)
+        self.norm2 = nn.GroupNorm(2, 16)
+        with torch.no_grad():
+            features = self.features(torch.zeros(1, *image_shape)).shape[1]
+        self.head = nn.Linear(features, classes)
+
+    def features(self, x: Tensor) -> Tensor:
+        """Flattened feature maps `[B, features]`."""
+        x = F.relu(self.norm1(self.conv1(x)))
+        x = F.relu(self.norm2(self.conv2(x)))
+        return F.max_pool2d(x, 2).flatten(1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Class scores `[B, classes]` of images `[B, channels, height, width]`."""
+        scores: Tensor = self.head(self.features(x))
+        return scores
