@@ -85,7 +85,19 @@ class Evaluation(Frozen):
     """When the global model is evaluated, and which states are kept for analysis."""
 
     every: int = Field(default=1, ge=1, description="rounds between evaluations; the last round is always evaluated")
-    snapshots: tuple[int, ...] = Field(default=(), description="numbers of finished rounds after which the state is kept")
+    snapshot_every: int | None = Field(
+        default=None, ge=1, description="rounds between kept states, the last one's included; null: none is kept"
+    )
+
+    def is_due(self, finished_rounds: int, rounds: int) -> bool:
+        """Whether the model is evaluated after so many of `rounds` rounds."""
+        return finished_rounds % self.every == 0 or finished_rounds == rounds
+
+    def snapshots(self, rounds: int) -> list[int]:
+        """The numbers of finished rounds after which the state is kept."""
+        if self.snapshot_every is None:
+            return []
+        return sorted({*range(self.snapshot_every, rounds + 1, self.snapshot_every), rounds})
 
 
 class RunConfig(Frozen):
@@ -124,13 +136,15 @@ class RunConfig(Frozen):
         active, clients = self.participation.active, self.partition.clients
         if active is not None and active > clients:
             raise UserError(f"{active} active clients per round, but only {clients} are registered")
-        late = [r for r in self.evaluation.snapshots if not 0 <= r <= self.training.rounds]
-        if late:
-            raise UserError(f"snapshot after round {late[0]}, but the run has {self.training.rounds} rounds")
         method = self.method.recipe.build(self.method.hyperparameters)
         if method.server.needs_unit_server_lr() and self.training.server_lr != 1:
             raise UserError(f"{self.method.name} has no server step size: server_lr must be 1, not {self.training.server_lr:g}")
         return self
+
+    @cached_property
+    def snapshots(self) -> list[int]:
+        """The numbers of finished rounds after which the state is kept."""
+        return self.evaluation.snapshots(self.training.rounds)
 
     @classmethod
     def parse(cls, data: Mapping[str, Any]) -> "RunConfig":
@@ -228,6 +242,11 @@ class Cell:
     def path(self) -> str:
         """Readable path: setting and method."""
         return f"{self.setting}/{self.label}"
+
+    def ids(self) -> dict[str, str]:
+        """The cell's columns in tidy files."""
+        dataset, partition, participation = self.setting.split("/")
+        return {"dataset": dataset, "partition": partition, "participation": participation, "method": self.label}
 
     @property
     def identity(self) -> str:

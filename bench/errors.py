@@ -3,6 +3,9 @@
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+MOST_NAMES = 30
+"""Longer lists of allowed names are cut."""
+
 
 class UserError(Exception):
     """Bad input. The message is one line: what is wrong, and what is allowed. The command exits with 2."""
@@ -13,4 +16,5 @@ def unknown(kind: str, name: str, allowed: Iterable[str]) -> UserError:
     names = sorted(allowed)
     near = get_close_matches(str(name), names, n=1)
     hint = f"; did you mean '{near[0]}'?" if near else ""
-    return UserError(f"unknown {kind} '{name}'{hint} (allowed: {', '.join(names) or 'none'})")
+    listed = names if len(names) <= MOST_NAMES else [*names[:4], f"... {len(names) - 4} more"]
+    return UserError(f"unknown {kind} '{name}'{hint} (allowed: {', '.join(listed) or 'none'})")

@@ -1,0 +1,29 @@
+# make quick: the whole pipeline on the embedded data. make test: the tests. make env: only the environment.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: env quick test lint clean
+
+env: $(VENV)/.installed
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "FedFlat needs Python 3.11 or newer; try: make $(MAKECMDGOALS) PYTHON=python3.11")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+quick: env
+	@$(BIN)/snakemake --cores all
+	@$(BIN)/fedflat summary quick
+
+test: env
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
+
+lint: env
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+clean:
+	rm -rf results/runs results/analysis results/reports results/logs .snakemake

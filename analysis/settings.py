@@ -1,0 +1,59 @@
+"""How the analyses of an experiment are done: `paper_tables/<experiment>/analyses.yaml`, validated."""
+
+from pathlib import Path
+
+from pydantic import Field, ValidationError
+
+from bench.config import experiment_file, read_yaml
+from bench.errors import UserError
+from bench.frozen import Frozen, explain
+
+
+class Flatness(Frozen):
+    """Flatness of the final global model: Hessian, sharpness, flatness discrepancy, LPF."""
+
+    samples: int = Field(ge=1, description="training images used, drawn once per seed, the same for all methods")
+    eigenvalues: int = Field(ge=1, description="how many of the largest Hessian eigenvalues")
+    tolerance: float = Field(gt=0, description="relative accuracy of the eigenvalues")
+    rho: float = Field(gt=0, description="radius of the sharpness and of the flatness discrepancy")
+    sigma: float = Field(gt=0, description="standard deviation of the LPF's Gaussian")
+    draws: int = Field(ge=2, description="Monte Carlo draws of the LPF")
+
+
+class Drift(Frozen):
+    """Perturbation drift and global sharpness at the kept rounds."""
+
+    rho: float = Field(gt=0, description="radius of the global sharpness")
+
+
+class Surface(Frozen):
+    """Loss on a filter-normalised random plane around the final global model."""
+
+    seed: int = Field(ge=0, description="the run that is shown")
+    extent: float = Field(gt=0, description="the plane spans [-extent, extent] in both directions")
+    points: int = Field(ge=3, description="grid points per direction; odd, so that the model is one of them")
+
+
+class Line(Frozen):
+    """Loss of the final global model along random perturbations."""
+
+    radii: tuple[float, ...] = Field(min_length=1)
+    draws: int = Field(ge=1, description="random directions, the same for all methods")
+
+
+class AnalysisSettings(Frozen):
+    """One section per analysis; their names are the names of the analyses."""
+
+    flatness: Flatness
+    drift: Drift
+    surface: Surface
+    perturbation: Line
+
+
+def load_settings(experiment: str) -> AnalysisSettings:
+    """The settings that stand beside the experiment's file, as analyses.yaml."""
+    file: Path = experiment_file(experiment).with_name("analyses.yaml")
+    try:
+        return AnalysisSettings.model_validate(read_yaml(file))
+    except ValidationError as error:
+        raise UserError(f"{file}: {explain(error)}") from None

@@ -1,0 +1,158 @@
+"""The `fedflat` command: run, methods, datasets, analyse, table, figure, report, summary.
+
+Torch is imported by the subcommands that need it, after the thread count is set.
+"""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import yaml
+
+from bench.errors import UserError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="Benchmark federated sharpness-aware learning: train, analyse, and render tables and figures.",
+)
+
+Results = Annotated[Path, typer.Option(help="Folder of all results.")]
+ExperimentName = Annotated[
+    str, typer.Argument(help="An experiment's name (a folder of paper_tables/), or the path of a YAML file.")
+]
+Threads = Annotated[int, typer.Option(min=1, help="CPU threads of this process; one is best for small models.")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda, or cuda:<i>.")]
+
+
+Set = Annotated[list[str] | None, typer.Option("--set", help="Change a value, as training.rounds=20; repeatable.")]
+
+
+def _say(line: str) -> None:
+    typer.echo(line)
+
+
+def _set_threads(threads: int) -> None:
+    """Before torch is imported: OpenMP reads its thread count once."""
+    os.environ["OMP_NUM_THREADS"] = str(threads)
+    os.environ["MKL_NUM_THREADS"] = str(threads)
+
+
+def _changes(settings: list[str] | None) -> dict[str, Any]:
+    changes: dict[str, Any] = {}
+    for setting in settings or []:
+        key, equals, value = setting.partition("=")
+        if not equals:
+            raise UserError(f"--set takes key=value, for example training.rounds=20, not '{setting}'")
+        changes[key] = yaml.safe_load(value)
+    return changes
+
+
+@app.command()
+def run(
+    experiment: ExperimentName,
+    cell: Annotated[str, typer.Argument(help="For example digits/dirichlet-0.1/4-of-20/fedsam.")],
+    seed: Annotated[list[int] | None, typer.Option(help="Only these seeds; repeatable. Default: all of the cell's.")] = None,
+    set_: Set = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the cell. Default: RESULTS/runs/EXPERIMENT/CELL, or RESULTS/runs/custom/CELL with --seed or --set."),
+    ] = None,
+    replace: Annotated[bool, typer.Option(help="Replace a run of another configuration that is in the way.")] = False,
+    results: Results = Path("results"),
+    device: Device = "auto",
+    threads: Threads = 1,
+) -> None:
+    """Train one cell of an experiment: one method in one setting, all its seeds.
+
+    An interrupted run is resumed, a finished one is left alone. Examples:
+
+    fedflat run quick digits/dirichlet-0.1/4-of-20/fedsam
+
+    fedflat run quick digits/dirichlet-0.1/4-of-20/fedsam --seed 7 --set training.rounds=20 --out /tmp/try
+    """
+    _set_threads(threads)
+    from bench.config import load_experiment  # noqa: PLC0415
+    from bench.run import prepare_device, train_cell  # noqa: PLC0415
+
+    changes = _changes(set_)
+    if seed:
+        changes["grid.seeds"] = seed
+    loaded = load_experiment(experiment, changes)
+    chosen = loaded.cell(cell)
+    place = out or results / "runs" / ("custom" if changes else loaded.name) / chosen.path
+    train_cell(loaded.name, chosen, place, prepare_device(device, threads), _say, replace=replace)
+    _say(f"written to {place}")
+
+
+@app.command()
+def analyse(
+    analysis: Annotated[str, typer.Argument(help="flatness, drift, surface or perturbation.")],
+    experiment: ExperimentName,
+    cell: Annotated[str, typer.Argument(help="For example digits/dirichlet-0.1/4-of-20/fedsam.")],
+    set_: Set = None,
+    results: Results = Path("results"),
+    device: Device = "auto",
+    threads: Threads = 1,
+) -> None:
+    """Analyse a trained cell and write a tidy file. Example:
+
+    fedflat analyse flatness quick digits/dirichlet-0.1/4-of-20/fedsam
+    """
+    _set_threads(threads)
+    from analysis.cells import analyse_cell  # noqa: PLC0415
+    from analysis.settings import load_settings  # noqa: PLC0415
+    from bench.config import load_experiment  # noqa: PLC0415
+    from bench.run import prepare_device  # noqa: PLC0415
+
+    loaded = load_experiment(experiment, _changes(set_))
+    chosen = loaded.cell(cell)
+    out = results / "analysis" / loaded.name / chosen.path / f"{analysis}.csv"
+    runs = results / "runs" / loaded.name / chosen.path
+    place = prepare_device(device, threads)
+    analyse_cell(analysis, load_settings(experiment), loaded.name, chosen, runs, out, place)
+    _say(f"written: {out}")
+
+
+@app.command()
+def methods(name: Annotated[str | None, typer.Argument(help="One method, in detail.")] = None) -> None:
+    """List the methods, or explain one. Examples:
+
+    fedflat methods
+
+    fedflat methods fedlesam_s
+    """
+    from bench.methods.describe import describe, overview  # noqa: PLC0415
+
+    _say(overview() if name is None else describe(name))
+
+
+@app.command()
+def datasets() -> None:
+    """List the data sets. Example:
+
+    fedflat datasets
+    """
+    from bench.data.sources import SOURCES  # noqa: PLC0415
+
+    for source_name, source in sorted(SOURCES.items()):
+        options = ", ".join(key for key in source.model_fields if key != "name")
+        summary = (source.__doc__ or "").splitlines()[0]
+        _say(f"{source_name:<14}{summary}" + (f" Takes: {options}." if options else ""))
+
+
+def main() -> None:
+    """Entry of the command: bad input is one line on stderr and exit code 2."""
+    try:
+        app()
+    except UserError as error:
+        print(f"fedflat: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+"""Batch plans: which samples each local step of a client uses, decided on the host before the round."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bench.engine.streams import numpy_stream
+
+
+class BatchPlan(Protocol):
+    """The local steps of a client in a round, as sample indices into the training data; len() is K_i."""
+
+    def __call__(self, client: int, round_index: int) -> list[Tensor]:
+        """One index tensor `[B]` per local step."""
+        ...
+
+
+@dataclass(frozen=True)
+class EpochBatches:
+    """Whole epochs over the client's data, reshuffled in each; a short last batch is kept and counts as a step."""
+
+    split: Sequence[NDArray[np.int64]]
+    epochs: int
+    batch_size: int
+    seed: int
+
+    def __call__(self, client: int, round_index: int) -> list[Tensor]:
+        """E · ⌈n_i/B⌉ steps."""
+        own = self.split[client]
+        steps: list[Tensor] = []
+        for epoch in range(self.epochs):
+            order = numpy_stream(self.seed, "batches", round_index, client, epoch).permutation(len(own))
+            steps += torch.from_numpy(own[order]).split(self.batch_size)
+        return steps
+
+
+@dataclass(frozen=True)
+class FullBatches:
+    """A given number of steps, each on all of the client's data in its stored order: no randomness."""
+
+    split: Sequence[NDArray[np.int64]]
+    steps: int
+
+    def __call__(self, client: int, round_index: int) -> list[Tensor]:
+        """The same indices at every step."""
+        return [torch.from_numpy(self.split[client])] * self.steps
+
+
+@dataclass(frozen=True)
+class StepBatches:
+    """A given number of mini-batch steps, running through as many reshuffled epochs as they need."""
+
+    split: Sequence[NDArray[np.int64]]
+    steps: int
+    batch_size: int
+    seed: int
+
+    def __call__(self, client: int, round_index: int) -> list[Tensor]:
+        """The first `steps` batches of the epochs."""
+        epochs = -(-self.steps * self.batch_size // len(self.split[client])) + 1
+        return EpochBatches(self.split, epochs, self.batch_size, self.seed)(client, round_index)[: self.steps]

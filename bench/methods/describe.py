@@ -1,0 +1,50 @@
+"""What `fedflat methods` prints: the catalog, and one method in detail, from the components' own docstrings."""
+
+import inspect
+from typing import Literal, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+
+from bench.methods.catalog import CATALOG, Recipe, recipe
+
+
+def overview() -> str:
+    """All methods, a line each: name, parts, hyper-parameters."""
+    lines = [f"{'method':<12}{'perturbation':<14}{'correction':<17}{'server':<22}takes"]
+    for entry in CATALOG.values():
+        perturbation, correction, server = (vars(part)["name"] for part in entry.parts)
+        lines.append(f"{entry.name:<12}{perturbation:<14}{correction:<17}{server:<22}{', '.join(entry.takes) or '-'}")
+    return "\n".join(lines)
+
+
+def describe(name: str) -> str:
+    """One method: its three parts with their equations, its hyper-parameters with range and default, its state."""
+    entry = recipe(name)
+    lines = [f"{entry.title} ({entry.name}): {entry.source}", f"aggregation: {entry.aggregation}"]
+    for slot, part in zip(("perturbation", "correction", "server"), entry.parts, strict=True):
+        lines += ["", f"{slot}: {part.name}", *_indented(inspect.getmodule(part).__doc__ or "")]  # type: ignore[attr-defined,union-attr]
+    lines += ["", "hyper-parameters:" if entry.takes else "hyper-parameters: none"]
+    lines += [f"  {key}: {_field(field)}" for key, field in entry.hyperparameters.items()]
+    return "\n".join([*lines, "", *_state(entry)])
+
+
+def _indented(text: str) -> list[str]:
+    return [f"  {line}".rstrip() for line in inspect.cleandoc(text).splitlines()]
+
+
+_BOUNDS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
+
+
+def _field(field: FieldInfo) -> str:
+    bounds = [f"{sign} {getattr(rule, k):g}" for rule in field.metadata for k, sign in _BOUNDS.items() if hasattr(rule, k)]
+    choices = get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
+    kind = getattr(field.annotation, "__name__", "number")
+    allowed = " or ".join(map(str, choices)) or " and ".join(bounds) or kind
+    default = "required" if field.is_required() else f"default {field.default!r}"
+    return f"{field.description} ({allowed}; {default})"
+
+
+def _state(entry: Recipe) -> list[str]:
+    client = [name for part in entry.parts for name in part.client_state]
+    server = [name for part in entry.parts for name in part.server_state]
+    return [f"kept by each client: {', '.join(client) or 'nothing'}", f"kept by the server: {', '.join(server) or 'nothing'}"]

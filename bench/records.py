@@ -1,0 +1,162 @@
+"""The run directory: what a finished run leaves, and where an unfinished one works.
+
+    config.json           the RunConfig
+    metrics.csv           one row per round
+    final.safetensors     the last global model
+    snapshots/            full states at the rounds that the configuration names
+    partition.csv         client, index, label of every training image
+    provenance.json       outcome, code, libraries, device, hashes, time, memory
+    run.log
+
+A run directory appears whole, by one rename, when the run has ended. Until then everything lies beside it in
+`<name>.partial-<key>`, where key is the hash of configuration and code: work of another configuration or of other code
+is never resumed.
+"""
+
+import fcntl
+import functools
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+
+from bench.atomic import write_text
+from bench.config import RunConfig
+from bench.engine.checkpoint import load_state
+from bench.engine.federation import FederationState
+from bench.errors import UserError
+
+
+@functools.cache
+def code_fingerprint() -> str:
+    """SHA-256 over the source files of this package, first 16 hex digits."""
+    root = Path(__file__).parent
+    digest = hashlib.sha256()
+    for file in sorted(root.rglob("*.py")):
+        digest.update(str(file.relative_to(root)).encode())
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+class RunDirectory:
+    """A finished run, read-only."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        if not (path / "config.json").is_file():
+            raise UserError(f"'{path}' is not a run directory (it has no config.json)")
+
+    @functools.cached_property
+    def config(self) -> RunConfig:
+        """The run's configuration."""
+        try:
+            return RunConfig.parse(json.loads((self.path / "config.json").read_text()))
+        except (json.JSONDecodeError, OSError, UserError) as error:
+            raise UserError(f"'{self.path / 'config.json'}' is of another version or damaged: {error}") from None
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """How and where the run was made."""
+        loaded: dict[str, Any] = json.loads((self.path / "provenance.json").read_text())
+        return loaded
+
+    @property
+    def diverged(self) -> bool:
+        """Whether the run ended with parameters that are not finite."""
+        return bool(self.provenance["outcome"] == "diverged")
+
+    def metrics(self) -> pd.DataFrame:
+        """One row per finished round."""
+        return pd.read_csv(self.path / "metrics.csv")
+
+    def final(self, device: torch.device) -> FederationState:
+        """The last global model; server and client vectors are in the snapshots only."""
+        return load_state(self.path / "final.safetensors", device)[0]
+
+    def snapshot(self, finished_rounds: int, device: torch.device) -> FederationState:
+        """The full state after so many rounds; a `UserError` if it was not kept."""
+        file = snapshot_file(self.path, finished_rounds)
+        if not file.is_file():
+            kept = ", ".join(map(str, self.config.snapshots)) or "none"
+            raise UserError(f"'{self.path}' keeps no state after round {finished_rounds} (kept: {kept})")
+        return load_state(file, device)[0]
+
+
+def snapshot_file(directory: Path, finished_rounds: int) -> Path:
+    """Where the state after so many rounds is kept."""
+    return directory / "snapshots" / f"round-{finished_rounds:05d}.safetensors"
+
+
+def check_place(path: Path, config: RunConfig) -> bool:
+    """Whether the finished run of this configuration is at `path` already.
+
+    A `UserError` if something else is there; nothing is touched.
+    """
+    if not path.exists():
+        return False
+    there = RunDirectory(path).config
+    if there.identity != config.identity:
+        raise UserError(
+            f"'{path}' holds a run of another configuration ({_first_difference(there, config)}); "
+            "choose another --out, move it away, or pass --replace"
+        )
+    return True
+
+
+def _first_difference(there: RunConfig, here: RunConfig) -> str:
+    a = dict(_flatten(there.model_dump(mode="json")))
+    b = dict(_flatten(here.model_dump(mode="json")))
+    key = next(k for k in [*b, *a] if a.get(k) != b.get(k))
+    return f"{key}: {a.get(key)} there, {b.get(key)} here"
+
+
+def _flatten(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in tree.items():
+        if isinstance(value, dict):
+            yield from _flatten(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+@contextmanager
+def working_directory(path: Path, config: RunConfig) -> Iterator[Path]:
+    """The partial directory of a run, locked against a second process while it is in use."""
+    key = hashlib.sha256(f"{config.identity}:{code_fingerprint()}".encode()).hexdigest()[:8]
+    work = path.with_name(f"{path.name}.partial-{key}")
+    try:
+        (work / "snapshots").mkdir(parents=True, exist_ok=True)
+        lock = os.open(work, os.O_RDONLY)
+    except OSError as error:
+        raise UserError(f"cannot write to '{work.parent}': {error.strerror}") from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise UserError(f"another process is training '{path}'") from None
+    else:
+        yield work
+    finally:
+        os.close(lock)
+
+
+def publish(work: Path, path: Path, *, replace: bool) -> None:
+    """Turn a complete partial directory into the run directory, by one rename."""
+    if replace and path.exists():
+        shutil.rmtree(path)
+    work.rename(path)
+
+
+def write_json(path: Path, data: dict[str, Any]) -> None:
+    """Write readable JSON atomically."""
+    write_text(path, json.dumps(data, indent=2) + "\n")
+
+
+def write_csv(path: Path, table: pd.DataFrame) -> None:
+    """Write a CSV atomically; floats keep every digit, so that reading gives the same numbers."""
+    write_text(path, table.to_csv(index=False))

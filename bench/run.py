@@ -1,0 +1,268 @@
+"""One run, from its configuration to its run directory: the only place where training happens."""
+
+import functools
+import logging
+import os
+import platform
+import resource
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from bench.config import Cell, RunConfig
+from bench.data.dataset import Dataset, DeviceData
+from bench.data.partitions import Indices, partition_hash
+from bench.data.sources import Source
+from bench.engine.batches import EpochBatches
+from bench.engine.checkpoint import load_state, save_state
+from bench.engine.federation import Federation, FederationState, LocalTraining
+from bench.engine.objective import Objective
+from bench.engine.participation import active_clients
+from bench.engine.streams import numpy_stream
+from bench.errors import UserError
+from bench.models import build_model
+from bench.records import (
+    RunDirectory,
+    check_place,
+    code_fingerprint,
+    publish,
+    snapshot_file,
+    working_directory,
+    write_csv,
+    write_json,
+)
+
+Progress = Callable[[str], None]
+
+
+@functools.lru_cache(maxsize=2)
+def load_dataset(source: Source) -> Dataset:
+    """A data set, read once per process."""
+    return source.load()
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A run's working parts on a device: data, partition, objective and federation."""
+
+    config: RunConfig
+    dataset: Dataset
+    split: list[Indices]
+    train: DeviceData
+    test: DeviceData
+    objective: Objective
+    federation: Federation
+
+    @classmethod
+    def set_up(cls, config: RunConfig, device: torch.device) -> "Bench":
+        """Build all parts; seed and configuration alone decide partition and initial model."""
+        dataset = load_dataset(config.dataset)
+        split = config.partition.split(dataset.train_labels, numpy_stream(config.seed, "partition"))
+        train, test = dataset.on(device)
+        model = build_model(config.model, dataset.image_shape, dataset.classes, config.seed)
+        objective = Objective(model.to(device))
+        settings = config.training
+        assert settings.aggregation is not None  # a validated RunConfig has resolved it
+        local = LocalTraining(
+            settings.lr,
+            settings.lr_decay,
+            settings.weight_decay,
+            settings.clip,
+            settings.server_lr,
+            settings.aggregation,
+        )
+        method = config.method.recipe.build(config.method.hyperparameters)
+        plan = EpochBatches(split, settings.local_epochs, settings.batch_size, config.seed)
+        federation = Federation(method, objective, train, plan, [len(indices) for indices in split], local)
+        return cls(config, dataset, split, train, test, objective, federation)
+
+    def play_round(self, state: FederationState) -> tuple[FederationState, dict[str, Any]]:
+        """One round with the scheduled clients, its measurements, and an evaluation when one is due."""
+        config = self.config
+        active = active_clients(config.participation, config.partition.clients, config.seed, state.round)
+        state, measured = self.federation.run_round(state, active)
+        row: dict[str, Any] = {"round": state.round, **measured}
+        row["diverged"] = int(not bool(torch.isfinite(state.w).all()))
+        if config.evaluation.is_due(state.round, config.training.rounds) and not row["diverged"]:
+            row["train_loss"], row["train_accuracy"] = self.objective.loss_and_accuracy(
+                state.w, *self.train.everything()
+            )
+            row["test_loss"], row["test_accuracy"] = self.objective.loss_and_accuracy(state.w, *self.test.everything())
+        return state, row
+
+
+def train(
+    config: RunConfig, out: Path, device: torch.device, checkpoint_every: int = 10, *, replace: bool = False
+) -> RunDirectory:
+    """Train one run into the run directory `out`, resuming where an interrupted run of it stopped.
+
+    Does nothing if the finished run is there already; a `UserError` if another configuration's is. With `replace`, both
+    are trained anew, and the old run is removed when the new one is complete.
+    """
+    if not replace and check_place(out, config):
+        return RunDirectory(out)
+    bench = Bench.set_up(config, device)
+    with working_directory(out, config) as work:
+        log = _logger(work / "run.log")
+        try:
+            _train(bench, work, log, checkpoint_every)
+        finally:
+            for handler in log.handlers[:]:
+                handler.close()
+                log.removeHandler(handler)
+        publish(work, out, replace=replace)
+    return RunDirectory(out)
+
+
+def _train(bench: Bench, work: Path, log: logging.Logger, checkpoint_every: int) -> None:
+    config = bench.config
+    checkpoint = work / "checkpoint.safetensors"
+    state = bench.federation.start(bench.objective.initial())
+    rows: list[dict[str, Any]] = []
+    seconds_before = 0.0
+    if checkpoint.exists():
+        state, about = load_state(checkpoint, state.w.device)
+        rows, seconds_before = about["rows"], about["seconds"]
+        log.info("resumed after round %d", state.round)
+    else:
+        log.info("started: %s", config.canonical_json())
+    started = time.perf_counter()
+
+    def seconds() -> float:
+        return seconds_before + time.perf_counter() - started
+
+    def keep_snapshot() -> None:
+        if state.round in config.snapshots:
+            save_state(snapshot_file(work, state.round), state, {"identity": config.identity})
+
+    while state.round < config.training.rounds and not (rows and rows[-1]["diverged"]):
+        state, row = bench.play_round(state)
+        rows.append(row)
+        keep_snapshot()
+        if "test_accuracy" in row:
+            log.info(
+                "round %d of %d: local loss %.4f, test accuracy %.2f %%",
+                state.round, config.training.rounds, row["local_loss"], row["test_accuracy"],
+            )  # fmt: skip
+        if state.round % checkpoint_every == 0:
+            save_state(checkpoint, state, {"rows": rows, "seconds": seconds()})
+
+    outcome = "diverged" if rows[-1]["diverged"] else "finished"
+    log.info("%s after round %d, %.1f s of training", outcome, state.round, seconds())
+    write_csv(work / "metrics.csv", _metrics(rows))
+    write_csv(work / "partition.csv", _partition_table(bench))
+    save_state(work / "final.safetensors", FederationState(state.round, state.w, {}), {"identity": config.identity})
+    write_json(work / "provenance.json", _provenance(bench, outcome, seconds()))
+    write_json(work / "config.json", config.model_dump(mode="json"))
+    checkpoint.unlink(missing_ok=True)
+
+
+_METRICS = (
+    "round", "active", "lr", "local_loss", "client_drift",
+    "train_loss", "train_accuracy", "test_loss", "test_accuracy", "diverged",
+)  # fmt: skip
+
+
+def _metrics(rows: list[dict[str, Any]]) -> pd.DataFrame:
+    table = pd.DataFrame(rows)
+    extra = [name for name in table.columns if name not in _METRICS]
+    return table.reindex(columns=[*_METRICS, *extra]).astype({"round": int, "active": int, "diverged": int})
+
+
+def _partition_table(bench: Bench) -> pd.DataFrame:
+    client = np.repeat(np.arange(len(bench.split)), [len(indices) for indices in bench.split])
+    index = np.concatenate(bench.split)
+    return pd.DataFrame({"client": client, "index": index, "label": bench.dataset.train_labels[index]})
+
+
+def _provenance(bench: Bench, outcome: str, seconds: float) -> dict[str, Any]:
+    device = bench.objective.device
+    cuda = device.type == "cuda"
+    return {
+        "outcome": outcome,
+        "identity": bench.config.identity,
+        "seed": bench.config.seed,
+        "code": {"version": version("fedflat"), "fingerprint": code_fingerprint(), **_git()},
+        "libraries": {name: version(name) for name in ("torch", "numpy", "pandas", "safetensors")},
+        "python": platform.python_version(),
+        "device": torch.cuda.get_device_name(device) if cuda else f"cpu ({platform.machine()})",
+        "threads": torch.get_num_threads(),
+        "dtype": str(bench.objective.dtype).removeprefix("torch."),
+        "data_hash": bench.dataset.content_hash(),
+        "partition_hash": partition_hash(bench.split),
+        "parameters": bench.objective.layout.total,
+        "seconds": round(seconds, 3),
+        "peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+        "peak_gpu_memory_mib": torch.cuda.max_memory_allocated(device) // 2**20 if cuda else None,
+    }
+
+
+def _git() -> dict[str, Any]:
+    def git(*arguments: str) -> str | None:
+        try:
+            return subprocess.run(
+                ["git", "-C", str(Path(__file__).parent), *arguments], capture_output=True, text=True, check=True
+            ).stdout.strip()
+        except (OSError, subprocess.CalledProcessError):
+            return None
+
+    status = git("status", "--porcelain", "--untracked-files=no")
+    return {"commit": git("rev-parse", "HEAD"), "dirty": None if status is None else bool(status)}
+
+
+def _logger(file: Path) -> logging.Logger:
+    log = logging.getLogger(f"fedflat.{file}")
+    log.setLevel(logging.INFO)
+    log.propagate = False
+    handler = logging.FileHandler(file)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    log.addHandler(handler)
+    return log
+
+
+def train_cell(
+    experiment: str, cell: Cell, out: Path, device: torch.device, progress: Progress, *, replace: bool = False
+) -> None:
+    """Train all seeds of a cell into `out/seed-<s>`, then write all their metrics as `out/metrics.csv`."""
+    tables: list[pd.DataFrame] = []
+    for config in cell.runs:
+        run = train(config, out / f"seed-{config.seed}", device, replace=replace)
+        metrics = run.metrics()
+        ids = {"experiment": experiment, **cell.ids(), "seed": config.seed}
+        tables.append(metrics.assign(**ids)[[*ids, *metrics.columns]])
+        progress(f"{cell.path}/seed-{config.seed}: {_outcome(metrics)}")
+        if run.provenance["code"]["fingerprint"] != code_fingerprint():
+            progress("  (made by another version of the code; --replace trains it anew)")
+    write_csv(out / "metrics.csv", pd.concat(tables, ignore_index=True))
+
+
+def _outcome(metrics: pd.DataFrame) -> str:
+    last = metrics.iloc[-1]
+    if last["diverged"]:
+        return f"diverged at round {last['round']:.0f}"
+    return f"{last['test_accuracy']:.2f} % test accuracy after round {last['round']:.0f}"
+
+
+def prepare_device(name: str, threads: int) -> torch.device:
+    """The torch device `auto`, `cpu` or `cuda[:i]`, set up for reproducible results; one CPU thread count for all."""
+    torch.set_num_threads(threads)
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise UserError(f"unknown device '{name}' (allowed: auto, cpu, cuda, cuda:0, cuda:1, ...)") from None
+    if device.type == "cuda":
+        if not torch.cuda.is_available():
+            raise UserError("device cuda asked for, but torch sees no GPU (allowed here: auto, cpu)")
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.use_deterministic_algorithms(True)
+    return device

@@ -1,0 +1,61 @@
+"""Small federated problems that tests share."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from bench.api import SimulationResult, simulate
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A two-layer network in float64 on four clients of unequal size."""
+
+    seed: int
+    clients: int = 4
+    rounds: int = 4
+
+    def stream(self) -> torch.Generator:
+        return torch.Generator().manual_seed(self.seed)
+
+    def data(self) -> list[tuple[Tensor, Tensor]]:
+        stream = self.stream()
+        sizes = [5 + 2 * i for i in range(self.clients)]
+        return [
+            (
+                torch.randn(n, 4, generator=stream, dtype=torch.float64) + i,
+                torch.randint(0, 3, (n,), generator=stream),
+            )
+            for i, n in enumerate(sizes)
+        ]
+
+    def model(self) -> nn.Module:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed)
+            return nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3)).double()
+
+    def everybody(self) -> list[list[int]]:
+        return [list(range(self.clients))] * self.rounds
+
+    def some(self) -> list[list[int]]:
+        """Partial participation in which every client has a first time and a later time."""
+        stream = self.stream()
+        return [sorted(torch.randperm(self.clients, generator=stream)[:2].tolist()) for _ in range(self.rounds)]
+
+    def run(self, method: str, hyperparameters: dict | None = None, **options) -> SimulationResult:
+        defaults = {
+            "model": self.model(),
+            "clients": self.data(),
+            "participants": self.some(),
+            "local_steps": 3,
+            "lr": 0.1,
+            "aggregation": "uniform",
+        }
+        return simulate(method, hyperparameters or {}, **{**defaults, **options})
+
+
+def distance(a: SimulationResult, b: SimulationResult) -> float:
+    """The largest difference of any coordinate in any round."""
+    assert len(a.global_params) == len(b.global_params)
+    return max(float((x - y).abs().max()) for x, y in zip(a.global_params, b.global_params, strict=True))
