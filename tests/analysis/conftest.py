@@ -1,0 +1,56 @@
+"""Small models on the first digits, for all analyses."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from bench.data.sources import Digits
+from bench.engine.objective import Objective
+from bench.models.cnn_gn import CNNGN
+
+
+@pytest.fixture(autouse=True, scope="session")
+def one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def digits() -> tuple[Tensor, Tensor]:
+    """The first 60 training digits, float64."""
+    x, y = Digits().load().on(torch.device("cpu"))[0].everything()
+    return x[:60].double(), y[:60]
+
+
+def seeded(build: type[nn.Module], *arguments: object) -> Objective:
+    """A float64 objective with weights from a fixed seed, leaving global random state alone."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return Objective(build(*arguments).double())
+
+
+@pytest.fixture
+def cnn() -> Objective:
+    """CNNGN on 8×8 digits: 1,946 parameters."""
+    return seeded(CNNGN, (1, 8, 8), 10)
+
+
+class Logistic(nn.Sequential):
+    """Multinomial logistic regression on 8×8 images: a convex loss."""
+
+    def __init__(self) -> None:
+        super().__init__(nn.Flatten(), nn.Linear(64, 10))
+
+
+@pytest.fixture
+def logistic() -> Objective:
+    """650 parameters."""
+    return seeded(Logistic)
+
+
+@pytest.fixture
+def trained(cnn: Objective, digits: tuple[Tensor, Tensor]) -> Tensor:
+    """CNNGN's parameters after 20 steps of gradient descent: curvature is no longer that of chance."""
+    w = cnn.initial()
+    for _ in range(20):
+        w -= 0.2 * cnn.full_gradient(w, *digits)
+    return w
