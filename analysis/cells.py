@@ -124,11 +124,11 @@ def _round_drift(bench: Bench, state: FederationState, train: tuple[Tensor, Tens
 def surface(run: RunDirectory, bench: Bench, options: Surface) -> pd.DataFrame:
     """Training loss on a filter-normalised plane around the final model; the same random draws for every method."""
     w = run.final(bench.objective.device).w
-    directions = filter_normalised_directions(
+    d1, d2 = filter_normalised_directions(
         bench.objective.layout, w, torch_stream(bench.config.seed, "surface-directions")
     )
     x, y = bench.train.everything()
-    table = plane(bench.objective, w, *directions, options.extent, options.points, x, y)
+    table = plane(bench.objective, w, x, y, d1=d1, d2=d2, extent=options.extent, points=options.points)
     return table.assign(definition=f"mean cross-entropy of all {len(y)} training images; filter-normalised directions")
 
 

@@ -113,8 +113,9 @@ def analyse(
     chosen = loaded.cell(cell)
     out = results / "analysis" / loaded.name / chosen.path / f"{analysis}.csv"
     runs = results / "runs" / loaded.name / chosen.path
-    place = prepare_device(device, threads)
-    analyse_cell(analysis, load_settings(experiment), loaded.name, chosen, runs, out, place)
+    analyse_cell(
+        analysis, load_settings(experiment), loaded.name, chosen, runs, out, prepare_device(device, threads)
+    )
     _say(f"written: {out}")
 
 

@@ -1,5 +1,6 @@
 """Where data sets come from. Each source is one entry of a configuration's `dataset`."""
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -26,11 +27,14 @@ class Digits(Frozen):
 
     def load(self) -> Dataset:
         """Pixels 0..16 as stored, normalised by the training images' mean and deviation."""
-        from sklearn.datasets import load_digits  # noqa: PLC0415 - a second that only training should pay
-
-        bunch = load_digits()
-        images = bunch.images.astype(np.uint8)[:, None]
-        labels = bunch.target.astype(np.int64)
+        # The file that sklearn.datasets.load_digits reads, without the second that importing scikit-learn takes.
+        package = find_spec("sklearn")
+        if package is None or not package.submodule_search_locations:
+            raise UserError("data set digits is embedded in scikit-learn, which is not installed")
+        file = Path(package.submodule_search_locations[0], "datasets", "data", "digits.csv.gz")
+        table = np.loadtxt(file, delimiter=",", dtype=np.int64)
+        images = table[:, :64].astype(np.uint8).reshape(-1, 1, 8, 8)
+        labels = np.ascontiguousarray(table[:, 64])
         position_in_class = np.empty(len(labels), dtype=np.int64)
         for c in range(10):
             members = np.flatnonzero(labels == c)

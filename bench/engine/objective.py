@@ -13,7 +13,8 @@ from bench.methods.base import Layout
 class Objective:
     """Mean cross-entropy of a module, as a function of flat parameters `[P]` (order: `module.parameters()`).
 
-    The module's parameters become views of one buffer, so loading a vector is one copy. Modules with
+    The module's parameters become views of one buffer, so loading a vector is one copy; the module belongs to
+    this objective from then on (a second one on the same module would take its parameters away). Modules with
     buffers, such as BatchNorm's running statistics, are refused with a `UserError`: they would be state
     that no federated method here averages.
     """
