@@ -1,4 +1,4 @@
-"""One thread per test process: tiny operations on busy cores crawl with more."""
+"""One thread per test process (tiny operations on busy cores crawl with more), and small models on real digits."""
 
 import os
 
@@ -6,6 +6,11 @@ os.environ["OMP_NUM_THREADS"] = "1"
 
 import pytest
 import torch
+from torch import Tensor, nn
+
+from bench.data.sources import Digits
+from bench.engine.objective import Objective
+from bench.models.cnn_gn import CNNGN
 
 torch.set_num_threads(1)
 
@@ -16,3 +21,45 @@ def global_random_state_is_left_alone():
     before = torch.random.get_rng_state()
     yield
     assert torch.equal(before, torch.random.get_rng_state()), "torch's global random state was used"
+
+
+@pytest.fixture(scope="session")
+def digits() -> tuple[Tensor, Tensor]:
+    """The first 60 training digits, float64."""
+    x, y = Digits().load().on(torch.device("cpu"))[0].everything()
+    return x[:60].double(), y[:60]
+
+
+def seeded(build: type[nn.Module], *arguments: object) -> Objective:
+    """A float64 objective with weights from a fixed seed, leaving global random state alone."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return Objective(build(*arguments).double())
+
+
+@pytest.fixture
+def cnn() -> Objective:
+    """CNNGN on 8×8 digits: 1,946 parameters."""
+    return seeded(CNNGN, (1, 8, 8), 10)
+
+
+class Logistic(nn.Sequential):
+    """Multinomial logistic regression on 8×8 images: a convex loss."""
+
+    def __init__(self) -> None:
+        super().__init__(nn.Flatten(), nn.Linear(64, 10))
+
+
+@pytest.fixture
+def logistic() -> Objective:
+    """650 parameters."""
+    return seeded(Logistic)
+
+
+@pytest.fixture
+def trained(cnn: Objective, digits: tuple[Tensor, Tensor]) -> Tensor:
+    """CNNGN's parameters after 20 steps of gradient descent: curvature is no longer that of chance."""
+    w = cnn.initial()
+    for _ in range(20):
+        w -= 0.2 * cnn.full_gradient(w, *digits)
+    return w

@@ -1,56 +1,127 @@
-"""Small models on the first digits, for all analyses."""
+"""A results folder with the shape of real runs: curves that rise, flatness that differs, two partitions."""
 
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
 import pytest
-import torch
-from torch import Tensor, nn
 
-from bench.data.sources import Digits
-from bench.engine.objective import Objective
-from bench.models.cnn_gn import CNNGN
+from analysis.tidy import CellKey, Setting, Tidy, relative_path, settings
+from bench.config import Experiment, load_experiment
 
-
-@pytest.fixture(autouse=True, scope="session")
-def one_thread() -> None:
-    torch.set_num_threads(1)
+ROOT = Path(__file__).parents[2]
+HARD = Setting("digits", "dirichlet-0.1", "4-of-20")
 
 
-@pytest.fixture(scope="session")
-def digits() -> tuple[Tensor, Tensor]:
-    """The first 60 training digits, float64."""
-    x, y = Digits().load().on(torch.device("cpu"))[0].everything()
-    return x[:60].double(), y[:60]
-
-
-def seeded(build: type[nn.Module], *arguments: object) -> Objective:
-    """A float64 objective with weights from a fixed seed, leaving global random state alone."""
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        return Objective(build(*arguments).double())
+@pytest.fixture(autouse=True)
+def _in_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
 
 
 @pytest.fixture
-def cnn() -> Objective:
-    """CNNGN on 8×8 digits: 1,946 parameters."""
-    return seeded(CNNGN, (1, 8, 8), 10)
+def quick() -> Experiment:
+    return load_experiment("quick")
 
 
-class Logistic(nn.Sequential):
-    """Multinomial logistic regression on 8×8 images: a convex loss."""
+def write(results: Path, cell: CellKey, file: str, frame: pd.DataFrame) -> Path:
+    """Write one tidy file with the id columns of the real ones."""
+    path = results / relative_path("quick", file, cell)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if file != "partition":
+        ids = ("quick", cell.setting.dataset, cell.setting.partition, cell.setting.participation, cell.method)
+        names = ("experiment", "dataset", "partition", "participation", "method")
+        frame = pd.concat([pd.DataFrame([ids] * len(frame), columns=names, index=frame.index), frame], axis=1)
+    frame.to_csv(path, index=False)
+    return path
 
-    def __init__(self) -> None:
-        super().__init__(nn.Flatten(), nn.Linear(64, 10))
+
+def metrics(
+    finals: Sequence[float], *, rounds: int = 4, every: int = 2, diverged: dict[int, int] | None = None
+) -> pd.DataFrame:
+    """One run per final accuracy, rising linearly to it; `diverged` maps seeds to the round they end in."""
+    rows = []
+    for seed, final in enumerate(finals):
+        end = (diverged or {}).get(seed)
+        for r in range(1, (end or rounds) + 1):
+            bad, evaluated = r == end, r % every == 0 or r == rounds
+            value = final * r / rounds if evaluated and not bad else None
+            loss = None if value is None else 2 - value / 100
+            rows.append((seed, r, 4, 0.1, None if bad else 2 / r, 0.5 / r, loss, loss, value, int(bad)))
+    names = "seed round active lr local_loss client_drift train_loss test_loss test_accuracy diverged"
+    return pd.DataFrame(rows, columns=names.split())
 
 
 @pytest.fixture
-def logistic() -> Objective:
-    """650 parameters."""
-    return seeded(Logistic)
+def realistic(tmp_path: Path, quick: Experiment) -> Tidy:
+    """Results of every cell of quick but FedGF's at Dirichlet 0.1; one run of FedDyn diverged."""
+    rng = np.random.default_rng(0)
+    results = tmp_path / "results"
+    for place, (rank, method) in itertools.product(settings(quick), enumerate(quick.methods)):
+        if method == "fedgf" and place.partition == "dirichlet-0.1":
+            continue
+        cell = CellKey(place, method)
+        hard = (place.partition == "dirichlet-0.1") * 6 + (place.participation == "4-of-20") * 3
+        write(
+            results,
+            cell,
+            "metrics",
+            _metrics(cell, rng, final=96 - hard + 0.25 * rank, speed=4 + hard + rank % 5),
+        )
+        write(results, cell, "partition", _partition(place))
+        if place.participation == "4-of-20":
+            _write_analyses(results, cell, rng, sharp=(14 - rank) / 10)
+    return Tidy(results, quick)
 
 
-@pytest.fixture
-def trained(cnn: Objective, digits: tuple[Tensor, Tensor]) -> Tensor:
-    """CNNGN's parameters after 20 steps of gradient descent: curvature is no longer that of chance."""
-    w = cnn.initial()
-    for _ in range(20):
-        w -= 0.2 * cnn.full_gradient(w, *digits)
-    return w
+def _metrics(cell: CellKey, rng: np.random.Generator, final: float, speed: float) -> pd.DataFrame:
+    gone = {2: 35} if cell.setting == HARD and cell.method == "feddyn" else {}
+    frame = metrics([0, 0, 0], rounds=60, diverged=gone)
+    r = frame["round"].to_numpy()
+    end = final + rng.normal(0, 0.6, 3)[frame["seed"]]
+    accuracy = end - (end - 10) * np.exp(-r / speed) + rng.normal(0, 3, len(r)) * np.exp(-r / 30)
+    return frame.assign(test_accuracy=np.where(frame["test_accuracy"].isna(), np.nan, accuracy))
+
+
+def _partition(place: Setting) -> pd.DataFrame:
+    rng = np.random.default_rng(7)
+    alpha = float(place.partition.removeprefix("dirichlet-"))
+    rows = []
+    for client, p in enumerate(rng.dirichlet(np.full(10, alpha), 20)):
+        rows += [(client, client * 72 + i, label) for i, label in enumerate(rng.choice(10, 72, p=p))]
+    return pd.DataFrame(rows, columns=["client", "index", "label"])
+
+
+def _write_analyses(results: Path, cell: CellKey, rng: np.random.Generator, sharp: float) -> None:
+    seeds, axis = range(3), np.linspace(-1, 1, 21)
+    centre = {
+        "lambda_max": 40 * sharp,
+        "lambda_ratio_1_5": 1.4 + sharp,
+        "lambda_residual": 1e-6,
+        "lpf": 0.2 * sharp,
+        "flatness_discrepancy": 0.5 * sharp,
+        "sharpness": 0.1 * sharp,
+    }
+    flat = [(s, name, value * rng.normal(1, 0.05), None) for s in seeds for name, value in centre.items()]
+    write(results, cell, "flatness", pd.DataFrame(flat, columns=["seed", "metric", "value", "stderr"]))
+
+    perturbs = cell.method not in {"fedavg", "scaffold", "feddyn"}
+    drift = []
+    for s, r in itertools.product(seeds, (1, 10, 20, 30, 40, 50, 60)):
+        distance = 0.3 + 0.4 * sharp * (1 - np.exp(-r / 20)) + rng.normal(0, 0.02) if perturbs else None
+        drift.append((s, r, distance, sharp * (0.1 + 0.5 * np.exp(-r / 15)) * rng.normal(1, 0.05)))
+    columns = ["seed", "round", "perturbation_drift", "sharpness"]
+    write(results, cell, "drift", pd.DataFrame(drift, columns=columns))
+
+    line = [
+        (s, x, d, 0.05 + sharp * x**2 * abs(rng.normal(0.15, 0.02)))
+        for s, x, d in itertools.product(seeds, np.linspace(0, 4, 9), range(5))
+    ]
+    write(results, cell, "perturbation", pd.DataFrame(line, columns=["seed", "radius", "draw", "loss"]))
+
+    plane = [
+        (s, a, b, 0.05 + sharp * (4 * a**2 + 2.5 * b**2 + a * b + 0.6 * np.sin(5 * a) * b**2))
+        for s, a, b in itertools.product(seeds, axis, axis)
+    ]
+    write(results, cell, "surface", pd.DataFrame(plane, columns=["seed", "a", "b", "loss"]))

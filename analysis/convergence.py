@@ -1,0 +1,103 @@
+"""How runs converge: mean curves over seeds, final values under a stated rule, and rounds to reach a target.
+
+Functions of the columns of `metrics.csv` that return tidy frames. A run that diverged has no final value.
+"""
+
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+from pydantic import Field, model_validator
+
+from analysis.quantities import Better
+from analysis.tidy import IDS
+from bench.errors import UserError
+from bench.frozen import Frozen
+
+RUN = [*IDS, "seed"]
+
+
+class FinalValue(Frozen):
+    """How one number is made of a run's evaluations. `best` chooses on what it reports: never the default."""
+
+    rule: Literal["last", "mean_last_n", "best"] = "last"
+    n: int | None = Field(default=None, ge=1, description="evaluations to average, for mean_last_n")
+
+    @model_validator(mode="after")
+    def _n_where_needed(self) -> "FinalValue":
+        if (self.rule == "mean_last_n") != (self.n is not None):
+            raise UserError("n goes with the rule mean_last_n, and only with it")
+        return self
+
+    @property
+    def description(self) -> str:
+        """For captions."""
+        return {
+            "last": "after the last round",
+            "mean_last_n": f"mean over the last {self.n} evaluations",
+            "best": "best of all evaluations (chosen on the reported data, hence optimistic)",
+        }[self.rule]
+
+    def of(self, values: pd.Series, better: Better) -> float:
+        """The final value of one run's evaluations, in the order of rounds."""
+        if self.rule == "best" and better == "none":
+            raise UserError("the rule best needs a metric with a better direction")
+        reduce: dict[str, Callable[[pd.Series], float]] = {
+            "last": lambda v: v.iloc[-1],
+            "mean_last_n": lambda v: v.iloc[-(self.n or 0) :].mean(),
+            "best": lambda v: v.max() if better == "higher" else v.min(),
+        }
+        return float(reduce[self.rule](values))
+
+
+def curves(frame: pd.DataFrame, column: str) -> pd.DataFrame:
+    """Mean and sample standard deviation over seeds, per cell and round: columns `mean`, `std`, `seeds`.
+
+    Only rounds in which every seed of the cell has a finite value are kept: a mean over the seeds that are
+    left would jump where one ends. So a curve ends where its first seed diverged. One seed has no `std`.
+    """
+    seeds = frame.groupby(IDS, sort=False)["seed"].nunique().rename("expected")
+    finite = frame[np.isfinite(pd.to_numeric(frame[column]))]
+    groups = finite.groupby([*IDS, "round"], sort=False)[column]
+    curve = groups.agg(mean="mean", std="std", seeds="count").reset_index()
+    curve = curve.merge(seeds, left_on=IDS, right_index=True)
+    complete: pd.DataFrame = curve[curve["seeds"] == curve["expected"]].drop(columns="expected")
+    return complete.sort_values([*IDS, "round"], ignore_index=True)
+
+
+def diverged_seeds(metrics: pd.DataFrame) -> pd.DataFrame:
+    """One row per cell: `seeds` that ran, and how many of them `diverged`."""
+    runs = metrics.groupby(RUN, sort=False)["diverged"].max().reset_index()
+    return (
+        runs.groupby(IDS, sort=False).agg(seeds=("seed", "count"), diverged=("diverged", "sum")).reset_index()
+    )
+
+
+def final_values(metrics: pd.DataFrame, column: str, final: FinalValue, better: Better) -> pd.DataFrame:
+    """One row per run: its last `round`, whether it `diverged`, and else its `value` under the rule."""
+    rows = []
+    for key, run in metrics.groupby(RUN, sort=False):
+        ordered = run.sort_values("round")
+        evaluations = ordered[column].dropna()
+        diverged = bool(ordered["diverged"].max())
+        value = float("nan") if diverged or evaluations.empty else final.of(evaluations, better)
+        rows.append((*key, int(ordered["round"].iloc[-1]), diverged, value))
+    return pd.DataFrame(rows, columns=[*RUN, "round", "diverged", "value"])
+
+
+def rounds_to_target(
+    metrics: pd.DataFrame, column: str, target: float, better: Better = "higher"
+) -> pd.DataFrame:
+    """One row per run: the first evaluated `round` at which the target is met, and whether it was `reached`.
+
+    A run that never meets the target is censored: `round` is then the last round it was seen, a lower bound.
+    """
+    rows = []
+    for key, run in metrics.groupby(RUN, sort=False):
+        ordered = run.sort_values("round")
+        met = ordered[column] >= target if better == "higher" else ordered[column] <= target
+        reached = bool(met.any())
+        chosen = ordered["round"][met].iloc[0] if reached else ordered["round"].iloc[-1]
+        rows.append((*key, int(chosen), reached))
+    return pd.DataFrame(rows, columns=[*RUN, "round", "reached"])

@@ -1,0 +1,93 @@
+"""Figures: a YAML layout names its `kind`, the kind's module draws tidy data to a matplotlib figure."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import pandas as pd
+from matplotlib.figure import Figure
+
+from analysis.figures import convergence, drift, labels, perturbation, surfaces
+from analysis.figures.base import STYLE, FigureLayout, not_run_note
+from analysis.layout import parse_layout, read_layout
+from analysis.tidy import FILES, Tidy
+from bench.atomic import replacing
+from bench.config import Experiment
+from bench.errors import UserError, unknown
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of figure: its layout, and the function (layout, tidy files, their frame) that draws it."""
+
+    layout: type[FigureLayout]
+    draw: Callable[[Any, Tidy, pd.DataFrame], Figure]
+
+
+KINDS = {
+    "convergence": Kind(convergence.ConvergenceLayout, convergence.draw),
+    "drift": Kind(drift.DriftLayout, drift.draw),
+    "labels": Kind(labels.LabelsLayout, labels.draw),
+    "perturbation": Kind(perturbation.PerturbationLayout, perturbation.draw),
+    "surfaces": Kind(surfaces.SurfacesLayout, surfaces.draw),
+}
+
+# Without dates, equal data gives equal bytes.
+_FORMATS: dict[str, dict[str, Any]] = {"png": {}, "pdf": {"CreationDate": None}}
+
+
+def load_figure(experiment_name: str, name: str) -> FigureLayout:
+    """A figure's layout, validated; a `UserError` says what is wrong with it."""
+    file, data = read_layout(experiment_name, "figures", name)
+    kind = str(data.get("kind"))
+    if kind not in KINDS:
+        raise unknown(f"kind of figure in {file}", kind, KINDS)
+    return parse_layout(KINDS[kind].layout, file, data)
+
+
+def inputs(layout: FigureLayout, experiment: Experiment) -> list[str]:
+    """The tidy files a figure reads, relative to `results/`."""
+    return layout.inputs(experiment)
+
+
+def draw(layout: FigureLayout, tidy: Tidy) -> Figure:
+    """The figure; methods without data are named at its foot, no data at all is a `UserError`."""
+    frame = _gather(layout, tidy)
+    if frame.empty:
+        name = FILES[layout.needs].name
+        raise UserError(
+            f"nothing to draw for '{layout.title}': no {name} of its cells under '{tidy.results}'"
+        )
+    with matplotlib.rc_context(STYLE):
+        return KINDS[layout.kind].draw(layout, tidy, frame)
+
+
+def caption(layout: FigureLayout, tidy: Tidy) -> str:
+    """The layout's caption, what lines and bands mean, and what has not been run."""
+    frame = _gather(layout, tidy)
+    statistics = "" if frame.empty else layout.statistics(frame)
+    note = not_run_note(frame, layout, tidy)
+    parts = [
+        f"{layout.title}.",
+        layout.caption.strip(),
+        statistics,
+        f"{note[0].upper()}{note[1:]}." if note else "",
+    ]
+    return " ".join(part for part in parts if part)
+
+
+def save(figure: Figure, stem: Path) -> list[Path]:
+    """Write `stem`.png and `stem`.pdf; equal figures give equal bytes."""
+    written = []
+    for extension, metadata in _FORMATS.items():
+        path = stem.with_name(f"{stem.name}.{extension}")
+        with matplotlib.rc_context(STYLE), replacing(path) as temporary:
+            figure.savefig(temporary, format=extension, metadata=metadata)
+        written.append(path)
+    return written
+
+
+def _gather(layout: FigureLayout, tidy: Tidy) -> pd.DataFrame:
+    return tidy.gather(layout.needs, layout.cells(tidy.experiment), layout.file_seed)

@@ -1,0 +1,156 @@
+"""What all figures share: fields of layouts, type sizes for print, lines with bands, legends, notes."""
+
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure, SubFigure
+from matplotlib.lines import Line2D
+from pydantic import Field
+
+from analysis.layout import Layout, Selection
+from analysis.palette import Style, styles
+from analysis.tidy import IDS, CellKey, Setting, Tidy, relative_path, titles
+from bench.config import Experiment
+
+# Two-column width of ICML, in inches. Figures are drawn as large as they are printed, and so is their type.
+TEXT_WIDTH = 6.75
+Body = Figure | SubFigure
+STYLE: dict[Any, Any] = {
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 8,
+    "axes.titlesize": 8,
+    "axes.labelsize": 8,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "legend.fontsize": 7.5,
+    "lines.linewidth": 1.3,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#e4e4e4",
+    "grid.linewidth": 0.6,
+    "axes.axisbelow": True,
+    "pdf.fonttype": 42,  # TrueType: type 3 fonts are refused by many submission systems
+    "savefig.dpi": 200,
+}
+
+
+class FigureLayout(Layout):
+    """A figure of any kind. `needs` is the kind of tidy file that it draws."""
+
+    needs: ClassVar[str]
+    kind: str
+    width: float = Field(default=TEXT_WIDTH, gt=1, le=20, description="inches, as printed")
+
+    @property
+    def file_seed(self) -> int:
+        """The seed whose files are read, for tidy files that are written per seed."""
+        return 0
+
+    def inputs(self, experiment: Experiment) -> list[str]:
+        """The tidy files the figure reads, relative to `results/`."""
+        cells = self.cells(experiment)
+        return [relative_path(experiment.name, self.needs, cell, self.file_seed) for cell in cells]
+
+    def statistics(self, frame: pd.DataFrame) -> str:
+        """What lines, bands and colours mean: a sentence for the caption."""
+        raise NotImplementedError
+
+
+class Panel(Selection):
+    """One panel: a setting, and the heading it gets (default: the setting's own)."""
+
+    title: str | None = None
+
+    def heading(self, setting: Setting) -> str:
+        """The panel's title."""
+        return self.title or setting.title
+
+
+class PanelLayout(FigureLayout):
+    """A figure with one panel per setting."""
+
+    panels: tuple[Panel, ...] = Field(min_length=1)
+
+    def settings(self, experiment: Experiment) -> tuple[Setting, ...]:
+        """The panels' settings, in order."""
+        return tuple(panel.setting(experiment) for panel in self.panels)
+
+
+def new_figure(width: float, height: float, notes: Sequence[str] = ()) -> tuple[Figure, Body]:
+    """A figure outside of pyplot's global state, and its body to draw in; notes stand small below the body.
+
+    `height` is the body's. Notes get their own strip, since a legend "outside" of panels would cover them.
+    """
+    lines = [line for note in notes for line in textwrap.wrap(note, width=int(width * 19))]
+    strip = 0.13 * len(lines) + 0.06 * bool(lines)
+    figure = Figure(figsize=(width, height + strip), layout="constrained")
+    FigureCanvasAgg(figure)
+    if not lines:
+        return figure, figure
+    body, foot = np.ravel(figure.subfigures(2, 1, squeeze=False, height_ratios=(height, strip)))
+    foot.text(0.01, 0.95, "\n".join(lines), fontsize=7, color="#444444", va="top", linespacing=1.2)
+    return figure, body
+
+
+def draw_curve(axes: Axes, x: pd.Series, mean: pd.Series, std: pd.Series, look: Style) -> None:
+    """A mean line with a band of ± one standard deviation, where there is one."""
+    axes.plot(x, mean, markevery=0.1, **_line(look))
+    axes.fill_between(x, mean - std, mean + std, color=look.colour, alpha=0.12, linewidth=0)
+
+
+def _line(look: Style) -> dict[str, Any]:
+    return {"color": look.colour, "linestyle": look.dashes, "marker": look.marker, "markersize": 3}
+
+
+def add_legend(body: Body, frame: pd.DataFrame, layout: FigureLayout, experiment: Experiment) -> None:
+    """One legend for all panels, below them, of the methods that have data."""
+    names, present = titles(experiment), set(frame["method"])
+    looks = styles(experiment, [method for method in layout.methods if method in present])
+    handles = [Line2D([], [], label=names[label], **_line(look)) for label, look in looks.items()]
+    body.legend(
+        handles=handles,
+        loc="outside lower center",
+        ncols=min(6, len(handles)),
+        frameon=False,
+        handlelength=3.2,
+        columnspacing=1.4,
+    )
+
+
+def seed_statistics(frame: pd.DataFrame) -> str:
+    """What lines and bands over seeds mean, for captions."""
+    return f"Lines: mean over {count_seeds(frame)}; bands: ± one sample standard deviation."
+
+
+def count_seeds(frame: pd.DataFrame) -> str:
+    """For example '3 seeds'."""
+    count = frame["seed"].nunique()
+    return f"{count} seed{'' if count == 1 else 's'}"
+
+
+def absent(frame: pd.DataFrame, cells: Iterable[CellKey]) -> list[CellKey]:
+    """The cells that have no row in the frame."""
+    present = set(frame[IDS].itertuples(index=False, name=None))
+    return [cell for cell in cells if (*cell.setting.path.split("/"), cell.method) not in present]
+
+
+def not_run_note(frame: pd.DataFrame, layout: FigureLayout, tidy: Tidy) -> str:
+    """For example 'not run: FedSAM; FedGF (Dirichlet 0.1, 4 of 20 clients)'; empty if nothing is missing."""
+    cells = layout.cells(tidy.experiment)
+    everywhere = {cell.setting for cell in cells}
+    missing: dict[str, list[Setting]] = {}
+    for cell in absent(frame, cells):
+        missing.setdefault(cell.method, []).append(cell.setting)
+    names = titles(tidy.experiment)
+    parts = []
+    for method, where in missing.items():
+        places = "" if set(where) == everywhere else f" ({' and '.join(setting.title for setting in where)})"
+        parts.append(f"{names[method]}{places}")
+    return f"not run: {'; '.join(parts)}" if parts else ""

@@ -1,0 +1,57 @@
+"""Perturbation drift and global sharpness against communication round, side by side (FedLESAM, Figure 2)."""
+
+from typing import ClassVar, Literal
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from analysis.convergence import curves
+from analysis.figures.base import (
+    FigureLayout,
+    Panel,
+    add_legend,
+    draw_curve,
+    new_figure,
+    not_run_note,
+    seed_statistics,
+)
+from analysis.palette import styles
+from analysis.tidy import CellKey, Setting, Tidy, of_cell
+from bench.config import Experiment
+
+_QUANTITIES = {"perturbation_drift": "Perturbation drift", "sharpness": "Global sharpness"}
+
+
+class DriftLayout(FigureLayout):
+    """One setting; methods without a perturbation have no drift and stand in the right panel only."""
+
+    needs: ClassVar[str] = "drift"
+    kind: Literal["drift"]
+    select: Panel
+    sharpness_scale: Literal["linear", "log"] = "linear"
+
+    def settings(self, experiment: Experiment) -> tuple[Setting, ...]:
+        """The one setting."""
+        return (self.select.setting(experiment),)
+
+    def statistics(self, frame: pd.DataFrame) -> str:
+        """What lines and bands mean."""
+        return seed_statistics(frame)
+
+
+def draw(layout: DriftLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
+    """The figure: drift on the left, sharpness on the right."""
+    (setting,) = layout.settings(tidy.experiment)
+    looks = styles(tidy.experiment, layout.methods)
+    figure, body = new_figure(layout.width, 2.75, [not_run_note(frame, layout, tidy)])
+    panels = body.subplots(1, 2, sharex=True)
+    for axes, (column, label) in zip(panels, _QUANTITIES.items(), strict=True):
+        mean = curves(frame, column)
+        for method in layout.methods:
+            curve = of_cell(mean, CellKey(setting, method))
+            draw_curve(axes, curve["round"], curve["mean"], curve["std"], looks[method])
+        axes.set(xlabel="Communication round", ylabel=label, title=layout.select.heading(setting))
+    panels[0].set_ylim(bottom=0)
+    panels[1].set_yscale(layout.sharpness_scale)
+    add_legend(body, frame, layout, tidy.experiment)
+    return figure

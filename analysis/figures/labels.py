@@ -1,0 +1,75 @@
+"""How many images of each class every client holds (FedLESAM, Figure 5): one heat map per partition."""
+
+from typing import ClassVar, Literal
+
+import pandas as pd
+import seaborn
+from matplotlib.figure import Figure
+
+from analysis.figures.base import PanelLayout, new_figure, not_run_note
+from analysis.tidy import Tidy, of_setting
+
+_COLOURS = "mako_r"
+
+
+class LabelsLayout(PanelLayout):
+    """Class counts of one seed's partitions. All methods have the same ones: the layout names any of them."""
+
+    needs: ClassVar[str] = "partition"
+    kind: Literal["labels"]
+    seed: int = 0
+    numbers: bool = True
+
+    @property
+    def file_seed(self) -> int:
+        """The seed whose partition is shown."""
+        return self.seed
+
+    def statistics(self, frame: pd.DataFrame) -> str:
+        """Whose split this is."""
+        return f"The split of seed {self.seed}, the same for every method; empty: no image of the class."
+
+
+def draw(layout: LabelsLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
+    """The figure; panels share one colour scale."""
+    settings = layout.settings(tidy.experiment)
+    # The counts of the first method that has the file: all are equal.
+    first = frame.drop_duplicates(["dataset", "partition", "participation"])["method"]
+    frame = frame[frame["method"] == first.iloc[0]]
+    classes = range(int(frame["label"].max()) + 1)
+    clients = range(int(frame["client"].max()) + 1)
+    tables = [
+        _counts(of_setting(frame, s)).reindex(index=clients, columns=classes, fill_value=0) for s in settings
+    ]
+    largest = max(int(table.to_numpy().max()) for table in tables)
+
+    height = min(0.5 + 0.165 * len(clients), 9)
+    figure, body = new_figure(layout.width, height, [not_run_note(frame, layout, tidy)])
+    grid = body.subplots(1, len(settings), sharey=True, squeeze=False)
+    for axes, panel, setting, table in zip(grid.flat, layout.panels, settings, tables, strict=True):
+        seaborn.heatmap(
+            table,
+            ax=axes,
+            mask=table == 0,
+            cmap=_COLOURS,
+            vmin=0,
+            vmax=largest,
+            cbar=False,
+            annot=layout.numbers,
+            fmt="d",
+            annot_kws={"fontsize": 7},
+            linewidths=0.5,
+            linecolor="white",
+        )
+        axes.set(xlabel="Class", ylabel="", title=panel.title or setting.partition_title)
+        axes.tick_params(length=0, rotation=0)
+        axes.grid(False)
+    grid.flat[0].set_ylabel("Client")
+    bar = body.colorbar(grid.flat[0].collections[0], ax=list(grid.flat), aspect=35, pad=0.01)
+    bar.set_label("Training images")
+    bar.outline.set_visible(False)
+    return figure
+
+
+def _counts(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame.groupby(["client", "label"]).size().unstack(fill_value=0)

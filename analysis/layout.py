@@ -1,0 +1,100 @@
+"""What layouts of tables and figures share: YAML files beside an experiment, and selections of its cells."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from pydantic import Field, ValidationError, model_validator
+
+from analysis.tidy import CellKey, Setting, settings
+from bench.config import Experiment, experiment_file, read_yaml
+from bench.errors import UserError, unknown
+from bench.frozen import Frozen, explain
+
+AnyLayout = TypeVar("AnyLayout", bound="Layout")
+Folder = Literal["tables", "figures"]
+
+
+class Selection(Frozen):
+    """Part of a setting; what is left open must not be in doubt in the experiment."""
+
+    dataset: str | None = None
+    partition: str | None = None
+    participation: str | None = None
+
+    def given(self) -> dict[str, str]:
+        """The fields that are set."""
+        fields = {"dataset": self.dataset, "partition": self.partition, "participation": self.participation}
+        return {name: value for name, value in fields.items() if value is not None}
+
+    def narrowed(self, other: "Selection") -> "Selection":
+        """Both selections at once; the other one wins where both say something."""
+        return Selection(**{**self.given(), **other.given()})
+
+    def setting(self, experiment: Experiment) -> Setting:
+        """The one setting of the experiment that is meant; a `UserError` if there is none, or several."""
+        found = settings(experiment)
+        for field, value in self.given().items():
+            known = {getattr(setting, field) for setting in settings(experiment)}
+            if value not in known:
+                raise unknown(f"{field} of experiment {experiment.name}", value, known)
+            found = tuple(setting for setting in found if getattr(setting, field) == value)
+        if len(found) != 1:
+            matches = ", ".join(setting.path for setting in found) or "none"
+            raise UserError(
+                f"select one setting of experiment {experiment.name}: {self.given()} matches {matches}"
+            )
+        return found[0]
+
+
+class Layout(Frozen):
+    """What every table and figure states. `caption` says what is measured, and on which data."""
+
+    title: str
+    caption: str
+    methods: tuple[str, ...] = Field(min_length=1, description="labels of the experiment's methods, in order")
+
+    @model_validator(mode="after")
+    def _methods_once(self) -> "Layout":
+        twice = [method for method in self.methods if self.methods.count(method) > 1]
+        if twice:
+            raise UserError(f"method {twice[0]} stands twice in methods")
+        return self
+
+    def settings(self, experiment: Experiment) -> tuple[Setting, ...]:
+        """The settings that are shown, each once."""
+        raise NotImplementedError
+
+    def cells(self, experiment: Experiment) -> tuple[CellKey, ...]:
+        """All cells that are shown; a `UserError` if the experiment has no such method or setting."""
+        for method in self.methods:
+            if method not in experiment.methods:
+                raise unknown(f"method of experiment {experiment.name}", method, experiment.methods)
+        return tuple(
+            CellKey(setting, method) for setting in self.settings(experiment) for method in self.methods
+        )
+
+
+def layout_names(experiment_name: str, folder: Folder) -> list[str]:
+    """The names of an experiment's tables or figures, sorted."""
+    return sorted(file.stem for file in (experiment_file(experiment_name).parent / folder).glob("*.yaml"))
+
+
+def read_layout(experiment_name: str, folder: Folder, name: str) -> tuple[Path, dict[str, Any]]:
+    """One layout file and its content, not yet validated; a `UserError` suggests the nearest name."""
+    names = layout_names(experiment_name, folder)
+    if name not in names:
+        raise unknown(f"{folder.removesuffix('s')} of experiment {experiment_name}", name, names)
+    file = experiment_file(experiment_name).parent / folder / f"{name}.yaml"
+    return file, read_yaml(file)
+
+
+def parse_layout(model: type[AnyLayout], file: Path, data: Mapping[str, Any]) -> AnyLayout:
+    """Validate; every mistake is a `UserError` of one line that names the file."""
+    try:
+        return model.model_validate(dict(data))
+    except ValidationError as error:
+        problem = explain(error)
+    except UserError as error:
+        problem = error
+    raise UserError(f"{file}: {problem}")

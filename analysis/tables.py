@@ -1,0 +1,199 @@
+"""Tables: a YAML layout over an experiment, filled from tidy files.
+
+Rows are methods, columns are quantities in settings, blocks are stacked parts of the table (as the upper and
+lower half of FedLESAM's Table 2). Each entry is a mean ± sample standard deviation over seeds; what has not
+been run, or has diverged, says so and is never ranked.
+"""
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import pandas as pd
+from pydantic import Field, field_validator
+
+from analysis.convergence import RUN, FinalValue, diverged_seeds, final_values
+from analysis.layout import Layout, Selection, parse_layout, read_layout
+from analysis.quantities import Better, quantity
+from analysis.tidy import CellKey, Setting, Tidy, of_cell, relative_path, titles
+from bench.config import Experiment
+from bench.frozen import Frozen
+
+
+class Column(Frozen):
+    """One column: a quantity in a (part of a) setting."""
+
+    header: str
+    group: str = Field(default="", description="header over neighbouring columns of the same group")
+    metric: str
+    better: Better | None = Field(default=None, description="null: the quantity's own direction")
+    decimals: int = Field(default=2, ge=0, le=12)
+    select: Selection = Selection()
+
+    @field_validator("metric")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        quantity(name)
+        return name
+
+    @property
+    def direction(self) -> Better:
+        """Which direction is better."""
+        return self.better or quantity(self.metric).better
+
+    @property
+    def name(self) -> str:
+        """Group and header, for one-line headings."""
+        return f"{self.group} {self.header}".strip()
+
+
+class Block(Frozen):
+    """A stacked part of the table, with its own ranking."""
+
+    header: str = ""
+    select: Selection = Selection()
+
+
+class TableLayout(Layout):
+    """A table: rows (methods) × columns, in one or more blocks."""
+
+    final: FinalValue = FinalValue()
+    columns: tuple[Column, ...] = Field(min_length=1)
+    blocks: tuple[Block, ...] = Field(default=(Block(),), min_length=1)
+
+    def setting(self, block: Block, column: Column, experiment: Experiment) -> Setting:
+        """The setting of a column within a block."""
+        return block.select.narrowed(column.select).setting(experiment)
+
+    def settings(self, experiment: Experiment) -> tuple[Setting, ...]:
+        """The settings of all columns in all blocks, each once."""
+        pairs = itertools.product(self.blocks, self.columns)
+        return tuple(dict.fromkeys(self.setting(block, column, experiment) for block, column in pairs))
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One cell of a table; `place` is 1 for the best of its column and block, 2 for the second, else 0."""
+
+    mean: float | None = None
+    std: float | None = None
+    seeds: int = 0
+    note: str = ""
+    place: Literal[0, 1, 2] = 0
+
+
+@dataclass(frozen=True)
+class Table:
+    """A filled table: `entries[block][row][column]`, in the layout's order."""
+
+    name: str
+    layout: TableLayout
+    rows: tuple[str, ...]
+    entries: tuple[tuple[tuple[Entry, ...], ...], ...]
+    caption: str
+
+
+def load_table(experiment_name: str, name: str) -> TableLayout:
+    """A table's layout, validated; a `UserError` says what is wrong with it."""
+    return parse_layout(TableLayout, *read_layout(experiment_name, "tables", name))
+
+
+def inputs(layout: TableLayout, experiment: Experiment) -> list[str]:
+    """The tidy files a table reads, relative to `results/`. Metrics always: they tell which runs diverged."""
+    files = dict.fromkeys(["metrics", *(quantity(column.metric).file for column in layout.columns)])
+    return [relative_path(experiment.name, file, cell) for file in files for cell in layout.cells(experiment)]
+
+
+def fill(name: str, layout: TableLayout, tidy: Tidy) -> Table:
+    """The table with everything the tidy files say."""
+    cells = layout.cells(tidy.experiment)
+    metrics, flatness = tidy.gather("metrics", cells), tidy.gather("flatness", cells)
+    wanted = len(tidy.experiment.grid.seeds)
+    blocks = []
+    for block in layout.blocks:
+        columns = []
+        for column in layout.columns:
+            setting = layout.setting(block, column, tidy.experiment)
+            keys = [CellKey(setting, method) for method in layout.methods]
+            entries = [
+                _entry(of_cell(metrics, key), of_cell(flatness, key), column, layout.final, wanted)
+                for key in keys
+            ]
+            columns.append(_ranked(entries, column.direction))
+        blocks.append(tuple(zip(*columns, strict=True)))
+    names = titles(tidy.experiment)
+    rows = tuple(names[method] for method in layout.methods)
+    return Table(name, layout, rows, tuple(blocks), _caption(layout, metrics, blocks))
+
+
+def _entry(
+    metrics: pd.DataFrame, flatness: pd.DataFrame, column: Column, final: FinalValue, wanted: int
+) -> Entry:
+    if metrics.empty:
+        return Entry(note="not run")
+    runs = diverged_seeds(metrics).iloc[0]
+    if runs["diverged"]:
+        return Entry(seeds=int(runs["seeds"]), note=f"diverged ({runs['diverged']} of {runs['seeds']})")
+    if quantity(column.metric).file == "metrics":
+        values = final_values(metrics, column.metric, final, column.direction)["value"]
+    else:
+        values = flatness.loc[flatness["metric"] == column.metric, "value"]
+    finite = sorted(value for value in map(float, values) if math.isfinite(value))
+    if not finite:
+        return Entry(note="not analysed")
+    mean = math.fsum(finite) / len(finite)
+    spread = math.fsum((value - mean) ** 2 for value in finite)
+    std = math.sqrt(spread / (len(finite) - 1)) if len(finite) > 1 else None
+    note = "" if len(finite) >= wanted else f"{len(finite)} of {wanted} seeds"
+    return Entry(mean, std, len(finite), note)
+
+
+def _ranked(entries: Sequence[Entry], better: Better) -> list[Entry]:
+    """Places by unrounded means; equal means share a place (up to rounding of the sum over seeds)."""
+    if better == "none":
+        return list(entries)
+    distinct: list[float] = []
+    for mean in sorted((e.mean for e in entries if e.mean is not None), reverse=better == "higher"):
+        if not distinct or not _equal(mean, distinct[-1]):
+            distinct.append(mean)
+    best, second, *_ = *distinct, math.nan, math.nan
+
+    def place(mean: float | None) -> Literal[0, 1, 2]:
+        if mean is None:
+            return 0
+        return 1 if _equal(mean, best) else 2 if _equal(mean, second) else 0
+
+    return [replace(entry, place=place(entry.mean)) for entry in entries]
+
+
+def _equal(a: float, b: float) -> bool:
+    return math.isclose(a, b, rel_tol=1e-12, abs_tol=0)
+
+
+def _caption(layout: TableLayout, metrics: pd.DataFrame, blocks: Sequence[Sequence[Sequence[Entry]]]) -> str:
+    """The layout's caption and the protocol: which value, how many seeds, what ± and the marks mean."""
+    sources = {quantity(column.metric).file for column in layout.columns}
+    protocol = []
+    if not metrics.empty:
+        whole = metrics.groupby(RUN).agg(last=("round", "max"), bad=("diverged", "max"))
+        last = sorted(whole.loc[whole["bad"] == 0, "last"].unique())
+        rounds = (
+            f" (round {last[0]})" if len(last) == 1 else f" (rounds {last[0]} to {last[-1]})" if last else ""
+        )
+        if "metrics" in sources:
+            protocol.append(f"Values: {layout.final.description}{rounds}.")
+        if "flatness" in sources:
+            protocol.append(f"Measured on the global model after the last round{rounds}.")
+    counts = sorted(
+        {entry.seeds for block in blocks for row in block for entry in row if entry.mean is not None}
+    )
+    if counts:
+        seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+        spread = " ± sample standard deviation" if counts[-1] > 1 else ""
+        protocol.append(f"Mean{spread} over {seeds} seed{'s' if counts[-1] > 1 else ''}.")
+        if any(column.direction != "none" for column in layout.columns):
+            within = "of a column within its block" if len(layout.blocks) > 1 else "of a column"
+            protocol.append(f"Bold: best mean {within}; underlined: second best.")
+    return " ".join([f"{layout.title}.", layout.caption.strip(), *protocol])

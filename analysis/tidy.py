@@ -1,0 +1,173 @@
+"""The tidy CSV files of an experiment: where they lie, and one data frame out of many.
+
+A cell's path is its identity: data set, partition, participation and method are taken from where a file lies.
+A file that does not exist is an absent cell, not an error.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+import pandas as pd
+
+from bench.config import Experiment
+from bench.errors import UserError
+from bench.methods.catalog import recipe
+
+IDS = ["dataset", "partition", "participation", "method"]
+
+
+@dataclass(frozen=True, order=True)
+class Setting:
+    """Data set, partition and participation, by their labels."""
+
+    dataset: str
+    partition: str
+    participation: str
+
+    @property
+    def path(self) -> str:
+        """For example digits/dirichlet-0.1/4-of-20."""
+        return f"{self.dataset}/{self.partition}/{self.participation}"
+
+    @property
+    def partition_title(self) -> str:
+        """For example Dirichlet 0.1."""
+        name, _, parameter = self.partition.partition("-")
+        return f"{name.upper() if name == 'iid' else name.capitalize()} {parameter}".strip()
+
+    @property
+    def participation_title(self) -> str:
+        """For example 4 of 20 clients."""
+        bernoulli = re.fullmatch(r"bernoulli-(.+)-of-(\d+)", self.participation)
+        if bernoulli:
+            return f"{bernoulli[2]} clients, each with probability {bernoulli[1]}"
+        return f"{self.participation.replace('-', ' ')} clients"
+
+    @property
+    def title(self) -> str:
+        """For headings: partition and participation."""
+        return f"{self.partition_title}, {self.participation_title}"
+
+
+@dataclass(frozen=True)
+class CellKey:
+    """One method in one setting."""
+
+    setting: Setting
+    method: str
+
+    @property
+    def path(self) -> str:
+        """For example digits/dirichlet-0.1/4-of-20/fedsam."""
+        return f"{self.setting.path}/{self.method}"
+
+
+@dataclass(frozen=True)
+class TidyFile:
+    """One kind of tidy file: its place under `results/`, and the columns that its readers rely on."""
+
+    folder: str
+    name: str
+    columns: tuple[str, ...]
+    per_seed: bool = False
+
+
+FILES = {
+    "metrics": TidyFile(
+        "runs",
+        "metrics.csv",
+        (
+            "seed",
+            "round",
+            "local_loss",
+            "client_drift",
+            "train_loss",
+            "test_loss",
+            "test_accuracy",
+            "diverged",
+        ),
+    ),
+    "partition": TidyFile("runs", "partition.csv", ("client", "index", "label"), per_seed=True),
+    "flatness": TidyFile("analysis", "flatness.csv", ("seed", "metric", "value", "stderr")),
+    "drift": TidyFile("analysis", "drift.csv", ("seed", "round", "perturbation_drift", "sharpness")),
+    "surface": TidyFile("analysis", "surface.csv", ("seed", "a", "b", "loss")),
+    "perturbation": TidyFile("analysis", "perturbation.csv", ("seed", "radius", "draw", "loss")),
+}
+
+
+def relative_path(experiment: str, file: str, cell: CellKey, seed: int = 0) -> str:
+    """Where a tidy file lies under `results/`; `seed` matters for the kinds that are written per seed."""
+    kind = FILES[file]
+    folder = (f"seed-{seed}",) if kind.per_seed else ()
+    return str(PurePosixPath(kind.folder, experiment, cell.path, *folder, kind.name))
+
+
+def settings(experiment: Experiment) -> tuple[Setting, ...]:
+    """The settings of an experiment, in the grid's order."""
+    return tuple(dict.fromkeys(Setting(*cell.setting.split("/")) for cell in experiment.cells().values()))
+
+
+def titles(experiment: Experiment) -> dict[str, str]:
+    """The name of each method as a paper prints it; entries that share a catalog name also show their own."""
+    names = {label: entry.name or label for label, entry in experiment.methods.items()}
+    uses = Counter(names.values())
+    return {
+        label: recipe(name).title if uses[name] == 1 else f"{recipe(name).title} ({label})"
+        for label, name in names.items()
+    }
+
+
+@dataclass(frozen=True)
+class Tidy:
+    """The tidy files of one experiment under a results folder."""
+
+    results: Path
+    experiment: Experiment
+
+    def gather(self, file: str, cells: Iterable[CellKey], seed: int = 0) -> pd.DataFrame:
+        """One frame of all given cells that have the file (perhaps none): id columns, then the file's own."""
+        frames = []
+        for cell in dict.fromkeys(cells):
+            path = self.results / relative_path(self.experiment.name, file, cell, seed)
+            if path.is_file():
+                frames.append(_read(path, FILES[file]).assign(**_ids(cell)))
+        columns = [*IDS, *FILES[file].columns]
+        return pd.concat(frames, ignore_index=True)[columns] if frames else pd.DataFrame(columns=columns)
+
+
+def of_setting(frame: pd.DataFrame, setting: Setting) -> pd.DataFrame:
+    """The rows of one setting."""
+    wanted = (setting.dataset, setting.partition, setting.participation)
+    mask = pd.Series(True, index=frame.index)
+    for column, value in zip(IDS[:3], wanted, strict=True):
+        mask &= frame[column] == value
+    return frame[mask]
+
+
+def of_cell(frame: pd.DataFrame, cell: CellKey) -> pd.DataFrame:
+    """The rows of one cell."""
+    rows = of_setting(frame, cell.setting)
+    return rows[rows["method"] == cell.method]
+
+
+def _ids(cell: CellKey) -> dict[str, str]:
+    setting = cell.setting
+    return dict(
+        zip(IDS, (setting.dataset, setting.partition, setting.participation, cell.method), strict=True)
+    )
+
+
+def _read(path: Path, kind: TidyFile) -> pd.DataFrame:
+    try:
+        frame = pd.read_csv(path)
+    except (OSError, ValueError) as error:  # pandas' parser errors are ValueErrors
+        raise UserError(f"cannot read '{path}': {' '.join(str(error).split())}") from None
+    missing = [column for column in kind.columns if column not in frame]
+    if missing:
+        raise UserError(
+            f"'{path}' lacks the column {missing[0]} (it has: {', '.join(map(str, frame.columns))})"
+        )
+    return frame
