@@ -120,6 +120,68 @@ def analyse(
 
 
 @app.command()
+def table(
+    experiment: ExperimentName,
+    name: Annotated[str, typer.Argument(help="A file of the experiment's tables/ folder, without .yaml.")],
+    set_: Set = None,
+    results: Results = Path("results"),
+) -> None:
+    """Render one table from the results that are there: Markdown, LaTeX, CSV. Example:
+
+    fedflat table quick accuracy
+
+    Cells without results say so; `snakemake --cores 2 quick_table_accuracy` trains what is missing first.
+    """
+    from analysis.report import render_table  # noqa: PLC0415
+    from bench.config import load_experiment  # noqa: PLC0415
+
+    for file in render_table(load_experiment(experiment, _changes(set_)), name, results):
+        _say(str(file))
+
+
+@app.command()
+def figure(
+    experiment: ExperimentName,
+    name: Annotated[str, typer.Argument(help="A file of the experiment's figures/ folder, without .yaml.")],
+    set_: Set = None,
+    results: Results = Path("results"),
+) -> None:
+    """Draw one figure from the results that are there: PNG and PDF. Example:
+
+    fedflat figure quick convergence
+    """
+    from analysis.report import render_figure  # noqa: PLC0415
+    from bench.config import load_experiment  # noqa: PLC0415
+
+    for file in render_figure(load_experiment(experiment, _changes(set_)), name, results):
+        _say(str(file))
+
+
+@app.command()
+def report(experiment: ExperimentName, set_: Set = None, results: Results = Path("results")) -> None:
+    """Write the page that gathers an experiment's tables and figures. Example:
+
+    fedflat report quick
+    """
+    from analysis.report import render_index  # noqa: PLC0415
+    from bench.config import load_experiment  # noqa: PLC0415
+
+    _say(str(render_index(load_experiment(experiment, _changes(set_)), results)))
+
+
+@app.command()
+def summary(experiment: ExperimentName, set_: Set = None, results: Results = Path("results")) -> None:
+    """Say in a few lines how an experiment stands: runs, the leading method, where the report lies. Example:
+
+    fedflat summary quick
+    """
+    from analysis.report import summary as lines  # noqa: PLC0415
+    from bench.config import load_experiment  # noqa: PLC0415
+
+    _say(lines(load_experiment(experiment, _changes(set_)), results))
+
+
+@app.command()
 def methods(name: Annotated[str | None, typer.Argument(help="One method, in detail.")] = None) -> None:
     """List the methods, or explain one. Examples:
 
@@ -144,6 +206,19 @@ def datasets() -> None:
         options = ", ".join(key for key in source.model_fields if key != "name")
         summary = (source.__doc__ or "").splitlines()[0]
         _say(f"{source_name:<14}{summary}" + (f" Takes: {options}." if options else ""))
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON schema of experiment files, with which Snakemake validates them. Example:
+
+    fedflat schema > bench/experiment.schema.json
+    """
+    import json  # noqa: PLC0415
+
+    from bench.config import Experiment  # noqa: PLC0415
+
+    _say(json.dumps(Experiment.model_json_schema(), indent=1))
 
 
 def main() -> None:

@@ -1,0 +1,159 @@
+"""Data sets, partitions, participation and batches."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from bench.config import Participation
+from bench.data.partitions import IID, Dirichlet, Pathological, partition_hash
+from bench.data.sources import Digits, ImageFolder
+from bench.engine.batches import EpochBatches, StepBatches
+from bench.engine.participation import active_clients
+from bench.engine.streams import numpy_stream, torch_seed
+from bench.errors import UserError
+
+LABELS = Digits().load().train_labels
+
+
+def test_digits_are_scikit_learns():
+    from sklearn.datasets import load_digits
+
+    data, original = Digits().load(), load_digits()
+    assert len(data.train_images) + len(data.test_images) == len(original.images) == 1797
+    together = sorted(image.tobytes() for part in (data.train_images, data.test_images) for image in part)
+    assert together == sorted(image.astype(np.uint8).tobytes() for image in original.images)
+    assert np.bincount(data.train_labels).min() >= 87
+    assert data.train_images.dtype == np.uint8
+
+
+def test_digits_are_normalised_on_the_device():
+    train, _ = Digits().load().on(torch.device("cpu"))
+    x, y = train.everything()
+    assert x.shape == (901, 1, 8, 8)
+    assert abs(float(x.mean())) < 1e-3
+    assert abs(float(x.std()) - 1) < 1e-3
+    some = torch.tensor([5, 3])
+    assert torch.equal(train.batch(some)[0], x[some])
+    assert torch.equal(train.batch(some)[1], y[some])
+
+
+def folder_of_images(root, sizes=((4, 4), (4, 4))):
+    for part in ("train", "test"):
+        for name, size in zip(("ant", "bee"), sizes, strict=True):
+            (root / part / name).mkdir(parents=True)
+            Image.new("RGB", size, color=(10, 20, 30)).save(root / part / name / "0.png")
+    return ImageFolder(root=root)
+
+
+def test_image_folder_reads_classes_and_pixels(tmp_path):
+    data = folder_of_images(tmp_path / "mine").load()
+    assert data.name == "mine"
+    assert data.classes == 2
+    assert data.image_shape == (3, 4, 4)
+    assert data.train_labels.tolist() == [0, 1]
+    assert data.train_images[0, :, 0, 0].tolist() == [10, 20, 30]
+
+
+def test_image_folder_says_what_is_wrong(tmp_path):
+    with pytest.raises(UserError, match=r"folder '.*nowhere/train' does not exist"):
+        ImageFolder(root=tmp_path / "nowhere").load()
+    with pytest.raises(UserError, match=r"is \(5, 5\), the images before it \(4, 4\)"):
+        folder_of_images(tmp_path / "odd", sizes=((4, 4), (5, 5))).load()
+    source = folder_of_images(tmp_path / "broken")
+    (tmp_path / "broken" / "train" / "ant" / "1.png").write_bytes(b"not an image")
+    with pytest.raises(UserError, match=r"1\.png' is not a readable image"):
+        source.load()
+
+
+partitions = st.one_of(
+    st.builds(IID, clients=st.integers(1, 60)),
+    st.builds(Dirichlet, clients=st.integers(1, 60), alpha=st.sampled_from([0.001, 0.1, 0.6, 100.0])),
+    st.builds(Pathological, clients=st.integers(1, 60), classes_per_client=st.integers(1, 10)),
+)
+
+
+@settings(max_examples=30, deadline=None)
+@given(partition=partitions, seed=st.integers(0, 100))
+def test_partitions_use_every_image_once_in_equal_shares(partition, seed):
+    split = partition.split(LABELS, numpy_stream(seed, "partition"))
+    sizes = [len(indices) for indices in split]
+    assert sorted(np.concatenate(split)) == list(range(len(LABELS)))
+    assert max(sizes) - min(sizes) <= 1
+    again = partition.split(LABELS, numpy_stream(seed, "partition"))
+    assert partition_hash(split) == partition_hash(again)
+
+
+def class_entropy(partition, seed=0) -> float:
+    shares = [np.bincount(LABELS[i], minlength=10) / len(i) for i in partition.split(LABELS, numpy_stream(seed, "p"))]
+    return float(np.mean([-(s[s > 0] * np.log(s[s > 0])).sum() for s in shares]))
+
+
+def test_smaller_alpha_is_more_heterogeneous():
+    entropies = [class_entropy(Dirichlet(clients=20, alpha=a)) for a in (0.05, 0.1, 0.6, 10, 1000)]
+    assert entropies == sorted(entropies)
+    assert entropies[-1] > 2.1
+    assert entropies[0] < 1
+
+
+def test_dirichlet_proportions_are_the_clients_own():
+    """While no class is exhausted, a client's counts follow its own Dirichlet draw: Var of a share is that of Dir(α)."""
+    labels = np.repeat(np.arange(10), 5000)
+    split = Dirichlet(clients=250, alpha=0.6).split(labels[:50000], numpy_stream(1, "p"))
+    early = np.array([np.bincount(labels[i], minlength=10) / len(i) for i in split])
+    assert early.mean() == pytest.approx(0.1)
+    expected = 0.1 * 0.9 / (10 * 0.6 + 1)
+    assert early.var() == pytest.approx(expected, rel=0.2)
+
+
+def test_pathological_clients_hold_their_classes():
+    split = Pathological(clients=20, classes_per_client=3).split(LABELS, numpy_stream(0, "p"))
+    held = [len(np.unique(LABELS[i])) for i in split]
+    assert np.median(held) == 3
+    with pytest.raises(UserError, match=r"11 classes per client, but the data set has 10 \(allowed: 1 to 10\)"):
+        Pathological(clients=20, classes_per_client=11).split(LABELS, numpy_stream(0, "p"))
+
+
+def test_more_clients_than_images_is_refused():
+    with pytest.raises(UserError, match="902 clients for 901 training images"):
+        IID(clients=902).split(LABELS, numpy_stream(0, "p"))
+
+
+def test_fixed_participation_is_a_function_of_seed_and_round():
+    fixed = Participation(active=4)
+    schedule = [active_clients(fixed, 20, 0, t) for t in range(200)]
+    assert schedule == [active_clients(fixed, 20, 0, t) for t in range(200)]
+    assert all(len(set(active)) == 4 and active == sorted(active) for active in schedule)
+    assert schedule[1:] != [active_clients(fixed, 20, 1, t) for t in range(199)], "seed + round must not repeat"
+    counts = np.bincount(np.concatenate(schedule), minlength=20)
+    assert counts.min() > 20
+    assert counts.sum() == 800
+
+
+def test_bernoulli_participation_is_never_empty():
+    rare = Participation(sampling="bernoulli", probability=0.05)
+    sizes = [len(active_clients(rare, 20, 0, t)) for t in range(300)]
+    assert min(sizes) == 1
+    assert np.mean(sizes) == pytest.approx(20 * 0.05 / (1 - 0.95**20), rel=0.15)
+
+
+def test_epochs_cover_a_clients_data_and_are_reshuffled():
+    split = [np.arange(100, 110), np.arange(7)]
+    steps = EpochBatches(split, epochs=2, batch_size=4, seed=0)(0, 3)
+    assert [len(s) for s in steps] == [4, 4, 2, 4, 4, 2]
+    first, second = torch.cat(steps[:3]), torch.cat(steps[3:])
+    assert sorted(first.tolist()) == sorted(second.tolist()) == list(range(100, 110))
+    assert first.tolist() != second.tolist()
+    assert first.tolist() != torch.cat(EpochBatches(split, 2, 4, 0)(0, 4)[:3]).tolist(), "rounds differ"
+
+
+def test_step_batches_make_exactly_the_steps_asked_for():
+    steps = StepBatches([np.arange(10)], steps=7, batch_size=4, seed=0)(0, 0)
+    assert [len(s) for s in steps] == [4, 4, 2, 4, 4, 2, 4]
+
+
+def test_streams_differ_by_every_part_of_their_key():
+    keys = [(0, "a"), (1, "a"), (0, "b"), (0, "a", 1), (0, "a", 1, 1), (0, "a", 11)]
+    assert len({torch_seed(*key) for key in keys}) == len(keys)

@@ -1,0 +1,213 @@
+"""Run directories: complete or absent, bitwise reproducible, resumed after kill -9, never overwritten in silence."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+
+from bench.config import load_experiment
+from bench.engine.checkpoint import load_state, save_state
+from bench.engine.federation import FederationState
+from bench.errors import UserError
+from bench.methods import CATALOG
+from bench.records import RunDirectory
+from bench.run import train
+
+CPU = torch.device("cpu")
+SETTING = "digits/dirichlet-0.1/4-of-20"
+SMALL = {"training.rounds": 6, "evaluation.snapshot_every": 3, "evaluation.every": 2}
+
+
+def config(method="fedlesam_s", **changes):
+    return load_experiment("quick", {**SMALL, **changes}).cell(f"{SETTING}/{method}").runs[0]
+
+
+def contents(run: Path) -> dict[str, bytes]:
+    """The files that must be bitwise equal between runs of one configuration: all but log and provenance."""
+    files = [file for file in run.rglob("*") if file.is_file() and file.name not in ("run.log", "provenance.json")]
+    return {str(file.relative_to(run)): file.read_bytes() for file in files}
+
+
+def test_a_run_leaves_the_stated_files(tmp_path):
+    run = train(config(), tmp_path / "seed-0", CPU)
+    assert sorted(p.name for p in run.path.iterdir()) == [
+        "config.json", "final.safetensors", "metrics.csv", "partition.csv", "provenance.json", "run.log", "snapshots",
+    ]  # fmt: skip
+    assert sorted(p.name for p in (run.path / "snapshots").iterdir()) == [
+        "round-00003.safetensors", "round-00006.safetensors",
+    ]  # fmt: skip
+    assert list(tmp_path.iterdir()) == [run.path], "nothing else is left beside it"
+    assert run.config == config()
+    metrics = run.metrics()
+    assert metrics["round"].tolist() == [1, 2, 3, 4, 5, 6]
+    assert metrics["test_accuracy"].notna().tolist() == [False, True] * 3
+    last = run.snapshot(6, CPU)
+    assert set(last.server) == {"c"}
+    assert all(set(vectors) == {"w_old", "c_i"} for vectors in last.clients.values())
+    assert 4 <= len(last.clients) < 20, "only clients that took part have a state"
+    assert torch.equal(last.w, run.final(CPU).w)
+    about = run.provenance
+    assert about["outcome"] == "finished"
+    assert {"code", "libraries", "device", "threads", "seed", "data_hash", "partition_hash", "seconds"} <= set(about)
+
+
+def test_the_control_variate_is_the_mean_over_all_clients(tmp_path):
+    """SCAFFOLD's invariant under partial participation, in a real run's state."""
+    state = train(config("scaffold"), tmp_path / "run", CPU).snapshot(6, CPU)
+    total = torch.stack([vectors["c_i"] for vectors in state.clients.values()]).sum(0)
+    assert torch.allclose(state.server["c"], total / 20, atol=1e-5)
+    assert float(state.server["c"].norm()) > 0.01
+
+
+def test_the_mean_dual_is_the_mean_over_all_clients(tmp_path):
+    """FedDyn's invariant."""
+    state = train(config("feddyn"), tmp_path / "run", CPU).snapshot(6, CPU)
+    total = torch.stack([vectors["H"] for vectors in state.clients.values()]).sum(0)
+    assert torch.allclose(state.server["H_bar"], total / 20, atol=1e-5)
+
+
+def test_same_config_same_bits(tmp_path):
+    first, second = (train(config(), tmp_path / name, CPU).path for name in ("a", "b"))
+    assert contents(first) == contents(second)
+
+
+def test_methods_share_partition_initial_model_and_schedule(tmp_path):
+    """Common random numbers: with ρ = 0 FedSAM's run is FedAvg's, from the same start on the same clients."""
+    sam = train(config("fedsam", **{"methods.fedsam.hyperparameters.rho": 0}), tmp_path / "a", CPU).metrics()
+    avg = train(config("fedavg"), tmp_path / "b", CPU).metrics()
+    pd.testing.assert_frame_equal(sam, avg)
+
+
+class Interrupted(Exception):
+    pass
+
+
+@pytest.mark.parametrize("method", sorted(CATALOG))
+def test_resume_is_bitwise_for_every_method(method, tmp_path, monkeypatch):
+    undisturbed = train(config(method), tmp_path / "undisturbed", CPU).path
+    played = []
+    original = __import__("bench.run", fromlist=["Bench"]).Bench.play_round
+
+    def play_three(bench, state):
+        if len(played) == 3:
+            raise Interrupted
+        played.append(state.round)
+        return original(bench, state)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("bench.run.Bench.play_round", play_three)
+        with pytest.raises(Interrupted):
+            train(config(method), tmp_path / "resumed", CPU, checkpoint_every=2)
+    assert not (tmp_path / "resumed").exists(), "an unfinished run is not a run directory"
+    resumed = train(config(method), tmp_path / "resumed", CPU, checkpoint_every=2).path
+    assert "resumed after round 2" in (resumed / "run.log").read_text()
+    assert contents(resumed) == contents(undisturbed)
+
+
+def test_kill_9_and_the_same_command_again(tmp_path):
+    """A real process is killed as soon as it has a checkpoint; the same command then finishes the run, bit by bit."""
+    cell = f"{SETTING}/fedgf"
+    command = [sys.executable, "-m", "bench.cli", "run", "quick", cell, "--seed", "0", "--device", "cpu"]
+    command += ["--set", "training.rounds=30"]
+    subprocess.run([*command, "--out", tmp_path / "undisturbed"], check=True, capture_output=True)
+    killed = subprocess.Popen([*command, "--out", tmp_path / "killed"], stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob("killed/seed-0.partial-*/checkpoint.safetensors")):
+        assert killed.poll() is None, "the run ended before it could be killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    os.kill(killed.pid, signal.SIGKILL)
+    killed.wait()
+    assert not (tmp_path / "killed" / "seed-0").exists()
+    subprocess.run([*command, "--out", tmp_path / "killed"], check=True, capture_output=True)
+    assert "resumed after round" in (tmp_path / "killed" / "seed-0" / "run.log").read_text()
+    assert contents(tmp_path / "killed") == contents(tmp_path / "undisturbed")
+
+
+def test_a_finished_run_is_left_alone(tmp_path):
+    run = train(config(), tmp_path / "run", CPU).path
+    before = {file: file.stat().st_mtime_ns for file in run.rglob("*")}
+    train(config(), tmp_path / "run", CPU)
+    assert {file: file.stat().st_mtime_ns for file in run.rglob("*")} == before
+
+
+def test_another_configuration_in_the_way_is_refused_and_untouched(tmp_path):
+    run = train(config(), tmp_path / "run", CPU).path
+    before = contents(run)
+    with pytest.raises(UserError, match=r"holds a run of another configuration \(training.rounds: 6 there, 4 here\)"):
+        train(config(**{"training.rounds": 4}), tmp_path / "run", CPU)
+    assert contents(run) == before
+    train(config(**{"training.rounds": 4}), tmp_path / "run", CPU, replace=True)
+    assert len(RunDirectory(run).metrics()) == 4
+
+
+def test_a_config_of_another_version_is_refused_and_untouched(tmp_path):
+    run = train(config(), tmp_path / "run", CPU).path
+    data = json.loads((run / "config.json").read_text())
+    (run / "config.json").write_text(json.dumps({**data, "version": 0}))
+    with pytest.raises(UserError, match="of another version or damaged: version = 0"):
+        train(config(), tmp_path / "run", CPU)
+    assert (run / "metrics.csv").is_file()
+
+
+def test_a_folder_that_is_no_run_is_refused(tmp_path):
+    (tmp_path / "notes").mkdir()
+    with pytest.raises(UserError, match="is not a run directory"):
+        train(config(), tmp_path / "notes", CPU)
+
+
+@pytest.mark.parametrize("damage", ["truncated", "empty", "foreign"])
+def test_a_damaged_checkpoint_is_one_line_and_untouched(damage, tmp_path, monkeypatch):
+    def stop(bench, state):
+        if state.round == 2:
+            raise Interrupted
+        return original(bench, state)
+
+    original = __import__("bench.run", fromlist=["Bench"]).Bench.play_round
+    with monkeypatch.context() as patch:
+        patch.setattr("bench.run.Bench.play_round", stop)
+        with pytest.raises(Interrupted):
+            train(config(), tmp_path / "run", CPU, checkpoint_every=1)
+    [checkpoint] = tmp_path.glob("run.partial-*/checkpoint.safetensors")
+    data = checkpoint.read_bytes()
+    checkpoint.write_bytes({"truncated": data[: len(data) // 2], "empty": b"", "foreign": b"x" * 500}[damage])
+    before = checkpoint.read_bytes()
+    with pytest.raises(UserError, match="is truncated or unreadable; delete it"):
+        train(config(), tmp_path / "run", CPU)
+    assert checkpoint.read_bytes() == before
+
+
+def test_divergence_is_an_outcome(tmp_path):
+    run = train(config("fedavg", **{"training.lr": 1e20, "training.clip": None}), tmp_path / "run", CPU)
+    assert run.diverged
+    metrics = run.metrics()
+    assert metrics["diverged"].tolist() == [0] * (len(metrics) - 1) + [1]
+    assert len(metrics) < 6
+    assert "diverged after round" in (run.path / "run.log").read_text()
+
+
+def test_states_round_trip_bitwise(tmp_path):
+    shared = torch.tensor([1 / 3, torch.finfo(torch.float32).tiny])
+    state = FederationState(7, shared, {"c": shared}, {3: {"H": shared}, 12: {"H": -shared}})
+    save_state(tmp_path / "s.safetensors", state, {"rows": [{"x": 1 / 3}]})
+    again, about = load_state(tmp_path / "s.safetensors", CPU)
+    assert about["rows"] == [{"x": 1 / 3}]
+    assert again.round == 7
+    assert torch.equal(again.w, shared)
+    assert torch.equal(again.clients[12]["H"], -shared)
+    assert again.clients.keys() == {3, 12}
+
+
+def test_two_processes_do_not_train_the_same_run(tmp_path):
+    from bench.records import working_directory
+
+    with working_directory(tmp_path / "run", config()), pytest.raises(UserError, match="another process is training"):
+        with working_directory(tmp_path / "run", config()):
+            pass
