@@ -23,7 +23,7 @@ from bench.engine.participation import active_clients
 from bench.engine.streams import numpy_stream, torch_stream
 from bench.errors import unknown
 from bench.methods.perturbations.none import NoPerturbation
-from bench.records import RunDirectory, write_csv
+from bench.records import RunDirectory, identified, write_csv
 from bench.run import Bench
 
 
@@ -40,9 +40,8 @@ def analyse_cell(
             continue
         run = RunDirectory(runs / f"seed-{config.seed}")
         bench = Bench.set_up(run.config, device)
-        ids = {"experiment": experiment, **cell.ids(), "seed": config.seed}
-        table = pd.DataFrame([{}]) if run.diverged else _ANALYSES[name](run, bench, options)
-        tables.append(table.assign(**ids)[[*ids, *table.columns]])
+        table = pd.DataFrame(index=[0]) if run.diverged else _ANALYSES[name](run, bench, options)
+        tables.append(identified(table, experiment, cell, config.seed))
     write_csv(out, pd.concat(tables, ignore_index=True))
 
 

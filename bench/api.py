@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -24,12 +25,6 @@ class SimulationResult:
 
     global_params: list[Tensor]
     history: pd.DataFrame
-
-    def __len__(self) -> int:
-        return len(self.global_params)
-
-    def __iter__(self) -> Any:
-        return iter(self.global_params)
 
 
 def simulate(
@@ -69,7 +64,8 @@ def simulate(
         wrong = [i for i in active if not 0 <= i < len(clients)]
         if wrong or not active or len(set(active)) < len(active):
             raise UserError(
-                f"participants of round {t} are {list(active)}: they must be distinct ids 0 to {len(clients) - 1}, at least one"
+                f"participants of round {t} are {list(active)}: "
+                f"they must be distinct ids 0 to {len(clients) - 1}, at least one"
             )
     chosen = recipe(method)
     built = chosen.build(hyperparameters)
@@ -81,7 +77,7 @@ def simulate(
         w0 = objective.initial()
         sizes = [len(y) for _, y in clients]
         edges = np.cumsum([0, *sizes])
-        split = [np.arange(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+        split = [np.arange(a, b) for a, b in pairwise(edges)]
         data = DeviceData(
             torch.cat([x for x, _ in clients]).to(w0),
             torch.cat([y for _, y in clients]).to(w0.device),
@@ -89,9 +85,7 @@ def simulate(
             torch.ones((), dtype=w0.dtype, device=w0.device),
         )
         plan: BatchPlan = (
-            FullBatches(split, local_steps)
-            if batch_size is None
-            else StepBatches(split, local_steps, batch_size, seed)
+            FullBatches(split, local_steps) if batch_size is None else StepBatches(split, local_steps, batch_size, seed)
         )
         local = LocalTraining(lr, lr_decay, weight_decay, clip, server_lr, aggregation or chosen.aggregation)
         federation = Federation(built, objective, data, plan, sizes, local)

@@ -56,11 +56,15 @@ def _changes(settings: list[str] | None) -> dict[str, Any]:
 def run(
     experiment: ExperimentName,
     cell: Annotated[str, typer.Argument(help="For example digits/dirichlet-0.1/4-of-20/fedsam.")],
-    seed: Annotated[list[int] | None, typer.Option(help="Only these seeds; repeatable. Default: all of the cell's.")] = None,
+    seed: Annotated[
+        list[int] | None, typer.Option(help="Only these seeds; repeatable. Default: all of the cell's.")
+    ] = None,
     set_: Set = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder of the cell. Default: RESULTS/runs/EXPERIMENT/CELL, or RESULTS/runs/custom/CELL with --seed or --set."),
+        typer.Option(
+            help="Folder of the cell. Default: RESULTS/runs/EXPERIMENT/CELL; with --seed or --set, custom/CELL."
+        ),
     ] = None,
     replace: Annotated[bool, typer.Option(help="Replace a run of another configuration that is in the way.")] = False,
     results: Results = Path("results"),
@@ -76,8 +80,8 @@ def run(
     fedflat run quick digits/dirichlet-0.1/4-of-20/fedsam --seed 7 --set training.rounds=20 --out /tmp/try
     """
     _set_threads(threads)
-    from bench.config import load_experiment  # noqa: PLC0415
-    from bench.run import prepare_device, train_cell  # noqa: PLC0415
+    from bench.config import load_experiment
+    from bench.run import prepare_device, train_cell
 
     changes = _changes(set_)
     if seed:
@@ -104,18 +108,16 @@ def analyse(
     fedflat analyse flatness quick digits/dirichlet-0.1/4-of-20/fedsam
     """
     _set_threads(threads)
-    from analysis.cells import analyse_cell  # noqa: PLC0415
-    from analysis.settings import load_settings  # noqa: PLC0415
-    from bench.config import load_experiment  # noqa: PLC0415
-    from bench.run import prepare_device  # noqa: PLC0415
+    from analysis.cells import analyse_cell
+    from analysis.settings import load_settings
+    from bench.config import load_experiment
+    from bench.run import prepare_device
 
     loaded = load_experiment(experiment, _changes(set_))
     chosen = loaded.cell(cell)
     out = results / "analysis" / loaded.name / chosen.path / f"{analysis}.csv"
     runs = results / "runs" / loaded.name / chosen.path
-    analyse_cell(
-        analysis, load_settings(experiment), loaded.name, chosen, runs, out, prepare_device(device, threads)
-    )
+    analyse_cell(analysis, load_settings(experiment), loaded.name, chosen, runs, out, prepare_device(device, threads))
     _say(f"written: {out}")
 
 
@@ -132,8 +134,8 @@ def table(
 
     Cells without results say so; `snakemake --cores 2 quick_table_accuracy` trains what is missing first.
     """
-    from analysis.report import render_table  # noqa: PLC0415
-    from bench.config import load_experiment  # noqa: PLC0415
+    from analysis.report import render_table
+    from bench.config import load_experiment
 
     for file in render_table(load_experiment(experiment, _changes(set_)), name, results):
         _say(str(file))
@@ -150,8 +152,8 @@ def figure(
 
     fedflat figure quick convergence
     """
-    from analysis.report import render_figure  # noqa: PLC0415
-    from bench.config import load_experiment  # noqa: PLC0415
+    from analysis.report import render_figure
+    from bench.config import load_experiment
 
     for file in render_figure(load_experiment(experiment, _changes(set_)), name, results):
         _say(str(file))
@@ -163,8 +165,8 @@ def report(experiment: ExperimentName, set_: Set = None, results: Results = Path
 
     fedflat report quick
     """
-    from analysis.report import render_index  # noqa: PLC0415
-    from bench.config import load_experiment  # noqa: PLC0415
+    from analysis.report import render_index
+    from bench.config import load_experiment
 
     _say(str(render_index(load_experiment(experiment, _changes(set_)), results)))
 
@@ -175,8 +177,8 @@ def summary(experiment: ExperimentName, set_: Set = None, results: Results = Pat
 
     fedflat summary quick
     """
-    from analysis.report import summary as lines  # noqa: PLC0415
-    from bench.config import load_experiment  # noqa: PLC0415
+    from analysis.report import summary as lines
+    from bench.config import load_experiment
 
     _say(lines(load_experiment(experiment, _changes(set_)), results))
 
@@ -189,7 +191,7 @@ def methods(name: Annotated[str | None, typer.Argument(help="One method, in deta
 
     fedflat methods fedlesam_s
     """
-    from bench.methods.describe import describe, overview  # noqa: PLC0415
+    from bench.methods.describe import describe, overview
 
     _say(overview() if name is None else describe(name))
 
@@ -200,7 +202,7 @@ def datasets() -> None:
 
     fedflat datasets
     """
-    from bench.data.sources import SOURCES  # noqa: PLC0415
+    from bench.data.sources import SOURCES
 
     for source_name, source in sorted(SOURCES.items()):
         options = ", ".join(key for key in source.model_fields if key != "name")
@@ -214,9 +216,9 @@ def schema() -> None:
 
     fedflat schema > bench/experiment.schema.json
     """
-    import json  # noqa: PLC0415
+    import json
 
-    from bench.config import Experiment  # noqa: PLC0415
+    from bench.config import Experiment
 
     _say(json.dumps(Experiment.model_json_schema(), indent=1))
 

@@ -23,15 +23,13 @@ from bench.frozen import Frozen, explain
 from bench.methods.catalog import Aggregation, Recipe, recipe
 from bench.models import MODELS
 
-CONFIG_VERSION = 1
-
 
 class Participation(Frozen):
     """Which clients take part in a round: `fixed`, a set of `active` clients; `bernoulli`, each with `probability`."""
 
     sampling: Literal["fixed", "bernoulli"] = "fixed"
     active: int | None = Field(default=None, ge=1, description="clients per round, for fixed sampling")
-    probability: float | None = Field(default=None, gt=0, le=1, description="for bernoulli sampling; never an empty round")
+    probability: float | None = Field(default=None, gt=0, le=1, description="for bernoulli sampling; no round is empty")
 
     @model_validator(mode="after")
     def _one_size(self) -> "Participation":
@@ -49,7 +47,7 @@ class MethodConfig(Frozen):
     """A method of the catalog and its hyper-parameters, under their canonical names; defaults are filled in."""
 
     name: str
-    hyperparameters: dict[str, float | int | bool | str] = {}
+    hyperparameters: dict[str, float | int | bool | str] = Field(default={})
 
     @model_validator(mode="before")
     @classmethod
@@ -103,7 +101,7 @@ class Evaluation(Frozen):
 class RunConfig(Frozen):
     """All that decides a run's numbers."""
 
-    version: Literal[1] = CONFIG_VERSION
+    version: Literal[1] = 1
     dataset: Source
     model: str
     partition: AnyPartition
@@ -138,7 +136,9 @@ class RunConfig(Frozen):
             raise UserError(f"{active} active clients per round, but only {clients} are registered")
         method = self.method.recipe.build(self.method.hyperparameters)
         if method.server.needs_unit_server_lr() and self.training.server_lr != 1:
-            raise UserError(f"{self.method.name} has no server step size: server_lr must be 1, not {self.training.server_lr:g}")
+            raise UserError(
+                f"{self.method.name} has no server step size: server_lr must be 1, not {self.training.server_lr:g}"
+            )
         return self
 
     @cached_property
@@ -173,7 +173,7 @@ class MethodEntry(Frozen):
     """One method of an experiment: hyper-parameters as that experiment's paper states them, and exceptions."""
 
     name: str | None = Field(default=None, description="catalog name; default: the entry's own key")
-    hyperparameters: dict[str, float | int | bool | str] = {}
+    hyperparameters: dict[str, float | int | bool | str] = Field(default={})
     training: dict[str, float | int | str | None] = Field(default={}, description="fields of training that differ")
 
 
@@ -265,7 +265,10 @@ def experiment_file(name: str, root: Path = Path("paper_tables")) -> Path:
 
 
 def load_experiment(name: str, changes: Mapping[str, Any] | None = None) -> Experiment:
-    """Read and validate an experiment by name or file; `changes` maps dotted keys, such as training.rounds, to values."""
+    """Read and validate an experiment by name or file.
+
+    `changes` maps dotted keys of the file, such as training.rounds, to other values.
+    """
     file = experiment_file(name)
     data = read_yaml(file)
     for dotted, value in (changes or {}).items():

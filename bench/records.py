@@ -28,7 +28,7 @@ import pandas as pd
 import torch
 
 from bench.atomic import write_text
-from bench.config import RunConfig
+from bench.config import Cell, RunConfig
 from bench.engine.checkpoint import load_state
 from bench.engine.federation import FederationState
 from bench.errors import UserError
@@ -87,6 +87,12 @@ class RunDirectory:
             kept = ", ".join(map(str, self.config.snapshots)) or "none"
             raise UserError(f"'{self.path}' keeps no state after round {finished_rounds} (kept: {kept})")
         return load_state(file, device)[0]
+
+
+def identified(table: pd.DataFrame, experiment: str, cell: Cell, seed: int) -> pd.DataFrame:
+    """A run's table with the columns that name the run in front, as tidy files have them."""
+    ids = pd.DataFrame({"experiment": experiment, **cell.ids(), "seed": seed}, index=table.index)
+    return pd.concat([ids, table], axis=1)
 
 
 def snapshot_file(directory: Path, finished_rounds: int) -> Path:

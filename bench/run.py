@@ -33,6 +33,7 @@ from bench.records import (
     RunDirectory,
     check_place,
     code_fingerprint,
+    identified,
     publish,
     snapshot_file,
     working_directory,
@@ -236,8 +237,7 @@ def train_cell(
     for config in cell.runs:
         run = train(config, out / f"seed-{config.seed}", device, replace=replace)
         metrics = run.metrics()
-        ids = {"experiment": experiment, **cell.ids(), "seed": config.seed}
-        tables.append(metrics.assign(**ids)[[*ids, *metrics.columns]])
+        tables.append(identified(metrics, experiment, cell, config.seed))
         progress(f"{cell.path}/seed-{config.seed}: {_outcome(metrics)}")
         if run.provenance["code"]["fingerprint"] != code_fingerprint():
             progress("  (made by another version of the code; --replace trains it anew)")

@@ -137,8 +137,8 @@ class Federation:
     ) -> tuple[FederationState, dict[str, float]]:
         """One round with the given active clients: the next state, and the round's measurements.
 
-        Measurements: `active`, `lr`, `local_loss` (mean over clients), `client_drift` (mean ‖w_i⁺ − w^t‖), and every broadcast
-        scalar, such as FedGF's c.
+        Measurements: `active`, `lr`, `local_loss` (mean over clients), `client_drift` (mean ‖w_i⁺ − w^t‖), and every
+        broadcast scalar, such as FedGF's c.
         """
         lr = self.learning_rate(state.round)
         results = self.train_clients(state, active, probe)

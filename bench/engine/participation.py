@@ -15,6 +15,7 @@ def active_clients(participation: Participation, clients: int, seed: int, round_
     if participation.sampling == "fixed":
         chosen = stream.choice(clients, size=participation.active, replace=False)
     else:
+        assert participation.probability is not None  # validated with the sampling
         chosen = np.empty(0, dtype=np.int64)
         while len(chosen) == 0:
             chosen = np.flatnonzero(stream.random(clients) < participation.probability)

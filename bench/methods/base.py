@@ -30,7 +30,8 @@ Gradient = Callable[[Tensor], Tensor]
 
 def norm(v: Tensor) -> Tensor:
     """Euclidean norm over all coordinates of the model, kept as a last dimension of size 1."""
-    return torch.linalg.vector_norm(v, dim=-1, keepdim=True)
+    length: Tensor = torch.linalg.vector_norm(v, dim=-1, keepdim=True)
+    return length
 
 
 def unit(v: Tensor) -> Tensor:

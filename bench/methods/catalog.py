@@ -57,7 +57,7 @@ class Recipe:
         return {name: fields[name] for name in self.takes}
 
     def complete(self, hyperparameters: Mapping[str, Any]) -> dict[str, Any]:
-        """The given hyper-parameters with defaults filled in; a `UserError` names what is missing, unknown or out of range."""
+        """The given hyper-parameters with defaults filled in; a `UserError` as in `build`."""
         method = self.build(hyperparameters)
         values = {name: value for part in method for name, value in part.model_dump().items()}
         return {name: values[name] for name in self.takes}
@@ -86,9 +86,7 @@ class Recipe:
 _LESAM = ("rho", "first_seen", "estimate")
 
 _RECIPES = (
-    Recipe(
-        "fedavg", "FedAvg", NoPerturbation, NoCorrection, Average, (), "samples", "McMahan et al., AISTATS 2017"
-    ),
+    Recipe("fedavg", "FedAvg", NoPerturbation, NoCorrection, Average, (), "samples", "McMahan et al., AISTATS 2017"),
     Recipe(
         "scaffold",
         "SCAFFOLD",

@@ -1,6 +1,7 @@
 """What `fedflat methods` prints: the catalog, and one method in detail, from the components' own docstrings."""
 
 import inspect
+import sys
 from typing import Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
@@ -22,7 +23,7 @@ def describe(name: str) -> str:
     entry = recipe(name)
     lines = [f"{entry.title} ({entry.name}): {entry.source}", f"aggregation: {entry.aggregation}"]
     for slot, part in zip(("perturbation", "correction", "server"), entry.parts, strict=True):
-        lines += ["", f"{slot}: {part.name}", *_indented(inspect.getmodule(part).__doc__ or "")]  # type: ignore[attr-defined,union-attr]
+        lines += ["", f"{slot}: {vars(part)['name']}", *_indented(sys.modules[part.__module__].__doc__ or "")]
     lines += ["", "hyper-parameters:" if entry.takes else "hyper-parameters: none"]
     lines += [f"  {key}: {_field(field)}" for key, field in entry.hyperparameters.items()]
     return "\n".join([*lines, "", *_state(entry)])
@@ -36,7 +37,7 @@ _BOUNDS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
 
 
 def _field(field: FieldInfo) -> str:
-    bounds = [f"{sign} {getattr(rule, k):g}" for rule in field.metadata for k, sign in _BOUNDS.items() if hasattr(rule, k)]
+    bounds = [f"{sign} {getattr(r, k):g}" for r in field.metadata for k, sign in _BOUNDS.items() if hasattr(r, k)]
     choices = get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
     kind = getattr(field.annotation, "__name__", "number")
     allowed = " or ".join(map(str, choices)) or " and ".join(bounds) or kind
@@ -45,6 +46,6 @@ def _field(field: FieldInfo) -> str:
 
 
 def _state(entry: Recipe) -> list[str]:
-    client = [name for part in entry.parts for name in part.client_state]
-    server = [name for part in entry.parts for name in part.server_state]
-    return [f"kept by each client: {', '.join(client) or 'nothing'}", f"kept by the server: {', '.join(server) or 'nothing'}"]
+    client = ", ".join(name for part in entry.parts for name in part.client_state)
+    server = ", ".join(name for part in entry.parts for name in part.server_state)
+    return [f"kept by each client: {client or 'nothing'}", f"kept by the server: {server or 'nothing'}"]

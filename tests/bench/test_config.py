@@ -110,7 +110,8 @@ def test_the_committed_schema_is_the_models_own():
 
 def test_two_labels_of_one_method_are_two_cells():
     data = yaml.safe_load(Path("paper_tables/quick/experiments.yaml").read_text())
-    data["methods"] = {"small": {"name": "fedsam", "hyperparameters": {"rho": 0.01}}, "fedsam": data["methods"]["fedsam"]}
+    small = {"name": "fedsam", "hyperparameters": {"rho": 0.01}}
+    data["methods"] = {"small": small, "fedsam": data["methods"]["fedsam"]}
     cells = Experiment.model_validate(data).cells()
     assert len(cells) == 8
     assert "digits/dirichlet-0.1/4-of-20/small" in cells

@@ -99,7 +99,7 @@ def test_smaller_alpha_is_more_heterogeneous():
 
 
 def test_dirichlet_proportions_are_the_clients_own():
-    """While no class is exhausted, a client's counts follow its own Dirichlet draw: Var of a share is that of Dir(α)."""
+    """While no class is exhausted, counts follow a client's own Dirichlet draw: their variance is that of Dir(α)."""
     labels = np.repeat(np.arange(10), 5000)
     split = Dirichlet(clients=250, alpha=0.6).split(labels[:50000], numpy_stream(1, "p"))
     early = np.array([np.bincount(labels[i], minlength=10) / len(i) for i in split])

@@ -23,8 +23,8 @@ def test_replays(file):
     w0 = torch.tensor(case["initial_params"], dtype=torch.float64)
     torch.nn.utils.vector_to_parameters(w0, model.parameters())
     clients = [(torch.tensor(c["x"], dtype=torch.float64), torch.tensor(c["y"])) for c in case["clients"]]
-    same_names = ("method", "hyperparameters", "participants", "local_steps", "lr", "server_lr", "weight_decay", "aggregation")
-    run = simulate(model=model, clients=clients, **{name: case[name] for name in same_names})
+    same_names = "method hyperparameters participants local_steps lr server_lr weight_decay aggregation"
+    run = simulate(model=model, clients=clients, **{name: case[name] for name in same_names.split()})
     want = torch.tensor(case["expected"]["global_params_after_round"], dtype=torch.float64)
     got = torch.stack(run.global_params)
     assert got.shape == want.shape

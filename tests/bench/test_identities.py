@@ -35,7 +35,7 @@ REDUCTIONS = [
 ]
 
 
-@pytest.mark.parametrize(("method", "neutral", "base", "base_values"), REDUCTIONS, ids=lambda v: str(v))
+@pytest.mark.parametrize(("method", "neutral", "base", "base_values"), REDUCTIONS, ids=str)
 @few
 @given(problem=problems, options=step_settings)
 def test_reduces_to_its_base(method, neutral, base, base_values, problem, options):

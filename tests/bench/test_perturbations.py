@@ -24,7 +24,10 @@ def watched_rounds(method: str, rounds: int, **changes):
     return bench, models, seen
 
 
-@pytest.mark.parametrize("method", ["fedsam", "mofedsam", "fedgamma", "fedspeed", "fedlesam", "fedlesam_s", "fedlesam_d"])
+WITH_LENGTH_RHO = ["fedsam", "mofedsam", "fedgamma", "fedspeed", "fedlesam", "fedlesam_s", "fedlesam_d"]
+
+
+@pytest.mark.parametrize("method", WITH_LENGTH_RHO)
 def test_every_perturbation_has_length_rho(method):
     bench, _, seen = watched_rounds(method, 3)
     rho = bench.config.method.hyperparameters["rho"]

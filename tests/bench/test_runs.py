@@ -17,8 +17,8 @@ from bench.engine.checkpoint import load_state, save_state
 from bench.engine.federation import FederationState
 from bench.errors import UserError
 from bench.methods import CATALOG
-from bench.records import RunDirectory
-from bench.run import train
+from bench.records import RunDirectory, working_directory
+from bench.run import Bench, train
 
 CPU = torch.device("cpu")
 SETTING = "digits/dirichlet-0.1/4-of-20"
@@ -85,7 +85,7 @@ def test_methods_share_partition_initial_model_and_schedule(tmp_path):
     pd.testing.assert_frame_equal(sam, avg)
 
 
-class Interrupted(Exception):
+class InterruptedRunError(Exception):
     pass
 
 
@@ -93,17 +93,17 @@ class Interrupted(Exception):
 def test_resume_is_bitwise_for_every_method(method, tmp_path, monkeypatch):
     undisturbed = train(config(method), tmp_path / "undisturbed", CPU).path
     played = []
-    original = __import__("bench.run", fromlist=["Bench"]).Bench.play_round
+    original = Bench.play_round
 
     def play_three(bench, state):
         if len(played) == 3:
-            raise Interrupted
+            raise InterruptedRunError
         played.append(state.round)
         return original(bench, state)
 
     with monkeypatch.context() as patch:
         patch.setattr("bench.run.Bench.play_round", play_three)
-        with pytest.raises(Interrupted):
+        with pytest.raises(InterruptedRunError):
             train(config(method), tmp_path / "resumed", CPU, checkpoint_every=2)
     assert not (tmp_path / "resumed").exists(), "an unfinished run is not a run directory"
     resumed = train(config(method), tmp_path / "resumed", CPU, checkpoint_every=2).path
@@ -167,13 +167,13 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path):
 def test_a_damaged_checkpoint_is_one_line_and_untouched(damage, tmp_path, monkeypatch):
     def stop(bench, state):
         if state.round == 2:
-            raise Interrupted
+            raise InterruptedRunError
         return original(bench, state)
 
-    original = __import__("bench.run", fromlist=["Bench"]).Bench.play_round
+    original = Bench.play_round
     with monkeypatch.context() as patch:
         patch.setattr("bench.run.Bench.play_round", stop)
-        with pytest.raises(Interrupted):
+        with pytest.raises(InterruptedRunError):
             train(config(), tmp_path / "run", CPU, checkpoint_every=1)
     [checkpoint] = tmp_path.glob("run.partial-*/checkpoint.safetensors")
     data = checkpoint.read_bytes()
@@ -206,8 +206,9 @@ def test_states_round_trip_bitwise(tmp_path):
 
 
 def test_two_processes_do_not_train_the_same_run(tmp_path):
-    from bench.records import working_directory
-
-    with working_directory(tmp_path / "run", config()), pytest.raises(UserError, match="another process is training"):
-        with working_directory(tmp_path / "run", config()):
-            pass
+    with (
+        working_directory(tmp_path / "run", config()),
+        pytest.raises(UserError, match="another process is training"),
+        working_directory(tmp_path / "run", config()),
+    ):
+        pass

@@ -1,6 +1,6 @@
 """Client-level momentum (FedCM, Xu et al. 2021; MoFedSAM, Qu et al. 2022): a share of the last global direction.
 
-    q = α g + (1−α) D;     D ← −Σ p_i Δ_i/(K_i η_t)
+q = α g + (1−α) D;     D ← −Σ p_i Δ_i/(K_i η_t)
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """SCAFFOLD: control variates against client drift (Karimireddy et al. 2020, option II).
 
-    q = g − c_i + c
-    c_i⁺ = c_i − c − Δ_i/(K_i η_t),  upload c_i⁺ − c_i;   c ← c + (1/N) Σ_{i∈S} (c_i⁺ − c_i)
+q = g − c_i + c
+c_i⁺ = c_i − c − Δ_i/(K_i η_t),  upload c_i⁺ − c_i;   c ← c + (1/N) Σ_{i∈S} (c_i⁺ − c_i)
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """ASAM: SAM in coordinates scaled by the weights' magnitude.
 
-    T = |w| + η_a on weights, 1 elsewhere            (Caldarola et al. 2022, eq. 6; Kwon et al. 2021)
-    δ = ρ T² g₁ / ‖T g₁‖,   g₁ = ∇F_i(w; ξ)
+T = |w| + η_a on weights, 1 elsewhere            (Caldarola et al. 2022, eq. 6; Kwon et al. 2021)
+δ = ρ T² g₁ / ‖T g₁‖,   g₁ = ∇F_i(w; ξ)
 """
 
 from typing import ClassVar, Literal

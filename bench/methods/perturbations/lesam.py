@@ -1,6 +1,6 @@
 """LESAM: the global perturbation, estimated from the last two global models that a client received.
 
-    δ = ρ (w_i^old − w^t)/‖w_i^old − w^t‖, constant over the round;  then w_i^old ← w^t   (Fan et al. 2024, Alg. 1)
+δ = ρ (w_i^old − w^t)/‖w_i^old − w^t‖, constant over the round;  then w_i^old ← w^t   (Fan et al. 2024, Alg. 1)
 """
 
 from typing import ClassVar, Literal

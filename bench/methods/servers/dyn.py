@@ -1,6 +1,6 @@
 """FedDyn's server: the mean model, moved on by the mean of all clients' duals (Acar et al. 2021).
 
-    H̄ ← H̄ + (1/N) Σ_{i∈S} (w_i⁺ − w^t);     w^{t+1} = Σ p_i w_i⁺ + H̄
+H̄ ← H̄ + (1/N) Σ_{i∈S} (w_i⁺ − w^t);     w^{t+1} = Σ p_i w_i⁺ + H̄
 """
 
 from typing import ClassVar, Literal
