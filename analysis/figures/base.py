@@ -138,7 +138,7 @@ def count_seeds(frame: pd.DataFrame) -> str:
 def absent(frame: pd.DataFrame, cells: Iterable[CellKey]) -> list[CellKey]:
     """The cells that have no row in the frame."""
     present = set(frame[IDS].itertuples(index=False, name=None))
-    return [cell for cell in cells if (*cell.setting.path.split("/"), cell.method) not in present]
+    return [cell for cell in cells if cell.ids not in present]
 
 
 def not_run_note(frame: pd.DataFrame, layout: FigureLayout, tidy: Tidy) -> str:
