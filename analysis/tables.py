@@ -110,9 +110,8 @@ def fill(name: str, layout: TableLayout, tidy: Tidy) -> Table:
     """The table with everything the tidy files say."""
     cells = layout.cells(tidy.experiment)
     metrics, flatness = tidy.gather("metrics", cells), tidy.gather("flatness", cells)
-    runs = {
-        tuple(row[:4]): (row.seeds, row.diverged) for row in diverged_seeds(metrics).itertuples(index=False)
-    }
+    counts = diverged_seeds(metrics).set_index(IDS).astype(int)
+    runs = dict(zip(counts.index, map(tuple, counts.to_numpy().tolist()), strict=True))
     values = [_values(column, layout.final, metrics, flatness) for column in layout.columns]
     wanted = len(tidy.experiment.grid.seeds)
     blocks = []
@@ -121,7 +120,7 @@ def fill(name: str, layout: TableLayout, tidy: Tidy) -> Table:
         for column, of_cell in zip(layout.columns, values, strict=True):
             setting = layout.setting(block, column, tidy.experiment)
             keys = [CellKey(setting, method).ids for method in layout.methods]
-            entries = [_entry(*runs.get(key, (0, 0)), of_cell.get(key, []), wanted) for key in keys]
+            entries = [_entry(runs.get(key, (0, 0)), of_cell.get(key, []), wanted) for key in keys]
             columns.append(_ranked(entries, column.direction))
         blocks.append(tuple(zip(*columns, strict=True)))
     names = titles(tidy.experiment)
@@ -140,7 +139,8 @@ def _values(
     return {tuple(map(str, key)): rows["value"].tolist() for key, rows in frame.groupby(IDS)}
 
 
-def _entry(seeds: int, diverged: int, values: Sequence[float], wanted: int) -> Entry:
+def _entry(runs: tuple[int, ...], values: Sequence[float], wanted: int) -> Entry:
+    seeds, diverged = runs
     if seeds == 0:
         return Entry(note="not run")
     if diverged:

@@ -146,7 +146,7 @@ def not_run_note(frame: pd.DataFrame, layout: FigureLayout, tidy: Tidy) -> str:
     cells = layout.cells(tidy.experiment)
     everywhere = {cell.setting for cell in cells}
     missing: dict[str, list[Setting]] = {}
-    for cell in absent(frame, cells):
+    for cell in sorted(absent(frame, cells), key=lambda cell: layout.methods.index(cell.method)):
         missing.setdefault(cell.method, []).append(cell.setting)
     names = titles(tidy.experiment)
     parts = []

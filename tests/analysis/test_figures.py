@@ -131,6 +131,19 @@ def test_labels_show_the_counts(realistic: Tidy) -> None:
     assert bar.get_ylabel() == "Training images"
 
 
+def test_labels_do_not_count_twice_and_a_missing_partition_is_an_empty_panel(realistic: Tidy) -> None:
+    both = figures.load_figure("quick", "labels").model_copy(update={"methods": ("fedavg", "fedgf")})
+    first, second = panels(figures.draw(both, realistic))
+    assert first.collections[0].get_array().sum() == second.collections[0].get_array().sum() == 20 * 72
+    (realistic.results / f"runs/quick/{HARD.path}/fedavg/seed-0/partition.csv").unlink()
+    figure = figures.draw(both, realistic)
+    assert panels(figure)[1].collections[0].get_array().count() == 0
+    assert (
+        "not run: FedAvg (Dirichlet 0.1, 4 of 20 clients); FedGF (Dirichlet 0.1, 4 of 20 clients)"
+        in " ".join(texts(figure)[0].split())
+    )
+
+
 @pytest.mark.parametrize("name", figure_names("quick"))
 def test_type_is_readable_and_bytes_are_the_same_again(name: str, realistic: Tidy, tmp_path: Path) -> None:
     figure = drawn(name, realistic)
