@@ -33,9 +33,9 @@ class Selection(Frozen):
 
     def setting(self, experiment: Experiment) -> Setting:
         """The one setting of the experiment that is meant; a `UserError` if there is none, or several."""
-        found = settings(experiment)
+        found = everything = settings(experiment)
         for field, value in self.given().items():
-            known = {getattr(setting, field) for setting in settings(experiment)}
+            known = {getattr(setting, field) for setting in everything}
             if value not in known:
                 raise unknown(f"{field} of experiment {experiment.name}", value, known)
             found = tuple(setting for setting in found if getattr(setting, field) == value)

@@ -95,14 +95,16 @@ def _groups(columns: tuple[Column, ...]) -> list[tuple[str, int]]:
 
 
 def latex(table: Table) -> str:
-    """A `table` environment that needs the package booktabs."""
+    """A `table` environment (`table*` if it is wide) that needs the package booktabs."""
     columns = table.layout.columns
     marks = {1: r"\textbf{{}}", 2: r"\underline{{}}"}
     width = len(columns) + 1
+    wide = len(columns) > 4  # more than one column of a two-column page holds
+    environment = "table*" if wide else "table"
     lines = [
         "% needs \\usepackage{booktabs}",
-        r"\begin{table}",
-        r"\centering",
+        rf"\begin{{{environment}}}",
+        r"\centering\footnotesize\setlength{\tabcolsep}{3pt}" if wide else r"\centering",
         rf"\caption{{{escape_latex(table.caption)}}}",
         rf"\label{{tab:{table.name}}}",
         rf"\begin{{tabular}}{{l{'r' * len(columns)}}}",
@@ -127,7 +129,7 @@ def latex(table: Table) -> str:
                 for entry, column in zip(entries, columns, strict=True)
             )
             lines.append(_ampersands([escape_latex(title), *shown]))
-    lines += [r"\bottomrule", r"\end{tabular}", r"\end{table}"]
+    lines += [r"\bottomrule", r"\end{tabular}", rf"\end{{{environment}}}"]
     return "\n".join(lines) + "\n"
 
 

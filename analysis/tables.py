@@ -17,7 +17,7 @@ from pydantic import Field, field_validator
 from analysis.convergence import RUN, FinalValue, diverged_seeds, final_values
 from analysis.layout import Layout, Selection, parse_layout, read_layout
 from analysis.quantities import Better, quantity
-from analysis.tidy import CellKey, Setting, Tidy, of_cell, relative_path, titles
+from analysis.tidy import IDS, CellKey, Setting, Tidy, relative_path, titles
 from bench.config import Experiment
 from bench.frozen import Frozen
 
@@ -110,17 +110,17 @@ def fill(name: str, layout: TableLayout, tidy: Tidy) -> Table:
     """The table with everything the tidy files say."""
     cells = layout.cells(tidy.experiment)
     metrics, flatness = tidy.gather("metrics", cells), tidy.gather("flatness", cells)
+    counts = diverged_seeds(metrics).set_index(IDS).astype(int)
+    runs = dict(zip(counts.index, map(tuple, counts.to_numpy().tolist()), strict=True))
+    values = [_values(column, layout.final, metrics, flatness) for column in layout.columns]
     wanted = len(tidy.experiment.grid.seeds)
     blocks = []
     for block in layout.blocks:
         columns = []
-        for column in layout.columns:
+        for column, of_cell in zip(layout.columns, values, strict=True):
             setting = layout.setting(block, column, tidy.experiment)
-            keys = [CellKey(setting, method) for method in layout.methods]
-            entries = [
-                _entry(of_cell(metrics, key), of_cell(flatness, key), column, layout.final, wanted)
-                for key in keys
-            ]
+            keys = [CellKey(setting, method).ids for method in layout.methods]
+            entries = [_entry(runs.get(key, (0, 0)), of_cell.get(key, []), wanted) for key in keys]
             columns.append(_ranked(entries, column.direction))
         blocks.append(tuple(zip(*columns, strict=True)))
     names = titles(tidy.experiment)
@@ -128,19 +128,24 @@ def fill(name: str, layout: TableLayout, tidy: Tidy) -> Table:
     return Table(name, layout, rows, tuple(blocks), _caption(layout, metrics, blocks))
 
 
-def _entry(
-    metrics: pd.DataFrame, flatness: pd.DataFrame, column: Column, final: FinalValue, wanted: int
-) -> Entry:
-    if metrics.empty:
-        return Entry(note="not run")
-    runs = diverged_seeds(metrics).iloc[0]
-    if runs["diverged"]:
-        return Entry(seeds=int(runs["seeds"]), note=f"diverged ({runs['diverged']} of {runs['seeds']})")
+def _values(
+    column: Column, final: FinalValue, metrics: pd.DataFrame, flatness: pd.DataFrame
+) -> dict[tuple[str, ...], list[float]]:
+    """The column's quantity by cell, one value per seed."""
     if quantity(column.metric).file == "metrics":
-        values = final_values(metrics, column.metric, final, column.direction)["value"]
+        frame = final_values(metrics, column.metric, final, column.direction)
     else:
-        values = flatness.loc[flatness["metric"] == column.metric, "value"]
-    finite = sorted(value for value in map(float, values) if math.isfinite(value))
+        frame = flatness[flatness["metric"] == column.metric]
+    return {tuple(map(str, key)): rows["value"].tolist() for key, rows in frame.groupby(IDS)}
+
+
+def _entry(runs: tuple[int, ...], values: Sequence[float], wanted: int) -> Entry:
+    seeds, diverged = runs
+    if seeds == 0:
+        return Entry(note="not run")
+    if diverged:
+        return Entry(seeds=seeds, note=f"diverged ({diverged} of {seeds})")
+    finite = sorted(value for value in values if math.isfinite(value))
     if not finite:
         return Entry(note="not analysed")
     mean = math.fsum(finite) / len(finite)

@@ -6,10 +6,11 @@ A file that does not exist is an absent cell, not an error.
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+import numpy as np
 import pandas as pd
 
 from bench.config import Experiment
@@ -64,6 +65,11 @@ class CellKey:
         """For example digits/dirichlet-0.1/4-of-20/fedsam."""
         return f"{self.setting.path}/{self.method}"
 
+    @property
+    def ids(self) -> tuple[str, str, str, str]:
+        """The values of the id columns."""
+        return (self.setting.dataset, self.setting.partition, self.setting.participation, self.method)
+
 
 @dataclass(frozen=True)
 class TidyFile:
@@ -107,7 +113,11 @@ def relative_path(experiment: str, file: str, cell: CellKey, seed: int = 0) -> s
 
 def settings(experiment: Experiment) -> tuple[Setting, ...]:
     """The settings of an experiment, in the grid's order."""
-    return tuple(dict.fromkeys(Setting(*cell.setting.split("/")) for cell in experiment.cells().values()))
+    # They do not depend on method and seed: the cells of one method and one seed have them all.
+    methods = dict([next(iter(experiment.methods.items()))])
+    grid = experiment.grid.model_copy(update={"seeds": experiment.grid.seeds[:1]})
+    cells = experiment.model_copy(update={"methods": methods, "grid": grid}).cells()
+    return tuple(Setting(*cell.setting.split("/")) for cell in cells.values())
 
 
 def titles(experiment: Experiment) -> dict[str, str]:
@@ -133,31 +143,26 @@ class Tidy:
         for cell in dict.fromkeys(cells):
             path = self.results / relative_path(self.experiment.name, file, cell, seed)
             if path.is_file():
-                frames.append(_read(path, FILES[file]).assign(**_ids(cell)))
+                frames.append(_read(path, FILES[file]).assign(**dict(zip(IDS, cell.ids, strict=True))))
         columns = [*IDS, *FILES[file].columns]
         return pd.concat(frames, ignore_index=True)[columns] if frames else pd.DataFrame(columns=columns)
 
 
 def of_setting(frame: pd.DataFrame, setting: Setting) -> pd.DataFrame:
     """The rows of one setting."""
-    wanted = (setting.dataset, setting.partition, setting.participation)
-    mask = pd.Series(True, index=frame.index)
-    for column, value in zip(IDS[:3], wanted, strict=True):
-        mask &= frame[column] == value
-    return frame[mask]
+    return _where(frame, setting.path.split("/"))
 
 
 def of_cell(frame: pd.DataFrame, cell: CellKey) -> pd.DataFrame:
     """The rows of one cell."""
-    rows = of_setting(frame, cell.setting)
-    return rows[rows["method"] == cell.method]
+    return _where(frame, cell.ids)
 
 
-def _ids(cell: CellKey) -> dict[str, str]:
-    setting = cell.setting
-    return dict(
-        zip(IDS, (setting.dataset, setting.partition, setting.participation, cell.method), strict=True)
-    )
+def _where(frame: pd.DataFrame, ids: Sequence[str]) -> pd.DataFrame:
+    mask = np.ones(len(frame), dtype=bool)
+    for column, value in zip(IDS, ids, strict=False):
+        mask &= (frame[column] == value).to_numpy()
+    return frame[mask]
 
 
 def _read(path: Path, kind: TidyFile) -> pd.DataFrame:

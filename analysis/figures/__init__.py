@@ -8,6 +8,7 @@ from typing import Any
 import matplotlib
 import pandas as pd
 from matplotlib.figure import Figure
+from matplotlib.transforms import Bbox
 
 from analysis.figures import convergence, drift, labels, perturbation, surfaces
 from analysis.figures.base import STYLE, FigureLayout, not_run_note
@@ -81,12 +82,24 @@ def caption(layout: FigureLayout, tidy: Tidy) -> str:
 def save(figure: Figure, stem: Path) -> list[Path]:
     """Write `stem`.png and `stem`.pdf; equal figures give equal bytes."""
     written = []
+    with matplotlib.rc_context(STYLE):
+        _settle(figure)
     for extension, metadata in _FORMATS.items():
         path = stem.with_name(f"{stem.name}.{extension}")
         with matplotlib.rc_context(STYLE), replacing(path) as temporary:
             figure.savefig(temporary, format=extension, metadata=metadata)
         written.append(path)
     return written
+
+
+def _settle(figure: Figure) -> None:
+    """Lay the figure out for good, at rounded places: the solver's last digits differ from call to call."""
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    for part in figure.subfigs:
+        part.bbox_relative.set_points(part.bbox_relative.get_points().round(6))
+    for axes in figure.get_axes():
+        axes.set_position(Bbox(axes.get_position(original=True).get_points().round(6)))
 
 
 def _gather(layout: FigureLayout, tidy: Tidy) -> pd.DataFrame:

@@ -138,7 +138,7 @@ def count_seeds(frame: pd.DataFrame) -> str:
 def absent(frame: pd.DataFrame, cells: Iterable[CellKey]) -> list[CellKey]:
     """The cells that have no row in the frame."""
     present = set(frame[IDS].itertuples(index=False, name=None))
-    return [cell for cell in cells if (*cell.setting.path.split("/"), cell.method) not in present]
+    return [cell for cell in cells if cell.ids not in present]
 
 
 def not_run_note(frame: pd.DataFrame, layout: FigureLayout, tidy: Tidy) -> str:
@@ -146,7 +146,7 @@ def not_run_note(frame: pd.DataFrame, layout: FigureLayout, tidy: Tidy) -> str:
     cells = layout.cells(tidy.experiment)
     everywhere = {cell.setting for cell in cells}
     missing: dict[str, list[Setting]] = {}
-    for cell in absent(frame, cells):
+    for cell in sorted(absent(frame, cells), key=lambda cell: layout.methods.index(cell.method)):
         missing.setdefault(cell.method, []).append(cell.setting)
     names = titles(tidy.experiment)
     parts = []

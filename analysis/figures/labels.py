@@ -33,18 +33,19 @@ class LabelsLayout(PanelLayout):
 def draw(layout: LabelsLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
     """The figure; panels share one colour scale."""
     settings = layout.settings(tidy.experiment)
-    # The counts of the first method that has the file: all are equal.
-    first = frame.drop_duplicates(["dataset", "partition", "participation"])["method"]
-    frame = frame[frame["method"] == first.iloc[0]]
+    note = not_run_note(frame, layout, tidy)
+    # One method's images: the others hold the same.
+    frame = frame.drop_duplicates(["dataset", "partition", "participation", "client", "index"])
     classes = range(int(frame["label"].max()) + 1)
     clients = range(int(frame["client"].max()) + 1)
     tables = [
-        _counts(of_setting(frame, s)).reindex(index=clients, columns=classes, fill_value=0) for s in settings
+        pd.crosstab(rows["client"], rows["label"]).reindex(index=clients, columns=classes, fill_value=0)
+        for rows in (of_setting(frame, setting) for setting in settings)
     ]
     largest = max(int(table.to_numpy().max()) for table in tables)
 
     height = min(0.5 + 0.165 * len(clients), 9)
-    figure, body = new_figure(layout.width, height, [not_run_note(frame, layout, tidy)])
+    figure, body = new_figure(layout.width, height, [note])
     grid = body.subplots(1, len(settings), sharey=True, squeeze=False)
     for axes, panel, setting, table in zip(grid.flat, layout.panels, settings, tables, strict=True):
         seaborn.heatmap(
@@ -69,7 +70,3 @@ def draw(layout: LabelsLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
     bar.set_label("Training images")
     bar.outline.set_visible(False)
     return figure
-
-
-def _counts(frame: pd.DataFrame) -> pd.DataFrame:
-    return frame.groupby(["client", "label"]).size().unstack(fill_value=0)

@@ -89,11 +89,12 @@ def _draw_surface(axes: Any, plane: Plane, norm: LogNorm, title: str) -> None:
     axes.plot_surface(*plane, cmap=_COLOURS, norm=norm, linewidth=0, rcount=60, ccount=60)
     axes.set_title(title, y=1.0)
     axes.set_zlim(0, norm.vmax)
-    axes.set_xlabel("a", labelpad=-12)
-    axes.set_ylabel("b", labelpad=-12)
-    axes.set_zlabel("Loss", labelpad=-12)
-    axes.tick_params(pad=-4)
+    axes.set_xlabel("a", labelpad=-10)
+    axes.set_ylabel("b", labelpad=-10)
+    # The axis's own label would stand in the next panel.
+    axes.text2D(0.98, 0.9, "Loss", transform=axes.transAxes, ha="right", fontsize=7)
     axes.locator_params(nbins=3)
+    axes.tick_params(pad=-4)
     axes.view_init(elev=28, azim=-55)
-    axes.set_box_aspect((1, 1, 0.85), zoom=1.1)
-    axes.patch.set_alpha(0)  # else the next panel covers this one's axis label
+    axes.set_box_aspect((1, 1, 0.85), zoom=1.15)
+    axes.patch.set_alpha(0)

@@ -1,6 +1,7 @@
 """A results folder with the shape of real runs: curves that rise, flatness that differs, two partitions."""
 
 import itertools
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from analysis.tidy import CellKey, Setting, Tidy, relative_path, settings
 from bench.config import Experiment, load_experiment
 
 ROOT = Path(__file__).parents[2]
+QUICK = ROOT / "paper_tables" / "quick" / "experiments.yaml"
 HARD = Setting("digits", "dirichlet-0.1", "4-of-20")
 
 
@@ -54,10 +56,16 @@ def metrics(
 
 
 @pytest.fixture
-def realistic(tmp_path: Path, quick: Experiment) -> Tidy:
+def realistic(realistic_files: Path, tmp_path: Path, quick: Experiment) -> Tidy:
+    """A copy of `realistic_files`, which the test may change."""
+    return Tidy(shutil.copytree(realistic_files, tmp_path / "results"), quick)
+
+
+@pytest.fixture(scope="session")
+def realistic_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Results of every cell of quick but FedGF's at Dirichlet 0.1; one run of FedDyn diverged."""
     rng = np.random.default_rng(0)
-    results = tmp_path / "results"
+    results, quick = tmp_path_factory.mktemp("realistic"), load_experiment(str(QUICK))
     for place, (rank, method) in itertools.product(settings(quick), enumerate(quick.methods)):
         if method == "fedgf" and place.partition == "dirichlet-0.1":
             continue
@@ -72,7 +80,7 @@ def realistic(tmp_path: Path, quick: Experiment) -> Tidy:
         write(results, cell, "partition", _partition(place))
         if place.participation == "4-of-20":
             _write_analyses(results, cell, rng, sharp=(14 - rank) / 10)
-    return Tidy(results, quick)
+    return results
 
 
 def _metrics(cell: CellKey, rng: np.random.Generator, final: float, speed: float) -> pd.DataFrame:
