@@ -10,37 +10,51 @@ from pathlib import Path
 
 from snakemake.utils import min_version, validate
 
-from analysis.report import figure_inputs, figure_names, table_inputs, table_names
+from analysis.report import Report
 from analysis.settings import AnalysisSettings, load_settings
-from bench.config import Experiment, experiment_file, load_experiment, read_yaml
+from bench.config import experiment_file, read_yaml
 
 min_version("9.0")
 
-SCHEMA = workflow.source_path("bench/experiment.schema.json")
 RESULTS = config.get("results", "results")
 DEVICE = config.get("device", "cpu")
-CHANGES = {
-    key: config[short]
-    for short, key in {"rounds": "training.rounds", "seeds": "grid.seeds"}.items()
-    if short in config
-}
-SET = " ".join(f"--set '{key}={value}'" for key, value in CHANGES.items())
-COMMON = f"--results {RESULTS} {SET}"
+GPU = int(DEVICE != "cpu")
+SHORT = {"rounds": "training.rounds", "seeds": "grid.seeds"}
+CHANGES = {key: config[short] for short, key in SHORT.items() if short in config}
+COMMON = " ".join([f"--results {RESULTS}", *(f"--set '{key}={value}'" for key, value in CHANGES.items())])
 REPLACE = "--replace" if config.get("replace") else ""
 
-EXPERIMENTS = {}
-for name in ["quick"]:
-    validate(read_yaml(experiment_file(name)), SCHEMA, set_default=False)
-    EXPERIMENTS[name] = load_experiment(name, CHANGES)
-CELLS = {(name, path): cell for name, experiment in EXPERIMENTS.items() for path, cell in experiment.cells().items()}
+# Experiments by name: those of paper_tables/, or YAML files.
+REPORTS = {}
+for source in config.get("experiments", ["quick"]):
+    report_of_source = Report(source, Path(RESULTS), CHANGES)
+    REPORTS[report_of_source.experiment.name] = report_of_source
+    validate(read_yaml(experiment_file(source)), workflow.source_path("bench/experiment.schema.json"), set_default=False)
+CELLS = {(name, path): cell for name, r in REPORTS.items() for path, cell in r.experiment.cells().items()}
+CELL = "{experiment}/{dataset}/{partition}/{participation}/{method}"
 
-# `fedflat` is taken from the environment that Snakemake runs in, activated or not.
+# `fedflat` is that of the environment in which Snakemake runs, activated or not.
 shell.prefix(f"export PATH={Path(sys.executable).parent}:$PATH; ")
 
 
+def cell_path(w):
+    return f"{w.dataset}/{w.partition}/{w.participation}/{w.method}"
+
+
+def source(w):
+    return REPORTS[w.experiment].source
+
+
+def made_by_rules(files):
+    """A run directory is not an output by itself: whoever reads its partition asks for its metrics."""
+    return [f.parents[1] / "metrics.csv" if f.name == "partition.csv" else f for f in files]
+
+
 wildcard_constraints:
-    experiment="|".join(EXPERIMENTS),
-    setting="[^/]+/[^/]+/[^/]+",
+    experiment="|".join(REPORTS),
+    dataset="[^/]+",
+    partition="[^/]+",
+    participation="[^/]+",
     method="[^/]+",
     analysis="|".join(AnalysisSettings.model_fields),
     name="[a-z0-9_]+",
@@ -48,97 +62,108 @@ wildcard_constraints:
 
 rule all:
     input:
-        expand(f"{RESULTS}/reports/{{experiment}}/index.html", experiment=EXPERIMENTS),
+        expand(f"{RESULTS}/reports/{{experiment}}/index.html", experiment=REPORTS),
 
 
 rule train:
     output:
-        f"{RESULTS}/runs/{{experiment}}/{{setting}}/{{method}}/metrics.csv",
+        f"{RESULTS}/runs/{CELL}/metrics.csv",
     params:
-        identity=lambda w: CELLS[w.experiment, f"{w.setting}/{w.method}"].identity,
+        identity=lambda w: CELLS[w.experiment, cell_path(w)].identity,
+        source=source,
+        cell=cell_path,
     log:
-        f"{RESULTS}/logs/{{experiment}}/{{setting}}/{{method}}/train.log",
+        f"{RESULTS}/logs/{CELL}/train.log",
     benchmark:
-        f"{RESULTS}/logs/{{experiment}}/{{setting}}/{{method}}/train.tsv"
+        f"{RESULTS}/logs/{CELL}/train.tsv"
     resources:
-        gpu=int(DEVICE != "cpu"),
+        gpu=GPU,
     shell:
-        "fedflat run {wildcards.experiment} {wildcards.setting}/{wildcards.method}"
-        " --out $(dirname {output}) --device {DEVICE} --threads {threads} {COMMON} {REPLACE} > {log} 2>&1"
+        "fedflat run {params.source} {params.cell} --out $(dirname {output}) --device {DEVICE} --threads {threads}"
+        " {COMMON} {REPLACE} > {log} 2>&1"
 
 
 rule analyse:
     input:
-        f"{RESULTS}/runs/{{experiment}}/{{setting}}/{{method}}/metrics.csv",
+        f"{RESULTS}/runs/{CELL}/metrics.csv",
     output:
-        f"{RESULTS}/analysis/{{experiment}}/{{setting}}/{{method}}/{{analysis}}.csv",
+        f"{RESULTS}/analysis/{CELL}/{{analysis}}.csv",
     params:
-        settings=lambda w: getattr(load_settings(w.experiment), w.analysis).model_dump_json(),
+        settings=lambda w: getattr(load_settings(source(w)), w.analysis).model_dump_json(),
+        source=source,
+        cell=cell_path,
     log:
-        f"{RESULTS}/logs/{{experiment}}/{{setting}}/{{method}}/{{analysis}}.log",
+        f"{RESULTS}/logs/{CELL}/{{analysis}}.log",
     benchmark:
-        f"{RESULTS}/logs/{{experiment}}/{{setting}}/{{method}}/{{analysis}}.tsv"
+        f"{RESULTS}/logs/{CELL}/{{analysis}}.tsv"
     resources:
-        gpu=int(DEVICE != "cpu"),
+        gpu=GPU,
     shell:
-        "fedflat analyse {wildcards.analysis} {wildcards.experiment} {wildcards.setting}/{wildcards.method}"
-        " --device {DEVICE} --threads {threads} {COMMON} > {log} 2>&1"
+        "fedflat analyse {wildcards.analysis} {params.source} {params.cell} --device {DEVICE} --threads {threads}"
+        " {COMMON} > {log} 2>&1"
 
 
 rule table:
     input:
-        lambda w: table_inputs(EXPERIMENTS[w.experiment], w.name, Path(RESULTS)),
+        lambda w: made_by_rules(REPORTS[w.experiment].table_inputs(w.name)),
     output:
         report(f"{RESULTS}/reports/{{experiment}}/tables/{{name}}.md", category="{experiment}", subcategory="tables"),
         f"{RESULTS}/reports/{{experiment}}/tables/{{name}}.tex",
         f"{RESULTS}/reports/{{experiment}}/tables/{{name}}.csv",
+    params:
+        source=source,
     log:
         f"{RESULTS}/logs/{{experiment}}/table-{{name}}.log",
     shell:
-        "fedflat table {wildcards.experiment} {wildcards.name} {COMMON} > {log} 2>&1"
+        "fedflat table {params.source} {wildcards.name} {COMMON} > {log} 2>&1"
 
 
 rule figure:
     input:
-        lambda w: figure_inputs(EXPERIMENTS[w.experiment], w.name, Path(RESULTS)),
+        lambda w: made_by_rules(REPORTS[w.experiment].figure_inputs(w.name)),
     output:
         report(f"{RESULTS}/reports/{{experiment}}/figures/{{name}}.png", category="{experiment}", subcategory="figures"),
         f"{RESULTS}/reports/{{experiment}}/figures/{{name}}.pdf",
+    params:
+        source=source,
     log:
         f"{RESULTS}/logs/{{experiment}}/figure-{{name}}.log",
     shell:
-        "fedflat figure {wildcards.experiment} {wildcards.name} {COMMON} > {log} 2>&1"
+        "fedflat figure {params.source} {wildcards.name} {COMMON} > {log} 2>&1"
 
 
-rule report_page:
+rule page:
     input:
-        tables=lambda w: expand(rules.table.output[0], experiment=w.experiment, name=table_names(w.experiment)),
-        figures=lambda w: expand(rules.figure.output[0], experiment=w.experiment, name=figure_names(w.experiment)),
+        lambda w: expand(rules.table.output[0], experiment=w.experiment, name=REPORTS[w.experiment].table_names()),
+        lambda w: expand(rules.figure.output[0], experiment=w.experiment, name=REPORTS[w.experiment].figure_names()),
     output:
         report(f"{RESULTS}/reports/{{experiment}}/index.html", category="{experiment}"),
+    params:
+        source=source,
     log:
-        f"{RESULTS}/logs/{{experiment}}/report.log",
+        f"{RESULTS}/logs/{{experiment}}/page.log",
     shell:
-        "fedflat report {wildcards.experiment} {COMMON} > {log} 2>&1"
+        "fedflat report {params.source} {COMMON} > {log} 2>&1"
 
 
-# A target per table and figure, such as quick_table_accuracy and quick_figure_drift; and one per experiment.
-for experiment in EXPERIMENTS:
-    for table in table_names(experiment):
-
-        rule:
-            name: f"{experiment}_table_{table}"
-            input:
-                expand(rules.table.output, experiment=experiment, name=table),
-
-    for figure in figure_names(experiment):
-
-        rule:
-            name: f"{experiment}_figure_{figure}"
-            input:
-                expand(rules.figure.output, experiment=experiment, name=figure),
+# Targets by name: an experiment (quick), its tables and figures (quick_table_accuracy, quick_figure_drift).
+for name, made in REPORTS.items():
 
     rule:
-        name: experiment
+        name: name
         input:
-            f"{RESULTS}/reports/{experiment}/index.html",
+            expand(rules.page.output, experiment=name),
+
+    for table in made.table_names():
+
+        rule:
+            name: f"{name}_table_{table}"
+            input:
+                expand(rules.table.output, experiment=name, name=table),
+
+    for figure in made.figure_names():
+
+        rule:
+            name: f"{name}_figure_{figure}"
+            input:
+                expand(rules.figure.output, experiment=name, name=figure),

@@ -69,9 +69,7 @@ def curves(frame: pd.DataFrame, column: str) -> pd.DataFrame:
 def diverged_seeds(metrics: pd.DataFrame) -> pd.DataFrame:
     """One row per cell: `seeds` that ran, and how many of them `diverged`."""
     runs = metrics.groupby(RUN, sort=False)["diverged"].max().reset_index()
-    return (
-        runs.groupby(IDS, sort=False).agg(seeds=("seed", "count"), diverged=("diverged", "sum")).reset_index()
-    )
+    return runs.groupby(IDS, sort=False).agg(seeds=("seed", "count"), diverged=("diverged", "sum")).reset_index()
 
 
 def final_values(metrics: pd.DataFrame, column: str, final: FinalValue, better: Better) -> pd.DataFrame:
@@ -86,9 +84,7 @@ def final_values(metrics: pd.DataFrame, column: str, final: FinalValue, better: 
     return pd.DataFrame(rows, columns=[*RUN, "round", "diverged", "value"])
 
 
-def rounds_to_target(
-    metrics: pd.DataFrame, column: str, target: float, better: Better = "higher"
-) -> pd.DataFrame:
+def rounds_to_target(metrics: pd.DataFrame, column: str, target: float, better: Better = "higher") -> pd.DataFrame:
     """One row per run: the first evaluated `round` at which the target is met, and whether it was `reached`.
 
     A run that never meets the target is censored: `round` is then the last round it was seen, a lower bound.

@@ -51,8 +51,7 @@ def flatness_discrepancy(
     """
     total = sum(len(y) for _, y in local_data)
     local = sum(
-        len(y) / total * sharpness(objective, w, x, y, rho)
-        for w, (x, y) in zip(local_models, local_data, strict=True)
+        len(y) / total * sharpness(objective, w, x, y, rho) for w, (x, y) in zip(local_models, local_data, strict=True)
     )
     return abs(sharpness(objective, w_global, *global_data, rho) - local)
 

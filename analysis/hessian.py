@@ -54,9 +54,7 @@ def top_eigenvalues(
     a `UserError`. A model whose gradient is not finite has no spectrum: all NaN.
     """
     if not 0 < k < w.numel():
-        raise UserError(
-            f"k = {k} eigenvalues of a model with {w.numel()} parameters (allowed: 1 to {w.numel() - 1})"
-        )
+        raise UserError(f"k = {k} eigenvalues of a model with {w.numel()} parameters (allowed: 1 to {w.numel() - 1})")
     if not bool(objective.full_gradient(w, x, y, batch_size).isfinite().all()):
         return _spectrum(np.empty(0), np.empty(0), k, 0)
     hessian = _Counted(hessian_product(objective, w, x, y, batch_size), w)
@@ -64,9 +62,7 @@ def top_eigenvalues(
     values: NDArray[np.floating]
     vectors: NDArray[np.floating]
     try:
-        values, vectors = eigsh(
-            hessian.operator, k, which="LA", v0=start, tol=tolerance, maxiter=max_restarts
-        )
+        values, vectors = eigsh(hessian.operator, k, which="LA", v0=start, tol=tolerance, maxiter=max_restarts)
     except ArpackError as error:
         # ArpackNoConvergence carries the pairs that are done; other breakdowns (H = 0) leave none.
         values = getattr(error, "eigenvalues", np.empty(0))
@@ -121,9 +117,7 @@ class _Counted:
         return out
 
 
-def _spectrum(
-    values: NDArray[np.floating], residuals: NDArray[np.floating], k: int, products: int
-) -> Spectrum:
+def _spectrum(values: NDArray[np.floating], residuals: NDArray[np.floating], k: int, products: int) -> Spectrum:
     missing = (float("nan"),) * (k - len(values))
     return Spectrum(
         (*map(float, values), *missing), (*map(float, residuals), *missing), products, converged=not missing

@@ -48,9 +48,7 @@ def plane(
     else a `UserError`: the middle of the grid is then w itself.
     """
     if points < 3 or points % 2 == 0:
-        raise UserError(
-            f"{points} grid points per axis (allowed: odd numbers from 3, so that the middle is the model)"
-        )
+        raise UserError(f"{points} grid points per axis (allowed: odd numbers from 3, so that the middle is the model)")
     half = points // 2
     axis = [extent * step / half for step in range(-half, half + 1)]
     rows = [(a, b, objective.loss(w + a * d1 + b * d2, x, y)) for a in axis for b in axis]

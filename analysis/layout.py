@@ -41,9 +41,7 @@ class Selection(Frozen):
             found = tuple(setting for setting in found if getattr(setting, field) == value)
         if len(found) != 1:
             matches = ", ".join(setting.path for setting in found) or "none"
-            raise UserError(
-                f"select one setting of experiment {experiment.name}: {self.given()} matches {matches}"
-            )
+            raise UserError(f"select one setting of experiment {experiment.name}: {self.given()} matches {matches}")
         return found[0]
 
 
@@ -70,9 +68,7 @@ class Layout(Frozen):
         for method in self.methods:
             if method not in experiment.methods:
                 raise unknown(f"method of experiment {experiment.name}", method, experiment.methods)
-        return tuple(
-            CellKey(setting, method) for setting in self.settings(experiment) for method in self.methods
-        )
+        return tuple(CellKey(setting, method) for setting in self.settings(experiment) for method in self.methods)
 
 
 def layout_names(experiment_name: str, folder: Folder) -> list[str]:
@@ -80,12 +76,17 @@ def layout_names(experiment_name: str, folder: Folder) -> list[str]:
     return sorted(file.stem for file in (experiment_file(experiment_name).parent / folder).glob("*.yaml"))
 
 
-def read_layout(experiment_name: str, folder: Folder, name: str) -> tuple[Path, dict[str, Any]]:
-    """One layout file and its content, not yet validated; a `UserError` suggests the nearest name."""
+def layout_file(experiment_name: str, folder: Folder, name: str) -> Path:
+    """Where one layout lies; a `UserError` suggests the nearest name."""
     names = layout_names(experiment_name, folder)
     if name not in names:
         raise unknown(f"{folder.removesuffix('s')} of experiment {experiment_name}", name, names)
-    file = experiment_file(experiment_name).parent / folder / f"{name}.yaml"
+    return experiment_file(experiment_name).parent / folder / f"{name}.yaml"
+
+
+def read_layout(experiment_name: str, folder: Folder, name: str) -> tuple[Path, dict[str, Any]]:
+    """One layout file and its content, not yet validated; a `UserError` suggests the nearest name."""
+    file = layout_file(experiment_name, folder, name)
     return file, read_yaml(file)
 
 

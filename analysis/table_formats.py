@@ -51,9 +51,7 @@ def _number(entry: Entry, decimals: int, plus_minus: str) -> str:
     return mean if entry.std is None else f"{mean}{plus_minus}{entry.std:.{decimals}f}"
 
 
-def _marked(
-    entry: Entry, decimals: int, plus_minus: str, marks: dict[int, str], escape: Callable[[str], str]
-) -> str:
+def _marked(entry: Entry, decimals: int, plus_minus: str, marks: dict[int, str], escape: Callable[[str], str]) -> str:
     number = _number(entry, decimals, plus_minus)
     if not number:
         return escape(entry.note)
@@ -89,9 +87,7 @@ def _pipes(cells: list[str]) -> str:
 
 def _groups(columns: tuple[Column, ...]) -> list[tuple[str, int]]:
     """Neighbouring columns of the same group, and how many."""
-    return [
-        (group, len(list(members))) for group, members in itertools.groupby(columns, key=lambda c: c.group)
-    ]
+    return [(group, len(list(members))) for group, members in itertools.groupby(columns, key=lambda c: c.group)]
 
 
 def latex(table: Table) -> str:
@@ -143,18 +139,14 @@ def html(table: Table) -> str:
     marks = {1: "<strong>{}</strong>", 2: "<u>{}</u>"}
     lines = ["<table>", "<thead>"]
     if any(column.group for column in columns):
-        heads = (
-            f'<th colspan="{size}" class="group">{escape(group)}</th>' for group, size in _groups(columns)
-        )
+        heads = (f'<th colspan="{size}" class="group">{escape(group)}</th>' for group, size in _groups(columns))
         lines.append(f"<tr><th></th>{''.join(heads)}</tr>")
     names = (f"<th>{escape(column.header)} {_ARROWS[column.direction]}</th>" for column in columns)
     lines += [f"<tr><th>Method</th>{''.join(names)}</tr>", "</thead>"]
     for block, rows in zip(table.layout.blocks, table.entries, strict=True):
         lines.append("<tbody>")
         if block.header:
-            lines.append(
-                f'<tr><th colspan="{len(columns) + 1}" class="block">{escape(block.header)}</th></tr>'
-            )
+            lines.append(f'<tr><th colspan="{len(columns) + 1}" class="block">{escape(block.header)}</th></tr>')
         for title, entries in zip(table.rows, rows, strict=True):
             shown = "".join(
                 f"<td{'' if entry.mean is not None else ' class=note'}>"

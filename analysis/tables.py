@@ -184,16 +184,12 @@ def _caption(layout: TableLayout, metrics: pd.DataFrame, blocks: Sequence[Sequen
     if not metrics.empty:
         whole = metrics.groupby(RUN).agg(last=("round", "max"), bad=("diverged", "max"))
         last = sorted(whole.loc[whole["bad"] == 0, "last"].unique())
-        rounds = (
-            f" (round {last[0]})" if len(last) == 1 else f" (rounds {last[0]} to {last[-1]})" if last else ""
-        )
+        rounds = f" (round {last[0]})" if len(last) == 1 else f" (rounds {last[0]} to {last[-1]})" if last else ""
         if "metrics" in sources:
             protocol.append(f"Values: {layout.final.description}{rounds}.")
         if "flatness" in sources:
             protocol.append(f"Measured on the global model after the last round{rounds}.")
-    counts = sorted(
-        {entry.seeds for block in blocks for row in block for entry in row if entry.mean is not None}
-    )
+    counts = sorted({entry.seeds for block in blocks for row in block for entry in row if entry.mean is not None})
     if counts:
         seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
         spread = " ± sample standard deviation" if counts[-1] > 1 else ""

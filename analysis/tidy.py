@@ -172,7 +172,5 @@ def _read(path: Path, kind: TidyFile) -> pd.DataFrame:
         raise UserError(f"cannot read '{path}': {' '.join(str(error).split())}") from None
     missing = [column for column in kind.columns if column not in frame]
     if missing:
-        raise UserError(
-            f"'{path}' lacks the column {missing[0]} (it has: {', '.join(map(str, frame.columns))})"
-        )
+        raise UserError(f"'{path}' lacks the column {missing[0]} (it has: {', '.join(map(str, frame.columns))})")
     return frame

@@ -134,10 +134,9 @@ def table(
 
     Cells without results say so; `snakemake --cores 2 quick_table_accuracy` trains what is missing first.
     """
-    from analysis.report import render_table
-    from bench.config import load_experiment
+    from analysis.report import Report
 
-    for file in render_table(load_experiment(experiment, _changes(set_)), name, results):
+    for file in Report(experiment, results, _changes(set_)).render_table(name):
         _say(str(file))
 
 
@@ -152,10 +151,9 @@ def figure(
 
     fedflat figure quick convergence
     """
-    from analysis.report import render_figure
-    from bench.config import load_experiment
+    from analysis.report import Report
 
-    for file in render_figure(load_experiment(experiment, _changes(set_)), name, results):
+    for file in Report(experiment, results, _changes(set_)).render_figure(name):
         _say(str(file))
 
 
@@ -165,10 +163,9 @@ def report(experiment: ExperimentName, set_: Set = None, results: Results = Path
 
     fedflat report quick
     """
-    from analysis.report import render_index
-    from bench.config import load_experiment
+    from analysis.report import Report
 
-    _say(str(render_index(load_experiment(experiment, _changes(set_)), results)))
+    _say(str(Report(experiment, results, _changes(set_)).render_page()))
 
 
 @app.command()
@@ -177,10 +174,9 @@ def summary(experiment: ExperimentName, set_: Set = None, results: Results = Pat
 
     fedflat summary quick
     """
-    from analysis.report import summary as lines
-    from bench.config import load_experiment
+    from analysis.report import Report
 
-    _say(lines(load_experiment(experiment, _changes(set_)), results))
+    _say(Report(experiment, results, _changes(set_)).summary())
 
 
 @app.command()
@@ -218,9 +214,9 @@ def schema() -> None:
     """
     import json
 
-    from bench.config import Experiment
+    from bench.config import experiment_schema
 
-    _say(json.dumps(Experiment.model_json_schema(), indent=1))
+    _say(json.dumps(experiment_schema(), indent=1))
 
 
 def main() -> None:

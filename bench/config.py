@@ -254,6 +254,11 @@ class Cell:
         return hashlib.sha256(":".join(run.identity for run in self.runs).encode()).hexdigest()[:16]
 
 
+def experiment_schema() -> dict[str, Any]:
+    """The JSON schema of experiment files, with which Snakemake and editors can validate them."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **Experiment.model_json_schema()}
+
+
 def experiment_file(name: str, root: Path = Path("paper_tables")) -> Path:
     """The YAML file of a named experiment (`paper_tables/NAME/experiments.yaml`), or the given YAML file itself."""
     if name.endswith((".yaml", ".yml")):

@@ -58,9 +58,7 @@ def draw(layout: FigureLayout, tidy: Tidy) -> Figure:
     frame = _gather(layout, tidy)
     if frame.empty:
         name = FILES[layout.needs].name
-        raise UserError(
-            f"nothing to draw for '{layout.title}': no {name} of its cells under '{tidy.results}'"
-        )
+        raise UserError(f"nothing to draw for '{layout.title}': no {name} of its cells under '{tidy.results}'")
     with matplotlib.rc_context(STYLE):
         return KINDS[layout.kind].draw(layout, tidy, frame)
 

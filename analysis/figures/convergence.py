@@ -71,8 +71,6 @@ def _diverged_note(frame: pd.DataFrame, names: dict[str, str]) -> str:
     runs = diverged_seeds(frame)
     count = runs.groupby("method", sort=False)[["diverged", "seeds"]].sum()
     parts = [
-        f"{names[str(method)]} ({row.diverged} of {row.seeds} runs)"
-        for method, row in count.iterrows()
-        if row.diverged
+        f"{names[str(method)]} ({row.diverged} of {row.seeds} runs)" for method, row in count.iterrows() if row.diverged
     ]
     return f"diverged (the curve ends at a cross): {', '.join(parts)}" if parts else ""

@@ -69,9 +69,7 @@ def draw(layout: SurfacesLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
         loss = np.clip(plane.to_numpy(float), lowest, ceiling)
         _draw_surface(body.add_subplot(grid[0, column], projection="3d"), (a, b, loss), norm, names[method])
         _draw_contours(body.add_subplot(grid[1, column]), (a, b, loss), norm, levels)
-    bar = body.colorbar(
-        ScalarMappable(norm, _COLOURS), ax=list(body.get_axes()), shrink=0.85, aspect=35, pad=0.01
-    )
+    bar = body.colorbar(ScalarMappable(norm, _COLOURS), ax=list(body.get_axes()), shrink=0.85, aspect=35, pad=0.01)
     bar.set_label("Loss (log colour scale)")
     return figure
 

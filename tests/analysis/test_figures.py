@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 
 from analysis import figures
 from analysis.figures import KINDS, FigureLayout
+from analysis.layout import layout_names
 from analysis.palette import style, styles
-from analysis.report import figure_names
 from analysis.tidy import CellKey, Tidy
 from bench.config import Experiment
 from bench.errors import UserError
@@ -138,13 +138,12 @@ def test_labels_do_not_count_twice_and_a_missing_partition_is_an_empty_panel(rea
     (realistic.results / f"runs/quick/{HARD.path}/fedavg/seed-0/partition.csv").unlink()
     figure = figures.draw(both, realistic)
     assert panels(figure)[1].collections[0].get_array().count() == 0
-    assert (
-        "not run: FedAvg (Dirichlet 0.1, 4 of 20 clients); FedGF (Dirichlet 0.1, 4 of 20 clients)"
-        in " ".join(texts(figure)[0].split())
+    assert "not run: FedAvg (Dirichlet 0.1, 4 of 20 clients); FedGF (Dirichlet 0.1, 4 of 20 clients)" in " ".join(
+        texts(figure)[0].split()
     )
 
 
-@pytest.mark.parametrize("name", figure_names("quick"))
+@pytest.mark.parametrize("name", layout_names("quick", "figures"))
 def test_type_is_readable_and_bytes_are_the_same_again(name: str, realistic: Tidy, tmp_path: Path) -> None:
     figure = drawn(name, realistic)
     for text in figure.findobj(lambda artist: hasattr(artist, "get_fontsize") and artist.get_text()):
@@ -165,7 +164,7 @@ def test_saved_figures_are_laid_out_at_rounded_places(realistic: Tidy, tmp_path:
     assert all((place == place.round(6)).all() for place in places)
 
 
-@pytest.mark.parametrize("name", figure_names("quick"))
+@pytest.mark.parametrize("name", layout_names("quick", "figures"))
 def test_no_data_at_all_is_one_line(name: str, quick: Experiment, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="nothing to draw for") as error:
         drawn(name, Tidy(tmp_path, quick))
@@ -173,7 +172,7 @@ def test_no_data_at_all_is_one_line(name: str, quick: Experiment, tmp_path: Path
 
 
 def test_quick_has_every_kind() -> None:
-    assert {figures.load_figure("quick", name).kind for name in figure_names("quick")} == set(KINDS)
+    assert {figures.load_figure("quick", name).kind for name in layout_names("quick", "figures")} == set(KINDS)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -181,9 +180,7 @@ def test_a_typo_in_a_layout_is_one_line(kind: str, tmp_path: Path) -> None:
     file = tmp_path / "experiments.yaml"
     (tmp_path / "figures").mkdir()
     (tmp_path / "figures" / "f.yaml").write_text(f"kind: {kind}\ntitel: x\n")
-    with pytest.raises(
-        UserError, match=r"f\.yaml: unknown key of \w+ 'titel'; did you mean 'title'"
-    ) as error:
+    with pytest.raises(UserError, match=r"f\.yaml: unknown key of \w+ 'titel'; did you mean 'title'") as error:
         figures.load_figure(str(file), "f")
     assert "\n" not in str(error.value)
     (tmp_path / "figures" / "f.yaml").write_text(f"kind: {kind}x\n")

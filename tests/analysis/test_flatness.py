@@ -17,16 +17,12 @@ from bench.errors import UserError
 
 Samples = tuple[Tensor, Tensor]
 # Objectives are pure functions of w, so that examples may share one fixture.
-properties = settings(
-    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+properties = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @properties
 @given(rho=st.floats(0, 2))
-def test_sharpness_of_a_convex_loss_is_at_least_first_order(
-    logistic: Objective, digits: Samples, rho: float
-) -> None:
+def test_sharpness_of_a_convex_loss_is_at_least_first_order(logistic: Objective, digits: Samples, rho: float) -> None:
     """F(w + δ) − F(w) ≥ ⟨∇F, δ⟩ = ρ‖∇F(w)‖ by convexity; and exactly 0 at ρ = 0."""
     w = logistic.initial()
     found = sharpness(logistic, w, *digits, rho)
@@ -45,9 +41,7 @@ def test_sharpness_has_the_second_order_term(cnn: Objective, trained: Tensor, di
 
 @properties
 @given(rho=st.floats(0, 1))
-def test_no_discrepancy_when_one_client_holds_everything(
-    logistic: Objective, digits: Samples, rho: float
-) -> None:
+def test_no_discrepancy_when_one_client_holds_everything(logistic: Objective, digits: Samples, rho: float) -> None:
     w = logistic.initial()
     assert flatness_discrepancy(logistic, w, digits, [w], [digits], rho=rho) == 0
 
@@ -72,9 +66,7 @@ def test_every_local_model_needs_its_data(logistic: Objective, digits: Samples) 
 @given(draws=st.integers(1, 5), seed=st.integers(0, 100))
 def test_filter_of_no_width_is_the_loss(logistic: Objective, digits: Samples, draws: int, seed: int) -> None:
     w = logistic.initial()
-    value, error = low_pass_filter(
-        logistic, w, *digits, sigma=0, draws=draws, stream=torch_stream(seed, "test")
-    )
+    value, error = low_pass_filter(logistic, w, *digits, sigma=0, draws=draws, stream=torch_stream(seed, "test"))
     assert value == pytest.approx(logistic.loss(w, *digits), rel=1e-14)
     assert math.isnan(error) if draws == 1 else error == 0
 
@@ -94,8 +86,7 @@ def test_filter_is_the_mean_over_gaussian_perturbations(logistic: Objective, dig
 def test_standard_error_shrinks_with_the_root_of_the_draws(logistic: Objective, digits: Samples) -> None:
     w = logistic.initial()
     few, many = (
-        low_pass_filter(logistic, w, *digits, sigma=0.1, draws=n, stream=torch_stream(1, "test"))
-        for n in (50, 800)
+        low_pass_filter(logistic, w, *digits, sigma=0.1, draws=n, stream=torch_stream(1, "test")) for n in (50, 800)
     )
     assert many.standard_error == pytest.approx(few.standard_error / 4, rel=0.35)
 
@@ -109,9 +100,7 @@ class Recorder(Objective):
 
 
 def along(objective: Objective, w: Tensor, digits: Samples, radii: list[float]) -> pd.DataFrame:
-    return loss_along_perturbation(
-        objective, w, *digits, radii=radii, draws=3, stream=torch_stream(0, "test")
-    )
+    return loss_along_perturbation(objective, w, *digits, radii=radii, draws=3, stream=torch_stream(0, "test"))
 
 
 def test_every_point_lies_at_its_radius_on_one_ray_per_draw(logistic: Objective, digits: Samples) -> None:
@@ -129,9 +118,7 @@ def test_every_point_lies_at_its_radius_on_one_ray_per_draw(logistic: Objective,
     assert (table.loss[table.radius == 0] == recorder.loss(w, *digits)).all()
 
 
-def test_compared_models_share_directions_whatever_was_drawn_before(
-    logistic: Objective, digits: Samples
-) -> None:
+def test_compared_models_share_directions_whatever_was_drawn_before(logistic: Objective, digits: Samples) -> None:
     """The stream is not advanced: a second model, or more radii, sees the same directions."""
     w, stream = logistic.initial(), torch_stream(0, "test")
     first, second = (
@@ -143,6 +130,4 @@ def test_compared_models_share_directions_whatever_was_drawn_before(
 
 def test_no_draws_are_refused(logistic: Objective, digits: Samples) -> None:
     with pytest.raises(UserError, match="0 random directions"):
-        low_pass_filter(
-            logistic, logistic.initial(), *digits, sigma=1, draws=0, stream=torch_stream(0, "test")
-        )
+        low_pass_filter(logistic, logistic.initial(), *digits, sigma=1, draws=0, stream=torch_stream(0, "test"))

@@ -35,9 +35,7 @@ def spectrum(hessian: Tensor) -> NDArray[np.float64]:
     return np.linalg.eigvalsh(hessian.numpy())[::-1]
 
 
-def test_top_five_of_logistic_regression_are_those_of_the_dense_hessian(
-    logistic: Objective, digits: Samples
-) -> None:
+def test_top_five_of_logistic_regression_are_those_of_the_dense_hessian(logistic: Objective, digits: Samples) -> None:
     w = logistic.initial()
     exact = spectrum(dense_hessian(logistic, w, *digits))
     found = top_eigenvalues(logistic, w, *digits, tolerance=1e-10)
@@ -54,9 +52,7 @@ def test_groupnorm_network_agrees_with_dense_hessian_and_pyhessian(
     found = top_eigenvalues(cnn, trained, x, y, tolerance=1e-10)
     np.testing.assert_allclose(found.eigenvalues, exact[:5], rtol=1e-6)
     # The defaults, in batches, are good to far better than anyone plots.
-    np.testing.assert_allclose(
-        top_eigenvalues(cnn, trained, x, y, batch_size=16).eigenvalues, exact[:5], rtol=1e-4
-    )
+    np.testing.assert_allclose(top_eigenvalues(cnn, trained, x, y, batch_size=16).eigenvalues, exact[:5], rtol=1e-4)
 
     # PyHessian reads .grad without clearing it first, leaves it filled, and sets eval mode.
     for parameter in cnn.parameters:
@@ -116,9 +112,7 @@ def test_large_negative_eigenvalue_is_not_among_the_top() -> None:
     np.testing.assert_allclose(found.eigenvalues, [14.5, 14.0, 13.5, 13.0, 12.5], rtol=1e-8)
 
 
-def test_repeats_bitwise_and_leaves_everything_else_alone(
-    cnn: Objective, trained: Tensor, digits: Samples
-) -> None:
+def test_repeats_bitwise_and_leaves_everything_else_alone(cnn: Objective, trained: Tensor, digits: Samples) -> None:
     torch_state, numpy_state = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
     w_before = trained.clone()
     first = top_eigenvalues(cnn, trained, *digits)

@@ -71,9 +71,7 @@ def test_line_between_two_models_agrees_with_loss_landscapes(cnn: Objective, dig
 
 
 @pytest.mark.parametrize("points", [1, 20])
-def test_a_grid_without_the_model_in_its_middle_is_refused(
-    cnn: Objective, digits: Samples, points: int
-) -> None:
+def test_a_grid_without_the_model_in_its_middle_is_refused(cnn: Objective, digits: Samples, points: int) -> None:
     w = cnn.initial()
     with pytest.raises(UserError, match=f"{points} grid points"):
         plane(cnn, w, *digits, d1=w, d2=w, extent=1, points=points)

@@ -5,19 +5,20 @@ from pathlib import Path
 
 import pytest
 
-from analysis import figures, report, tables
+from analysis import figures, tables
+from analysis.report import Report
 from analysis.tidy import FILES, CellKey, Tidy
 from bench.config import Experiment
 from bench.errors import UserError
 from tests.analysis.conftest import HARD, metrics, write
 
+QUICK = Report("quick", Path("results"))
+
 
 def test_inputs_of_quick_are_cells_of_quick(quick: Experiment) -> None:
     named = {file.name for file in FILES.values()}
-    layouts = [tables.inputs(tables.load_table("quick", name), quick) for name in report.table_names("quick")]
-    layouts += [
-        figures.inputs(figures.load_figure("quick", name), quick) for name in report.figure_names("quick")
-    ]
+    layouts = [tables.inputs(tables.load_table("quick", name), quick) for name in QUICK.table_names()]
+    layouts += [figures.inputs(figures.load_figure("quick", name), quick) for name in QUICK.figure_names()]
     for paths in layouts:
         assert paths
         assert len(set(paths)) == len(paths)
@@ -28,31 +29,29 @@ def test_inputs_of_quick_are_cells_of_quick(quick: Experiment) -> None:
 
 
 def test_inputs_are_the_files_that_exist_when_all_is_run(realistic: Tidy, quick: Experiment) -> None:
-    for name in report.figure_names("quick"):
+    for name in QUICK.figure_names():
         for path in figures.inputs(figures.load_figure("quick", name), quick):
             assert (realistic.results / path).is_file() or "/fedgf/" in path
 
 
 def test_tables_and_figures_of_quick() -> None:
-    assert report.table_names("quick") == ["accuracy", "flatness"]
-    assert report.figure_names("quick") == ["convergence", "drift", "labels", "perturbation", "surfaces"]
+    assert QUICK.table_names() == ["accuracy", "flatness"]
+    assert QUICK.figure_names() == ["convergence", "drift", "labels", "perturbation", "surfaces"]
 
 
-def test_render_writes_where_it_says(realistic: Tidy, tmp_path: Path) -> None:
+def test_render_writes_where_it_says(realistic: Tidy) -> None:
     folder = realistic.results / "reports" / "quick"
-    written = report.render_table("quick", "accuracy", realistic.results)
+    written = Report("quick", realistic.results).render_table("accuracy")
     assert written == [folder / "tables" / f"accuracy.{extension}" for extension in ("md", "tex", "csv")]
-    written += report.render_figure("quick", "labels", realistic.results)
+    written += Report("quick", realistic.results).render_figure("labels")
     assert written[3:] == [folder / "figures" / f"labels.{extension}" for extension in ("png", "pdf")]
     assert all(path.stat().st_size for path in written)
-    (elsewhere, *_) = report.render_table("quick", "accuracy", realistic.results, tmp_path / "other")
-    assert elsewhere == tmp_path / "other" / "accuracy.md"
 
 
 def test_page_holds_all_tables_and_links_only_what_exists(realistic: Tidy) -> None:
-    report.render_table("quick", "accuracy", realistic.results)
-    report.render_figure("quick", "labels", realistic.results)
-    page = report.render_index("quick", realistic.results)
+    Report("quick", realistic.results).render_table("accuracy")
+    Report("quick", realistic.results).render_figure("labels")
+    page = Report("quick", realistic.results).render_page()
     text = page.read_text()
     assert text.count("<table>") == 2
     assert text.count("Not drawn yet.") == 4
@@ -62,18 +61,30 @@ def test_page_holds_all_tables_and_links_only_what_exists(realistic: Tidy) -> No
     assert "http" not in text
 
 
-def test_render_all_leaves_no_dead_link(realistic: Tidy) -> None:
-    *_, page = report.render_all("quick", realistic.results)
+def test_page_leaves_no_dead_link(realistic: Tidy) -> None:
+    report = Report("quick", realistic.results)
+    for name in report.table_names():
+        report.render_table(name)
+    for name in report.figure_names():
+        report.render_figure(name)
+    page = report.render_page()
     links = re.findall(r'(?:src|href)="([^"#]+)"', page.read_text())
     assert len(links) == 2 * 3 + 5 * 3
     assert all((page.parent / link).is_file() for link in links)
 
 
-def test_render_all_skips_figures_without_data(tmp_path: Path) -> None:
-    write(tmp_path, CellKey(HARD, "fedavg"), "metrics", metrics([80, 90, 85]))
-    names = {path.name for path in report.render_all("quick", tmp_path)}
-    assert "convergence.png" in names
-    assert "drift.png" not in names
+def test_changed_values_are_those_of_the_report(tmp_path: Path) -> None:
+    """A run with one seed is complete when one seed was asked for."""
+    write(tmp_path, CellKey(HARD, "fedavg"), "metrics", metrics([80]))
+    text = Report("quick", tmp_path, {"grid.seeds": [0]}).render_table("accuracy")[0].read_text()
+    assert "80.00" in text
+    assert "of 3 seeds" not in text
+
+
+def test_inputs_begin_with_the_layout() -> None:
+    assert QUICK.table_inputs("accuracy")[0] == Path("paper_tables/quick/tables/accuracy.yaml")
+    assert QUICK.figure_inputs("drift")[0] == Path("paper_tables/quick/figures/drift.yaml")
+    assert len(QUICK.figure_inputs("drift")) == 1 + len(figures.load_figure("quick", "drift").methods)
 
 
 def test_summary_names_leader_runner_up_and_counts(tmp_path: Path, quick: Experiment) -> None:
@@ -81,14 +92,10 @@ def test_summary_names_leader_runner_up_and_counts(tmp_path: Path, quick: Experi
     for path in quick.cells():
         *place, method = path.split("/")
         if method in finals:
-            ends = (
-                {1: 2}
-                if method == "fedgf" and tuple(place) == ("digits", "dirichlet-0.1", "4-of-20")
-                else None
-            )
+            ends = {1: 2} if method == "fedgf" and tuple(place) == ("digits", "dirichlet-0.1", "4-of-20") else None
             cell = CellKey(type(HARD)(*place), method)
             write(tmp_path, cell, "metrics", metrics(finals[method], diverged=ends))
-    lines = report.summary("quick", tmp_path).splitlines()
+    lines = Report("quick", tmp_path).summary().splitlines()
     assert 3 <= len(lines) <= 5
     assert lines[0] == "quick: 48 of 144 runs, 1 of them diverged"
     # FedGF is higher, but one of its runs diverged.
@@ -98,15 +105,13 @@ def test_summary_names_leader_runner_up_and_counts(tmp_path: Path, quick: Experi
 
 def test_summary_does_not_crown_a_method_with_missing_settings(tmp_path: Path) -> None:
     write(tmp_path, CellKey(HARD, "fedavg"), "metrics", metrics([80, 90, 85]))
-    assert "none leads" in report.summary("quick", tmp_path)
+    assert "none leads" in Report("quick", tmp_path).summary()
 
 
 def test_unknown_names_and_no_runs_are_one_line(tmp_path: Path) -> None:
-    with pytest.raises(
-        UserError, match="unknown table of experiment quick 'acuracy'; did you mean 'accuracy'"
-    ):
-        report.render_table("quick", "acuracy", tmp_path)
+    with pytest.raises(UserError, match="unknown table of experiment quick 'acuracy'; did you mean 'accuracy'"):
+        Report("quick", tmp_path).render_table("acuracy")
     with pytest.raises(UserError, match="unknown figure of experiment quick 'drifts'; did you mean 'drift'"):
-        report.render_figure("quick", "drifts", tmp_path)
+        Report("quick", tmp_path).render_figure("drifts")
     with pytest.raises(UserError, match="no run of experiment quick"):
-        report.summary("quick", tmp_path)
+        Report("quick", tmp_path).summary()
