@@ -23,6 +23,9 @@ from bench.frozen import Frozen, explain
 from bench.methods.catalog import Aggregation, Recipe, recipe
 from bench.models import MODELS
 
+PAPER_TABLES = Path(__file__).parents[1] / "paper_tables"
+"""Where experiments and the layouts of their tables and figures stand, one folder each."""
+
 
 class Participation(Frozen):
     """Which clients take part in a round: `fixed`, a set of `active` clients; `bernoulli`, each with `probability`."""
@@ -259,14 +262,14 @@ def experiment_schema() -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **Experiment.model_json_schema()}
 
 
-def experiment_file(name: str, root: Path = Path("paper_tables")) -> Path:
+def experiment_file(name: str) -> Path:
     """The YAML file of a named experiment (`paper_tables/NAME/experiments.yaml`), or the given YAML file itself."""
     if name.endswith((".yaml", ".yml")):
         return Path(name)
-    known = sorted(p.parent.name for p in root.glob("*/experiments.yaml"))
+    known = {file.parent.name: file for file in PAPER_TABLES.glob("*/experiments.yaml")}
     if name not in known:
         raise unknown("experiment", name, known)
-    return root / name / "experiments.yaml"
+    return known[name]
 
 
 def load_experiment(name: str, changes: Mapping[str, Any] | None = None) -> Experiment:

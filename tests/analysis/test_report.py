@@ -8,7 +8,7 @@ import pytest
 from analysis import figures, tables
 from analysis.report import Report
 from analysis.tidy import FILES, CellKey, Tidy
-from bench.config import Experiment
+from bench.config import PAPER_TABLES, Experiment
 from bench.errors import UserError
 from tests.analysis.conftest import HARD, metrics, write
 
@@ -82,8 +82,8 @@ def test_changed_values_are_those_of_the_report(tmp_path: Path) -> None:
 
 
 def test_inputs_begin_with_the_layout() -> None:
-    assert QUICK.table_inputs("accuracy")[0] == Path("paper_tables/quick/tables/accuracy.yaml")
-    assert QUICK.figure_inputs("drift")[0] == Path("paper_tables/quick/figures/drift.yaml")
+    assert QUICK.table_inputs("accuracy")[0] == PAPER_TABLES / "quick" / "tables" / "accuracy.yaml"
+    assert QUICK.figure_inputs("drift")[0] == PAPER_TABLES / "quick" / "figures" / "drift.yaml"
     assert len(QUICK.figure_inputs("drift")) == 1 + len(figures.load_figure("quick", "drift").methods)
 
 

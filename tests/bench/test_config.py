@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bench.config import Experiment, RunConfig, experiment_schema, load_experiment
+import bench
+from bench.config import Experiment, RunConfig, experiment_file, experiment_schema, load_experiment
 from bench.errors import UserError
 
 CELL = "digits/dirichlet-0.1/4-of-20/fedsam"
@@ -104,12 +105,12 @@ def test_an_experiment_that_is_not_yaml_is_one_line(tmp_path):
 
 def test_the_committed_schema_is_the_models_own():
     """Snakemake validates experiments with the schema that the pydantic models generate."""
-    committed = json.loads(Path("bench/experiment.schema.json").read_text())
+    committed = json.loads(Path(bench.__file__).with_name("experiment.schema.json").read_text())
     assert committed == experiment_schema(), "run: fedflat schema > bench/experiment.schema.json"
 
 
 def test_two_labels_of_one_method_are_two_cells():
-    data = yaml.safe_load(Path("paper_tables/quick/experiments.yaml").read_text())
+    data = yaml.safe_load(experiment_file("quick").read_text())
     small = {"name": "fedsam", "hyperparameters": {"rho": 0.01}}
     data["methods"] = {"small": small, "fedsam": data["methods"]["fedsam"]}
     cells = Experiment.model_validate(data).cells()

@@ -1,0 +1,117 @@
+"""The command: what it says, and that bad input is one line on stderr, exit code 2, and nothing touched."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench.methods.catalog import CATALOG
+
+CELL = "digits/dirichlet-0.1/4-of-20/fedsam"
+TINY = ["--set", "training.rounds=1", "--seed", "0", "--device", "cpu"]
+
+
+def fedflat(*arguments: object, **options) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-m", "bench.cli", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, **options)
+
+
+def refused(*arguments: object, **options) -> str:
+    """Run a command that must fail as bad input; its one line."""
+    done = fedflat(*arguments, **options)
+    assert done.returncode == 2, done
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    [line] = done.stderr.splitlines()
+    assert line.startswith("fedflat: ")
+    return line
+
+
+def experiment(folder: Path, old: str, new: str) -> Path:
+    """The quick experiment with one place changed."""
+    text = Path("paper_tables/quick/experiments.yaml").read_text()
+    assert old in text
+    file = folder / "experiments.yaml"
+    file.write_text(text.replace(old, new))
+    return file
+
+
+MISTAKES = [
+    ("  fedavg: {}", "  fedavgg: {}", "unknown method 'fedavgg'; did you mean 'fedavg'?"),
+    ("dataset: digits", "dataset: digitz", "unknown dataset 'digitz'; did you mean 'digits'?"),
+    ("rounds: 30", "ruonds: 30", "unknown key of Training 'ruonds'; did you mean 'rounds'?"),
+    ("fedsam: {hyperparameters: {rho: 0.05}}", "fedsam: {hyperparameters: {rho: -1}}", "fedsam: rho = -1"),
+    ("- {active: 4}", "- {active: 24}", "24 active clients per round, but only 20 are registered"),
+    (
+        "{name: dirichlet, alpha: 0.1, clients: 20}",
+        "{name: pathological, classes_per_client: 11, clients: 20}",
+        "pathological split with 11 classes per client, but the data set has 10",
+    ),
+    (
+        "dataset: digits",
+        "dataset: {name: image_folder, root: /nowhere/digits}",
+        "folder '/nowhere/digits/train' does not exist",
+    ),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "message"), MISTAKES, ids=[m[2][:30] for m in MISTAKES])
+def test_mistakes_in_an_experiment(old, new, message, tmp_path):
+    file = experiment(tmp_path, old, new)
+    cell = CELL.replace("dirichlet-0.1", "pathological-11") if "pathological" in new else CELL
+    assert message in refused("run", file, cell, "--out", tmp_path / "out", "--device", "cpu")
+    assert list(tmp_path.iterdir()) == [file], "something was written"
+
+
+def test_mistakes_on_the_command_line(tmp_path):
+    assert "did you mean 'digits/dirichlet-0.1/4-of-20/fedsam'" in refused("run", "quick", CELL.replace("sam", "sma"))
+    assert "unknown experiment 'quik'; did you mean 'quick'?" in refused("run", "quik", CELL)
+    assert "--set takes key=value" in refused("run", "quick", CELL, "--set", "training.rounds")
+    assert "unknown method 'fedlesan'" in refused("methods", "fedlesan")
+    assert "unknown table of experiment quick 'acuracy'" in refused("table", "quick", "acuracy")
+    assert "unknown device 'gpu'" in refused("run", "quick", CELL, *TINY[:-1], "gpu", "--out", tmp_path / "x")
+    assert "unknown analysis 'flat'" in refused("analyse", "flat", "quick", CELL, "--results", tmp_path)
+    assert "is not a run directory" in refused("analyse", "drift", "quick", CELL, "--results", tmp_path)
+
+
+def test_an_output_folder_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    message = refused("run", "quick", CELL, *TINY, "--out", tmp_path / "file" / "cell")
+    assert "cannot write" in message
+    assert (tmp_path / "file").read_text() == "in the way"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_an_output_folder_without_permission(tmp_path):
+    (tmp_path / "locked").mkdir(mode=0o555)
+    assert "Permission denied" in refused("run", "quick", CELL, *TINY, "--out", tmp_path / "locked" / "cell")
+
+
+def test_a_run_in_the_way(tmp_path):
+    assert fedflat("run", "quick", CELL, *TINY, "--out", tmp_path / "cell").returncode == 0
+    before = {f: f.read_bytes() for f in (tmp_path / "cell").rglob("*") if f.is_file()}
+    other = ["--set", "training.rounds=2", "--seed", "0", "--device", "cpu", "--out", tmp_path / "cell"]
+    assert "training.rounds: 1 there, 2 here" in refused("run", "quick", CELL, *other)
+    assert {f: f.read_bytes() for f in (tmp_path / "cell").rglob("*") if f.is_file()} == before
+    assert fedflat("run", "quick", CELL, *other, "--replace").returncode == 0
+
+
+def test_methods_lists_the_catalog_and_explains_each():
+    listed = fedflat("methods").stdout
+    assert [line.split()[0] for line in listed.splitlines()[1:]] == list(CATALOG)
+    explained = fedflat("methods", "fedgf").stdout
+    for words in ("Lee and Yoon", "perturbation: gf", "correction: none", "server: average", "T_D: threshold", "≥ 1"):
+        assert words in explained
+
+
+def test_every_subcommand_has_help_with_an_example():
+    commands = ["run", "analyse", "table", "figure", "report", "summary", "methods", "datasets", "schema"]
+    assert all(command in fedflat("--help").stdout for command in commands)
+    for command in commands:
+        assert f"fedflat {command}" in fedflat(command, "--help").stdout
+
+
+def test_datasets_are_listed():
+    assert [line.split()[0] for line in fedflat("datasets").stdout.splitlines()] == ["digits", "image_folder"]

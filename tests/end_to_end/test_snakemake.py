@@ -1,0 +1,162 @@
+"""The whole pipeline by Snakemake, on real images at the smallest scale that still has every stage."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import psutil
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MINI = Path(__file__).parent / "mini" / "experiments.yaml"
+CELLS = "digits/dirichlet-0.1/4-of-20"
+
+
+def command(folder: Path, *arguments: str, **config: object) -> list[str]:
+    values = {"experiments": f"[{MINI}]", "results": folder / "results", **config}
+    return [
+        sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"), "--directory", str(folder),
+        "--workflow-profile", str(ROOT / "profiles" / "default"), "--cores", "2", *arguments,
+        "--config", *(f"{key}={value}" for key, value in values.items()),
+    ]  # fmt: skip
+
+
+def snakemake(folder: Path, *arguments: str, **config: object) -> str:
+    done = subprocess.run(command(folder, *arguments, **config), capture_output=True, text=True, check=False)
+    logs = "\n".join(f"{log}:\n{log.read_text()}" for log in (folder / "results" / "logs").rglob("*.log"))
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}\n{logs}"
+    return done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("mini")
+    snakemake(folder)
+    return folder
+
+
+def test_every_output_is_there(finished):
+    report = finished / "results" / "reports" / "mini"
+    for table in ("accuracy", "flatness"):
+        for extension in ("md", "tex", "csv"):
+            assert (report / "tables" / f"{table}.{extension}").stat().st_size > 100
+    for figure in ("convergence", "drift", "surfaces", "perturbation", "labels"):
+        assert (report / "figures" / f"{figure}.png").read_bytes().startswith(b"\x89PNG")
+        assert (report / "figures" / f"{figure}.pdf").read_bytes().startswith(b"%PDF")
+    page = (report / "index.html").read_text()
+    assert "FedSAM" in page
+    assert "Not drawn yet" not in page
+
+
+def test_the_table_holds_the_runs_own_numbers(finished):
+    results = finished / "results"
+    metrics = pd.read_csv(results / "runs" / "mini" / CELLS / "fedsam" / "metrics.csv")
+    last = metrics[metrics["round"] == 4].sort_values("seed")["test_accuracy"]
+    assert len(last) == 2
+    table = pd.read_csv(results / "reports" / "mini" / "tables" / "accuracy.csv")
+    [row] = table[table["row"].str.contains("FedSAM|fedsam")].to_dict("records")
+    assert row["mean"] == pytest.approx(last.mean())
+    assert row["std"] == pytest.approx(last.std(ddof=1))
+    assert (row["n_seeds"], row["source"]) == (2, "run")
+
+
+def test_analyses_say_what_they_measured(finished):
+    folder = finished / "results" / "analysis" / "mini" / CELLS / "fedsam"
+    flatness = pd.read_csv(folder / "flatness.csv").set_index(["seed", "metric"])
+    assert flatness["value"].notna().all()
+    assert (flatness.xs("lambda_residual", level="metric")["value"] < 1e-2).all()
+    assert (flatness.xs("lambda_max", level="metric")["value"] > 0).all()
+    assert "60 training images" in flatness.xs("lpf", level="metric")["definition"].iloc[0]
+    drift = pd.read_csv(folder / "drift.csv")
+    assert drift["perturbation_drift"].between(0, 1).all()
+    assert sorted(drift["round"].unique()) == [2, 4]
+    without = pd.read_csv(folder.with_name("fedavg") / "drift.csv")
+    assert without["perturbation_drift"].isna().all()
+    surface = pd.read_csv(folder / "surface.csv").set_index(["a", "b"])["loss"]
+    line = pd.read_csv(folder / "perturbation.csv")
+    at_model = line[(line["radius"] == 0) & (line["seed"] == 0)]["loss"].iloc[0]
+    assert surface[0.0, 0.0] == pytest.approx(at_model)
+    metrics = pd.read_csv(finished / "results" / "runs" / "mini" / CELLS / "fedsam" / "metrics.csv")
+    trained = metrics[(metrics["seed"] == 0) & (metrics["round"] == 4)]["train_loss"].iloc[0]
+    assert at_model == pytest.approx(trained)
+
+
+def test_a_second_run_has_nothing_to_do(finished):
+    assert "Nothing to be done" in snakemake(finished)
+
+
+def test_a_deleted_table_is_all_that_is_rebuilt(finished):
+    tables = finished / "results" / "reports" / "mini" / "tables"
+    before = (tables / "accuracy.md").read_text()
+    for extension in ("md", "tex", "csv"):
+        (tables / f"accuracy.{extension}").unlink()
+    plan = snakemake(finished, "-n", "mini_table_accuracy")
+    assert "table" in plan
+    assert not any(f"\n{rule} " in plan for rule in ("train", "analyse", "figure"))
+    runs = {f: f.stat().st_mtime_ns for f in (finished / "results" / "runs").rglob("*")}
+    snakemake(finished, "mini_table_accuracy")
+    assert (tables / "accuracy.md").read_text() == before
+    assert {f: f.stat().st_mtime_ns for f in (finished / "results" / "runs").rglob("*")} == runs
+
+
+def test_snakemakes_own_report(finished):
+    snakemake(finished, "--report", str(finished / "report.html"))
+    assert "convergence" in (finished / "report.html").read_text()
+
+
+def run_files(folder: Path) -> dict[str, bytes]:
+    files = (f for f in (folder / "results" / "runs").rglob("*") if f.is_file())
+    kept = (f for f in files if f.name not in ("run.log", "provenance.json"))
+    return {str(f.relative_to(folder)): f.read_bytes() for f in kept}
+
+
+@pytest.mark.parametrize("victim", ["the training process", "everything"])
+def test_kill_9_and_the_same_command_again(victim, tmp_path):
+    """A run is killed in its middle; the same command resumes it and ends with the same bits.
+
+    If Snakemake itself is killed, its lock must be removed first, as it says.
+    """
+    killed, undisturbed = tmp_path / "killed", tmp_path / "undisturbed"
+    killed.mkdir()
+    undisturbed.mkdir()
+    target = f"results/runs/mini/{CELLS}/fedsam/metrics.csv"
+    process = subprocess.Popen(
+        command(killed, target, rounds=40, results="results"),
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    deadline = time.monotonic() + 90
+    while not list(killed.glob("results/runs/**/checkpoint.safetensors")):
+        assert process.poll() is None, "it ended before it could be killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    if victim == "everything":
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        snakemake(killed, "--unlock", results="results")
+    else:
+        children = psutil.Process(process.pid).children(recursive=True)
+        training = [p for p in children if "bench.cli" in p.cmdline() or any("fedflat" in c for c in p.cmdline()[:2])]
+        assert training
+        for child in training:
+            child.kill()
+        assert process.wait(timeout=60) != 0
+    assert not (killed / target).exists()
+    snakemake(killed, target, rounds=40, results="results")
+    assert "resumed after round" in (killed / target).with_name("seed-0").joinpath("run.log").read_text()
+    snakemake(undisturbed, target, rounds=40, results="results")
+    assert run_files(killed) == run_files(undisturbed)
+
+
+def test_a_mistake_in_the_experiment_is_told_before_anything_runs(tmp_path):
+    broken = tmp_path / "experiments.yaml"
+    broken.write_text(MINI.read_text().replace("rounds: 4", "rounds: 0"))
+    done = subprocess.run(command(tmp_path, experiments=f"[{broken}]"), capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "training.rounds = 0: Input should be greater than or equal to 1" in done.stdout + done.stderr
+    assert not (tmp_path / "results" / "runs").exists()
