@@ -89,26 +89,29 @@ class InterruptedRunError(Exception):
     pass
 
 
-@pytest.mark.parametrize("method", sorted(CATALOG))
-def test_resume_is_bitwise_for_every_method(method, tmp_path, monkeypatch):
-    undisturbed = train(config(method), tmp_path / "undisturbed", CPU).path
-    played = []
-    original = Bench.play_round
+def check_resume(method, device, tmp_path, monkeypatch):
+    """Interrupt a run in its middle, resume it, and compare all bits with those of an undisturbed run."""
+    undisturbed = train(config(method), tmp_path / "undisturbed", device).path
+    play_round = Bench.play_round
 
     def play_three(bench, state):
-        if len(played) == 3:
+        if state.round == 3:
             raise InterruptedRunError
-        played.append(state.round)
-        return original(bench, state)
+        return play_round(bench, state)
 
     with monkeypatch.context() as patch:
         patch.setattr("bench.run.Bench.play_round", play_three)
         with pytest.raises(InterruptedRunError):
-            train(config(method), tmp_path / "resumed", CPU, checkpoint_every=2)
+            train(config(method), tmp_path / "resumed", device, checkpoint_every=2)
     assert not (tmp_path / "resumed").exists(), "an unfinished run is not a run directory"
-    resumed = train(config(method), tmp_path / "resumed", CPU, checkpoint_every=2).path
+    resumed = train(config(method), tmp_path / "resumed", device, checkpoint_every=2).path
     assert "resumed after round 2" in (resumed / "run.log").read_text()
     assert contents(resumed) == contents(undisturbed)
+
+
+@pytest.mark.parametrize("method", sorted(CATALOG))
+def test_resume_is_bitwise_for_every_method(method, tmp_path, monkeypatch):
+    check_resume(method, CPU, tmp_path, monkeypatch)
 
 
 def test_kill_9_and_the_same_command_again(tmp_path):

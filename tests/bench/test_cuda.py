@@ -1,0 +1,21 @@
+"""The same on a GPU: golden trajectories, the same bits twice, and after an interruption. Skipped without a GPU."""
+
+import pytest
+import torch
+
+from bench.methods.catalog import CATALOG
+from bench.run import prepare_device
+from tests.bench.test_golden import FILES, replay
+from tests.bench.test_runs import check_resume
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_golden_trajectories(file):
+    assert replay(file, torch.device("cuda")) < 1e-8
+
+
+@pytest.mark.parametrize("method", sorted(CATALOG))
+def test_same_bits_twice_and_after_an_interruption(method, tmp_path, monkeypatch):
+    check_resume(method, prepare_device("cuda", 1), tmp_path, monkeypatch)
