@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 import torch
 
+from bench import __version__
 from bench.config import Cell, RunConfig
 from bench.data.dataset import Dataset, DeviceData
 from bench.data.partitions import Indices, partition_hash
@@ -191,7 +192,7 @@ def _provenance(bench: Bench, outcome: str, seconds: float) -> dict[str, Any]:
         "outcome": outcome,
         "identity": bench.config.identity,
         "seed": bench.config.seed,
-        "code": {"version": version("fedflat"), "fingerprint": code_fingerprint(), **_git()},
+        "code": {"version": __version__, "fingerprint": code_fingerprint(), **_git()},
         "libraries": {name: version(name) for name in ("torch", "numpy", "pandas", "safetensors")},
         "python": platform.python_version(),
         "device": torch.cuda.get_device_name(device) if cuda else f"cpu ({platform.machine()})",
