@@ -4,7 +4,7 @@ import html
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from analysis.table_formats import FORMATS
+from analysis.table_formats import FORMATS, escape_html
 from analysis.table_formats import html as html_table
 from analysis.tables import Table
 from bench.config import Experiment
@@ -16,7 +16,7 @@ _STYLE = """
   :root { --ink: #e6e6e6; --soft: #a3a9b3; --line: #3a3f47; --paper: #17191c; --link: #7db8ec; }
   img { background: #fff; border-radius: 4px; }
 }
-body { max-width: 60rem; margin: 0 auto; padding: 2rem 1.25rem 4rem; background: var(--paper);
+body { max-width: 72rem; margin: 0 auto; padding: 2rem 1.25rem 4rem; background: var(--paper);
   color: var(--ink); font: 16px/1.55 system-ui, sans-serif; }
 h1 { font-size: 1.7rem; margin-bottom: .25rem; }
 h2 { font-size: 1.2rem; margin: 3rem 0 .75rem; }
@@ -86,7 +86,7 @@ def _table(table: Table) -> str:
     return (
         f'<section id="{table.name}">\n<h2>{html.escape(table.layout.title)}</h2>\n'
         f'<div class="scroll">\n{html_table(table)}</div>\n'
-        f'<p class="caption">{html.escape(table.caption)}</p>\n{files}</section>\n'
+        f'<p class="caption">{escape_html(table.caption)}</p>\n{files}</section>\n'
     )
 
 

@@ -43,6 +43,11 @@ def escape_latex(text: str) -> str:
     return "".join(itertools.chain.from_iterable(itertools.zip_longest(plain, indexed, fillvalue="")))
 
 
+def escape_html(text: str) -> str:
+    """Plain text for HTML: special characters escaped, the index of indexed Greek (λ_max) lowered."""
+    return _INDEXED.sub(r"\1<sub>\2</sub>", html_module.escape(text))
+
+
 def _number(entry: Entry, decimals: int, plus_minus: str) -> str:
     """Mean ± std without marks or notes; an entry without a number is its note alone."""
     if entry.mean is None:
@@ -135,7 +140,7 @@ def _ampersands(cells: list[str]) -> str:
 
 def html(table: Table) -> str:
     """A `<table>` without styles or caption."""
-    columns, escape = table.layout.columns, html_module.escape
+    columns, escape = table.layout.columns, escape_html
     marks = {1: "<strong>{}</strong>", 2: "<u>{}</u>"}
     lines = ["<table>", "<thead>"]
     if any(column.group for column in columns):

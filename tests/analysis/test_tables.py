@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from analysis.table_formats import FORMATS, escape_latex, html, latex, markdown, tidy_csv
+from analysis.table_formats import FORMATS, escape_html, escape_latex, html, latex, markdown, tidy_csv
 from analysis.tables import Table, TableLayout, fill, inputs
 from analysis.tidy import CellKey, Setting, Tidy
 from bench.config import Experiment
@@ -133,6 +133,7 @@ def test_html_is_escaped(tidy: Tidy) -> None:
     assert "<th>&lt;0.1&gt; ↑</th>" in text
     assert "<td><strong>82.00 ± 2.00</strong></td>" in text
     assert "<td class=note>not run</td>" in text
+    assert escape_html("λ_max < a_b") == "λ<sub>max</sub> &lt; a_b"
 
 
 def test_csv_is_unrounded_and_every_number_has_a_source(table: Table) -> None:
