@@ -3,8 +3,9 @@
 #   snakemake --cores 2                            everything of the embedded default experiment
 #   snakemake --cores 2 quick_table_accuracy       one table, with the runs it needs
 #   snakemake --cores 2 --config rounds=5 seeds=[0] results=/tmp/try     the same at a smaller scale, elsewhere
-#   snakemake --cores 2 --config device=cuda       training on a GPU (one job at a time; four: --resources gpu=4)
+#   snakemake --cores 2 --config device=cuda       training on a GPU, one job at a time
 
+import shlex
 import sys
 from pathlib import Path
 
@@ -13,20 +14,28 @@ from snakemake.utils import min_version, validate
 from analysis.report import Report
 from analysis.settings import AnalysisSettings, load_settings
 from bench.config import experiment_file, read_yaml
+from bench.errors import unknown
+from bench.records import is_finished
 
 min_version("9.0")
 
-RESULTS = config.get("results", "results")
+KEYS = ["device", "experiments", "replace", "results", "rounds", "seeds"]
+for key in config:
+    if key not in KEYS:
+        raise unknown("--config key", key, KEYS)
+
+RESULTS = str(config.get("results", "results"))
 DEVICE = config.get("device", "cpu")
 GPU = int(DEVICE != "cpu")
 SHORT = {"rounds": "training.rounds", "seeds": "grid.seeds"}
 CHANGES = {key: config[short] for short, key in SHORT.items() if short in config}
-COMMON = " ".join([f"--results {RESULTS}", *(f"--set '{key}={value}'" for key, value in CHANGES.items())])
+COMMON = shlex.join(["--results", RESULTS, *(f"--set={key}={value}" for key, value in CHANGES.items())])
 REPLACE = "--replace" if config.get("replace") else ""
 
 # Experiments by name: those of paper_tables/, or YAML files.
 REPORTS = {}
-for source in config.get("experiments", ["quick"]):
+sources = config.get("experiments", ["quick"])
+for source in [sources] if isinstance(sources, str) else sources:
     report_of_source = Report(source, Path(RESULTS), CHANGES)
     REPORTS[report_of_source.experiment.name] = report_of_source
     validate(read_yaml(experiment_file(source)), workflow.source_path("bench/experiment.schema.json"), set_default=False)
@@ -43,6 +52,15 @@ def cell_path(w):
 
 def source(w):
     return REPORTS[w.experiment].source
+
+
+def identity(w):
+    """A cell's identity. Runs of another configuration in its place are told here, before anything is touched."""
+    cell = CELLS[w.experiment, cell_path(w)]
+    for run in cell.runs:
+        place = Path(RESULTS, "runs", w.experiment, cell.path, f"seed-{run.seed}")
+        is_finished(place, run, replace=bool(REPLACE))
+    return cell.identity
 
 
 def made_by_rules(files):
@@ -69,7 +87,7 @@ rule train:
     output:
         f"{RESULTS}/runs/{CELL}/metrics.csv",
     params:
-        identity=lambda w: CELLS[w.experiment, cell_path(w)].identity,
+        identity=identity,
         source=source,
         cell=cell_path,
     log:
@@ -79,8 +97,8 @@ rule train:
     resources:
         gpu=GPU,
     shell:
-        "fedflat run {params.source} {params.cell} --out $(dirname {output}) --device {DEVICE} --threads {threads}"
-        " {COMMON} {REPLACE} > {log} 2>&1"
+        "fedflat run {params.source:q} {params.cell} --out \"$(dirname {output:q})\" --device {DEVICE} --threads {threads}"
+        " {COMMON} {REPLACE} > {log:q} 2>&1"
 
 
 rule analyse:
@@ -99,8 +117,8 @@ rule analyse:
     resources:
         gpu=GPU,
     shell:
-        "fedflat analyse {wildcards.analysis} {params.source} {params.cell} --device {DEVICE} --threads {threads}"
-        " {COMMON} > {log} 2>&1"
+        "fedflat analyse {wildcards.analysis} {params.source:q} {params.cell} --device {DEVICE} --threads {threads}"
+        " {COMMON} > {log:q} 2>&1"
 
 
 rule table:
@@ -115,7 +133,7 @@ rule table:
     log:
         f"{RESULTS}/logs/{{experiment}}/table-{{name}}.log",
     shell:
-        "fedflat table {params.source} {wildcards.name} {COMMON} > {log} 2>&1"
+        "fedflat table {params.source:q} {wildcards.name} {COMMON} > {log:q} 2>&1"
 
 
 rule figure:
@@ -129,7 +147,7 @@ rule figure:
     log:
         f"{RESULTS}/logs/{{experiment}}/figure-{{name}}.log",
     shell:
-        "fedflat figure {params.source} {wildcards.name} {COMMON} > {log} 2>&1"
+        "fedflat figure {params.source:q} {wildcards.name} {COMMON} > {log:q} 2>&1"
 
 
 rule page:
@@ -140,10 +158,11 @@ rule page:
         report(f"{RESULTS}/reports/{{experiment}}/index.html", category="{experiment}"),
     params:
         source=source,
+        description=lambda w: REPORTS[w.experiment].experiment.description,
     log:
         f"{RESULTS}/logs/{{experiment}}/page.log",
     shell:
-        "fedflat report {params.source} {COMMON} > {log} 2>&1"
+        "fedflat report {params.source:q} {COMMON} > {log:q} 2>&1"
 
 
 # Targets by name: an experiment (quick), its tables and figures (quick_table_accuracy, quick_figure_drift).

@@ -1,7 +1,7 @@
 """From run directories to tidy files: each analysis of a cell, over its seeds.
 
 The output has one row per number: the cell's names, the seed, the quantity, and in `definition` what was computed on
-which data. Runs that diverged have a row with empty values.
+which data. Runs that diverged have no rows.
 """
 
 from collections.abc import Callable
@@ -17,11 +17,12 @@ from analysis.flatness import flatness_discrepancy, loss_along_perturbation, low
 from analysis.hessian import top_eigenvalues
 from analysis.landscape import filter_normalised_directions, plane
 from analysis.settings import AnalysisSettings, Drift, Flatness, Line, Surface
-from bench.config import Cell
+from analysis.tidy import FILES, IDS
+from bench.config import Cell, RunConfig
 from bench.engine.federation import FederationState
 from bench.engine.participation import active_clients
 from bench.engine.streams import numpy_stream, torch_stream
-from bench.errors import unknown
+from bench.errors import UserError, unknown
 from bench.methods.perturbations.none import NoPerturbation
 from bench.records import RunDirectory, identified, write_csv
 from bench.run import Bench
@@ -34,15 +35,23 @@ def analyse_cell(
     if name not in _ANALYSES:
         raise unknown("analysis", name, _ANALYSES)
     options = getattr(settings, name)
-    tables: list[pd.DataFrame] = []
-    for config in cell.runs:
-        if isinstance(options, Surface) and config.seed != options.seed:
-            continue
+    configs = [_shown(cell, options)] if isinstance(options, Surface) else list(cell.runs)
+    tables = [pd.DataFrame(columns=[*_ID_COLUMNS, *FILES[name].columns])]
+    for config in configs:
         run = RunDirectory(runs / f"seed-{config.seed}")
-        bench = Bench.set_up(run.config, device)
-        table = pd.DataFrame(index=[0]) if run.diverged else _ANALYSES[name](run, bench, options)
-        tables.append(identified(table, experiment, cell, config.seed))
-    write_csv(out, pd.concat(tables, ignore_index=True))
+        if run.config.identity != config.identity:
+            raise UserError(f"'{run.path}' is a run of another configuration than {cell.path} of {experiment}")
+        if not run.diverged:
+            table = _ANALYSES[name](run, Bench.set_up(config, device), options)
+            tables.append(identified(table, experiment, cell, config))
+    write_csv(out, pd.concat(tables[1:] or tables, ignore_index=True))
+
+
+def _shown(cell: Cell, options: Surface) -> RunConfig:
+    seeds = [config.seed for config in cell.runs]
+    if options.seed is not None and options.seed not in seeds:
+        raise UserError(f"surface.seed = {options.seed}, but the seeds of {cell.path} are {', '.join(map(str, seeds))}")
+    return cell.runs[0 if options.seed is None else seeds.index(options.seed)]
 
 
 def flatness(run: RunDirectory, bench: Bench, options: Flatness) -> pd.DataFrame:
@@ -74,10 +83,16 @@ def flatness(run: RunDirectory, bench: Bench, options: Flatness) -> pd.DataFrame
     rows: list[tuple[str, float, float | None, str]] = [
         ("lambda_max", spectrum.eigenvalues[0], None, lanczos),
         ("lambda_ratio_1_5", spectrum.ratio(5), None, lanczos),
-        ("lambda_residual", max(spectrum.residuals), None, f"largest |Hv - lambda v|, {lanczos}"),
+        ("lambda_residual", spectrum.residuals[0], None, f"|Hv - lambda v| of the largest eigenvalue, {lanczos}"),
+        ("lambda_converged", float(spectrum.converged), None, f"1 if all {options.eigenvalues} eigenvalues, {lanczos}"),
         ("lpf", lpf.value, lpf.standard_error, gaussian),
         ("sharpness", sharpness(objective, w, *everything, options.rho), None, f"{ascent}, {on_all}"),
-        ("flatness_discrepancy", discrepancy, None, f"{ascent}, {on_all}, all clients' models and data"),
+        (
+            "flatness_discrepancy",
+            discrepancy,
+            None,
+            f"{ascent}, {on_all}; local models: all clients', after one more round of local steps, on their own data",
+        ),
     ]
     return pd.DataFrame(rows, columns=["metric", "value", "stderr", "definition"])
 
@@ -141,6 +156,7 @@ def perturbation(run: RunDirectory, bench: Bench, options: Line) -> pd.DataFrame
     return table.assign(definition=f"mean cross-entropy of all {len(y)} training images; random unit directions")
 
 
+_ID_COLUMNS = ["experiment", *IDS]
 _ANALYSES: dict[str, Callable[..., pd.DataFrame]] = {
     "flatness": flatness,
     "drift": drift,

@@ -1,4 +1,4 @@
-"""How runs converge: mean curves over seeds, final values under a stated rule, and rounds to reach a target.
+"""How runs converge: mean curves over seeds, and final values under a stated rule.
 
 Functions of the columns of `metrics.csv` that return tidy frames. A run that diverged has no final value.
 """
@@ -82,18 +82,3 @@ def final_values(metrics: pd.DataFrame, column: str, final: FinalValue, better: 
         value = float("nan") if diverged or evaluations.empty else final.of(evaluations, better)
         rows.append((*key, int(ordered["round"].iloc[-1]), diverged, value))
     return pd.DataFrame(rows, columns=[*RUN, "round", "diverged", "value"])
-
-
-def rounds_to_target(metrics: pd.DataFrame, column: str, target: float, better: Better = "higher") -> pd.DataFrame:
-    """One row per run: the first evaluated `round` at which the target is met, and whether it was `reached`.
-
-    A run that never meets the target is censored: `round` is then the last round it was seen, a lower bound.
-    """
-    rows = []
-    for key, run in metrics.groupby(RUN, sort=False):
-        ordered = run.sort_values("round")
-        met = ordered[column] >= target if better == "higher" else ordered[column] <= target
-        reached = bool(met.any())
-        chosen = ordered["round"][met].iloc[0] if reached else ordered["round"].iloc[-1]
-        rows.append((*key, int(chosen), reached))
-    return pd.DataFrame(rows, columns=[*RUN, "round", "reached"])

@@ -1,17 +1,15 @@
 """What layouts of tables and figures share: YAML files beside an experiment, and selections of its cells."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from analysis.tidy import CellKey, Setting, settings
 from bench.config import Experiment, experiment_file, read_yaml
 from bench.errors import UserError, unknown
-from bench.frozen import Frozen, explain
+from bench.frozen import Frozen
 
-AnyLayout = TypeVar("AnyLayout", bound="Layout")
 Folder = Literal["tables", "figures"]
 
 
@@ -88,14 +86,3 @@ def read_layout(experiment_name: str, folder: Folder, name: str) -> tuple[Path, 
     """One layout file and its content, not yet validated; a `UserError` suggests the nearest name."""
     file = layout_file(experiment_name, folder, name)
     return file, read_yaml(file)
-
-
-def parse_layout(model: type[AnyLayout], file: Path, data: Mapping[str, Any]) -> AnyLayout:
-    """Validate; every mistake is a `UserError` of one line that names the file."""
-    try:
-        return model.model_validate(dict(data))
-    except ValidationError as error:
-        problem = explain(error)
-    except UserError as error:
-        problem = error
-    raise UserError(f"{file}: {problem}")

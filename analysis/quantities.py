@@ -26,6 +26,7 @@ QUANTITIES = {
     "lambda_max": Quantity("flatness", "largest Hessian eigenvalue λ_max", "lower"),
     "lambda_ratio_1_5": Quantity("flatness", "eigenvalue ratio λ_1/λ_5", "lower"),
     "lambda_residual": Quantity("flatness", "residual of the λ_max eigenpair", "none"),
+    "lambda_converged": Quantity("flatness", "whether Lanczos converged", "none"),
     "lpf": Quantity("flatness", "low-pass-filter loss LPF", "lower"),
     "flatness_discrepancy": Quantity("flatness", "flatness discrepancy Δ_F", "lower"),
     "sharpness": Quantity("flatness", "sharpness", "lower"),

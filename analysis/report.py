@@ -59,7 +59,7 @@ class Report:
 
     def figure_inputs(self, name: str) -> list[Path]:
         """The files that a figure is made from: its layout, and tidy files that may not exist yet."""
-        files = figures.inputs(figures.load_figure(self.source, name), self.experiment)
+        files = figures.load_figure(self.source, name).inputs(self.experiment)
         return [layout_file(self.source, "figures", name), *(self.results / file for file in files)]
 
     def render_table(self, name: str) -> list[Path]:

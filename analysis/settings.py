@@ -2,18 +2,18 @@
 
 from pathlib import Path
 
-from pydantic import Field, ValidationError
+from pydantic import Field, field_validator
 
 from bench.config import experiment_file, read_yaml
 from bench.errors import UserError
-from bench.frozen import Frozen, explain
+from bench.frozen import Frozen
 
 
 class Flatness(Frozen):
     """Flatness of the final global model: Hessian, sharpness, flatness discrepancy, LPF."""
 
     samples: int = Field(ge=1, description="training images used, drawn once per seed, the same for all methods")
-    eigenvalues: int = Field(ge=1, description="how many of the largest Hessian eigenvalues")
+    eigenvalues: int = Field(ge=5, description="how many of the largest Hessian eigenvalues; λ_1/λ_5 needs five")
     tolerance: float = Field(gt=0, description="relative accuracy of the eigenvalues")
     rho: float = Field(gt=0, description="radius of the sharpness and of the flatness discrepancy")
     sigma: float = Field(gt=0, description="standard deviation of the LPF's Gaussian")
@@ -29,9 +29,16 @@ class Drift(Frozen):
 class Surface(Frozen):
     """Loss on a filter-normalised random plane around the final global model."""
 
-    seed: int = Field(ge=0, description="the run that is shown")
+    seed: int | None = Field(default=None, ge=0, description="the run that is shown; null: the cell's first seed")
     extent: float = Field(gt=0, description="the plane spans [-extent, extent] in both directions")
     points: int = Field(ge=3, description="grid points per direction; odd, so that the model is one of them")
+
+    @field_validator("points")
+    @classmethod
+    def _odd(cls, points: int) -> int:
+        if points % 2 == 0:
+            raise UserError(f"surface.points = {points}: an odd number, so that the model is one of the grid points")
+        return points
 
 
 class Line(Frozen):
@@ -53,7 +60,4 @@ class AnalysisSettings(Frozen):
 def load_settings(experiment: str) -> AnalysisSettings:
     """The settings that stand beside the experiment's file, as analyses.yaml."""
     file: Path = experiment_file(experiment).with_name("analyses.yaml")
-    try:
-        return AnalysisSettings.model_validate(read_yaml(file))
-    except ValidationError as error:
-        raise UserError(f"{file}: {explain(error)}") from None
+    return AnalysisSettings.parse(read_yaml(file), where=str(file))

@@ -15,7 +15,7 @@ import pandas as pd
 from pydantic import Field, field_validator
 
 from analysis.convergence import RUN, FinalValue, diverged_seeds, final_values
-from analysis.layout import Layout, Selection, parse_layout, read_layout
+from analysis.layout import Layout, Selection, read_layout
 from analysis.quantities import Better, quantity
 from analysis.tidy import IDS, CellKey, Setting, Tidy, relative_path, titles
 from bench.config import Experiment
@@ -97,7 +97,8 @@ class Table:
 
 def load_table(experiment_name: str, name: str) -> TableLayout:
     """A table's layout, validated; a `UserError` says what is wrong with it."""
-    return parse_layout(TableLayout, *read_layout(experiment_name, "tables", name))
+    file, data = read_layout(experiment_name, "tables", name)
+    return TableLayout.parse(data, where=str(file))
 
 
 def inputs(layout: TableLayout, experiment: Experiment) -> list[str]:
@@ -109,7 +110,9 @@ def inputs(layout: TableLayout, experiment: Experiment) -> list[str]:
 def fill(name: str, layout: TableLayout, tidy: Tidy) -> Table:
     """The table with everything the tidy files say."""
     cells = layout.cells(tidy.experiment)
-    metrics, flatness = tidy.gather("metrics", cells), tidy.gather("flatness", cells)
+    metrics = tidy.gather("metrics", cells)
+    measured = any(quantity(column.metric).file == "flatness" for column in layout.columns)
+    flatness = tidy.gather("flatness", cells if measured else [])
     counts = diverged_seeds(metrics).set_index(IDS).astype(int)
     runs = dict(zip(counts.index, map(tuple, counts.to_numpy().tolist()), strict=True))
     values = [_values(column, layout.final, metrics, flatness) for column in layout.columns]

@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 import numpy as np
@@ -86,6 +87,7 @@ FILES = {
         "runs",
         "metrics.csv",
         (
+            "identity",
             "seed",
             "round",
             "local_loss",
@@ -97,10 +99,10 @@ FILES = {
         ),
     ),
     "partition": TidyFile("runs", "partition.csv", ("client", "index", "label"), per_seed=True),
-    "flatness": TidyFile("analysis", "flatness.csv", ("seed", "metric", "value", "stderr")),
-    "drift": TidyFile("analysis", "drift.csv", ("seed", "round", "perturbation_drift", "sharpness")),
-    "surface": TidyFile("analysis", "surface.csv", ("seed", "a", "b", "loss")),
-    "perturbation": TidyFile("analysis", "perturbation.csv", ("seed", "radius", "draw", "loss")),
+    "flatness": TidyFile("analysis", "flatness.csv", ("identity", "seed", "metric", "value", "stderr")),
+    "drift": TidyFile("analysis", "drift.csv", ("identity", "seed", "round", "perturbation_drift", "sharpness")),
+    "surface": TidyFile("analysis", "surface.csv", ("identity", "seed", "a", "b", "loss")),
+    "perturbation": TidyFile("analysis", "perturbation.csv", ("identity", "seed", "radius", "draw", "loss")),
 }
 
 
@@ -137,15 +139,44 @@ class Tidy:
     results: Path
     experiment: Experiment
 
+    def path(self, file: str, cell: CellKey, seed: int = 0) -> Path:
+        """Where a tidy file of a cell lies, whether it is there or not."""
+        return self.results / relative_path(self.experiment.name, file, cell, seed)
+
     def gather(self, file: str, cells: Iterable[CellKey], seed: int = 0) -> pd.DataFrame:
-        """One frame of all given cells that have the file (perhaps none): id columns, then the file's own."""
+        """One frame of all given cells that have the file (perhaps none): id columns, then the file's own.
+
+        A `UserError` if a file's runs are of another configuration than the experiment's: old numbers are never
+        shown as new ones.
+        """
+        kind = FILES[file]
+        columns = list(dict.fromkeys([*IDS, "seed", *kind.columns]))
         frames = []
         for cell in dict.fromkeys(cells):
-            path = self.results / relative_path(self.experiment.name, file, cell, seed)
-            if path.is_file():
-                frames.append(_read(path, FILES[file]).assign(**dict(zip(IDS, cell.ids, strict=True))))
-        columns = [*IDS, *FILES[file].columns]
+            path = self.path(file, cell, seed)
+            if not path.is_file():
+                continue
+            frame = _read(path, kind)
+            if kind.per_seed:
+                frame = frame.assign(seed=seed)
+            else:
+                self._check_identity(path, frame, cell)
+            if not frame.empty:
+                frames.append(frame.assign(**dict(zip(IDS, cell.ids, strict=True))))
         return pd.concat(frames, ignore_index=True)[columns] if frames else pd.DataFrame(columns=columns)
+
+    @cached_property
+    def _identities(self) -> dict[str, dict[int, str]]:
+        return {path: {run.seed: run.identity for run in cell.runs} for path, cell in self.experiment.cells().items()}
+
+    def _check_identity(self, path: Path, frame: pd.DataFrame, cell: CellKey) -> None:
+        wanted = self._identities[cell.path]
+        for seed, identity in frame[["seed", "identity"]].drop_duplicates().itertuples(index=False, name=None):
+            if wanted.get(seed) != identity:
+                raise UserError(
+                    f"'{path}' holds seed {seed} of another configuration than that of experiment "
+                    f"{self.experiment.name}: train the cell again (snakemake ... --config replace=true)"
+                )
 
 
 def of_setting(frame: pd.DataFrame, setting: Setting) -> pd.DataFrame:

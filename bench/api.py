@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from bench.data.dataset import DeviceData
 from bench.engine.batches import BatchPlan, FullBatches, StepBatches
-from bench.engine.federation import Federation, LocalTraining
+from bench.engine.federation import Federation, Steps
 from bench.engine.objective import Objective
 from bench.errors import UserError
 from bench.methods.catalog import recipe
@@ -58,7 +58,8 @@ def simulate(
     >>> [tuple(w.shape) for w in run.global_params]
     [(8,), (8,)]
 
-    Raises `UserError` for unknown methods or hyper-parameters, and for participants that are no clients.
+    Raises `UserError` for unknown methods or hyper-parameters, settings out of range, clients without data, and
+    participants that are no clients.
     """
     for t, active in enumerate(participants):
         wrong = [i for i in active if not 0 <= i < len(clients)]
@@ -67,10 +68,25 @@ def simulate(
                 f"participants of round {t} are {list(active)}: "
                 f"they must be distinct ids 0 to {len(clients) - 1}, at least one"
             )
-    chosen = recipe(method)
-    built = chosen.build(hyperparameters)
-    if built.server.needs_unit_server_lr() and server_lr != 1:
-        raise UserError(f"{method} has no server step size: server_lr must be 1, not {server_lr:g}")
+    for name, value in (("local_steps", local_steps), ("batch_size", 1 if batch_size is None else batch_size)):
+        if value < 1:
+            raise UserError(f"{name} is {value}: it must be at least 1")
+    empty = [i for i, (x, y) in enumerate(clients) if len(y) == 0 or len(x) != len(y)]
+    if empty:
+        raise UserError(
+            f"client {empty[0]} has {len(clients[empty[0]][0])} inputs and {len(clients[empty[0]][1])} labels"
+        )
+    built = recipe(method).build(hyperparameters)
+    steps = Steps.parse(
+        {
+            "lr": lr,
+            "lr_decay": lr_decay,
+            "server_lr": server_lr,
+            "weight_decay": weight_decay,
+            "clip": clip,
+            "aggregation": aggregation,
+        }
+    )
     before = [p.data for p in model.parameters()]
     objective = Objective(model)
     try:
@@ -87,8 +103,7 @@ def simulate(
         plan: BatchPlan = (
             FullBatches(split, local_steps) if batch_size is None else StepBatches(split, local_steps, batch_size, seed)
         )
-        local = LocalTraining(lr, lr_decay, weight_decay, clip, server_lr, aggregation or chosen.aggregation)
-        federation = Federation(built, objective, data, plan, sizes, local)
+        federation = Federation(built, objective, data, plan, sizes, steps)
         state = federation.start(w0)
         params: list[Tensor] = []
         rows: list[dict[str, float]] = []

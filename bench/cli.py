@@ -32,10 +32,6 @@ Device = Annotated[str, typer.Option(help="auto, cpu, cuda, or cuda:<i>.")]
 Set = Annotated[list[str] | None, typer.Option("--set", help="Change a value, as training.rounds=20; repeatable.")]
 
 
-def _say(line: str) -> None:
-    typer.echo(line)
-
-
 def _set_threads(threads: int) -> None:
     """Before torch is imported: OpenMP reads its thread count once."""
     os.environ["OMP_NUM_THREADS"] = str(threads)
@@ -48,7 +44,10 @@ def _changes(settings: list[str] | None) -> dict[str, Any]:
         key, equals, value = setting.partition("=")
         if not equals:
             raise UserError(f"--set takes key=value, for example training.rounds=20, not '{setting}'")
-        changes[key] = yaml.safe_load(value)
+        try:
+            changes[key] = yaml.safe_load(value)
+        except yaml.YAMLError:
+            raise UserError(f"--set {key}: '{value}' is not a YAML value") from None
     return changes
 
 
@@ -66,7 +65,10 @@ def run(
             help="Folder of the cell. Default: RESULTS/runs/EXPERIMENT/CELL; with --seed or --set, custom/CELL."
         ),
     ] = None,
-    replace: Annotated[bool, typer.Option(help="Replace a run of another configuration that is in the way.")] = False,
+    replace: Annotated[
+        bool, typer.Option(help="Train anew what another configuration or other code has left there.")
+    ] = False,
+    checkpoint_every: Annotated[int, typer.Option(min=1, help="Rounds between checkpoints.")] = 1,
     results: Results = Path("results"),
     device: Device = "auto",
     threads: Threads = 1,
@@ -89,8 +91,9 @@ def run(
     loaded = load_experiment(experiment, changes)
     chosen = loaded.cell(cell)
     place = out or results / "runs" / ("custom" if changes else loaded.name) / chosen.path
-    train_cell(loaded.name, chosen, place, prepare_device(device, threads), _say, replace=replace)
-    _say(f"written to {place}")
+    torch_device = prepare_device(device, threads)
+    train_cell(loaded.name, chosen, place, torch_device, typer.echo, checkpoint_every, replace=replace)
+    typer.echo(f"written to {place}")
 
 
 @app.command()
@@ -118,7 +121,7 @@ def analyse(
     out = results / "analysis" / loaded.name / chosen.path / f"{analysis}.csv"
     runs = results / "runs" / loaded.name / chosen.path
     analyse_cell(analysis, load_settings(experiment), loaded.name, chosen, runs, out, prepare_device(device, threads))
-    _say(f"written: {out}")
+    typer.echo(f"written: {out}")
 
 
 @app.command()
@@ -137,7 +140,7 @@ def table(
     from analysis.report import Report
 
     for file in Report(experiment, results, _changes(set_)).render_table(name):
-        _say(str(file))
+        typer.echo(str(file))
 
 
 @app.command()
@@ -154,7 +157,7 @@ def figure(
     from analysis.report import Report
 
     for file in Report(experiment, results, _changes(set_)).render_figure(name):
-        _say(str(file))
+        typer.echo(str(file))
 
 
 @app.command()
@@ -165,7 +168,7 @@ def report(experiment: ExperimentName, set_: Set = None, results: Results = Path
     """
     from analysis.report import Report
 
-    _say(str(Report(experiment, results, _changes(set_)).render_page()))
+    typer.echo(str(Report(experiment, results, _changes(set_)).render_page()))
 
 
 @app.command()
@@ -176,7 +179,7 @@ def summary(experiment: ExperimentName, set_: Set = None, results: Results = Pat
     """
     from analysis.report import Report
 
-    _say(Report(experiment, results, _changes(set_)).summary())
+    typer.echo(Report(experiment, results, _changes(set_)).summary())
 
 
 @app.command()
@@ -189,7 +192,7 @@ def methods(name: Annotated[str | None, typer.Argument(help="One method, in deta
     """
     from bench.methods.describe import describe, overview
 
-    _say(overview() if name is None else describe(name))
+    typer.echo(overview() if name is None else describe(name))
 
 
 @app.command()
@@ -203,7 +206,7 @@ def datasets() -> None:
     for source_name, source in sorted(SOURCES.items()):
         options = ", ".join(key for key in source.model_fields if key != "name")
         summary = (source.__doc__ or "").splitlines()[0]
-        _say(f"{source_name:<14}{summary}" + (f" Takes: {options}." if options else ""))
+        typer.echo(f"{source_name:<14}{summary}" + (f" Takes: {options}." if options else ""))
 
 
 @app.command()
@@ -216,7 +219,7 @@ def schema() -> None:
 
     from bench.config import experiment_schema
 
-    _say(json.dumps(experiment_schema(), indent=1))
+    typer.echo(json.dumps(experiment_schema(), indent=1))
 
 
 def main() -> None:

@@ -11,17 +11,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from bench.data.partitions import AnyPartition
 from bench.data.sources import SOURCES, Source
+from bench.engine.federation import Steps
 from bench.errors import UserError, unknown
-from bench.frozen import Frozen, explain
-from bench.methods.catalog import Aggregation, Recipe, recipe
+from bench.frozen import Frozen
+from bench.methods.catalog import Recipe, recipe
 from bench.models import MODELS
+
+LABEL = r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$"
+"""Labels are parts of paths and of Snakemake's wildcards."""
 
 PAPER_TABLES = Path(__file__).parents[1] / "paper_tables"
 """Where experiments and the layouts of their tables and figures stand, one folder each."""
@@ -68,18 +72,12 @@ class MethodConfig(Frozen):
         return recipe(self.name)
 
 
-class Training(Frozen):
-    """What a run does, whatever its method. The local step is w ← w − η_t (clip(q) + ω w), momentum 0."""
+class Training(Steps):
+    """What a run does, whatever its method: rounds, local work, and the settings of its steps."""
 
     rounds: int = Field(ge=1, description="communication rounds T")
     local_epochs: int = Field(ge=1, description="epochs E over a client's data per round; the last batch may be short")
     batch_size: int = Field(ge=1, description="mini-batch size B")
-    lr: float = Field(gt=0, description="initial local learning rate η_l")
-    lr_decay: float = Field(default=1.0, gt=0, le=1, description="factor γ on the local rate after each round")
-    server_lr: float = Field(default=1.0, gt=0, description="server learning rate η_g")
-    weight_decay: float = Field(default=0.0, ge=0, description="ω, added after clipping, at the unperturbed w")
-    clip: float | None = Field(default=None, gt=0, description="largest norm of the direction q; null: off")
-    aggregation: Aggregation | None = Field(default=None, description="p_i = 1/M or n_i/Σn_j; null: the method's own")
 
 
 class Evaluation(Frozen):
@@ -138,24 +136,13 @@ class RunConfig(Frozen):
         if active is not None and active > clients:
             raise UserError(f"{active} active clients per round, but only {clients} are registered")
         method = self.method.recipe.build(self.method.hyperparameters)
-        if method.server.needs_unit_server_lr() and self.training.server_lr != 1:
-            raise UserError(
-                f"{self.method.name} has no server step size: server_lr must be 1, not {self.training.server_lr:g}"
-            )
+        method.check_server_lr(self.training.server_lr)
         return self
 
     @cached_property
     def snapshots(self) -> list[int]:
         """The numbers of finished rounds after which the state is kept."""
         return self.evaluation.snapshots(self.training.rounds)
-
-    @classmethod
-    def parse(cls, data: Mapping[str, Any]) -> "RunConfig":
-        """Validate; every mistake is a `UserError` of one line."""
-        try:
-            return cls.model_validate(dict(data))
-        except ValidationError as error:
-            raise explain(error) from None
 
     def canonical_json(self) -> str:
         """Every field, sorted, without spaces: equal runs give equal text."""
@@ -187,6 +174,14 @@ class Grid(Frozen):
     participation: tuple[Participation, ...] = Field(min_length=1)
     seeds: tuple[int, ...] = Field(min_length=1)
 
+    @field_validator("seeds")
+    @classmethod
+    def _seeds_once(cls, seeds: tuple[int, ...]) -> tuple[int, ...]:
+        twice = [seed for seed in seeds if seeds.count(seed) > 1]
+        if twice:
+            raise UserError(f"seed {twice[0]} stands twice in seeds")
+        return seeds
+
 
 class Experiment(Frozen):
     """A grid of runs: settings × methods × seeds."""
@@ -198,7 +193,7 @@ class Experiment(Frozen):
     training: Training
     evaluation: Evaluation = Evaluation()
     grid: Grid
-    methods: dict[str, MethodEntry] = Field(min_length=1)
+    methods: dict[Annotated[str, Field(pattern=LABEL)], MethodEntry] = Field(min_length=1)
 
     def cells(self) -> dict[str, "Cell"]:
         """All cells of the grid by path, such as digits/dirichlet-0.1/4-of-20/fedsam."""
@@ -287,11 +282,7 @@ def load_experiment(name: str, changes: Mapping[str, Any] | None = None) -> Expe
             if not isinstance(place, dict):
                 raise UserError(f"{dotted}: {key} is a value, not a section")
         place[last] = value
-    try:
-        return Experiment.model_validate(data)
-    except ValidationError as error:
-        problem = explain(error)
-        raise UserError(f"{file}: {problem}") from None
+    return Experiment.parse(data, where=str(file))
 
 
 def read_yaml(file: Path) -> dict[str, Any]:

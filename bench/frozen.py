@@ -1,7 +1,7 @@
 """The base of everything that is configured: immutable, validated, no unknown keys."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
@@ -21,6 +21,17 @@ class Frozen(BaseModel):
                 if key not in cls.model_fields:
                     raise unknown(f"key of {cls.__name__}", key, cls.model_fields)
         return data
+
+    @classmethod
+    def parse(cls, data: Mapping[str, Any], where: str = "") -> Self:
+        """Validate; every mistake is a `UserError` of one line that begins with `where`, such as a file's name."""
+        try:
+            return cls.model_validate(dict(data))
+        except ValidationError as error:
+            problem = explain(error)
+        except UserError as error:
+            problem = error
+        raise UserError(f"{where}: {problem}" if where else str(problem))
 
 
 def explain(error: ValidationError) -> UserError:

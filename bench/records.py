@@ -53,19 +53,37 @@ class RunDirectory:
         if not (path / "config.json").is_file():
             raise UserError(f"'{path}' is not a run directory (it has no config.json)")
 
+    def _json(self, name: str) -> dict[str, Any]:
+        try:
+            data = json.loads((self.path / name).read_text())
+        except (ValueError, OSError) as error:
+            raise UserError(f"'{self.path / name}' is damaged: {error}") from None
+        if not isinstance(data, dict):
+            raise UserError(f"'{self.path / name}' is damaged: it holds no mapping")
+        return data
+
     @functools.cached_property
     def config(self) -> RunConfig:
         """The run's configuration."""
+        data = self._json("config.json")
         try:
-            return RunConfig.parse(json.loads((self.path / "config.json").read_text()))
-        except (json.JSONDecodeError, OSError, UserError) as error:
+            return RunConfig.parse(data)
+        except UserError as error:
             raise UserError(f"'{self.path / 'config.json'}' is of another version or damaged: {error}") from None
 
-    @property
+    @functools.cached_property
     def provenance(self) -> dict[str, Any]:
         """How and where the run was made."""
-        loaded: dict[str, Any] = json.loads((self.path / "provenance.json").read_text())
-        return loaded
+        data = self._json("provenance.json")
+        missing = {"outcome", "code"} - data.keys()
+        if missing:
+            raise UserError(f"'{self.path / 'provenance.json'}' is damaged: it lacks {min(missing)}")
+        return data
+
+    @property
+    def of_this_code(self) -> bool:
+        """Whether the code that made the run is the code that runs now."""
+        return bool(self.provenance["code"]["fingerprint"] == code_fingerprint())
 
     @property
     def diverged(self) -> bool:
@@ -74,7 +92,10 @@ class RunDirectory:
 
     def metrics(self) -> pd.DataFrame:
         """One row per finished round."""
-        return pd.read_csv(self.path / "metrics.csv")
+        try:
+            return pd.read_csv(self.path / "metrics.csv")
+        except (OSError, ValueError) as error:
+            raise UserError(f"'{self.path / 'metrics.csv'}' is missing or damaged: {error}") from None
 
     def final(self, device: torch.device) -> FederationState:
         """The last global model; server and client vectors are in the snapshots only."""
@@ -89,9 +110,10 @@ class RunDirectory:
         return load_state(file, device)[0]
 
 
-def identified(table: pd.DataFrame, experiment: str, cell: Cell, seed: int) -> pd.DataFrame:
+def identified(table: pd.DataFrame, experiment: str, cell: Cell, config: RunConfig) -> pd.DataFrame:
     """A run's table with the columns that name the run in front, as tidy files have them."""
-    ids = pd.DataFrame({"experiment": experiment, **cell.ids(), "seed": seed}, index=table.index)
+    names = {"experiment": experiment, **cell.ids(), "identity": config.identity, "seed": config.seed}
+    ids = pd.DataFrame(names, index=table.index)
     return pd.concat([ids, table], axis=1)
 
 
@@ -100,14 +122,21 @@ def snapshot_file(directory: Path, finished_rounds: int) -> Path:
     return directory / "snapshots" / f"round-{finished_rounds:05d}.safetensors"
 
 
-def check_place(path: Path, config: RunConfig) -> bool:
+def is_finished(path: Path, config: RunConfig, *, replace: bool = False) -> bool:
     """Whether the finished run of this configuration is at `path` already.
 
-    A `UserError` if something else is there; nothing is touched.
+    A `UserError` if something else is there; nothing is touched. With `replace`, a run of another configuration, or one
+    made by another version of the code, counts as not finished; what is no run directory is refused all the same.
     """
     if not path.exists():
         return False
-    there = RunDirectory(path).config
+    run = RunDirectory(path)
+    if replace:
+        try:
+            return run.config.identity == config.identity and run.of_this_code
+        except UserError:  # of another version, or damaged
+            return False
+    there = run.config
     if there.identity != config.identity:
         raise UserError(
             f"'{path}' holds a run of another configuration ({_first_difference(there, config)}); "
@@ -143,6 +172,8 @@ def working_directory(path: Path, config: RunConfig) -> Iterator[Path]:
         raise UserError(f"cannot write to '{work.parent}': {error.strerror}") from None
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not work.exists() or not os.path.samestat(os.fstat(lock), work.stat()):
+            raise BlockingIOError  # the other process finished between the two calls above
     except BlockingIOError:
         raise UserError(f"another process is training '{path}'") from None
     else:
@@ -151,11 +182,16 @@ def working_directory(path: Path, config: RunConfig) -> Iterator[Path]:
         os.close(lock)
 
 
-def publish(work: Path, path: Path, *, replace: bool) -> None:
-    """Turn a complete partial directory into the run directory, by one rename."""
-    if replace and path.exists():
-        shutil.rmtree(path)
-    work.rename(path)
+def publish(work: Path, path: Path) -> None:
+    """Turn a complete partial directory into the run directory, by one rename; what is replaced goes after that."""
+    replaced = path.with_name(f".{path.name}.replaced-{os.getpid()}")
+    try:
+        if path.exists():
+            path.rename(replaced)
+        work.rename(path)
+    except OSError as error:
+        raise UserError(f"cannot move the finished run to '{path}': {error.strerror}") from None
+    shutil.rmtree(replaced, ignore_errors=True)
 
 
 def write_json(path: Path, data: dict[str, Any]) -> None:

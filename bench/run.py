@@ -24,7 +24,7 @@ from bench.data.partitions import Indices, partition_hash
 from bench.data.sources import Source
 from bench.engine.batches import EpochBatches
 from bench.engine.checkpoint import load_state, save_state
-from bench.engine.federation import Federation, FederationState, LocalTraining
+from bench.engine.federation import Federation, FederationState
 from bench.engine.objective import Objective
 from bench.engine.participation import active_clients
 from bench.engine.streams import numpy_stream
@@ -32,9 +32,9 @@ from bench.errors import UserError
 from bench.models import build_model
 from bench.records import (
     RunDirectory,
-    check_place,
     code_fingerprint,
     identified,
+    is_finished,
     publish,
     snapshot_file,
     working_directory,
@@ -42,6 +42,7 @@ from bench.records import (
     write_json,
 )
 
+EVALUATION_BATCH = 2000
 Progress = Callable[[str], None]
 
 
@@ -72,18 +73,9 @@ class Bench:
         model = build_model(config.model, dataset.image_shape, dataset.classes, config.seed)
         objective = Objective(model.to(device))
         settings = config.training
-        assert settings.aggregation is not None  # a validated RunConfig has resolved it
-        local = LocalTraining(
-            settings.lr,
-            settings.lr_decay,
-            settings.weight_decay,
-            settings.clip,
-            settings.server_lr,
-            settings.aggregation,
-        )
         method = config.method.recipe.build(config.method.hyperparameters)
         plan = EpochBatches(split, settings.local_epochs, settings.batch_size, config.seed)
-        federation = Federation(method, objective, train, plan, [len(indices) for indices in split], local)
+        federation = Federation(method, objective, train, plan, [len(indices) for indices in split], settings)
         return cls(config, dataset, split, train, test, objective, federation)
 
     def play_round(self, state: FederationState) -> tuple[FederationState, dict[str, Any]]:
@@ -94,22 +86,21 @@ class Bench:
         row: dict[str, Any] = {"round": state.round, **measured}
         row["diverged"] = int(not bool(torch.isfinite(state.w).all()))
         if config.evaluation.is_due(state.round, config.training.rounds) and not row["diverged"]:
-            row["train_loss"], row["train_accuracy"] = self.objective.loss_and_accuracy(
-                state.w, *self.train.everything()
-            )
-            row["test_loss"], row["test_accuracy"] = self.objective.loss_and_accuracy(state.w, *self.test.everything())
+            for part, data in (("train", self.train), ("test", self.test)):
+                evaluated = self.objective.evaluate(state.w, data.batches(EVALUATION_BATCH))
+                row[f"{part}_loss"], row[f"{part}_accuracy"] = evaluated
         return state, row
 
 
 def train(
-    config: RunConfig, out: Path, device: torch.device, checkpoint_every: int = 10, *, replace: bool = False
+    config: RunConfig, out: Path, device: torch.device, checkpoint_every: int = 1, *, replace: bool = False
 ) -> RunDirectory:
     """Train one run into the run directory `out`, resuming where an interrupted run of it stopped.
 
-    Does nothing if the finished run is there already; a `UserError` if another configuration's is. With `replace`, both
-    are trained anew, and the old run is removed when the new one is complete.
+    Does nothing if the finished run is there already; a `UserError` if another configuration's is. With `replace`, a
+    run of another configuration or of other code is trained anew, and removed when the new one is complete.
     """
-    if not replace and check_place(out, config):
+    if is_finished(out, config, replace=replace):
         return RunDirectory(out)
     bench = Bench.set_up(config, device)
     with working_directory(out, config) as work:
@@ -120,7 +111,7 @@ def train(
             for handler in log.handlers[:]:
                 handler.close()
                 log.removeHandler(handler)
-        publish(work, out, replace=replace)
+        publish(work, out)
     return RunDirectory(out)
 
 
@@ -128,10 +119,13 @@ def _train(bench: Bench, work: Path, log: logging.Logger, checkpoint_every: int)
     config = bench.config
     checkpoint = work / "checkpoint.safetensors"
     state = bench.federation.start(bench.objective.initial())
+    data_hash = bench.dataset.content_hash()
     rows: list[dict[str, Any]] = []
     seconds_before = 0.0
     if checkpoint.exists():
         state, about = load_state(checkpoint, state.w.device)
+        if about["data_hash"] != data_hash:
+            raise UserError(f"'{checkpoint}' was trained on other data than is there now; delete it to start over")
         rows, seconds_before = about["rows"], about["seconds"]
         log.info("resumed after round %d", state.round)
     else:
@@ -155,7 +149,7 @@ def _train(bench: Bench, work: Path, log: logging.Logger, checkpoint_every: int)
                 state.round, config.training.rounds, row["local_loss"], row["test_accuracy"],
             )  # fmt: skip
         if state.round % checkpoint_every == 0:
-            save_state(checkpoint, state, {"rows": rows, "seconds": seconds()})
+            save_state(checkpoint, state, {"rows": rows, "seconds": seconds(), "data_hash": data_hash})
 
     outcome = "diverged" if rows[-1]["diverged"] else "finished"
     log.info("%s after round %d, %.1f s of training", outcome, state.round, seconds())
@@ -202,7 +196,7 @@ def _provenance(bench: Bench, outcome: str, seconds: float) -> dict[str, Any]:
         "partition_hash": partition_hash(bench.split),
         "parameters": bench.objective.layout.total,
         "seconds": round(seconds, 3),
-        "peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+        "process_peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
         "peak_gpu_memory_mib": torch.cuda.max_memory_allocated(device) // 2**20 if cuda else None,
     }
 
@@ -216,8 +210,11 @@ def _git() -> dict[str, Any]:
         except (OSError, subprocess.CalledProcessError):
             return None
 
-    status = git("status", "--porcelain", "--untracked-files=no")
-    return {"commit": git("rev-parse", "HEAD"), "dirty": None if status is None else bool(status)}
+    package = Path(__file__).parent
+    top = git("rev-parse", "--show-toplevel")
+    if top is None or Path(top) != package.parent:  # no repository, or one that merely holds the installed package
+        return {"commit": None, "dirty": None}
+    return {"commit": git("rev-parse", "HEAD"), "dirty": bool(git("status", "--porcelain", "--", str(package)))}
 
 
 def _logger(file: Path) -> logging.Logger:
@@ -231,16 +228,23 @@ def _logger(file: Path) -> logging.Logger:
 
 
 def train_cell(
-    experiment: str, cell: Cell, out: Path, device: torch.device, progress: Progress, *, replace: bool = False
+    experiment: str,
+    cell: Cell,
+    out: Path,
+    device: torch.device,
+    progress: Progress,
+    checkpoint_every: int = 1,
+    *,
+    replace: bool = False,
 ) -> None:
     """Train all seeds of a cell into `out/seed-<s>`, then write all their metrics as `out/metrics.csv`."""
     tables: list[pd.DataFrame] = []
     for config in cell.runs:
-        run = train(config, out / f"seed-{config.seed}", device, replace=replace)
+        run = train(config, out / f"seed-{config.seed}", device, checkpoint_every, replace=replace)
         metrics = run.metrics()
-        tables.append(identified(metrics, experiment, cell, config.seed))
+        tables.append(identified(metrics, experiment, cell, config))
         progress(f"{cell.path}/seed-{config.seed}: {_outcome(metrics)}")
-        if run.provenance["code"]["fingerprint"] != code_fingerprint():
+        if not run.of_this_code:
             progress("  (made by another version of the code; --replace trains it anew)")
     write_csv(out / "metrics.csv", pd.concat(tables, ignore_index=True))
 
@@ -261,6 +265,8 @@ def prepare_device(name: str, threads: int) -> torch.device:
         device = torch.device(name)
     except RuntimeError:
         raise UserError(f"unknown device '{name}' (allowed: auto, cpu, cuda, cuda:0, cuda:1, ...)") from None
+    if device.type not in ("cpu", "cuda"):
+        raise UserError(f"unknown device '{name}' (allowed: auto, cpu, cuda, cuda:0, cuda:1, ...)")
     if device.type == "cuda":
         if not torch.cuda.is_available():
             raise UserError("device cuda asked for, but torch sees no GPU (allowed here: auto, cpu)")

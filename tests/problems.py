@@ -1,11 +1,18 @@
 """Small federated problems that tests share."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from bench.api import SimulationResult, simulate
+from bench.data.dataset import DeviceData
+from bench.engine.batches import FullBatches
+from bench.engine.federation import Federation, Steps
+from bench.engine.objective import Objective
+from bench.methods.catalog import recipe
 
 
 @dataclass(frozen=True)
@@ -53,6 +60,18 @@ class Problem:
             "aggregation": "uniform",
         }
         return simulate(method, hyperparameters or {}, **{**defaults, **options})
+
+    def federation(self, method: str, hyperparameters: dict, **steps) -> Federation:
+        """The federation behind `run`, for tests that look at its state."""
+        data, model = self.data(), self.model()
+        sizes = [len(y) for _, y in data]
+        edges = [sum(sizes[:i]) for i in range(len(sizes) + 1)]
+        split = [np.arange(a, b) for a, b in pairwise(edges)]
+        x, y = (torch.cat(parts) for parts in zip(*data, strict=True))
+        device_data = DeviceData(x, y, torch.zeros(()), torch.ones(()))
+        built = recipe(method).build(hyperparameters)
+        settings = Steps(**{"lr": 0.1, "aggregation": "uniform", **steps})
+        return Federation(built, Objective(model), device_data, FullBatches(split, 3), sizes, settings)
 
 
 def distance(a: SimulationResult, b: SimulationResult) -> float:

@@ -11,11 +11,10 @@ from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 
 from analysis.figures import convergence, drift, labels, perturbation, surfaces
-from analysis.figures.base import STYLE, FigureLayout, not_run_note
-from analysis.layout import parse_layout, read_layout
+from analysis.figures.base import STYLE, FigureLayout, missing_note
+from analysis.layout import read_layout
 from analysis.tidy import FILES, Tidy
 from bench.atomic import replacing
-from bench.config import Experiment
 from bench.errors import UserError, unknown
 
 
@@ -45,12 +44,7 @@ def load_figure(experiment_name: str, name: str) -> FigureLayout:
     kind = str(data.get("kind"))
     if kind not in KINDS:
         raise unknown(f"kind of figure in {file}", kind, KINDS)
-    return parse_layout(KINDS[kind].layout, file, data)
-
-
-def inputs(layout: FigureLayout, experiment: Experiment) -> list[str]:
-    """The tidy files a figure reads, relative to `results/`."""
-    return layout.inputs(experiment)
+    return KINDS[kind].layout.parse(data, where=str(file))
 
 
 def draw(layout: FigureLayout, tidy: Tidy) -> Figure:
@@ -67,7 +61,7 @@ def caption(layout: FigureLayout, tidy: Tidy) -> str:
     """The layout's caption, what lines and bands mean, and what has not been run."""
     frame = _gather(layout, tidy)
     statistics = "" if frame.empty else layout.statistics(frame)
-    note = not_run_note(frame, layout, tidy)
+    note = missing_note(frame, layout, tidy)
     parts = [
         f"{layout.title}.",
         layout.caption.strip(),
@@ -101,4 +95,4 @@ def _settle(figure: Figure) -> None:
 
 
 def _gather(layout: FigureLayout, tidy: Tidy) -> pd.DataFrame:
-    return tidy.gather(layout.needs, layout.cells(tidy.experiment), layout.file_seed)
+    return tidy.gather(layout.needs, layout.cells(tidy.experiment), layout.shown_seed(tidy.experiment))

@@ -48,15 +48,14 @@ class FigureLayout(Layout):
     kind: str
     width: float = Field(default=TEXT_WIDTH, gt=1, le=20, description="inches, as printed")
 
-    @property
-    def file_seed(self) -> int:
-        """The seed whose files are read, for tidy files that are written per seed."""
-        return 0
+    def shown_seed(self, experiment: Experiment) -> int:
+        """The seed that is shown, by figures that show one run: the experiment's first, unless the layout names one."""
+        return experiment.grid.seeds[0]
 
     def inputs(self, experiment: Experiment) -> list[str]:
         """The tidy files the figure reads, relative to `results/`."""
-        cells = self.cells(experiment)
-        return [relative_path(experiment.name, self.needs, cell, self.file_seed) for cell in cells]
+        seed = self.shown_seed(experiment)
+        return [relative_path(experiment.name, self.needs, cell, seed) for cell in self.cells(experiment)]
 
     def statistics(self, frame: pd.DataFrame) -> str:
         """What lines, bands and colours mean: a sentence for the caption."""
@@ -141,16 +140,24 @@ def absent(frame: pd.DataFrame, cells: Iterable[CellKey]) -> list[CellKey]:
     return [cell for cell in cells if cell.ids not in present]
 
 
-def not_run_note(frame: pd.DataFrame, layout: FigureLayout, tidy: Tidy) -> str:
-    """For example 'not run: FedSAM; FedGF (Dirichlet 0.1, 4 of 20 clients)'; empty if nothing is missing."""
+def missing_note(frame: pd.DataFrame, layout: FigureLayout, tidy: Tidy) -> str:
+    """For example 'not run: FedSAM; diverged: FedGF (Dirichlet 0.1, 4 of 20 clients)'; empty if nothing is missing."""
+    seed = layout.shown_seed(tidy.experiment)
     cells = layout.cells(tidy.experiment)
+    missing = sorted(absent(frame, cells), key=lambda cell: layout.methods.index(cell.method))
     everywhere = {cell.setting for cell in cells}
-    missing: dict[str, list[Setting]] = {}
-    for cell in sorted(absent(frame, cells), key=lambda cell: layout.methods.index(cell.method)):
-        missing.setdefault(cell.method, []).append(cell.setting)
     names = titles(tidy.experiment)
-    parts = []
-    for method, where in missing.items():
-        places = "" if set(where) == everywhere else f" ({' and '.join(setting.title for setting in where)})"
-        parts.append(f"{names[method]}{places}")
-    return f"not run: {'; '.join(parts)}" if parts else ""
+    # A finished analysis without a row is that of runs that diverged.
+    reasons = {"not run": False, "diverged": True}
+    notes = []
+    for reason, has_file in reasons.items():
+        where: dict[str, list[Setting]] = {}
+        for cell in missing:
+            if tidy.path(layout.needs, cell, seed).is_file() == has_file:
+                where.setdefault(cell.method, []).append(cell.setting)
+        parts = [
+            names[method] + ("" if set(places) == everywhere else f" ({' and '.join(place.title for place in places)})")
+            for method, places in where.items()
+        ]
+        notes += [f"{reason}: {'; '.join(parts)}"] if parts else []
+    return "; ".join(notes)

@@ -10,8 +10,8 @@ from analysis.figures.base import (
     PanelLayout,
     add_legend,
     draw_curve,
+    missing_note,
     new_figure,
-    not_run_note,
     seed_statistics,
 )
 from analysis.palette import styles
@@ -36,7 +36,7 @@ def draw(layout: ConvergenceLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
     """The figure. A method whose seed diverged ends there, marked by a cross, and is named at the foot."""
     looks = styles(tidy.experiment, layout.methods)
     rows = -(-len(layout.panels) // layout.columns)
-    notes = [_diverged_note(frame, titles(tidy.experiment)), not_run_note(frame, layout, tidy)]
+    notes = [_diverged_note(frame, titles(tidy.experiment)), missing_note(frame, layout, tidy)]
     figure, body = new_figure(layout.width, 2.0 * rows + 0.55, notes)
     grid = body.subplots(rows, layout.columns, sharex=True, sharey=True, squeeze=False)
     mean = curves(frame, "test_accuracy")

@@ -11,8 +11,8 @@ from analysis.figures.base import (
     Panel,
     add_legend,
     draw_curve,
+    missing_note,
     new_figure,
-    not_run_note,
     seed_statistics,
 )
 from analysis.palette import styles
@@ -43,7 +43,7 @@ def draw(layout: DriftLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
     """The figure: drift on the left, sharpness on the right."""
     (setting,) = layout.settings(tidy.experiment)
     looks = styles(tidy.experiment, layout.methods)
-    figure, body = new_figure(layout.width, 2.75, [not_run_note(frame, layout, tidy)])
+    figure, body = new_figure(layout.width, 2.75, [missing_note(frame, layout, tidy)])
     panels = body.subplots(1, 2, sharex=True)
     for axes, (column, label) in zip(panels, _QUANTITIES.items(), strict=True):
         mean = curves(frame, column)

@@ -5,9 +5,11 @@ from typing import ClassVar, Literal
 import pandas as pd
 import seaborn
 from matplotlib.figure import Figure
+from pydantic import Field
 
-from analysis.figures.base import PanelLayout, new_figure, not_run_note
+from analysis.figures.base import PanelLayout, missing_note, new_figure
 from analysis.tidy import Tidy, of_setting
+from bench.config import Experiment
 
 _COLOURS = "mako_r"
 
@@ -17,23 +19,22 @@ class LabelsLayout(PanelLayout):
 
     needs: ClassVar[str] = "partition"
     kind: Literal["labels"]
-    seed: int = 0
+    seed: int | None = Field(default=None, description="whose partitions; null: the experiment's first seed")
     numbers: bool = True
 
-    @property
-    def file_seed(self) -> int:
-        """The seed whose partition is shown."""
-        return self.seed
+    def shown_seed(self, experiment: Experiment) -> int:
+        """The seed whose partitions are shown."""
+        return super().shown_seed(experiment) if self.seed is None else self.seed
 
     def statistics(self, frame: pd.DataFrame) -> str:
         """Whose split this is."""
-        return f"The split of seed {self.seed}, the same for every method; empty: no image of the class."
+        return f"The split of seed {frame['seed'].iloc[0]}, the same for every method; empty: no image of the class."
 
 
 def draw(layout: LabelsLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
     """The figure; panels share one colour scale."""
     settings = layout.settings(tidy.experiment)
-    note = not_run_note(frame, layout, tidy)
+    note = missing_note(frame, layout, tidy)
     # One method's images: the others hold the same.
     frame = frame.drop_duplicates(["dataset", "partition", "participation", "client", "index"])
     classes = range(int(frame["label"].max()) + 1)

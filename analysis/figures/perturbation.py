@@ -10,8 +10,8 @@ from analysis.figures.base import (
     add_legend,
     count_seeds,
     draw_curve,
+    missing_note,
     new_figure,
-    not_run_note,
 )
 from analysis.palette import styles
 from analysis.tidy import IDS, CellKey, Tidy, of_cell
@@ -36,7 +36,7 @@ class PerturbationLayout(PanelLayout):
 def draw(layout: PerturbationLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
     """The figure; panels share the loss axis."""
     looks = styles(tidy.experiment, layout.methods)
-    figure, body = new_figure(layout.width, 2.75, [not_run_note(frame, layout, tidy)])
+    figure, body = new_figure(layout.width, 2.75, [missing_note(frame, layout, tidy)])
     losses = frame.groupby([*IDS, "radius"])["loss"].agg(["mean", "std"]).reset_index()
     grid = body.subplots(1, len(layout.panels), sharey=True, squeeze=False)
     for axes, panel in zip(grid.flat, layout.panels, strict=True):

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from pydantic import Field
 
-from analysis.figures.base import FigureLayout, Panel, new_figure, not_run_note
+from analysis.figures.base import FigureLayout, Panel, missing_note, new_figure
 from analysis.tidy import CellKey, Setting, Tidy, of_cell, titles
 from bench.config import Experiment
 from bench.errors import UserError
@@ -26,10 +26,14 @@ class SurfacesLayout(FigureLayout):
     needs: ClassVar[str] = "surface"
     kind: Literal["surfaces"]
     select: Panel
-    seed: int = 0
+    seed: int | None = Field(default=None, description="whose runs; null: the experiment's first seed")
     ceiling: float | None = Field(
         default=None, gt=0, description="largest loss that is drawn; null: the largest there is"
     )
+
+    def shown_seed(self, experiment: Experiment) -> int:
+        """The seed whose models are shown."""
+        return super().shown_seed(experiment) if self.seed is None else self.seed
 
     def settings(self, experiment: Experiment) -> tuple[Setting, ...]:
         """The one setting."""
@@ -40,14 +44,15 @@ class SurfacesLayout(FigureLayout):
         cut = f" Losses above {self.ceiling:g} are cut off." if self.ceiling else ""
         return (
             "Directions a and b are random, filter-normalised, and the same for all models (dots). "
-            f"Seed {self.seed}; one range of loss for all.{cut}"
+            f"Seed {frame['seed'].iloc[0]}; one range of loss for all.{cut}"
         )
 
 
 def draw(layout: SurfacesLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
     """The figure; colours and heights share one range, so that panels can be compared."""
     (setting,) = layout.settings(tidy.experiment)
-    frame = frame[frame["seed"] == layout.seed]
+    seed = layout.shown_seed(tidy.experiment)
+    frame = frame[frame["seed"] == seed]
     planes = {
         method: rows.pivot_table(index="b", columns="a", values="loss")
         for method in layout.methods
@@ -56,13 +61,13 @@ def draw(layout: SurfacesLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
     losses = np.concatenate([np.empty(0), *(plane.to_numpy(float).ravel() for plane in planes.values())])
     losses = losses[np.isfinite(losses)]
     if losses.size == 0:
-        raise UserError(f"nothing to draw for '{layout.title}': no finite loss of seed {layout.seed}")
+        raise UserError(f"nothing to draw for '{layout.title}': no finite loss of seed {seed}")
     ceiling = min(layout.ceiling or np.inf, float(losses.max()))
     lowest = min(max(float(losses.min()), ceiling * 1e-4), ceiling / 2)
     norm, levels = LogNorm(lowest, ceiling), np.geomspace(lowest, ceiling, 13)
 
     names = titles(tidy.experiment)
-    figure, body = new_figure(layout.width, 3.45, [not_run_note(frame, layout, tidy)])
+    figure, body = new_figure(layout.width, 3.45, [missing_note(frame, layout, tidy)])
     grid = body.add_gridspec(2, len(planes), height_ratios=(1.1, 1))
     for column, (method, plane) in enumerate(planes.items()):
         a, b = np.meshgrid(plane.columns.to_numpy(float), plane.index.to_numpy(float))

@@ -1,6 +1,7 @@
 """A labelled image data set in memory, as uint8, and on a device."""
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -77,6 +78,11 @@ class DeviceData:
     def batch(self, index: Tensor) -> tuple[Tensor, Tensor]:
         """Inputs `[B, ...]` and labels `[B]` of the samples in `index` `[B]`."""
         return (self.images[index] - self.shift) * self.factor, self.labels[index]
+
+    def batches(self, size: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Inputs and labels of all samples in consecutive batches; only one is normalised at a time."""
+        for images, labels in zip(self.images.split(size), self.labels.split(size), strict=True):
+            yield (images - self.shift) * self.factor, labels
 
     def everything(self) -> tuple[Tensor, Tensor]:
         """Inputs and labels of all samples."""

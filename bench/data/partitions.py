@@ -15,7 +15,7 @@ Indices = NDArray[np.int64]
 
 
 class Partition(Frozen):
-    """A split of n training images over `clients` clients of equal size (up to one image), without replacement."""
+    """A split of the training images over `clients` clients, without replacement."""
 
     name: str
     clients: int = Field(ge=1, description="registered clients N")
@@ -26,10 +26,13 @@ class Partition(Frozen):
         return self.name
 
     def split(self, labels: Labels, stream: np.random.Generator) -> list[Indices]:
-        """The sorted training indices of each client; a `UserError` if there are fewer images than clients."""
+        """The sorted training indices of each client; a `UserError` if there are too few images for all clients."""
         if self.clients > len(labels):
             raise UserError(f"{self.clients} clients for {len(labels)} training images: every client needs one")
-        return [np.sort(indices) for indices in self._draw(labels, stream)]
+        split = [np.sort(indices) for indices in self._draw(labels, stream)]
+        if min(map(len, split)) == 0:
+            raise UserError(f"{self.label} leaves one of {self.clients} clients without an image: use fewer clients")
+        return split
 
     def _draw(self, labels: Labels, stream: np.random.Generator) -> list[Indices]:
         raise NotImplementedError
@@ -39,7 +42,7 @@ class Partition(Frozen):
 
 
 class IID(Partition):
-    """Uniformly at random."""
+    """Uniformly at random, in equal sizes (up to one image)."""
 
     name: Literal["iid"] = "iid"
 
@@ -48,11 +51,11 @@ class IID(Partition):
 
 
 class Dirichlet(Partition):
-    """Class proportions of each client from a symmetric Dirichlet(alpha) (Acar et al. 2021; FL-Simulator).
+    """Class proportions of each client from a symmetric Dirichlet(alpha), in equal sizes (Acar et al. 2021).
 
     Clients are filled one image at a time, a random client that has room drawing a class from its own proportions and
     the class's next unused image. When a class is exhausted, proportions are renormalised over the classes left, so
-    that no image is used twice.
+    that no image is used twice; FL-Simulator's release refills the class instead, and images repeat.
     """
 
     name: Literal["dirichlet"] = "dirichlet"
@@ -70,7 +73,11 @@ class Dirichlet(Partition):
 
 
 class Pathological(Partition):
-    """Each client holds `classes_per_client` classes, chosen at random (McMahan et al. 2017; FL-Simulator)."""
+    """Each client holds `classes_per_client` classes (McMahan et al. 2017).
+
+    Classes are dealt so that each goes to equally many clients (up to one), and a class's images are shared equally by
+    its holders. Client sizes follow from that. With fewer places than classes, some classes go to nobody.
+    """
 
     name: Literal["pathological"] = "pathological"
     classes_per_client: int = Field(ge=1, description="classes that a client holds")
@@ -87,10 +94,17 @@ class Pathological(Partition):
                 f"pathological split with {self.classes_per_client} classes per client, "
                 f"but the data set has {classes} (allowed: 1 to {classes})"
             )
-        held = np.zeros((self.clients, classes))
-        for row in held:
-            row[stream.permutation(classes)[: self.classes_per_client]] = 1
-        return _fill(labels, held / self.classes_per_client, self._sizes(len(labels)), stream)
+        holders: list[list[int]] = [[] for _ in range(classes)]
+        for client in range(self.clients):
+            fewest_first = sorted(stream.permutation(classes), key=lambda c: len(holders[c]))
+            for c in fewest_first[: self.classes_per_client]:
+                holders[c].append(client)
+        chosen: list[list[Indices]] = [[] for _ in range(self.clients)]
+        for c, clients in enumerate(holders):
+            images = stream.permutation(np.flatnonzero(labels == c))
+            for client, part in zip(clients, np.array_split(images, max(len(clients), 1)), strict=False):
+                chosen[client].append(part)
+        return [np.concatenate(parts) for parts in chosen]
 
 
 def _fill(

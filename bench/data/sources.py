@@ -1,5 +1,6 @@
 """Where data sets come from. Each source is one entry of a configuration's `dataset`."""
 
+import re
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Literal
@@ -56,14 +57,17 @@ class ImageFolder(Frozen):
 
     @property
     def label(self) -> str:
-        """The folder's own name."""
-        return self.root.name
+        """The folder's own name, with what does not belong in a label replaced by dashes."""
+        return re.sub(r"[^A-Za-z0-9_.+-]+", "-", self.root.resolve().name).strip("-.") or self.name
 
     def load(self) -> Dataset:
         """Decode all images; a `UserError` names a missing folder, an unreadable or an odd-sized file."""
         classes = self._classes("train")
         train_images, train_labels = self._read("train", classes)
         test_images, test_labels = self._read("test", classes)
+        if test_images.shape[1:] != train_images.shape[1:]:
+            sizes = f"{test_images.shape[2:]}, the training images {train_images.shape[2:]}"
+            raise UserError(f"the test images of '{self.root}' are {sizes}: all must be of one size")
         pixels = train_images / 255.0
         mean, std = pixels.mean(axis=(0, 2, 3)), pixels.std(axis=(0, 2, 3))
         return Dataset(

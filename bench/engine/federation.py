@@ -2,30 +2,31 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from bench.data.dataset import DeviceData
 from bench.engine.batches import BatchPlan
 from bench.engine.objective import Objective
+from bench.frozen import Frozen
 from bench.methods.base import ClientRound, Method, ServerRound, norm
+from bench.methods.catalog import Aggregation
 
 Probe = Callable[[int, int, Tensor, Tensor], None]
 """Called at each local step with (client, step, local iterate w, perturbation δ), both `[P]`."""
 
 
-@dataclass(frozen=True)
-class LocalTraining:
-    """Settings of the local step w ← w − η_t (clip(q) + ω w), with η_t = `lr` · `lr_decay`^t, and of aggregation."""
+class Steps(Frozen):
+    """Settings of the local step w ← w − η_t (clip(q) + ω w), momentum 0, and of the server's step."""
 
-    lr: float
-    lr_decay: float = 1.0
-    weight_decay: float = 0.0
-    clip: float | None = None
-    server_lr: float = 1.0
-    aggregation: Literal["uniform", "samples"] = "uniform"
+    lr: float = Field(gt=0, description="initial local learning rate η_l")
+    lr_decay: float = Field(default=1.0, gt=0, le=1, description="factor γ on the local rate after each round")
+    server_lr: float = Field(default=1.0, gt=0, description="server learning rate η_g")
+    weight_decay: float = Field(default=0.0, ge=0, description="ω, added after clipping, at the unperturbed w")
+    clip: float | None = Field(default=None, gt=0, description="largest norm of the direction q; null: off")
+    aggregation: Aggregation | None = Field(default=None, description="p_i = 1/M or n_i/Σn_j; null: the method's own")
 
     def step(self, w: Tensor, q: Tensor, lr: float) -> Tensor:
         """The next local iterate; the direction is clipped first, weight decay comes after, at the unperturbed w."""
@@ -71,14 +72,15 @@ class Federation:
         data: DeviceData,
         batch_plan: BatchPlan,
         client_sizes: Sequence[int],
-        local: LocalTraining,
+        steps: Steps,
     ) -> None:
+        method.check_server_lr(steps.server_lr)
         self.method = method
         self.objective = objective
         self.data = data
         self.batch_plan = batch_plan
         self.client_sizes = client_sizes
-        self.local = local
+        self.steps = steps
 
     def start(self, w0: Tensor) -> FederationState:
         """The state before the first round, from initial parameters w0 `[P]`."""
@@ -86,7 +88,7 @@ class Federation:
 
     def learning_rate(self, round_index: int) -> float:
         """η_t."""
-        return self.local.lr * self.local.lr_decay**round_index
+        return self.steps.lr * self.steps.lr_decay**round_index
 
     def train_clients(
         self, state: FederationState, clients: Sequence[int], probe: Probe | None = None
@@ -126,7 +128,7 @@ class Federation:
             if probe is not None:
                 probe(client_id, k, w, gradient.point - w)
             total_loss += gradient.loss
-            w = self.local.step(w, q, client.lr)
+            w = self.steps.step(w, q, client.lr)
 
         for part in self.method:
             part.finish(w, client)
@@ -152,7 +154,7 @@ class Federation:
             steps=torch.tensor([row.steps for row in rows]).to(state.w),
             n_clients=len(self.client_sizes),
             lr=lr,
-            server_lr=self.local.server_lr,
+            server_lr=self.steps.server_lr,
         )
         for part in self.method:
             part.aggregate(server)
@@ -170,7 +172,7 @@ class Federation:
 
     def _weights(self, active: list[int]) -> Tensor:
         """Aggregation weights p_i `[M]`: 1/M, or n_i/Σ n_j over the active clients."""
-        if self.local.aggregation == "uniform":
+        if (self.steps.aggregation or self.method.aggregation) == "uniform":
             return torch.full((len(active),), 1 / len(active), dtype=torch.float64)
         sizes = torch.tensor([self.client_sizes[i] for i in active], dtype=torch.float64)
         return sizes / sizes.sum()

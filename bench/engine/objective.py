@@ -1,10 +1,11 @@
 """A model's loss and gradient as functions of one flat parameter vector."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.modules.dropout import _DropoutNd
 
 from bench.errors import UserError
 from bench.methods.base import Layout
@@ -16,12 +17,14 @@ class Objective:
     The module's parameters become views of one buffer, so loading a vector is one copy; the module belongs to
     this objective from then on (a second one on the same module would take its parameters away). Modules with
     buffers, such as BatchNorm's running statistics, are refused with a `UserError`: they would be state
-    that no federated method here averages.
+    that no federated method here averages. So is dropout: its draws would not be keyed, and no run could resume.
     """
 
     def __init__(self, module: nn.Module) -> None:
         if any(True for _ in module.buffers()):
             raise UserError("the model has buffers (BatchNorm statistics?); use GroupNorm or no normalisation")
+        if any(isinstance(part, _DropoutNd) and part.p > 0 for part in module.modules()):
+            raise UserError("the model has dropout, whose random draws cannot be repeated; set its rate to 0")
         self.module = module
         self.parameters = list(module.parameters())
         names_shapes = [(name, tuple(p.shape)) for name, p in module.named_parameters()]
@@ -71,10 +74,16 @@ class Objective:
         """F(w): mean cross-entropy over all of x, y."""
         return float(F.cross_entropy(self.logits(w, x), y))
 
-    def loss_and_accuracy(self, w: Tensor, x: Tensor, y: Tensor) -> tuple[float, float]:
-        """Mean cross-entropy, and accuracy in percent."""
-        outputs = self.logits(w, x)
-        return float(F.cross_entropy(outputs, y)), 100 * float((outputs.argmax(1) == y).double().mean())
+    def evaluate(self, w: Tensor, data: Iterable[tuple[Tensor, Tensor]]) -> tuple[float, float]:
+        """Mean cross-entropy over all samples of the batches, and accuracy in percent."""
+        loss = correct = torch.zeros((), dtype=torch.float64, device=w.device)
+        samples = 0
+        for x, y in data:
+            outputs = self.logits(w, x)
+            loss = loss + F.cross_entropy(outputs, y, reduction="sum").double()
+            correct = correct + (outputs.argmax(1) == y).sum()
+            samples += len(y)
+        return float(loss) / samples, 100 * float(correct) / samples
 
     def full_gradient(self, w: Tensor, x: Tensor, y: Tensor, batch_size: int = 2000) -> Tensor:
         """∇F(w) over all of x, y, computed in batches weighted by their size."""

@@ -1,26 +1,25 @@
 """What a method is made of: perturbation × correction × server, written on flat parameter vectors.
 
-A method answers three questions:
+    perturbation   the point at which a client takes its gradient    g = ∇F_i(w + δ)
+    correction     the direction that it makes of the gradient       q = g + ...
+    server         the next global model, from all uploads           w^{t+1}
 
-    perturbation   where is the gradient taken?        g = ∇F_i(w + δ)
-    correction     what is added to it?                q = g + ...
-    server         how do uploads become the next model?
+Between the first two and the third, every method takes the same local step  w ← w − η_t (clip(q) + ω w).
 
-and every local step is the same:  w ← w − η_t (clip(q) + ω w)   (methods.md of the sources calls it STEP).
-
-Components hold hyper-parameters only and are frozen. What persists lives in named vectors that the
-engine owns, stores and checkpoints: `client_state` for each client that has taken part, `server_state`
-for the server. All arithmetic is over the last dimension, so that the same code serves one client
-(`[P]`) and a cohort (`[C, P]`).
+A component holds hyper-parameters and nothing else. What lasts from round to round are tensors with a name:
+`client_state` of each client that has taken part, `server_state` of the server; the engine keeps them and hands
+them in. Norms and products go over the last dimension only.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor
+
+from bench.errors import UserError
 
 EPS = 1e-12
 
@@ -176,12 +175,18 @@ class Server(Component):
 
 @dataclass(frozen=True)
 class Method:
-    """A perturbation, a correction and a server with their hyper-parameters filled in."""
+    """The three parts with their hyper-parameters, and the method's own weighting of clients."""
 
     name: str
     perturbation: Perturbation
     correction: Correction
     server: Server
+    aggregation: Literal["uniform", "samples"]
+
+    def check_server_lr(self, server_lr: float) -> None:
+        """A `UserError` if the method has no server step size and one is given."""
+        if self.server.needs_unit_server_lr() and server_lr != 1:
+            raise UserError(f"{self.name} has no server step size: server_lr must be 1, not {server_lr:g}")
 
     def __iter__(self) -> Iterator[Component]:
         yield from (self.perturbation, self.correction, self.server)

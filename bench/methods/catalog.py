@@ -80,7 +80,7 @@ class Recipe:
         assert isinstance(perturbation, Perturbation)
         assert isinstance(correction, Correction)
         assert isinstance(server, Server)
-        return Method(self.name, perturbation, correction, server)
+        return Method(self.name, perturbation, correction, server, self.aggregation)
 
 
 _LESAM = ("rho", "first_seen", "estimate")

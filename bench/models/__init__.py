@@ -17,5 +17,5 @@ def build_model(name: str, image_shape: tuple[int, int, int], classes: int, seed
     if name not in MODELS:
         raise unknown("model", name, MODELS)
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(torch_seed(seed, "model"))
+        torch.default_generator.manual_seed(torch_seed(seed, "model"))  # torch.manual_seed would touch GPUs too
         return MODELS[name](image_shape, classes)

@@ -14,6 +14,9 @@ from bench.config import Experiment, load_experiment
 
 ROOT = Path(__file__).parents[2]
 QUICK = ROOT / "paper_tables" / "quick" / "experiments.yaml"
+IDENTITIES = {
+    (path, run.seed): run.identity for path, cell in load_experiment(str(QUICK)).cells().items() for run in cell.runs
+}
 HARD = Setting("digits", "dirichlet-0.1", "4-of-20")
 
 
@@ -35,6 +38,7 @@ def write(results: Path, cell: CellKey, file: str, frame: pd.DataFrame) -> Path:
         ids = ("quick", cell.setting.dataset, cell.setting.partition, cell.setting.participation, cell.method)
         names = ("experiment", "dataset", "partition", "participation", "method")
         frame = pd.concat([pd.DataFrame([ids] * len(frame), columns=names, index=frame.index), frame], axis=1)
+        frame["identity"] = [IDENTITIES.get((cell.path, seed)) for seed in frame["seed"]]
     frame.to_csv(path, index=False)
     return path
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis.convergence import FinalValue, curves, diverged_seeds, final_values, rounds_to_target
+from analysis.convergence import FinalValue, curves, diverged_seeds, final_values
 from analysis.tidy import CellKey, Tidy
 from bench.config import Experiment
 from bench.errors import UserError
@@ -77,13 +77,3 @@ def test_last_is_the_default_and_best_warns() -> None:
         FinalValue(n=3)
     with pytest.raises(UserError, match="n goes with"):
         FinalValue(rule="mean_last_n")
-
-
-def test_rounds_to_target_are_first_crossings_or_censored(gather) -> None:  # type: ignore[no-untyped-def]
-    # Seed 0 rises 20 a round: 40 in round 2, 80 in round 4. Seed 1 ends at 39 and never reaches 40.
-    frame = gather(metrics([80, 39]))
-    reached = rounds_to_target(frame, "test_accuracy", 40)
-    assert reached[["round", "reached"]].to_numpy().tolist() == [[2, True], [4, False]]
-    # Test loss is 2 - accuracy / 100: seed 0 is at 1.6 in round 2, seed 1 at 1.805 and then 1.61.
-    low = rounds_to_target(frame, "test_loss", 1.61, "lower")
-    assert low[["round", "reached"]].to_numpy().tolist() == [[2, True], [4, True]]

@@ -18,7 +18,7 @@ QUICK = Report("quick", Path("results"))
 def test_inputs_of_quick_are_cells_of_quick(quick: Experiment) -> None:
     named = {file.name for file in FILES.values()}
     layouts = [tables.inputs(tables.load_table("quick", name), quick) for name in QUICK.table_names()]
-    layouts += [figures.inputs(figures.load_figure("quick", name), quick) for name in QUICK.figure_names()]
+    layouts += [figures.load_figure("quick", name).inputs(quick) for name in QUICK.figure_names()]
     for paths in layouts:
         assert paths
         assert len(set(paths)) == len(paths)
@@ -30,7 +30,7 @@ def test_inputs_of_quick_are_cells_of_quick(quick: Experiment) -> None:
 
 def test_inputs_are_the_files_that_exist_when_all_is_run(realistic: Tidy, quick: Experiment) -> None:
     for name in QUICK.figure_names():
-        for path in figures.inputs(figures.load_figure("quick", name), quick):
+        for path in figures.load_figure("quick", name).inputs(quick):
             assert (realistic.results / path).is_file() or "/fedgf/" in path
 
 

@@ -57,26 +57,36 @@ def test_image_folder_reads_classes_and_pixels(tmp_path):
     assert data.train_images[0, :, 0, 0].tolist() == [10, 20, 30]
 
 
+def test_image_folder_has_a_label_fit_for_paths(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert ImageFolder(root=".").label == tmp_path.name
+    assert ImageFolder(root="my images/").label == "my-images"
+
+
 def test_image_folder_says_what_is_wrong(tmp_path):
     with pytest.raises(UserError, match=r"folder '.*nowhere/train' does not exist"):
         ImageFolder(root=tmp_path / "nowhere").load()
     with pytest.raises(UserError, match=r"is \(5, 5\), the images before it \(4, 4\)"):
         folder_of_images(tmp_path / "odd", sizes=((4, 4), (5, 5))).load()
+    uneven = folder_of_images(tmp_path / "uneven")
+    for name in ("ant", "bee"):
+        Image.new("RGB", (6, 6)).save(tmp_path / "uneven" / "test" / name / "0.png")
+    with pytest.raises(UserError, match=r"test images of .* are \(6, 6\), the training images \(4, 4\)"):
+        uneven.load()
     source = folder_of_images(tmp_path / "broken")
     (tmp_path / "broken" / "train" / "ant" / "1.png").write_bytes(b"not an image")
     with pytest.raises(UserError, match=r"1\.png' is not a readable image"):
         source.load()
 
 
-partitions = st.one_of(
+equal_partitions = st.one_of(
     st.builds(IID, clients=st.integers(1, 60)),
     st.builds(Dirichlet, clients=st.integers(1, 60), alpha=st.sampled_from([0.001, 0.1, 0.6, 100.0])),
-    st.builds(Pathological, clients=st.integers(1, 60), classes_per_client=st.integers(1, 10)),
 )
 
 
 @settings(max_examples=30, deadline=None)
-@given(partition=partitions, seed=st.integers(0, 100))
+@given(partition=equal_partitions, seed=st.integers(0, 100))
 def test_partitions_use_every_image_once_in_equal_shares(partition, seed):
     split = partition.split(LABELS, numpy_stream(seed, "partition"))
     sizes = [len(indices) for indices in split]
@@ -84,6 +94,20 @@ def test_partitions_use_every_image_once_in_equal_shares(partition, seed):
     assert max(sizes) - min(sizes) <= 1
     again = partition.split(LABELS, numpy_stream(seed, "partition"))
     assert partition_hash(split) == partition_hash(again)
+
+
+@settings(max_examples=30, deadline=None)
+@given(clients=st.integers(1, 60), k=st.integers(1, 10), seed=st.integers(0, 100))
+def test_pathological_clients_hold_their_classes_and_no_others(clients, k, seed):
+    split = Pathological(clients=clients, classes_per_client=k).split(LABELS, numpy_stream(seed, "p"))
+    held = [np.unique(LABELS[indices]) for indices in split]
+    assert all(len(classes) == k for classes in held)
+    used = np.concatenate(split)
+    assert len(np.unique(used)) == len(used), "an image is used twice"
+    assert set(LABELS[used]) == set(np.concatenate(held))
+    assert len(used) == sum(int((c == LABELS).sum()) for c in set(np.concatenate(held).tolist()))
+    holders = np.bincount(np.concatenate(held), minlength=10)
+    assert holders.max() - holders.min() <= 1
 
 
 def class_entropy(partition, seed=0) -> float:
@@ -108,12 +132,15 @@ def test_dirichlet_proportions_are_the_clients_own():
     assert early.var() == pytest.approx(expected, rel=0.2)
 
 
-def test_pathological_clients_hold_their_classes():
-    split = Pathological(clients=20, classes_per_client=3).split(LABELS, numpy_stream(0, "p"))
-    held = [len(np.unique(LABELS[i])) for i in split]
-    assert np.median(held) == 3
+def test_more_classes_than_there_are_is_refused():
     with pytest.raises(UserError, match=r"11 classes per client, but the data set has 10 \(allowed: 1 to 10\)"):
         Pathological(clients=20, classes_per_client=11).split(LABELS, numpy_stream(0, "p"))
+
+
+def test_a_client_without_images_is_refused():
+    labels = np.repeat(np.arange(2), [2, 50])
+    with pytest.raises(UserError, match="leaves one of 10 clients without an image"):
+        Pathological(clients=10, classes_per_client=1).split(labels, numpy_stream(0, "p"))
 
 
 def test_more_clients_than_images_is_refused():

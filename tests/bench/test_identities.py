@@ -1,12 +1,14 @@
 """Identities between methods, over random small problems: what must hold whatever the data."""
 
+import copy
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.utils import skip_init
 
-from bench.engine.federation import LocalTraining
+from bench.engine.federation import Steps
 from bench.methods.base import unit
 from bench.methods.catalog import CATALOG
 from tests.problems import Problem, distance
@@ -101,12 +103,32 @@ def test_the_values_cover_the_catalog():
 @few
 @given(problem=problems)
 def test_the_order_of_clients_does_not_matter(method, problem):
-    """Catches edits of broadcast vectors in place."""
-    forwards, backwards = problem.some(), [active[::-1] for active in problem.some()]
-    assert distance(
-        problem.run(method, VALUES[method], participants=forwards),
-        problem.run(method, VALUES[method], participants=backwards),
-    ) == 0  # fmt: skip
+    """Clients are served by id; with ids reversed, the last comes first, and nothing but rounding changes."""
+    last = problem.clients - 1
+    renamed = problem.run(
+        method,
+        VALUES[method],
+        clients=problem.data()[::-1],
+        participants=[[last - i for i in active] for active in problem.some()],
+    )
+    assert distance(problem.run(method, VALUES[method]), renamed) < EXACT
+
+
+@pytest.mark.parametrize("method", VALUES)
+def test_a_round_changes_nothing_that_it_was_given(method):
+    """The state before a round, down to the bit: broadcast vectors and clients' memories are never edited in place."""
+    problem = Problem(5)
+    federation = problem.federation(method, VALUES[method])
+    state = federation.start(federation.objective.initial())
+    for active in problem.some():
+        before = copy.deepcopy(state)
+        after, _ = federation.run_round(state, active)
+        assert torch.equal(state.w, before.w)
+        assert all(torch.equal(state.server[name], v) for name, v in before.server.items())
+        assert all(torch.equal(state.clients[i][n], v) for i, vs in before.clients.items() for n, v in vs.items())
+        idle = set(before.clients) - set(active)
+        assert all(torch.equal(after.clients[i][n], v) for i in idle for n, v in before.clients[i].items())
+        state = after
 
 
 @few
@@ -140,5 +162,5 @@ def test_unit_is_a_direction_or_zero(values):
 def test_clipping_bounds_the_direction_before_weight_decay():
     """|q| = 5 is clipped to 1; the decay term is added after it, unclipped."""
     w, q = torch.tensor([10.0, 0.0]), torch.tensor([3.0, 4.0])
-    stepped = LocalTraining(lr=1.0, weight_decay=0.1, clip=1.0).step(w, q, 1.0)
+    stepped = Steps(lr=1.0, weight_decay=0.1, clip=1.0).step(w, q, 1.0)
     assert torch.allclose(stepped, torch.tensor([10 - 0.6 - 1.0, -0.8]), atol=1e-6)

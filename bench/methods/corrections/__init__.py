@@ -1,1 +1,1 @@
-"""What is added to the gradient: one correction a module."""
+"""Corrections, one a module: the direction that a client makes of its gradient."""

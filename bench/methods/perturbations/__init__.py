@@ -1,1 +1,1 @@
-"""Where the gradient is taken: one perturbation a module."""
+"""Perturbations, one a module: at which point a client takes its gradient."""

@@ -1,4 +1,4 @@
-"""GF: between the perturbed global model and the perturbed local model.
+"""GF: the gradient at a point on the line from the perturbed local model to the perturbed global one.
 
     u = w + ρ ∇F_i(w)/‖∇F_i(w)‖                     perturbed local point
     v = w^t + ρ_g G/‖G‖,  G = w^{t−1} − w^t          perturbed global point, made by the server

@@ -1,1 +1,1 @@
-"""How uploads become the next model: one server step a module."""
+"""Servers, one a module: the next global model, from all uploads."""
