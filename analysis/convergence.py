@@ -59,6 +59,9 @@ def curves(frame: pd.DataFrame, column: str) -> pd.DataFrame:
     """
     seeds = frame.groupby(IDS, sort=False)["seed"].nunique().rename("expected")
     finite = frame[np.isfinite(pd.to_numeric(frame[column]))]
+    if finite.empty:
+        numbers = {name: pd.Series(dtype=float) for name in ("round", "mean", "std", "seeds")}
+        return pd.DataFrame({name: pd.Series(dtype=str) for name in IDS} | numbers)
     groups = finite.groupby([*IDS, "round"], sort=False)[column]
     curve = groups.agg(mean="mean", std="std", seeds="count").reset_index()
     curve = curve.merge(seeds, left_on=IDS, right_index=True)

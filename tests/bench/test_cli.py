@@ -68,6 +68,8 @@ def test_mistakes_in_an_experiment(old, new, message, tmp_path):
 def test_mistakes_on_the_command_line(tmp_path):
     assert "did you mean 'digits/dirichlet-0.1/4-of-20/fedsam'" in refused("run", "quick", CELL.replace("sam", "sma"))
     assert "unknown experiment 'quik'; did you mean 'quick'?" in refused("run", "quik", CELL)
+    assert "'[1' is not a YAML value" in refused("run", "quick", CELL, "--set", "training.rounds=[1")
+    assert "unknown device 'meta'" in refused("run", "quick", CELL, "--device", "meta", "--out", tmp_path / "x")
     assert "--set takes key=value" in refused("run", "quick", CELL, "--set", "training.rounds")
     assert "unknown method 'fedlesan'" in refused("methods", "fedlesan")
     assert "unknown table of experiment quick 'acuracy'" in refused("table", "quick", "acuracy")

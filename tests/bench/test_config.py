@@ -82,6 +82,8 @@ MISTAKES = [
     ({"training.lr": float("nan")}, "finite number"),
     ({"training.server_lr": 0.5}, "feddyn has no server step size: server_lr must be 1, not 0.5"),
     ({"grid.partition": []}, "at least 1 item"),
+    ({"grid.seeds": [1, 0, 1]}, "seed 1 stands twice in seeds"),
+    ({"methods.a/b": {"name": "fedavg"}}, "String should match pattern"),
     ({"name.x": 1}, "name is a value, not a section"),
 ]
 

@@ -17,8 +17,8 @@ from bench.engine.checkpoint import load_state, save_state
 from bench.engine.federation import FederationState
 from bench.errors import UserError
 from bench.methods import CATALOG
-from bench.records import RunDirectory, working_directory
-from bench.run import Bench, train
+from bench.records import RunDirectory, code_fingerprint, working_directory
+from bench.run import Bench, train, train_cell
 
 CPU = torch.device("cpu")
 SETTING = "digits/dirichlet-0.1/4-of-20"
@@ -149,6 +149,69 @@ def test_another_configuration_in_the_way_is_refused_and_untouched(tmp_path):
     assert contents(run) == before
     train(config(**{"training.rounds": 4}), tmp_path / "run", CPU, replace=True)
     assert len(RunDirectory(run).metrics()) == 4
+
+
+def test_replace_keeps_what_is_current_and_never_deletes_what_is_no_run(tmp_path):
+    run = train(config(), tmp_path / "run", CPU).path
+    before = {file: file.stat().st_mtime_ns for file in run.rglob("*")}
+    train(config(), tmp_path / "run", CPU, replace=True)
+    assert {file: file.stat().st_mtime_ns for file in run.rglob("*")} == before
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "mine.txt").write_text("years of work")
+    (tmp_path / "file").write_text("also mine")
+    for place in ("notes", "file"):
+        with pytest.raises(UserError, match="is not a run directory"):
+            train(config(), tmp_path / place, CPU, replace=True)
+    assert (tmp_path / "notes" / "mine.txt").read_text() == "years of work"
+    assert (tmp_path / "file").read_text() == "also mine"
+
+
+def test_a_run_of_other_code_is_told_and_replaced_on_demand(tmp_path):
+    cell = load_experiment("quick", {**SMALL, "grid.seeds": [0]}).cell(f"{SETTING}/fedavg")
+    said = []
+    train_cell("quick", cell, tmp_path / "cell", CPU, said.append)
+    about = tmp_path / "cell" / "seed-0" / "provenance.json"
+    about.write_text(about.read_text().replace(code_fingerprint(), "0123456789abcdef"))
+    train_cell("quick", cell, tmp_path / "cell", CPU, said.append)
+    assert any("another version of the code" in line for line in said)
+    assert "0123456789abcdef" in about.read_text()
+    train_cell("quick", cell, tmp_path / "cell", CPU, said.append, replace=True)
+    assert code_fingerprint() in about.read_text()
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("config.json", "[1, 2]"),
+        ("config.json", "{"),
+        ("provenance.json", "{}"),
+        ("provenance.json", "no"),
+        ("metrics.csv", ""),
+    ],
+)
+def test_a_damaged_run_is_one_line(file, content, tmp_path):
+    run = train(config(), tmp_path / "run", CPU)
+    (run.path / file).write_text(content)
+    with pytest.raises(UserError, match=f"{file}' is (missing or |of another version or )?damaged") as caught:
+        damaged = RunDirectory(run.path)
+        _ = damaged.config, damaged.provenance, damaged.metrics()
+    assert "\n" not in str(caught.value)
+
+
+def test_a_checkpoint_of_other_data_is_refused(tmp_path, monkeypatch):
+    def stop(bench, state):
+        if state.round == 2:
+            raise InterruptedRunError
+        return play_round(bench, state)
+
+    play_round = Bench.play_round
+    with monkeypatch.context() as patch:
+        patch.setattr("bench.run.Bench.play_round", stop)
+        with pytest.raises(InterruptedRunError):
+            train(config(), tmp_path / "run", CPU)
+    monkeypatch.setattr("bench.data.dataset.Dataset.content_hash", lambda data: "other")
+    with pytest.raises(UserError, match="was trained on other data"):
+        train(config(), tmp_path / "run", CPU)
 
 
 def test_a_config_of_another_version_is_refused_and_untouched(tmp_path):

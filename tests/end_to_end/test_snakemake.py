@@ -1,6 +1,7 @@
 """The whole pipeline by Snakemake, on real images at the smallest scale that still has every stage."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -89,18 +90,61 @@ def test_a_second_run_has_nothing_to_do(finished):
     assert "Nothing to be done" in snakemake(finished)
 
 
+def jobs(plan: str) -> dict[str, int]:
+    """The job counts of a dry run, by rule; target rules are left out."""
+    rows = [line.split() for line in plan.splitlines()]
+    counts = {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].isdigit()}
+    return {rule: n for rule, n in counts.items() if rule in ("train", "analyse", "table", "figure", "page")}
+
+
 def test_a_deleted_table_is_all_that_is_rebuilt(finished):
-    tables = finished / "results" / "reports" / "mini" / "tables"
+    results = finished / "results"
+    tables = results / "reports" / "mini" / "tables"
     before = (tables / "accuracy.md").read_text()
     for extension in ("md", "tex", "csv"):
         (tables / f"accuracy.{extension}").unlink()
-    plan = snakemake(finished, "-n", "mini_table_accuracy")
-    assert "table" in plan
-    assert not any(f"\n{rule} " in plan for rule in ("train", "analyse", "figure"))
-    runs = {f: f.stat().st_mtime_ns for f in (finished / "results" / "runs").rglob("*")}
+    assert jobs(snakemake(finished, "-n", "mini_table_accuracy")) == {"table": 1}
+    others = {f: f.stat().st_mtime_ns for part in ("runs", "analysis") for f in (results / part).rglob("*")}
     snakemake(finished, "mini_table_accuracy")
     assert (tables / "accuracy.md").read_text() == before
-    assert {f: f.stat().st_mtime_ns for f in (finished / "results" / "runs").rglob("*")} == runs
+    assert {f: f.stat().st_mtime_ns for f in others} == others
+
+
+def edited(folder: Path, name: str, old: str, new: str) -> None:
+    text = (folder / name).read_text()
+    assert old in text
+    (folder / name).write_text(text.replace(old, new))
+
+
+def test_what_is_edited_is_all_that_is_redone(tmp_path):
+    """One edit after the other in a user's own experiment, and the jobs that Snakemake plans for it."""
+    own = shutil.copytree(MINI.parent, tmp_path / "own")
+    experiments = f"[{own / 'experiments.yaml'}]"
+    snakemake(tmp_path, experiments=experiments)
+
+    edited(own, "tables/accuracy.yaml", "caption: Digits.", "caption: Small digits.")
+    assert jobs(snakemake(tmp_path, "-n", experiments=experiments)) == {"table": 1, "page": 1}
+    edited(own, "analyses.yaml", "draws: 5", "draws: 6")
+    assert jobs(snakemake(tmp_path, "-n", experiments=experiments)) == {"analyse": 2, "table": 2, "page": 1}
+    snakemake(tmp_path, experiments=experiments)
+
+    edited(own, "experiments.yaml", "seeds: [0, 1]", "seeds: [0, 1, 2]")
+    runs = tmp_path / "results" / "runs" / "mini" / CELLS
+    old = {f: f.stat().st_mtime_ns for f in runs.glob("*/seed-*/*")}
+    snakemake(tmp_path, experiments=experiments)
+    assert {f: f.stat().st_mtime_ns for f in old} == old, "finished seeds are left alone"
+    assert set(pd.read_csv(runs / "fedsam" / "metrics.csv")["seed"]) == {0, 1, 2}
+
+    edited(own, "experiments.yaml", "rho: 0.05", "rho: 0.06")
+    before = {f: f.stat().st_mtime_ns for f in (tmp_path / "results").rglob("*") if f.is_file()}
+    refused = subprocess.run(command(tmp_path, experiments=experiments), capture_output=True, text=True, check=False)
+    assert refused.returncode != 0
+    assert "method.hyperparameters.rho: 0.05 there, 0.06 here" in refused.stdout + refused.stderr
+    assert {f: f.stat().st_mtime_ns for f in before} == before, "a refusal touches nothing"
+    plan = jobs(snakemake(tmp_path, "-n", experiments=experiments, replace="true"))
+    assert plan == {"train": 1, "analyse": 4, "table": 2, "figure": 4, "page": 1}
+    snakemake(tmp_path, experiments=experiments, replace="true")
+    assert "0.06" in (runs / "fedsam" / "seed-0" / "config.json").read_text()
 
 
 def test_snakemakes_own_report(finished):
@@ -160,3 +204,15 @@ def test_a_mistake_in_the_experiment_is_told_before_anything_runs(tmp_path):
     assert done.returncode != 0
     assert "training.rounds = 0: Input should be greater than or equal to 1" in done.stdout + done.stderr
     assert not (tmp_path / "results" / "runs").exists()
+
+
+def test_a_mistake_in_the_configuration_of_snakemake_is_told(tmp_path):
+    done = subprocess.run(command(tmp_path, round=5), capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "unknown --config key 'round'; did you mean 'rounds'?" in done.stdout + done.stderr
+
+
+def test_a_results_folder_with_a_space(tmp_path):
+    target = f"{tmp_path / 'my results'}/runs/mini/{CELLS}/fedavg/metrics.csv"
+    snakemake(tmp_path, target, results=tmp_path / "my results", experiments=MINI)
+    assert Path(target).is_file()

@@ -1,0 +1,74 @@
+"""From run directories to tidy files, where that must refuse or leave something out."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+
+from analysis.cells import analyse_cell
+from analysis.report import Report
+from analysis.settings import load_settings
+from bench.config import load_experiment
+from bench.errors import UserError
+from bench.run import train_cell
+
+MINI = str(Path(__file__).parents[1] / "end_to_end" / "mini" / "experiments.yaml")
+CPU = torch.device("cpu")
+CELL = "digits/dirichlet-0.1/4-of-20/"
+DIVERGES = {"methods.fedsam.training": {"lr": 1e30}}
+ANALYSES = ("flatness", "drift", "surface", "perturbation")
+
+
+def run_all(results: Path, changes: dict) -> None:
+    experiment = load_experiment(MINI, changes)
+    for path, cell in experiment.cells().items():
+        runs = results / "runs" / "mini" / path
+        train_cell("mini", cell, runs, CPU, str)
+        for name in ANALYSES:
+            out = results / "analysis" / "mini" / path / f"{name}.csv"
+            analyse_cell(name, load_settings(MINI), "mini", cell, runs, out, CPU)
+
+
+def test_a_method_that_diverges_is_an_outcome_everywhere(tmp_path: Path) -> None:
+    run_all(tmp_path, DIVERGES)
+    assert pd.read_csv(tmp_path / "analysis" / "mini" / CELL / "fedsam" / "flatness.csv").empty
+    report = Report(MINI, tmp_path, DIVERGES)
+    for name in report.table_names():
+        assert "diverged (2 of 2)" in report.render_table(name)[0].read_text()
+    for name in report.figure_names():
+        assert all(file.stat().st_size for file in report.render_figure(name))
+    page = report.render_page().read_text()
+    assert "2 of them diverged" in page
+    assert page.count("iverged: FedSAM") == 3, "the captions of drift, surfaces and perturbation name it"
+
+
+def test_numbers_of_another_configuration_are_refused(tmp_path: Path) -> None:
+    run_all(tmp_path, {})
+    changes = {"training.rounds": 6}
+    cell = load_experiment(MINI, changes).cell(CELL + "fedsam")
+    runs = tmp_path / "runs" / "mini" / CELL / "fedsam"
+    with pytest.raises(UserError, match="is a run of another configuration than"):
+        analyse_cell("drift", load_settings(MINI), "mini", cell, runs, tmp_path / "x.csv", CPU)
+    assert not (tmp_path / "x.csv").exists()
+    report = Report(MINI, tmp_path, changes)
+    for render, name in ((report.render_table, "accuracy"), (report.render_figure, "drift")):
+        with pytest.raises(UserError, match=r"holds seed 0 of another configuration than that of experiment mini"):
+            render(name)
+
+
+def test_the_surface_is_that_of_the_first_seed_unless_one_is_named(tmp_path: Path) -> None:
+    changes = {"grid.seeds": [1]}
+    run_all(tmp_path, changes)
+    surface = pd.read_csv(tmp_path / "analysis" / "mini" / CELL / "fedsam" / "surface.csv")
+    assert set(surface["seed"]) == {1}
+    report = Report(MINI, tmp_path, changes)
+    assert "Seed 1" in report.render_page().read_text()
+    assert all(file.stat().st_size for name in ("surfaces", "labels") for file in report.render_figure(name))
+    named = load_settings(MINI).model_copy(
+        update={"surface": load_settings(MINI).surface.model_copy(update={"seed": 7})}
+    )
+    cell = load_experiment(MINI, changes).cell(CELL + "fedsam")
+    with pytest.raises(UserError, match=r"surface.seed = 7, but the seeds of .* are 1"):
+        runs = tmp_path / "runs" / "mini" / CELL / "fedsam"
+        analyse_cell("surface", named, "mini", cell, runs, tmp_path / "x.csv", CPU)
