@@ -11,39 +11,37 @@ from pathlib import Path
 
 from snakemake.utils import min_version, validate
 
-from analysis.report import Report
 from analysis.settings import AnalysisSettings, load_settings
+from analysis.workflow import Workflow
 from bench.config import experiment_file, read_yaml
-from bench.errors import unknown
-from bench.records import is_finished
+from bench.errors import UserError
 
 min_version("9.0")
 
-KEYS = ["device", "experiments", "replace", "results", "rounds", "seeds"]
-for key in config:
-    if key not in KEYS:
-        raise unknown("--config key", key, KEYS)
 
-RESULTS = str(config.get("results", "results"))
-DEVICE = config.get("device", "cpu")
-GPU = int(DEVICE != "cpu")
-SHORT = {"rounds": "training.rounds", "seeds": "grid.seeds"}
-CHANGES = {key: config[short] for short, key in SHORT.items() if short in config}
-COMMON = shlex.join(["--results", RESULTS, *(f"--set={key}={value}" for key, value in CHANGES.items())])
-REPLACE = "--replace" if config.get("replace") else ""
+def stop(error):
+    """Bad input is one line, not a traceback."""
+    sys.exit(f"fedflat: {error}")
 
-# Experiments by name: those of paper_tables/, or YAML files.
-REPORTS = {}
-sources = config.get("experiments", ["quick"])
-for source in [sources] if isinstance(sources, str) else sources:
-    report_of_source = Report(source, Path(RESULTS), CHANGES)
-    REPORTS[report_of_source.experiment.name] = report_of_source
-    validate(read_yaml(experiment_file(source)), workflow.source_path("bench/experiment.schema.json"), set_default=False)
-CELLS = {(name, path): cell for name, r in REPORTS.items() for path, cell in r.experiment.cells().items()}
+
+try:
+    FLOW = Workflow.of(config)
+    FLOW.cells  # a mistake in a grid is told before anything runs
+except UserError as error:
+    stop(error)
+for made in FLOW.reports.values():
+    validate(read_yaml(experiment_file(made.source)), workflow.source_path("bench/experiment.schema.json"), set_default=False)
+
+REPORTS = FLOW.reports
+RESULTS = str(FLOW.results)
+GPU = int(FLOW.device != "cpu")
+ON_DEVICE = f"--device {FLOW.device}"
+COMMON = FLOW.options
+REPLACE = "--replace" if FLOW.replace else ""
 CELL = "{experiment}/{dataset}/{partition}/{participation}/{method}"
 
 # `fedflat` is that of the environment in which Snakemake runs, activated or not.
-shell.prefix(f"export PATH={Path(sys.executable).parent}:$PATH; ")
+shell.prefix(f"export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH; ")
 
 
 def cell_path(w):
@@ -55,17 +53,29 @@ def source(w):
 
 
 def identity(w):
-    """A cell's identity. Runs of another configuration in its place are told here, before anything is touched."""
-    cell = CELLS[w.experiment, cell_path(w)]
-    for run in cell.runs:
-        place = Path(RESULTS, "runs", w.experiment, cell.path, f"seed-{run.seed}")
-        is_finished(place, run, replace=bool(REPLACE))
-    return cell.identity
+    try:
+        return FLOW.identity(w.experiment, cell_path(w))
+    except UserError as error:
+        stop(error)
 
 
-def made_by_rules(files):
-    """A run directory is not an output by itself: whoever reads its partition asks for its metrics."""
-    return [f.parents[1] / "metrics.csv" if f.name == "partition.csv" else f for f in files]
+def inputs(kind):
+    """The files that a table or figure is made from."""
+
+    def files(w):
+        made = REPORTS[w.experiment]
+        try:
+            needed = made.table_inputs(w.name) if kind == "table" else made.figure_inputs(w.name)
+        except UserError as error:
+            stop(error)
+        # A run directory is not an output by itself: whoever reads its partition asks for its metrics.
+        return [f.parents[1] / "metrics.csv" if f.name == "partition.csv" else f for f in needed]
+
+    return files
+
+
+def shown(w, input):
+    return FLOW.shown(w.experiment, map(Path, input))
 
 
 wildcard_constraints:
@@ -84,6 +94,8 @@ rule all:
 
 
 rule train:
+    message:
+        "train {params.cell}"
     output:
         f"{RESULTS}/runs/{CELL}/metrics.csv",
     params:
@@ -97,16 +109,19 @@ rule train:
     resources:
         gpu=GPU,
     shell:
-        "fedflat run {params.source:q} {params.cell} --out \"$(dirname {output:q})\" --device {DEVICE} --threads {threads}"
+        "fedflat run {params.source:q} {params.cell} --out \"$(dirname {output:q})\" {ON_DEVICE} --threads {threads}"
         " {COMMON} {REPLACE} > {log:q} 2>&1"
 
 
 rule analyse:
+    message:
+        "{wildcards.analysis} of {params.cell}"
     input:
         f"{RESULTS}/runs/{CELL}/metrics.csv",
     output:
         f"{RESULTS}/analysis/{CELL}/{{analysis}}.csv",
     params:
+        identity=identity,
         settings=lambda w: getattr(load_settings(source(w)), w.analysis).model_dump_json(),
         source=source,
         cell=cell_path,
@@ -117,18 +132,21 @@ rule analyse:
     resources:
         gpu=GPU,
     shell:
-        "fedflat analyse {wildcards.analysis} {params.source:q} {params.cell} --device {DEVICE} --threads {threads}"
+        "fedflat analyse {wildcards.analysis} {params.source:q} {params.cell} {ON_DEVICE} --threads {threads}"
         " {COMMON} > {log:q} 2>&1"
 
 
 rule table:
+    message:
+        "table {wildcards.name} of {wildcards.experiment}"
     input:
-        lambda w: made_by_rules(REPORTS[w.experiment].table_inputs(w.name)),
+        inputs("table"),
     output:
         report(f"{RESULTS}/reports/{{experiment}}/tables/{{name}}.md", category="{experiment}", subcategory="tables"),
         f"{RESULTS}/reports/{{experiment}}/tables/{{name}}.tex",
         f"{RESULTS}/reports/{{experiment}}/tables/{{name}}.csv",
     params:
+        cells=shown,
         source=source,
     log:
         f"{RESULTS}/logs/{{experiment}}/table-{{name}}.log",
@@ -137,12 +155,15 @@ rule table:
 
 
 rule figure:
+    message:
+        "figure {wildcards.name} of {wildcards.experiment}"
     input:
-        lambda w: made_by_rules(REPORTS[w.experiment].figure_inputs(w.name)),
+        inputs("figure"),
     output:
         report(f"{RESULTS}/reports/{{experiment}}/figures/{{name}}.png", category="{experiment}", subcategory="figures"),
         f"{RESULTS}/reports/{{experiment}}/figures/{{name}}.pdf",
     params:
+        cells=shown,
         source=source,
     log:
         f"{RESULTS}/logs/{{experiment}}/figure-{{name}}.log",
@@ -151,6 +172,8 @@ rule figure:
 
 
 rule page:
+    message:
+        "page of {wildcards.experiment}"
     input:
         lambda w: expand(rules.table.output[0], experiment=w.experiment, name=REPORTS[w.experiment].table_names()),
         lambda w: expand(rules.figure.output[0], experiment=w.experiment, name=REPORTS[w.experiment].figure_names()),

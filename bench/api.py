@@ -103,7 +103,7 @@ def simulate(
         plan: BatchPlan = (
             FullBatches(split, local_steps) if batch_size is None else StepBatches(split, local_steps, batch_size, seed)
         )
-        federation = Federation(built, objective, data, plan, sizes, steps)
+        federation = Federation(built, objective, data, plan, sizes, steps, seed)
         state = federation.start(w0)
         params: list[Tensor] = []
         rows: list[dict[str, float]] = []

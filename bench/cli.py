@@ -62,7 +62,7 @@ def run(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Folder of the cell. Default: RESULTS/runs/EXPERIMENT/CELL; with --seed or --set, custom/CELL."
+            help="Folder of the cell. Default: RESULTS/runs/EXPERIMENT/CELL; with --seed or --set, runs/custom/..."
         ),
     ] = None,
     replace: Annotated[
@@ -90,7 +90,7 @@ def run(
         changes["grid.seeds"] = seed
     loaded = load_experiment(experiment, changes)
     chosen = loaded.cell(cell)
-    place = out or results / "runs" / ("custom" if changes else loaded.name) / chosen.path
+    place = out or results / "runs" / Path("custom" if changes else "") / loaded.name / chosen.path
     torch_device = prepare_device(device, threads)
     train_cell(loaded.name, chosen, place, torch_device, typer.echo, checkpoint_every, replace=replace)
     typer.echo(f"written to {place}")

@@ -22,6 +22,7 @@ from bench.config import Cell, RunConfig
 from bench.data.dataset import Dataset, DeviceData
 from bench.data.partitions import Indices, partition_hash
 from bench.data.sources import Source
+from bench.device import device_name
 from bench.engine.batches import EpochBatches
 from bench.engine.checkpoint import load_state, save_state
 from bench.engine.federation import Federation, FederationState
@@ -43,7 +44,13 @@ from bench.records import (
 )
 
 EVALUATION_BATCH = 2000
+PROGRESS_SECONDS = 5.0
 Progress = Callable[[str], None]
+"""Takes the lines that a command shows while it works."""
+
+
+def silent(line: str) -> None:
+    """Progress that nobody watches."""
 
 
 @functools.lru_cache(maxsize=2)
@@ -75,7 +82,8 @@ class Bench:
         settings = config.training
         method = config.method.recipe.build(config.method.hyperparameters)
         plan = EpochBatches(split, settings.local_epochs, settings.batch_size, config.seed)
-        federation = Federation(method, objective, train, plan, [len(indices) for indices in split], settings)
+        sizes = [len(indices) for indices in split]
+        federation = Federation(method, objective, train, plan, sizes, settings, config.seed)
         return cls(config, dataset, split, train, test, objective, federation)
 
     def play_round(self, state: FederationState) -> tuple[FederationState, dict[str, Any]]:
@@ -93,7 +101,13 @@ class Bench:
 
 
 def train(
-    config: RunConfig, out: Path, device: torch.device, checkpoint_every: int = 1, *, replace: bool = False
+    config: RunConfig,
+    out: Path,
+    device: torch.device,
+    checkpoint_every: int = 1,
+    progress: Progress = silent,
+    *,
+    replace: bool = False,
 ) -> RunDirectory:
     """Train one run into the run directory `out`, resuming where an interrupted run of it stopped.
 
@@ -106,7 +120,7 @@ def train(
     with working_directory(out, config) as work:
         log = _logger(work / "run.log")
         try:
-            _train(bench, work, log, checkpoint_every)
+            _train(bench, work, log, checkpoint_every, progress)
         finally:
             for handler in log.handlers[:]:
                 handler.close()
@@ -115,7 +129,7 @@ def train(
     return RunDirectory(out)
 
 
-def _train(bench: Bench, work: Path, log: logging.Logger, checkpoint_every: int) -> None:
+def _train(bench: Bench, work: Path, log: logging.Logger, checkpoint_every: int, progress: Progress) -> None:
     config = bench.config
     checkpoint = work / "checkpoint.safetensors"
     state = bench.federation.start(bench.objective.initial())
@@ -128,9 +142,10 @@ def _train(bench: Bench, work: Path, log: logging.Logger, checkpoint_every: int)
             raise UserError(f"'{checkpoint}' was trained on other data than is there now; delete it to start over")
         rows, seconds_before = about["rows"], about["seconds"]
         log.info("resumed after round %d", state.round)
+        progress(f"seed {config.seed}: resumed after round {state.round} of {config.training.rounds}")
     else:
         log.info("started: %s", config.canonical_json())
-    started = time.perf_counter()
+    started = told = time.perf_counter()
 
     def seconds() -> float:
         return seconds_before + time.perf_counter() - started
@@ -144,10 +159,14 @@ def _train(bench: Bench, work: Path, log: logging.Logger, checkpoint_every: int)
         rows.append(row)
         keep_snapshot()
         if "test_accuracy" in row:
-            log.info(
-                "round %d of %d: local loss %.4f, test accuracy %.2f %%",
-                state.round, config.training.rounds, row["local_loss"], row["test_accuracy"],
-            )  # fmt: skip
+            line = (
+                f"round {state.round} of {config.training.rounds}: "
+                f"local loss {row['local_loss']:.4f}, test accuracy {row['test_accuracy']:.2f} %"
+            )
+            log.info(line)
+            if time.perf_counter() - told > PROGRESS_SECONDS:
+                progress(f"seed {config.seed}: {line}")
+                told = time.perf_counter()
         if state.round % checkpoint_every == 0:
             save_state(checkpoint, state, {"rows": rows, "seconds": seconds(), "data_hash": data_hash})
 
@@ -240,7 +259,7 @@ def train_cell(
     """Train all seeds of a cell into `out/seed-<s>`, then write all their metrics as `out/metrics.csv`."""
     tables: list[pd.DataFrame] = []
     for config in cell.runs:
-        run = train(config, out / f"seed-{config.seed}", device, checkpoint_every, replace=replace)
+        run = train(config, out / f"seed-{config.seed}", device, checkpoint_every, progress, replace=replace)
         metrics = run.metrics()
         tables.append(identified(metrics, experiment, cell, config))
         progress(f"{cell.path}/seed-{config.seed}: {_outcome(metrics)}")
@@ -259,14 +278,9 @@ def _outcome(metrics: pd.DataFrame) -> str:
 def prepare_device(name: str, threads: int) -> torch.device:
     """The torch device `auto`, `cpu` or `cuda[:i]`, set up for reproducible results; one CPU thread count for all."""
     torch.set_num_threads(threads)
-    if name == "auto":
+    if device_name(name) == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise UserError(f"unknown device '{name}' (allowed: auto, cpu, cuda, cuda:0, cuda:1, ...)") from None
-    if device.type not in ("cpu", "cuda"):
-        raise UserError(f"unknown device '{name}' (allowed: auto, cpu, cuda, cuda:0, cuda:1, ...)")
+    device = torch.device(name)
     if device.type == "cuda":
         if not torch.cuda.is_available():
             raise UserError("device cuda asked for, but torch sees no GPU (allowed here: auto, cpu)")

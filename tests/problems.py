@@ -71,7 +71,7 @@ class Problem:
         device_data = DeviceData(x, y, torch.zeros(()), torch.ones(()))
         built = recipe(method).build(hyperparameters)
         settings = Steps(**{"lr": 0.1, "aggregation": "uniform", **steps})
-        return Federation(built, Objective(model), device_data, FullBatches(split, 3), sizes, settings)
+        return Federation(built, Objective(model), device_data, FullBatches(split, 3), sizes, settings, self.seed)
 
 
 def distance(a: SimulationResult, b: SimulationResult) -> float:

@@ -73,6 +73,7 @@ class Federation:
         batch_plan: BatchPlan,
         client_sizes: Sequence[int],
         steps: Steps,
+        seed: int,
     ) -> None:
         method.check_server_lr(steps.server_lr)
         self.method = method
@@ -81,6 +82,7 @@ class Federation:
         self.batch_plan = batch_plan
         self.client_sizes = client_sizes
         self.steps = steps
+        self.seed = seed
 
     def start(self, w0: Tensor) -> FederationState:
         """The state before the first round, from initial parameters w0 `[P]`."""
@@ -107,6 +109,9 @@ class Federation:
         zeros = {name: torch.zeros_like(state.w) for name in self.method.client_state} if known is None else {}
         plan = self.batch_plan(client_id, state.round)
         client = ClientRound(
+            seed=self.seed,
+            round=state.round,
+            id=client_id,
             w_global=state.w,
             received=received,
             state=dict(known or zeros),
@@ -120,13 +125,13 @@ class Federation:
 
         w = state.w
         total_loss = torch.zeros((), dtype=w.dtype, device=w.device)
-        for k, index in enumerate(plan):
+        for client.step, index in enumerate(plan):
             x, y = self.data.batch(index.to(w.device, non_blocking=True))
             gradient = _RecordedGradient(self.objective, x, y)
             g = self.method.perturbation.gradient(w, gradient, client)
             q = self.method.correction.direction(g, w, client)
             if probe is not None:
-                probe(client_id, k, w, gradient.point - w)
+                probe(client_id, client.step, w, gradient.point - w)
             total_loss += gradient.loss
             w = self.steps.step(w, q, client.lr)
 

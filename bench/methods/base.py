@@ -19,6 +19,7 @@ import torch
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
+from bench.engine.streams import torch_stream
 from bench.errors import UserError
 
 EPS = 1e-12
@@ -68,7 +69,12 @@ class ClientRound:
     `w_global` is the model as received; `received` holds the other broadcast tensors; `state` the
     client's own vectors (zeros before its first participation, see `first_time`), to be replaced by
     `Component.finish`; `upload` what is sent beside the model update; `scratch` lives for this round only.
+    `step` counts the local steps, from 0.
     """
+
+    seed: int
+    round: int
+    id: int
 
     w_global: Tensor
     received: Mapping[str, Tensor]
@@ -77,8 +83,13 @@ class ClientRound:
     lr: float
     steps: int
     layout: Layout
+    step: int = 0
     scratch: dict[str, Tensor] = field(default_factory=dict)
     upload: dict[str, Tensor] = field(default_factory=dict)
+
+    def stream(self, purpose: str) -> torch.Generator:
+        """A CPU generator for random draws of the current local step, keyed so that every repetition draws the same."""
+        return torch_stream(self.seed, purpose, self.round, self.id, self.step)
 
 
 @dataclass

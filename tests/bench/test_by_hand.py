@@ -39,7 +39,8 @@ def server_round(**changes) -> ServerRound:
 
 def client_round(**changes) -> ClientRound:
     layout = Layout(("head.weight", "head.bias"), ((1, 1), (1,)))
-    given = {"w_global": vector(0, 0), "received": {}, "state": {}, "first_time": False, "lr": 0.5, "steps": 2}
+    given = {"seed": 0, "round": 0, "id": 0, "w_global": vector(0, 0), "received": {}, "state": {}}
+    given |= {"first_time": False, "lr": 0.5, "steps": 2}
     return ClientRound(**{**given, "layout": layout, **changes})
 
 

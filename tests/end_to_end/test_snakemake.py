@@ -147,6 +147,17 @@ def test_what_is_edited_is_all_that_is_redone(tmp_path):
     assert "0.06" in (runs / "fedsam" / "seed-0" / "config.json").read_text()
 
 
+def test_a_killed_retraining_does_not_leave_old_reports_as_current(tmp_path):
+    """Its cells have no metrics yet, and the reports of the old runs are newer than nothing: they must not stay."""
+    own = shutil.copytree(MINI.parent, tmp_path / "own")
+    options = {"experiments": f"[{own / 'experiments.yaml'}]", "replace": "true"}
+    snakemake(tmp_path, **options)
+    edited(own, "experiments.yaml", "rounds: 4", "rounds: 200")
+    kill_while_training(command(tmp_path, **options), tmp_path)
+    snakemake(tmp_path, "--unlock", **options)
+    assert jobs(snakemake(tmp_path, "-n", "mini_table_accuracy", **options)) == {"train": 2, "table": 1}
+
+
 def test_snakemakes_own_report(finished):
     snakemake(finished, "--report", str(finished / "report.html"))
     assert "convergence" in (finished / "report.html").read_text()
@@ -156,6 +167,28 @@ def run_files(folder: Path) -> dict[str, bytes]:
     files = (f for f in (folder / "results" / "runs").rglob("*") if f.is_file())
     kept = (f for f in files if f.name not in ("run.log", "provenance.json"))
     return {str(f.relative_to(folder)): f.read_bytes() for f in kept}
+
+
+def kill_while_training(arguments: list[str], folder: Path, victim: str = "everything") -> None:
+    """Start a command, wait for the first checkpoint under `folder`, and kill it, or the training process only."""
+    process = subprocess.Popen(
+        arguments, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )  # fmt: skip
+    deadline = time.monotonic() + 90
+    while not list(folder.glob("results/runs/**/checkpoint.safetensors")):
+        assert process.poll() is None, "it ended before it could be killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    if victim == "everything":
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        return
+    children = psutil.Process(process.pid).children(recursive=True)
+    training = [p for p in children if "bench.cli" in p.cmdline() or any("fedflat" in c for c in p.cmdline()[:2])]
+    assert training
+    for child in training:
+        child.kill()
+    assert process.wait(timeout=60) != 0
 
 
 @pytest.mark.parametrize("victim", ["the training process", "everything"])
@@ -168,28 +201,9 @@ def test_kill_9_and_the_same_command_again(victim, tmp_path):
     killed.mkdir()
     undisturbed.mkdir()
     target = f"results/runs/mini/{CELLS}/fedsam/metrics.csv"
-    process = subprocess.Popen(
-        command(killed, target, rounds=40, results="results"),
-        start_new_session=True,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    deadline = time.monotonic() + 90
-    while not list(killed.glob("results/runs/**/checkpoint.safetensors")):
-        assert process.poll() is None, "it ended before it could be killed"
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    kill_while_training(command(killed, target, rounds=40, results="results"), killed, victim)
     if victim == "everything":
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
         snakemake(killed, "--unlock", results="results")
-    else:
-        children = psutil.Process(process.pid).children(recursive=True)
-        training = [p for p in children if "bench.cli" in p.cmdline() or any("fedflat" in c for c in p.cmdline()[:2])]
-        assert training
-        for child in training:
-            child.kill()
-        assert process.wait(timeout=60) != 0
     assert not (killed / target).exists()
     snakemake(killed, target, rounds=40, results="results")
     assert "resumed after round" in (killed / target).with_name("seed-0").joinpath("run.log").read_text()

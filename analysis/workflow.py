@@ -1,0 +1,88 @@
+"""What the Snakefile asks: which experiments, which cells they have, and with which options `fedflat` is called."""
+
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from analysis.report import Report
+from bench.config import Cell
+from bench.device import device_name
+from bench.errors import UserError, unknown
+from bench.records import is_finished
+
+KEYS = ("device", "experiments", "replace", "results", "rounds", "seeds")
+"""What `snakemake --config` takes."""
+
+SHORT = {"rounds": "training.rounds", "seeds": "grid.seeds"}
+"""Keys of `--config` that change a value of every experiment."""
+
+
+@dataclass(frozen=True)
+class Workflow:
+    """The experiments of one call of Snakemake, as its configuration names them."""
+
+    results: Path
+    device: str
+    replace: bool
+    changes: Mapping[str, Any]
+    reports: Mapping[str, Report]
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any]) -> "Workflow":
+        """From Snakemake's configuration; a `UserError` names a wrong key or value."""
+        for key in config:
+            if key not in KEYS:
+                raise unknown("--config key", key, KEYS)
+        changes = {SHORT[key]: config[key] for key in SHORT if key in config}
+        results, replace = config.get("results", "results"), str(config.get("replace", False)).lower()
+        if not isinstance(results, str) or not results:
+            raise UserError(f"--config results={results}: the name of a folder is needed")
+        if replace not in ("true", "false"):
+            raise UserError(f"--config replace={replace}: true or false")
+        sources = config.get("experiments", ["quick"])
+        sources = [sources] if isinstance(sources, str) else sources
+        if not isinstance(sources, list) or not sources or not all(isinstance(s, str) for s in sources):
+            raise UserError(f"--config experiments={sources}: a list such as [quick,my/experiments.yaml]")
+        reports = {}
+        for source in sources:
+            report = Report(source, Path(results), changes)
+            if report.experiment.name in reports:
+                raise UserError(f"--config experiments: two of them are named {report.experiment.name}")
+            reports[report.experiment.name] = report
+        return cls(Path(results), device_name(str(config.get("device", "cpu"))), replace == "true", changes, reports)
+
+    @cached_property
+    def cells(self) -> dict[tuple[str, str], Cell]:
+        """Every cell by experiment and path."""
+        return {(name, path): cell for name, r in self.reports.items() for path, cell in r.experiment.cells().items()}
+
+    @property
+    def options(self) -> str:
+        """Options of every `fedflat` command, quoted for the shell."""
+        changes = (f"--set={key}={value}" for key, value in self.changes.items())
+        return shlex.join(["--results", str(self.results), *changes])
+
+    def identity(self, experiment: str, path: str) -> str:
+        """A cell's identity. Runs of another configuration in its place are told here, before anything is touched."""
+        cell = self.cells[experiment, path]
+        for run in cell.runs:
+            place = self.results / "runs" / experiment / cell.path / f"seed-{run.seed}"
+            is_finished(place, run, replace=self.replace)
+        return cell.identity
+
+    def shown(self, experiment: str, files: Iterable[Path]) -> str:
+        """The identities of the cells that a table or figure reads.
+
+        They are a parameter of its rule: one that was made of other configurations is outdated even while the new runs
+        are missing, as after a retraining that was killed.
+        """
+        folders = {str(file.parent) for file in files}
+        shown = (
+            cell.identity
+            for (name, path), cell in self.cells.items()
+            if name == experiment and any(f"/{path}/" in f"{folder}/" for folder in folders)
+        )
+        return " ".join(shown)
