@@ -10,8 +10,10 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
 from pydantic import Field
 
+from analysis.convergence import curves
 from analysis.layout import Layout, Selection
 from analysis.palette import Style, styles
 from analysis.tidy import IDS, CellKey, Setting, Tidy, relative_path, titles
@@ -98,10 +100,42 @@ def new_figure(width: float, height: float, notes: Sequence[str] = ()) -> tuple[
     return figure, body
 
 
-def draw_curve(axes: Axes, x: pd.Series, mean: pd.Series, std: pd.Series, look: Style) -> None:
-    """A mean line with a band of ± one standard deviation, where there is one."""
+def draw_curve(
+    axes: Axes,
+    x: pd.Series,
+    mean: pd.Series,
+    std: pd.Series,
+    look: Style,
+    within: tuple[float, float] = (-np.inf, np.inf),
+    aside: float = 0.0,
+) -> None:
+    """A mean line with a band of ± one standard deviation, where there is one, cut at the values that can be.
+
+    A single point has neither line nor band: it gets a small marker and a bar, `aside` of its place on the x axis, so
+    that it hides no other.
+    """
+    if x.empty:
+        return
+    low, high = (mean - std).clip(*within), (mean + std).clip(*within)
+    if len(x) == 1:
+        axes.plot(x + aside, mean, **{**_line(look), "marker": look.marker or "_", "markersize": 6})
+        axes.vlines(x + aside, low, high, color=look.colour, linewidth=0.8)
+        # With as much room on the other side, the place itself is in view, and has its tick.
+        axes.update_datalim([(x.iloc[0] - aside, mean.iloc[0])])
+        return
     axes.plot(x, mean, markevery=0.1, **_line(look))
-    axes.fill_between(x, mean - std, mean + std, color=look.colour, alpha=0.12, linewidth=0)
+    # Where many bands overlap, the thin edges still tell them apart, and pale areas leave the lines readable.
+    axes.fill_between(x, low, high, facecolor=(look.colour, 0.06), edgecolor=(look.colour, 0.25), linewidth=0.4)
+
+
+def asides(methods: Sequence[str]) -> dict[str, float]:
+    """Places for the methods' single points, side by side within a round."""
+    return dict(zip(methods, np.linspace(-0.2, 0.2, len(methods) + 2)[1:-1].tolist(), strict=True))
+
+
+def round_axis(axes: Axes) -> None:
+    """Whole numbers on the axis of rounds, however few rounds there are."""
+    axes.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10], integer=True, min_n_ticks=1))
 
 
 def _line(look: Style) -> dict[str, Any]:
@@ -123,9 +157,12 @@ def add_legend(body: Body, frame: pd.DataFrame, layout: FigureLayout, experiment
     )
 
 
-def seed_statistics(frame: pd.DataFrame) -> str:
-    """What lines and bands over seeds mean, for captions."""
-    return f"Lines: mean over {count_seeds(frame)}; bands: ± one sample standard deviation."
+def seed_statistics(frame: pd.DataFrame, *columns: str) -> str:
+    """What lines and bands over seeds mean, for captions of figures that draw these columns."""
+    single = any((curves(frame, column).groupby(IDS).size() == 1).any() for column in columns)
+    points = " Single points: marks and bars instead, side by side within their round." if single else ""
+    bands = "± one sample standard deviation, cut where no value can lie"
+    return f"Lines: mean over {count_seeds(frame)}; bands: {bands}.{points}"
 
 
 def count_seeds(frame: pd.DataFrame) -> str:

@@ -2,6 +2,7 @@
 
 from typing import ClassVar, Literal
 
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -10,9 +11,11 @@ from analysis.figures.base import (
     FigureLayout,
     Panel,
     add_legend,
+    asides,
     draw_curve,
     missing_note,
     new_figure,
+    round_axis,
     seed_statistics,
 )
 from analysis.palette import styles
@@ -20,6 +23,8 @@ from analysis.tidy import CellKey, Setting, Tidy, of_cell
 from bench.config import Experiment
 
 _QUANTITIES = {"perturbation_drift": "Perturbation drift", "sharpness": "Global sharpness"}
+# Drift lies in [0, 1] by definition; the estimate of sharpness may be negative.
+_WITHIN = {"perturbation_drift": (0, 1), "sharpness": (-np.inf, np.inf)}
 
 
 class DriftLayout(FigureLayout):
@@ -36,20 +41,21 @@ class DriftLayout(FigureLayout):
 
     def statistics(self, frame: pd.DataFrame) -> str:
         """What lines and bands mean."""
-        return seed_statistics(frame)
+        return seed_statistics(frame, *_QUANTITIES)
 
 
 def draw(layout: DriftLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
     """The figure: drift on the left, sharpness on the right."""
     (setting,) = layout.settings(tidy.experiment)
-    looks = styles(tidy.experiment, layout.methods)
+    looks, aside = styles(tidy.experiment, layout.methods), asides(layout.methods)
     figure, body = new_figure(layout.width, 2.75, [missing_note(frame, layout, tidy)])
     panels = body.subplots(1, 2, sharex=True)
     for axes, (column, label) in zip(panels, _QUANTITIES.items(), strict=True):
         mean = curves(frame, column)
         for method in layout.methods:
             curve = of_cell(mean, CellKey(setting, method))
-            draw_curve(axes, curve["round"], curve["mean"], curve["std"], looks[method])
+            draw_curve(axes, curve["round"], curve["mean"], curve["std"], looks[method], _WITHIN[column], aside[method])
+        round_axis(axes)
         axes.set(xlabel="Communication round", ylabel=label, title=layout.select.heading(setting))
     panels[0].set_ylim(bottom=0)
     panels[1].set_yscale(layout.sharpness_scale)

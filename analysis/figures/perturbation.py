@@ -2,6 +2,7 @@
 
 from typing import ClassVar, Literal
 
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -29,7 +30,8 @@ class PerturbationLayout(PanelLayout):
         draws = frame.loc[frame["radius"] > 0, "draw"].nunique()
         return (
             f"Lines: mean over {draws} random directions for each of {count_seeds(frame)}; "
-            "bands: ± one sample standard deviation over directions and seeds together."
+            "bands: ± one sample standard deviation over directions and seeds together, cut at zero, "
+            "since no loss is negative."
         )
 
 
@@ -43,7 +45,7 @@ def draw(layout: PerturbationLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
         setting = panel.setting(tidy.experiment)
         for method in layout.methods:
             line = of_cell(losses, CellKey(setting, method))
-            draw_curve(axes, line["radius"], line["mean"], line["std"], looks[method])
+            draw_curve(axes, line["radius"], line["mean"], line["std"], looks[method], within=(0, np.inf))
         axes.set(xlabel="Perturbation radius ‖δ‖₂", title=panel.heading(setting), yscale=layout.scale)
     grid.flat[0].set_ylabel("Loss")
     add_legend(body, frame, layout, tidy.experiment)

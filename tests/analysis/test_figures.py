@@ -14,11 +14,13 @@ from analysis import figures
 from analysis.figures import KINDS, FigureLayout
 from analysis.layout import layout_names
 from analysis.palette import style, styles
-from analysis.tidy import CellKey, Tidy
+from analysis.tidy import CellKey, Setting, Tidy
 from bench.config import Experiment
 from bench.errors import UserError
 from bench.methods.catalog import CATALOG
 from tests.analysis.conftest import HARD, metrics, write
+
+EASY = Setting("digits", "dirichlet-0.6", "4-of-20")
 
 
 def drawn(name: str, tidy: Tidy) -> Figure:
@@ -40,6 +42,19 @@ def legend(figure: Figure) -> list[str]:
 
 def lines(axes: Axes) -> list[tuple[Any, Any]]:
     return [(line.get_xdata(), line.get_ydata()) for line in axes.lines if len(line.get_xdata()) > 1]
+
+
+def band(axes: Axes) -> tuple[float, float]:
+    """Lowest and highest value of the axes' only band."""
+    (found,) = axes.collections
+    extent = found.get_datalim(axes.transData)
+    return extent.y0, extent.y1
+
+
+def drift(rounds: dict[int, tuple[list[float], list[float]]]) -> pd.DataFrame:
+    """Drift and sharpness of every seed, by round."""
+    rows = [(s, r, *pair) for r, values in rounds.items() for s, pair in enumerate(zip(*values, strict=True))]
+    return pd.DataFrame(rows, columns=["seed", "round", "perturbation_drift", "sharpness"])
 
 
 def test_convergence_has_a_panel_per_setting(realistic: Tidy) -> None:
@@ -73,6 +88,98 @@ def test_a_diverged_curve_ends_at_a_cross(realistic: Tidy) -> None:
     axes = panels(drawn("convergence", realistic))[3]
     crosses = [line.get_xdata()[0] for line in axes.lines if line.get_marker() == "x"]
     assert crosses == [34]  # diverged in round 35, evaluated every second round
+
+
+def test_the_cross_of_a_single_point_stands_on_it(tmp_path: Path, quick: Experiment) -> None:
+    write(tmp_path, CellKey(HARD, "fedavg"), "metrics", metrics([80, 90], diverged={1: 3}))
+    figure = drawn("convergence", Tidy(tmp_path, quick))
+    (mark, cross) = panels(figure)[3].lines
+    assert cross.get_marker() == "x"
+    assert (mark.get_xydata() == cross.get_xydata()).all()
+
+
+# Finals of runs whose curve rises linearly to them over 4 rounds, and where the axis then starts and ends.
+@pytest.mark.parametrize(
+    ("finals", "y_min", "y_max"),
+    [
+        ({"fedavg": 80, "fedsam": 90}, 50, 95),  # both curves begin below 50, and end between the limits
+        ({"fedavg": 20, "fedsam": 30}, None, 95),
+        ({"fedavg": 20, "fedsam": 90}, None, 95),
+        ({"fedavg": 97, "fedsam": 90}, 50, None),
+    ],
+)
+def test_limits_of_the_layout_hide_no_curve(
+    finals: dict[str, float], y_min: float | None, y_max: float | None, tmp_path: Path, quick: Experiment
+) -> None:
+    for method, final in finals.items():
+        write(tmp_path, CellKey(HARD, method), "metrics", metrics([final, final]))
+    layout = figures.load_figure("quick", "convergence").model_copy(update={"y_min": 50, "y_max": 95})
+    axes = panels(figures.draw(layout, Tidy(tmp_path, quick)))[3]
+    low, high = axes.get_ylim()
+    values = [value for _, y in lines(axes) for value in y]
+    assert low == y_min if y_min else min(values) - 10 < low < min(values)
+    assert high == y_max if y_max else max(values) < high < max(values) + 10
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 3, 4, 5, 30])
+def test_ticks_of_rounds_are_whole_numbers(rounds: int, tmp_path: Path, quick: Experiment) -> None:
+    cell = CellKey(HARD, "fedsam")
+    write(tmp_path, cell, "metrics", metrics([80, 90], rounds=rounds, every=1))
+    write(tmp_path, cell, "drift", drift({r: ([0.3, 0.4], [1, 2]) for r in range(1, rounds + 1)}))
+    for name in ("convergence", "drift"):
+        for axes in panels(drawn(name, Tidy(tmp_path, quick))):
+            if axes.lines:
+                low, high = axes.get_xlim()
+                ticks = [tick for tick in axes.get_xticks() if low <= tick <= high]
+                assert ticks
+                assert all(tick == round(tick) for tick in ticks)
+
+
+def test_single_points_are_marks_with_bars_that_hide_no_other(tmp_path: Path, quick: Experiment) -> None:
+    for method in ("fedsam", "fedlesam"):
+        write(tmp_path, CellKey(HARD, method), "drift", drift({5: ([0.3, 0.5], [1, 3])}))
+    tidy = Tidy(tmp_path, quick)
+    for axes, mean, std in zip(panels(drawn("drift", tidy)), (0.4, 2), (0.02**0.5, 2**0.5), strict=True):
+        assert [line.get_marker() for line in axes.lines] == ["_", "_"]
+        (x, y), (other_x, other_y) = (line.get_xydata()[0] for line in axes.lines)
+        assert y == other_y == pytest.approx(mean)
+        assert x < other_x
+        assert round(x) == round(other_x) == 5
+        low, high = axes.get_ylim()
+        for bars, place in zip(axes.collections, (x, other_x), strict=True):
+            ((start, end),) = bars.get_segments()
+            assert [start[0], end[0]] == [place, place]
+            assert [start[1], end[1]] == pytest.approx([mean - std, mean + std])
+            assert low < start[1] < end[1] < high
+    caption = figures.caption(figures.load_figure("quick", "drift"), tidy)
+    assert "Single points: marks and bars instead" in caption
+
+
+def test_curves_have_no_marks(realistic: Tidy) -> None:
+    assert all(line.get_marker() == "" for axes in panels(drawn("drift", realistic)) for line in axes.lines)
+    assert "Single points" not in figures.caption(figures.load_figure("quick", "drift"), realistic)
+
+
+def test_bands_end_where_values_do(tmp_path: Path, quick: Experiment) -> None:
+    """± one standard deviation of skewed values reaches beyond what accuracy, drift and loss can be.
+
+    Sharpness is an estimate that may be negative, so its band stays whole.
+    """
+    cell = CellKey(HARD, "fedsam")
+    write(tmp_path, cell, "metrics", metrics([1, 1, 100]))
+    write(tmp_path, CellKey(EASY, "fedsam"), "metrics", metrics([1, 100, 100]))
+    write(tmp_path, cell, "drift", drift({r: ([0, 0, 0.9], [0, 0, 3]) for r in (5, 10)}))
+    losses = [(s, x, 0, loss) for x in (1, 2) for s, loss in enumerate((0.01, 0.01, 3))]
+    write(tmp_path, cell, "perturbation", pd.DataFrame(losses, columns=["seed", "radius", "draw", "loss"]))
+    tidy = Tidy(tmp_path, quick)
+    _, _, easy, hard = panels(drawn("convergence", tidy))
+    assert (band(hard)[0], band(easy)[1]) == (0, 100)
+    left, right = panels(drawn("drift", tidy))
+    assert band(left) == (0, pytest.approx(0.3 + 0.27**0.5))
+    assert band(right) == (pytest.approx(1 - 3**0.5), pytest.approx(1 + 3**0.5))
+    low, high = band(panels(drawn("perturbation", tidy))[1])
+    assert (low, high) == (0, pytest.approx(np.mean([0.01, 0.01, 3]) + np.std([0.01, 0.01, 3], ddof=1)))
+    assert "cut at zero" in figures.caption(figures.load_figure("quick", "perturbation"), tidy)
 
 
 def test_drift_has_no_line_for_methods_that_do_not_perturb(realistic: Tidy) -> None:
