@@ -17,7 +17,7 @@ from analysis.flatness import flatness_discrepancy, loss_along_perturbation, low
 from analysis.hessian import top_eigenvalues
 from analysis.landscape import filter_normalised_directions, plane
 from analysis.settings import AnalysisSettings, Drift, Flatness, Line, Surface
-from analysis.tidy import FILES, IDS
+from analysis.tidy import FILES, IDS, check_states
 from bench.config import Cell, RunConfig
 from bench.engine.federation import FederationState
 from bench.engine.participation import active_clients
@@ -34,6 +34,7 @@ def analyse_cell(
     """Do one analysis of a cell, whose run directories are `runs/seed-<s>`, and write its tidy file."""
     if name not in _ANALYSES:
         raise unknown("analysis", name, _ANALYSES)
+    check_states(name, cell.runs[0].evaluation)
     options = getattr(settings, name)
     configs = [_shown(cell, options)] if isinstance(options, Surface) else list(cell.runs)
     tables = [pd.DataFrame(columns=[*_ID_COLUMNS, *FILES[name].columns])]

@@ -1,5 +1,6 @@
 """An experiment's report, as the command and Snakemake ask for it: tables, figures, one page, a summary."""
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -8,10 +9,12 @@ from typing import Any
 
 from analysis import figures, tables
 from analysis.convergence import FinalValue, diverged_seeds, final_values
+from analysis.figures.base import FigureLayout
 from analysis.index_page import FigurePart, page
 from analysis.layout import layout_file, layout_names
+from analysis.quantities import quantity
 from analysis.table_formats import FORMATS
-from analysis.tidy import CellKey, Tidy, settings, titles
+from analysis.tidy import CellKey, Tidy, check_states, settings, titles
 from bench.atomic import write_text
 from bench.config import Experiment, load_experiment
 from bench.errors import UserError
@@ -54,17 +57,19 @@ class Report:
 
     def table_inputs(self, name: str) -> list[Path]:
         """The files that a table is made from: its layout, and tidy files that may not exist yet."""
-        files = tables.inputs(tables.load_table(self.source, name), self.experiment)
+        files = tables.inputs(self._table_layout(name), self.experiment)
         return [layout_file(self.source, "tables", name), *(self.results / file for file in files)]
 
     def figure_inputs(self, name: str) -> list[Path]:
         """The files that a figure is made from: its layout, and tidy files that may not exist yet."""
-        files = figures.load_figure(self.source, name).inputs(self.experiment)
+        files = self._figure_layout(name).inputs(self.experiment)
         return [layout_file(self.source, "figures", name), *(self.results / file for file in files)]
 
     def render_table(self, name: str) -> list[Path]:
         """Write a table as Markdown, LaTeX and CSV; return the files."""
-        table = tables.fill(name, tables.load_table(self.source, name), self.tidy)
+        layout = self._table_layout(name)
+        self._check_runs(f"{self.experiment.name}_table_{name}")
+        table = tables.fill(name, layout, self.tidy)
         files = {self.folder / "tables" / f"{name}.{extension}": render(table) for extension, render in FORMATS.items()}
         for file, text in files.items():
             write_text(file, text)
@@ -72,15 +77,18 @@ class Report:
 
     def render_figure(self, name: str) -> list[Path]:
         """Draw a figure as PNG and PDF; return the files."""
-        figure = figures.draw(figures.load_figure(self.source, name), self.tidy)
+        layout = self._figure_layout(name)
+        self._check_runs(f"{self.experiment.name}_figure_{name}")
+        figure = figures.draw(layout, self.tidy)
         return figures.save(figure, self.folder / "figures" / name)
 
     def render_page(self) -> Path:
         """Write the page that gathers all tables and figures; a figure that has not been drawn says so."""
-        filled = [tables.fill(name, tables.load_table(self.source, name), self.tidy) for name in self.table_names()]
+        self._check_runs(self.experiment.name)
+        filled = [tables.fill(name, self._table_layout(name), self.tidy) for name in self.table_names()]
         figure_parts = []
         for name in self.figure_names():
-            layout = figures.load_figure(self.source, name)
+            layout = self._figure_layout(name)
             drawn = (self.folder / "figures" / f"{name}.png").is_file()
             figure_parts.append(FigurePart(name, layout.title, figures.caption(layout, self.tidy), drawn))
         path = self.folder / "index.html"
@@ -89,6 +97,7 @@ class Report:
 
     def summary(self) -> str:
         """A few lines: how many runs, which method leads, where the report lies."""
+        self._check_runs(self.experiment.name)
         return "\n".join(
             [
                 *_headline(self.tidy),
@@ -97,14 +106,43 @@ class Report:
             ]
         )
 
+    def _table_layout(self, name: str) -> tables.TableLayout:
+        layout = tables.load_table(self.source, name)
+        for column in layout.columns:
+            check_states(quantity(column.metric).file, self.experiment.evaluation)
+        return layout
+
+    def _figure_layout(self, name: str) -> FigureLayout:
+        layout = figures.load_figure(self.source, name)
+        check_states(layout.needs, self.experiment.evaluation)
+        return layout
+
+    def _check_runs(self, target: str) -> None:
+        """A `UserError` if nothing has been trained; it names the command that makes the target."""
+        if not self.tidy.has_runs():
+            raise UserError(
+                f"no run of experiment {self.experiment.name} under '{self.results}'; "
+                f"make them with: {self._snakemake(target)}"
+            )
+
+    def _snakemake(self, target: str) -> str:
+        """The command that makes a target of the Snakefile, whose defaults are left out."""
+        short = {"training.rounds": "rounds", "grid.seeds": "seeds"}
+        config = [f"{short[key]}={value}" for key, value in self.changes.items() if key in short]
+        if self.results != Path("results"):
+            config.insert(0, f"results={self.results}")
+        if self.source != "quick":
+            config.insert(0, f"experiments=[{self.source}]")
+        command = shlex.join(["snakemake", "--cores", "2", target, *(["--config", *config] if config else [])])
+        others = [key for key in self.changes if key not in short]
+        return command + (f" (with {', '.join(others)} changed in the experiment's file)" if others else "")
+
 
 def _headline(tidy: Tidy) -> list[str]:
     """Counts of runs, and the leading method with the runner-up."""
     experiment = tidy.experiment
     places = settings(experiment)
     metrics = tidy.gather("metrics", [CellKey(place, method) for place in places for method in experiment.methods])
-    if metrics.empty:
-        raise UserError(f"no run of experiment {experiment.name} under '{tidy.results}'")
     runs = diverged_seeds(metrics)
     planned = len(places) * len(experiment.methods) * len(experiment.grid.seeds)
     finished, diverged = runs["seeds"].sum(), runs["diverged"].sum()

@@ -1,6 +1,7 @@
 """How the analyses of an experiment are done: `paper_tables/<experiment>/analyses.yaml`, validated."""
 
 from pathlib import Path
+from typing import Annotated
 
 from pydantic import Field, field_validator
 
@@ -44,7 +45,7 @@ class Surface(Frozen):
 class Line(Frozen):
     """Loss of the final global model along random perturbations."""
 
-    radii: tuple[float, ...] = Field(min_length=1)
+    radii: tuple[Annotated[float, Field(ge=0)], ...] = Field(min_length=1, description="lengths of the perturbations")
     draws: int = Field(ge=1, description="random directions, the same for all methods")
 
 

@@ -4,6 +4,7 @@ A cell's path is its identity: data set, partition, participation and method are
 A file that does not exist is an absent cell, not an error.
 """
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -14,7 +15,7 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 import pandas as pd
 
-from bench.config import Experiment
+from bench.config import Evaluation, Experiment
 from bench.errors import UserError
 from bench.methods.catalog import recipe
 
@@ -74,12 +75,16 @@ class CellKey:
 
 @dataclass(frozen=True)
 class TidyFile:
-    """One kind of tidy file: its place under `results/`, and the columns that its readers rely on."""
+    """One kind of tidy file: its place under `results/`, and the columns that its readers rely on.
+
+    `of_states`: it is made from the states that runs keep, which the configuration may turn off.
+    """
 
     folder: str
     name: str
     columns: tuple[str, ...]
     per_seed: bool = False
+    of_states: bool = False
 
 
 FILES = {
@@ -99,8 +104,10 @@ FILES = {
         ),
     ),
     "partition": TidyFile("runs", "partition.csv", ("client", "index", "label"), per_seed=True),
-    "flatness": TidyFile("analysis", "flatness.csv", ("identity", "seed", "metric", "value", "stderr")),
-    "drift": TidyFile("analysis", "drift.csv", ("identity", "seed", "round", "perturbation_drift", "sharpness")),
+    "flatness": TidyFile("analysis", "flatness.csv", ("identity", "seed", "metric", "value", "stderr"), of_states=True),
+    "drift": TidyFile(
+        "analysis", "drift.csv", ("identity", "seed", "round", "perturbation_drift", "sharpness"), of_states=True
+    ),
     "surface": TidyFile("analysis", "surface.csv", ("identity", "seed", "a", "b", "loss")),
     "perturbation": TidyFile("analysis", "perturbation.csv", ("identity", "seed", "radius", "draw", "loss")),
 }
@@ -113,13 +120,18 @@ def relative_path(experiment: str, file: str, cell: CellKey, seed: int = 0) -> s
     return str(PurePosixPath(kind.folder, experiment, cell.path, *folder, kind.name))
 
 
+def check_states(file: str, evaluation: Evaluation) -> None:
+    """A `UserError` if this kind of file is made from states, and none is kept."""
+    if FILES[file].of_states and evaluation.snapshot_every is None:
+        raise UserError(
+            f"{FILES[file].name} needs states of the runs, but evaluation.snapshot_every is null: "
+            "the experiment keeps no states; set it"
+        )
+
+
 def settings(experiment: Experiment) -> tuple[Setting, ...]:
     """The settings of an experiment, in the grid's order."""
-    # They do not depend on method and seed: the cells of one method and one seed have them all.
-    methods = dict([next(iter(experiment.methods.items()))])
-    grid = experiment.grid.model_copy(update={"seeds": experiment.grid.seeds[:1]})
-    cells = experiment.model_copy(update={"methods": methods, "grid": grid}).cells()
-    return tuple(Setting(*cell.setting.split("/")) for cell in cells.values())
+    return tuple(Setting(*path.split("/")) for path in experiment.settings())
 
 
 def titles(experiment: Experiment) -> dict[str, str]:
@@ -142,6 +154,11 @@ class Tidy:
     def path(self, file: str, cell: CellKey, seed: int = 0) -> Path:
         """Where a tidy file of a cell lies, whether it is there or not."""
         return self.results / relative_path(self.experiment.name, file, cell, seed)
+
+    def has_runs(self) -> bool:
+        """Whether any cell of the experiment has been trained."""
+        pairs = itertools.product(settings(self.experiment), self.experiment.methods)
+        return any(self.path("metrics", CellKey(*pair)).is_file() for pair in pairs)
 
     def gather(self, file: str, cells: Iterable[CellKey], seed: int = 0) -> pd.DataFrame:
         """One frame of all given cells that have the file (perhaps none): id columns, then the file's own.

@@ -6,22 +6,30 @@ Torch is imported by the subcommands that need it, after the thread count is set
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 import yaml
 
 from bench.errors import UserError
+from bench.strict_yaml import load_yaml
 
 app = typer.Typer(
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     help="Benchmark federated sharpness-aware learning: train, analyse, and render tables and figures.",
 )
 
-Results = Annotated[Path, typer.Option(help="Folder of all results.")]
+
+def _folder(text: str) -> Path:
+    """A folder's path. The empty one, as of an unset shell variable, would be the current folder."""
+    if not str(text).strip():
+        raise typer.BadParameter("the path is empty (allowed: the path of a folder)")
+    return Path(text)
+
+
+Results = Annotated[Path, typer.Option(help="Folder of all results.", parser=_folder, metavar="FOLDER")]
 ExperimentName = Annotated[
     str, typer.Argument(help="An experiment's name (a folder of paper_tables/), or the path of a YAML file.")
 ]
@@ -45,9 +53,10 @@ def _changes(settings: list[str] | None) -> dict[str, Any]:
         if not equals:
             raise UserError(f"--set takes key=value, for example training.rounds=20, not '{setting}'")
         try:
-            changes[key] = yaml.safe_load(value)
-        except yaml.YAMLError:
-            raise UserError(f"--set {key}: '{value}' is not a YAML value") from None
+            changes[key] = load_yaml(value)
+        except yaml.YAMLError as error:
+            reason = getattr(error, "problem", None) or error
+            raise UserError(f"--set {key}: '{value}' is not a YAML value ({reason})") from None
     return changes
 
 
@@ -62,7 +71,9 @@ def run(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Folder of the cell. Default: RESULTS/runs/EXPERIMENT/CELL; with --seed or --set, runs/custom/..."
+            help="Folder of the cell. Default: RESULTS/runs/EXPERIMENT/CELL; with --seed or --set, runs/custom/...",
+            parser=_folder,
+            metavar="FOLDER",
         ),
     ] = None,
     replace: Annotated[
@@ -222,13 +233,39 @@ def schema() -> None:
     typer.echo(json.dumps(experiment_schema(), indent=1))
 
 
+_UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+"""Typer does not export it, and brings its module from Click or from its own copy of Click."""
+
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells have it: 128 + SIGINT."""
+
+
 def main() -> None:
     """Entry of the command: bad input is one line on stderr and exit code 2."""
     try:
-        app()
+        # Without arguments: the help.
+        code = app(sys.argv[1:] or ["--help"], prog_name="fedflat", standalone_mode=False)
     except UserError as error:
-        print(f"fedflat: {error}", file=sys.stderr)
-        sys.exit(2)
+        _end(2, str(error))
+    except _UsageError as error:
+        _end(2, _usage(error))
+    except (KeyboardInterrupt, typer.Abort):
+        code = INTERRUPTED
+    if code == INTERRUPTED:  # what recent versions of Typer return instead of raising Abort
+        _end(code, "interrupted")
+    sys.exit(code)
+
+
+def _end(code: int, message: str) -> NoReturn:
+    print(f"fedflat: {message}", file=sys.stderr)
+    sys.exit(code)
+
+
+def _usage(error: Any) -> str:
+    """What Typer found wrong with the command line, and where the right one is told."""
+    message = " ".join(error.format_message().split()).rstrip(".")
+    command = error.ctx.command_path if error.ctx else "fedflat"
+    return f"{message[0].lower()}{message[1:]}; see '{command} --help'"
 
 
 if __name__ == "__main__":

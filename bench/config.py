@@ -17,15 +17,13 @@ import yaml
 from pydantic import Field, field_validator, model_validator
 
 from bench.data.partitions import AnyPartition
-from bench.data.sources import SOURCES, Source
+from bench.data.sources import Source, parse_source
 from bench.engine.federation import Steps
 from bench.errors import UserError, unknown
-from bench.frozen import Frozen
+from bench.frozen import LABEL, NAME, Frozen
 from bench.methods.catalog import Recipe, recipe
 from bench.models import MODELS
-
-LABEL = r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$"
-"""Labels are parts of paths and of Snakemake's wildcards."""
+from bench.strict_yaml import load_yaml
 
 PAPER_TABLES = Path(__file__).parents[1] / "paper_tables"
 """Where experiments and the layouts of their tables and figures stand, one folder each."""
@@ -44,6 +42,11 @@ class Participation(Frozen):
         if given[self.sampling] is None or sum(v is not None for v in given.values()) != 1:
             raise UserError("participation takes active with sampling fixed, or probability with sampling bernoulli")
         return self
+
+    def check(self, clients: int) -> None:
+        """A `UserError` if more clients are active than are registered."""
+        if self.active is not None and self.active > clients:
+            raise UserError(f"{self.active} active clients per round, but only {clients} are registered")
 
     def label(self, clients: int) -> str:
         """For example 4-of-20, or bernoulli-0.2-of-20."""
@@ -116,11 +119,8 @@ class RunConfig(Frozen):
     @classmethod
     def _shorthands(cls, data: Any) -> Any:
         if isinstance(data, Mapping):
-            dataset = data.get("dataset")
-            if isinstance(dataset, str):
-                if dataset not in SOURCES:
-                    raise unknown("dataset", dataset, SOURCES)
-                data = {**data, "dataset": {"name": dataset}}
+            if "dataset" in data:
+                data = {**data, "dataset": parse_source(data["dataset"])}
             if isinstance(data.get("method"), str):
                 data = {**data, "method": {"name": data["method"]}}
             method, training = data.get("method"), data.get("training")
@@ -132,9 +132,7 @@ class RunConfig(Frozen):
     def _consistent(self) -> "RunConfig":
         if self.model not in MODELS:
             raise unknown("model", self.model, MODELS)
-        active, clients = self.participation.active, self.partition.clients
-        if active is not None and active > clients:
-            raise UserError(f"{active} active clients per round, but only {clients} are registered")
+        self.participation.check(self.partition.clients)
         method = self.method.recipe.build(self.method.hyperparameters)
         method.check_server_lr(self.training.server_lr)
         return self
@@ -155,8 +153,11 @@ class RunConfig(Frozen):
 
     def setting(self) -> str:
         """Data set, partition and participation as a path, for example digits/dirichlet-0.1/4-of-20."""
-        participation = self.participation.label(self.partition.clients)
-        return str(PurePosixPath(self.dataset.label, self.partition.label, participation))
+        return _setting(self.dataset, self.partition, self.participation)
+
+
+def _setting(dataset: Source, partition: AnyPartition, participation: Participation) -> str:
+    return str(PurePosixPath(dataset.label, partition.label, participation.label(partition.clients)))
 
 
 class MethodEntry(Frozen):
@@ -164,7 +165,10 @@ class MethodEntry(Frozen):
 
     name: str | None = Field(default=None, description="catalog name; default: the entry's own key")
     hyperparameters: dict[str, float | int | bool | str] = Field(default={})
-    training: dict[str, float | int | str | None] = Field(default={}, description="fields of training that differ")
+    # Bool, so that it arrives as it is where the training is validated, which refuses it.
+    training: dict[str, float | int | bool | str | None] = Field(
+        default={}, description="fields of training that differ"
+    )
 
 
 class Grid(Frozen):
@@ -186,7 +190,7 @@ class Grid(Frozen):
 class Experiment(Frozen):
     """A grid of runs: settings × methods × seeds."""
 
-    name: str = Field(pattern=r"^[a-z0-9_]+$")
+    name: str = Field(pattern=NAME)
     description: str = ""
     dataset: str | dict[str, Any]
     model: str
@@ -195,33 +199,50 @@ class Experiment(Frozen):
     grid: Grid
     methods: dict[Annotated[str, Field(pattern=LABEL)], MethodEntry] = Field(min_length=1)
 
+    @model_validator(mode="after")
+    def _known_methods(self) -> "Experiment":
+        for label, entry in self.methods.items():
+            recipe(entry.name or label)
+        return self
+
+    def settings(self) -> dict[str, tuple[AnyPartition, Participation]]:
+        """The settings of the grid by path, such as digits/dirichlet-0.1/4-of-20."""
+        dataset = parse_source(self.dataset)
+        settings: dict[str, tuple[AnyPartition, Participation]] = {}
+        for partition, participation in itertools.product(self.grid.partition, self.grid.participation):
+            participation.check(partition.clients)
+            path = _setting(dataset, partition, participation)
+            if path in settings:
+                raise UserError(f"experiment {self.name} has the setting {path} twice")
+            settings[path] = (partition, participation)
+        return settings
+
     def cells(self) -> dict[str, "Cell"]:
         """All cells of the grid by path, such as digits/dirichlet-0.1/4-of-20/fedsam."""
-        cells: dict[str, Cell] = {}
-        axes = (self.grid.partition, self.grid.participation, self.methods.items())
-        for partition, participation, (label, entry) in itertools.product(*axes):
-            common = {
-                "dataset": self.dataset,
-                "model": self.model,
-                "partition": partition.model_dump(),
-                "participation": participation.model_dump(),
-                "method": {"name": entry.name or label, "hyperparameters": entry.hyperparameters},
-                "training": {**self.training.model_dump(), **entry.training},
-                "evaluation": self.evaluation.model_dump(),
-            }
-            runs = tuple(RunConfig.parse({**common, "seed": seed}) for seed in self.grid.seeds)
-            cell = Cell(label, runs)
-            if cell.path in cells:
-                raise UserError(f"experiment {self.name} has the cell {cell.path} twice")
-            cells[cell.path] = cell
-        return cells
+        return {path: self._expanded(*place) for path, place in self._grid().items()}
 
     def cell(self, path: str) -> "Cell":
-        """One cell by its path; a `UserError` suggests the nearest."""
-        cells = self.cells()
-        if path not in cells:
-            raise unknown(f"cell of experiment {self.name}", path, cells)
-        return cells[path]
+        """One cell by its path; a `UserError` suggests the nearest. What the other cells hold is not looked at."""
+        grid = self._grid()
+        if path not in grid:
+            raise unknown(f"cell of experiment {self.name}", path, grid)
+        return self._expanded(*grid[path])
+
+    def _grid(self) -> dict[str, tuple[AnyPartition, Participation, str]]:
+        return {f"{path}/{label}": (*pair, label) for path, pair in self.settings().items() for label in self.methods}
+
+    def _expanded(self, partition: AnyPartition, participation: Participation, label: str) -> "Cell":
+        entry = self.methods[label]
+        common = {
+            "dataset": self.dataset,
+            "model": self.model,
+            "partition": partition.model_dump(),
+            "participation": participation.model_dump(),
+            "method": {"name": entry.name or label, "hyperparameters": entry.hyperparameters},
+            "training": {**self.training.model_dump(), **entry.training},
+            "evaluation": self.evaluation.model_dump(),
+        }
+        return Cell(label, tuple(RunConfig.parse({**common, "seed": seed}) for seed in self.grid.seeds))
 
 
 @dataclass(frozen=True)
@@ -288,10 +309,10 @@ def load_experiment(name: str, changes: Mapping[str, Any] | None = None) -> Expe
 def read_yaml(file: Path) -> dict[str, Any]:
     """A YAML mapping; a `UserError` says what is wrong with the file."""
     try:
-        data = yaml.safe_load(file.read_text())
+        data = load_yaml(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(f"cannot read '{file}': {error.strerror}") from None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UserError(f"'{file}' is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(data, dict):
         raise UserError(f"'{file}' must hold a mapping, not {type(data).__name__}")

@@ -1,4 +1,4 @@
-"""Names of devices, checked without importing torch."""
+"""The names of devices, checked without torch; `bench.run` makes the device."""
 
 import re
 
@@ -6,7 +6,7 @@ from bench.errors import UserError
 
 
 def device_name(name: str) -> str:
-    """The name itself, if it is auto, cpu, cuda or cuda:<i>; a `UserError` otherwise."""
-    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", name):
+    """The name, if it is one of a device; whether this machine has the device is torch's to say."""
+    if not re.fullmatch(r"auto|cpu|cuda(:(0|[1-9][0-9]*))?", name):
         raise UserError(f"unknown device '{name}' (allowed: auto, cpu, cuda, cuda:0, cuda:1, ...)")
     return name

@@ -1,11 +1,23 @@
 """The base of everything that is configured: immutable, validated, no unknown keys."""
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic.fields import FieldInfo
 
 from bench.errors import UserError, unknown
+
+NAME = r"^[a-z0-9_]+$"
+"""Names of experiments are parts of paths and of Snakemake's targets."""
+
+LABEL = r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$"
+"""Labels are parts of paths and of Snakemake's wildcards."""
+
+_IN_WORDS = {
+    NAME: "lower-case letters, digits and '_'",
+    LABEL: "letters, digits, '_', '.', '+' and '-', the first one a letter or a digit",
+}
 
 
 class Frozen(BaseModel):
@@ -20,6 +32,7 @@ class Frozen(BaseModel):
             for key in data:
                 if key not in cls.model_fields:
                     raise unknown(f"key of {cls.__name__}", key, cls.model_fields)
+            refuse_bools(cls.model_fields, data, cls.__name__)
         return data
 
     @classmethod
@@ -34,6 +47,20 @@ class Frozen(BaseModel):
         raise UserError(f"{where}: {problem}" if where else str(problem))
 
 
+def refuse_bools(fields: Mapping[str, FieldInfo], data: Mapping[str, Any], owner: str) -> None:
+    """A `UserError` where true or false stands for a number: pydantic would take them for 1 and 0."""
+    for key, value in data.items():
+        values = value if isinstance(value, list | tuple) else [value]
+        if key in fields and any(isinstance(v, bool) for v in values):
+            annotation = fields[key].annotation
+            if _mentions(annotation, int, float) and not _mentions(annotation, bool):
+                raise UserError(f"{owner}: {key} = {value!r}: Input should be a number, not true or false")
+
+
+def _mentions(annotation: Any, *types: type) -> bool:
+    return annotation in types or any(_mentions(part, *types) for part in get_args(annotation))
+
+
 def explain(error: ValidationError) -> UserError:
     """The first mistake that pydantic found, as one line."""
     first = error.errors()[0]
@@ -45,4 +72,9 @@ def explain(error: ValidationError) -> UserError:
     if first["type"] == "missing":
         return UserError(f"{where} is missing")
     given = "" if isinstance(first["input"], dict | list) else f" = {first['input']!r}"
-    return UserError(f"{where}{given}: {first['msg']}")
+    message = first["msg"]
+    if first["type"] == "string_pattern_mismatch" and first["ctx"]["pattern"] in _IN_WORDS:
+        message = f"allowed are {_IN_WORDS[first['ctx']['pattern']]}"
+    if first["loc"] and first["loc"][-1] == "[key]":
+        where = f"key of {'.'.join(str(part) for part in first['loc'][:-2])}"
+    return UserError(f"{where}{given}: {message}")

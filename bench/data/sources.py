@@ -1,15 +1,16 @@
 """Where data sets come from. Each source is one entry of a configuration's `dataset`."""
 
 import re
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from bench.data.dataset import Dataset, Images, Labels
-from bench.errors import UserError
+from bench.errors import UserError, unknown
 from bench.frozen import Frozen
 
 
@@ -54,6 +55,18 @@ class ImageFolder(Frozen):
 
     name: Literal["image_folder"] = "image_folder"
     root: Path
+
+    @field_validator("root", mode="before")
+    @classmethod
+    def _expanded(cls, root: Any) -> Any:
+        if not isinstance(root, str | Path):
+            return root
+        if not str(root).strip():
+            raise UserError("root is empty (allowed: the path of a folder)")
+        try:
+            return Path(root).expanduser()
+        except RuntimeError:
+            raise UserError(f"root = '{root}': there is no such home folder") from None
 
     @property
     def label(self) -> str:
@@ -100,7 +113,10 @@ class ImageFolder(Frozen):
         images: list[Images] = []
         labels: list[int] = []
         for label, name in enumerate(classes):
-            for file in sorted((self.root / part / name).glob("*")):
+            files = sorted((self.root / part / name).glob("*"))
+            if not files:
+                raise UserError(f"class '{name}' has no images in '{self.root / part}' (every class needs some there)")
+            for file in files:
                 try:
                     image = np.asarray(Image.open(file).convert("RGB"), dtype=np.uint8).transpose(2, 0, 1)
                 except (UnidentifiedImageError, OSError):
@@ -109,10 +125,19 @@ class ImageFolder(Frozen):
                     raise UserError(f"'{file}' is {image.shape[1:]}, the images before it {images[0].shape[1:]}")
                 images.append(image)
                 labels.append(label)
-        if not images:
-            raise UserError(f"data set folder '{self.root / part}' has no images")
         return np.stack(images), np.asarray(labels, dtype=np.int64)
 
 
 Source = Annotated[Digits | ImageFolder, Field(discriminator="name")]
 SOURCES: dict[str, type[Digits | ImageFolder]] = {"digits": Digits, "image_folder": ImageFolder}
+
+
+def parse_source(dataset: Any) -> Digits | ImageFolder:
+    """The source that a configuration's `dataset` means: a source's name, or a mapping of its name and fields."""
+    if isinstance(dataset, Digits | ImageFolder):
+        return dataset
+    fields = dataset if isinstance(dataset, Mapping) else {"name": dataset}
+    name = fields.get("name", "")
+    if not isinstance(name, str) or name not in SOURCES:
+        raise unknown("dataset", name, SOURCES)
+    return SOURCES[name].parse(fields, where=f"dataset {name}")

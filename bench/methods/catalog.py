@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from bench.errors import UserError, unknown
+from bench.frozen import refuse_bools
 from bench.methods.base import Component, Correction, Method, Perturbation, Server
 from bench.methods.corrections.client_momentum import ClientMomentum
 from bench.methods.corrections.dyn import DynamicRegulariser
@@ -67,6 +68,7 @@ class Recipe:
         for key in hyperparameters:
             if key not in self.takes:
                 raise unknown(f"hyper-parameter of {self.name}", key, self.takes)
+        refuse_bools(self.hyperparameters, hyperparameters, self.name)
         missing = [n for n, f in self.hyperparameters.items() if f.is_required() and n not in hyperparameters]
         if missing:
             raise UserError(f"{self.name} needs {', '.join(missing)} (it takes: {', '.join(self.takes)})")

@@ -11,11 +11,12 @@ from bench.methods.catalog import CATALOG, Recipe, recipe
 
 def overview() -> str:
     """All methods, a line each: name, parts, hyper-parameters."""
-    lines = [f"{'method':<12}{'perturbation':<14}{'correction':<17}{'server':<22}takes"]
+    rows = [("method", "perturbation", "correction", "server", "takes")]
     for entry in CATALOG.values():
         perturbation, correction, server = (vars(part)["name"] for part in entry.parts)
-        lines.append(f"{entry.name:<12}{perturbation:<14}{correction:<17}{server:<22}{', '.join(entry.takes) or '-'}")
-    return "\n".join(lines)
+        rows.append((entry.name, perturbation, correction, server, ", ".join(entry.takes) or "-"))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
 
 
 def describe(name: str) -> str:

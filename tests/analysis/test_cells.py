@@ -8,7 +8,7 @@ import torch
 
 from analysis.cells import analyse_cell
 from analysis.report import Report
-from analysis.settings import load_settings
+from analysis.settings import Line, load_settings
 from bench.config import load_experiment
 from bench.errors import UserError
 from bench.run import train_cell
@@ -55,6 +55,37 @@ def test_numbers_of_another_configuration_are_refused(tmp_path: Path) -> None:
     for render, name in ((report.render_table, "accuracy"), (report.render_figure, "drift")):
         with pytest.raises(UserError, match=r"holds seed 0 of another configuration than that of experiment mini"):
             render(name)
+
+
+def test_without_kept_states_that_is_what_is_said(tmp_path: Path) -> None:
+    changes = {"evaluation.snapshot_every": None}
+    message = "evaluation.snapshot_every is null: the experiment keeps no states; set it"
+    cell = load_experiment(MINI, changes).cell(CELL + "fedsam")
+    runs = tmp_path / "runs" / "mini" / CELL / "fedsam"
+    train_cell("mini", cell, runs, CPU, str)
+    for name in ANALYSES:
+        out = tmp_path / "analysis" / "mini" / CELL / "fedsam" / f"{name}.csv"
+        if name in ("flatness", "drift"):
+            with pytest.raises(UserError, match=message):
+                analyse_cell(name, load_settings(MINI), "mini", cell, runs, out, CPU)
+            assert not out.exists()
+        else:
+            analyse_cell(name, load_settings(MINI), "mini", cell, runs, out, CPU)
+    report = Report(MINI, tmp_path, changes)
+    for make in (report.figure_inputs, report.render_figure):
+        with pytest.raises(UserError, match=message):
+            make("drift")
+    for make in (report.table_inputs, report.render_table):
+        with pytest.raises(UserError, match=message):
+            make("flatness")
+    assert report.render_table("accuracy")
+    assert report.render_figure("surfaces")
+
+
+@pytest.mark.parametrize("radii", [[0, -0.5], [], [True]])
+def test_radii_are_lengths(radii: list[float]) -> None:
+    with pytest.raises(UserError, match="radii"):
+        Line.parse({"radii": radii, "draws": 1})
 
 
 def test_the_surface_is_that_of_the_first_seed_unless_one_is_named(tmp_path: Path) -> None:

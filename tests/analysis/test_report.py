@@ -1,6 +1,8 @@
 """The report: layouts that fit their experiment, files where they belong, and a page that links them."""
 
 import re
+import shlex
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from bench.errors import UserError
 from tests.analysis.conftest import HARD, metrics, write
 
 QUICK = Report("quick", Path("results"))
+MINI = str(Path(__file__).parents[1] / "end_to_end" / "mini" / "experiments.yaml")
 
 
 def test_inputs_of_quick_are_cells_of_quick(quick: Experiment) -> None:
@@ -113,5 +116,38 @@ def test_unknown_names_and_no_runs_are_one_line(tmp_path: Path) -> None:
         Report("quick", tmp_path).render_table("acuracy")
     with pytest.raises(UserError, match="unknown figure of experiment quick 'drifts'; did you mean 'drift'"):
         Report("quick", tmp_path).render_figure("drifts")
-    with pytest.raises(UserError, match="no run of experiment quick"):
-        Report("quick", tmp_path).summary()
+    report = Report("quick", tmp_path)
+    for make in (report.summary, report.render_page, *(partial(report.render_table, n) for n in report.table_names())):
+        with pytest.raises(UserError, match="no run of experiment quick"):
+            make()
+    for name in report.figure_names():
+        with pytest.raises(UserError, match="no run of experiment quick"):
+            report.render_figure(name)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_command_that_makes_the_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = Report(MINI, tmp_path / "my results", {"training.rounds": 2, "grid.seeds": [0]})
+    with pytest.raises(UserError) as caught:
+        own.render_table("accuracy")
+    command = str(caught.value).partition("make them with: ")[2]
+    assert shlex.split(command) == [
+        "snakemake", "--cores", "2", "mini_table_accuracy", "--config",
+        f"experiments=[{MINI}]", f"results={tmp_path / 'my results'}", "rounds=2", "seeds=[0]",
+    ]  # fmt: skip
+    monkeypatch.setattr(Tidy, "has_runs", lambda _: False)
+    with pytest.raises(UserError, match=r"snakemake --cores 2 quick_figure_drift$"):
+        Report("quick", Path("results")).render_figure("drift")
+    with pytest.raises(
+        UserError, match=r"snakemake --cores 2 quick \(with training.lr changed in the experiment's file"
+    ):
+        Report("quick", Path("results"), {"training.lr": 1}).summary()
+
+
+def test_one_cell_is_enough_for_tables_and_page(tmp_path: Path) -> None:
+    write(tmp_path, CellKey(HARD, "fedavg"), "metrics", metrics([80, 81, 82]))
+    report = Report("quick", tmp_path)
+    assert "not run" in report.render_table("accuracy")[0].read_text()
+    assert "not run" in report.render_table("flatness")[0].read_text()
+    assert all(file.is_file() for file in report.render_figure("convergence"))
+    assert "quick: 3 of 144 runs" in report.render_page().read_text()

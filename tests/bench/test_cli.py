@@ -1,13 +1,17 @@
 """The command: what it says, and that bad input is one line on stderr, exit code 2, and nothing touched."""
 
 import os
+import signal
 import subprocess
 import sys
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from bench.methods.catalog import CATALOG
+from bench.methods.describe import overview
 
 CELL = "digits/dirichlet-0.1/4-of-20/fedsam"
 TINY = ["--set", "training.rounds=1", "--seed", "0", "--device", "cpu"]
@@ -75,7 +79,72 @@ def test_mistakes_on_the_command_line(tmp_path):
     assert "unknown table of experiment quick 'acuracy'" in refused("table", "quick", "acuracy")
     assert "unknown device 'gpu'" in refused("run", "quick", CELL, *TINY[:-1], "gpu", "--out", tmp_path / "x")
     assert "unknown analysis 'flat'" in refused("analyse", "flat", "quick", CELL, "--results", tmp_path)
+    assert "stands twice" in refused("run", "quick", CELL, "--set", "training={lr: 1, lr: 2}")
     assert "is not a run directory" in refused("analyse", "drift", "quick", CELL, "--results", tmp_path)
+
+
+USAGE = [
+    (["run"], "missing argument 'experiment'; see 'fedflat run --help'"),
+    (
+        ["run", "quick", CELL, "--outt", "x"],
+        "no such option: --outt (Possible options: --out); see 'fedflat run --help'",
+    ),
+    (["tabel"], "no such command 'tabel'. Did you mean 'table'?; see 'fedflat --help'"),
+    (["run", "quick", CELL, "--threads", "0"], "invalid value for '--threads': "),
+    (["run", "quick", CELL, "--threads"], "option '--threads' requires an argument"),
+    (["table", "quick", "accuracy", "more"], "unexpected extra argument"),
+    (["run", "quick", CELL, "--out", ""], "invalid value for '--out': the path is empty"),
+    (["run", "quick", CELL, "--results", ""], "invalid value for '--results': the path is empty"),
+    (["summary", "quick", "--results", " "], "invalid value for '--results': the path is empty"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), USAGE, ids=lambda v: str(v)[-30:])
+def test_mistakes_of_usage_are_one_line(arguments, message, tmp_path):
+    line = refused(*arguments, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(Path.cwd())})
+    assert message.lower() in line.lower()
+    assert list(tmp_path.iterdir()) == [], "something was written"
+
+
+def test_no_arguments_show_the_help():
+    done = fedflat()
+    assert done.stdout == fedflat("--help").stdout
+    assert done.stdout.startswith("Usage: fedflat ")
+    assert done.stderr == ""
+
+
+def test_interrupted_is_one_line_and_the_run_goes_on_from_there(tmp_path):
+    out = tmp_path / "cell"
+    command = ["run", "quick", CELL, "--set", "training.rounds=60", "--seed", "0", "--device", "cpu", "--out", out]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "bench.cli", *map(str, command)], stderr=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + 60
+    while not list(out.glob("seed-0.partial-*/checkpoint.safetensors")):
+        assert process.poll() is None, "it ended before it could be interrupted"
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=60)[1].splitlines() == ["fedflat: interrupted"]
+    assert process.returncode == 130
+    assert fedflat(*command).returncode == 0
+    assert "resumed after round" in (out / "seed-0" / "run.log").read_text()
+
+
+def test_one_cell_of_an_experiment_whose_other_cells_do_not_allow_the_change(tmp_path):
+    change = ["--set", "training.server_lr=0.5", *TINY]
+    assert fedflat("run", "quick", CELL, *change, "--out", tmp_path / "cell").returncode == 0
+    assert "feddyn has no server step size" in refused("run", "quick", CELL.replace("fedsam", "feddyn"), *change)
+
+
+@pytest.mark.parametrize("command", [("table", "accuracy"), ("figure", "drift"), ("report",), ("summary",)])
+def test_an_experiment_without_runs(command, tmp_path):
+    subcommand, *name = command
+    target = "_".join(["quick", *command]) if name else "quick"
+    line = refused(subcommand, "quick", *name, "--results", tmp_path / "none")
+    assert f"no run of experiment quick under '{tmp_path / 'none'}'" in line
+    assert f"snakemake --cores 2 {target} --config results={tmp_path / 'none'}" in line
+    assert list(tmp_path.iterdir()) == [], "something was written"
 
 
 def test_an_output_folder_that_cannot_be_written(tmp_path):
@@ -106,6 +175,17 @@ def test_methods_lists_the_catalog_and_explains_each():
     explained = fedflat("methods", "fedgf").stdout
     for words in ("Lee and Yoon", "perturbation: gf", "correction: none", "server: average", "T_D: threshold", "≥ 1"):
         assert words in explained
+
+
+def test_columns_of_methods_are_as_wide_as_their_longest_name(monkeypatch):
+    long = replace(CATALOG["fedsam"], name="fedsam_with_quite_a_long_name")
+    monkeypatch.setitem(CATALOG, long.name, long)
+    header, *lines = overview().splitlines()
+    assert len(lines) == len(CATALOG)
+    assert all(len(line.split()) >= 5 for line in lines)
+    for column in ("perturbation", "correction", "server", "takes"):
+        at = header.index(column)
+        assert all(line[at - 2 : at] == "  " and line[at] != " " for line in lines)
 
 
 def test_every_subcommand_has_help_with_an_example():

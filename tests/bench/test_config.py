@@ -7,7 +7,8 @@ import pytest
 import yaml
 
 import bench
-from bench.config import Experiment, RunConfig, experiment_file, experiment_schema, load_experiment
+from analysis.figures.labels import LabelsLayout
+from bench.config import Experiment, RunConfig, experiment_file, experiment_schema, load_experiment, read_yaml
 from bench.errors import UserError
 
 CELL = "digits/dirichlet-0.1/4-of-20/fedsam"
@@ -83,7 +84,18 @@ MISTAKES = [
     ({"training.server_lr": 0.5}, "feddyn has no server step size: server_lr must be 1, not 0.5"),
     ({"grid.partition": []}, "at least 1 item"),
     ({"grid.seeds": [1, 0, 1]}, "seed 1 stands twice in seeds"),
-    ({"methods.a/b": {"name": "fedavg"}}, "String should match pattern"),
+    ({"methods.a/b": {"name": "fedavg"}}, "key of methods = 'a/b': allowed are letters, digits, '_', '.', '+' and '-'"),
+    ({"name": "Quick run"}, "name = 'Quick run': allowed are lower-case letters, digits and '_'"),
+    ({"methods.fedsam.hyperparameters.rho": True}, "fedsam: rho = True: Input should be a number, not true or false"),
+    ({"training.lr": True}, "lr = True: Input should be a number"),
+    ({"training.clip": False}, "clip = False: Input should be a number"),
+    ({"methods.fedsam.training": {"lr": True}}, "lr = True: Input should be a number"),
+    ({"evaluation.every": True}, "every = True: Input should be a number"),
+    ({"grid.seeds": [True]}, "seeds = [True]: Input should be a number"),
+    ({"grid.participation": [{"active": True}]}, "active = True: Input should be a number"),
+    ({"dataset": {"name": "image_folder", "root": ""}}, "root is empty"),
+    ({"dataset": {"name": "image_folder"}}, "dataset image_folder: root is missing"),
+    ({"grid.participation": [{"active": 4}, {"active": 4}]}, "has the setting digits/dirichlet-0.6/4-of-20 twice"),
     ({"name.x": 1}, "name is a value, not a section"),
 ]
 
@@ -94,6 +106,56 @@ def test_mistakes_are_told_in_one_line(change, message):
         load_experiment("quick", change).cells()
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_cell_is_refused_for_its_own_mistakes_only():
+    """FedDyn takes no server step size; FedSAM does, and is not held up by it."""
+    experiment = load_experiment("quick", {"training.server_lr": 0.5})
+    assert experiment.cell(CELL).runs[0].training.server_lr == 0.5
+    with pytest.raises(UserError, match="feddyn has no server step size"):
+        experiment.cell(CELL.replace("fedsam", "feddyn"))
+    with pytest.raises(UserError, match=f"unknown cell of experiment quick '{CELL}x'; did you mean '{CELL}'"):
+        experiment.cell(CELL + "x")
+
+
+def test_one_cell_is_that_of_all_cells():
+    experiment = load_experiment("quick")
+    for path, cell in experiment.cells().items():
+        assert cell.path == path
+        assert experiment.cell(path) == cell
+
+
+def test_numbers_may_be_written_as_text_and_switches_are_no_numbers():
+    """YAML reads 1e-3 as text."""
+    assert run_config(**{"training.lr": "1e-3"}).training.lr == 1e-3
+    labels = {"kind": "labels", "title": "t", "caption": "c", "methods": ["fedavg"], "panels": [{}], "numbers": False}
+    assert LabelsLayout.parse(labels).numbers is False
+
+
+DUPLICATES = {
+    "experiment": "name: x\ntraining:\n  lr: 1\n  rounds: 3\n  lr: 2\n",
+    "in one line": "a: {b: 1, b: 1}\n",
+    "quoted": "a: 1\n'a': 2\n",
+    "in a list": "a: [{b: 1, c: 2, b: 3}]\n",
+}
+
+
+@pytest.mark.parametrize("text", DUPLICATES.values(), ids=DUPLICATES)
+def test_a_key_that_stands_twice_is_refused(text, tmp_path):
+    (tmp_path / "x.yaml").write_text(text)
+    with pytest.raises(UserError, match=r"x\.yaml' is not YAML: the key '.+' stands twice in one mapping \(line"):
+        read_yaml(tmp_path / "x.yaml")
+
+
+def test_merge_keys_may_override(tmp_path):
+    (tmp_path / "x.yaml").write_text("a: &a {b: 1, c: 2}\nd: &d {<<: *a, b: 3}\ne: {<<: *d, c: 4}\n")
+    assert read_yaml(tmp_path / "x.yaml") == {"a": {"b": 1, "c": 2}, "d": {"b": 3, "c": 2}, "e": {"b": 3, "c": 4}}
+
+
+def test_a_file_that_is_not_text_is_one_line(tmp_path):
+    (tmp_path / "x.yaml").write_bytes(b"name: \xff\n")
+    with pytest.raises(UserError, match="is not YAML"):
+        read_yaml(tmp_path / "x.yaml")
 
 
 def test_an_experiment_that_is_not_yaml_is_one_line(tmp_path):

@@ -79,6 +79,28 @@ def test_image_folder_says_what_is_wrong(tmp_path):
         source.load()
 
 
+@pytest.mark.parametrize("part", ["train", "test"])
+@pytest.mark.parametrize("gone", ["its images", "the folder"])
+def test_image_folder_refuses_a_class_without_images(part, gone, tmp_path):
+    source = folder_of_images(tmp_path)
+    (tmp_path / part / "bee" / "0.png").unlink()
+    if gone == "the folder":
+        (tmp_path / part / "bee").rmdir()
+    message = "class 'bee' has no images in '.*test'|class 'bee' is in .*test but not in .*train"
+    with pytest.raises(UserError, match=message.replace("test'", f"{part}'")):
+        source.load()
+
+
+def test_image_folder_in_the_home_folder(tmp_path, monkeypatch):
+    folder_of_images(tmp_path / "mine")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    source = ImageFolder(root="~/mine")
+    assert source == ImageFolder(root=tmp_path / "mine"), "one place, one identity"
+    assert source.load().classes == 2
+    with pytest.raises(UserError, match="there is no such home folder"):
+        ImageFolder(root="~nobody-of-this-name/mine")
+
+
 equal_partitions = st.one_of(
     st.builds(IID, clients=st.integers(1, 60)),
     st.builds(Dirichlet, clients=st.integers(1, 60), alpha=st.sampled_from([0.001, 0.1, 0.6, 100.0])),

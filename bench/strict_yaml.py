@@ -1,0 +1,29 @@
+"""YAML in which no key may stand twice in one mapping: PyYAML would drop the first value without a word."""
+
+from typing import Any
+
+import yaml
+
+
+class _Loader(yaml.SafeLoader):
+    """PyYAML's safe loader; mappings are checked as written, before merge keys (<<) add to them."""
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        """The mapping; a `YAMLError` if a key stands twice in it."""
+        node = super().compose_mapping_node(anchor)
+        seen: dict[tuple[str, str], int] = {}
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                continue
+            line = key.start_mark.line + 1
+            if (key.tag, key.value) in seen:
+                first = seen[key.tag, key.value]
+                where = f"lines {first} and {line}" if first != line else f"line {line}"
+                raise yaml.YAMLError(f"the key '{key.value}' stands twice in one mapping ({where})")
+            seen[key.tag, key.value] = line
+        return node
+
+
+def load_yaml(text: str) -> Any:
+    """What the text says; a `yaml.YAMLError` if it is not YAML, or a key stands twice."""
+    return yaml.load(text, Loader=_Loader)

@@ -1,0 +1,28 @@
+"""Names of devices, checked without torch."""
+
+import subprocess
+import sys
+
+import pytest
+
+from bench.device import device_name
+from bench.errors import UserError
+
+
+@pytest.mark.parametrize("name", ["auto", "cpu", "cuda", "cuda:0", "cuda:12"])
+def test_names_of_devices(name):
+    assert device_name(name) == name
+
+
+@pytest.mark.parametrize(
+    "name", ["", "gpu", "CPU", "cpu:0", "cuda:", "cuda:-1", "cuda:01", "cuda:x", "cuda:0\n", "meta"]
+)
+def test_other_names_are_refused(name):
+    with pytest.raises(UserError) as caught:
+        device_name(name)
+    assert str(caught.value) == f"unknown device '{name}' (allowed: auto, cpu, cuda, cuda:0, cuda:1, ...)"
+
+
+def test_torch_is_not_needed():
+    code = "import sys; from bench.device import device_name; device_name('cpu'); assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
