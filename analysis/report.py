@@ -1,7 +1,8 @@
 """An experiment's report, as the command and Snakemake ask for it: tables, figures, one page, a summary."""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -57,13 +58,13 @@ class Report:
 
     def table_inputs(self, name: str) -> list[Path]:
         """The files that a table is made from: its layout, and tidy files that may not exist yet."""
-        files = tables.inputs(self._table_layout(name), self.experiment)
-        return [layout_file(self.source, "tables", name), *(self.results / file for file in files)]
+        paths = tables.inputs(self._table_layout(name), self.experiment)
+        return [layout_file(self.source, "tables", name), *(self.results / path for path in paths)]
 
     def figure_inputs(self, name: str) -> list[Path]:
         """The files that a figure is made from: its layout, and tidy files that may not exist yet."""
-        files = self._figure_layout(name).inputs(self.experiment)
-        return [layout_file(self.source, "figures", name), *(self.results / file for file in files)]
+        paths = self._figure_layout(name).inputs(self.experiment)
+        return [layout_file(self.source, "figures", name), *(self.results / path for path in paths)]
 
     def render_table(self, name: str) -> list[Path]:
         """Write a table as Markdown, LaTeX and CSV; return the files."""
@@ -110,11 +111,15 @@ class Report:
         layout = tables.load_table(self.source, name)
         for column in layout.columns:
             check_states(quantity(column.metric).file, self.experiment.evaluation)
+        with _naming(layout_file(self.source, "tables", name)):
+            tables.inputs(layout, self.experiment)
         return layout
 
     def _figure_layout(self, name: str) -> FigureLayout:
         layout = figures.load_figure(self.source, name)
         check_states(layout.needs, self.experiment.evaluation)
+        with _naming(layout_file(self.source, "figures", name)):
+            layout.inputs(self.experiment)
         return layout
 
     def _check_runs(self, target: str) -> None:
@@ -136,6 +141,15 @@ class Report:
         command = shlex.join(["snakemake", "--cores", "2", target, *(["--config", *config] if config else [])])
         others = [key for key in self.changes if key not in short]
         return command + (f" (with {', '.join(others)} changed in the experiment's file)" if others else "")
+
+
+@contextmanager
+def _naming(file: Path) -> Iterator[None]:
+    """A layout that does not fit its experiment is told with its file."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"'{file}': {error}") from None
 
 
 def _headline(tidy: Tidy) -> list[str]:

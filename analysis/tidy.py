@@ -18,6 +18,7 @@ import pandas as pd
 from bench.config import Evaluation, Experiment
 from bench.errors import UserError
 from bench.methods.catalog import recipe
+from bench.records import RunDirectory, first_difference
 
 IDS = ["dataset", "partition", "participation", "method"]
 
@@ -190,10 +191,21 @@ class Tidy:
         wanted = self._identities[cell.path]
         for seed, identity in frame[["seed", "identity"]].drop_duplicates().itertuples(index=False, name=None):
             if wanted.get(seed) != identity:
-                raise UserError(
-                    f"'{path}' holds seed {seed} of another configuration than that of experiment "
-                    f"{self.experiment.name}: train the cell again (snakemake ... --config replace=true)"
-                )
+                raise UserError(f"'{path}' holds seed {seed} of another configuration{self._told(cell, int(seed))}")
+
+    def _told(self, cell: CellKey, seed: int) -> str:
+        """What differs from the experiment, and what can be done about it."""
+        wanted = {run.seed: run for run in self.experiment.cells()[cell.path].runs}
+        place = self.results / "runs" / self.experiment.name / cell.path / f"seed-{seed}"
+        if seed not in wanted:
+            return f" than that of experiment {self.experiment.name}, whose seeds are {', '.join(map(str, wanted))}"
+        difference = first_difference(RunDirectory(place).config, wanted[seed]) if place.exists() else None
+        if difference is None:
+            return ": its run has been replaced since; make it anew with snakemake"
+        return (
+            f" than that of experiment {self.experiment.name} ({difference}): give the --set values that its runs had, "
+            "or train the cell anew (snakemake ... --config replace=true)"
+        )
 
 
 def of_setting(frame: pd.DataFrame, setting: Setting) -> pd.DataFrame:

@@ -284,6 +284,8 @@ def experiment_file(name: str) -> Path:
         return Path(name)
     known = {file.parent.name: file for file in PAPER_TABLES.glob("*/experiments.yaml")}
     if name not in known:
+        if Path(name).is_dir():
+            raise UserError(f"'{name}' is a folder; give its YAML file, for example {name}/experiments.yaml")
         raise unknown("experiment", name, known)
     return known[name]
 

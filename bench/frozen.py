@@ -72,7 +72,7 @@ def explain(error: ValidationError) -> UserError:
     if first["type"] == "missing":
         return UserError(f"{where} is missing")
     given = "" if isinstance(first["input"], dict | list) else f" = {first['input']!r}"
-    message = first["msg"]
+    message = first["msg"].replace("a valid tuple", "a list")
     if first["type"] == "string_pattern_mismatch" and first["ctx"]["pattern"] in _IN_WORDS:
         message = f"allowed are {_IN_WORDS[first['ctx']['pattern']]}"
     if first["loc"] and first["loc"][-1] == "[key]":

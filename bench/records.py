@@ -139,17 +139,18 @@ def is_finished(path: Path, config: RunConfig, *, replace: bool = False) -> bool
     there = run.config
     if there.identity != config.identity:
         raise UserError(
-            f"'{path}' holds a run of another configuration ({_first_difference(there, config)}); "
+            f"'{path}' holds a run of another configuration ({first_difference(there, config)}); "
             "choose another --out, move it away, or pass --replace"
         )
     return True
 
 
-def _first_difference(there: RunConfig, here: RunConfig) -> str:
+def first_difference(there: RunConfig, here: RunConfig) -> str | None:
+    """Where two configurations differ first, in words; None if they do not."""
     a = dict(_flatten(there.model_dump(mode="json")))
     b = dict(_flatten(here.model_dump(mode="json")))
-    key = next(k for k in [*b, *a] if a.get(k) != b.get(k))
-    return f"{key}: {a.get(key)} there, {b.get(key)} here"
+    key = next((k for k in [*b, *a] if a.get(k) != b.get(k)), None)
+    return None if key is None else f"{key}: {a.get(key)} there, {b.get(key)} here"
 
 
 def _flatten(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

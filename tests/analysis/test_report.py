@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import shutil
 from functools import partial
 from pathlib import Path
 
@@ -151,3 +152,14 @@ def test_one_cell_is_enough_for_tables_and_page(tmp_path: Path) -> None:
     assert "not run" in report.render_table("flatness")[0].read_text()
     assert all(file.is_file() for file in report.render_figure("convergence"))
     assert "quick: 3 of 144 runs" in report.render_page().read_text()
+
+
+def test_a_layout_that_does_not_fit_is_named(tmp_path: Path) -> None:
+    own = shutil.copytree(Path(MINI).parent, tmp_path / "own")
+    experiments = own / "experiments.yaml"
+    text = experiments.read_text()
+    experiments.write_text(re.sub(r"  fedsam:.*\n", "", text))
+    with pytest.raises(UserError, match=r"^'.*tables/accuracy.yaml': unknown method of experiment mini 'fedsam'"):
+        Report(str(experiments), tmp_path).table_inputs("accuracy")
+    with pytest.raises(UserError, match=r"^'.*figures/drift.yaml': unknown method of experiment mini 'fedsam'"):
+        Report(str(experiments), tmp_path).figure_inputs("drift")
