@@ -109,7 +109,7 @@ def simulate(
         rows: list[dict[str, float]] = []
         for active in participants:
             state, measured = federation.run_round(state, active)
-            params.append(state.w)
+            params.append(federation.evaluated(state))
             rows.append({"round": state.round, **measured})
     finally:
         for parameter, data_before in zip(model.parameters(), before, strict=True):

@@ -23,10 +23,10 @@ class GF(Perturbation):
     name: ClassVar[str] = "gf"
     server_state: ClassVar[tuple[str, ...]] = ("w_previous", "indicators")
 
-    rho: float = Field(ge=0, description="radius of the local perturbation")
-    rho_g: float = Field(ge=0, description="radius of the global point")
-    T_D: float = Field(description="threshold on the mean client distance")
-    W: int = Field(ge=1, description="length of the indicator window")
+    rho: float = Field(ge=0, examples=[0.1], description="radius of the local perturbation")
+    rho_g: float = Field(ge=0, examples=[0.1], description="radius of the global point")
+    T_D: float = Field(examples=[0.3], description="threshold on the mean client distance")
+    W: int = Field(ge=1, examples=[10], description="length of the indicator window")
     window_rule: Literal["available", "eq16", "alg1"] = Field(
         default="available",
         description="c is the mean of the rounds in the window; or their sum over W; or Algorithm 1's W+1 entries",

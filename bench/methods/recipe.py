@@ -1,0 +1,128 @@
+"""A method before its hyper-parameters are chosen: four parts, and the hyper-parameters that they take."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
+
+from bench.errors import UserError, unknown
+from bench.frozen import refuse_bools
+from bench.methods.base import Aggregation, Component, Correction, Loss, Method, Perturbation, Server
+from bench.methods.corrections.none import NoCorrection
+from bench.methods.losses.cross_entropy import CrossEntropy
+from bench.methods.perturbations.none import NoPerturbation
+from bench.methods.servers.average import Average
+from bench.methods.swa import SWA
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The classes of a method's parts."""
+
+    perturbation: type[Perturbation] = NoPerturbation
+    correction: type[Correction] = NoCorrection
+    server: type[Server] = Average
+    loss: type[Loss] = CrossEntropy
+
+    def named(self) -> dict[str, type[Component]]:
+        """By slot."""
+        return {
+            "perturbation": self.perturbation,
+            "correction": self.correction,
+            "server": self.server,
+            "loss": self.loss,
+        }
+
+    def fields(self) -> dict[str, FieldInfo]:
+        """All hyper-parameters of all parts."""
+        return {name: info for part in self.named().values() for name, info in part.model_fields.items()}
+
+    def shared(self) -> dict[str, FieldInfo]:
+        """Hyper-parameters whose name stands in several parts, as slot.name: one value each."""
+        slots = self.named().items()
+        count = Counter(name for _, part in slots for name in part.model_fields)
+        return {f"{slot}.{n}": info for slot, part in slots for n, info in part.model_fields.items() if count[n] > 1}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A named method before its hyper-parameters are chosen.
+
+    `takes` lists its hyper-parameters and switches (None: all that its parts have); where two parts have one of the
+    same name, both get it, unless it is given as `slot.name`. `aggregation` is the method's own weighting of clients:
+    by `samples` n_i, or `uniform`. `without` names a switch that, when false, replaces the parts. Every method also takes
+    `swa`.
+    """
+
+    name: str
+    title: str
+    source: str
+    parts: Parts = field(default_factory=Parts)
+    takes: tuple[str, ...] | None = None
+    aggregation: Aggregation = "uniform"
+    without: Mapping[str, Parts] = field(default_factory=dict)
+
+    @property
+    def hyperparameters(self) -> dict[str, FieldInfo]:
+        """Default, range and meaning of each hyper-parameter and switch."""
+        fields = self.parts.fields()
+        switches = {name: FieldInfo(annotation=bool, default=True, description=SWITCHES[name]) for name in self.without}
+        return {name: (fields | switches)[name] for name in (self.takes if self.takes is not None else fields)}
+
+    def complete(self, hyperparameters: Mapping[str, Any]) -> dict[str, Any]:
+        """The given hyper-parameters with defaults filled in; a `UserError` as in `build`."""
+        self.build(hyperparameters)
+        defaults = {name: info.default for name, info in self.hyperparameters.items() if not info.is_required()}
+        values = {**defaults, **{name: value for name, value in hyperparameters.items() if name != "swa"}}
+        swa = hyperparameters.get("swa")
+        return values if swa is None else {**values, "swa": SWA.parse(swa).model_dump()}
+
+    def build(self, hyperparameters: Mapping[str, Any]) -> Method:
+        """The method with these hyper-parameters; a `UserError` names what is missing, unknown or out of range."""
+        values = dict(hyperparameters)
+        swa = values.pop("swa", None)
+        known = self.hyperparameters
+        shared = self.parts.shared() if self.takes is None else {}
+        for key in values:
+            if key not in known and key not in shared:
+                raise unknown(f"hyper-parameter of {self.name}", key, [*known, *shared, "swa"])
+        refuse_bools(known | shared, values, self.name)
+        missing = [name for name, info in known.items() if info.is_required() and not self._given(name, values)]
+        if missing:
+            raise UserError(f"{self.name} needs {', '.join(missing)} (it takes: {', '.join(known)})")
+        method = self._assemble(self.parts, values)
+        for switch, parts in self.without.items():
+            on = values.get(switch, True)
+            if not isinstance(on, bool):
+                raise UserError(f"{self.name}: {switch} = {on!r}: true or false")
+            if not on:
+                method = self._assemble(parts, values)
+        if swa is None:
+            return method
+        if not isinstance(swa, Mapping):
+            raise UserError(f"{self.name}: swa = {swa!r}: a mapping with {', '.join(SWA.model_fields)} is needed")
+        return Method(self.name, *method, self.aggregation, SWA.parse(swa, where=f"{self.name}: swa"))
+
+    def _given(self, name: str, values: Mapping[str, Any]) -> bool:
+        """Whether every part that has this hyper-parameter gets a value."""
+        slots = [slot for slot, part in self.parts.named().items() if name in part.model_fields]
+        return name in values or all(f"{slot}.{name}" in values for slot in slots)
+
+    def _assemble(self, parts: Parts, values: Mapping[str, Any]) -> Method:
+        built: dict[str, Any] = {}
+        for slot, part in parts.named().items():
+            try:
+                own = {name: values[name] for name in part.model_fields if name in values}
+                own |= {n: values[f"{slot}.{n}"] for n in part.model_fields if f"{slot}.{n}" in values}
+                built[slot] = part(**own)
+            except ValidationError as error:
+                first = error.errors()[0]
+                raise UserError(f"{self.name}: {first['loc'][0]} = {first['input']!r}: {first['msg']}") from None
+        return Method(self.name, **built, aggregation=self.aggregation)
+
+
+SWITCHES = {"regulariser": "with the dual term and its server; without, q = g and the server is FedAvg's"}
+"""What the switches in `Recipe.without` mean."""
