@@ -13,7 +13,7 @@ from snakemake.utils import min_version, validate
 
 from analysis.settings import AnalysisSettings, load_settings
 from analysis.workflow import Workflow
-from bench.config import experiment_file, read_yaml
+from bench.config import experiment_data
 from bench.errors import UserError
 
 min_version("9.0")
@@ -30,7 +30,7 @@ try:
 except UserError as error:
     stop(error)
 for made in FLOW.reports.values():
-    validate(read_yaml(experiment_file(made.source)), workflow.source_path("bench/experiment.schema.json"), set_default=False)
+    validate(experiment_data(made.source), workflow.source_path("bench/experiment.schema.json"), set_default=False)
 
 REPORTS = FLOW.reports
 RESULTS = str(FLOW.results)

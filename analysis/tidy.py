@@ -17,7 +17,7 @@ import pandas as pd
 
 from bench.config import Evaluation, Experiment
 from bench.errors import UserError
-from bench.methods.catalog import recipe
+from bench.method_config import PUBLISHED, MethodChoice
 from bench.records import RunDirectory, first_difference
 
 IDS = ["dataset", "partition", "participation", "method"]
@@ -137,12 +137,15 @@ def settings(experiment: Experiment) -> tuple[Setting, ...]:
 
 def titles(experiment: Experiment) -> dict[str, str]:
     """The name of each method as a paper prints it; entries that share a catalog name also show their own."""
-    names = {label: entry.name or label for label, entry in experiment.methods.items()}
+    names = {label: _title(entry.choice(label)) for label, entry in experiment.methods.items()}
     uses = Counter(names.values())
-    return {
-        label: recipe(name).title if uses[name] == 1 else f"{recipe(name).title} ({label})"
-        for label, name in names.items()
-    }
+    return {label: name if uses[name] == 1 else f"{name} ({label})" for label, name in names.items()}
+
+
+def _title(choice: MethodChoice) -> str:
+    wrapped = " + SWA" if "swa" in choice.hyperparameters else ""
+    variant = "" if choice.variant == PUBLISHED else f" ({choice.variant})"
+    return f"{choice.recipe.title}{wrapped}{variant}"
 
 
 @dataclass(frozen=True)

@@ -16,14 +16,18 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import Field, field_validator, model_validator
 
+from bench.data.augmentation import Augmentation
 from bench.data.partitions import AnyPartition
 from bench.data.sources import Source, parse_source
 from bench.engine.federation import Steps
 from bench.errors import UserError, unknown
 from bench.frozen import LABEL, NAME, Frozen
-from bench.methods.catalog import Recipe, recipe
+from bench.method_config import PUBLISHED, MethodChoice, MethodConfig
+from bench.methods.released import release
 from bench.models import MODELS
 from bench.strict_yaml import load_yaml
+
+SWA_SUFFIX = "+swa"
 
 PAPER_TABLES = Path(__file__).parents[1] / "paper_tables"
 """Where experiments and the layouts of their tables and figures stand, one folder each."""
@@ -48,31 +52,13 @@ class Participation(Frozen):
         if self.active is not None and self.active > clients:
             raise UserError(f"{self.active} active clients per round, but only {clients} are registered")
 
+    def as_bernoulli(self, clients: int) -> "Participation":
+        """Each client active on its own, as many on average: how some released codes read "10 % active"."""
+        return self if self.active is None else Participation(sampling="bernoulli", probability=self.active / clients)
+
     def label(self, clients: int) -> str:
         """For example 4-of-20, or bernoulli-0.2-of-20."""
         return f"{self.active}-of-{clients}" if self.active else f"bernoulli-{self.probability:g}-of-{clients}"
-
-
-class MethodConfig(Frozen):
-    """A method of the catalog and its hyper-parameters, under their canonical names; defaults are filled in."""
-
-    name: str
-    hyperparameters: dict[str, float | int | bool | str] = Field(default={})
-
-    @model_validator(mode="before")
-    @classmethod
-    def _complete(cls, data: Any) -> Any:
-        if isinstance(data, Mapping) and isinstance(data.get("name"), str):
-            given = data.get("hyperparameters") or {}
-            if not isinstance(given, Mapping):
-                raise UserError(f"hyperparameters of {data['name']} must be a mapping, not {given!r}")
-            return {**data, "hyperparameters": recipe(data["name"]).complete(given)}
-        return data
-
-    @property
-    def recipe(self) -> Recipe:
-        """The catalog's entry."""
-        return recipe(self.name)
 
 
 class Training(Steps):
@@ -81,6 +67,7 @@ class Training(Steps):
     rounds: int = Field(ge=1, description="communication rounds T")
     local_epochs: int = Field(ge=1, description="epochs E over a client's data per round; the last batch may be short")
     batch_size: int = Field(ge=1, description="mini-batch size B")
+    augmentation: Augmentation | None = Field(default=None, description="mixup or cutout, with options; null: none")
 
 
 class Evaluation(Frozen):
@@ -121,11 +108,14 @@ class RunConfig(Frozen):
         if isinstance(data, Mapping):
             if "dataset" in data:
                 data = {**data, "dataset": parse_source(data["dataset"])}
-            if isinstance(data.get("method"), str):
-                data = {**data, "method": {"name": data["method"]}}
             method, training = data.get("method"), data.get("training")
-            if isinstance(method, Mapping) and isinstance(training, Mapping) and training.get("aggregation") is None:
-                data = {**data, "training": {**training, "aggregation": recipe(str(method.get("name"))).aggregation}}
+            if isinstance(method, str):
+                method = {"name": method}
+            if isinstance(method, Mapping) and isinstance(training, Mapping):
+                method = MethodConfig.parse(_with_swa_start(method, training.get("rounds")))
+                if training.get("aggregation") is None:
+                    training = {**training, "aggregation": method.recipe.aggregation}
+                data = {**data, "method": method.model_dump(), "training": training}
         return data
 
     @model_validator(mode="after")
@@ -143,32 +133,45 @@ class RunConfig(Frozen):
         return self.evaluation.snapshots(self.training.rounds)
 
     def canonical_json(self) -> str:
-        """Every field, sorted, without spaces: equal runs give equal text."""
-        return json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+        """Every field, sorted, without spaces: equal runs give equal text. A method's file counts by its content."""
+        content = self.model_dump(mode="json", exclude={"method": {"file"}})
+        return json.dumps(content, sort_keys=True, separators=(",", ":"))
 
     @cached_property
     def identity(self) -> str:
         """SHA-256 of the canonical JSON, first 16 hex digits."""
         return hashlib.sha256(self.canonical_json().encode()).hexdigest()[:16]
 
-    def setting(self) -> str:
-        """Data set, partition and participation as a path, for example digits/dirichlet-0.1/4-of-20."""
-        return _setting(self.dataset, self.partition, self.participation)
+
+def _with_swa_start(method: Mapping[str, Any], rounds: Any) -> Mapping[str, Any]:
+    """SWA begins after three quarters of the rounds unless the configuration says when."""
+    hyperparameters = method.get("hyperparameters")
+    swa = hyperparameters.get("swa") if isinstance(hyperparameters, Mapping) else None
+    if not isinstance(hyperparameters, Mapping) or not isinstance(swa, Mapping) or not isinstance(rounds, int):
+        return method
+    return {**method, "hyperparameters": {**hyperparameters, "swa": {"start": 3 * rounds // 4, **swa}}}
 
 
 def _setting(dataset: Source, partition: AnyPartition, participation: Participation) -> str:
     return str(PurePosixPath(dataset.label, partition.label, participation.label(partition.clients)))
 
 
-class MethodEntry(Frozen):
-    """One method of an experiment: hyper-parameters as that experiment's paper states them, and exceptions."""
+class MethodEntry(MethodChoice):
+    """One method of an experiment: hyper-parameters as that experiment's paper states them, and exceptions.
 
-    name: str | None = Field(default=None, description="catalog name; default: the entry's own key")
-    hyperparameters: dict[str, float | int | bool | str] = Field(default={})
-    # Bool, so that it arrives as it is where the training is validated, which refuses it.
-    training: dict[str, float | int | bool | str | None] = Field(
-        default={}, description="fields of training that differ"
-    )
+    Without name, parts and file, the entry's own key is the name; one that ends in +swa also needs `swa`.
+    """
+
+    training: dict[str, Any] = Field(default={}, description="fields of training that differ")
+
+    def choice(self, label: str) -> MethodChoice:
+        """The method under this label."""
+        fields = self.model_dump(exclude={"training"})
+        if not (self.name or self.slots or self.file):
+            fields["name"] = label.removesuffix(SWA_SUFFIX)
+        if label.endswith(SWA_SUFFIX) and "swa" not in self.hyperparameters:
+            raise UserError(f"{label}: its hyperparameters need swa, for example {{cycle: 5}}")
+        return MethodChoice.parse(fields)
 
 
 class Grid(Frozen):
@@ -191,6 +194,7 @@ class Experiment(Frozen):
     """A grid of runs: settings × methods × seeds."""
 
     name: str = Field(pattern=NAME)
+    extends: str | None = Field(default=None, description="an experiment whose other keys and layouts are taken over")
     description: str = ""
     dataset: str | dict[str, Any]
     model: str
@@ -202,7 +206,9 @@ class Experiment(Frozen):
     @model_validator(mode="after")
     def _known_methods(self) -> "Experiment":
         for label, entry in self.methods.items():
-            recipe(entry.name or label)
+            choice = entry.choice(label)
+            if choice.variant != PUBLISHED:
+                release(choice.recipe.name, choice.variant)
         return self
 
     def settings(self) -> dict[str, tuple[AnyPartition, Participation]]:
@@ -228,34 +234,44 @@ class Experiment(Frozen):
             raise unknown(f"cell of experiment {self.name}", path, grid)
         return self._expanded(*grid[path])
 
-    def _grid(self) -> dict[str, tuple[AnyPartition, Participation, str]]:
-        return {f"{path}/{label}": (*pair, label) for path, pair in self.settings().items() for label in self.methods}
+    def _grid(self) -> dict[str, tuple[str, AnyPartition, Participation, str]]:
+        settings = self.settings().items()
+        return {f"{path}/{label}": (path, *pair, label) for path, pair in settings for label in self.methods}
 
-    def _expanded(self, partition: AnyPartition, participation: Participation, label: str) -> "Cell":
+    def _expanded(self, setting: str, partition: AnyPartition, participation: Participation, label: str) -> "Cell":
         entry = self.methods[label]
+        choice = entry.choice(label)
+        hyperparameters, training = choice.hyperparameters, {**self.training.model_dump(), **entry.training}
+        if choice.variant != PUBLISHED:
+            released = release(choice.recipe.name, choice.variant)
+            hyperparameters = {**released.hyperparameters, **hyperparameters}
+            if isinstance(swa := hyperparameters.get("swa"), dict):
+                hyperparameters["swa"] = {**released.swa, **swa}
+            training = {**self.training.model_dump(), **released.training, **entry.training}
+            if released.sampling == "bernoulli":
+                participation = participation.as_bernoulli(partition.clients)
         common = {
             "dataset": self.dataset,
             "model": self.model,
             "partition": partition.model_dump(),
             "participation": participation.model_dump(),
-            "method": {"name": entry.name or label, "hyperparameters": entry.hyperparameters},
-            "training": {**self.training.model_dump(), **entry.training},
+            "method": {**choice.model_dump(), "hyperparameters": hyperparameters},
+            "training": training,
             "evaluation": self.evaluation.model_dump(),
         }
-        return Cell(label, tuple(RunConfig.parse({**common, "seed": seed}) for seed in self.grid.seeds))
+        return Cell(setting, label, tuple(RunConfig.parse({**common, "seed": seed}) for seed in self.grid.seeds))
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One method in one setting, all seeds. `label` is the method's name in this experiment."""
+    """One method in one setting, all seeds.
 
+    `setting` is data set, partition and participation as a path, `label` the method's name in this experiment.
+    """
+
+    setting: str
     label: str
     runs: tuple[RunConfig, ...]
-
-    @property
-    def setting(self) -> str:
-        """Data set, partition and participation as a path."""
-        return self.runs[0].setting()
 
     @property
     def path(self) -> str:
@@ -296,7 +312,7 @@ def load_experiment(name: str, changes: Mapping[str, Any] | None = None) -> Expe
     `changes` maps dotted keys of the file, such as training.rounds, to other values.
     """
     file = experiment_file(name)
-    data = read_yaml(file)
+    data = experiment_data(name)
     for dotted, value in (changes or {}).items():
         *parents, last = dotted.split(".")
         place = data
@@ -319,3 +335,42 @@ def read_yaml(file: Path) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise UserError(f"'{file}' must hold a mapping, not {type(data).__name__}")
     return data
+
+
+def experiment_data(name: str) -> dict[str, Any]:
+    """An experiment's file with the keys that it takes over from the experiment that it extends.
+
+    A method without values has those of the extended experiment, or its own defaults. Paths of methods' files are
+    resolved: they are relative to the file that names them.
+    """
+    merged: dict[str, Any] = {}
+    for file in reversed(experiment_files(name)):
+        data = read_yaml(file)
+        methods, base = data.get("methods"), merged.get("methods", {})
+        if isinstance(methods, dict):
+            data["methods"] = {
+                label: base.get(label, {}) if entry is None else _with_file(entry, file.parent)
+                for label, entry in methods.items()
+            }
+        merged |= data
+    return merged
+
+
+def _with_file(entry: Any, folder: Path) -> Any:
+    if isinstance(entry, dict) and isinstance(entry.get("file"), str):
+        return {**entry, "file": str((folder / Path(entry["file"]).expanduser()).resolve())}
+    return entry
+
+
+def experiment_files(name: str) -> list[Path]:
+    """The experiment's own file, then those of the experiments that it extends."""
+    files = [experiment_file(name)]
+    while (base := read_yaml(files[-1]).get("extends")) is not None:
+        if not isinstance(base, str):
+            raise UserError(f"'{files[-1]}': extends = {base!r}: the name of an experiment, or a YAML file")
+        is_file = base.endswith((".yaml", ".yml"))
+        file = experiment_file(str(files[-1].parent / base) if is_file else base)
+        if file.resolve() in [known.resolve() for known in files]:
+            raise UserError(f"'{files[0]}' extends itself")
+        files.append(file)
+    return files

@@ -2,7 +2,8 @@
 
     config.json           the RunConfig
     metrics.csv           one row per round
-    final.safetensors     the last global model
+    final.safetensors     the last global model; with SWA, the average
+    method.py             a copy of the user's own method file, if the run has one
     snapshots/            full states at the rounds that the configuration names
     partition.csv         client, index, label of every training image
     provenance.json       outcome, code, libraries, device, hashes, time, memory
@@ -75,10 +76,15 @@ class RunDirectory:
     def provenance(self) -> dict[str, Any]:
         """How and where the run was made."""
         data = self._json("provenance.json")
-        missing = {"outcome", "code"} - data.keys()
+        missing = {"outcome", "code", "identity"} - data.keys()
         if missing:
             raise UserError(f"'{self.path / 'provenance.json'}' is damaged: it lacks {min(missing)}")
         return data
+
+    @property
+    def identity(self) -> str:
+        """That of the configuration which made the run, even if it cannot be read any more."""
+        return str(self.provenance["identity"])
 
     @property
     def of_this_code(self) -> bool:
@@ -133,13 +139,12 @@ def is_finished(path: Path, config: RunConfig, *, replace: bool = False) -> bool
     run = RunDirectory(path)
     if replace:
         try:
-            return run.config.identity == config.identity and run.of_this_code
+            return run.identity == config.identity and run.of_this_code
         except UserError:  # of another version, or damaged
             return False
-    there = run.config
-    if there.identity != config.identity:
+    if run.identity != config.identity:
         raise UserError(
-            f"'{path}' holds a run of another configuration ({first_difference(there, config)}); "
+            f"'{path}' holds a run of another configuration ({first_difference(run.config, config)}); "
             "choose another --out, move it away, or pass --replace"
         )
     return True

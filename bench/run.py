@@ -18,6 +18,7 @@ import pandas as pd
 import torch
 
 from bench import __version__
+from bench.atomic import write_text
 from bench.config import Cell, RunConfig
 from bench.data.dataset import Dataset, DeviceData
 from bench.data.partitions import Indices, partition_hash
@@ -25,7 +26,7 @@ from bench.data.sources import Source
 from bench.device import device_name
 from bench.engine.batches import EpochBatches
 from bench.engine.checkpoint import load_state, save_state
-from bench.engine.federation import Federation, FederationState
+from bench.engine.federation import Augment, Federation, FederationState
 from bench.engine.objective import Objective
 from bench.engine.participation import active_clients
 from bench.engine.streams import numpy_stream
@@ -51,6 +52,13 @@ Progress = Callable[[str], None]
 
 def silent(line: str) -> None:
     """Progress that nobody watches."""
+
+
+def _augment(config: RunConfig, dataset: Dataset) -> Augment | None:
+    augmentation = config.training.augmentation
+    if augmentation is None:
+        return None
+    return lambda x, y, stream: augmentation.apply(x, y, dataset.classes, stream)
 
 
 @functools.lru_cache(maxsize=2)
@@ -83,7 +91,7 @@ class Bench:
         method = config.method.recipe.build(config.method.hyperparameters)
         plan = EpochBatches(split, settings.local_epochs, settings.batch_size, config.seed)
         sizes = [len(indices) for indices in split]
-        federation = Federation(method, objective, train, plan, sizes, settings, config.seed)
+        federation = Federation(method, objective, train, plan, sizes, settings, config.seed, _augment(config, dataset))
         return cls(config, dataset, split, train, test, objective, federation)
 
     def play_round(self, state: FederationState) -> tuple[FederationState, dict[str, Any]]:
@@ -94,8 +102,9 @@ class Bench:
         row: dict[str, Any] = {"round": state.round, **measured}
         row["diverged"] = int(not bool(torch.isfinite(state.w).all()))
         if config.evaluation.is_due(state.round, config.training.rounds) and not row["diverged"]:
+            w = self.federation.evaluated(state)
             for part, data in (("train", self.train), ("test", self.test)):
-                evaluated = self.objective.evaluate(state.w, data.batches(EVALUATION_BATCH))
+                evaluated = self.objective.evaluate(w, data.batches(EVALUATION_BATCH))
                 row[f"{part}_loss"], row[f"{part}_accuracy"] = evaluated
         return state, row
 
@@ -174,7 +183,10 @@ def _train(bench: Bench, work: Path, log: logging.Logger, checkpoint_every: int,
     log.info("%s after round %d, %.1f s of training", outcome, state.round, seconds())
     write_csv(work / "metrics.csv", _metrics(rows))
     write_csv(work / "partition.csv", _partition_table(bench))
-    save_state(work / "final.safetensors", FederationState(state.round, state.w, {}), {"identity": config.identity})
+    final = FederationState(state.round, bench.federation.evaluated(state), {})
+    save_state(work / "final.safetensors", final, {"identity": config.identity})
+    if config.method.file is not None:
+        write_text(work / "method.py", config.method.file.read_text())
     write_json(work / "provenance.json", _provenance(bench, outcome, seconds()))
     write_json(work / "config.json", config.model_dump(mode="json"))
     checkpoint.unlink(missing_ok=True)
@@ -182,6 +194,7 @@ def _train(bench: Bench, work: Path, log: logging.Logger, checkpoint_every: int,
 
 _METRICS = (
     "round", "active", "lr", "local_loss", "client_drift",
+    "download", "upload", "client_state", "server_state", "gradients",
     "train_loss", "train_accuracy", "test_loss", "test_accuracy", "diverged",
 )  # fmt: skip
 

@@ -253,6 +253,7 @@ class _RecordedGradient:
     """The mini-batch gradient as a function of w, remembering how often and where it was taken, and the loss there."""
 
     def __init__(self, objective: Objective, loss: Loss, x: Tensor, y: Tensor, client: ClientRound) -> None:
+        self._gradient: Callable[[Tensor], tuple[Tensor, Tensor]]
         self._gradient = lambda w: loss.gradient(objective, w, x, y, client)
         self.calls = 0
         self.point: Tensor

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -53,8 +53,8 @@ class Recipe:
 
     `takes` lists its hyper-parameters and switches (None: all that its parts have); where two parts have one of the
     same name, both get it, unless it is given as `slot.name`. `aggregation` is the method's own weighting of clients:
-    by `samples` n_i, or `uniform`. `without` names a switch that, when false, replaces the parts. Every method also takes
-    `swa`.
+    by `samples` n_i, or `uniform`. `without` names a switch that, when false, replaces the parts. Every method also
+    takes `swa`.
     """
 
     name: str
@@ -104,7 +104,7 @@ class Recipe:
             return method
         if not isinstance(swa, Mapping):
             raise UserError(f"{self.name}: swa = {swa!r}: a mapping with {', '.join(SWA.model_fields)} is needed")
-        return Method(self.name, *method, self.aggregation, SWA.parse(swa, where=f"{self.name}: swa"))
+        return replace(method, swa=SWA.parse(swa, where=f"{self.name}: swa"))
 
     def _given(self, name: str, values: Mapping[str, Any]) -> bool:
         """Whether every part that has this hyper-parameter gets a value."""

@@ -6,8 +6,9 @@ from pydantic import ValidationError
 from torch.nn import functional as F
 
 from bench.api import simulate
+from bench.engine.objective import Layout
 from bench.errors import UserError
-from bench.methods.base import ClientRound, Layout, ServerRound
+from bench.methods.base import ClientRound, ServerRound
 from bench.methods.corrections.dyn import DynamicRegulariser
 from bench.methods.perturbations.asam import ASAM
 from bench.methods.perturbations.gf import GF
@@ -24,7 +25,9 @@ def vector(*values: float) -> torch.Tensor:
 def server_round(**changes) -> ServerRound:
     """Two of four clients moved by (1, 0) and (0, 3), in 2 and 4 steps at rate 0.5, with weights 1/4 and 3/4."""
     given = {
+        "round": 0,
         "w": vector(10, 20),
+        "sent": vector(10, 20),
         "state": {"H_bar": vector(0, 0)},
         "updates": torch.stack([vector(1, 0), vector(0, 3)]),
         "uploads": {},
@@ -40,7 +43,7 @@ def server_round(**changes) -> ServerRound:
 def client_round(**changes) -> ClientRound:
     layout = Layout(("head.weight", "head.bias"), ((1, 1), (1,)))
     given = {"seed": 0, "round": 0, "id": 0, "w_global": vector(0, 0), "received": {}, "state": {}}
-    given |= {"first_time": False, "lr": 0.5, "steps": 2}
+    given |= {"first_time": False, "lr": 0.5, "steps": 2, "full_gradient": lambda w: w}
     return ClientRound(**{**given, "layout": layout, **changes})
 
 
@@ -70,19 +73,16 @@ def test_the_mean_dual_counts_all_clients_and_ignores_weights():
     assert torch.equal(stepped, vector(10.5, 23.0))
 
 
-def test_active_dual_is_the_mean_of_the_active_clients_own():
-    """w^{t+1} = Σ p_i (w_i⁺ + H_i), with H = (8, 0) and (0, 4)."""
-    uploads = {"dual": torch.stack([vector(8, 0), vector(0, 4)])}
-    stepped = DynServer(server_dual="active").step(server_round(uploads=uploads))
-    assert torch.equal(stepped, vector(10.25 + 2, 22.25 + 3))
-
-
-def test_the_dual_is_sent_only_where_it_is_asked_for():
-    for server_dual, sent in (("all", set()), ("active", {"dual"})):
+def test_with_active_duals_clients_send_them_within_their_models():
+    """y_i = w_i⁺ + H_i with w_i⁺ = (2, 3) and H_i = (1, 1) + (2, 3); the server averages them and keeps none."""
+    for server_dual, sent in (("all", vector(2, 3)), ("active", vector(5, 7))):
         client = client_round(state={"H": vector(1, 1)})
-        DynamicRegulariser(lam=0.1, server_dual=server_dual).finish(vector(2, 3), client)
-        assert set(client.upload) == sent
-        assert torch.equal(client.state["H"], vector(3, 4))
+        dyn = DynamicRegulariser(lam=0.1, server_dual=server_dual)
+        dyn.finish(vector(2, 3), client)
+        assert torch.equal(dyn.sent_model(vector(2, 3), client), sent)
+    server = DynServer(server_dual="active")
+    assert server.start_server(vector(0, 0)) == {}
+    assert torch.equal(server.step(server_round()), vector(10.25, 22.25))
 
 
 def test_fedspeed_mixes_plain_and_perturbed_gradient():

@@ -26,7 +26,7 @@ SMALL = {"training.rounds": 6, "evaluation.snapshot_every": 3, "evaluation.every
 
 
 def config(method="fedlesam_s", **changes):
-    return load_experiment("quick", {**SMALL, **changes}).cell(f"{SETTING}/{method}").runs[0]
+    return load_experiment("quick_all", {**SMALL, **changes}).cell(f"{SETTING}/{method}").runs[0]
 
 
 def contents(run: Path) -> dict[str, bytes]:
@@ -82,6 +82,8 @@ def test_methods_share_partition_initial_model_and_schedule(tmp_path):
     """Common random numbers: with ρ = 0 FedSAM's run is FedAvg's, from the same start on the same clients."""
     sam = train(config("fedsam", **{"methods.fedsam.hyperparameters.rho": 0}), tmp_path / "a", CPU).metrics()
     avg = train(config("fedavg"), tmp_path / "b", CPU).metrics()
+    assert (sam.pop("gradients") == 2).all()
+    assert (avg.pop("gradients") == 1).all()
     pd.testing.assert_frame_equal(sam, avg)
 
 
@@ -218,6 +220,8 @@ def test_a_config_of_another_version_is_refused_and_untouched(tmp_path):
     run = train(config(), tmp_path / "run", CPU).path
     data = json.loads((run / "config.json").read_text())
     (run / "config.json").write_text(json.dumps({**data, "version": 0}))
+    about = json.loads((run / "provenance.json").read_text())
+    (run / "provenance.json").write_text(json.dumps({**about, "identity": "0" * 16}))
     with pytest.raises(UserError, match="of another version or damaged: version = 0"):
         train(config(), tmp_path / "run", CPU)
     assert (run / "metrics.csv").is_file()

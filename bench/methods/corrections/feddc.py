@@ -4,8 +4,8 @@
     H_i ← H_i + Δ_i;   c_i⁺ = c_i − c − Δ_i/(K_i η_t);   c ← c + (1/N) Σ (c_i⁺ − c_i)
 
 The printed form forgets older control variates (`last_update`: c_i⁺ = −Δ_i/(K_i η_t)) and averages the duals of the
-active clients (`server_dual: active`); both are defined for full participation only. The release also divides λ and c by
-the client's relative size, which is 1 in all partitions of the papers; that is left out.
+active clients (`server_dual: active`); both are defined for full participation only. The release also divides λ and c
+by the client's relative size, which is 1 in all partitions of the papers; that is left out.
 """
 
 from collections.abc import Mapping

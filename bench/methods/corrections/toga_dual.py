@@ -1,6 +1,9 @@
 """FedTOGA's correction: FedDyn's direction with a share of the last global update (FedTOGA, Alg. 1).
 
-q = g + λ (H_i + w − w^t) + βA
+    q = g + λ (H_i + w − w^t) + βA
+
+The paper prints λ as 1/α with α = 0.1, but tunes α = 0.1 as a coefficient elsewhere: here λ multiplies. Its server dual
+moves by 1/M of the sum of updates (`dual_norm: M`), which is undamped under partial participation; 1/N is FedDyn's.
 """
 
 from typing import ClassVar

@@ -87,7 +87,8 @@ def feature_levels(module: nn.Module) -> list[nn.Module]:
     """The modules whose outputs are feature levels: those that the model names, else its hidden linear layers."""
     if isinstance(module, HasFeatureLevels):
         return module.feature_levels()
-    return [part for part in module.modules() if isinstance(part, nn.Linear)][:-1]
+    linear: list[nn.Module] = [part for part in module.modules() if isinstance(part, nn.Linear)]
+    return linear[:-1]
 
 
 @contextmanager
