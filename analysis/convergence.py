@@ -14,6 +14,8 @@ from analysis.quantities import Better
 from analysis.tidy import IDS
 from bench.errors import UserError
 from bench.frozen import Frozen
+from bench.method_config import PUBLISHED, MethodChoice
+from bench.methods.released import release
 
 RUN = [*IDS, "seed"]
 
@@ -49,6 +51,15 @@ class FinalValue(Frozen):
             "best": lambda v: v.max() if better == "higher" else v.min(),
         }
         return float(reduce[self.rule](values))
+
+
+def reported(choice: MethodChoice) -> FinalValue:
+    """What a method's variant reports: published ones the last round, released ones what their code does."""
+    rule = None if choice.variant == PUBLISHED else release(choice.recipe.name, choice.variant).report
+    return {
+        "best": FinalValue(rule="best"),
+        "mean_last_100": FinalValue(rule="mean_last_n", n=100),
+    }.get(rule or "last", FinalValue())
 
 
 def curves(frame: pd.DataFrame, column: str) -> pd.DataFrame:

@@ -204,7 +204,7 @@ class Tidy:
             return f" than that of experiment {self.experiment.name}, whose seeds are {', '.join(map(str, wanted))}"
         difference = first_difference(RunDirectory(place).config, wanted[seed]) if place.exists() else None
         if difference is None:
-            return ": its run has been replaced since; make it anew with snakemake"
+            return ": its run is gone, or has been replaced since; make it anew with snakemake"
         return (
             f" than that of experiment {self.experiment.name} ({difference}): give the --set values that its runs had, "
             "or train the cell anew (snakemake ... --config replace=true)"

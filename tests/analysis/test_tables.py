@@ -236,3 +236,23 @@ def test_a_file_that_lacks_a_column_is_named(tidy: Tidy) -> None:
     path.write_text("")
     with pytest.raises(UserError, match="cannot read"):
         fill("t", layout(), tidy)
+
+
+def test_released_variants_report_what_their_code_reports(tidy: Tidy, quick: Experiment) -> None:
+    """FedLESAM's code reports the best round; a layout that states a rule overrules it."""
+    methods = {**quick.methods, "fedlesam_s": quick.methods["fedlesam_s"].model_copy(update={"variant": "released"})}
+    experiment = quick.model_copy(update={"methods": methods})
+    assert layout().final_values(experiment)["fedlesam_s"].rule == "best"
+    assert layout().final_values(experiment)["fedsam"].rule == "last"
+    assert layout(final={"rule": "last"}).final_values(experiment)["fedlesam_s"].rule == "last"
+    falling = metrics([70, 70])
+    early = (falling["round"] == 2) & falling["test_accuracy"].notna()
+    falling.loc[early, "test_accuracy"] = 75.0
+    cell = experiment.cells()[CellKey(HARD, "fedlesam_s").path]
+    path = write(tidy.results, CellKey(HARD, "fedlesam_s"), "metrics", falling)
+    identities = {run.seed: run.identity for run in cell.runs}
+    pd.read_csv(path).assign(identity=lambda frame: frame["seed"].map(identities)).to_csv(path, index=False)
+    filled = fill("accuracy", layout(methods=["fedavg", "fedlesam_s"]), Tidy(tidy.results, experiment))
+    assert filled.rows[1] == "FedLESAM-S (released)"
+    assert filled.blocks[0][1][0].mean == 75.0
+    assert "fedlesam_s: best of all evaluations" in filled.caption
