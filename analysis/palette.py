@@ -1,4 +1,5 @@
-"""One look per method in every figure: hue for where the gradient is taken, line and tone for its correction.
+"""One look per method in every figure: hue for where the gradient is taken, line and tone for its correction, a marker
+for a server or loss of its own.
 
 Hues are those of Okabe and Ito, which colour-blind readers can tell apart; line styles separate methods of
 one colour, in black-and-white print too.
@@ -50,8 +51,20 @@ _LINES = {
 }
 _OTHER_LINE = _Line((0, (8, 2, 1, 2, 1, 2)))
 
+# By the server, or the loss, where hue and line do not tell methods apart.
+_OWN_MARKERS = {
+    "momentum": "v",
+    "adam": "^",
+    "adagrad": "<",
+    "yogi": ">",
+    "look_ahead": "d",
+    "adabest": "*",
+    "relaxed_contrastive": "p",
+    "affine_shift": "h",
+}
+
 # Entries of an experiment that share a catalog method (a search over rho, say) share its line, not markers.
-_MARKERS = ("", "o", "s", "^", "D", "v", "P", "X")
+_MARKERS = ("", "o", "s", "D", "P", "X", "H", "8")
 
 
 @dataclass(frozen=True)
@@ -67,7 +80,9 @@ def style(method: Recipe, variant: int = 0) -> Style:
     """The look of a method."""
     hue = _HUES.get(method.parts.perturbation.name, _OTHER_HUE)
     line = _LINES.get(method.parts.correction.name, _OTHER_LINE)
-    return Style(_toned(hue, line.tone), line.dashes, _MARKERS[variant % len(_MARKERS)])
+    parts = (method.parts.server.name, method.parts.loss.name)
+    own = next((_OWN_MARKERS[part] for part in parts if part in _OWN_MARKERS), "")
+    return Style(_toned(hue, line.tone), line.dashes, _MARKERS[variant % len(_MARKERS)] or own)
 
 
 def _toned(hue: str, tone: float) -> str:

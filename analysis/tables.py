@@ -21,6 +21,7 @@ from analysis.quantities import Better, quantity
 from analysis.tidy import IDS, CellKey, Setting, Tidy, relative_path, titles
 from bench.config import Experiment
 from bench.frozen import Frozen
+from bench.records import code_fingerprint
 
 
 class Column(Frozen):
@@ -209,6 +210,11 @@ def _caption(
             protocol.append(f"Values: {_reported_as(finals, rounds)}.")
         if "flatness" in sources:
             protocol.append(f"Measured on the global model after the last round{rounds}.")
+    old = metrics.loc[metrics["code"] != code_fingerprint(), RUN].drop_duplicates()
+    if len(old):
+        protocol.append(
+            f"{len(old)} of {len(metrics[RUN].drop_duplicates())} runs were made by other code than is here."
+        )
     counts = sorted({entry.seeds for block in blocks for row in block for entry in row if entry.mean is not None})
     if counts:
         seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"

@@ -102,6 +102,7 @@ FILES = {
             "test_loss",
             "test_accuracy",
             "diverged",
+            "code",
         ),
     ),
     "partition": TidyFile("runs", "partition.csv", ("client", "index", "label"), per_seed=True),

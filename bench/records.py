@@ -87,9 +87,14 @@ class RunDirectory:
         return str(self.provenance["identity"])
 
     @property
+    def code(self) -> str:
+        """The fingerprint of the code that made the run."""
+        return str(self.provenance["code"]["fingerprint"])
+
+    @property
     def of_this_code(self) -> bool:
         """Whether the code that made the run is the code that runs now."""
-        return bool(self.provenance["code"]["fingerprint"] == code_fingerprint())
+        return self.code == code_fingerprint()
 
     @property
     def diverged(self) -> bool:

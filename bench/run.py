@@ -274,7 +274,7 @@ def train_cell(
     for config in cell.runs:
         run = train(config, out / f"seed-{config.seed}", device, checkpoint_every, progress, replace=replace)
         metrics = run.metrics()
-        tables.append(identified(metrics, experiment, cell, config))
+        tables.append(identified(metrics, experiment, cell, config).assign(code=run.code))
         progress(f"{cell.path}/seed-{config.seed}: {_outcome(metrics)}")
         if not run.of_this_code:
             progress("  (made by another version of the code; --replace trains it anew)")

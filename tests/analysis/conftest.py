@@ -11,6 +11,7 @@ import pytest
 
 from analysis.tidy import CellKey, Setting, Tidy, relative_path, settings
 from bench.config import Experiment, load_experiment
+from bench.records import code_fingerprint
 
 ROOT = Path(__file__).parents[2]
 QUICK = ROOT / "paper_tables" / "quick" / "experiments.yaml"
@@ -39,6 +40,7 @@ def write(results: Path, cell: CellKey, file: str, frame: pd.DataFrame) -> Path:
         names = ("experiment", "dataset", "partition", "participation", "method")
         frame = pd.concat([pd.DataFrame([ids] * len(frame), columns=names, index=frame.index), frame], axis=1)
         frame["identity"] = [IDENTITIES.get((cell.path, seed)) for seed in frame["seed"]]
+        frame["code"] = code_fingerprint()
     frame.to_csv(path, index=False)
     return path
 

@@ -15,7 +15,7 @@ from analysis.figures import KINDS, FigureLayout
 from analysis.layout import layout_names
 from analysis.palette import style, styles
 from analysis.tidy import CellKey, Setting, Tidy
-from bench.config import Experiment
+from bench.config import PAPER_TABLES, Experiment
 from bench.errors import UserError
 from bench.methods.catalog import CATALOG
 from tests.analysis.conftest import HARD, metrics, write
@@ -285,6 +285,7 @@ def test_quick_has_every_kind() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_typo_in_a_layout_is_one_line(kind: str, tmp_path: Path) -> None:
     file = tmp_path / "experiments.yaml"
+    file.write_text((PAPER_TABLES / "quick" / "experiments.yaml").read_text())
     (tmp_path / "figures").mkdir()
     (tmp_path / "figures" / "f.yaml").write_text(f"kind: {kind}\ntitel: x\n")
     with pytest.raises(UserError, match=r"f\.yaml: unknown key of \w+ 'titel'; did you mean 'title'") as error:
@@ -296,17 +297,18 @@ def test_a_typo_in_a_layout_is_one_line(kind: str, tmp_path: Path) -> None:
 
 
 def test_every_method_of_the_catalog_looks_different() -> None:
-    looks = [style(name) for name in CATALOG]
+    looks = [style(entry) for entry in CATALOG.values()]
     assert len(set(looks)) == len(looks)
     for look in looks:
         assert matplotlib.colors.is_color_like(look.colour)
 
 
 def test_hue_tells_the_perturbation_and_line_the_correction() -> None:
-    assert style("fedsam").dashes == style("fedlesam").dashes == style("fedavg").dashes
-    assert style("fedgamma").dashes == style("fedlesam_s").dashes == style("scaffold").dashes
+    dashes = {name: style(entry).dashes for name, entry in CATALOG.items()}
+    assert dashes["fedsam"] == dashes["fedlesam"] == dashes["fedavg"]
+    assert dashes["fedgamma"] == dashes["fedlesam_s"] == dashes["scaffold"]
     hues = [
-        matplotlib.colors.rgb_to_hsv(matplotlib.colors.to_rgb(style(n).colour))[0]
+        matplotlib.colors.rgb_to_hsv(matplotlib.colors.to_rgb(style(CATALOG[n]).colour))[0]
         for n in ("fedlesam", "fedlesam_s", "fedlesam_d")
     ]
     assert hues == pytest.approx([hues[0]] * 3, abs=0.01)

@@ -254,5 +254,14 @@ def test_released_variants_report_what_their_code_reports(tidy: Tidy, quick: Exp
     pd.read_csv(path).assign(identity=lambda frame: frame["seed"].map(identities)).to_csv(path, index=False)
     filled = fill("accuracy", layout(methods=["fedavg", "fedlesam_s"]), Tidy(tidy.results, experiment))
     assert filled.rows[1] == "FedLESAM-S (released)"
-    assert filled.blocks[0][1][0].mean == 75.0
+    assert filled.entries[0][1][0].mean == 75.0
     assert "fedlesam_s: best of all evaluations" in filled.caption
+
+
+def test_runs_of_other_code_are_told(tidy: Tidy) -> None:
+    assert "other code" not in fill("accuracy", layout(), tidy).caption
+    path = tidy.path("metrics", CellKey(HARD, "fedsam"))
+    frame = pd.read_csv(path)
+    frame.loc[frame["seed"] == 1, "code"] = "0123456789abcdef"
+    frame.to_csv(path, index=False)
+    assert "1 of 11 runs were made by other code than is here." in fill("accuracy", layout(), tidy).caption

@@ -16,7 +16,7 @@ from bench.methods.base import ClientRound, ServerRound
 from bench.methods.corrections.adabest import FadingMemory
 from bench.methods.corrections.dyn import DynamicRegulariser
 from bench.methods.losses.affine_shift import AffineShift
-from bench.methods.losses.relaxed_contrastive import RelaxedContrastive
+from bench.methods.losses.relaxed_contrastive import RelaxedContrastive, feature_levels
 from bench.methods.perturbations.asam import ASAM
 from bench.methods.perturbations.gf import GF
 from bench.methods.perturbations.lesam import LESAM
@@ -27,6 +27,7 @@ from bench.methods.servers.adaptive import AdaGrad, Adam, Yogi
 from bench.methods.servers.average import AverageOrDirection
 from bench.methods.servers.dyn import DynServer
 from bench.methods.servers.look_ahead import LookAhead
+from bench.models import build_model
 from tests.problems import Problem, distance
 
 
@@ -397,3 +398,12 @@ def test_fedrobusts_ascent_by_finite_differences():
         slope = (f(**{**before, name: before[name] + bump}) - f(**{**before, name: before[name] - bump})) / 2e-5
         moved = client.scratch[name][index] - before[name][index]
         assert float(moved) == pytest.approx(0.1 * slope, abs=1e-8)
+
+
+def test_fedrcl_asks_a_convolutional_model_for_its_feature_levels():
+    assert len(feature_levels(build_model("cnn_gn", (1, 8, 8), 10, seed=0))) == 2
+    dense = skip_init(nn.Linear, 2, 3), nn.Tanh(), skip_init(nn.Linear, 3, 2)
+    assert feature_levels(nn.Sequential(*dense)) == [dense[0]]
+    assert feature_levels(dense[0]) == []
+    with pytest.raises(UserError, match="needs a model with feature_levels"):
+        feature_levels(nn.Sequential(skip_init(nn.Conv2d, 1, 2, 3), nn.Flatten(), dense[0]))

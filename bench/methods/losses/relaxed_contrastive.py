@@ -84,11 +84,16 @@ class RelaxedContrastive(Loss):
 
 
 def feature_levels(module: nn.Module) -> list[nn.Module]:
-    """The modules whose outputs are feature levels: those that the model names, else its hidden linear layers."""
+    """The modules whose outputs are feature levels: those that the model names, else its hidden linear layers.
+
+    A `UserError` for models with other layers that name none: the method would silently be FedAvg.
+    """
     if isinstance(module, HasFeatureLevels):
         return module.feature_levels()
-    linear: list[nn.Module] = [part for part in module.modules() if isinstance(part, nn.Linear)]
-    return linear[:-1]
+    layers = [part for part in module.modules() if next(part.parameters(recurse=False), None) is not None]
+    if not all(isinstance(layer, nn.Linear) for layer in layers):
+        raise UserError(f"fedrcl needs a model with feature_levels(), which {type(module).__name__} has not")
+    return layers[:-1]
 
 
 @contextmanager
