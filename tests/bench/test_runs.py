@@ -91,9 +91,9 @@ class InterruptedRunError(Exception):
     pass
 
 
-def check_resume(method, device, tmp_path, monkeypatch):
+def check_resume(method, device, tmp_path, monkeypatch, **changes):
     """Interrupt a run in its middle, resume it, and compare all bits with those of an undisturbed run."""
-    undisturbed = train(config(method), tmp_path / "undisturbed", device).path
+    undisturbed = train(config(method, **changes), tmp_path / "undisturbed", device).path
     play_round = Bench.play_round
 
     def play_three(bench, state):
@@ -104,9 +104,9 @@ def check_resume(method, device, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr("bench.run.Bench.play_round", play_three)
         with pytest.raises(InterruptedRunError):
-            train(config(method), tmp_path / "resumed", device, checkpoint_every=2)
+            train(config(method, **changes), tmp_path / "resumed", device, checkpoint_every=2)
     assert not (tmp_path / "resumed").exists(), "an unfinished run is not a run directory"
-    resumed = train(config(method), tmp_path / "resumed", device, checkpoint_every=2).path
+    resumed = train(config(method, **changes), tmp_path / "resumed", device, checkpoint_every=2).path
     assert "resumed after round 2" in (resumed / "run.log").read_text()
     assert contents(resumed) == contents(undisturbed)
 
@@ -114,6 +114,35 @@ def check_resume(method, device, tmp_path, monkeypatch):
 @pytest.mark.parametrize("method", sorted(CATALOG))
 def test_resume_is_bitwise_for_every_method(method, tmp_path, monkeypatch):
     check_resume(method, CPU, tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("augmentation", ["mixup", {"name": "cutout", "size": 4}])
+def test_resume_is_bitwise_with_swa_and_augmentation(augmentation, tmp_path, monkeypatch):
+    """Interrupted when one model has been collected."""
+    changes = {
+        "methods.fedasam.hyperparameters.swa": {"start": 0, "cycle": 2, "lr_end": 0.01},
+        "training.augmentation": augmentation,
+    }
+    check_resume("fedasam", CPU, tmp_path, monkeypatch, **changes)
+    run = RunDirectory(tmp_path / "undisturbed")
+    last = run.snapshot(6, CPU)
+    assert float(last.server["n_swa"]) == 3
+    assert torch.equal(run.final(CPU).w, last.server["w_swa"])
+    assert not torch.equal(run.final(CPU).w, last.w)
+
+
+def test_centralized_training_is_one_client_with_everything(tmp_path):
+    """SGD, SAM and ASAM on one machine are FedAvg, FedSAM and FedASAM with one client."""
+    changes = {"grid.partition": [{"name": "centralized"}], "grid.participation": [{"active": 1}], **SMALL}
+    experiment = load_experiment("quick_all", changes)
+    runs = {}
+    for method in ("fedavg", "fedsam", "fedasam"):
+        runs[method] = train(experiment.cell(f"digits/centralized/1-of-1/{method}").runs[0], tmp_path / method, CPU)
+        metrics = runs[method].metrics()
+        assert (metrics["active"] == 1).all()
+        assert metrics["test_accuracy"].iloc[-1] > 60
+    partition = pd.read_csv(runs["fedavg"].path / "partition.csv")
+    assert partition["index"].tolist() == list(range(901))
 
 
 def test_kill_9_and_the_same_command_again(tmp_path):
