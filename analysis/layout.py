@@ -72,15 +72,14 @@ class Layout(Frozen):
 def layout_names(experiment_name: str, folder: Folder) -> list[str]:
     """The names of an experiment's tables or figures, sorted.
 
-    An experiment without such a folder has those of the experiment that it extends, but for layouts that name methods
-    which it does not have.
+    An experiment without such a folder has those of the experiment that it extends, whether they fit or not.
     """
-    here = _folder(experiment_name, folder)
-    files = sorted(here.glob("*.yaml"))
-    if here.parent == experiment_file(experiment_name).parent:
-        return [file.stem for file in files]
-    methods = set(_methods(experiment_name))
-    return [file.stem for file in files if methods.issuperset(read_yaml(file).get("methods") or ())]
+    return sorted(file.stem for file in _folder(experiment_name, folder).glob("*.yaml"))
+
+
+def are_inherited(experiment_name: str, folder: Folder) -> bool:
+    """Whether an experiment's tables or figures are those of an experiment that it extends."""
+    return _folder(experiment_name, folder).parent != experiment_file(experiment_name).parent
 
 
 def layout_file(experiment_name: str, folder: Folder, name: str) -> Path:

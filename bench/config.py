@@ -207,8 +207,9 @@ class Experiment(Frozen):
     def _known_methods(self) -> "Experiment":
         for label, entry in self.methods.items():
             choice = entry.choice(label)
+            method = choice.recipe
             if choice.variant != PUBLISHED:
-                release(choice.recipe.name, choice.variant)
+                release(method.name, choice.variant)
         return self
 
     def settings(self) -> dict[str, tuple[AnyPartition, Participation]]:

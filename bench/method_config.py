@@ -36,6 +36,8 @@ class MethodChoice(Frozen):
         given = [way for way, value in ways.items() if value]
         if len(given) > 1:
             raise UserError(f"a method is given by name, by its parts, or by file, not by {' and '.join(given)}")
+        if self.variant != PUBLISHED and (self.slots or self.file):
+            raise UserError(f"variant '{self.variant}': only methods of the catalog have another than {PUBLISHED}")
         return self
 
     @property
@@ -73,6 +75,6 @@ class MethodConfig(MethodChoice):
         if choice.file is None:
             return data
         code = code_hash(choice.file)
-        if data.get("code", code) != code:
+        if data.get("code") not in (None, code):
             raise UserError(f"the method file '{choice.file}' has changed since")
         return {**data, "code": code}

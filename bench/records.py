@@ -34,6 +34,8 @@ from bench.engine.checkpoint import load_state
 from bench.engine.federation import FederationState
 from bench.errors import UserError
 
+METHOD_COPY = "method.py"
+
 
 @functools.cache
 def code_fingerprint() -> str:
@@ -65,8 +67,10 @@ class RunDirectory:
 
     @functools.cached_property
     def config(self) -> RunConfig:
-        """The run's configuration."""
+        """The run's configuration. A user's own method is that of the run's copy: the file may be gone or edited."""
         data = self._json("config.json")
+        if (self.path / METHOD_COPY).is_file() and isinstance(method := data.get("method"), dict):
+            data = {**data, "method": {**method, "file": str(self.path / METHOD_COPY)}}
         try:
             return RunConfig.parse(data)
         except UserError as error:
@@ -157,9 +161,10 @@ def is_finished(path: Path, config: RunConfig, *, replace: bool = False) -> bool
 
 def first_difference(there: RunConfig, here: RunConfig) -> str | None:
     """Where two configurations differ first, in words; None if they do not."""
-    a = dict(_flatten(there.model_dump(mode="json")))
-    b = dict(_flatten(here.model_dump(mode="json")))
+    a, b = (dict(_flatten(config.model_dump(mode="json", exclude={"method": {"file"}}))) for config in (there, here))
     key = next((k for k in [*b, *a] if a.get(k) != b.get(k)), None)
+    if key == "method.code" and here.method.file is not None and there.method.file is not None:
+        return f"'{here.method.file}' has been edited; the run's own copy is '{there.method.file}'"
     return None if key is None else f"{key}: {a.get(key)} there, {b.get(key)} here"
 
 

@@ -18,7 +18,7 @@ import pandas as pd
 import torch
 
 from bench import __version__
-from bench.atomic import write_text
+from bench.atomic import write_bytes
 from bench.config import Cell, RunConfig
 from bench.data.dataset import Dataset, DeviceData
 from bench.data.partitions import Indices, partition_hash
@@ -31,8 +31,10 @@ from bench.engine.objective import Objective
 from bench.engine.participation import active_clients
 from bench.engine.streams import numpy_stream
 from bench.errors import UserError
+from bench.methods.user_file import hash_of, read_source
 from bench.models import build_model
 from bench.records import (
+    METHOD_COPY,
     RunDirectory,
     code_fingerprint,
     identified,
@@ -141,6 +143,7 @@ def train(
 def _train(bench: Bench, work: Path, log: logging.Logger, checkpoint_every: int, progress: Progress) -> None:
     config = bench.config
     checkpoint = work / "checkpoint.safetensors"
+    _keep_method_file(config, work / METHOD_COPY)
     state = bench.federation.start(bench.objective.initial())
     data_hash = bench.dataset.content_hash()
     rows: list[dict[str, Any]] = []
@@ -185,11 +188,19 @@ def _train(bench: Bench, work: Path, log: logging.Logger, checkpoint_every: int,
     write_csv(work / "partition.csv", _partition_table(bench))
     final = FederationState(state.round, bench.federation.evaluated(state), {})
     save_state(work / "final.safetensors", final, {"identity": config.identity})
-    if config.method.file is not None:
-        write_text(work / "method.py", config.method.file.read_text())
     write_json(work / "provenance.json", _provenance(bench, outcome, seconds()))
     write_json(work / "config.json", config.model_dump(mode="json"))
     checkpoint.unlink(missing_ok=True)
+
+
+def _keep_method_file(config: RunConfig, copy: Path) -> None:
+    """Copy the user's own method file, byte for byte; a `UserError` if it has been edited since it was read."""
+    if config.method.file is None:
+        return
+    source = read_source(config.method.file)
+    if hash_of(source) != config.method.code:
+        raise UserError(f"the method file '{config.method.file}' has been edited since the command began; start again")
+    write_bytes(copy, source)
 
 
 _METRICS = (

@@ -1,5 +1,6 @@
 """Free compositions: any perturbation with any correction, server and loss, by their names."""
 
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -56,7 +57,7 @@ def compose(chosen: Mapping[str, str]) -> Recipe:
 
 
 def check_legal(parts: Parts) -> None:
-    """A `UserError` if a server needs what the correction does not keep."""
+    """A `UserError` if a server needs what the correction does not keep, or two parts keep unlike state of one name."""
     missing = set(parts.server.needs_client_state) - set(parts.correction.client_state)
     if missing:
         fitting = [
@@ -68,3 +69,10 @@ def check_legal(parts: Parts) -> None:
             f"server {parts.server.name} needs a correction that keeps {min(missing)}, which {parts.correction.name} "
             f"does not (allowed: {', '.join(sorted(fitting))})"
         )
+    for kind in ("client_state", "server_state"):
+        for one, other in itertools.combinations(parts.named().values(), 2):
+            common = [part for part in one.__mro__ if part in other.__mro__]
+            shared = {name for part in common for name in getattr(part, kind, ())}
+            clash = set(getattr(one, kind)) & set(getattr(other, kind)) - shared
+            if clash:
+                raise UserError(f"{one.name} and {other.name} both keep a {kind} '{min(clash)}': rename one of them")

@@ -14,6 +14,7 @@ from pydantic.fields import FieldInfo
 from torch import nn
 
 from bench.api import simulate
+from bench.errors import UserError
 from bench.methods.catalog import CATALOG, recipe
 from bench.methods.compose import SLOTS
 from bench.methods.recipe import Recipe
@@ -40,16 +41,18 @@ def _columns(rows: list[tuple[str, ...]]) -> list[str]:
 def describe(name: str) -> str:
     """One method, by its name or the path of a user's file: parts with equations, hyper-parameters, costs, releases."""
     entry = recipe_from_file(Path(name)) if name.endswith(".py") else recipe(name)
+    known = entry is CATALOG.get(entry.name)
     lines = [f"{entry.title} ({entry.name}): {entry.source}", f"aggregation: {entry.aggregation}"]
     for slot, part in entry.parts.named().items():
         if slot != "loss" or part is not Recipe("", "", "").parts.loss:
             lines += ["", f"{slot}: {part.name}", *_indented(sys.modules[part.__module__].__doc__ or "")]
     lines += ["", "hyper-parameters:" if entry.hyperparameters else "hyper-parameters: none"]
-    lines += [f"  {key}: {_field(key, field)}" for key, field in entry.hyperparameters.items()]
+    neutral = NEUTRAL if known else {}  # a user's own names mean what the user means
+    lines += [f"  {key}: {_field(field, neutral.get(key))}" for key, field in entry.hyperparameters.items()]
     lines += ["  swa: wraps any method in weight averaging on the server, with"]
-    lines += [f"    swa.{key}: {_field(key, field)}" for key, field in SWA.model_fields.items()]
+    lines += [f"    swa.{key}: {_field(field, NEUTRAL.get(key))}" for key, field in SWA.model_fields.items()]
     lines += ["", "costs, counted in a small run (in model sizes):", *(f"  {line}" for line in _costs(entry))]
-    releases = RELEASES.get(entry.name, {})
+    releases = RELEASES.get(entry.name, {}) if known else {}
     lines += [] if releases else ["", "no released code is known: there is no variant but published"]
     for variant, release in releases.items():
         lines += ["", *_released(variant, release)]
@@ -70,14 +73,14 @@ NEUTRAL: dict[str, str] = {
 """Where a hyper-parameter does nothing, by its canonical name."""
 
 
-def _field(name: str, field: FieldInfo) -> str:
+def _field(field: FieldInfo, neutral: str | None) -> str:
     bounds = [f"{sign} {getattr(r, k):g}" for r in field.metadata for k, sign in _BOUNDS.items() if hasattr(r, k)]
     choices = get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
     kind = getattr(field.annotation, "__name__", "number")
     allowed = " or ".join(map(str, choices)) or " and ".join(bounds) or kind
     default = "required" if field.is_required() else f"default {field.default!r}"
-    neutral = f"; neutral {NEUTRAL[name]}" if name in NEUTRAL else ""
-    return f"{field.description} ({allowed}; {default}{neutral})"
+    ends = f"; neutral {neutral}" if neutral is not None else ""
+    return f"{field.description or ''} ({allowed}; {default}{ends})".lstrip()
 
 
 def example(entry: Recipe) -> dict[str, Any]:
@@ -100,7 +103,10 @@ def measured_costs(entry: Recipe, hyperparameters: Mapping[str, Any]) -> dict[st
 
 
 def _costs(entry: Recipe) -> list[str]:
-    costs = measured_costs(entry, example(entry))
+    try:
+        costs = measured_costs(entry, example(entry))
+    except UserError as error:
+        return [f"not counted: {error}; give required hyper-parameters examples=[...]"]
     return [
         f"received by a client per round: {costs['download']:.2f}, sent: {costs['upload']:.2f}",
         f"kept by each client: {costs['client_state']:.2f}, by the server: {costs['server_state']:.2f}",

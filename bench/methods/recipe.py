@@ -27,6 +27,14 @@ class Parts:
     server: type[Server] = Average
     loss: type[Loss] = CrossEntropy
 
+    def __post_init__(self) -> None:
+        kinds = (Perturbation, Correction, Server, Loss)
+        for (slot, part), kind in zip(self.named().items(), kinds, strict=True):
+            if not (isinstance(part, type) and issubclass(part, kind)):
+                raise UserError(f"{slot} must be a subclass of {kind.__name__}, not {part!r}")
+            if not isinstance(getattr(part, "name", None), str):
+                raise UserError(f'{part.__name__} needs a name, for example: name: ClassVar[str] = "{slot}"')
+
     def named(self) -> dict[str, type[Component]]:
         """By slot."""
         return {
@@ -37,8 +45,22 @@ class Parts:
         }
 
     def fields(self) -> dict[str, FieldInfo]:
-        """All hyper-parameters of all parts."""
-        return {name: info for part in self.named().values() for name, info in part.model_fields.items()}
+        """All hyper-parameters of all parts; one that several parts have is required if any of them requires it."""
+        found: dict[str, FieldInfo] = {}
+        for part in self.named().values():
+            for name, info in part.model_fields.items():
+                if name not in found or info.is_required() or not found[name].is_required():
+                    found[name] = info
+        return found
+
+    def defaults(self, name: str) -> dict[str, Any]:
+        """The default of a hyper-parameter, under its name; as slot.name where the parts that have it disagree."""
+        infos = {slot: part.model_fields[name] for slot, part in self.named().items() if name in part.model_fields}
+        own = {f"{slot}.{name}": info.default for slot, info in infos.items() if not info.is_required()}
+        values = list(own.values())
+        if len(own) == len(infos) and all(value == values[0] for value in values):
+            return {name: values[0]}
+        return own
 
     def shared(self) -> dict[str, FieldInfo]:
         """Hyper-parameters whose name stands in several parts, as slot.name: one value each."""
@@ -65,6 +87,17 @@ class Recipe:
     aggregation: Aggregation = "uniform"
     without: Mapping[str, Parts] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.parts, Parts):
+            raise UserError(f"{self.name}: parts = {self.parts!r}: Parts(...) is needed")
+        for switch in self.without:
+            if switch not in SWITCHES:
+                raise unknown(f"switch of {self.name}", switch, SWITCHES)
+        known = [*self.parts.fields(), *self.without]
+        for name in self.takes or ():
+            if name not in known:
+                raise unknown(f"hyper-parameter of {self.name} in takes", name, known)
+
     @property
     def hyperparameters(self) -> dict[str, FieldInfo]:
         """Default, range and meaning of each hyper-parameter and switch."""
@@ -75,8 +108,14 @@ class Recipe:
     def complete(self, hyperparameters: Mapping[str, Any]) -> dict[str, Any]:
         """The given hyper-parameters with defaults filled in; a `UserError` as in `build`."""
         self.build(hyperparameters)
-        defaults = {name: info.default for name, info in self.hyperparameters.items() if not info.is_required()}
-        values = {**defaults, **{name: value for name, value in hyperparameters.items() if name != "swa"}}
+        defaults: dict[str, Any] = {}
+        for name, info in self.hyperparameters.items():
+            if name in self.without:
+                defaults[name] = info.default
+            elif name not in hyperparameters:
+                defaults |= self.parts.defaults(name)
+        known = {*self.hyperparameters, *self._shared()}
+        values = {name: value for name, value in {**defaults, **hyperparameters}.items() if name in known}
         swa = hyperparameters.get("swa")
         return values if swa is None else {**values, "swa": SWA.parse(swa).model_dump()}
 
@@ -85,7 +124,7 @@ class Recipe:
         values = dict(hyperparameters)
         swa = values.pop("swa", None)
         known = self.hyperparameters
-        shared = self.parts.shared() if self.takes is None else {}
+        shared = self._shared()
         for key in values:
             if key not in known and key not in shared:
                 raise unknown(f"hyper-parameter of {self.name}", key, [*known, *shared, "swa"])
@@ -106,9 +145,14 @@ class Recipe:
             raise UserError(f"{self.name}: swa = {swa!r}: a mapping with {', '.join(SWA.model_fields)} is needed")
         return replace(method, swa=SWA.parse(swa, where=f"{self.name}: swa"))
 
+    def _shared(self) -> dict[str, FieldInfo]:
+        """What can be given as slot.name."""
+        return self.parts.shared() if self.takes is None else {}
+
     def _given(self, name: str, values: Mapping[str, Any]) -> bool:
-        """Whether every part that has this hyper-parameter gets a value."""
-        slots = [slot for slot, part in self.parts.named().items() if name in part.model_fields]
+        """Whether every part that requires this hyper-parameter gets a value."""
+        parts = self.parts.named().items()
+        slots = [slot for slot, part in parts if name in part.model_fields and part.model_fields[name].is_required()]
         return name in values or all(f"{slot}.{name}" in values for slot in slots)
 
     def _assemble(self, parts: Parts, values: Mapping[str, Any]) -> Method:

@@ -3,15 +3,18 @@
 from pathlib import Path
 from typing import Any
 
+import matplotlib
 import matplotlib.colors
 import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from analysis import figures
 from analysis.figures import KINDS, FigureLayout
+from analysis.figures.base import LEGEND, STYLE, TEXT_WIDTH, legend_columns, new_figure
 from analysis.layout import layout_names
 from analysis.palette import style, styles
 from analysis.tidy import CellKey, Setting, Tidy
@@ -324,3 +327,14 @@ def test_variants_of_one_method_differ_in_markers_only(quick: Experiment) -> Non
 
 def test_layouts_are_figure_layouts() -> None:
     assert all(issubclass(kind.layout, FigureLayout) for kind in KINDS.values())
+
+
+@pytest.mark.parametrize("names", [["FedAvg"], ["FedAvg", "FedSAM"] * 6, ["FedLESAM-D (fedlesam_d)"] * 40])
+def test_a_legend_is_no_wider_than_its_figure(names: list[str]) -> None:
+    columns = legend_columns(names, TEXT_WIDTH)
+    assert columns == {1: 1, 12: 6, 40: 3}[len(names)]
+    with matplotlib.rc_context(STYLE):
+        figure, body = new_figure(TEXT_WIDTH, 3)
+        box = body.legend(handles=[Line2D([], [], label=name) for name in names], ncols=columns, **LEGEND)
+        figure.draw_without_rendering()
+    assert box.get_window_extent().width < figure.bbox.width
