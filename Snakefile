@@ -188,13 +188,19 @@ rule page:
         "fedflat report {params.source:q} {COMMON} > {log:q} 2>&1"
 
 
-# Targets by name: an experiment (quick), its tables and figures (quick_table_accuracy, quick_figure_drift).
+# Targets by name: an experiment (quick), all its runs (quick_runs), its tables and figures (quick_table_accuracy,
+# quick_figure_drift).
 for name, made in REPORTS.items():
 
     rule:
         name: name
         input:
             expand(rules.page.output, experiment=name),
+
+    rule:
+        name: f"{name}_runs"
+        input:
+            [f"{RESULTS}/runs/{name}/{path}/metrics.csv" for path in made.experiment.cells()],
 
     for table in made.table_names():
 

@@ -122,6 +122,18 @@ class Report:
 
         return [name for name in names if fits(name)]
 
+    def snakemake(self, target: str) -> str:
+        """The command that makes a target of the Snakefile, whose defaults are left out."""
+        short = {"training.rounds": "rounds", "grid.seeds": "seeds"}
+        config = [f"{short[key]}={value}" for key, value in self.changes.items() if key in short]
+        if self.results != Path("results"):
+            config.insert(0, f"results={self.results}")
+        if self.source != "quick":
+            config.insert(0, f"experiments=[{self.source}]")
+        command = shlex.join(["snakemake", "--cores", "2", target, *(["--config", *config] if config else [])])
+        others = [key for key in self.changes if key not in short]
+        return command + (f" (with {', '.join(others)} changed in the experiment's file)" if others else "")
+
     def _table_layout(self, name: str) -> tables.TableLayout:
         layout = tables.load_table(self.source, name)
         for column in layout.columns:
@@ -142,20 +154,8 @@ class Report:
         if not self.tidy.has_runs():
             raise UserError(
                 f"no run of experiment {self.experiment.name} under '{self.results}'; "
-                f"make them with: {self._snakemake(target)}"
+                f"make them with: {self.snakemake(target)}"
             )
-
-    def _snakemake(self, target: str) -> str:
-        """The command that makes a target of the Snakefile, whose defaults are left out."""
-        short = {"training.rounds": "rounds", "grid.seeds": "seeds"}
-        config = [f"{short[key]}={value}" for key, value in self.changes.items() if key in short]
-        if self.results != Path("results"):
-            config.insert(0, f"results={self.results}")
-        if self.source != "quick":
-            config.insert(0, f"experiments=[{self.source}]")
-        command = shlex.join(["snakemake", "--cores", "2", target, *(["--config", *config] if config else [])])
-        others = [key for key in self.changes if key not in short]
-        return command + (f" (with {', '.join(others)} changed in the experiment's file)" if others else "")
 
 
 @contextmanager

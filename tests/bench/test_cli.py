@@ -195,7 +195,8 @@ def test_columns_of_methods_are_as_wide_as_their_longest_name(monkeypatch):
 
 
 def test_every_subcommand_has_help_with_an_example():
-    commands = ["run", "analyse", "table", "figure", "report", "summary", "methods", "datasets", "schema"]
+    commands = ["run", "analyse", "table", "figure", "report", "summary", "baselines", "compare", "methods"]
+    commands += ["datasets", "schema"]
     assert all(command in fedflat("--help").stdout for command in commands)
     for command in commands:
         assert f"fedflat {command}" in fedflat(command, "--help").stdout

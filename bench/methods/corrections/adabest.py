@@ -23,7 +23,7 @@ class FadingMemory(Correction):
 
     def start_client(self, w: Tensor) -> dict[str, Tensor]:
         """h_i = 0; the round before the first is −1, which h_i = 0 makes irrelevant."""
-        return {"h": torch.zeros_like(w), "last_round": w.new_tensor(-1.0)}
+        return {"h": torch.zeros_like(w), "last_round": w.new_tensor([-1.0])}
 
     def direction(self, g: Tensor, w: Tensor, client: ClientRound) -> Tensor:
         """g − h_i."""

@@ -15,7 +15,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from bench.methods.base import EPS, ClientRound, Gradient, Perturbation, ServerRound, unit
+from bench.methods.base import EPS, ClientRound, Gradient, Perturbation, ServerRound, norm, unit
 
 
 class LESAM(Perturbation):
@@ -56,11 +56,11 @@ class LESAM(Perturbation):
             return torch.zeros_like(w) if unknown else unit(client.state["w_old"] - w)
         u = client.received["last_step"]
         if self.estimate == "released_intent":
-            lengths = torch.stack([torch.linalg.vector_norm(part) for part in u.split(layout.sizes)])
-            return -u / (lengths.sum() + EPS)
-        first = u[: len(layout.sizes)]
-        shifts = -first / (first.abs().sum() + EPS)
-        return shifts.repeat_interleave(torch.tensor(layout.sizes, device=u.device))
+            lengths = torch.cat([norm(part) for part in u.split(layout.sizes, dim=-1)], dim=-1)
+            return -u / (lengths.sum(-1, keepdim=True) + EPS)
+        first = u[..., : len(layout.sizes)]
+        shifts = -first / (first.abs().sum(-1, keepdim=True) + EPS)
+        return shifts.repeat_interleave(torch.tensor(layout.sizes, device=u.device), dim=-1)
 
     def delta(self, w: Tensor, gradient: Gradient, client: ClientRound) -> Tensor:
         """The round's δ, whatever w."""
