@@ -13,7 +13,7 @@ from snakemake.utils import min_version, validate
 
 from analysis.settings import AnalysisSettings, load_settings
 from analysis.workflow import Workflow
-from bench.config import experiment_data
+from bench.experiments import experiment_data
 from bench.errors import UserError
 
 min_version("9.0")

@@ -17,9 +17,10 @@ import pandas as pd
 from analysis.quantities import Better
 from analysis.report import Report
 from analysis.tidy import IDS, titles
-from bench.config import PAPER_TABLES, RunConfig
+from bench.config import RunConfig
 from bench.engine.federation import Steps
 from bench.errors import UserError, unknown
+from bench.experiments import PAPER_TABLES
 from bench.frozen import NAME
 from bench.records import RunDirectory, first_difference, write_csv
 

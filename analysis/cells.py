@@ -18,11 +18,12 @@ from analysis.hessian import top_eigenvalues
 from analysis.landscape import filter_normalised_directions, plane
 from analysis.settings import AnalysisSettings, Drift, Flatness, Line, Surface
 from analysis.tidy import FILES, IDS, check_states
-from bench.config import Cell, RunConfig
+from bench.config import RunConfig
 from bench.engine.federation import FederationState
 from bench.engine.participation import active_clients
 from bench.engine.streams import numpy_stream, torch_stream
 from bench.errors import UserError, unknown
+from bench.experiments import Cell
 from bench.methods.perturbations.none import NoPerturbation
 from bench.records import RunDirectory, identified, write_csv
 from bench.run import Bench

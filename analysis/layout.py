@@ -6,8 +6,8 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from analysis.tidy import CellKey, Setting, settings
-from bench.config import Experiment, experiment_data, experiment_file, experiment_files, read_yaml
 from bench.errors import UserError, unknown
+from bench.experiments import Experiment, experiment_data, experiment_file, experiment_files, read_yaml
 from bench.frozen import Frozen
 
 Folder = Literal["tables", "figures"]

@@ -11,8 +11,8 @@ from typing import Any
 from analysis.baselines import finished_run, train_command
 from analysis.report import Report
 from analysis.tidy import IDS
-from bench.config import experiment_file
 from bench.errors import UserError, unknown
+from bench.experiments import experiment_file
 from bench.methods.catalog import CATALOG
 from bench.records import RunDirectory, first_difference
 

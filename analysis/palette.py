@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from matplotlib.colors import to_hex, to_rgb
 
-from bench.config import Experiment
+from bench.experiments import Experiment
 from bench.methods.recipe import Recipe
 
 Dashes = tuple[float, tuple[float, ...]]

@@ -17,8 +17,8 @@ from analysis.quantities import quantity
 from analysis.table_formats import FORMATS
 from analysis.tidy import CellKey, Tidy, check_states, settings, titles
 from bench.atomic import write_text
-from bench.config import Experiment, load_experiment
 from bench.errors import UserError
+from bench.experiments import Experiment, load_experiment
 
 
 @dataclass(frozen=True)

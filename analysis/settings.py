@@ -5,8 +5,8 @@ from typing import Annotated
 
 from pydantic import Field, field_validator
 
-from bench.config import experiment_files, read_yaml
 from bench.errors import UserError
+from bench.experiments import experiment_files, read_yaml
 from bench.frozen import Frozen
 
 

@@ -19,7 +19,7 @@ from analysis.convergence import RUN, FinalValue, diverged_seeds, final_values, 
 from analysis.layout import Layout, Selection, read_layout
 from analysis.quantities import Better, quantity
 from analysis.tidy import IDS, CellKey, Setting, Tidy, relative_path, titles
-from bench.config import Experiment
+from bench.experiments import Experiment
 from bench.frozen import Frozen
 from bench.records import code_fingerprint
 

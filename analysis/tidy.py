@@ -15,8 +15,9 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 import pandas as pd
 
-from bench.config import Evaluation, Experiment
+from bench.config import Evaluation
 from bench.errors import UserError
+from bench.experiments import Experiment
 from bench.method_config import PUBLISHED, MethodChoice
 from bench.records import RunDirectory, first_difference
 

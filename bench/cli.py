@@ -100,7 +100,7 @@ def run(
     fedflat run quick digits/dirichlet-0.1/4-of-20/fedsam --seed 7 --set training.rounds=20 --out /tmp/try
     """
     _set_threads(threads)
-    from bench.config import load_experiment
+    from bench.experiments import load_experiment
     from bench.run import prepare_device, train_cell
 
     changes = _changes(set_)
@@ -131,7 +131,7 @@ def analyse(
     _set_threads(threads)
     from analysis.cells import analyse_cell
     from analysis.settings import load_settings
-    from bench.config import load_experiment
+    from bench.experiments import load_experiment
     from bench.run import prepare_device
 
     loaded = load_experiment(experiment, _changes(set_))
@@ -295,7 +295,7 @@ def schema() -> None:
     """
     import json
 
-    from bench.config import experiment_schema
+    from bench.experiments import experiment_schema
 
     typer.echo(json.dumps(experiment_schema(), indent=1))
 

@@ -29,10 +29,11 @@ import pandas as pd
 import torch
 
 from bench.atomic import write_text
-from bench.config import Cell, RunConfig
+from bench.config import RunConfig
 from bench.engine.checkpoint import load_state
 from bench.engine.federation import FederationState
 from bench.errors import UserError
+from bench.experiments import Cell
 
 METHOD_COPY = "method.py"
 

@@ -19,7 +19,7 @@ import torch
 
 from bench import __version__
 from bench.atomic import write_bytes
-from bench.config import Cell, RunConfig
+from bench.config import RunConfig
 from bench.data.dataset import Dataset, DeviceData
 from bench.data.partitions import Indices, partition_hash
 from bench.data.sources import Source
@@ -31,6 +31,7 @@ from bench.engine.objective import Objective
 from bench.engine.participation import active_clients
 from bench.engine.streams import numpy_stream
 from bench.errors import UserError
+from bench.experiments import Cell
 from bench.methods.user_file import hash_of, read_source
 from bench.models import build_model
 from bench.records import (

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from bench.config import load_experiment
+from bench.experiments import load_experiment
 from bench.methods.compose import SLOTS
 from bench.methods.user_file import recipe_from_file
 from tests.problems import Problem, distance

@@ -19,7 +19,7 @@ from analysis.convergence import curves
 from analysis.layout import Layout, Selection
 from analysis.palette import Style, styles
 from analysis.tidy import IDS, CellKey, Setting, Tidy, relative_path, titles
-from bench.config import Experiment
+from bench.experiments import Experiment
 
 # Two-column width of ICML, in inches. Figures are drawn as large as they are printed, and so is their type.
 TEXT_WIDTH = 6.75

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from analysis.tidy import CellKey, Setting, Tidy, relative_path, settings
-from bench.config import Experiment, load_experiment
+from bench.experiments import Experiment, load_experiment
 from bench.records import code_fingerprint
 from bench.run import prepare_device, silent, train_cell
 

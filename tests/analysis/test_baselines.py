@@ -9,8 +9,9 @@ import pytest
 
 from analysis.baselines import COLUMNS, METRICS, collect, load, protocol, run_rows, store
 from analysis.report import Report
-from bench.config import RunConfig, load_experiment
+from bench.config import RunConfig
 from bench.errors import UserError
+from bench.experiments import load_experiment
 from bench.records import RunDirectory
 from tests.analysis.conftest import LITTLE, train_all
 

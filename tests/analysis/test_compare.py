@@ -18,8 +18,8 @@ from analysis.baselines import store
 from analysis.compare import Comparison, compare, summary
 from analysis.report import Report
 from analysis.tidy import IDS
-from bench.config import load_experiment
 from bench.errors import UserError
+from bench.experiments import load_experiment
 from bench.run import prepare_device, silent, train_cell
 from tests.analysis.conftest import LITTLE, ROOT, train_all
 

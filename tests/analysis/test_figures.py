@@ -18,8 +18,8 @@ from analysis.figures.base import LEGEND, STYLE, TEXT_WIDTH, legend_columns, new
 from analysis.layout import layout_names
 from analysis.palette import style, styles
 from analysis.tidy import CellKey, Setting, Tidy
-from bench.config import PAPER_TABLES, Experiment
 from bench.errors import UserError
+from bench.experiments import PAPER_TABLES, Experiment
 from bench.methods.catalog import CATALOG
 from tests.analysis.conftest import HARD, metrics, write
 

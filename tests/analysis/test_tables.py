@@ -11,8 +11,8 @@ import pytest
 from analysis.table_formats import FORMATS, escape_html, escape_latex, html, latex, markdown, tidy_csv
 from analysis.tables import Table, TableLayout, fill, inputs
 from analysis.tidy import CellKey, Setting, Tidy
-from bench.config import Experiment
 from bench.errors import UserError
+from bench.experiments import Experiment
 from tests.analysis.conftest import HARD, metrics, write
 
 ACCURACY = {"header": "0.1", "metric": "test_accuracy", "select": {"partition": "dirichlet-0.1"}}

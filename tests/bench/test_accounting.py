@@ -4,8 +4,8 @@ import pandas as pd
 import pytest
 import torch
 
-from bench.config import PAPER_TABLES
 from bench.engine.accounting import model_sizes, traffic
+from bench.experiments import PAPER_TABLES
 from bench.methods.catalog import CATALOG
 from bench.methods.describe import example, measured_costs
 

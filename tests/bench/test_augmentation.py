@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
-from bench.config import load_experiment
 from bench.data.augmentation import Cutout, Mixup
 from bench.errors import UserError
+from bench.experiments import load_experiment
 from bench.run import Bench
 
 CELL = "digits/dirichlet-0.1/4-of-20/"

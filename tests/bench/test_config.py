@@ -8,8 +8,9 @@ import yaml
 
 import bench
 from analysis.figures.labels import LabelsLayout
-from bench.config import Experiment, RunConfig, experiment_file, experiment_schema, load_experiment, read_yaml
+from bench.config import RunConfig
 from bench.errors import UserError
+from bench.experiments import Experiment, experiment_file, experiment_schema, load_experiment, read_yaml
 
 CELL = "digits/dirichlet-0.1/4-of-20/fedsam"
 

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from bench.config import load_experiment
 from bench.engine.participation import active_clients
+from bench.experiments import load_experiment
 from bench.methods.perturbations.asam import ASAM
 from bench.run import Bench
 

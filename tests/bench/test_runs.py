@@ -12,10 +12,10 @@ import pandas as pd
 import pytest
 import torch
 
-from bench.config import load_experiment
 from bench.engine.checkpoint import load_state, save_state
 from bench.engine.federation import FederationState
 from bench.errors import UserError
+from bench.experiments import load_experiment
 from bench.methods import CATALOG
 from bench.records import RunDirectory, code_fingerprint, working_directory
 from bench.run import Bench, train, train_cell

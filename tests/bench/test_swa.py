@@ -5,8 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.config import load_experiment
 from bench.errors import UserError
+from bench.experiments import load_experiment
 from bench.methods.swa import SWA
 from tests.problems import Problem, distance
 

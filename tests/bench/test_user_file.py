@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from analysis.workflow import Workflow
-from bench.config import Experiment, RunConfig, load_experiment, read_yaml
+from bench.config import RunConfig
 from bench.errors import UserError
+from bench.experiments import Experiment, load_experiment, read_yaml
 from bench.method_config import MethodConfig
 from bench.methods.catalog import CATALOG
 from bench.methods.compose import SLOTS, compose
