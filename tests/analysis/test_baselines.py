@@ -172,3 +172,16 @@ def test_a_run_has_one_row_per_metric(little: Path) -> None:
     run = RunDirectory(little / "results" / "runs" / "little" / CELL / "seed-0")
     rows = run_rows(run, {"dataset": "d", "partition": "p", "participation": "a", "method": "m"}, "M")
     assert rows["metric"].tolist() == list(METRICS)
+
+
+def test_the_last_round_is_stored(tmp_path: Path) -> None:
+    file = tmp_path / "little.yaml"
+    file.write_text(LITTLE.replace("rounds: 1", "rounds: 3").replace("seeds: [0, 1, 2]", "seeds: [0]"))
+    train_all(file, tmp_path / "results")
+    rows = collect(report(tmp_path))
+    metrics = RunDirectory(tmp_path / "results" / "runs" / "little" / CELL / "seed-0").metrics()
+    of_run = rows[(rows["method"] == "fedsam") & (rows["partition"] == "dirichlet-0.1")].set_index("metric")
+    assert of_run["value"].to_dict() == {name: metrics[name].iloc[2] for name in METRICS}
+    assert set(of_run["last_round"]) == {3}
+    wild = rows[rows["method"] == "wild"]
+    assert (wild["last_round"] < wild["rounds"]).all()
