@@ -42,6 +42,7 @@ def simulate(
     batch_size: int | None = None,
     lr_decay: float = 1.0,
     clip: float | None = None,
+    prox_split: bool = False,
     seed: int = 0,
 ) -> SimulationResult:
     """Train a model federatedly on clients' tensors.
@@ -86,6 +87,7 @@ def simulate(
             "server_lr": server_lr,
             "weight_decay": weight_decay,
             "clip": clip,
+            "prox_split": prox_split,
             "aggregation": aggregation,
         }
     )

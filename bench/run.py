@@ -109,6 +109,9 @@ class Bench:
             for part, data in (("train", self.train), ("test", self.test)):
                 evaluated = self.objective.evaluate(w, data.batches(EVALUATION_BATCH))
                 row[f"{part}_loss"], row[f"{part}_accuracy"] = evaluated
+            for name, other in self.federation.method.server.also_evaluated(state.server).items():
+                accuracy = self.objective.evaluate(other, self.test.batches(EVALUATION_BATCH))[1]
+                row[f"test_accuracy_{name}"] = accuracy
         return state, row
 
 

@@ -3,7 +3,7 @@
 Sizes are in units of the model. Numbers that travel or rest beside vectors, such as FedGF's c, are not counted.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from torch import Tensor
 
@@ -13,11 +13,14 @@ def model_sizes(tensors: Iterable[Tensor], parameters: int) -> float:
     return sum(tensor.numel() for tensor in tensors if tensor.numel() > 1) / parameters
 
 
-def traffic(received: Mapping[str, Tensor], upload: Mapping[str, Tensor], parameters: int) -> dict[str, float]:
-    """Per client and round: `download` and `upload`, the model itself included."""
+def traffic(
+    received: Mapping[str, Tensor], uploads: Sequence[Mapping[str, Tensor]], parameters: int
+) -> dict[str, float]:
+    """Per client and round: `download`, and `upload` in the mean over clients; the model itself included."""
+    sent = [tensor for upload in uploads for tensor in upload.values()]
     return {
         "download": 1 + model_sizes(received.values(), parameters),
-        "upload": 1 + model_sizes(upload.values(), parameters),
+        "upload": 1 + model_sizes(sent, parameters) / len(uploads),
     }
 
 

@@ -13,6 +13,7 @@ from bench.engine.accounting import Backpropagation, model_sizes, traffic
 from bench.engine.batches import BatchPlan
 from bench.engine.objective import Objective
 from bench.engine.streams import numpy_stream
+from bench.errors import UserError
 from bench.frozen import Frozen
 from bench.methods.base import Aggregation, ClientRound, Loss, Method, ServerRound, norm
 
@@ -62,17 +63,25 @@ class FederationState:
 
 @dataclass(frozen=True)
 class LocalResult:
-    """A client's model w_i⁺ after its local steps, what it sends, its new state, and the mean loss of its steps.
+    """A client's model w_i⁺ after its local steps, what it sends (`model`, `upload`), its new state, its mean loss.
 
     The loss of a step is the mini-batch loss where the step's gradient was taken: at w + δ for perturbed methods.
     """
 
     w: Tensor
-    sent: Tensor
+    model: Tensor
     steps: int
     upload: dict[str, Tensor]
     state: dict[str, Tensor]
     loss: Tensor
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What the server sends at the start of a round: the model to start from, and other named tensors."""
+
+    model: Tensor
+    vectors: Mapping[str, Tensor]
 
 
 class Federation:
@@ -119,21 +128,22 @@ class Federation:
 
         Clients are served in the order of their ids, so the order of `clients` does not matter.
         """
-        return self._train(state, clients, probe, Backpropagation())
+        return self._train(state, self._sent(state), clients, probe, Backpropagation())
+
+    def _sent(self, state: FederationState) -> Sent:
+        method = self.method
+        return Sent(method.server.sent_model(state.w, state.server), method.broadcast(state.w, state.server))
 
     def _train(
-        self, state: FederationState, clients: Sequence[int], probe: Probe | None, work: Backpropagation
+        self, state: FederationState, sent: Sent, clients: Sequence[int], probe: Probe | None, work: Backpropagation
     ) -> dict[int, LocalResult]:
-        sent = self.method.server.sent_model(state.w, state.server)
-        received = self.method.broadcast(state.w, state.server)
-        return {i: self._train_client(state, i, sent, received, probe, work) for i in sorted(clients)}
+        return {i: self._train_client(state, i, sent, probe, work) for i in sorted(clients)}
 
     def _train_client(
         self,
         state: FederationState,
         client_id: int,
-        sent: Tensor,
-        received: Mapping[str, Tensor],
+        sent: Sent,
         probe: Probe | None,
         work: Backpropagation,
     ) -> LocalResult:
@@ -144,9 +154,9 @@ class Federation:
             seed=self.seed,
             round=state.round,
             id=client_id,
-            w_global=sent,
-            received=received,
-            state=dict(method.start_client(sent) if known is None else known),
+            w_global=sent.model,
+            received=sent.vectors,
+            state=dict(method.start_client(sent.model) if known is None else known),
             first_time=known is None,
             lr=self.learning_rate(state.round),
             steps=len(plan),
@@ -156,10 +166,10 @@ class Federation:
         for part in method:
             part.start(client)
 
-        w = sent
+        w = sent.model
         total_loss = torch.zeros((), dtype=w.dtype, device=w.device)
         for client.step, index in enumerate(plan):
-            x, y = self._batch(index, client, "augmentation")
+            x, y = self._batch(index, client)
             gradient = _RecordedGradient(self.objective, method.loss, x, y, client)
             g = method.perturbation.gradient(w, gradient, client)
             q = method.correction.direction(g, w, client)
@@ -169,26 +179,26 @@ class Federation:
             total_loss += gradient.loss
             work.gradient_samples += gradient.calls * len(index)
             work.step_samples += len(index)
-            w = self.steps.step(w, q, client.lr, method.correction.proximal(client))
+            w = self.steps.step(w, q, client.lr, method.correction.proximal())
 
         for part in method:
             part.finish(w, client)
-        sent_back = method.correction.sent_model(w, client)
-        return LocalResult(w, sent_back, len(plan), client.upload, client.state, total_loss / len(plan))
+        model = method.correction.sent_model(w, client)
+        return LocalResult(w, model, len(plan), client.upload, client.state, total_loss / len(plan))
 
-    def _batch(self, index: Tensor, client: ClientRound, purpose: str) -> tuple[Tensor, Tensor]:
+    def _batch(self, index: Tensor, client: ClientRound) -> tuple[Tensor, Tensor]:
         """Inputs and targets of one mini-batch, augmented."""
         x, y = self.data.batch(index.to(client.w_global.device, non_blocking=True))
         if self.augment is None:
             return x, y
-        return self.augment(x, y, numpy_stream(self.seed, purpose, client.round, client.id, client.step))
+        return self.augment(x, y, numpy_stream(self.seed, "augmentation", client.round, client.id, client.step))
 
     def _full_gradient(self, w: Tensor, client: ClientRound, work: Backpropagation) -> Tensor:
         """∇F_i(w) over all of the client's data in one pass, its batches weighted by their size."""
         total, samples = torch.zeros_like(w), self.client_sizes[client.id]
         for k, index in enumerate(self.batch_plan.one_pass(client.id)):
-            client.step = k
-            x, y = self._batch(index, client, "full-gradient-augmentation")
+            client.step = -1 - k  # its draws are not those of any local step
+            x, y = self._batch(index, client)
             total += self.method.loss.gradient(self.objective, w, x, y, client)[0] * (len(index) / samples)
         client.step = 0
         work.gradient_samples += samples
@@ -205,15 +215,17 @@ class Federation:
         """
         method, lr, P = self.method, self.learning_rate(state.round), state.w.numel()
         work = Backpropagation()
-        results = self._train(state, active, probe, work)
+        sent = self._sent(state)
+        results = self._train(state, sent, active, probe, work)
         rows = list(results.values())
-        sent = method.server.sent_model(state.w, state.server)
+        updates = torch.stack([row.w - sent.model for row in rows])
         server = ServerRound(
             round=state.round,
             w=state.w,
-            sent=sent,
+            start=sent.model,
             state=dict(state.server),
-            updates=torch.stack([row.sent - sent for row in rows]),
+            updates=updates,
+            models=torch.stack([row.model for row in rows]),
             uploads={name: torch.stack([row.upload[name] for row in rows]) for name in rows[0].upload},
             weights=self._weights(list(results)).to(state.w),
             steps=torch.tensor([row.steps for row in rows]).to(state.w),
@@ -227,18 +239,20 @@ class Federation:
         if method.swa is not None:
             server.state |= method.swa.after_round(state.round, state.w, w_next, server.state)
         clients = state.clients | {i: row.state for i, row in results.items() if row.state}
-        received = method.broadcast(state.w, state.server)
         measured = {
             "active": float(len(rows)),
             "lr": lr,
             "local_loss": float(torch.stack([row.loss for row in rows]).mean()),
-            "client_drift": float(norm(torch.stack([row.w - sent for row in rows])).mean()),
-            **{name: float(value) for name, value in received.items() if value.numel() == 1},
-            **traffic(received, rows[0].upload, P),
-            "client_state": model_sizes(rows[0].state.values(), P),
+            "client_drift": float(norm(updates).mean()),
+            **traffic(sent.vectors, [row.upload for row in rows], P),
+            "client_state": model_sizes([v for row in rows for v in row.state.values()], P) / len(rows),
             "server_state": model_sizes(server.state.values(), P),
             "gradients": work.per_step,
         }
+        scalars = {name: float(value) for name, value in sent.vectors.items() if value.numel() == 1}
+        if taken := measured.keys() & scalars:
+            raise UserError(f"{method.name} broadcasts a number named {min(taken)}, which is a column of the metrics")
+        measured |= scalars
         return FederationState(state.round + 1, w_next, server.state, clients), measured
 
     def _weights(self, active: list[int]) -> Tensor:

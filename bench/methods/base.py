@@ -50,8 +50,9 @@ class ClientRound:
     """What a client knows during one round, and what it leaves behind.
 
     `w_global` is the model as received; `received` holds the other broadcast tensors; `state` the client's own
-    vectors (see `Component.start_client` and `first_time`), to be replaced by `Component.finish`; `upload` what is sent
-    beside the model update; `scratch` lives for this round only. `step` counts the local steps, from 0.
+    vectors, to be replaced by `Component.finish`; `first_time` is true while it has none but those of
+    `Component.start_client`; `upload` what is sent beside the model update; `scratch` lives for this round only. `step`
+    counts the local steps, from 0. `w_global` is w^t, or what a server that looks ahead sends in its place.
     """
 
     seed: int
@@ -78,17 +79,19 @@ class ClientRound:
 class ServerRound:
     """What the server knows when all uploads of round t are in.
 
-    `w` is w^t, `sent` the model that clients started from: w^t itself, but for servers that look ahead. `updates` is
-    `[M, P]`: Δ_i, what each active client sent as its model less `sent`; `uploads` the other uploads, stacked likewise;
-    `weights` `[M]` the aggregation weights p_i (they sum to 1); `steps` `[M]` the local steps K_i; `state` the server's
-    named tensors, to be replaced, never edited in place.
+    `w` is w^t, `start` the model that clients started from: w^t itself, but for servers that look ahead. `updates` is
+    `[M, P]`: Δ_i = w_i⁺ − start of each active client; `models` likewise what each sent as its model: w_i⁺, but for
+    methods whose clients add their dual. `uploads` are the other uploads, stacked; `weights` `[M]` the aggregation
+    weights p_i (they sum to 1); `steps` `[M]` the local steps K_i; `state` the server's named tensors, to be replaced,
+    never edited in place.
     """
 
     round: int
     w: Tensor
-    sent: Tensor
+    start: Tensor
     state: dict[str, Tensor]
     updates: Tensor
+    models: Tensor
     uploads: Mapping[str, Tensor]
     weights: Tensor
     steps: Tensor
@@ -102,8 +105,8 @@ class ServerRound:
 
     @property
     def mean_update(self) -> Tensor:
-        """Δ = Σ_i p_i Δ_i, so that FedAvg is w + η_g Δ; the pseudo-gradient is −Δ."""
-        return self.mean(self.updates)
+        """Δ = Σ_i p_i (model_i − start), so that FedAvg is w + η_g Δ; the pseudo-gradient is −Δ."""
+        return self.mean(self.models - self.start)
 
     @property
     def mean_step(self) -> Tensor:
@@ -123,7 +126,7 @@ class Component(BaseModel):
     elsewhere, or depends on hyper-parameters, overrides `start_client` and `start_server`.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     name: ClassVar[str]
     client_state: ClassVar[tuple[str, ...]] = ()
@@ -170,7 +173,7 @@ class Correction(Component):
         """The step's direction q, from the gradient g and the (unperturbed) local iterate w."""
         return g
 
-    def proximal(self, client: ClientRound) -> float:
+    def proximal(self) -> float:
         """The coefficient of w in q: what `prox_split` moves from the clipped direction into the decay."""
         return 0.0
 
@@ -193,6 +196,10 @@ class Server(Component):
         """The next global model w^{t+1}, `[P]`."""
         raise NotImplementedError(f"{type(self).__name__} defines no server step")
 
+    def also_evaluated(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Other models whose test accuracy is worth a column of the metrics, by name."""
+        return {}
+
     def needs_unit_server_lr(self) -> bool:
         """Whether this server has no step size, so that `server_lr` must be 1."""
         return False
@@ -200,6 +207,9 @@ class Server(Component):
 
 class Loss(Component):
     """What a client's gradient is the gradient of."""
+
+    needs_labels: ClassVar[bool] = False
+    """Whether it cannot take class probabilities, as mixup makes them."""
 
     def gradient(
         self, objective: Objective, w: Tensor, x: Tensor, y: Tensor, client: ClientRound
@@ -228,8 +238,17 @@ class Method:
         if self.server.needs_unit_server_lr() and server_lr != 1:
             raise UserError(f"{self.name} has no server step size: server_lr must be 1, not {server_lr:g}")
 
+    def named(self) -> dict[str, Component]:
+        """The parts by slot. The loss goes first: a part that starts with a gradient needs it ready."""
+        return {
+            "loss": self.loss,
+            "perturbation": self.perturbation,
+            "correction": self.correction,
+            "server": self.server,
+        }
+
     def __iter__(self) -> Iterator[Component]:
-        yield from (self.perturbation, self.correction, self.server, self.loss)
+        yield from self.named().values()
 
     def start_client(self, w: Tensor) -> dict[str, Tensor]:
         """All vectors of a client before its first round."""

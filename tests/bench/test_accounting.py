@@ -106,5 +106,5 @@ def test_fedlesams_table_7_is_reproduced_but_for_two_cells():
 
 def test_single_numbers_are_not_counted():
     vectors = {"v": torch.zeros(10), "c": torch.tensor(0.5)}
-    assert traffic(vectors, {}, 10) == {"download": 2, "upload": 1}
+    assert traffic(vectors, [{}], 10) == {"download": 2, "upload": 1}
     assert model_sizes([torch.zeros(5), torch.zeros(1)], 10) == 0.5

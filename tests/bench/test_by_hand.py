@@ -40,7 +40,7 @@ def server_round(**changes) -> ServerRound:
     given = {
         "round": 0,
         "w": vector(10, 20),
-        "sent": vector(10, 20),
+        "start": vector(10, 20),
         "state": {"H_bar": vector(0, 0)},
         "updates": torch.stack([vector(1, 0), vector(0, 3)]),
         "uploads": {},
@@ -50,7 +50,9 @@ def server_round(**changes) -> ServerRound:
         "lr": 0.5,
         "server_lr": 1.0,
     }
-    return ServerRound(**{**given, **changes})
+    given = {**given, **changes}
+    given.setdefault("models", given["start"] + given["updates"])
+    return ServerRound(**given)
 
 
 def client_round(**changes) -> ClientRound:
@@ -263,7 +265,7 @@ def test_adam_with_bias_correction_from_zero_is_torchs():
     theirs = w.clone().requires_grad_()
     optimizer = torch.optim.Adam([theirs], lr=0.1, betas=(0.8, 0.9), eps=1e-3)
     for t, update in enumerate([vector(1, 2), vector(-3, 0.5), vector(0.1, 0)]):
-        rounds = server_round(w=w, sent=w, state=state, updates=torch.stack([update] * 2), server_lr=0.1, round=t)
+        rounds = server_round(w=w, start=w, state=state, updates=torch.stack([update] * 2), server_lr=0.1, round=t)
         w, state = server.step(rounds), rounds.state
         theirs.grad = -update
         optimizer.step()
@@ -296,9 +298,9 @@ def test_fedacg_looks_ahead_and_ends_at_the_mean_of_the_local_models():
     state = {"m": vector(4, 0)}
     sent = server.sent_model(vector(10, 20), state)
     assert torch.equal(sent, vector(12, 20))
-    given = server_round(state=state, sent=sent)
+    given = server_round(state=state, start=sent)
     assert torch.equal(server.step(given), vector(10 + 2.25, 22.25))
-    assert torch.equal(server.step(server_round(state={"m": vector(4, 0)}, sent=sent)), sent + vector(0.25, 2.25))
+    assert torch.equal(server.step(server_round(state={"m": vector(4, 0)}, start=sent)), sent + vector(0.25, 2.25))
 
 
 def test_smoos_first_step_is_sams_and_its_dual_then_bends_it():

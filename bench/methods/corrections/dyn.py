@@ -28,9 +28,9 @@ class DynamicRegulariser(Correction):
 
     def direction(self, g: Tensor, w: Tensor, client: ClientRound) -> Tensor:
         """g + λ (H_i + w − w^t)."""
-        return g + self.proximal(client) * (client.state["H"] + w - client.w_global)
+        return g + self.lam * (client.state["H"] + w - client.w_global)
 
-    def proximal(self, client: ClientRound) -> float:
+    def proximal(self) -> float:
         """λ."""
         return self.lam
 

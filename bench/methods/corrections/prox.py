@@ -22,6 +22,6 @@ class Prox(Correction):
         """g + λ (w − w^t)."""
         return g + self.lam * (w - client.w_global)
 
-    def proximal(self, client: ClientRound) -> float:
+    def proximal(self) -> float:
         """λ."""
         return self.lam

@@ -40,6 +40,7 @@ class RelaxedContrastive(Loss):
     """ℓ + contrastive and penalty terms. A model without hidden layer has no level, and the loss is ℓ."""
 
     name: ClassVar[str] = "relaxed_contrastive"
+    needs_labels: ClassVar[bool] = True
 
     temperature: float = Field(default=0.05, gt=0, description="divides similarities")
     threshold: float = Field(default=0.7, ge=-1, le=1, description="least similarity of a penalised pair of one class")
@@ -51,9 +52,7 @@ class RelaxedContrastive(Loss):
     def gradient(
         self, objective: Objective, w: Tensor, x: Tensor, y: Tensor, client: ClientRound
     ) -> tuple[Tensor, Tensor]:
-        """∇F_i and F_i on the mini-batch; a `UserError` for mixed labels."""
-        if y.is_floating_point():
-            raise UserError("fedrcl needs one label per image, and mixup mixes them (allowed: cutout, or none)")
+        """∇F_i and F_i on the mini-batch."""
         return objective.gradient(w, x, y, self._loss)
 
     def _loss(self, module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
@@ -77,8 +76,11 @@ class RelaxedContrastive(Loss):
 
         others = similar.masked_fill(~same | itself, math.inf)
         least = others.topk(min(self.k_pos, len(y)), dim=1, largest=False).values
+        exists = least.isfinite()
+        exists[:, 0] = True  # an anchor without any pair has the one constant term
         least = torch.where((least < self.threshold) | least.isinf(), -torch.ones_like(least), least)
-        exponents = torch.cat([torch.zeros_like(least[:, :1]), (least - 1) / self.temperature], dim=1)
+        scaled_pairs = ((least - 1) / self.temperature).masked_fill(~exists, -math.inf)
+        exponents = torch.cat([torch.zeros_like(least[:, :1]), scaled_pairs], dim=1)
         penalty = torch.logsumexp(exponents, dim=1)
         return self.weight_scl * contrastive.mean() + self.weight_pen * penalty.mean()
 

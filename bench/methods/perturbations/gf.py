@@ -25,7 +25,7 @@ class GF(Perturbation):
 
     rho: float = Field(ge=0, examples=[0.1], description="radius of the local perturbation")
     rho_g: float = Field(ge=0, examples=[0.1], description="radius of the global point")
-    T_D: float = Field(examples=[0.3], description="threshold on the mean client distance")
+    T_D: float = Field(examples=[0.3], allow_inf_nan=True, description="threshold on the mean client distance")
     W: int = Field(ge=1, examples=[10], description="length of the indicator window")
     window_rule: Literal["available", "eq16", "alg1"] = Field(
         default="available",

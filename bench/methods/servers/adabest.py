@@ -3,6 +3,7 @@
 w̄_new = Σ p_i w_i⁺;     w^{t+1} = w̄_new + β (w̄_new − w̄);     w̄ ← w̄_new
 """
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 from pydantic import Field
@@ -22,13 +23,17 @@ class MeanMovement(Server):
         """w̄ = w^0."""
         return {"w_bar": w0.clone()}
 
+    def also_evaluated(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """w̄, which the paper prefers at inference."""
+        return {"w_bar": state["w_bar"]}
+
     def needs_unit_server_lr(self) -> bool:
         """There is none."""
         return True
 
     def step(self, server: ServerRound) -> Tensor:
         """w̄_new + β (w̄_new − w̄)."""
-        w_bar = server.sent + server.mean_update
+        w_bar = server.mean(server.models)
         step = w_bar + self.beta * (w_bar - server.state["w_bar"])
         server.state["w_bar"] = w_bar
         return step

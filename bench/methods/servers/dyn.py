@@ -5,9 +5,10 @@ H̄ ← H̄ + (1/N) Σ_{i∈S} (w_i⁺ − w^t);     w^{t+1} = Σ p_i w_i⁺ + H
 
 from typing import ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor
 
+from bench.errors import UserError
 from bench.methods.base import Server, ServerRound
 from bench.methods.corrections.dyn import ServerDual
 
@@ -26,6 +27,14 @@ class DynServer(Server):
         default="N", description="H̄ moves by the sum of updates over all N clients, or over the M active ones"
     )
 
+    @model_validator(mode="after")
+    def _not_contradictory(self) -> "DynServer":
+        if self.server_dual == "active" and not self.server_correction:
+            raise UserError("server_correction: false leaves out the dual that clients send with server_dual: active")
+        if self.server_dual == "active" and self.dual_norm == "M":
+            raise UserError("dual_norm: M is of the server's own dual, which server_dual: active has not")
+        return self
+
     @property
     def keeps_dual(self) -> bool:
         """Whether the server has a dual of its own."""
@@ -43,7 +52,7 @@ class DynServer(Server):
         """The next global model, and H̄. With `active` the uploaded models hold the duals already."""
         if not self.server_correction:
             return server.w + server.server_lr * server.mean_update
-        mean_model = server.sent + server.mean_update
+        mean_model = server.mean(server.models)
         if not self.keeps_dual:
             return mean_model
         clients = server.n_clients if self.dual_norm == "N" else len(server.updates)
