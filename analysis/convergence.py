@@ -14,8 +14,7 @@ from analysis.quantities import Better
 from analysis.tidy import IDS
 from bench.errors import UserError
 from bench.frozen import Frozen
-from bench.method_config import PUBLISHED, MethodChoice
-from bench.methods.released import release
+from bench.methods.released import Release
 
 RUN = [*IDS, "seed"]
 
@@ -53,9 +52,9 @@ class FinalValue(Frozen):
         return float(reduce[self.rule](values))
 
 
-def reported(choice: MethodChoice) -> FinalValue:
-    """What a method's variant reports: published ones the last round, released ones what their code does."""
-    rule = None if choice.variant == PUBLISHED else release(choice.recipe.name, choice.variant).report
+def reported(release: Release | None) -> FinalValue:
+    """What a method reports: published ones the last round, released ones what their code does."""
+    rule = None if release is None else release.report
     return {
         "best": FinalValue(rule="best"),
         "mean_last_100": FinalValue(rule="mean_last_n", n=100),

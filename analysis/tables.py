@@ -69,7 +69,7 @@ class TableLayout(Layout):
 
     def final_values(self, experiment: Experiment) -> dict[str, FinalValue]:
         """Which value of a run is reported, by method."""
-        return {method: self.final or reported(experiment.methods[method].choice(method)) for method in self.methods}
+        return {method: self.final or reported(experiment.methods[method].release(method)) for method in self.methods}
 
     def setting(self, block: Block, column: Column, experiment: Experiment) -> Setting:
         """The setting of a column within a block."""

@@ -17,8 +17,7 @@ import pandas as pd
 
 from bench.config import Evaluation
 from bench.errors import UserError
-from bench.experiments import Experiment
-from bench.method_config import PUBLISHED, MethodChoice
+from bench.experiments import Experiment, MethodEntry
 from bench.records import RunDirectory, first_difference
 
 IDS = ["dataset", "partition", "participation", "method"]
@@ -139,15 +138,16 @@ def settings(experiment: Experiment) -> tuple[Setting, ...]:
 
 def titles(experiment: Experiment) -> dict[str, str]:
     """The name of each method as a paper prints it; entries that share a catalog name also show their own."""
-    names = {label: _title(entry.choice(label)) for label, entry in experiment.methods.items()}
+    names = {label: _title(label, entry) for label, entry in experiment.methods.items()}
     uses = Counter(names.values())
     return {label: name if uses[name] == 1 else f"{name} ({label})" for label, name in names.items()}
 
 
-def _title(choice: MethodChoice) -> str:
-    wrapped = " + SWA" if "swa" in choice.hyperparameters else ""
-    variant = "" if choice.variant == PUBLISHED else f" ({choice.variant})"
-    return f"{choice.recipe.title}{wrapped}{variant}"
+def _title(label: str, entry: MethodEntry) -> str:
+    recipe, released = entry.choice(label).recipe, entry.release(label)
+    wrapped = " + SWA" if "swa" in entry.hyperparameters else ""
+    law = ", Bernoulli participation" if released is not None and released.sampling == "bernoulli" else ""
+    return f"{recipe.title}{wrapped}" + (f" ({entry.variant}{law})" if released is not None else "")
 
 
 @dataclass(frozen=True)

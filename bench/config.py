@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from bench.data.augmentation import Augmentation
+from bench.data.augmentation import Augmentation, Mixup
 from bench.data.partitions import AnyPartition
 from bench.data.sources import Source, parse_source
 from bench.engine.federation import Steps
@@ -37,9 +37,13 @@ class Participation(Frozen):
         if self.active is not None and self.active > clients:
             raise UserError(f"{self.active} active clients per round, but only {clients} are registered")
 
-    def as_bernoulli(self, clients: int) -> "Participation":
-        """Each client active on its own, as many on average: how some released codes read "10 % active"."""
-        return self if self.active is None else Participation(sampling="bernoulli", probability=self.active / clients)
+    def sampled(self, sampling: Literal["fixed", "bernoulli"] | None, clients: int) -> "Participation":
+        """As many clients on average under the other law, which a released code may have; None: as it is."""
+        if sampling == "bernoulli" and self.active is not None:
+            return Participation(sampling="bernoulli", probability=self.active / clients)
+        if sampling == "fixed" and self.probability is not None:
+            return Participation(active=max(1, round(self.probability * clients)))
+        return self
 
     def label(self, clients: int) -> str:
         """For example 4-of-20, or bernoulli-0.2-of-20."""
@@ -110,6 +114,10 @@ class RunConfig(Frozen):
         self.participation.check(self.partition.clients)
         method = self.method.recipe.build(self.method.hyperparameters)
         method.check_server_lr(self.training.server_lr)
+        if method.swa is not None and method.swa.start > self.training.rounds:
+            raise UserError(f"swa.start = {method.swa.start}: at most the number of rounds, {self.training.rounds}")
+        if method.loss.needs_labels and isinstance(self.training.augmentation, Mixup):
+            raise UserError(f"{method.name} needs one label per image, which mixup mixes (allowed: cutout, or null)")
         return self
 
     @cached_property
@@ -132,6 +140,6 @@ def _with_swa_start(method: Mapping[str, Any], rounds: Any) -> Mapping[str, Any]
     """SWA begins after three quarters of the rounds unless the configuration says when."""
     hyperparameters = method.get("hyperparameters")
     swa = hyperparameters.get("swa") if isinstance(hyperparameters, Mapping) else None
-    if not isinstance(hyperparameters, Mapping) or not isinstance(swa, Mapping) or not isinstance(rounds, int):
+    if not isinstance(swa, Mapping) or not isinstance(rounds, int) or not isinstance(hyperparameters, Mapping):
         return method
     return {**method, "hyperparameters": {**hyperparameters, "swa": {"start": 3 * rounds // 4, **swa}}}

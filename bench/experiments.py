@@ -18,11 +18,12 @@ from bench.data.partitions import AnyPartition
 from bench.data.sources import Source, parse_source
 from bench.errors import UserError, unknown
 from bench.frozen import LABEL, NAME, Frozen
-from bench.method_config import PUBLISHED, MethodChoice
-from bench.methods.released import release
+from bench.method_config import MethodChoice
+from bench.methods.released import Release, release
 from bench.strict_yaml import load_yaml
 
 SWA_SUFFIX = "+swa"
+PUBLISHED = "published"
 
 PAPER_TABLES = Path(__file__).parents[1] / "paper_tables"
 """Where experiments and the layouts of their tables and figures stand, one folder each."""
@@ -38,12 +39,22 @@ class MethodEntry(MethodChoice):
     Without name, parts and file, the entry's own key is the name; one that ends in +swa also needs `swa`.
     """
 
+    variant: str = Field(default=PUBLISHED, description="published; or released, as the authors' code does it")
     training: dict[str, Any] = Field(default={}, description="fields of training that differ")
+
+    def release(self, label: str) -> Release | None:
+        """What the variant changes; None for the published one. Only methods of the catalog have others."""
+        if self.variant == PUBLISHED:
+            return None
+        name = self.choice(label).name
+        if name is None:
+            raise UserError(f"{label}: only methods of the catalog have a variant '{self.variant}'")
+        return release(name, self.variant)
 
     def choice(self, label: str) -> MethodChoice:
         """The method under this label."""
-        fields = self.model_dump(exclude={"training"})
-        if not (self.name or self.slots or self.file):
+        fields = self.model_dump(exclude={"training", "variant"})
+        if self.name is None and not self.slots and self.file is None:
             fields["name"] = label.removesuffix(SWA_SUFFIX)
         if label.endswith(SWA_SUFFIX) and "swa" not in self.hyperparameters:
             raise UserError(f"{label}: its hyperparameters need swa, for example {{cycle: 5}}")
@@ -82,10 +93,8 @@ class Experiment(Frozen):
     @model_validator(mode="after")
     def _known_methods(self) -> "Experiment":
         for label, entry in self.methods.items():
-            choice = entry.choice(label)
-            method = choice.recipe
-            if choice.variant != PUBLISHED:
-                release(method.name, choice.variant)
+            entry.choice(label).recipe  # noqa: B018 - a method that does not exist is told here
+            entry.release(label)
         return self
 
     def settings(self) -> dict[str, tuple[AnyPartition, Participation]]:
@@ -117,23 +126,21 @@ class Experiment(Frozen):
 
     def _expanded(self, setting: str, partition: AnyPartition, participation: Participation, label: str) -> "Cell":
         entry = self.methods[label]
-        choice = entry.choice(label)
-        hyperparameters, training = choice.hyperparameters, {**self.training.model_dump(), **entry.training}
-        if choice.variant != PUBLISHED:
-            released = release(choice.recipe.name, choice.variant)
-            hyperparameters = {**released.hyperparameters, **hyperparameters}
+        choice, released = entry.choice(label), entry.release(label)
+        hyperparameters, training = choice.hyperparameters, self.training.model_dump()
+        if released is not None:
+            hyperparameters = {**released.hyperparameters, **hyperparameters, **released.faults}
             if isinstance(swa := hyperparameters.get("swa"), dict):
                 hyperparameters["swa"] = {**released.swa, **swa}
-            training = {**self.training.model_dump(), **released.training, **entry.training}
-            if released.sampling == "bernoulli":
-                participation = participation.as_bernoulli(partition.clients)
+            training |= released.training
+            participation = participation.sampled(released.sampling, partition.clients)
         common = {
             "dataset": self.dataset,
             "model": self.model,
             "partition": partition.model_dump(),
             "participation": participation.model_dump(),
             "method": {**choice.model_dump(), "hyperparameters": hyperparameters},
-            "training": training,
+            "training": {**training, **entry.training},
             "evaluation": self.evaluation.model_dump(),
         }
         return Cell(setting, label, tuple(RunConfig.parse({**common, "seed": seed}) for seed in self.grid.seeds))
@@ -217,20 +224,29 @@ def read_yaml(file: Path) -> dict[str, Any]:
 def experiment_data(name: str) -> dict[str, Any]:
     """An experiment's file with the keys that it takes over from the experiment that it extends.
 
-    A method without values has those of the extended experiment, or its own defaults. Paths of methods' files are
-    resolved: they are relative to the file that names them.
+    `training`, `evaluation` and a method of the same label keep what is not said anew; other keys are replaced, and
+    methods that are not named are left out. Paths of methods' files are relative to the file that names them.
     """
     merged: dict[str, Any] = {}
     for file in reversed(experiment_files(name)):
         data = read_yaml(file)
-        methods, base = data.get("methods"), merged.get("methods", {})
+        methods, base = data.get("methods"), merged.get("methods")
         if isinstance(methods, dict):
+            known = base if isinstance(base, dict) else {}
             data["methods"] = {
-                label: base.get(label, {}) if entry is None else _with_file(entry, file.parent)
+                label: _over(known.get(label, {}), {} if entry is None else _with_file(entry, file.parent))
                 for label, entry in methods.items()
             }
-        merged |= data
+        merged |= {key: _over(merged.get(key), value) if key in _SECTIONS else value for key, value in data.items()}
     return merged
+
+
+_SECTIONS = ("training", "evaluation")
+"""Sections of an extended experiment in which single values can be changed."""
+
+
+def _over(base: Any, own: Any) -> Any:
+    return {**base, **own} if isinstance(base, dict) and isinstance(own, dict) else own
 
 
 def _with_file(entry: Any, folder: Path) -> Any:

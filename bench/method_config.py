@@ -14,8 +14,8 @@ from bench.methods.compose import SLOTS, compose
 from bench.methods.recipe import Recipe
 from bench.methods.user_file import code_hash, recipe_from_file
 
-HyperParameters = dict[str, float | int | bool | str | dict[str, float | int | str]]
-PUBLISHED = "published"
+HyperParameters = dict[str, Any]
+"""Their values are for the recipe to check, which can say what is allowed."""
 
 
 class MethodChoice(Frozen):
@@ -27,17 +27,14 @@ class MethodChoice(Frozen):
     server: str | None = Field(default=None, description="of a free composition; default average")
     loss: str | None = Field(default=None, description="of a free composition; default cross_entropy")
     file: Path | None = Field(default=None, description="a Python file that defines METHOD = Recipe(...)")
-    variant: str = Field(default=PUBLISHED, description="published; or released, as the authors' code does it")
     hyperparameters: HyperParameters = Field(default={}, description="under canonical names, with swa if wrapped")
 
     @model_validator(mode="after")
     def _named_once(self) -> "MethodChoice":
         ways = {"name": self.name, "parts": self.slots, "file": self.file}
-        given = [way for way, value in ways.items() if value]
+        given = [way for way, value in ways.items() if value not in (None, {})]
         if len(given) > 1:
             raise UserError(f"a method is given by name, by its parts, or by file, not by {' and '.join(given)}")
-        if self.variant != PUBLISHED and (self.slots or self.file):
-            raise UserError(f"variant '{self.variant}': only methods of the catalog have another than {PUBLISHED}")
         return self
 
     @property

@@ -131,7 +131,8 @@ def _fill(
         cdf = cumulative[client]
         if cdf[-1] <= 0:  # nothing of its classes is left: whatever is left, in proportion
             cdf = np.cumsum([len(pool) for pool in pools], dtype=float)
-        c = int(np.searchsorted(cdf, stream.random() * cdf[-1], side="right"))
+        # The smallest proportions round up to the total: the last class that has any is the end.
+        c = int(min(np.searchsorted(cdf, stream.random() * cdf[-1], side="right"), np.searchsorted(cdf, cdf[-1])))
         chosen[client].append(pools[c].pop())
         if not pools[c]:
             proportions[:, c] = 0

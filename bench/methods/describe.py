@@ -17,7 +17,7 @@ from bench.api import simulate
 from bench.errors import UserError
 from bench.methods.catalog import CATALOG, recipe
 from bench.methods.compose import SLOTS
-from bench.methods.recipe import Recipe
+from bench.methods.recipe import Parts, Recipe
 from bench.methods.released import RELEASES, Release
 from bench.methods.swa import SWA
 from bench.methods.user_file import recipe_from_file
@@ -44,11 +44,14 @@ def describe(name: str) -> str:
     known = entry is CATALOG.get(entry.name)
     lines = [f"{entry.title} ({entry.name}): {entry.source}", f"aggregation: {entry.aggregation}"]
     for slot, part in entry.parts.named().items():
-        if slot != "loss" or part is not Recipe("", "", "").parts.loss:
+        if slot != "loss" or part is not Parts().loss:
             lines += ["", f"{slot}: {part.name}", *_indented(sys.modules[part.__module__].__doc__ or "")]
     lines += ["", "hyper-parameters:" if entry.hyperparameters else "hyper-parameters: none"]
     neutral = NEUTRAL if known else {}  # a user's own names mean what the user means
-    lines += [f"  {key}: {_field(field, neutral.get(key))}" for key, field in entry.hyperparameters.items()]
+    lines += [
+        f"  {key}: {_field(field, neutral.get(f'{entry.name}.{key}', neutral.get(key)))}"
+        for key, field in entry.hyperparameters.items()
+    ]
     lines += ["  swa: wraps any method in weight averaging on the server, with"]
     lines += [f"    swa.{key}: {_field(field, NEUTRAL.get(key))}" for key, field in SWA.model_fields.items()]
     lines += ["", "costs, counted in a small run (in model sizes):", *(f"  {line}" for line in _costs(entry))]
@@ -68,9 +71,10 @@ _BOUNDS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
 NEUTRAL: dict[str, str] = {
     "rho": "0", "lam": "0 (methods with duals keep their server's)", "beta": "0", "mu": "0", "kappa": "0",
     "T_D": "infinity", "correction_weight": "0", "eta_psi": "0", "weight_scl": "0", "weight_pen": "0", "alpha": "1",
+    "fedspeed.alpha": "0",
     "lr_end": "the local rate", "start": "T",
 }  # fmt: skip
-"""Where a hyper-parameter does nothing, by its canonical name."""
+"""Where a hyper-parameter does nothing, by its canonical name; by method and name where methods differ."""
 
 
 def _field(field: FieldInfo, neutral: str | None) -> str:
@@ -120,4 +124,5 @@ def _released(variant: str, release: Release) -> list[str]:
     switches |= {key: v for key, v in (("sampling", release.sampling), ("report", release.report)) if v is not None}
     lines = [f"variant released:{variant} ({release.code}):"]
     lines.append("  " + ", ".join(f"{key} {value}" for key, value in switches.items()))
+    lines += [f"  {key} {value}, whatever is given: a fault of the code" for key, value in release.faults.items()]
     return [*lines, *(f"  not covered: {line}" for line in release.not_covered)]

@@ -1,5 +1,6 @@
 """A method before its hyper-parameters are chosen: four parts, and the hyper-parameters that they take."""
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -53,20 +54,19 @@ class Parts:
                     found[name] = info
         return found
 
-    def defaults(self, name: str) -> dict[str, Any]:
-        """The default of a hyper-parameter, under its name; as slot.name where the parts that have it disagree."""
-        infos = {slot: part.model_fields[name] for slot, part in self.named().items() if name in part.model_fields}
-        own = {f"{slot}.{name}": info.default for slot, info in infos.items() if not info.is_required()}
-        values = list(own.values())
-        if len(own) == len(infos) and all(value == values[0] for value in values):
-            return {name: values[0]}
-        return own
-
     def shared(self) -> dict[str, FieldInfo]:
-        """Hyper-parameters whose name stands in several parts, as slot.name: one value each."""
+        """Hyper-parameters whose name stands in several parts, as slot.name: one value each.
+
+        Those that parts must agree on (`ONE_PER_METHOD`) are left out.
+        """
         slots = self.named().items()
         count = Counter(name for _, part in slots for name in part.model_fields)
-        return {f"{slot}.{n}": info for slot, part in slots for n, info in part.model_fields.items() if count[n] > 1}
+        return {
+            f"{slot}.{n}": info
+            for slot, part in slots
+            for n, info in part.model_fields.items()
+            if count[n] > 1 and n not in ONE_PER_METHOD
+        }
 
 
 @dataclass(frozen=True)
@@ -106,18 +106,24 @@ class Recipe:
         return {name: (fields | switches)[name] for name in (self.takes if self.takes is not None else fields)}
 
     def complete(self, hyperparameters: Mapping[str, Any]) -> dict[str, Any]:
-        """The given hyper-parameters with defaults filled in; a `UserError` as in `build`."""
-        self.build(hyperparameters)
-        defaults: dict[str, Any] = {}
-        for name, info in self.hyperparameters.items():
+        """Every hyper-parameter that acts, as the parts have it: equal methods give equal values.
+
+        A `UserError` as in `build`. Infinity is written as text, which JSON can hold.
+        """
+        method = self.build(hyperparameters)
+        values: dict[str, Any] = {}
+        for name in self.hyperparameters:
+            own = {
+                slot: getattr(part, name) for slot, part in method.named().items() if name in type(part).model_fields
+            }
             if name in self.without:
-                defaults[name] = info.default
-            elif name not in hyperparameters:
-                defaults |= self.parts.defaults(name)
-        known = {*self.hyperparameters, *self._shared()}
-        values = {name: value for name, value in {**defaults, **hyperparameters}.items() if name in known}
-        swa = hyperparameters.get("swa")
-        return values if swa is None else {**values, "swa": SWA.parse(swa).model_dump()}
+                values[name] = hyperparameters.get(name, True)
+            elif len(set(own.values())) == 1:
+                values[name] = next(iter(own.values()))
+            else:
+                values |= {f"{slot}.{name}": value for slot, value in own.items()}
+        values = {name: str(v) if isinstance(v, float) and math.isinf(v) else v for name, v in values.items()}
+        return values if method.swa is None else {**values, "swa": method.swa.model_dump()}
 
     def build(self, hyperparameters: Mapping[str, Any]) -> Method:
         """The method with these hyper-parameters; a `UserError` names what is missing, unknown or out of range."""
@@ -129,16 +135,11 @@ class Recipe:
             if key not in known and key not in shared:
                 raise unknown(f"hyper-parameter of {self.name}", key, [*known, *shared, "swa"])
         refuse_bools(known | shared, values, self.name)
-        missing = [name for name, info in known.items() if info.is_required() and not self._given(name, values)]
+        parts = self._chosen(values)
+        missing = [name for name in parts.fields() if name in known and not _given(name, parts, values)]
         if missing:
             raise UserError(f"{self.name} needs {', '.join(missing)} (it takes: {', '.join(known)})")
-        method = self._assemble(self.parts, values)
-        for switch, parts in self.without.items():
-            on = values.get(switch, True)
-            if not isinstance(on, bool):
-                raise UserError(f"{self.name}: {switch} = {on!r}: true or false")
-            if not on:
-                method = self._assemble(parts, values)
+        method = self._assemble(parts, values)
         if swa is None:
             return method
         if not isinstance(swa, Mapping):
@@ -149,11 +150,15 @@ class Recipe:
         """What can be given as slot.name."""
         return self.parts.shared() if self.takes is None else {}
 
-    def _given(self, name: str, values: Mapping[str, Any]) -> bool:
-        """Whether every part that requires this hyper-parameter gets a value."""
-        parts = self.parts.named().items()
-        slots = [slot for slot, part in parts if name in part.model_fields and part.model_fields[name].is_required()]
-        return name in values or all(f"{slot}.{name}" in values for slot in slots)
+    def _chosen(self, values: Mapping[str, Any]) -> Parts:
+        """The method's parts, or those that a switch which is off puts in their place."""
+        for switch, parts in self.without.items():
+            on = values.get(switch, True)
+            if not isinstance(on, bool):
+                raise UserError(f"{self.name}: {switch} = {on!r}: true or false")
+            if not on:
+                return parts
+        return self.parts
 
     def _assemble(self, parts: Parts, values: Mapping[str, Any]) -> Method:
         built: dict[str, Any] = {}
@@ -167,6 +172,16 @@ class Recipe:
                 raise UserError(f"{self.name}: {first['loc'][0]} = {first['input']!r}: {first['msg']}") from None
         return Method(self.name, **built, aggregation=self.aggregation)
 
+
+def _given(name: str, parts: Parts, values: Mapping[str, Any]) -> bool:
+    """Whether every part that requires this hyper-parameter gets a value."""
+    owners = [(slot, part.model_fields[name]) for slot, part in parts.named().items() if name in part.model_fields]
+    slots = [slot for slot, info in owners if info.is_required()]
+    return name in values or all(f"{slot}.{name}" in values for slot in slots)
+
+
+ONE_PER_METHOD = frozenset({"server_dual", "scale_A"})
+"""What correction and server, or perturbation and correction, must agree on."""
 
 SWITCHES = {"regulariser": "with the dual term and its server; without, q = g and the server is FedAvg's"}
 """What the switches in `Recipe.without` mean."""

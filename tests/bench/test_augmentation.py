@@ -85,9 +85,8 @@ def test_both_passes_of_sam_see_the_same_pixels(augmentation):
 
 
 def test_fedrcl_needs_labels():
-    made = bench("mixup", "fedrcl")
     with pytest.raises(UserError, match="fedrcl needs one label per image"):
-        made.play_round(made.federation.start(made.objective.initial()))
+        bench("mixup", "fedrcl")
 
 
 @pytest.mark.parametrize(

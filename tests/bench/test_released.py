@@ -139,7 +139,7 @@ def test_fedgfs_code_weighs_clients_method_by_method():
 
 
 def test_fedgfs_fedsmoo_has_no_dual():
-    assert release("fedsmoo", "released:official_fedgf").hyperparameters == {"regulariser": False, "lam": 0.0}
+    assert release("fedsmoo", "released:official_fedgf").hyperparameters == {"regulariser": False}
     assert release("fedsmoo", "released").hyperparameters == {"s_rule": "mu_only"}
 
 
@@ -155,7 +155,7 @@ def test_fedgfs_feddyn_is_plain_sgd_with_a_server_dual():
         state = fedavg.start(models.mean(0) - h / alpha)
         state.round = t + 1
     bundle = release("feddyn", "released:official_fedgf")
-    w = trained(problem.federation("feddyn", dict(bundle.hyperparameters), **bundle.training), problem, rounds=3)
+    w = trained(problem.federation("feddyn", dict(bundle.faults), **bundle.training), problem, rounds=3)
     assert torch.allclose(w, state.w, rtol=0, atol=1e-12)
 
 

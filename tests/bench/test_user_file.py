@@ -373,7 +373,7 @@ def test_a_variant_is_one_of_the_catalogs(own):
     with pytest.raises(UserError, match="unknown variant of fedsam 'relesed'; did you mean 'released'"):
         entry("fedsam", {"variant": "relesed", "hyperparameters": {"rho": 0.1}})
     for value in ({"file": str(own / "my_method.py")}, {"perturbation": "sam"}):
-        with pytest.raises(UserError, match="variant 'released': only methods of the catalog have another"):
+        with pytest.raises(UserError, match="only methods of the catalog have a variant 'released'"):
             entry("x", {**value, "variant": "released", "hyperparameters": {"rho": 0.1}})
 
 

@@ -7,13 +7,15 @@
 c is the share of the last W rounds whose mean client distance D = mean_i ‖w_i⁺ − w^t‖ exceeded T_D (eqs. 15, 16).
 """
 
+import math
 from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 import torch
-from pydantic import Field
+from pydantic import Field, field_validator
 from torch import Tensor
 
+from bench.errors import UserError
 from bench.methods.base import ClientRound, Gradient, Perturbation, ServerRound, norm, unit
 
 
@@ -31,6 +33,13 @@ class GF(Perturbation):
         default="available",
         description="c is the mean of the rounds in the window; or their sum over W; or Algorithm 1's W+1 entries",
     )
+
+    @field_validator("T_D")
+    @classmethod
+    def _ordered(cls, value: float) -> float:
+        if math.isnan(value):
+            raise UserError("T_D is not a number")
+        return value
 
     def start_server(self, w0: Tensor) -> dict[str, Tensor]:
         """No movement yet, and an empty window."""
