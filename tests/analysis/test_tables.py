@@ -253,7 +253,7 @@ def test_released_variants_report_what_their_code_reports(tidy: Tidy, quick: Exp
     identities = {run.seed: run.identity for run in cell.runs}
     pd.read_csv(path).assign(identity=lambda frame: frame["seed"].map(identities)).to_csv(path, index=False)
     filled = fill("accuracy", layout(methods=["fedavg", "fedlesam_s"]), Tidy(tidy.results, experiment))
-    assert filled.rows[1] == "FedLESAM-S (released)"
+    assert filled.rows[1] == "FedLESAM-S (released, Bernoulli participation)"
     assert filled.entries[0][1][0].mean == 75.0
     assert "fedlesam_s: best of all evaluations" in filled.caption
 

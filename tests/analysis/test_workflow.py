@@ -92,7 +92,7 @@ def test_quick_and_all_methods_show_what_they_have():
             ["flatness"],
             ["labels"],
         ),
-        ("evaluation: {every: 2}\n", ["accuracy"], ["convergence", "labels"]),
+        ("evaluation: {snapshot_every: null}\n", ["accuracy"], ["convergence", "labels"]),
     ],
     ids=["one partition", "one participation", "no states"],
 )
