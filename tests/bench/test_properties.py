@@ -285,7 +285,6 @@ def test_fedrcl_takes_the_least_similar_of_three_candidates():
     assert float(got) == pytest.approx(3 * expected)
 
 
-@pytest.mark.xfail(strict=False, reason="pairs that do not exist are counted as further constant terms")
 def test_fedrcl_counts_no_positive_that_does_not_exist():
     """A pair at 60° and one alone: one term each, the pair's 1/2 and the constant −1, though k_pos = 2."""
     expected = (penalty(0.5) + penalty(0.5) + penalty(-1.0)) / 3
