@@ -137,7 +137,8 @@ def fill(name: str, layout: TableLayout, tidy: Tidy) -> Table:
         blocks.append(tuple(zip(*columns, strict=True)))
     names = titles(tidy.experiment)
     rows = tuple(names[method] for method in layout.methods)
-    return Table(name, layout, rows, tuple(blocks), _caption(layout, finals, metrics, blocks))
+    by_title = {names[method]: final for method, final in finals.items()}
+    return Table(name, layout, rows, tuple(blocks), _caption(layout, by_title, metrics, blocks))
 
 
 def _values(

@@ -134,6 +134,7 @@ class Experiment(Frozen):
                 hyperparameters["swa"] = {**released.swa, **swa}
             training |= released.training
             participation = participation.sampled(released.sampling, partition.clients)
+        where = "" if choice.name == label else label
         common = {
             "dataset": self.dataset,
             "model": self.model,
@@ -143,7 +144,7 @@ class Experiment(Frozen):
             "training": {**training, **entry.training},
             "evaluation": self.evaluation.model_dump(),
         }
-        return Cell(setting, label, tuple(RunConfig.parse({**common, "seed": seed}) for seed in self.grid.seeds))
+        return Cell(setting, label, tuple(RunConfig.parse({**common, "seed": seed}, where) for seed in self.grid.seeds))
 
 
 @dataclass(frozen=True)

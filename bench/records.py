@@ -155,7 +155,7 @@ def is_finished(path: Path, config: RunConfig, *, replace: bool = False) -> bool
     if run.identity != config.identity:
         raise UserError(
             f"'{path}' holds a run of another configuration ({first_difference(run.config, config)}); "
-            "choose another --out, move it away, or pass --replace"
+            "choose another --out, move it away, or pass --replace (with Snakemake: --config replace=true)"
         )
     return True
 

@@ -5,6 +5,7 @@ import logging
 import os
 import platform
 import resource
+import shutil
 import subprocess
 import time
 from collections.abc import Callable
@@ -32,7 +33,7 @@ from bench.engine.participation import active_clients
 from bench.engine.streams import numpy_stream
 from bench.errors import UserError
 from bench.experiments import Cell
-from bench.methods.user_file import hash_of, read_source
+from bench.methods.user_file import failure, hash_of, read_source
 from bench.models import build_model
 from bench.records import (
     METHOD_COPY,
@@ -136,6 +137,13 @@ def train(
         log = _logger(work / "run.log")
         try:
             _train(bench, work, log, checkpoint_every, progress)
+        except Exception as error:
+            log.exception("failed")
+            if not (work / "checkpoint.safetensors").exists():  # nothing to go on from
+                shutil.rmtree(work)
+            if config.method.file is None or isinstance(error, UserError):
+                raise
+            raise failure(config.method.file, error) from None
         finally:
             for handler in log.handlers[:]:
                 handler.close()

@@ -29,8 +29,23 @@ def overview() -> str:
     for entry in CATALOG.values():
         names = [part.name for part in entry.parts.named().values()]
         rows.append((entry.name, *names, ", ".join(entry.hyperparameters) or "-"))
+    symbols = (
+        "w^t global model, w_i⁺ local model after its steps, Δ_i = w_i⁺ − w^t, K_i local steps, η_t local rate,",
+        "N clients, M active ones S, p_i their weights; g and g₁ gradients on the mini-batch ξ of the step,",
+        "unit(v) = v/‖v‖ and 0 for v = 0; q the direction of the step w ← w − η_t (clip(q) + ωw); ← and ⁺ new values",
+    )
     parts = [f"{slot}: {', '.join(sorted(choices))}" for slot, choices in SLOTS.items()]
-    return "\n".join([*_columns(rows), "", "parts that can be combined freely:", *(f"  {line}" for line in parts)])
+    return "\n".join(
+        [
+            *_columns(rows),
+            "",
+            "parts that can be combined freely:",
+            *(f"  {line}" for line in parts),
+            "",
+            "symbols of fedflat methods NAME:",
+            *(f"  {line}" for line in symbols),
+        ]
+    )
 
 
 def _columns(rows: list[tuple[str, ...]]) -> list[str]:
@@ -39,7 +54,13 @@ def _columns(rows: list[tuple[str, ...]]) -> list[str]:
 
 
 def describe(name: str) -> str:
-    """One method, by its name or the path of a user's file: parts with equations, hyper-parameters, costs, releases."""
+    """One method, by its name or the path of a user's file: parts with equations, hyper-parameters, costs, releases.
+
+    `swa` explains the wrapper that any method can have.
+    """
+    if name == "swa":
+        fields = [f"  swa.{key}: {_field(field, NEUTRAL.get(key))}" for key, field in SWA.model_fields.items()]
+        return "\n".join([*_indented(sys.modules[SWA.__module__].__doc__ or ""), "", *fields])
     entry = recipe_from_file(Path(name)) if name.endswith(".py") else recipe(name)
     known = entry is CATALOG.get(entry.name)
     lines = [f"{entry.title} ({entry.name}): {entry.source}", f"aggregation: {entry.aggregation}"]
@@ -52,8 +73,7 @@ def describe(name: str) -> str:
         f"  {key}: {_field(field, neutral.get(f'{entry.name}.{key}', neutral.get(key)))}"
         for key, field in entry.hyperparameters.items()
     ]
-    lines += ["  swa: wraps any method in weight averaging on the server, with"]
-    lines += [f"    swa.{key}: {_field(field, NEUTRAL.get(key))}" for key, field in SWA.model_fields.items()]
+    lines += [f"  swa: {', '.join(SWA.model_fields)}: averages models on the server, see fedflat methods swa"]
     lines += ["", "costs, counted in a small run (in model sizes):", *(f"  {line}" for line in _costs(entry))]
     releases = RELEASES.get(entry.name, {}) if known else {}
     lines += [] if releases else ["", "no released code is known: there is no variant but published"]
@@ -69,7 +89,7 @@ def _indented(text: str) -> list[str]:
 _BOUNDS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
 
 NEUTRAL: dict[str, str] = {
-    "rho": "0", "lam": "0 (methods with duals keep their server's)", "beta": "0", "mu": "0", "kappa": "0",
+    "rho": "0", "fedprox.lam": "0", "fedacg.lam": "0", "beta": "0", "mu": "0", "kappa": "0",
     "T_D": "infinity", "correction_weight": "0", "eta_psi": "0", "weight_scl": "0", "weight_pen": "0", "alpha": "1",
     "fedspeed.alpha": "0",
     "lr_end": "the local rate", "start": "T",
@@ -109,8 +129,10 @@ def measured_costs(entry: Recipe, hyperparameters: Mapping[str, Any]) -> dict[st
 def _costs(entry: Recipe) -> list[str]:
     try:
         costs = measured_costs(entry, example(entry))
-    except UserError as error:
-        return [f"not counted: {error}; give required hyper-parameters examples=[...]"]
+    except Exception as error:  # a user's own method may fail in any way
+        kind = "" if isinstance(error, UserError) else f"{type(error).__name__}: "
+        reason = " ".join(str(error).split())
+        return [f"not counted: {kind}{reason}; required hyper-parameters are tried with their examples=[...]"]
     return [
         f"received by a client per round: {costs['download']:.2f}, sent: {costs['upload']:.2f}",
         f"kept by each client: {costs['client_state']:.2f}, by the server: {costs['server_state']:.2f}",

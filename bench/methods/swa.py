@@ -3,8 +3,9 @@
     from round t0 on:  η_t = (1−x) η_l + x γ₂,   x = ((t − t0) mod c + 1)/c           (c = 1: η_l throughout)
     after the last round of each cycle:  w_swa ← (n w_swa + w^{t+1})/(n + 1),  n ← n + 1
 
-The averaged model is evaluated in place of w^t and never sent to clients. Three rules exist for what is collected when:
-the lowest rate of a cycle (`end`), the authors' code (`release`), and Algorithm 1 as printed (`alg1`).
+With c = 1 the rate is constant and γ₂ plays no part. The averaged model is evaluated in place of w^t and never sent to
+clients. Three rules exist for what is collected when: the lowest rate of a cycle (`end`), the authors' code (`release`:
+a copy of w^{t0}, then the first model of each cycle), and Algorithm 1 as printed (`alg1`: n = t/c, from that copy on).
 """
 
 from collections.abc import Mapping

@@ -57,6 +57,11 @@ def _load(file: Path, source: bytes) -> Recipe:
     return method
 
 
+def failure(file: Path, error: Exception) -> UserError:
+    """An exception that came up while a method of this file was at work, as one line."""
+    return UserError(f"the method file '{file}' fails{_line_of(error, file)}: {_reason(error)}")
+
+
 def _line_of(error: BaseException, file: Path) -> str:
     """The last line of the file itself that was at work."""
     line = error.lineno if isinstance(error, SyntaxError) and error.filename == str(file) else None

@@ -255,7 +255,7 @@ def test_released_variants_report_what_their_code_reports(tidy: Tidy, quick: Exp
     filled = fill("accuracy", layout(methods=["fedavg", "fedlesam_s"]), Tidy(tidy.results, experiment))
     assert filled.rows[1] == "FedLESAM-S (released, Bernoulli participation)"
     assert filled.entries[0][1][0].mean == 75.0
-    assert "fedlesam_s: best of all evaluations" in filled.caption
+    assert "FedLESAM-S (released, Bernoulli participation): best of all evaluations" in filled.caption
 
 
 def test_runs_of_other_code_are_told(tidy: Tidy) -> None:

@@ -173,7 +173,7 @@ def test_resume_is_bitwise(own, tmp_path, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr("bench.run.Bench.play_round", play_three)
-        with pytest.raises(InterruptedRunError):
+        with pytest.raises(UserError, match="InterruptedRunError"):
             train(config(own), tmp_path / "run", CPU)
     resumed = train(config(own), tmp_path / "run", CPU).path
     assert "resumed after round 3" in (resumed / "run.log").read_text()
@@ -395,3 +395,28 @@ def test_swa_begins_after_three_quarters(rounds, start, own):
         assert run.method.hyperparameters["swa"]["start"] == start
     chosen = {"name": "fedavg", "hyperparameters": {"swa": {"cycle": 2, "start": 0}}}
     assert entry("x", chosen, training=training).method.hyperparameters["swa"]["start"] == 0
+
+
+FAILS = {
+    "a name that is not there": ("return g + self.lamb * 0 * g", "in line \\d+: AttributeError"),
+    "a wrong shape": ("return g[:3]", "RuntimeError: The size of tensor"),
+    "nothing": ("return None", "TypeError"),
+}
+
+
+@pytest.mark.parametrize("case", FAILS)
+def test_a_method_that_fails_at_work_is_one_line_and_leaves_nothing(case, tmp_path):
+    body, message = FAILS[case]
+    file = tmp_path / "fails.py"
+    file.write_text(
+        "from bench.methods.base import Correction\nfrom bench.methods.recipe import Parts, Recipe\n\n\n"
+        "class Fails(Correction):\n    name = 'fails'\n\n    def direction(self, g, w, client):\n"
+        f"        {body}\n\n\nMETHOD = Recipe('fails', 'Fails', 'a test', Parts(correction=Fails))\n"
+    )
+    changes = {"methods.fails": {"file": str(file)}, "training.rounds": 1}
+    config = load_experiment("quick", changes).cell("digits/dirichlet-0.1/4-of-20/fails").runs[0]
+    with pytest.raises(UserError, match=f"fails.py' fails.*{message}") as error:
+        train(config, tmp_path / "run", torch.device("cpu"))
+    assert "\n" not in str(error.value)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["fails.py"]
+    assert "not counted: " in describe(str(file))

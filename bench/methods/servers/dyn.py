@@ -1,6 +1,9 @@
 """FedDyn's server: the mean model, moved on by the mean of all clients' duals (Acar et al. 2021).
 
-H̄ ← H̄ + (1/N) Σ_{i∈S} (w_i⁺ − w^t);     w^{t+1} = Σ p_i w_i⁺ + H̄
+    H̄ ← H̄ + (1/N) Σ_{i∈S} (w_i⁺ − w^t);     w^{t+1} = Σ p_i w_i⁺ + H̄          (`server_dual: all`)
+    y_i = w_i⁺ + H_i is sent;               w^{t+1} = Σ p_i y_i                  (`server_dual: active`)
+
+The second is what FedSpeed and FedDC print; their released codes do the first. With all clients active both coincide.
 """
 
 from typing import ClassVar, Literal
