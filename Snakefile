@@ -13,7 +13,7 @@ from snakemake.utils import min_version, validate
 
 from analysis.settings import AnalysisSettings, load_settings
 from analysis.workflow import Workflow
-from bench.config import experiment_file, read_yaml
+from bench.experiments import experiment_data
 from bench.errors import UserError
 
 min_version("9.0")
@@ -30,7 +30,7 @@ try:
 except UserError as error:
     stop(error)
 for made in FLOW.reports.values():
-    validate(read_yaml(experiment_file(made.source)), workflow.source_path("bench/experiment.schema.json"), set_default=False)
+    validate(experiment_data(made.source), workflow.source_path("bench/experiment.schema.json"), set_default=False)
 
 REPORTS = FLOW.reports
 RESULTS = str(FLOW.results)
@@ -188,13 +188,19 @@ rule page:
         "fedflat report {params.source:q} {COMMON} > {log:q} 2>&1"
 
 
-# Targets by name: an experiment (quick), its tables and figures (quick_table_accuracy, quick_figure_drift).
+# Targets by name: an experiment (quick), all its runs (quick_runs), its tables and figures (quick_table_accuracy,
+# quick_figure_drift).
 for name, made in REPORTS.items():
 
     rule:
         name: name
         input:
             expand(rules.page.output, experiment=name),
+
+    rule:
+        name: f"{name}_runs"
+        input:
+            [f"{RESULTS}/runs/{name}/{path}/metrics.csv" for path in made.experiment.cells()],
 
     for table in made.table_names():
 

@@ -18,11 +18,12 @@ from analysis.hessian import top_eigenvalues
 from analysis.landscape import filter_normalised_directions, plane
 from analysis.settings import AnalysisSettings, Drift, Flatness, Line, Surface
 from analysis.tidy import FILES, IDS, check_states
-from bench.config import Cell, RunConfig
+from bench.config import RunConfig
 from bench.engine.federation import FederationState
 from bench.engine.participation import active_clients
 from bench.engine.streams import numpy_stream, torch_stream
 from bench.errors import UserError, unknown
+from bench.experiments import Cell
 from bench.methods.perturbations.none import NoPerturbation
 from bench.records import RunDirectory, identified, write_csv
 from bench.run import Bench
@@ -40,7 +41,7 @@ def analyse_cell(
     tables = [pd.DataFrame(columns=[*_ID_COLUMNS, *FILES[name].columns])]
     for config in configs:
         run = RunDirectory(runs / f"seed-{config.seed}")
-        if run.config.identity != config.identity:
+        if run.identity != config.identity:
             raise UserError(f"'{run.path}' is a run of another configuration than {cell.path} of {experiment}")
         if not run.diverged:
             table = _ANALYSES[name](run, Bench.set_up(config, device), options)
@@ -62,7 +63,7 @@ def flatness(run: RunDirectory, bench: Bench, options: Flatness) -> pd.DataFrame
     the final global model with its own state, as if the next round had full participation.
     """
     state = run.snapshot(bench.config.training.rounds, bench.objective.device)
-    w, objective = state.w, bench.objective
+    w, objective = bench.federation.evaluated(state), bench.objective
     chosen = numpy_stream(bench.config.seed, "analysis-samples").permutation(len(bench.train))[: options.samples]
     sample = bench.train.batch(torch.from_numpy(np.sort(chosen)).to(w.device))
     everything = bench.train.everything()
@@ -109,7 +110,7 @@ def drift(run: RunDirectory, bench: Bench, options: Drift) -> pd.DataFrame:
     rows: list[tuple[int, float | None, float]] = []
     for finished in config.snapshots:
         state = run.snapshot(finished, bench.objective.device)
-        sharp = sharpness(bench.objective, state.w, *train, options.rho)
+        sharp = sharpness(bench.objective, bench.federation.evaluated(state), *train, options.rho)
         rows.append((finished, _round_drift(bench, state, train) if perturbs else None, sharp))
     table = pd.DataFrame(rows, columns=["round", "perturbation_drift", "sharpness"])
     return table.assign(

@@ -14,6 +14,7 @@ from analysis.quantities import Better
 from analysis.tidy import IDS
 from bench.errors import UserError
 from bench.frozen import Frozen
+from bench.methods.released import Release
 
 RUN = [*IDS, "seed"]
 
@@ -49,6 +50,15 @@ class FinalValue(Frozen):
             "best": lambda v: v.max() if better == "higher" else v.min(),
         }
         return float(reduce[self.rule](values))
+
+
+def reported(release: Release | None) -> FinalValue:
+    """What a method reports: published ones the last round, released ones what their code does."""
+    rule = None if release is None else release.report
+    return {
+        "best": FinalValue(rule="best"),
+        "mean_last_100": FinalValue(rule="mean_last_n", n=100),
+    }.get(rule or "last", FinalValue())
 
 
 def curves(frame: pd.DataFrame, column: str) -> pd.DataFrame:

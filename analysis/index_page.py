@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from analysis.table_formats import FORMATS, escape_html
 from analysis.table_formats import html as html_table
 from analysis.tables import Table
-from bench.config import Experiment
+from bench.experiments import Experiment
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1c1e21; --soft: #5c6370; --line: #d9dce1; --paper: #fff;

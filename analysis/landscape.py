@@ -5,9 +5,9 @@ import torch
 from torch import Tensor
 
 from analysis.directions import gaussian_directions
-from bench.engine.objective import Objective
+from bench.engine.objective import Layout, Objective
 from bench.errors import UserError
-from bench.methods.base import Layout, norm, unit
+from bench.methods.base import norm, unit
 
 
 def filter_normalised_directions(layout: Layout, w: Tensor, stream: torch.Generator) -> tuple[Tensor, Tensor]:

@@ -6,8 +6,8 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from analysis.tidy import CellKey, Setting, settings
-from bench.config import Experiment, experiment_file, read_yaml
 from bench.errors import UserError, unknown
+from bench.experiments import Experiment, experiment_data, experiment_file, experiment_files, read_yaml
 from bench.frozen import Frozen
 
 Folder = Literal["tables", "figures"]
@@ -70,8 +70,16 @@ class Layout(Frozen):
 
 
 def layout_names(experiment_name: str, folder: Folder) -> list[str]:
-    """The names of an experiment's tables or figures, sorted."""
-    return sorted(file.stem for file in (experiment_file(experiment_name).parent / folder).glob("*.yaml"))
+    """The names of an experiment's tables or figures, sorted.
+
+    An experiment without such a folder has those of the experiment that it extends, whether they fit or not.
+    """
+    return sorted(file.stem for file in _folder(experiment_name, folder).glob("*.yaml"))
+
+
+def are_inherited(experiment_name: str, folder: Folder) -> bool:
+    """Whether an experiment's tables or figures are those of an experiment that it extends."""
+    return _folder(experiment_name, folder).parent != experiment_file(experiment_name).parent
 
 
 def layout_file(experiment_name: str, folder: Folder, name: str) -> Path:
@@ -79,10 +87,23 @@ def layout_file(experiment_name: str, folder: Folder, name: str) -> Path:
     names = layout_names(experiment_name, folder)
     if name not in names:
         raise unknown(f"{folder.removesuffix('s')} of experiment {experiment_name}", name, names)
-    return experiment_file(experiment_name).parent / folder / f"{name}.yaml"
+    return _folder(experiment_name, folder) / f"{name}.yaml"
 
 
 def read_layout(experiment_name: str, folder: Folder, name: str) -> tuple[Path, dict[str, Any]]:
-    """One layout file and its content, not yet validated; a `UserError` suggests the nearest name."""
+    """One layout file and its content, not yet validated; a `UserError` suggests the nearest name.
+
+    A layout that names no methods shows all of the experiment's.
+    """
     file = layout_file(experiment_name, folder, name)
-    return file, read_yaml(file)
+    return file, {"methods": _methods(experiment_name), **read_yaml(file)}
+
+
+def _folder(experiment_name: str, folder: Folder) -> Path:
+    places = [file.parent / folder for file in experiment_files(experiment_name)]
+    return next((place for place in places if place.is_dir()), places[0])
+
+
+def _methods(experiment_name: str) -> list[str]:
+    methods = experiment_data(experiment_name).get("methods")
+    return list(methods) if isinstance(methods, dict) else []

@@ -1,4 +1,5 @@
-"""One look per method in every figure: hue for where the gradient is taken, line and tone for its correction.
+"""One look per method in every figure: hue for where the gradient is taken, line and tone for its correction, a marker
+for a server or loss of its own.
 
 Hues are those of Okabe and Ito, which colour-blind readers can tell apart; line styles separate methods of
 one colour, in black-and-white print too.
@@ -10,19 +11,21 @@ from dataclasses import dataclass
 
 from matplotlib.colors import to_hex, to_rgb
 
-from bench.config import Experiment
-from bench.methods.catalog import recipe
+from bench.experiments import Experiment
+from bench.methods.recipe import Recipe
 
 Dashes = tuple[float, tuple[float, ...]]
 
-# By the class of the perturbation: none, SAM (and its mixed form), ASAM, LESAM, GF.
+# By the perturbation.
 _HUES = {
-    "NoPerturbation": "#555555",
-    "SAM": "#0072B2",
-    "MixedSAM": "#0072B2",
-    "ASAM": "#CC79A7",
-    "LESAM": "#D55E00",
-    "GF": "#009E73",
+    "none": "#555555",
+    "sam": "#0072B2",
+    "mixed_sam": "#0072B2",
+    "asam": "#CC79A7",
+    "lesam": "#D55E00",
+    "gf": "#009E73",
+    "smoo": "#56B4E9",
+    "toga": "#A6761D",
 }
 _OTHER_HUE = "#E69F00"
 
@@ -35,17 +38,33 @@ class _Line:
     tone: float = 0.0
 
 
-# By the class of the correction; dashes are (offset, on-off lengths in line widths), none for a solid line.
+# By the correction; dashes are (offset, on-off lengths in line widths), none for a solid line.
 _LINES = {
-    "NoCorrection": _Line((0, ())),
-    "ControlVariates": _Line((0, (5, 2)), -0.4),
-    "DynamicRegulariser": _Line((0, (5, 1.5, 1, 1.5)), 0.35),
-    "ClientMomentum": _Line((0, (1, 1.2)), 0.15),
+    "none": _Line((0, ())),
+    "scaffold": _Line((0, (5, 2)), -0.4),
+    "feddyn": _Line((0, (5, 1.5, 1, 1.5)), 0.35),
+    "fedcm": _Line((0, (1, 1.2)), 0.15),
+    "feddc": _Line((0, (7, 1.5, 1, 1.5, 1, 1.5)), -0.2),
+    "prox": _Line((0, (3, 1)), 0.3),
+    "mimelite": _Line((0, (1, 2.5)), -0.2),
+    "adabest": _Line((0, (9, 2)), 0.2),
 }
 _OTHER_LINE = _Line((0, (8, 2, 1, 2, 1, 2)))
 
+# By the server, or the loss, where hue and line do not tell methods apart.
+_OWN_MARKERS = {
+    "momentum": "v",
+    "adam": "^",
+    "adagrad": "<",
+    "yogi": ">",
+    "look_ahead": "d",
+    "adabest": "*",
+    "relaxed_contrastive": "p",
+    "affine_shift": "h",
+}
+
 # Entries of an experiment that share a catalog method (a search over rho, say) share its line, not markers.
-_MARKERS = ("", "o", "s", "^", "D", "v", "P", "X")
+_MARKERS = ("", "o", "s", "D", "P", "X", "H", "8")
 
 
 @dataclass(frozen=True)
@@ -57,12 +76,13 @@ class Style:
     marker: str = ""
 
 
-def style(name: str, variant: int = 0) -> Style:
-    """The look of a method of the catalog."""
-    method = recipe(name)
-    hue = _HUES.get(method.perturbation.__name__, _OTHER_HUE)
-    line = _LINES.get(method.correction.__name__, _OTHER_LINE)
-    return Style(_toned(hue, line.tone), line.dashes, _MARKERS[variant % len(_MARKERS)])
+def style(method: Recipe, variant: int = 0) -> Style:
+    """The look of a method."""
+    hue = _HUES.get(method.parts.perturbation.name, _OTHER_HUE)
+    line = _LINES.get(method.parts.correction.name, _OTHER_LINE)
+    parts = (method.parts.server.name, method.parts.loss.name)
+    own = next((_OWN_MARKERS[part] for part in parts if part in _OWN_MARKERS), "")
+    return Style(_toned(hue, line.tone), line.dashes, _MARKERS[variant % len(_MARKERS)] or own)
 
 
 def _toned(hue: str, tone: float) -> str:
@@ -77,7 +97,7 @@ def styles(experiment: Experiment, labels: Iterable[str] | None = None) -> dict[
     seen: Counter[str] = Counter()
     looks = {}
     for label, entry in experiment.methods.items():
-        name = entry.name or label
-        looks[label] = style(name, seen[name])
-        seen[name] += 1
+        method = entry.choice(label).recipe
+        looks[label] = style(method, seen[method.name])
+        seen[method.name] += 1
     return looks if labels is None else {label: looks[label] for label in labels}

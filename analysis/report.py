@@ -1,7 +1,7 @@
 """An experiment's report, as the command and Snakemake ask for it: tables, figures, one page, a summary."""
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,13 +12,13 @@ from analysis import figures, tables
 from analysis.convergence import FinalValue, diverged_seeds, final_values
 from analysis.figures.base import FigureLayout
 from analysis.index_page import FigurePart, page
-from analysis.layout import layout_file, layout_names
+from analysis.layout import Folder, Layout, are_inherited, layout_file, layout_names
 from analysis.quantities import quantity
 from analysis.table_formats import FORMATS
 from analysis.tidy import CellKey, Tidy, check_states, settings, titles
 from bench.atomic import write_text
-from bench.config import Experiment, load_experiment
 from bench.errors import UserError
+from bench.experiments import Experiment, load_experiment
 
 
 @dataclass(frozen=True)
@@ -49,12 +49,12 @@ class Report:
         return self.results / "reports" / self.experiment.name
 
     def table_names(self) -> list[str]:
-        """All tables, sorted."""
-        return layout_names(self.source, "tables")
+        """All tables, sorted; of those that an extended experiment has, the ones that fit."""
+        return self._fitting("tables", self._table_layout)
 
     def figure_names(self) -> list[str]:
-        """All figures, sorted."""
-        return layout_names(self.source, "figures")
+        """All figures, sorted; of those that an extended experiment has, the ones that fit."""
+        return self._fitting("figures", self._figure_layout)
 
     def table_inputs(self, name: str) -> list[Path]:
         """The files that a table is made from: its layout, and tidy files that may not exist yet."""
@@ -107,6 +107,33 @@ class Report:
             ]
         )
 
+    def _fitting(self, folder: Folder, load: Callable[[str], Layout]) -> list[str]:
+        """An experiment's own layouts must fit. One taken over may name methods or settings that it does not have."""
+        names = layout_names(self.source, folder)
+        if not are_inherited(self.source, folder):
+            return names
+
+        def fits(name: str) -> bool:
+            try:
+                load(name)
+            except UserError:
+                return False
+            return True
+
+        return [name for name in names if fits(name)]
+
+    def snakemake(self, target: str) -> str:
+        """The command that makes a target of the Snakefile, whose defaults are left out."""
+        short = {"training.rounds": "rounds", "grid.seeds": "seeds"}
+        config = [f"{short[key]}={value}" for key, value in self.changes.items() if key in short]
+        if self.results != Path("results"):
+            config.insert(0, f"results={self.results}")
+        if self.source != "quick":
+            config.insert(0, f"experiments=[{self.source}]")
+        command = shlex.join(["snakemake", "--cores", "2", target, *(["--config", *config] if config else [])])
+        others = [key for key in self.changes if key not in short]
+        return command + (f" (with {', '.join(others)} changed in the experiment's file)" if others else "")
+
     def _table_layout(self, name: str) -> tables.TableLayout:
         layout = tables.load_table(self.source, name)
         for column in layout.columns:
@@ -127,20 +154,8 @@ class Report:
         if not self.tidy.has_runs():
             raise UserError(
                 f"no run of experiment {self.experiment.name} under '{self.results}'; "
-                f"make them with: {self._snakemake(target)}"
+                f"make them with: {self.snakemake(target)}"
             )
-
-    def _snakemake(self, target: str) -> str:
-        """The command that makes a target of the Snakefile, whose defaults are left out."""
-        short = {"training.rounds": "rounds", "grid.seeds": "seeds"}
-        config = [f"{short[key]}={value}" for key, value in self.changes.items() if key in short]
-        if self.results != Path("results"):
-            config.insert(0, f"results={self.results}")
-        if self.source != "quick":
-            config.insert(0, f"experiments=[{self.source}]")
-        command = shlex.join(["snakemake", "--cores", "2", target, *(["--config", *config] if config else [])])
-        others = [key for key in self.changes if key not in short]
-        return command + (f" (with {', '.join(others)} changed in the experiment's file)" if others else "")
 
 
 @contextmanager

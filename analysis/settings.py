@@ -5,8 +5,8 @@ from typing import Annotated
 
 from pydantic import Field, field_validator
 
-from bench.config import experiment_file, read_yaml
 from bench.errors import UserError
+from bench.experiments import experiment_files, read_yaml
 from bench.frozen import Frozen
 
 
@@ -59,6 +59,7 @@ class AnalysisSettings(Frozen):
 
 
 def load_settings(experiment: str) -> AnalysisSettings:
-    """The settings that stand beside the experiment's file, as analyses.yaml."""
-    file: Path = experiment_file(experiment).with_name("analyses.yaml")
+    """The settings that stand beside the experiment's file, or beside that which it extends, as analyses.yaml."""
+    places = [file.with_name("analyses.yaml") for file in experiment_files(experiment)]
+    file: Path = next((place for place in places if place.is_file()), places[0])
     return AnalysisSettings.parse(read_yaml(file), where=str(file))

@@ -7,19 +7,21 @@ been run, or has diverged, says so and is never ranked.
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import pandas as pd
 from pydantic import Field, field_validator
 
-from analysis.convergence import RUN, FinalValue, diverged_seeds, final_values
+from analysis.convergence import RUN, FinalValue, diverged_seeds, final_values, reported
 from analysis.layout import Layout, Selection, read_layout
 from analysis.quantities import Better, quantity
 from analysis.tidy import IDS, CellKey, Setting, Tidy, relative_path, titles
-from bench.config import Experiment
+from bench.experiments import Experiment
 from bench.frozen import Frozen
+from bench.records import code_fingerprint
 
 
 class Column(Frozen):
@@ -59,9 +61,15 @@ class Block(Frozen):
 class TableLayout(Layout):
     """A table: rows (methods) × columns, in one or more blocks."""
 
-    final: FinalValue = FinalValue()
+    final: FinalValue | None = Field(
+        default=None, description="null: the last round; for released variants what their code reports"
+    )
     columns: tuple[Column, ...] = Field(min_length=1)
     blocks: tuple[Block, ...] = Field(default=(Block(),), min_length=1)
+
+    def final_values(self, experiment: Experiment) -> dict[str, FinalValue]:
+        """Which value of a run is reported, by method."""
+        return {method: self.final or reported(experiment.methods[method].release(method)) for method in self.methods}
 
     def setting(self, block: Block, column: Column, experiment: Experiment) -> Setting:
         """The setting of a column within a block."""
@@ -115,7 +123,8 @@ def fill(name: str, layout: TableLayout, tidy: Tidy) -> Table:
     flatness = tidy.gather("flatness", cells if measured else [])
     counts = diverged_seeds(metrics).set_index(IDS).astype(int)
     runs = dict(zip(counts.index, map(tuple, counts.to_numpy().tolist()), strict=True))
-    values = [_values(column, layout.final, metrics, flatness) for column in layout.columns]
+    finals = layout.final_values(tidy.experiment)
+    values = [_values(column, finals, metrics, flatness) for column in layout.columns]
     wanted = len(tidy.experiment.grid.seeds)
     blocks = []
     for block in layout.blocks:
@@ -128,15 +137,20 @@ def fill(name: str, layout: TableLayout, tidy: Tidy) -> Table:
         blocks.append(tuple(zip(*columns, strict=True)))
     names = titles(tidy.experiment)
     rows = tuple(names[method] for method in layout.methods)
-    return Table(name, layout, rows, tuple(blocks), _caption(layout, metrics, blocks))
+    by_title = {names[method]: final for method, final in finals.items()}
+    return Table(name, layout, rows, tuple(blocks), _caption(layout, by_title, metrics, blocks))
 
 
 def _values(
-    column: Column, final: FinalValue, metrics: pd.DataFrame, flatness: pd.DataFrame
+    column: Column, finals: Mapping[str, FinalValue], metrics: pd.DataFrame, flatness: pd.DataFrame
 ) -> dict[tuple[str, ...], list[float]]:
     """The column's quantity by cell, one value per seed."""
     if quantity(column.metric).file == "metrics":
-        frame = final_values(metrics, column.metric, final, column.direction)
+        by_method = [
+            final_values(rows, column.metric, finals[str(method)], column.direction)
+            for method, rows in metrics.groupby("method", sort=False)
+        ]
+        frame = pd.concat(by_method) if by_method else pd.DataFrame(columns=[*IDS, "value"])
     else:
         frame = flatness[flatness["metric"] == column.metric]
     return {tuple(map(str, key)): rows["value"].tolist() for key, rows in frame.groupby(IDS)}
@@ -180,7 +194,12 @@ def _equal(a: float, b: float) -> bool:
     return math.isclose(a, b, rel_tol=1e-12, abs_tol=0)
 
 
-def _caption(layout: TableLayout, metrics: pd.DataFrame, blocks: Sequence[Sequence[Sequence[Entry]]]) -> str:
+def _caption(
+    layout: TableLayout,
+    finals: Mapping[str, FinalValue],
+    metrics: pd.DataFrame,
+    blocks: Sequence[Sequence[Sequence[Entry]]],
+) -> str:
     """The layout's caption and the protocol: which value, how many seeds, what ± and the marks mean."""
     sources = {quantity(column.metric).file for column in layout.columns}
     protocol = []
@@ -189,9 +208,14 @@ def _caption(layout: TableLayout, metrics: pd.DataFrame, blocks: Sequence[Sequen
         last = sorted(whole.loc[whole["bad"] == 0, "last"].unique())
         rounds = f" (round {last[0]})" if len(last) == 1 else f" (rounds {last[0]} to {last[-1]})" if last else ""
         if "metrics" in sources:
-            protocol.append(f"Values: {layout.final.description}{rounds}.")
+            protocol.append(f"Values: {_reported_as(finals, rounds)}.")
         if "flatness" in sources:
             protocol.append(f"Measured on the global model after the last round{rounds}.")
+    old = metrics.loc[metrics["code"] != code_fingerprint(), RUN].drop_duplicates()
+    if len(old):
+        protocol.append(
+            f"{len(old)} of {len(metrics[RUN].drop_duplicates())} runs were made by other code than is here."
+        )
     counts = sorted({entry.seeds for block in blocks for row in block for entry in row if entry.mean is not None})
     if counts:
         seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
@@ -201,3 +225,10 @@ def _caption(layout: TableLayout, metrics: pd.DataFrame, blocks: Sequence[Sequen
             within = "of a column within its block" if len(layout.blocks) > 1 else "of a column"
             protocol.append(f"Bold: best mean {within}; underlined: second best.")
     return " ".join([f"{layout.title}.", layout.caption.strip(), *protocol])
+
+
+def _reported_as(finals: Mapping[str, FinalValue], rounds: str) -> str:
+    """The rule of most methods, and the exceptions by name."""
+    usual = Counter(finals.values()).most_common(1)[0][0]
+    others = [f"{method}: {final.description}" for method, final in finals.items() if final != usual]
+    return "; ".join([f"{usual.description}{rounds}", *others])

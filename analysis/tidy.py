@@ -15,9 +15,9 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 import pandas as pd
 
-from bench.config import Evaluation, Experiment
+from bench.config import Evaluation
 from bench.errors import UserError
-from bench.methods.catalog import recipe
+from bench.experiments import Experiment, MethodEntry
 from bench.records import RunDirectory, first_difference
 
 IDS = ["dataset", "partition", "participation", "method"]
@@ -102,6 +102,7 @@ FILES = {
             "test_loss",
             "test_accuracy",
             "diverged",
+            "code",
         ),
     ),
     "partition": TidyFile("runs", "partition.csv", ("client", "index", "label"), per_seed=True),
@@ -137,12 +138,16 @@ def settings(experiment: Experiment) -> tuple[Setting, ...]:
 
 def titles(experiment: Experiment) -> dict[str, str]:
     """The name of each method as a paper prints it; entries that share a catalog name also show their own."""
-    names = {label: entry.name or label for label, entry in experiment.methods.items()}
+    names = {label: _title(label, entry) for label, entry in experiment.methods.items()}
     uses = Counter(names.values())
-    return {
-        label: recipe(name).title if uses[name] == 1 else f"{recipe(name).title} ({label})"
-        for label, name in names.items()
-    }
+    return {label: name if uses[name] == 1 else f"{name} ({label})" for label, name in names.items()}
+
+
+def _title(label: str, entry: MethodEntry) -> str:
+    recipe, released = entry.choice(label).recipe, entry.release(label)
+    wrapped = " + SWA" if "swa" in entry.hyperparameters else ""
+    law = ", Bernoulli participation" if released is not None and released.sampling == "bernoulli" else ""
+    return f"{recipe.title}{wrapped}" + (f" ({entry.variant}{law})" if released is not None else "")
 
 
 @dataclass(frozen=True)
@@ -201,7 +206,7 @@ class Tidy:
             return f" than that of experiment {self.experiment.name}, whose seeds are {', '.join(map(str, wanted))}"
         difference = first_difference(RunDirectory(place).config, wanted[seed]) if place.exists() else None
         if difference is None:
-            return ": its run has been replaced since; make it anew with snakemake"
+            return ": its run is gone, or has been replaced since; make it anew with snakemake"
         return (
             f" than that of experiment {self.experiment.name} ({difference}): give the --set values that its runs had, "
             "or train the cell anew (snakemake ... --config replace=true)"

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from analysis.report import Report
-from bench.config import Cell
 from bench.device import device_name
 from bench.errors import UserError, unknown
+from bench.experiments import Cell
 from bench.records import is_finished
 
 KEYS = ("device", "experiments", "replace", "results", "rounds", "seeds")

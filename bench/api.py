@@ -16,6 +16,7 @@ from bench.engine.federation import Federation, Steps
 from bench.engine.objective import Objective
 from bench.errors import UserError
 from bench.methods.catalog import recipe
+from bench.methods.recipe import Recipe
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class SimulationResult:
 
 
 def simulate(
-    method: str,
+    method: str | Recipe,
     hyperparameters: Mapping[str, Any],
     model: nn.Module,
     clients: Sequence[tuple[Tensor, Tensor]],
@@ -41,6 +42,7 @@ def simulate(
     batch_size: int | None = None,
     lr_decay: float = 1.0,
     clip: float | None = None,
+    prox_split: bool = False,
     seed: int = 0,
 ) -> SimulationResult:
     """Train a model federatedly on clients' tensors.
@@ -48,7 +50,8 @@ def simulate(
     `clients` are pairs (inputs `[n_i, ...]`, labels `[n_i]`), whose position is the client id; `participants` lists the
     active clients of each round; each runs `local_steps` steps, on its whole data if `batch_size` is None. The
     computation is in the model's number format, on the device where the model is; the model's own parameters are
-    left as they are. Hyper-parameters go by their canonical names. `aggregation` None means the method's own.
+    left as they are. A method is a name of the catalog, or a `Recipe`; hyper-parameters go by their canonical names.
+    `aggregation` None means the method's own. With SWA, `global_params` holds the averages from their first model on.
 
     >>> import torch
     >>> from bench.api import simulate
@@ -76,7 +79,7 @@ def simulate(
         raise UserError(
             f"client {empty[0]} has {len(clients[empty[0]][0])} inputs and {len(clients[empty[0]][1])} labels"
         )
-    built = recipe(method).build(hyperparameters)
+    built = (recipe(method) if isinstance(method, str) else method).build(hyperparameters)
     steps = Steps.parse(
         {
             "lr": lr,
@@ -84,6 +87,7 @@ def simulate(
             "server_lr": server_lr,
             "weight_decay": weight_decay,
             "clip": clip,
+            "prox_split": prox_split,
             "aggregation": aggregation,
         }
     )
@@ -109,7 +113,7 @@ def simulate(
         rows: list[dict[str, float]] = []
         for active in participants:
             state, measured = federation.run_round(state, active)
-            params.append(state.w)
+            params.append(federation.evaluated(state))
             rows.append({"round": state.round, **measured})
     finally:
         for parameter, data_before in zip(model.parameters(), before, strict=True):

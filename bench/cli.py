@@ -1,4 +1,4 @@
-"""The `fedflat` command: run, methods, datasets, analyse, table, figure, report, summary.
+"""The `fedflat` command: run, methods, datasets, analyse, table, figure, report, summary, baselines, compare.
 
 Torch is imported by the subcommands that need it, after the thread count is set.
 """
@@ -26,6 +26,13 @@ def _folder(text: str) -> Path:
     """A folder's path. The empty one, as of an unset shell variable, would be the current folder."""
     if not str(text).strip():
         raise typer.BadParameter("the path is empty (allowed: the path of a folder)")
+    return Path(text)
+
+
+def _file(text: str) -> Path:
+    """A file's path, which must not be empty either."""
+    if not str(text).strip():
+        raise typer.BadParameter("the path is empty (allowed: the path of a file)")
     return Path(text)
 
 
@@ -93,7 +100,7 @@ def run(
     fedflat run quick digits/dirichlet-0.1/4-of-20/fedsam --seed 7 --set training.rounds=20 --out /tmp/try
     """
     _set_threads(threads)
-    from bench.config import load_experiment
+    from bench.experiments import load_experiment
     from bench.run import prepare_device, train_cell
 
     changes = _changes(set_)
@@ -124,7 +131,7 @@ def analyse(
     _set_threads(threads)
     from analysis.cells import analyse_cell
     from analysis.settings import load_settings
-    from bench.config import load_experiment
+    from bench.experiments import load_experiment
     from bench.run import prepare_device
 
     loaded = load_experiment(experiment, _changes(set_))
@@ -194,6 +201,66 @@ def summary(experiment: ExperimentName, set_: Set = None, results: Results = Pat
 
 
 @app.command()
+def baselines(
+    experiment: ExperimentName,
+    grid: Annotated[str, typer.Option(help="The name under which they are stored.")],
+    set_: Set = None,
+    results: Results = Path("results"),
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Default: results/baselines/GRID.csv.", parser=_file, metavar="FILE"),
+    ] = None,
+) -> None:
+    """Store what all finished runs of an experiment reached, for `fedflat compare`. Example:
+
+    fedflat baselines quick_all --grid quick
+    """
+    from analysis.baselines import store
+    from analysis.report import Report
+
+    typer.echo(str(store(Report(experiment, results, _changes(set_)), grid, out)))
+
+
+@app.command()
+def compare(
+    method: Annotated[str, typer.Argument(help="The label of a method that has been trained.")],
+    grid: Annotated[str, typer.Option(help="The stored baselines to compare with.")],
+    experiment: Annotated[
+        str | None,
+        typer.Option(help="Whose runs: a name or a YAML file. Default: the one that has runs of the method."),
+    ] = None,
+    metric: Annotated[
+        str, typer.Option(help="test_accuracy, test_loss, train_loss or train_accuracy.")
+    ] = "test_accuracy",
+    by_setting: Annotated[bool, typer.Option("--by-setting", help="Also one table per setting.")] = False,
+    set_: Set = None,
+    results: Results = Path("results"),
+    stored: Annotated[
+        Path | None,
+        typer.Option("--baselines", help="Default: results/baselines/GRID.csv.", parser=_file, metavar="FILE"),
+    ] = None,
+    csv: Annotated[
+        Path | None, typer.Option(help="Also write the tables as one tidy CSV.", parser=_file, metavar="FILE")
+    ] = None,
+) -> None:
+    """Compare a method's finished runs with stored baselines, paired by setting and seed. Examples:
+
+    fedflat compare fedsam --grid quick
+
+    fedflat compare mine --grid quick --experiment mine/experiments.yaml --by-setting --csv mine.csv
+    """
+    from analysis import compare as comparing
+    from bench.records import write_csv
+
+    found = comparing.compare(
+        method, grid, results, experiment=experiment, changes=_changes(set_), metric=metric, baselines=stored
+    )
+    if csv is not None:
+        write_csv(csv, found.csv(by_setting))
+    typer.echo(found.text(by_setting))
+
+
+@app.command()
 def methods(name: Annotated[str | None, typer.Argument(help="One method, in detail.")] = None) -> None:
     """List the methods, or explain one. Examples:
 
@@ -228,7 +295,7 @@ def schema() -> None:
     """
     import json
 
-    from bench.config import experiment_schema
+    from bench.experiments import experiment_schema
 
     typer.echo(json.dumps(experiment_schema(), indent=1))
 

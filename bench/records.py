@@ -2,7 +2,8 @@
 
     config.json           the RunConfig
     metrics.csv           one row per round
-    final.safetensors     the last global model
+    final.safetensors     the last global model; with SWA, the average
+    method.py             a copy of the user's own method file, if the run has one
     snapshots/            full states at the rounds that the configuration names
     partition.csv         client, index, label of every training image
     provenance.json       outcome, code, libraries, device, hashes, time, memory
@@ -28,10 +29,13 @@ import pandas as pd
 import torch
 
 from bench.atomic import write_text
-from bench.config import Cell, RunConfig
+from bench.config import RunConfig
 from bench.engine.checkpoint import load_state
 from bench.engine.federation import FederationState
 from bench.errors import UserError
+from bench.experiments import Cell
+
+METHOD_COPY = "method.py"
 
 
 @functools.cache
@@ -64,8 +68,10 @@ class RunDirectory:
 
     @functools.cached_property
     def config(self) -> RunConfig:
-        """The run's configuration."""
+        """The run's configuration. A user's own method is that of the run's copy: the file may be gone or edited."""
         data = self._json("config.json")
+        if (self.path / METHOD_COPY).is_file() and isinstance(method := data.get("method"), dict):
+            data = {**data, "method": {**method, "file": str(self.path / METHOD_COPY)}}
         try:
             return RunConfig.parse(data)
         except UserError as error:
@@ -75,15 +81,25 @@ class RunDirectory:
     def provenance(self) -> dict[str, Any]:
         """How and where the run was made."""
         data = self._json("provenance.json")
-        missing = {"outcome", "code"} - data.keys()
+        missing = {"outcome", "code", "identity"} - data.keys()
         if missing:
             raise UserError(f"'{self.path / 'provenance.json'}' is damaged: it lacks {min(missing)}")
         return data
 
     @property
+    def identity(self) -> str:
+        """That of the configuration which made the run, even if it cannot be read any more."""
+        return str(self.provenance["identity"])
+
+    @property
+    def code(self) -> str:
+        """The fingerprint of the code that made the run."""
+        return str(self.provenance["code"]["fingerprint"])
+
+    @property
     def of_this_code(self) -> bool:
         """Whether the code that made the run is the code that runs now."""
-        return bool(self.provenance["code"]["fingerprint"] == code_fingerprint())
+        return self.code == code_fingerprint()
 
     @property
     def diverged(self) -> bool:
@@ -133,23 +149,23 @@ def is_finished(path: Path, config: RunConfig, *, replace: bool = False) -> bool
     run = RunDirectory(path)
     if replace:
         try:
-            return run.config.identity == config.identity and run.of_this_code
+            return run.identity == config.identity and run.of_this_code
         except UserError:  # of another version, or damaged
             return False
-    there = run.config
-    if there.identity != config.identity:
+    if run.identity != config.identity:
         raise UserError(
-            f"'{path}' holds a run of another configuration ({first_difference(there, config)}); "
-            "choose another --out, move it away, or pass --replace"
+            f"'{path}' holds a run of another configuration ({first_difference(run.config, config)}); "
+            "choose another --out, move it away, or pass --replace (with Snakemake: --config replace=true)"
         )
     return True
 
 
 def first_difference(there: RunConfig, here: RunConfig) -> str | None:
     """Where two configurations differ first, in words; None if they do not."""
-    a = dict(_flatten(there.model_dump(mode="json")))
-    b = dict(_flatten(here.model_dump(mode="json")))
+    a, b = (dict(_flatten(config.model_dump(mode="json", exclude={"method": {"file"}}))) for config in (there, here))
     key = next((k for k in [*b, *a] if a.get(k) != b.get(k)), None)
+    if key == "method.code" and here.method.file is not None and there.method.file is not None:
+        return f"'{here.method.file}' has been edited; the run's own copy is '{there.method.file}'"
     return None if key is None else f"{key}: {a.get(key)} there, {b.get(key)} here"
 
 

@@ -5,6 +5,7 @@ import logging
 import os
 import platform
 import resource
+import shutil
 import subprocess
 import time
 from collections.abc import Callable
@@ -18,20 +19,24 @@ import pandas as pd
 import torch
 
 from bench import __version__
-from bench.config import Cell, RunConfig
+from bench.atomic import write_bytes
+from bench.config import RunConfig
 from bench.data.dataset import Dataset, DeviceData
 from bench.data.partitions import Indices, partition_hash
 from bench.data.sources import Source
 from bench.device import device_name
 from bench.engine.batches import EpochBatches
 from bench.engine.checkpoint import load_state, save_state
-from bench.engine.federation import Federation, FederationState
+from bench.engine.federation import Augment, Federation, FederationState
 from bench.engine.objective import Objective
 from bench.engine.participation import active_clients
 from bench.engine.streams import numpy_stream
 from bench.errors import UserError
+from bench.experiments import Cell
+from bench.methods.user_file import failure, hash_of, read_source
 from bench.models import build_model
 from bench.records import (
+    METHOD_COPY,
     RunDirectory,
     code_fingerprint,
     identified,
@@ -51,6 +56,13 @@ Progress = Callable[[str], None]
 
 def silent(line: str) -> None:
     """Progress that nobody watches."""
+
+
+def _augment(config: RunConfig, dataset: Dataset) -> Augment | None:
+    augmentation = config.training.augmentation
+    if augmentation is None:
+        return None
+    return lambda x, y, stream: augmentation.apply(x, y, dataset.classes, stream)
 
 
 @functools.lru_cache(maxsize=2)
@@ -83,7 +95,7 @@ class Bench:
         method = config.method.recipe.build(config.method.hyperparameters)
         plan = EpochBatches(split, settings.local_epochs, settings.batch_size, config.seed)
         sizes = [len(indices) for indices in split]
-        federation = Federation(method, objective, train, plan, sizes, settings, config.seed)
+        federation = Federation(method, objective, train, plan, sizes, settings, config.seed, _augment(config, dataset))
         return cls(config, dataset, split, train, test, objective, federation)
 
     def play_round(self, state: FederationState) -> tuple[FederationState, dict[str, Any]]:
@@ -94,9 +106,13 @@ class Bench:
         row: dict[str, Any] = {"round": state.round, **measured}
         row["diverged"] = int(not bool(torch.isfinite(state.w).all()))
         if config.evaluation.is_due(state.round, config.training.rounds) and not row["diverged"]:
+            w = self.federation.evaluated(state)
             for part, data in (("train", self.train), ("test", self.test)):
-                evaluated = self.objective.evaluate(state.w, data.batches(EVALUATION_BATCH))
+                evaluated = self.objective.evaluate(w, data.batches(EVALUATION_BATCH))
                 row[f"{part}_loss"], row[f"{part}_accuracy"] = evaluated
+            for name, other in self.federation.method.server.also_evaluated(state.server).items():
+                accuracy = self.objective.evaluate(other, self.test.batches(EVALUATION_BATCH))[1]
+                row[f"test_accuracy_{name}"] = accuracy
         return state, row
 
 
@@ -121,6 +137,13 @@ def train(
         log = _logger(work / "run.log")
         try:
             _train(bench, work, log, checkpoint_every, progress)
+        except Exception as error:
+            log.exception("failed")
+            if not (work / "checkpoint.safetensors").exists():  # nothing to go on from
+                shutil.rmtree(work)
+            if config.method.file is None or isinstance(error, UserError):
+                raise
+            raise failure(config.method.file, error) from None
         finally:
             for handler in log.handlers[:]:
                 handler.close()
@@ -132,6 +155,7 @@ def train(
 def _train(bench: Bench, work: Path, log: logging.Logger, checkpoint_every: int, progress: Progress) -> None:
     config = bench.config
     checkpoint = work / "checkpoint.safetensors"
+    _keep_method_file(config, work / METHOD_COPY)
     state = bench.federation.start(bench.objective.initial())
     data_hash = bench.dataset.content_hash()
     rows: list[dict[str, Any]] = []
@@ -174,14 +198,26 @@ def _train(bench: Bench, work: Path, log: logging.Logger, checkpoint_every: int,
     log.info("%s after round %d, %.1f s of training", outcome, state.round, seconds())
     write_csv(work / "metrics.csv", _metrics(rows))
     write_csv(work / "partition.csv", _partition_table(bench))
-    save_state(work / "final.safetensors", FederationState(state.round, state.w, {}), {"identity": config.identity})
+    final = FederationState(state.round, bench.federation.evaluated(state), {})
+    save_state(work / "final.safetensors", final, {"identity": config.identity})
     write_json(work / "provenance.json", _provenance(bench, outcome, seconds()))
     write_json(work / "config.json", config.model_dump(mode="json"))
     checkpoint.unlink(missing_ok=True)
 
 
+def _keep_method_file(config: RunConfig, copy: Path) -> None:
+    """Copy the user's own method file, byte for byte; a `UserError` if it has been edited since it was read."""
+    if config.method.file is None:
+        return
+    source = read_source(config.method.file)
+    if hash_of(source) != config.method.code:
+        raise UserError(f"the method file '{config.method.file}' has been edited since the command began; start again")
+    write_bytes(copy, source)
+
+
 _METRICS = (
     "round", "active", "lr", "local_loss", "client_drift",
+    "download", "upload", "client_state", "server_state", "gradients",
     "train_loss", "train_accuracy", "test_loss", "test_accuracy", "diverged",
 )  # fmt: skip
 
@@ -261,7 +297,7 @@ def train_cell(
     for config in cell.runs:
         run = train(config, out / f"seed-{config.seed}", device, checkpoint_every, progress, replace=replace)
         metrics = run.metrics()
-        tables.append(identified(metrics, experiment, cell, config))
+        tables.append(identified(metrics, experiment, cell, config).assign(code=run.code))
         progress(f"{cell.path}/seed-{config.seed}: {_outcome(metrics)}")
         if not run.of_this_code:
             progress("  (made by another version of the code; --replace trains it anew)")

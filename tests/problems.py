@@ -13,6 +13,7 @@ from bench.engine.batches import FullBatches
 from bench.engine.federation import Federation, Steps
 from bench.engine.objective import Objective
 from bench.methods.catalog import recipe
+from bench.methods.recipe import Recipe
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Problem:
         stream = self.stream()
         return [sorted(torch.randperm(self.clients, generator=stream)[:2].tolist()) for _ in range(self.rounds)]
 
-    def run(self, method: str, hyperparameters: dict | None = None, **options) -> SimulationResult:
+    def run(self, method: str | Recipe, hyperparameters: dict | None = None, **options) -> SimulationResult:
         defaults = {
             "model": self.model(),
             "clients": self.data(),
@@ -61,7 +62,7 @@ class Problem:
         }
         return simulate(method, hyperparameters or {}, **{**defaults, **options})
 
-    def federation(self, method: str, hyperparameters: dict, **steps) -> Federation:
+    def federation(self, method: str | Recipe, hyperparameters: dict, **steps) -> Federation:
         """The federation behind `run`, for tests that look at its state."""
         data, model = self.data(), self.model()
         sizes = [len(y) for _, y in data]
@@ -69,7 +70,7 @@ class Problem:
         split = [np.arange(a, b) for a, b in pairwise(edges)]
         x, y = (torch.cat(parts) for parts in zip(*data, strict=True))
         device_data = DeviceData(x, y, torch.zeros(()), torch.ones(()))
-        built = recipe(method).build(hyperparameters)
+        built = (recipe(method) if isinstance(method, str) else method).build(hyperparameters)
         settings = Steps(**{"lr": 0.1, "aggregation": "uniform", **steps})
         return Federation(built, Objective(model), device_data, FullBatches(split, 3), sizes, settings, self.seed)
 

@@ -9,7 +9,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure, SubFigure
+from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
+from matplotlib.textpath import TextPath
 from matplotlib.ticker import MaxNLocator
 from pydantic import Field
 
@@ -17,7 +19,7 @@ from analysis.convergence import curves
 from analysis.layout import Layout, Selection
 from analysis.palette import Style, styles
 from analysis.tidy import IDS, CellKey, Setting, Tidy, relative_path, titles
-from bench.config import Experiment
+from bench.experiments import Experiment
 
 # Two-column width of ICML, in inches. Figures are drawn as large as they are printed, and so is their type.
 TEXT_WIDTH = 6.75
@@ -41,6 +43,8 @@ STYLE: dict[Any, Any] = {
     "pdf.fonttype": 42,  # TrueType: type 3 fonts are refused by many submission systems
     "savefig.dpi": 200,
 }
+
+LEGEND: dict[str, Any] = {"frameon": False, "handlelength": 3.2, "columnspacing": 1.4}
 
 
 class FigureLayout(Layout):
@@ -147,14 +151,21 @@ def add_legend(body: Body, frame: pd.DataFrame, layout: FigureLayout, experiment
     names, present = titles(experiment), set(frame["method"])
     looks = styles(experiment, [method for method in layout.methods if method in present])
     handles = [Line2D([], [], label=names[label], **_line(look)) for label, look in looks.items()]
-    body.legend(
-        handles=handles,
-        loc="outside lower center",
-        ncols=min(6, len(handles)),
-        frameon=False,
-        handlelength=3.2,
-        columnspacing=1.4,
-    )
+    columns = legend_columns([names[label] for label in looks], layout.width)
+    body.legend(handles=handles, loc="outside lower center", ncols=columns, **LEGEND)
+
+
+def legend_columns(labels: Sequence[str], width: float) -> int:
+    """As many columns as fit into `width` inches, six at most; labels fill them one column after the other."""
+    size, font = STYLE["legend.fontsize"], FontProperties(family=STYLE["font.sans-serif"])
+    lengths = [TextPath((0, 0), label, size=size, prop=font).get_extents().width for label in labels]
+    pad, edges = 0.8, 1.3  # in type sizes: before each label, and on both sides of the legend
+    for columns in range(min(6, len(labels)), 1, -1):
+        widest = [max(part) for part in np.array_split(lengths, columns)]
+        spaces = columns * (LEGEND["handlelength"] + pad) + (columns - 1) * LEGEND["columnspacing"] + edges
+        if sum(widest) + spaces * size <= 72 * width:
+            return columns
+    return 1
 
 
 def seed_statistics(frame: pd.DataFrame, *columns: str) -> str:

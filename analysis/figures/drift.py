@@ -20,7 +20,7 @@ from analysis.figures.base import (
 )
 from analysis.palette import styles
 from analysis.tidy import CellKey, Setting, Tidy, of_cell
-from bench.config import Experiment
+from bench.experiments import Experiment
 
 _QUANTITIES = {"perturbation_drift": "Perturbation drift", "sharpness": "Global sharpness"}
 # Drift lies in [0, 1] by definition; the estimate of sharpness may be negative.

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from analysis.figures.base import PanelLayout, missing_note, new_figure
 from analysis.tidy import Tidy, of_setting
-from bench.config import Experiment
+from bench.experiments import Experiment
 
 _COLOURS = "mako_r"
 

@@ -13,8 +13,8 @@ from pydantic import Field
 
 from analysis.figures.base import FigureLayout, Panel, missing_note, new_figure
 from analysis.tidy import CellKey, Setting, Tidy, of_cell, titles
-from bench.config import Experiment
 from bench.errors import UserError
+from bench.experiments import Experiment
 
 _COLOURS = "viridis"
 Plane = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]

@@ -50,6 +50,16 @@ class IID(Partition):
         return list(np.split(stream.permutation(len(labels)), np.cumsum(self._sizes(len(labels)))[:-1]))
 
 
+class Centralized(Partition):
+    """All data on one machine: with FedAvg, FedSAM or FedASAM this is plain SGD, SAM or ASAM."""
+
+    name: Literal["centralized"] = "centralized"
+    clients: Literal[1] = 1
+
+    def _draw(self, labels: Labels, stream: np.random.Generator) -> list[Indices]:
+        return [np.arange(len(labels))]
+
+
 class Dirichlet(Partition):
     """Class proportions of each client from a symmetric Dirichlet(alpha), in equal sizes (Acar et al. 2021).
 
@@ -121,7 +131,8 @@ def _fill(
         cdf = cumulative[client]
         if cdf[-1] <= 0:  # nothing of its classes is left: whatever is left, in proportion
             cdf = np.cumsum([len(pool) for pool in pools], dtype=float)
-        c = int(np.searchsorted(cdf, stream.random() * cdf[-1], side="right"))
+        # The smallest proportions round up to the total: the last class that has any is the end.
+        c = int(min(np.searchsorted(cdf, stream.random() * cdf[-1], side="right"), np.searchsorted(cdf, cdf[-1])))
         chosen[client].append(pools[c].pop())
         if not pools[c]:
             proportions[:, c] = 0
@@ -140,4 +151,4 @@ def partition_hash(split: list[Indices]) -> str:
     return digest.hexdigest()[:16]
 
 
-AnyPartition = Annotated[IID | Dirichlet | Pathological, Field(discriminator="name")]
+AnyPartition = Annotated[IID | Centralized | Dirichlet | Pathological, Field(discriminator="name")]

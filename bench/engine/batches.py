@@ -19,6 +19,10 @@ class BatchPlan(Protocol):
         """One index tensor `[B]` per local step."""
         ...
 
+    def one_pass(self, client: int) -> list[Tensor]:
+        """All of the client's data once, in stored order."""
+        ...
+
 
 @dataclass(frozen=True)
 class EpochBatches:
@@ -38,6 +42,10 @@ class EpochBatches:
             steps += torch.from_numpy(own[order]).split(self.batch_size)
         return steps
 
+    def one_pass(self, client: int) -> list[Tensor]:
+        """Batches of the same size as the steps'."""
+        return list(torch.from_numpy(self.split[client]).split(self.batch_size))
+
 
 @dataclass(frozen=True)
 class FullBatches:
@@ -48,7 +56,11 @@ class FullBatches:
 
     def __call__(self, client: int, round_index: int) -> list[Tensor]:
         """The same indices at every step."""
-        return [torch.from_numpy(self.split[client])] * self.steps
+        return self.one_pass(client) * self.steps
+
+    def one_pass(self, client: int) -> list[Tensor]:
+        """One batch of everything."""
+        return [torch.from_numpy(self.split[client])]
 
 
 @dataclass(frozen=True)
@@ -63,4 +75,11 @@ class StepBatches:
     def __call__(self, client: int, round_index: int) -> list[Tensor]:
         """The first `steps` batches of the epochs."""
         epochs = -(-self.steps * self.batch_size // len(self.split[client])) + 1
-        return EpochBatches(self.split, epochs, self.batch_size, self.seed)(client, round_index)[: self.steps]
+        return self._epochs(epochs)(client, round_index)[: self.steps]
+
+    def one_pass(self, client: int) -> list[Tensor]:
+        """Batches of the same size as the steps'."""
+        return self._epochs(1).one_pass(client)
+
+    def _epochs(self, epochs: int) -> EpochBatches:
+        return EpochBatches(self.split, epochs, self.batch_size, self.seed)

@@ -1,6 +1,7 @@
 """A model's loss and gradient as functions of one flat parameter vector."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -8,7 +9,37 @@ from torch.nn import functional as F
 from torch.nn.modules.dropout import _DropoutNd
 
 from bench.errors import UserError
-from bench.methods.base import Layout
+
+ModelLoss = Callable[[nn.Module, Tensor, Tensor], Tensor]
+"""A loss (one number) of a module on inputs x and targets y."""
+
+
+def cross_entropy(module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    """Mean cross-entropy; y are labels `[B]`, or class probabilities `[B, C]`."""
+    return F.cross_entropy(module(x), y)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where each named tensor of the model lies in the flat vector, in order of registration."""
+
+    names: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+
+    @property
+    def sizes(self) -> list[int]:
+        """Number of coordinates of each tensor."""
+        return [int(torch.Size(shape).numel()) for shape in self.shapes]
+
+    @property
+    def total(self) -> int:
+        """P, the length of the flat vector."""
+        return sum(self.sizes)
+
+    def split(self, flat: Tensor) -> dict[str, Tensor]:
+        """Views of a flat vector `[P]` in the tensors' own shapes."""
+        parts = flat.split(self.sizes)
+        return {n: p.view(s) for n, p, s in zip(self.names, parts, self.shapes, strict=True)}
 
 
 class Objective:
@@ -52,15 +83,23 @@ class Objective:
         self._buffer.copy_(w)
         return self.module
 
-    def gradient(self, w: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    def gradient(self, w: Tensor, x: Tensor, y: Tensor, loss: ModelLoss = cross_entropy) -> tuple[Tensor, Tensor]:
         """∇F(w) `[P]` and F(w) (a tensor of one number, detached) on the batch x `[B, ...]`, y `[B]`."""
+        return self.gradients(w, x, y, loss, ())[:2]
+
+    def gradients(
+        self, w: Tensor, x: Tensor, y: Tensor, loss: ModelLoss, others: Sequence[Tensor]
+    ) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
+        """As `gradient`, and from the same backward pass the gradients with respect to `others`, on which `loss`
+        depends, too."""
         module = self.load(w)
         if not module.training:
             module.train()
         with torch.enable_grad():
-            loss = F.cross_entropy(module(x), y)
-            parts = torch.autograd.grad(loss, self.parameters)
-        return torch.cat([part.reshape(-1) for part in parts]), loss.detach()
+            value = loss(module, x, y)
+            parts = torch.autograd.grad(value, [*self.parameters, *others])
+        own = parts[: len(self.parameters)]
+        return torch.cat([part.reshape(-1) for part in own]), value.detach(), parts[len(own) :]
 
     @torch.no_grad()
     def logits(self, w: Tensor, x: Tensor, batch_size: int = 2000) -> Tensor:

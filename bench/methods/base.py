@@ -3,6 +3,7 @@
     perturbation   the point at which a client takes its gradient    g = ∇F_i(w + δ)
     correction     the direction that it makes of the gradient       q = g + ...
     server         the next global model, from all uploads           w^{t+1}
+    loss           F_i itself, the mean over a mini-batch: cross-entropy in all methods but two
 
 Between the first two and the third, every method takes the same local step  w ← w − η_t (clip(q) + ω w).
 
@@ -19,10 +20,15 @@ import torch
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
+from bench.engine.objective import Layout, Objective
 from bench.engine.streams import torch_stream
 from bench.errors import UserError
+from bench.methods.swa import SWA
 
 EPS = 1e-12
+
+Aggregation = Literal["uniform", "samples"]
+"""How the server weighs clients: p_i = 1/M, or n_i/Σn_j."""
 
 Gradient = Callable[[Tensor], Tensor]
 """Mini-batch gradient as a function of the flat parameters `[P]`; the same batch at every call."""
@@ -39,43 +45,19 @@ def unit(v: Tensor) -> Tensor:
     return v / (norm(v) + EPS)
 
 
-@dataclass(frozen=True)
-class Layout:
-    """Where each named tensor of the model lies in the flat vector, in order of registration."""
-
-    names: tuple[str, ...]
-    shapes: tuple[tuple[int, ...], ...]
-
-    @property
-    def sizes(self) -> list[int]:
-        """Number of coordinates of each tensor."""
-        return [int(torch.Size(shape).numel()) for shape in self.shapes]
-
-    @property
-    def total(self) -> int:
-        """P, the length of the flat vector."""
-        return sum(self.sizes)
-
-    def split(self, flat: Tensor) -> dict[str, Tensor]:
-        """Views of a flat vector `[P]` in the tensors' own shapes."""
-        parts = flat.split(self.sizes)
-        return {n: p.view(s) for n, p, s in zip(self.names, parts, self.shapes, strict=True)}
-
-
 @dataclass
 class ClientRound:
     """What a client knows during one round, and what it leaves behind.
 
-    `w_global` is the model as received; `received` holds the other broadcast tensors; `state` the
-    client's own vectors (zeros before its first participation, see `first_time`), to be replaced by
-    `Component.finish`; `upload` what is sent beside the model update; `scratch` lives for this round only.
-    `step` counts the local steps, from 0.
+    `w_global` is the model as received; `received` holds the other broadcast tensors; `state` the client's own
+    vectors, to be replaced by `Component.finish`; `first_time` is true while it has none but those of
+    `Component.start_client`; `upload` what is sent beside the model update; `scratch` lives for this round only. `step`
+    counts the local steps, from 0. `w_global` is w^t, or what a server that looks ahead sends in its place.
     """
 
     seed: int
     round: int
     id: int
-
     w_global: Tensor
     received: Mapping[str, Tensor]
     state: dict[str, Tensor]
@@ -83,6 +65,7 @@ class ClientRound:
     lr: float
     steps: int
     layout: Layout
+    full_gradient: Gradient
     step: int = 0
     scratch: dict[str, Tensor] = field(default_factory=dict)
     upload: dict[str, Tensor] = field(default_factory=dict)
@@ -94,16 +77,21 @@ class ClientRound:
 
 @dataclass
 class ServerRound:
-    """What the server knows when all uploads of a round are in.
+    """What the server knows when all uploads of round t are in.
 
-    `updates` is `[M, P]`: Δ_i = w_i⁺ − w^t of each active client; `uploads` the other uploads, stacked
-    likewise; `weights` `[M]` the aggregation weights p_i (they sum to 1); `steps` `[M]` the local steps
-    K_i; `state` the server's named tensors, to be replaced in place of the old ones.
+    `w` is w^t, `start` the model that clients started from: w^t itself, but for servers that look ahead. `updates` is
+    `[M, P]`: Δ_i = w_i⁺ − start of each active client; `models` likewise what each sent as its model: w_i⁺, but for
+    methods whose clients add their dual. `uploads` are the other uploads, stacked; `weights` `[M]` the aggregation
+    weights p_i (they sum to 1); `steps` `[M]` the local steps K_i; `state` the server's named tensors, to be replaced,
+    never edited in place.
     """
 
+    round: int
     w: Tensor
+    start: Tensor
     state: dict[str, Tensor]
     updates: Tensor
+    models: Tensor
     uploads: Mapping[str, Tensor]
     weights: Tensor
     steps: Tensor
@@ -117,25 +105,39 @@ class ServerRound:
 
     @property
     def mean_update(self) -> Tensor:
-        """Δ = Σ_i p_i Δ_i, so that FedAvg is w + η_g Δ; the pseudo-gradient is −Δ."""
-        return self.mean(self.updates)
+        """Δ = Σ_i p_i (model_i − start), so that FedAvg is w + η_g Δ; the pseudo-gradient is −Δ."""
+        return self.mean(self.models - self.start)
+
+    @property
+    def mean_step(self) -> Tensor:
+        """−Σ_i p_i Δ_i / K_i: the mean update of one local step, uphill."""
+        return -self.mean(self.updates / self.steps[:, None])
 
     @property
     def mean_direction(self) -> Tensor:
         """−Σ_i p_i Δ_i / (K_i η_t): the mean update as a gradient (uphill), in units of one local step."""
-        return -self.mean(self.updates / (self.steps * self.lr)[:, None])
+        return self.mean_step / self.lr
 
 
 class Component(BaseModel):
-    """One part of a method. Hooks do nothing unless overridden; fields are hyper-parameters."""
+    """One part of a method. Hooks do nothing unless overridden; fields are hyper-parameters.
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    State whose names are listed in `client_state` and `server_state` is model-sized and starts at zero; what starts
+    elsewhere, or depends on hyper-parameters, overrides `start_client` and `start_server`.
+    """
 
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    name: ClassVar[str]
     client_state: ClassVar[tuple[str, ...]] = ()
     server_state: ClassVar[tuple[str, ...]] = ()
 
+    def start_client(self, w: Tensor) -> dict[str, Tensor]:
+        """A client's vectors before its first round, from the model that it receives."""
+        return {name: torch.zeros_like(w) for name in self.client_state}
+
     def start_server(self, w0: Tensor) -> dict[str, Tensor]:
-        """Server vectors before the first round: zeros."""
+        """Server vectors before the first round."""
         return {name: torch.zeros_like(w0) for name in self.server_state}
 
     def broadcast(self, w: Tensor, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -171,45 +173,91 @@ class Correction(Component):
         """The step's direction q, from the gradient g and the (unperturbed) local iterate w."""
         return g
 
+    def proximal(self) -> float:
+        """The coefficient of w in q: what `prox_split` moves from the clipped direction into the decay."""
+        return 0.0
+
+    def sent_model(self, w: Tensor, client: ClientRound) -> Tensor:
+        """What the client sends as its model, after `finish`: w_i⁺, unless the method says otherwise."""
+        return w
+
 
 class Server(Component):
     """How uploads become the next model."""
 
+    needs_client_state: ClassVar[tuple[str, ...]] = ()
+    """Client state that the method's correction must keep for this server to make sense."""
+
+    def sent_model(self, w: Tensor, state: Mapping[str, Tensor]) -> Tensor:
+        """The model that clients start from: w^t, unless the server looks ahead."""
+        return w
+
     def step(self, server: ServerRound) -> Tensor:
         """The next global model w^{t+1}, `[P]`."""
         raise NotImplementedError(f"{type(self).__name__} defines no server step")
+
+    def also_evaluated(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Other models whose test accuracy is worth a column of the metrics, by name."""
+        return {}
 
     def needs_unit_server_lr(self) -> bool:
         """Whether this server has no step size, so that `server_lr` must be 1."""
         return False
 
 
+class Loss(Component):
+    """What a client's gradient is the gradient of."""
+
+    needs_labels: ClassVar[bool] = False
+    """Whether it cannot take class probabilities, as mixup makes them."""
+
+    def gradient(
+        self, objective: Objective, w: Tensor, x: Tensor, y: Tensor, client: ClientRound
+    ) -> tuple[Tensor, Tensor]:
+        """∇F_i(w) `[P]` and F_i(w) on the mini-batch x `[B, ...]`, y `[B]` (or class probabilities `[B, C]`)."""
+        raise NotImplementedError(f"{type(self).__name__} defines no loss")
+
+    def step_taken(self, client: ClientRound) -> None:
+        """After each local step."""
+
+
 @dataclass(frozen=True)
 class Method:
-    """The three parts with their hyper-parameters, and the method's own weighting of clients."""
+    """The parts with their hyper-parameters, the method's own weighting of clients, and SWA if it is wrapped."""
 
     name: str
     perturbation: Perturbation
     correction: Correction
     server: Server
-    aggregation: Literal["uniform", "samples"]
+    loss: Loss
+    aggregation: Aggregation
+    swa: SWA | None = None
 
     def check_server_lr(self, server_lr: float) -> None:
         """A `UserError` if the method has no server step size and one is given."""
         if self.server.needs_unit_server_lr() and server_lr != 1:
             raise UserError(f"{self.name} has no server step size: server_lr must be 1, not {server_lr:g}")
 
-    def __iter__(self) -> Iterator[Component]:
-        yield from (self.perturbation, self.correction, self.server)
+    def named(self) -> dict[str, Component]:
+        """The parts by slot. The loss goes first: a part that starts with a gradient needs it ready."""
+        return {
+            "loss": self.loss,
+            "perturbation": self.perturbation,
+            "correction": self.correction,
+            "server": self.server,
+        }
 
-    @property
-    def client_state(self) -> tuple[str, ...]:
-        """Names of the vectors that each client keeps between its rounds."""
-        return tuple(name for part in self for name in part.client_state)
+    def __iter__(self) -> Iterator[Component]:
+        yield from self.named().values()
+
+    def start_client(self, w: Tensor) -> dict[str, Tensor]:
+        """All vectors of a client before its first round."""
+        return {name: v for part in self for name, v in part.start_client(w).items()}
 
     def start_server(self, w0: Tensor) -> dict[str, Tensor]:
         """All server vectors before the first round."""
-        return {name: v for part in self for name, v in part.start_server(w0).items()}
+        wrapped = {} if self.swa is None else self.swa.start_server(w0)
+        return {name: v for part in self for name, v in part.start_server(w0).items()} | wrapped
 
     def broadcast(self, w: Tensor, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """All that is sent to clients beside the model."""

@@ -1,203 +1,125 @@
-"""The named methods: three parts each, and the hyper-parameters they take.
+"""The named methods, each a composition of parts.
 
-Names are the canonical ones, in configurations, on the command line and in tables. A recipe `takes` exactly the
-hyper-parameters and switches listed with it; where two parts have one of the same name, both get it. Values that
-papers choose live with the papers' experiments (`paper_tables/`), not here.
+Names are the canonical ones, in configurations, on the command line and in tables. Values that papers choose live with
+the papers' experiments (`paper_tables/`), not here.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
-
-from pydantic import ValidationError
-from pydantic.fields import FieldInfo
-
-from bench.errors import UserError, unknown
-from bench.frozen import refuse_bools
-from bench.methods.base import Component, Correction, Method, Perturbation, Server
+from bench.errors import unknown
+from bench.methods.corrections.adabest import FadingMemory
 from bench.methods.corrections.client_momentum import ClientMomentum
 from bench.methods.corrections.dyn import DynamicRegulariser
-from bench.methods.corrections.none import NoCorrection
+from bench.methods.corrections.feddc import DriftCorrection
+from bench.methods.corrections.mime import ServerMomentumMimic
+from bench.methods.corrections.prox import Prox
 from bench.methods.corrections.scaffold import ControlVariates
+from bench.methods.corrections.toga_dual import CorrectedDual
+from bench.methods.losses.affine_shift import AffineShift
+from bench.methods.losses.relaxed_contrastive import RelaxedContrastive
 from bench.methods.perturbations.asam import ASAM
 from bench.methods.perturbations.gf import GF
 from bench.methods.perturbations.lesam import LESAM
-from bench.methods.perturbations.none import NoPerturbation
 from bench.methods.perturbations.sam import SAM, MixedSAM
-from bench.methods.servers.average import Average, AverageOrDirection
+from bench.methods.perturbations.smoo import SMOO
+from bench.methods.perturbations.toga import TOGA
+from bench.methods.recipe import Parts, Recipe
+from bench.methods.servers.adabest import MeanMovement
+from bench.methods.servers.adaptive import AdaGrad, Adam, Yogi
+from bench.methods.servers.average import AverageOrDirection
 from bench.methods.servers.dyn import DynServer
-
-Aggregation = Literal["uniform", "samples"]
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """A named method before its hyper-parameters are chosen.
-
-    `aggregation` is the method's own weighting of clients: by `samples` n_i, or `uniform`.
-    """
-
-    name: str
-    title: str
-    perturbation: type[Perturbation]
-    correction: type[Correction]
-    server: type[Server]
-    takes: tuple[str, ...]
-    aggregation: Aggregation
-    source: str
-
-    @property
-    def parts(self) -> tuple[type[Component], ...]:
-        """Perturbation, correction, server."""
-        return (self.perturbation, self.correction, self.server)
-
-    @property
-    def hyperparameters(self) -> dict[str, FieldInfo]:
-        """The fields behind `takes`: default, range and meaning of each."""
-        fields = {name: info for part in self.parts for name, info in part.model_fields.items()}
-        return {name: fields[name] for name in self.takes}
-
-    def complete(self, hyperparameters: Mapping[str, Any]) -> dict[str, Any]:
-        """The given hyper-parameters with defaults filled in; a `UserError` as in `build`."""
-        method = self.build(hyperparameters)
-        values = {name: value for part in method for name, value in part.model_dump().items()}
-        return {name: values[name] for name in self.takes}
-
-    def build(self, hyperparameters: Mapping[str, Any]) -> Method:
-        """The method with these hyper-parameters; a `UserError` names what is missing, unknown or out of range."""
-        for key in hyperparameters:
-            if key not in self.takes:
-                raise unknown(f"hyper-parameter of {self.name}", key, self.takes)
-        refuse_bools(self.hyperparameters, hyperparameters, self.name)
-        missing = [n for n, f in self.hyperparameters.items() if f.is_required() and n not in hyperparameters]
-        if missing:
-            raise UserError(f"{self.name} needs {', '.join(missing)} (it takes: {', '.join(self.takes)})")
-        try:
-            perturbation, correction, server = (
-                part(**{k: v for k, v in hyperparameters.items() if k in part.model_fields}) for part in self.parts
-            )
-        except ValidationError as error:
-            first = error.errors()[0]
-            raise UserError(f"{self.name}: {first['loc'][0]} = {first['input']!r}: {first['msg']}") from None
-        assert isinstance(perturbation, Perturbation)
-        assert isinstance(correction, Correction)
-        assert isinstance(server, Server)
-        return Method(self.name, perturbation, correction, server, self.aggregation)
-
-
-_LESAM = ("rho", "first_seen", "estimate")
+from bench.methods.servers.look_ahead import LookAhead
+from bench.methods.servers.momentum import Momentum
 
 _RECIPES = (
-    Recipe("fedavg", "FedAvg", NoPerturbation, NoCorrection, Average, (), "samples", "McMahan et al., AISTATS 2017"),
+    Recipe("fedavg", "FedAvg", "McMahan et al., AISTATS 2017", aggregation="samples"),
+    Recipe("fedavgm", "FedAvgM", "Hsu et al., 2019", Parts(server=Momentum), aggregation="samples"),
+    Recipe("fedadam", "FedAdam", "Reddi et al., ICLR 2021", Parts(server=Adam), aggregation="samples"),
+    Recipe("fedadagrad", "FedAdaGrad", "Reddi et al., ICLR 2021", Parts(server=AdaGrad), aggregation="samples"),
+    Recipe("fedyogi", "FedYogi", "Reddi et al., ICLR 2021", Parts(server=Yogi), aggregation="samples"),
+    Recipe("fedprox", "FedProx", "Li et al., MLSys 2020", Parts(correction=Prox), aggregation="samples"),
     Recipe(
         "scaffold",
         "SCAFFOLD",
-        NoPerturbation,
-        ControlVariates,
-        Average,
-        (),
-        "uniform",
         "Karimireddy et al., ICML 2020, option II",
+        Parts(correction=ControlVariates),
+        takes=(),
     ),
     Recipe(
         "feddyn",
         "FedDyn",
-        NoPerturbation,
-        DynamicRegulariser,
-        DynServer,
-        ("lam", "server_correction"),
-        "uniform",
         "Acar et al., ICLR 2021",
+        Parts(correction=DynamicRegulariser, server=DynServer),
+        takes=("lam", "server_correction"),
     ),
+    Recipe(
+        "feddc",
+        "FedDC",
+        "Gao et al., CVPR 2022, as released",
+        Parts(correction=DriftCorrection, server=DynServer),
+        takes=("lam", "control", "server_dual"),
+    ),
+    Recipe("fedcm", "FedCM", "Xu et al., 2021", Parts(correction=ClientMomentum, server=AverageOrDirection)),
+    Recipe(
+        "fedacg",
+        "FedACG",
+        "Kim et al., CVPR 2024",
+        Parts(correction=Prox, server=LookAhead),
+        takes=("beta", "lam"),
+    ),
+    Recipe("fedrcl", "FedRCL", "Seo et al., CVPR 2024, as released", Parts(loss=RelaxedContrastive)),
+    Recipe("mimelite", "MimeLite", "Karimireddy et al., NeurIPS 2021", Parts(correction=ServerMomentumMimic)),
+    Recipe("fedrobust", "FedRobust", "Reisizadeh et al., NeurIPS 2020", Parts(loss=AffineShift)),
+    Recipe("adabest", "AdaBest", "Varno et al., ECCV 2022", Parts(correction=FadingMemory, server=MeanMovement)),
     Recipe(
         "fedsam",
         "FedSAM",
-        SAM,
-        NoCorrection,
-        Average,
-        ("rho",),
-        "samples",
         "Qu et al., ICML 2022, Alg. 1; Caldarola et al., ECCV 2022, Alg. 1",
+        Parts(SAM),
+        aggregation="samples",
     ),
+    Recipe("fedasam", "FedASAM", "Caldarola et al., ECCV 2022, Alg. 1", Parts(ASAM), aggregation="samples"),
+    Recipe("mofedsam", "MoFedSAM", "Qu et al., ICML 2022, Alg. 2", Parts(SAM, ClientMomentum, AverageOrDirection)),
+    Recipe("fedgamma", "FedGAMMA", "Dai et al., TNNLS 2023", Parts(SAM, ControlVariates), takes=("rho",)),
     Recipe(
-        "fedasam",
-        "FedASAM",
-        ASAM,
-        NoCorrection,
-        Average,
-        ("rho", "eta_a", "biases"),
-        "samples",
-        "Caldarola et al., ECCV 2022, Alg. 1",
-    ),
-    Recipe(
-        "mofedsam",
-        "MoFedSAM",
-        SAM,
-        ClientMomentum,
-        AverageOrDirection,
-        ("rho", "alpha", "server_step"),
-        "uniform",
-        "Qu et al., ICML 2022, Alg. 2",
-    ),
-    Recipe(
-        "fedgamma",
-        "FedGAMMA",
-        SAM,
-        ControlVariates,
-        Average,
-        ("rho",),
-        "uniform",
-        "Dai et al., TNNLS 2023",
+        "fedsmoo",
+        "FedSMOO",
+        "Sun et al., ICML 2023; FedTOGA paper, Alg. 2",
+        Parts(SMOO, DynamicRegulariser, DynServer),
+        takes=("rho", "lam", "s_rule", "regulariser"),
+        without={"regulariser": Parts(SMOO)},
     ),
     Recipe(
         "fedspeed",
         "FedSpeed",
-        MixedSAM,
-        DynamicRegulariser,
-        DynServer,
-        ("rho", "lam", "alpha", "server_dual"),
-        "uniform",
         "Sun et al., ICLR 2023",
+        Parts(MixedSAM, DynamicRegulariser, DynServer),
+        takes=("rho", "lam", "alpha", "server_dual"),
     ),
     Recipe(
         "fedlesam",
         "FedLESAM",
-        LESAM,
-        NoCorrection,
-        Average,
-        _LESAM,
-        "uniform",
         "Fan et al., ICML 2024, Alg. 1",
+        Parts(LESAM),
     ),
     Recipe(
         "fedlesam_s",
         "FedLESAM-S",
-        LESAM,
-        ControlVariates,
-        Average,
-        (*_LESAM, "correction_weight"),
-        "uniform",
         "Fan et al., ICML 2024, Alg. 3, with SCAFFOLD's sign",
+        Parts(LESAM, ControlVariates),
     ),
     Recipe(
         "fedlesam_d",
         "FedLESAM-D",
-        LESAM,
-        DynamicRegulariser,
-        DynServer,
-        ("rho", "lam", "first_seen", "estimate", "server_correction"),
-        "uniform",
         "Fan et al., ICML 2024, Alg. 4, with FedDyn's signs",
+        Parts(LESAM, DynamicRegulariser, DynServer),
+        takes=("rho", "lam", "first_seen", "estimate", "server_correction"),
     ),
+    Recipe("fedgf", "FedGF", "Lee and Yoon, ICML 2024, Alg. 1", Parts(GF), aggregation="samples"),
     Recipe(
-        "fedgf",
-        "FedGF",
-        GF,
-        NoCorrection,
-        Average,
-        ("rho", "rho_g", "T_D", "W", "window_rule"),
-        "samples",
-        "Lee and Yoon, ICML 2024, Alg. 1",
+        "fedtoga",
+        "FedTOGA",
+        "FedTOGA paper, Alg. 1",
+        Parts(TOGA, CorrectedDual, DynServer),
+        takes=("rho", "lam", "kappa", "beta", "direction", "dual_norm", "scale_A"),
     ),
 )
 

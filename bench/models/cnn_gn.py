@@ -25,6 +25,10 @@ class CNNGN(nn.Module):
         x = F.relu(self.norm2(self.conv2(x)))
         return F.max_pool2d(x, 2).flatten(1)
 
+    def feature_levels(self) -> list[nn.Module]:
+        """What FedRCL compares: both normalised feature maps, before ReLU."""
+        return [self.norm1, self.norm2]
+
     def forward(self, x: Tensor) -> Tensor:
         """Class scores `[B, classes]` of images `[B, channels, height, width]`."""
         scores: Tensor = self.head(self.features(x))

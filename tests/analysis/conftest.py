@@ -10,7 +10,9 @@ import pandas as pd
 import pytest
 
 from analysis.tidy import CellKey, Setting, Tidy, relative_path, settings
-from bench.config import Experiment, load_experiment
+from bench.experiments import Experiment, load_experiment
+from bench.records import code_fingerprint
+from bench.run import prepare_device, silent, train_cell
 
 ROOT = Path(__file__).parents[2]
 QUICK = ROOT / "paper_tables" / "quick" / "experiments.yaml"
@@ -39,6 +41,7 @@ def write(results: Path, cell: CellKey, file: str, frame: pd.DataFrame) -> Path:
         names = ("experiment", "dataset", "partition", "participation", "method")
         frame = pd.concat([pd.DataFrame([ids] * len(frame), columns=names, index=frame.index), frame], axis=1)
         frame["identity"] = [IDENTITIES.get((cell.path, seed)) for seed in frame["seed"]]
+        frame["code"] = code_fingerprint()
     frame.to_csv(path, index=False)
     return path
 
@@ -137,3 +140,44 @@ def _write_analyses(results: Path, cell: CellKey, rng: np.random.Generator, shar
         for s, a, b in itertools.product(seeds, axis, axis)
     ]
     write(results, cell, "surface", pd.DataFrame(plane, columns=["seed", "a", "b", "loss"]))
+
+
+LITTLE = """
+name: little
+dataset: digits
+model: cnn_gn
+training: {rounds: 1, local_epochs: 1, batch_size: 45, lr: 0.1}
+grid:
+  partition: [{name: dirichlet, alpha: 0.1, clients: 20}, {name: iid, clients: 20}]
+  participation: [{active: 4}]
+  seeds: [0, 1, 2]
+methods:
+  fedavg: {}
+  fedsam: {hyperparameters: {rho: 0.05}}
+  wild: {name: fedavg, training: {lr: 1.0e+38, weight_decay: 1.0e+4}}
+"""
+"""One round of one local step per client; `wild` diverges in all its runs."""
+
+
+def train_all(source: Path, results: Path) -> None:
+    """Train every cell of an experiment where the pipeline would."""
+    experiment = load_experiment(str(source))
+    for path, cell in experiment.cells().items():
+        train_cell(experiment.name, cell, results / "runs" / experiment.name / path, prepare_device("cpu", 1), silent)
+
+
+@pytest.fixture(scope="session")
+def little_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with little.yaml and the results of its 18 runs."""
+    folder = tmp_path_factory.mktemp("little")
+    (folder / "little.yaml").write_text(LITTLE)
+    train_all(folder / "little.yaml", folder / "results")
+    return folder
+
+
+@pytest.fixture
+def little(little_files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of `little_files`, which the test may change, and which is the current folder."""
+    folder = Path(shutil.copytree(little_files, tmp_path / "little"))
+    monkeypatch.chdir(folder)
+    return folder

@@ -9,8 +9,8 @@ import torch
 from analysis.cells import analyse_cell
 from analysis.report import Report
 from analysis.settings import Line, load_settings
-from bench.config import load_experiment
 from bench.errors import UserError
+from bench.experiments import load_experiment
 from bench.run import train_cell
 
 MINI = str(Path(__file__).parents[1] / "end_to_end" / "mini" / "experiments.yaml")

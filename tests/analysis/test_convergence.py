@@ -8,8 +8,8 @@ import pytest
 
 from analysis.convergence import FinalValue, curves, diverged_seeds, final_values
 from analysis.tidy import CellKey, Tidy
-from bench.config import Experiment
 from bench.errors import UserError
+from bench.experiments import Experiment
 from tests.analysis.conftest import HARD, metrics, write
 
 

@@ -3,20 +3,23 @@
 from pathlib import Path
 from typing import Any
 
+import matplotlib
 import matplotlib.colors
 import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from analysis import figures
 from analysis.figures import KINDS, FigureLayout
+from analysis.figures.base import LEGEND, STYLE, TEXT_WIDTH, legend_columns, new_figure
 from analysis.layout import layout_names
 from analysis.palette import style, styles
 from analysis.tidy import CellKey, Setting, Tidy
-from bench.config import Experiment
 from bench.errors import UserError
+from bench.experiments import PAPER_TABLES, Experiment
 from bench.methods.catalog import CATALOG
 from tests.analysis.conftest import HARD, metrics, write
 
@@ -285,6 +288,7 @@ def test_quick_has_every_kind() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_typo_in_a_layout_is_one_line(kind: str, tmp_path: Path) -> None:
     file = tmp_path / "experiments.yaml"
+    file.write_text((PAPER_TABLES / "quick" / "experiments.yaml").read_text())
     (tmp_path / "figures").mkdir()
     (tmp_path / "figures" / "f.yaml").write_text(f"kind: {kind}\ntitel: x\n")
     with pytest.raises(UserError, match=r"f\.yaml: unknown key of \w+ 'titel'; did you mean 'title'") as error:
@@ -296,17 +300,18 @@ def test_a_typo_in_a_layout_is_one_line(kind: str, tmp_path: Path) -> None:
 
 
 def test_every_method_of_the_catalog_looks_different() -> None:
-    looks = [style(name) for name in CATALOG]
+    looks = [style(entry) for entry in CATALOG.values()]
     assert len(set(looks)) == len(looks)
     for look in looks:
         assert matplotlib.colors.is_color_like(look.colour)
 
 
 def test_hue_tells_the_perturbation_and_line_the_correction() -> None:
-    assert style("fedsam").dashes == style("fedlesam").dashes == style("fedavg").dashes
-    assert style("fedgamma").dashes == style("fedlesam_s").dashes == style("scaffold").dashes
+    dashes = {name: style(entry).dashes for name, entry in CATALOG.items()}
+    assert dashes["fedsam"] == dashes["fedlesam"] == dashes["fedavg"]
+    assert dashes["fedgamma"] == dashes["fedlesam_s"] == dashes["scaffold"]
     hues = [
-        matplotlib.colors.rgb_to_hsv(matplotlib.colors.to_rgb(style(n).colour))[0]
+        matplotlib.colors.rgb_to_hsv(matplotlib.colors.to_rgb(style(CATALOG[n]).colour))[0]
         for n in ("fedlesam", "fedlesam_s", "fedlesam_d")
     ]
     assert hues == pytest.approx([hues[0]] * 3, abs=0.01)
@@ -322,3 +327,14 @@ def test_variants_of_one_method_differ_in_markers_only(quick: Experiment) -> Non
 
 def test_layouts_are_figure_layouts() -> None:
     assert all(issubclass(kind.layout, FigureLayout) for kind in KINDS.values())
+
+
+@pytest.mark.parametrize("names", [["FedAvg"], ["FedAvg", "FedSAM"] * 6, ["FedLESAM-D (fedlesam_d)"] * 40])
+def test_a_legend_is_no_wider_than_its_figure(names: list[str]) -> None:
+    columns = legend_columns(names, TEXT_WIDTH)
+    assert columns == {1: 1, 12: 6, 40: 3}[len(names)]
+    with matplotlib.rc_context(STYLE):
+        figure, body = new_figure(TEXT_WIDTH, 3)
+        box = body.legend(handles=[Line2D([], [], label=name) for name in names], ncols=columns, **LEGEND)
+        figure.draw_without_rendering()
+    assert box.get_window_extent().width < figure.bbox.width

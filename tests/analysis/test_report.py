@@ -11,8 +11,8 @@ import pytest
 from analysis import figures, tables
 from analysis.report import Report
 from analysis.tidy import FILES, CellKey, Tidy
-from bench.config import PAPER_TABLES, Experiment
 from bench.errors import UserError
+from bench.experiments import PAPER_TABLES, Experiment
 from tests.analysis.conftest import HARD, metrics, write
 
 QUICK = Report("quick", Path("results"))

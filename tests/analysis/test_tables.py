@@ -11,8 +11,8 @@ import pytest
 from analysis.table_formats import FORMATS, escape_html, escape_latex, html, latex, markdown, tidy_csv
 from analysis.tables import Table, TableLayout, fill, inputs
 from analysis.tidy import CellKey, Setting, Tidy
-from bench.config import Experiment
 from bench.errors import UserError
+from bench.experiments import Experiment
 from tests.analysis.conftest import HARD, metrics, write
 
 ACCURACY = {"header": "0.1", "metric": "test_accuracy", "select": {"partition": "dirichlet-0.1"}}
@@ -236,3 +236,32 @@ def test_a_file_that_lacks_a_column_is_named(tidy: Tidy) -> None:
     path.write_text("")
     with pytest.raises(UserError, match="cannot read"):
         fill("t", layout(), tidy)
+
+
+def test_released_variants_report_what_their_code_reports(tidy: Tidy, quick: Experiment) -> None:
+    """FedLESAM's code reports the best round; a layout that states a rule overrules it."""
+    methods = {**quick.methods, "fedlesam_s": quick.methods["fedlesam_s"].model_copy(update={"variant": "released"})}
+    experiment = quick.model_copy(update={"methods": methods})
+    assert layout().final_values(experiment)["fedlesam_s"].rule == "best"
+    assert layout().final_values(experiment)["fedsam"].rule == "last"
+    assert layout(final={"rule": "last"}).final_values(experiment)["fedlesam_s"].rule == "last"
+    falling = metrics([70, 70])
+    early = (falling["round"] == 2) & falling["test_accuracy"].notna()
+    falling.loc[early, "test_accuracy"] = 75.0
+    cell = experiment.cells()[CellKey(HARD, "fedlesam_s").path]
+    path = write(tidy.results, CellKey(HARD, "fedlesam_s"), "metrics", falling)
+    identities = {run.seed: run.identity for run in cell.runs}
+    pd.read_csv(path).assign(identity=lambda frame: frame["seed"].map(identities)).to_csv(path, index=False)
+    filled = fill("accuracy", layout(methods=["fedavg", "fedlesam_s"]), Tidy(tidy.results, experiment))
+    assert filled.rows[1] == "FedLESAM-S (released, Bernoulli participation)"
+    assert filled.entries[0][1][0].mean == 75.0
+    assert "FedLESAM-S (released, Bernoulli participation): best of all evaluations" in filled.caption
+
+
+def test_runs_of_other_code_are_told(tidy: Tidy) -> None:
+    assert "other code" not in fill("accuracy", layout(), tidy).caption
+    path = tidy.path("metrics", CellKey(HARD, "fedsam"))
+    frame = pd.read_csv(path)
+    frame.loc[frame["seed"] == 1, "code"] = "0123456789abcdef"
+    frame.to_csv(path, index=False)
+    assert "1 of 11 runs were made by other code than is here." in fill("accuracy", layout(), tidy).caption

@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from analysis.report import Report
+from analysis.tables import load_table
 from analysis.workflow import Workflow
 from bench.errors import UserError
 
@@ -44,3 +46,72 @@ def test_a_report_depends_on_the_identities_of_the_cells_that_it_reads():
     assert one.shown("mini", files) == one.cells["mini", FEDSAM].identity
     assert other.shown("mini", files) == other.cells["mini", FEDSAM].identity != one.shown("mini", files)
     assert one.shown("mini", [Path("layout.yaml")]) == ""
+
+
+EXTENDED = """
+name: extended
+extends: quick
+methods: {fedavg: , fedsam: , other: {name: fedsam, hyperparameters: {rho: 0.2}}}
+"""
+ONE_PARTITION = "  partition: [{name: dirichlet, alpha: 0.1, clients: 20}]\n"
+TWO_PARTICIPATIONS = "  participation: [{active: 4}, {active: 10}]\n"
+ONE_PARTICIPATION = "  participation: [{active: 4}]\n"
+
+
+def extended(folder: Path, more: str = "") -> Report:
+    file = folder / "experiments.yaml"
+    file.write_text(EXTENDED + more)
+    return Report(str(file), folder / "results")
+
+
+def test_layouts_that_name_no_methods_show_all_of_the_extending_experiment(tmp_path):
+    report = extended(tmp_path)
+    assert report.table_names() == ["accuracy", "flatness"]
+    for name in report.table_names():
+        assert load_table(report.source, name).methods == ("fedavg", "fedsam", "other")
+    assert report.figure_names() == ["convergence", "labels"], "the others name methods that it does not have"
+    shown = {path.parent.name for path in report.table_inputs("accuracy") if path.name == "metrics.csv"}
+    assert shown == {"fedavg", "fedsam", "other"}
+
+
+def test_quick_and_all_methods_show_what_they_have():
+    for name, methods in (("quick", 12), ("quick_all", 26)):
+        report = Report(name, Path("results"))
+        assert report.table_names() == ["accuracy", "flatness"]
+        assert report.figure_names() == ["convergence", "drift", "labels", "perturbation", "surfaces"]
+        assert len(load_table(name, "accuracy").methods) == methods
+
+
+@pytest.mark.parametrize(
+    ("more", "tables", "figures"),
+    [
+        ("grid:\n  seeds: [0]\n" + ONE_PARTITION + TWO_PARTICIPATIONS, [], []),
+        (
+            "grid:\n  seeds: [0]\n  partition: [{name: iid, clients: 20}, {name: dirichlet, alpha: 0.1, clients: 20},"
+            " {name: dirichlet, alpha: 0.6, clients: 20}]\n" + ONE_PARTICIPATION,
+            ["flatness"],
+            ["labels"],
+        ),
+        ("evaluation: {snapshot_every: null}\n", ["accuracy"], ["convergence", "labels"]),
+    ],
+    ids=["one partition", "one participation", "no states"],
+)
+def test_layouts_of_what_the_extending_experiment_lacks_are_left_out(more, tables, figures, tmp_path):
+    report = extended(tmp_path, more)
+    assert (report.table_names(), report.figure_names()) == (tables, figures)
+    if "flatness" not in tables:
+        with pytest.raises(UserError, match=r"unknown partition of experiment extended|keeps no states"):
+            report.render_table("flatness")
+    flow = Workflow.of({"experiments": [report.source]})
+    assert flow.reports["extended"].table_names() == tables
+
+
+def test_own_layouts_must_fit(tmp_path):
+    report = extended(tmp_path)
+    (tmp_path / "tables").mkdir()
+    layout = "title: t\ncaption: c\ncolumns: [{header: h, metric: test_accuracy, select: {partition: iid}}]\n"
+    (tmp_path / "tables" / "mine.yaml").write_text(layout)
+    assert report.table_names() == ["mine"], "own ones stand in place of quick's, and a mistake in them is told"
+    assert report.figure_names() == ["convergence", "labels"]
+    with pytest.raises(UserError, match=r"mine.yaml': unknown partition of experiment extended 'iid'"):
+        report.table_inputs("mine")

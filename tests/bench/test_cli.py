@@ -171,25 +171,32 @@ def test_a_run_in_the_way(tmp_path):
 
 def test_methods_lists_the_catalog_and_explains_each():
     listed = fedflat("methods").stdout
-    assert [line.split()[0] for line in listed.splitlines()[1:]] == list(CATALOG)
+    assert [line.split()[0] for line in listed.splitlines()[1:27]] == list(CATALOG)
+    assert "perturbation: asam, gf, lesam" in listed
     explained = fedflat("methods", "fedgf").stdout
-    for words in ("Lee and Yoon", "perturbation: gf", "correction: none", "server: average", "T_D: threshold", "≥ 1"):
+    for words in (
+        "Lee and Yoon", "perturbation: gf", "correction: none", "server: average", "T_D: threshold", "≥ 1",
+        "neutral infinity", "received by a client per round: 2.00, sent: 1.00", "gradients per local step: 2",
+        "variant released:official_fedgf (hwan-sig/Official-FedGF)",
+    ):  # fmt: skip
         assert words in explained
+    assert "no released code is known" in fedflat("methods", "fedtoga").stdout
 
 
 def test_columns_of_methods_are_as_wide_as_their_longest_name(monkeypatch):
     long = replace(CATALOG["fedsam"], name="fedsam_with_quite_a_long_name")
     monkeypatch.setitem(CATALOG, long.name, long)
-    header, *lines = overview().splitlines()
-    assert len(lines) == len(CATALOG)
+    header, *lines = overview().splitlines()[: len(CATALOG) + 1]
+    assert long.name in lines[-1]
     assert all(len(line.split()) >= 5 for line in lines)
-    for column in ("perturbation", "correction", "server", "takes"):
+    for column in ("perturbation", "correction", "server", "loss", "takes"):
         at = header.index(column)
         assert all(line[at - 2 : at] == "  " and line[at] != " " for line in lines)
 
 
 def test_every_subcommand_has_help_with_an_example():
-    commands = ["run", "analyse", "table", "figure", "report", "summary", "methods", "datasets", "schema"]
+    commands = ["run", "analyse", "table", "figure", "report", "summary", "baselines", "compare", "methods"]
+    commands += ["datasets", "schema"]
     assert all(command in fedflat("--help").stdout for command in commands)
     for command in commands:
         assert f"fedflat {command}" in fedflat(command, "--help").stdout

@@ -8,8 +8,9 @@ import yaml
 
 import bench
 from analysis.figures.labels import LabelsLayout
-from bench.config import Experiment, RunConfig, experiment_file, experiment_schema, load_experiment, read_yaml
+from bench.config import RunConfig
 from bench.errors import UserError
+from bench.experiments import Experiment, experiment_file, experiment_schema, load_experiment, read_yaml
 
 CELL = "digits/dirichlet-0.1/4-of-20/fedsam"
 
@@ -180,3 +181,75 @@ def test_two_labels_of_one_method_are_two_cells():
     cells = Experiment.model_validate(data).cells()
     assert len(cells) == 8
     assert "digits/dirichlet-0.1/4-of-20/small" in cells
+
+
+def fedavg(changes: dict, method: str = "fedavg"):
+    return load_experiment("quick_all", changes).cell(f"digits/dirichlet-0.1/4-of-20/{method}").runs[0]
+
+
+@pytest.mark.parametrize(
+    ("method", "key", "equal"),
+    [("fedsam", "rho", [1, 1.0, "1"]), ("fedgf", "W", [3, 3.0, "3"]), ("fedgf", "T_D", [float("inf"), "inf", ".inf"])],
+)
+def test_equal_values_are_one_identity(method, key, equal):
+    runs = [fedavg({f"methods.{method}.hyperparameters.{key}": value}, method) for value in equal[:-1]]
+    assert len({run.identity for run in runs}) == 1
+    assert RunConfig.parse(json.loads(runs[0].canonical_json())).identity == runs[0].identity
+
+
+def test_what_has_no_effect_is_no_part_of_a_run():
+    without = {"methods.fedsmoo.hyperparameters": {"rho": 0.1, "regulariser": False}}
+    given = {"methods.fedsmoo.hyperparameters": {"rho": 0.1, "regulariser": False, "lam": 0.3}}
+    assert fedavg(without, "fedsmoo").identity == fedavg(given, "fedsmoo").identity
+
+
+def test_a_release_on_a_bernoulli_grid_and_the_other_way_round():
+    bernoulli = {"grid.participation": [{"sampling": "bernoulli", "probability": 0.2}]}
+    experiment = load_experiment("quick", {**bernoulli, "methods.fedgf.variant": "released"})
+    run = experiment.cell("digits/dirichlet-0.1/bernoulli-0.2-of-20/fedgf").runs[0]
+    assert (run.participation.sampling, run.participation.active) == ("fixed", 4)
+    run = fedavg({"methods.fedlesam.variant": "released"}, "fedlesam")
+    assert (run.participation.sampling, run.participation.probability) == ("bernoulli", 0.2)
+
+
+def test_a_fault_of_a_release_holds_whatever_is_given():
+    run = fedavg({"methods.feddyn.variant": "released:official_fedgf"}, "feddyn")
+    assert run.method.hyperparameters["lam"] == 0
+
+
+def test_an_extension_changes_single_values(tmp_path):
+    own = tmp_path / "own.yaml"
+    own.write_text(
+        "name: own\nextends: quick\ntraining: {rounds: 3}\nmethods:\n  fedsam: {variant: released}\n  fedavg:\n"
+    )
+    experiment = load_experiment(str(own))
+    run = experiment.cell("digits/dirichlet-0.1/4-of-20/fedsam").runs[0]
+    assert (run.training.rounds, run.training.lr, run.method.hyperparameters["rho"]) == (3, 0.1, 0.05)
+    assert list(experiment.methods) == ["fedsam", "fedavg"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"methods.fedavg.hyperparameters": {"swa": {"cycle": 1, "start": 99}}}, "swa.start = 99: at most"),
+        ({"methods.fedavg.hyperparameters": {"swa": {"cycle": 1, "start": None}}}, "start"),
+        ({"methods.fedavg.hyperparameters": {"swa": [1]}}, "swa = [1]: a mapping"),
+        ({"methods.fedgf.hyperparameters.T_D": float("nan")}, "T_D"),
+        ({"methods.fedsam.hyperparameters.rho": float("inf")}, "rho"),
+        ({"methods.fedavg": {"perturbation": "sam", "name": "fedsam"}}, "by name and parts"),
+        ({"methods.fedavg": {"name": ""}}, "unknown method ''"),
+        ({"methods.fedavg": {"perturbation": "sam", "hyperparameters": {"rho": 0.1}, "variant": "released"}},
+         "only methods of the catalog have a variant 'released'"),
+        ({"methods.fedavg": {"correction": "feddyn", "server": "feddyn",
+                             "hyperparameters": {"lam": 0.1, "correction.server_dual": "active"}}},
+         "unknown hyper-parameter"),
+        ({"methods.fedavg": {"correction": "feddyn", "server": "feddyn",
+                             "hyperparameters": {"lam": 0.1, "server_dual": "active", "dual_norm": "M"}}},
+         "dual_norm: M"),
+    ],
+)  # fmt: skip
+def test_mistakes_in_methods_are_one_line(changes, message):
+    with pytest.raises(UserError) as error:
+        fedavg(changes, next(iter(changes)).split(".")[1])
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -108,6 +108,7 @@ equal_partitions = st.one_of(
 
 
 @settings(max_examples=30, deadline=None)
+@example(partition=Dirichlet(clients=22, alpha=0.001), seed=29)  # proportions of 5e-324
 @given(partition=equal_partitions, seed=st.integers(0, 100))
 def test_partitions_use_every_image_once_in_equal_shares(partition, seed):
     split = partition.split(LABELS, numpy_stream(seed, "partition"))

@@ -1,6 +1,9 @@
 """Identities between methods, over random small problems: what must hold whatever the data."""
 
 import copy
+import itertools
+import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,6 +14,9 @@ from torch.nn.utils import skip_init
 from bench.engine.federation import Steps
 from bench.methods.base import unit
 from bench.methods.catalog import CATALOG
+from bench.methods.corrections.dyn import DynamicRegulariser
+from bench.methods.corrections.feddc import DriftCorrection
+from bench.methods.describe import example
 from tests.problems import Problem, distance
 
 EXACT = 1e-10
@@ -33,7 +39,22 @@ REDUCTIONS = [
     ("fedspeed", {"rho": 0, "lam": 0.3}, "feddyn", {"lam": 0.3}),
     ("fedspeed", {"rho": 0.2, "lam": 0.3, "alpha": 0}, "feddyn", {"lam": 0.3}),
     ("feddyn", {"lam": 0, "server_correction": False}, "fedavg", {}),
-    ("fedgf", {"rho": 0.2, "rho_g": 0.1, "T_D": 1e9, "W": 3}, "fedsam", {"rho": 0.2}),
+    ("fedgf", {"rho": 0.2, "rho_g": 0.1, "T_D": math.inf, "W": 3}, "fedsam", {"rho": 0.2}),
+    ("mofedsam", {"rho": 0, "alpha": 0.3}, "fedcm", {"alpha": 0.3}),
+    ("fedcm", {"alpha": 1}, "fedavg", {}),
+    ("mimelite", {"alpha": 1}, "fedavg", {}),
+    ("fedprox", {"lam": 0}, "fedavg", {}),
+    ("fedavgm", {"beta": 0}, "fedavg", {}),
+    ("fedacg", {"beta": 0, "lam": 0}, "fedavg", {}),
+    ("fedacg", {"beta": 0, "lam": 0.3}, "fedprox", {"lam": 0.3}),
+    ("fedrcl", {"weight_scl": 0, "weight_pen": 0}, "fedavg", {}),
+    ("fedrobust", {"eta_psi": 0}, "fedavg", {}),
+    ("adabest", {"mu": 0, "beta": 0}, "fedavg", {}),
+    ("fedsmoo", {"rho": 0, "lam": 0.3}, "feddyn", {"lam": 0.3}),
+    ("fedsmoo", {"rho": 0, "lam": 0.3, "regulariser": False}, "fedavg", {}),
+    ("fedtoga", {"rho": 0, "lam": 0.3, "kappa": 0.7, "beta": 0}, "feddyn", {"lam": 0.3}),
+    ("fedtoga", {"rho": 0.2, "lam": 0.3, "kappa": 0, "beta": 0}, "fedspeed", {"rho": 0.2, "lam": 0.3}),
+    ("fedlesam_d", {"rho": 0.1, "lam": 0, "server_correction": False}, "fedlesam", {"rho": 0.1}),
 ]
 
 
@@ -75,6 +96,81 @@ def test_feddyn_round_one_with_full_participation_doubles_the_mean_update(proble
     assert torch.allclose(dyn - w0, 2 * (prox - w0), atol=EXACT)
 
 
+@few
+@given(problem=problems, options=step_settings)
+def test_feddc_without_its_control_variates_is_feddyn(problem, options):
+    class WithoutControl(DriftCorrection):
+        def direction(self, g, w, client):
+            return DynamicRegulariser.direction(self, g, w, client)
+
+    parts = replace(CATALOG["feddc"].parts, correction=WithoutControl)
+    without = replace(CATALOG["feddc"], parts=parts)
+    assert (
+        distance(problem.run(without, {"lam": 0.3}, **options), problem.run("feddyn", {"lam": 0.3}, **options)) < EXACT
+    )
+    assert distance(problem.run("feddc", {"lam": 0.3}), problem.run("feddyn", {"lam": 0.3})) > 1e-6
+
+
+@few
+@given(problem=problems, options=step_settings)
+def test_scaffold_with_one_client_is_fedavg(problem, options):
+    one = {"clients": problem.data()[:1], "participants": [[0]] * 4, **options}
+    assert distance(problem.run("scaffold", **one), problem.run("fedavg", **one)) < EXACT
+
+
+@few
+@given(problem=problems)
+def test_fedgf_with_full_interpolation_takes_all_gradients_at_the_global_model(problem):
+    """T_D below every distance and radii 0: from round 1 on w_i⁺ = w^t − η Σ_k g(w^t), so three steps are one of 3η."""
+    values = {"rho": 0, "rho_g": 0, "T_D": -1, "W": 1}
+    everybody = {"participants": problem.everybody()}
+    gf = problem.run("fedgf", values, **everybody).global_params
+    model = problem.model()
+    torch.nn.utils.vector_to_parameters(gf[0], model.parameters())
+    one_step = problem.run("fedavg", model=model, participants=problem.everybody()[:1], local_steps=1, lr=0.3)
+    assert torch.allclose(gf[1], one_step.global_params[0], atol=EXACT)
+
+
+DUAL_METHODS = {"feddyn": {"lam": 0.3}, "feddc": {"lam": 0.3}, "fedspeed": {"lam": 0.3, "rho": 0.1},
+                "fedsmoo": {"lam": 0.3, "rho": 0.1}, "fedlesam_d": {"lam": 0.3, "rho": 0.1},
+                "fedtoga": {"lam": 0.3, "rho": 0.1, "kappa": 1, "beta": 0.9}}  # fmt: skip
+CONTROL_METHODS = {"scaffold": {}, "feddc": {"lam": 0.3}, "fedgamma": {"rho": 0.1}, "fedlesam_s": {"rho": 0.1}}
+
+
+@pytest.mark.parametrize(
+    ("method", "values", "client_vector", "server_vector"),
+    [(m, v, "H", "H_bar") for m, v in DUAL_METHODS.items()] + [(m, v, "c_i", "c") for m, v in CONTROL_METHODS.items()],
+)
+@few
+@given(problem=problems, options=step_settings)
+def test_the_servers_vector_is_the_mean_of_all_clients_own(
+    method, values, client_vector, server_vector, problem, options
+):
+    """Under partial participation, after every round."""
+    federation = problem.federation(method, values, **options)
+    state = federation.start(federation.objective.initial())
+    for active in problem.some():
+        state, _ = federation.run_round(state, active)
+        total = torch.stack([vectors[client_vector] for vectors in state.clients.values()]).sum(0)
+        assert torch.allclose(state.server[server_vector], total / problem.clients, atol=EXACT)
+
+
+@few
+@given(problem=problems, lam=st.floats(0.01, 1))
+def test_prox_split_matters_only_where_clipping_does(problem, lam):
+    for method, others in {**DUAL_METHODS, "fedprox": {}}.items():
+        values = {**others, "lam": lam}
+        states = {}
+        for clip, split in itertools.product((None, 1e-3), (False, True)):
+            federation = problem.federation(method, values, clip=clip, prox_split=split, weight_decay=0.01)
+            state = federation.start(federation.objective.initial())
+            for active in problem.some():
+                state, _ = federation.run_round(state, active)
+            states[clip, split] = state.w
+        assert torch.allclose(states[None, False], states[None, True], atol=EXACT), method
+        assert not torch.allclose(states[1e-3, False], states[1e-3, True], atol=1e-6), method
+
+
 @pytest.mark.parametrize("method", ["fedavg", "fedsam", "fedasam"])
 @few
 @given(problem=problems)
@@ -87,16 +183,7 @@ def test_one_client_is_centralised_training(method, problem):
     assert torch.allclose(in_rounds.global_params[-1], at_once.global_params[-1], atol=EXACT)
 
 
-VALUES = {
-    "fedavg": {}, "scaffold": {}, "feddyn": {"lam": 0.2}, "fedsam": {"rho": 0.1}, "fedasam": {"rho": 0.5, "eta_a": 0.2},
-    "mofedsam": {"rho": 0.1, "alpha": 0.3}, "fedgamma": {"rho": 0.1}, "fedspeed": {"rho": 0.1, "lam": 0.2},
-    "fedlesam": {"rho": 0.1}, "fedlesam_s": {"rho": 0.1}, "fedlesam_d": {"rho": 0.1, "lam": 0.2},
-    "fedgf": {"rho": 0.1, "rho_g": 0.1, "T_D": 0.1, "W": 2},
-}  # fmt: skip
-
-
-def test_the_values_cover_the_catalog():
-    assert set(VALUES) == set(CATALOG)
+VALUES = {name: example(entry) for name, entry in CATALOG.items()}
 
 
 @pytest.mark.parametrize("method", VALUES)
@@ -129,6 +216,14 @@ def test_a_round_changes_nothing_that_it_was_given(method):
         idle = set(before.clients) - set(active)
         assert all(torch.equal(after.clients[i][n], v) for i in idle for n, v in before.clients[i].items())
         state = after
+
+
+@few
+@given(problem=problems)
+def test_weights_sum_to_one(problem):
+    for aggregation in ("uniform", "samples"):
+        weights = problem.federation("fedavg", {}, aggregation=aggregation)._weights(problem.some()[0])
+        assert float(weights.sum()) == pytest.approx(1, abs=1e-12)
 
 
 @few

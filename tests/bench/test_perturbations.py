@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from bench.config import load_experiment
 from bench.engine.participation import active_clients
+from bench.experiments import load_experiment
 from bench.methods.perturbations.asam import ASAM
 from bench.run import Bench
 
@@ -12,8 +12,8 @@ SETTING = "digits/dirichlet-0.1/4-of-20"
 
 
 def watched_rounds(method: str, rounds: int, **changes):
-    """Run some rounds of the quick experiment; every (round, client, step, w, δ), and the bench."""
-    experiment = load_experiment("quick", changes)
+    """Run some rounds of the catalog's experiment; every (round, client, step, w, δ), and the bench."""
+    experiment = load_experiment("quick_all", changes)
     bench = Bench.set_up(experiment.cell(f"{SETTING}/{method}").runs[0], torch.device("cpu"))
     state = bench.federation.start(bench.objective.initial())
     seen, models = [], []
@@ -24,7 +24,17 @@ def watched_rounds(method: str, rounds: int, **changes):
     return bench, models, seen
 
 
-WITH_LENGTH_RHO = ["fedsam", "mofedsam", "fedgamma", "fedspeed", "fedlesam", "fedlesam_s", "fedlesam_d"]
+WITH_LENGTH_RHO = [
+    "fedsam",
+    "mofedsam",
+    "fedgamma",
+    "fedspeed",
+    "fedlesam",
+    "fedlesam_s",
+    "fedlesam_d",
+    "fedsmoo",
+    "fedtoga",
+]
 
 
 @pytest.mark.parametrize("method", WITH_LENGTH_RHO)

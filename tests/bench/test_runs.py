@@ -12,10 +12,10 @@ import pandas as pd
 import pytest
 import torch
 
-from bench.config import load_experiment
 from bench.engine.checkpoint import load_state, save_state
 from bench.engine.federation import FederationState
 from bench.errors import UserError
+from bench.experiments import load_experiment
 from bench.methods import CATALOG
 from bench.records import RunDirectory, code_fingerprint, working_directory
 from bench.run import Bench, train, train_cell
@@ -26,7 +26,7 @@ SMALL = {"training.rounds": 6, "evaluation.snapshot_every": 3, "evaluation.every
 
 
 def config(method="fedlesam_s", **changes):
-    return load_experiment("quick", {**SMALL, **changes}).cell(f"{SETTING}/{method}").runs[0]
+    return load_experiment("quick_all", {**SMALL, **changes}).cell(f"{SETTING}/{method}").runs[0]
 
 
 def contents(run: Path) -> dict[str, bytes]:
@@ -82,6 +82,8 @@ def test_methods_share_partition_initial_model_and_schedule(tmp_path):
     """Common random numbers: with ρ = 0 FedSAM's run is FedAvg's, from the same start on the same clients."""
     sam = train(config("fedsam", **{"methods.fedsam.hyperparameters.rho": 0}), tmp_path / "a", CPU).metrics()
     avg = train(config("fedavg"), tmp_path / "b", CPU).metrics()
+    assert (sam.pop("gradients") == 2).all()
+    assert (avg.pop("gradients") == 1).all()
     pd.testing.assert_frame_equal(sam, avg)
 
 
@@ -89,9 +91,9 @@ class InterruptedRunError(Exception):
     pass
 
 
-def check_resume(method, device, tmp_path, monkeypatch):
+def check_resume(method, device, tmp_path, monkeypatch, **changes):
     """Interrupt a run in its middle, resume it, and compare all bits with those of an undisturbed run."""
-    undisturbed = train(config(method), tmp_path / "undisturbed", device).path
+    undisturbed = train(config(method, **changes), tmp_path / "undisturbed", device).path
     play_round = Bench.play_round
 
     def play_three(bench, state):
@@ -102,9 +104,9 @@ def check_resume(method, device, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr("bench.run.Bench.play_round", play_three)
         with pytest.raises(InterruptedRunError):
-            train(config(method), tmp_path / "resumed", device, checkpoint_every=2)
+            train(config(method, **changes), tmp_path / "resumed", device, checkpoint_every=2)
     assert not (tmp_path / "resumed").exists(), "an unfinished run is not a run directory"
-    resumed = train(config(method), tmp_path / "resumed", device, checkpoint_every=2).path
+    resumed = train(config(method, **changes), tmp_path / "resumed", device, checkpoint_every=2).path
     assert "resumed after round 2" in (resumed / "run.log").read_text()
     assert contents(resumed) == contents(undisturbed)
 
@@ -112,6 +114,35 @@ def check_resume(method, device, tmp_path, monkeypatch):
 @pytest.mark.parametrize("method", sorted(CATALOG))
 def test_resume_is_bitwise_for_every_method(method, tmp_path, monkeypatch):
     check_resume(method, CPU, tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("augmentation", ["mixup", {"name": "cutout", "size": 4}])
+def test_resume_is_bitwise_with_swa_and_augmentation(augmentation, tmp_path, monkeypatch):
+    """Interrupted when one model has been collected."""
+    changes = {
+        "methods.fedasam.hyperparameters.swa": {"start": 0, "cycle": 2, "lr_end": 0.01},
+        "training.augmentation": augmentation,
+    }
+    check_resume("fedasam", CPU, tmp_path, monkeypatch, **changes)
+    run = RunDirectory(tmp_path / "undisturbed")
+    last = run.snapshot(6, CPU)
+    assert float(last.server["n_swa"]) == 3
+    assert torch.equal(run.final(CPU).w, last.server["w_swa"])
+    assert not torch.equal(run.final(CPU).w, last.w)
+
+
+def test_centralized_training_is_one_client_with_everything(tmp_path):
+    """SGD, SAM and ASAM on one machine are FedAvg, FedSAM and FedASAM with one client."""
+    changes = {"grid.partition": [{"name": "centralized"}], "grid.participation": [{"active": 1}], **SMALL}
+    experiment = load_experiment("quick_all", changes)
+    runs = {}
+    for method in ("fedavg", "fedsam", "fedasam"):
+        runs[method] = train(experiment.cell(f"digits/centralized/1-of-1/{method}").runs[0], tmp_path / method, CPU)
+        metrics = runs[method].metrics()
+        assert (metrics["active"] == 1).all()
+        assert metrics["test_accuracy"].iloc[-1] > 60
+    partition = pd.read_csv(runs["fedavg"].path / "partition.csv")
+    assert partition["index"].tolist() == list(range(901))
 
 
 def test_kill_9_and_the_same_command_again(tmp_path):
@@ -218,6 +249,8 @@ def test_a_config_of_another_version_is_refused_and_untouched(tmp_path):
     run = train(config(), tmp_path / "run", CPU).path
     data = json.loads((run / "config.json").read_text())
     (run / "config.json").write_text(json.dumps({**data, "version": 0}))
+    about = json.loads((run / "provenance.json").read_text())
+    (run / "provenance.json").write_text(json.dumps({**about, "identity": "0" * 16}))
     with pytest.raises(UserError, match="of another version or damaged: version = 0"):
         train(config(), tmp_path / "run", CPU)
     assert (run / "metrics.csv").is_file()

@@ -220,6 +220,14 @@ def test_a_mistake_in_the_experiment_is_told_before_anything_runs(tmp_path):
     assert not (tmp_path / "results" / "runs").exists()
 
 
+def test_the_target_of_all_runs_trains_every_cell_and_nothing_else(tmp_path):
+    told = snakemake(tmp_path, "mini_runs", "--dry-run")
+    assert sorted(line.split()[-1] for line in told.splitlines() if "train digits" in line) == [
+        f"{CELLS}/{method}" for method in ("fedavg", "fedsam")
+    ]
+    assert "table" not in told
+
+
 def test_a_mistake_in_the_configuration_of_snakemake_is_told(tmp_path):
     done = subprocess.run(command(tmp_path, round=5), capture_output=True, text=True, check=False)
     assert done.returncode != 0

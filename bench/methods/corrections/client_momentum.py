@@ -15,10 +15,10 @@ from bench.methods.base import ClientRound, Correction, ServerRound
 class ClientMomentum(Correction):
     """q = α g + (1−α) D, with D constant during the round and zero in the first."""
 
-    name: ClassVar[str] = "client_momentum"
+    name: ClassVar[str] = "fedcm"
     server_state: ClassVar[tuple[str, ...]] = ("D",)
 
-    alpha: float = Field(ge=0, le=1, description="weight of the client's own gradient; 1 − α weighs D")
+    alpha: float = Field(ge=0, le=1, description="weight of the client's own gradient; 1 − α weighs D", examples=[0.1])
 
     def broadcast(self, w: Tensor, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """D."""

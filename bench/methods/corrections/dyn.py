@@ -12,15 +12,17 @@ from torch import Tensor
 
 from bench.methods.base import ClientRound, Correction
 
+ServerDual = Literal["all", "active"]
+
 
 class DynamicRegulariser(Correction):
     """q = g + λ (H_i + w − w^t)."""
 
-    name: ClassVar[str] = "dyn"
+    name: ClassVar[str] = "feddyn"
     client_state: ClassVar[tuple[str, ...]] = ("H",)
 
-    lam: float = Field(ge=0, description="multiplies the drift from the reference point")
-    server_dual: Literal["all", "active"] = Field(
+    lam: float = Field(ge=0, description="multiplies the drift from the reference point", examples=[0.1])
+    server_dual: ServerDual = Field(
         default="all", description="whose duals the server averages: everybody's, or the active clients'"
     )
 
@@ -28,8 +30,14 @@ class DynamicRegulariser(Correction):
         """g + λ (H_i + w − w^t)."""
         return g + self.lam * (client.state["H"] + w - client.w_global)
 
+    def proximal(self) -> float:
+        """λ."""
+        return self.lam
+
     def finish(self, w: Tensor, client: ClientRound) -> None:
         """H_i ← H_i + (w_i⁺ − w^t)."""
         client.state["H"] = client.state["H"] + (w - client.w_global)
-        if self.server_dual == "active":
-            client.upload["dual"] = client.state["H"]
+
+    def sent_model(self, w: Tensor, client: ClientRound) -> Tensor:
+        """w_i⁺; with `active` y_i = w_i⁺ + H_i, whose average is the next model."""
+        return w if self.server_dual == "all" else w + client.state["H"]

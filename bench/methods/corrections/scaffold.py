@@ -38,5 +38,10 @@ class ControlVariates(Correction):
         client.state["c_i"] = c_i_new
 
     def aggregate(self, server: ServerRound) -> None:
-        """c ← c + (1/N) Σ dc_i, whatever the aggregation weights."""
-        server.state["c"] = server.state["c"] + server.uploads["control_change"].sum(0) / server.n_clients
+        """c stays the mean of all clients' c_i."""
+        server.state["c"] = mean_control(server)
+
+
+def mean_control(server: ServerRound) -> Tensor:
+    """c + (1/N) Σ (c_i⁺ − c_i), whatever the aggregation weights."""
+    return server.state["c"] + server.uploads["control_change"].sum(0) / server.n_clients

@@ -18,8 +18,8 @@ class ASAM(Perturbation):
 
     name: ClassVar[str] = "asam"
 
-    rho: float = Field(ge=0, description="perturbation radius in scaled coordinates")
-    eta_a: float = Field(ge=0, description="added to |w| in the adaptive scale T")
+    rho: float = Field(ge=0, examples=[0.1], description="perturbation radius in scaled coordinates")
+    eta_a: float = Field(ge=0, examples=[0.2], description="added to |w| in the adaptive scale T")
     biases: Literal["plain", "adaptive"] = Field(
         default="plain", description="scale of tensors not named weight: 1, or as weights"
     )
@@ -28,11 +28,11 @@ class ASAM(Perturbation):
         """Mark the coordinates that are scaled: tensors whose name contains 'weight', norms' included."""
         scaled = [self.biases == "adaptive" or "weight" in name for name in client.layout.names]
         sizes = torch.tensor(client.layout.sizes)
-        client.scratch["scaled"] = torch.tensor(scaled).repeat_interleave(sizes).to(client.w_global.device)
+        client.scratch["asam_scaled"] = torch.tensor(scaled).repeat_interleave(sizes).to(client.w_global.device)
 
     def scale(self, w: Tensor, client: ClientRound) -> Tensor:
         """T, positive elementwise when η_a > 0."""
-        return torch.where(client.scratch["scaled"], w.abs() + self.eta_a, torch.ones_like(w))
+        return torch.where(client.scratch["asam_scaled"], w.abs() + self.eta_a, torch.ones_like(w))
 
     def delta(self, w: Tensor, gradient: Gradient, client: ClientRound) -> Tensor:
         """ρ T² g₁/‖T g₁‖."""

@@ -7,13 +7,15 @@
 c is the share of the last W rounds whose mean client distance D = mean_i ‖w_i⁺ − w^t‖ exceeded T_D (eqs. 15, 16).
 """
 
+import math
 from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 import torch
-from pydantic import Field
+from pydantic import Field, field_validator
 from torch import Tensor
 
+from bench.errors import UserError
 from bench.methods.base import ClientRound, Gradient, Perturbation, ServerRound, norm, unit
 
 
@@ -23,14 +25,21 @@ class GF(Perturbation):
     name: ClassVar[str] = "gf"
     server_state: ClassVar[tuple[str, ...]] = ("w_previous", "indicators")
 
-    rho: float = Field(ge=0, description="radius of the local perturbation")
-    rho_g: float = Field(ge=0, description="radius of the global point")
-    T_D: float = Field(description="threshold on the mean client distance")
-    W: int = Field(ge=1, description="length of the indicator window")
+    rho: float = Field(ge=0, examples=[0.1], description="radius of the local perturbation")
+    rho_g: float = Field(ge=0, examples=[0.1], description="radius of the global point")
+    T_D: float = Field(examples=[0.3], allow_inf_nan=True, description="threshold on the mean client distance")
+    W: int = Field(ge=1, examples=[10], description="length of the indicator window")
     window_rule: Literal["available", "eq16", "alg1"] = Field(
         default="available",
         description="c is the mean of the rounds in the window; or their sum over W; or Algorithm 1's W+1 entries",
     )
+
+    @field_validator("T_D")
+    @classmethod
+    def _ordered(cls, value: float) -> float:
+        if math.isnan(value):
+            raise UserError("T_D is not a number")
+        return value
 
     def start_server(self, w0: Tensor) -> dict[str, Tensor]:
         """No movement yet, and an empty window."""

@@ -18,7 +18,7 @@ class SAM(Perturbation):
 
     name: ClassVar[str] = "sam"
 
-    rho: float = Field(ge=0, description="perturbation radius")
+    rho: float = Field(ge=0, examples=[0.1], description="perturbation radius")
 
     def delta(self, w: Tensor, gradient: Gradient, client: ClientRound) -> Tensor:
         """ρ g₁/‖g₁‖, and zero where the gradient is zero."""

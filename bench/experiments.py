@@ -1,0 +1,270 @@
+"""Experiments: YAML grids of methods × settings × seeds that expand to run configurations.
+
+Their readable paths, such as digits/dirichlet-0.1/4-of-20/fedsam, are what people and Snakemake see.
+"""
+
+import hashlib
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any
+
+import yaml
+from pydantic import Field, field_validator, model_validator
+
+from bench.config import Evaluation, Participation, RunConfig, Training
+from bench.data.partitions import AnyPartition
+from bench.data.sources import Source, parse_source
+from bench.errors import UserError, unknown
+from bench.frozen import LABEL, NAME, Frozen
+from bench.method_config import MethodChoice
+from bench.methods.released import Release, release
+from bench.strict_yaml import load_yaml
+
+SWA_SUFFIX = "+swa"
+PUBLISHED = "published"
+
+PAPER_TABLES = Path(__file__).parents[1] / "paper_tables"
+"""Where experiments and the layouts of their tables and figures stand, one folder each."""
+
+
+def _setting(dataset: Source, partition: AnyPartition, participation: Participation) -> str:
+    return str(PurePosixPath(dataset.label, partition.label, participation.label(partition.clients)))
+
+
+class MethodEntry(MethodChoice):
+    """One method of an experiment: hyper-parameters as that experiment's paper states them, and exceptions.
+
+    Without name, parts and file, the entry's own key is the name; one that ends in +swa also needs `swa`.
+    """
+
+    variant: str = Field(default=PUBLISHED, description="published; or released, as the authors' code does it")
+    training: dict[str, Any] = Field(default={}, description="fields of training that differ")
+
+    def release(self, label: str) -> Release | None:
+        """What the variant changes; None for the published one. Only methods of the catalog have others."""
+        if self.variant == PUBLISHED:
+            return None
+        name = self.choice(label).name
+        if name is None:
+            raise UserError(f"{label}: only methods of the catalog have a variant '{self.variant}'")
+        return release(name, self.variant)
+
+    def choice(self, label: str) -> MethodChoice:
+        """The method under this label."""
+        fields = self.model_dump(exclude={"training", "variant"})
+        if self.name is None and not self.slots and self.file is None:
+            fields["name"] = label.removesuffix(SWA_SUFFIX)
+        if label.endswith(SWA_SUFFIX) and "swa" not in self.hyperparameters:
+            raise UserError(f"{label}: its hyperparameters need swa, for example {{cycle: 5}}")
+        return MethodChoice.parse(fields)
+
+
+class Grid(Frozen):
+    """The axes that are multiplied."""
+
+    partition: tuple[AnyPartition, ...] = Field(min_length=1)
+    participation: tuple[Participation, ...] = Field(min_length=1)
+    seeds: tuple[int, ...] = Field(min_length=1)
+
+    @field_validator("seeds")
+    @classmethod
+    def _seeds_once(cls, seeds: tuple[int, ...]) -> tuple[int, ...]:
+        twice = [seed for seed in seeds if seeds.count(seed) > 1]
+        if twice:
+            raise UserError(f"seed {twice[0]} stands twice in seeds")
+        return seeds
+
+
+class Experiment(Frozen):
+    """A grid of runs: settings × methods × seeds."""
+
+    name: str = Field(pattern=NAME)
+    extends: str | None = Field(default=None, description="an experiment whose other keys and layouts are taken over")
+    description: str = ""
+    dataset: str | dict[str, Any]
+    model: str
+    training: Training
+    evaluation: Evaluation = Evaluation()
+    grid: Grid
+    methods: dict[Annotated[str, Field(pattern=LABEL)], MethodEntry] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _known_methods(self) -> "Experiment":
+        for label, entry in self.methods.items():
+            entry.choice(label).recipe  # noqa: B018 - a method that does not exist is told here
+            entry.release(label)
+        return self
+
+    def settings(self) -> dict[str, tuple[AnyPartition, Participation]]:
+        """The settings of the grid by path, such as digits/dirichlet-0.1/4-of-20."""
+        dataset = parse_source(self.dataset)
+        settings: dict[str, tuple[AnyPartition, Participation]] = {}
+        for partition, participation in itertools.product(self.grid.partition, self.grid.participation):
+            participation.check(partition.clients)
+            path = _setting(dataset, partition, participation)
+            if path in settings:
+                raise UserError(f"experiment {self.name} has the setting {path} twice")
+            settings[path] = (partition, participation)
+        return settings
+
+    def cells(self) -> dict[str, "Cell"]:
+        """All cells of the grid by path, such as digits/dirichlet-0.1/4-of-20/fedsam."""
+        return {path: self._expanded(*place) for path, place in self._grid().items()}
+
+    def cell(self, path: str) -> "Cell":
+        """One cell by its path; a `UserError` suggests the nearest. What the other cells hold is not looked at."""
+        grid = self._grid()
+        if path not in grid:
+            raise unknown(f"cell of experiment {self.name}", path, grid)
+        return self._expanded(*grid[path])
+
+    def _grid(self) -> dict[str, tuple[str, AnyPartition, Participation, str]]:
+        settings = self.settings().items()
+        return {f"{path}/{label}": (path, *pair, label) for path, pair in settings for label in self.methods}
+
+    def _expanded(self, setting: str, partition: AnyPartition, participation: Participation, label: str) -> "Cell":
+        entry = self.methods[label]
+        choice, released = entry.choice(label), entry.release(label)
+        hyperparameters, training = choice.hyperparameters, self.training.model_dump()
+        if released is not None:
+            hyperparameters = {**released.hyperparameters, **hyperparameters, **released.faults}
+            if isinstance(swa := hyperparameters.get("swa"), dict):
+                hyperparameters["swa"] = {**released.swa, **swa}
+            training |= released.training
+            participation = participation.sampled(released.sampling, partition.clients)
+        where = "" if choice.name == label else label
+        common = {
+            "dataset": self.dataset,
+            "model": self.model,
+            "partition": partition.model_dump(),
+            "participation": participation.model_dump(),
+            "method": {**choice.model_dump(), "hyperparameters": hyperparameters},
+            "training": {**training, **entry.training},
+            "evaluation": self.evaluation.model_dump(),
+        }
+        return Cell(setting, label, tuple(RunConfig.parse({**common, "seed": seed}, where) for seed in self.grid.seeds))
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One method in one setting, all seeds.
+
+    `setting` is data set, partition and participation as a path, `label` the method's name in this experiment.
+    """
+
+    setting: str
+    label: str
+    runs: tuple[RunConfig, ...]
+
+    @property
+    def path(self) -> str:
+        """Readable path: setting and method."""
+        return f"{self.setting}/{self.label}"
+
+    def ids(self) -> dict[str, str]:
+        """The cell's columns in tidy files."""
+        dataset, partition, participation = self.setting.split("/")
+        return {"dataset": dataset, "partition": partition, "participation": participation, "method": self.label}
+
+    @property
+    def identity(self) -> str:
+        """Hash over the runs' identities: what Snakemake compares to know whether a cell changed."""
+        return hashlib.sha256(":".join(run.identity for run in self.runs).encode()).hexdigest()[:16]
+
+
+def experiment_schema() -> dict[str, Any]:
+    """The JSON schema of experiment files, with which Snakemake and editors can validate them."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **Experiment.model_json_schema()}
+
+
+def experiment_file(name: str) -> Path:
+    """The YAML file of a named experiment (`paper_tables/NAME/experiments.yaml`), or the given YAML file itself."""
+    if name.endswith((".yaml", ".yml")):
+        return Path(name)
+    known = {file.parent.name: file for file in PAPER_TABLES.glob("*/experiments.yaml")}
+    if name not in known:
+        if Path(name).is_dir():
+            raise UserError(f"'{name}' is a folder; give its YAML file, for example {name}/experiments.yaml")
+        raise unknown("experiment", name, known)
+    return known[name]
+
+
+def load_experiment(name: str, changes: Mapping[str, Any] | None = None) -> Experiment:
+    """Read and validate an experiment by name or file.
+
+    `changes` maps dotted keys of the file, such as training.rounds, to other values.
+    """
+    file = experiment_file(name)
+    data = experiment_data(name)
+    for dotted, value in (changes or {}).items():
+        *parents, last = dotted.split(".")
+        place = data
+        for key in parents:
+            place = place.setdefault(key, {})
+            if not isinstance(place, dict):
+                raise UserError(f"{dotted}: {key} is a value, not a section")
+        place[last] = value
+    return Experiment.parse(data, where=str(file))
+
+
+def read_yaml(file: Path) -> dict[str, Any]:
+    """A YAML mapping; a `UserError` says what is wrong with the file."""
+    try:
+        data = load_yaml(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"cannot read '{file}': {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"'{file}' is not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(data, dict):
+        raise UserError(f"'{file}' must hold a mapping, not {type(data).__name__}")
+    return data
+
+
+def experiment_data(name: str) -> dict[str, Any]:
+    """An experiment's file with the keys that it takes over from the experiment that it extends.
+
+    `training`, `evaluation` and a method of the same label keep what is not said anew; other keys are replaced, and
+    methods that are not named are left out. Paths of methods' files are relative to the file that names them.
+    """
+    merged: dict[str, Any] = {}
+    for file in reversed(experiment_files(name)):
+        data = read_yaml(file)
+        methods, base = data.get("methods"), merged.get("methods")
+        if isinstance(methods, dict):
+            known = base if isinstance(base, dict) else {}
+            data["methods"] = {
+                label: _over(known.get(label, {}), {} if entry is None else _with_file(entry, file.parent))
+                for label, entry in methods.items()
+            }
+        merged |= {key: _over(merged.get(key), value) if key in _SECTIONS else value for key, value in data.items()}
+    return merged
+
+
+_SECTIONS = ("training", "evaluation")
+"""Sections of an extended experiment in which single values can be changed."""
+
+
+def _over(base: Any, own: Any) -> Any:
+    return {**base, **own} if isinstance(base, dict) and isinstance(own, dict) else own
+
+
+def _with_file(entry: Any, folder: Path) -> Any:
+    if isinstance(entry, dict) and isinstance(entry.get("file"), str):
+        return {**entry, "file": str((folder / Path(entry["file"]).expanduser()).resolve())}
+    return entry
+
+
+def experiment_files(name: str) -> list[Path]:
+    """The experiment's own file, then those of the experiments that it extends."""
+    files = [experiment_file(name)]
+    while (base := read_yaml(files[-1]).get("extends")) is not None:
+        if not isinstance(base, str):
+            raise UserError(f"'{files[-1]}': extends = {base!r}: the name of an experiment, or a YAML file")
+        is_file = base.endswith((".yaml", ".yml"))
+        file = experiment_file(str(files[-1].parent / base) if is_file else base)
+        if file.resolve() in [known.resolve() for known in files]:
+            raise UserError(f"'{files[0]}' extends itself")
+        files.append(file)
+    return files

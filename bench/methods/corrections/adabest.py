@@ -1,0 +1,37 @@
+"""AdaBest's clients: a memory of their own movements that fades while they are away (Varno et al., ECCV 2022).
+
+    q = g − h_i;     h_i ← h_i/(t − τ_i) + μ (w^t − w_i⁺),   τ_i ← t
+
+τ_i is the client's last active round.
+"""
+
+from typing import ClassVar
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from bench.methods.base import ClientRound, Correction
+
+
+class FadingMemory(Correction):
+    """q = g − h_i."""
+
+    name: ClassVar[str] = "adabest"
+
+    mu: float = Field(ge=0, description="weight of the client's last movement in h_i", examples=[0.02])
+
+    def start_client(self, w: Tensor) -> dict[str, Tensor]:
+        """h_i = 0; the round before the first is −1, which h_i = 0 makes irrelevant."""
+        return {"h": torch.zeros_like(w), "last_round": w.new_tensor([-1.0])}
+
+    def direction(self, g: Tensor, w: Tensor, client: ClientRound) -> Tensor:
+        """g − h_i."""
+        return g - client.state["h"]
+
+    def finish(self, w: Tensor, client: ClientRound) -> None:
+        """h_i and τ_i."""
+        away = client.round - client.state["last_round"]
+        moved = client.w_global - w
+        client.state["h"] = client.state["h"] / away + self.mu * moved
+        client.state["last_round"] = torch.full_like(away, client.round)

@@ -1,0 +1,38 @@
+"""MimeLite: a server momentum of full gradients, fixed during the round (Karimireddy et al. 2021).
+
+q = α g + (1−α) s;     s ← α Σ p_i f_i + (1−α) s,   f_i the gradient over all of D_i at w^t
+"""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from pydantic import Field
+from torch import Tensor
+
+from bench.methods.base import ClientRound, Correction, ServerRound
+
+
+class ServerMomentumMimic(Correction):
+    """q = α g + (1−α) s; one more pass over the client's data per round."""
+
+    name: ClassVar[str] = "mimelite"
+    server_state: ClassVar[tuple[str, ...]] = ("s_mime",)
+
+    alpha: float = Field(ge=0, le=1, description="weight of the client's own gradient; 1 − α weighs s", examples=[0.1])
+
+    def broadcast(self, w: Tensor, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """s."""
+        return {"momentum": state["s_mime"]}
+
+    def start(self, client: ClientRound) -> None:
+        """f_i, neither clipped nor decayed."""
+        client.upload["full_gradient"] = client.full_gradient(client.w_global)
+
+    def direction(self, g: Tensor, w: Tensor, client: ClientRound) -> Tensor:
+        """α g + (1−α) s."""
+        return self.alpha * g + (1 - self.alpha) * client.received["momentum"]
+
+    def aggregate(self, server: ServerRound) -> None:
+        """s ← α Σ p_i f_i + (1−α) s."""
+        mean = server.mean(server.uploads["full_gradient"])
+        server.state["s_mime"] = self.alpha * mean + (1 - self.alpha) * server.state["s_mime"]

@@ -1,0 +1,1 @@
+"""Losses, one a module: what a client minimises on its mini-batch."""

@@ -1,0 +1,114 @@
+"""FedRCL: cross-entropy with a relaxed contrastive loss on several feature levels (Seo et al., CVPR 2024).
+
+    F_i = ℓ + mean over levels of (weight_scl · mean_a SCL_a + weight_pen · mean_a PEN_a)
+
+    s_ab    cosine similarity of the features of samples a and b of the mini-batch
+    P_a     the smallest s_ab over b of a's class, a itself included
+    Neg_a   the k_neg largest s_ab over the other classes
+    SCL_a = −log( e^{P_a/T} / (e^{P_a/T} + Σ_{n∈Neg_a} e^{n/T}) )
+    r_a     the smallest s_ab over b ≠ a of a's class; −1 where there is none, or it is below the threshold
+    PEN_a = log(1 + e^{(r_a − 1)/T})                       (k_pos > 1: the sum over the k_pos smallest)
+
+This is the released loss; the paper's penalty takes all pairs of a class that are more similar than the threshold.
+"""
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import ClassVar, Protocol, runtime_checkable
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from bench.engine.objective import Objective, cross_entropy
+from bench.errors import UserError
+from bench.methods.base import ClientRound, Loss
+
+
+@runtime_checkable
+class HasFeatureLevels(Protocol):
+    """A model that names the modules whose outputs are its feature levels."""
+
+    def feature_levels(self) -> list[nn.Module]:
+        """From the input to the output."""
+        ...
+
+
+class RelaxedContrastive(Loss):
+    """ℓ + contrastive and penalty terms. A model without hidden layer has no level, and the loss is ℓ."""
+
+    name: ClassVar[str] = "relaxed_contrastive"
+    needs_labels: ClassVar[bool] = True
+
+    temperature: float = Field(default=0.05, gt=0, description="divides similarities")
+    threshold: float = Field(default=0.7, ge=-1, le=1, description="least similarity of a penalised pair of one class")
+    weight_scl: float = Field(default=1.0, ge=0, description="weight of the contrastive term")
+    weight_pen: float = Field(default=1.0, ge=0, description="weight of the penalty")
+    k_neg: int = Field(default=2, ge=1, description="negatives per anchor")
+    k_pos: int = Field(default=1, ge=1, description="positives per anchor in the penalty")
+
+    def gradient(
+        self, objective: Objective, w: Tensor, x: Tensor, y: Tensor, client: ClientRound
+    ) -> tuple[Tensor, Tensor]:
+        """∇F_i and F_i on the mini-batch."""
+        return objective.gradient(w, x, y, self._loss)
+
+    def _loss(self, module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+        with _features(module) as levels:
+            loss = cross_entropy(module, x, y)
+        if levels:
+            loss = loss + torch.stack([self.level_loss(features, y) for features in levels]).mean()
+        return loss
+
+    def level_loss(self, features: Tensor, y: Tensor) -> Tensor:
+        """Both terms of one level, from its features `[B, ...]`; images are averaged over their pixels."""
+        z = F.normalize(features.mean(dim=tuple(range(2, features.ndim))) if features.ndim > 2 else features, dim=1)
+        similar = z @ z.T
+        same = y[:, None] == y[None, :]
+        itself = torch.eye(len(y), dtype=torch.bool, device=y.device)
+
+        positive = similar.masked_fill(~same, math.inf).amin(1)
+        negatives = similar.masked_fill(same, -math.inf).topk(min(self.k_neg, len(y)), dim=1).values
+        scaled = torch.cat([positive[:, None], negatives], dim=1) / self.temperature
+        contrastive = torch.logsumexp(scaled, dim=1) - scaled[:, 0]
+
+        others = similar.masked_fill(~same | itself, math.inf)
+        least = others.topk(min(self.k_pos, len(y)), dim=1, largest=False).values
+        exists = least.isfinite()
+        exists[:, 0] = True  # an anchor without any pair has the one constant term
+        least = torch.where((least < self.threshold) | least.isinf(), -torch.ones_like(least), least)
+        scaled_pairs = ((least - 1) / self.temperature).masked_fill(~exists, -math.inf)
+        exponents = torch.cat([torch.zeros_like(least[:, :1]), scaled_pairs], dim=1)
+        penalty = torch.logsumexp(exponents, dim=1)
+        return self.weight_scl * contrastive.mean() + self.weight_pen * penalty.mean()
+
+
+def feature_levels(module: nn.Module) -> list[nn.Module]:
+    """The modules whose outputs are feature levels: those that the model names, else its hidden linear layers.
+
+    A `UserError` for models with other layers that name none: the method would silently be FedAvg.
+    """
+    if isinstance(module, HasFeatureLevels):
+        return module.feature_levels()
+    layers = [part for part in module.modules() if next(part.parameters(recurse=False), None) is not None]
+    if not all(isinstance(layer, nn.Linear) for layer in layers):
+        raise UserError(f"fedrcl needs a model with feature_levels(), which {type(module).__name__} has not")
+    return layers[:-1]
+
+
+@contextmanager
+def _features(module: nn.Module) -> Iterator[list[Tensor]]:
+    """The outputs of the feature levels, filled while the module runs."""
+    outputs: list[Tensor] = []
+
+    def keep(_module: nn.Module, _inputs: object, output: Tensor) -> None:
+        outputs.append(output)
+
+    handles = [level.register_forward_hook(keep) for level in feature_levels(module)]
+    try:
+        yield outputs
+    finally:
+        for handle in handles:
+            handle.remove()

@@ -1,0 +1,52 @@
+"""SMOO: local perturbations that are pulled towards a common one by a dual variable (Sun et al., ICML 2023).
+
+δ = ρ unit(g₁ − μ_i − s),   μ_i ← μ_i + δ − s          at every local step
+s ← ρ unit(mean over the active clients of μ_i − δ_last)
+"""
+
+from collections.abc import Mapping
+from typing import ClassVar, Literal
+
+from pydantic import Field
+from torch import Tensor
+
+from bench.methods.base import ClientRound, Gradient, Perturbation, ServerRound, unit
+
+
+class SMOO(Perturbation):
+    """δ = ρ unit(g₁ − μ_i − s); two gradients per step. In the first step of all it is SAM's."""
+
+    name: ClassVar[str] = "smoo"
+    client_state: ClassVar[tuple[str, ...]] = ("mu",)
+    server_state: ClassVar[tuple[str, ...]] = ("s",)
+
+    rho: float = Field(ge=0, description="perturbation radius", examples=[0.1])
+    s_rule: Literal["minus_last", "mu_only"] = Field(
+        default="minus_last", description="clients send μ_i − δ of the last step, or μ_i"
+    )
+
+    def broadcast(self, w: Tensor, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """s."""
+        return {"s": state["s"]}
+
+    def start(self, client: ClientRound) -> None:
+        """μ_i where the client left it."""
+        client.scratch["mu"] = client.state["mu"]
+
+    def delta(self, w: Tensor, gradient: Gradient, client: ClientRound) -> Tensor:
+        """ρ unit(g₁ − μ_i − s), and the new μ_i."""
+        mu, s = client.scratch["mu"], client.received["s"]
+        delta = self.rho * unit(gradient(w) - mu - s)
+        client.scratch["mu"] = mu + delta - s
+        client.scratch["last_delta"] = delta
+        return delta
+
+    def finish(self, w: Tensor, client: ClientRound) -> None:
+        """Keep μ_i, and send s̃_i."""
+        mu = client.scratch["mu"]
+        client.state["mu"] = mu
+        client.upload["s_i"] = mu - client.scratch["last_delta"] if self.s_rule == "minus_last" else mu
+
+    def aggregate(self, server: ServerRound) -> None:
+        """s, from the plain mean over the active clients, whatever the aggregation weights."""
+        server.state["s"] = self.rho * unit(server.uploads["s_i"].mean(0))

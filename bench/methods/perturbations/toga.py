@@ -1,0 +1,41 @@
+"""TOGA: SAM's direction with a share of the last global update (FedTOGA, Alg. 1).
+
+δ = ρ unit(r),   r = g₁ + κA                (`local`)
+                 r = g′ + κA                (`neighbour`: g′ is the perturbed gradient of the step before)
+                 r = g₁ + g′ + κA           (`fusion`)
+"""
+
+from typing import ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from bench.methods.base import ClientRound, Gradient, Perturbation, unit
+from bench.methods.last_update import UsesLastUpdate
+
+
+class TOGA(UsesLastUpdate, Perturbation):
+    """δ = ρ unit(r); two gradients per step, one with `neighbour`. g′ = 0 at the first step of a round."""
+
+    name: ClassVar[str] = "toga"
+
+    rho: float = Field(ge=0, description="perturbation radius", examples=[0.1])
+    kappa: float = Field(ge=0, description="weight of A in the perturbation", examples=[1.0])
+    direction: Literal["local", "neighbour", "fusion"] = Field(
+        default="local", description="the gradients that A joins: the step's own, that of the step before, both"
+    )
+
+    def delta(self, w: Tensor, gradient: Gradient, client: ClientRound) -> Tensor:
+        """ρ unit(r)."""
+        r = self.kappa * client.received["A"]
+        if self.direction != "neighbour":
+            r = r + gradient(w)
+        if self.direction != "local":
+            r = r + client.scratch.get("neighbour", torch.zeros_like(w))
+        return self.rho * unit(r)
+
+    def gradient(self, w: Tensor, gradient: Gradient, client: ClientRound) -> Tensor:
+        """∇F_i(w + δ), kept as the next step's g′."""
+        client.scratch["neighbour"] = super().gradient(w, gradient, client)
+        return client.scratch["neighbour"]

@@ -1,0 +1,223 @@
+"""What released codes do differently from the papers, by method: the bundles behind `variant: released`.
+
+Each repository has habits that all of its methods share (`Code`), and each method adds what is its own (`RELEASES`).
+What papers tune, such as learning rates and radii, stays with their experiments. A bundle goes before an experiment's
+common `training`, and what the experiment says of the method itself goes before the bundle. Faults that no switch
+reproduces are listed with the bundle, in `not_covered`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from bench.errors import UserError, unknown
+from bench.methods.catalog import recipe
+
+Sampling = Literal["fixed", "bernoulli"]
+Report = Literal["best", "last", "mean_last_100"]
+
+
+@dataclass(frozen=True)
+class Release:
+    """What one released code does for one method.
+
+    `hyperparameters` are the switches and fixed coefficients that depart from the default; `training` the fields of
+    `Steps` that the code decides; `report` which rounds its summary reports. None: as the experiment says. `swa` holds
+    for a method that is wrapped in SWA, and wraps none. `faults` are values that the code has whatever it is given.
+    """
+
+    code: str
+    hyperparameters: Mapping[str, Any]
+    training: Mapping[str, Any]
+    sampling: Sampling | None
+    report: Report | None
+    not_covered: tuple[str, ...]
+    swa: Mapping[str, Any] = field(default_factory=dict)
+    faults: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Code:
+    """One repository, and what it does whatever the method."""
+
+    repository: str
+    training: Mapping[str, Any] = field(default_factory=dict)
+    sampling: Sampling | None = None
+    report: Report | None = None
+    not_covered: tuple[str, ...] = ()
+    swa: Mapping[str, Any] = field(default_factory=dict)
+
+    def bundle(self, *not_covered: str, training: Mapping[str, Any] | None = None, **hyperparameters: Any) -> Release:
+        """The release of a method, from what the method adds to the repository's habits."""
+        return Release(
+            code=self.repository,
+            hyperparameters=hyperparameters,
+            training={**self.training, **(training or {})},
+            sampling=self.sampling,
+            report=self.report,
+            not_covered=(*not_covered, *self.not_covered),
+            swa=self.swa,
+        )
+
+
+FL_SIMULATOR = Code(
+    "woodenchild95/FL-Simulator",
+    training={"clip": 10.0, "lr_decay": 0.998, "aggregation": "uniform"},
+    sampling="bernoulli",
+    report="best",
+    not_covered=(
+        "NumPy restarts at seed + round: seed 21 draws seed 20's clients one round earlier",
+        "its Dirichlet split refills exhausted classes: images repeat (a partition, not a method)",
+    ),
+)
+FEDLESAM = replace(
+    FL_SIMULATOR,
+    repository="MediaBrain-SJTU/FedLESAM",
+    not_covered=(*FL_SIMULATOR.not_covered, "torch has no seed: initial model and batches differ from run to run"),
+)
+OFFICIAL_FEDGF = Code(
+    "hwan-sig/Official-FedGF",
+    training={"clip": None, "lr_decay": 1.0},
+    sampling="fixed",
+    report="mean_last_100",
+    not_covered=(
+        "--seed is not read: torch always starts at 0, the clients' draws anywhere",
+        "one round more than asked is run",
+    ),
+)
+CALDAROLA = Code(
+    "debcaldarola/fedsam",
+    training={"clip": None, "lr_decay": 1.0, "aggregation": "samples"},
+    sampling="fixed",
+    report="mean_last_100",
+    not_covered=(
+        "the round is the only seed of the clients' draws: every run has the same active clients",
+        "cutout has 16 pixels on CIFAR-100, too: set its size",
+    ),
+    swa={"collect": "release"},
+)
+FEDDC = Code("gaoliang13/FedDC", training={"clip": 10.0, "aggregation": "uniform"})
+FEDACG = Code("geehokim/FedACG", training={"clip": 10.0, "aggregation": "uniform"})
+FEDRCL = Code("skynbe/FedRCL", training={"clip": 10.0, "lr_decay": 0.998})
+FEDSIM = Code("varnio/fedsim")
+
+UNIFORM = {"aggregation": "uniform"}
+SAMPLES = {"aggregation": "samples"}
+SPLIT = {"prox_split": True}
+
+REAL_STEPS = "1/(K η) takes K = E n/B of client 0, unrounded, for every client"
+MIXED_PRECISION = "trains in mixed precision"
+
+RELEASES: dict[str, dict[str, Release]] = {
+    "fedavg": {
+        "fl_simulator": FL_SIMULATOR.bundle(),
+        "fedlesam": FEDLESAM.bundle(),
+        "official_fedgf": OFFICIAL_FEDGF.bundle(training=UNIFORM),
+        "caldarola": CALDAROLA.bundle(),
+    },
+    "fedavgm": {
+        "caldarola": CALDAROLA.bundle(),
+        "official_fedgf": OFFICIAL_FEDGF.bundle(training=SAMPLES),
+    },
+    "fedadam": {
+        "fl_simulator": FL_SIMULATOR.bundle(init_v="zero", tau=0.01),
+        "fedlesam": FEDLESAM.bundle(init_v="zero", tau=0.01),
+        "caldarola": CALDAROLA.bundle(init_v="zero", tau=0.1, bias_correction=True),
+    },
+    "fedadagrad": {"caldarola": CALDAROLA.bundle(init_v="zero", tau=0.01)},
+    "fedprox": {
+        "fl_simulator": FL_SIMULATOR.bundle(training=SPLIT),
+        "official_fedgf": OFFICIAL_FEDGF.bundle(training=UNIFORM),
+    },
+    "scaffold": {
+        "fl_simulator": FL_SIMULATOR.bundle(REAL_STEPS),
+        "fedlesam": FEDLESAM.bundle(REAL_STEPS),
+        "official_fedgf": OFFICIAL_FEDGF.bundle(
+            "c − c_i never reaches the gradients: local training is plain SGD", training=UNIFORM
+        ),
+    },
+    "feddyn": {
+        "fl_simulator": FL_SIMULATOR.bundle(training=SPLIT),
+        "fedlesam": FEDLESAM.bundle(training=SPLIT),
+        # Its client terms carry no gradient, and α cancels in its server: what is left is λ = 0.
+        "official_fedgf": replace(OFFICIAL_FEDGF.bundle(training=UNIFORM), faults={"lam": 0.0}),
+    },
+    "feddc": {
+        "feddc": FEDDC.bundle(
+            "1/(K η) keeps the first round's η",
+            "λ and c are divided by the client's size relative to the mean size",
+        ),
+    },
+    "fedcm": {
+        "fl_simulator": FL_SIMULATOR.bundle(REAL_STEPS),
+        "fedlesam": FEDLESAM.bundle(REAL_STEPS),
+    },
+    # Its penalty lacks the factor 1/2, so that its weight 1e-3 is λ/2.
+    "fedacg": {"fedacg": FEDACG.bundle(MIXED_PRECISION, beta=0.85, lam=2e-3)},
+    "fedrcl": {"fedrcl": FEDRCL.bundle(MIXED_PRECISION)},
+    "adabest": {
+        "fedsim": FEDSIM.bundle(
+            "μ is scaled by the mean client size over the client's own",
+            "the server's mean model is evaluated beside w",
+        ),
+    },
+    "fedsam": {
+        "caldarola": CALDAROLA.bundle(),
+        "fl_simulator": FL_SIMULATOR.bundle(),
+        "fedlesam": FEDLESAM.bundle(),
+        "official_fedgf": OFFICIAL_FEDGF.bundle(training=SAMPLES),
+    },
+    "fedasam": {
+        "caldarola": CALDAROLA.bundle(),
+        "official_fedgf": OFFICIAL_FEDGF.bundle(training=SAMPLES),
+    },
+    "mofedsam": {
+        "fl_simulator": FL_SIMULATOR.bundle(REAL_STEPS),
+        "fedlesam": FEDLESAM.bundle("α is not applied to the gradient: q = g + (1−α) D", REAL_STEPS),
+        "official_fedgf": OFFICIAL_FEDGF.bundle(
+            "D shrinks by 1−α at every local step, from client to client",
+            training=UNIFORM,
+            server_step="literal",
+        ),
+    },
+    "fedgamma": {
+        "fl_simulator": FL_SIMULATOR.bundle(REAL_STEPS),
+        "official_fedgf": OFFICIAL_FEDGF.bundle("c moves by 1/M of what it should", training=UNIFORM),
+    },
+    "fedsmoo": {
+        "fl_simulator": FL_SIMULATOR.bundle(training=SPLIT, s_rule="mu_only"),
+        "official_fedgf": OFFICIAL_FEDGF.bundle(
+            "no guard against a zero norm: NaN", training=SAMPLES, regulariser=False
+        ),
+    },
+    "fedspeed": {"fl_simulator": FL_SIMULATOR.bundle(training=SPLIT)},
+    "fedlesam": {"fedlesam": FEDLESAM.bundle(estimate="released_literal")},
+    "fedlesam_s": {
+        "fedlesam": FEDLESAM.bundle(REAL_STEPS, estimate="released_literal", correction_weight=0.1),
+    },
+    "fedlesam_d": {"fedlesam": FEDLESAM.bundle(training=SPLIT, estimate="released_literal")},
+    "fedgf": {
+        "official_fedgf": OFFICIAL_FEDGF.bundle(
+            "no guard against a model that stands still: NaN",
+            "its script passes --c_o, which its parser refuses, instead of --T_D",
+            training=SAMPLES,
+        ),
+    },
+}
+"""By method and short name of the code. The first is what `released` means: the code of the method's own authors, else
+FL-Simulator's, else that of Caldarola et al."""
+
+
+def release(method: str, variant: str) -> Release:
+    """The bundle of `released`, or of a named code: `released:official_fedgf`.
+
+    Raises `UserError` for an unknown method or variant, and for a method without any released code.
+    """
+    recipe(method)
+    if method not in RELEASES:
+        raise UserError(f"{method} has no variant '{variant}': no code of it is known (known: {', '.join(RELEASES)})")
+    codes = RELEASES[method]
+    variants = {"released": next(iter(codes.values()))} | {f"released:{name}": code for name, code in codes.items()}
+    if variant not in variants:
+        raise unknown(f"variant of {method}", variant, variants)
+    return variants[variant]

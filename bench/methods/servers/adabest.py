@@ -1,0 +1,39 @@
+"""AdaBest's server: the mean model, moved on along the last movement of the means (Varno et al., ECCV 2022).
+
+w̄_new = Σ p_i w_i⁺;     w^{t+1} = w̄_new + β (w̄_new − w̄);     w̄ ← w̄_new
+"""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from pydantic import Field
+from torch import Tensor
+
+from bench.methods.base import Server, ServerRound
+
+
+class MeanMovement(Server):
+    """w̄_new − h with h = β (w̄ − w̄_new). It has no server step size."""
+
+    name: ClassVar[str] = "adabest"
+
+    beta: float = Field(ge=0, description="share of the last movement of the mean model", examples=[0.8])
+
+    def start_server(self, w0: Tensor) -> dict[str, Tensor]:
+        """w̄ = w^0."""
+        return {"w_bar": w0.clone()}
+
+    def also_evaluated(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """w̄, which the paper prefers at inference."""
+        return {"w_bar": state["w_bar"]}
+
+    def needs_unit_server_lr(self) -> bool:
+        """There is none."""
+        return True
+
+    def step(self, server: ServerRound) -> Tensor:
+        """w̄_new + β (w̄_new − w̄)."""
+        w_bar = server.mean(server.models)
+        step = w_bar + self.beta * (w_bar - server.state["w_bar"])
+        server.state["w_bar"] = w_bar
+        return step

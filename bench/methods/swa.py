@@ -1,0 +1,59 @@
+"""SWA on the server: the mean of global models along a cyclic learning rate (Caldarola et al. 2022, Alg. 1).
+
+    from round t0 on:  η_t = (1−x) η_l + x γ₂,   x = ((t − t0) mod c + 1)/c           (c = 1: η_l throughout)
+    after the last round of each cycle:  w_swa ← (n w_swa + w^{t+1})/(n + 1),  n ← n + 1
+
+With c = 1 the rate is constant and γ₂ plays no part. The averaged model is evaluated in place of w^t and never sent to
+clients. Three rules exist for what is collected when: the lowest rate of a cycle (`end`), the authors' code (`release`:
+a copy of w^{t0}, then the first model of each cycle), and Algorithm 1 as printed (`alg1`: n = t/c, from that copy on).
+"""
+
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import Field
+from torch import Tensor
+
+from bench.frozen import Frozen
+
+
+class SWA(Frozen):
+    """When models are collected, and the learning rate that leads there; rounds count from 0."""
+
+    start: int = Field(ge=0, description="first round t0 of SWA; in experiments default ⌊0.75 T⌋")
+    cycle: int = Field(ge=1, description="rounds c between collected models")
+    lr_end: float = Field(default=1e-4, ge=0, description="local rate γ₂ at the end of a cycle")
+    collect: Literal["end", "release", "alg1"] = Field(default="end", description="which model of a cycle is collected")
+
+    def learning_rate(self, t: int, lr: float) -> float:
+        """η_t, from the rate of round t without SWA."""
+        if t < self.start or self.cycle == 1:
+            return lr
+        since = {"end": t - self.start, "release": t, "alg1": t - 1}[self.collect]
+        x = (since % self.cycle + 1) / self.cycle
+        return (1 - x) * lr + x * self.lr_end
+
+    def start_server(self, w0: Tensor) -> dict[str, Tensor]:
+        """The average, and the number n of models in it; −1 while there is none to evaluate."""
+        return {"w_swa": w0.clone(), "n_swa": w0.new_tensor(-1.0)}
+
+    def after_round(self, t: int, w: Tensor, w_next: Tensor, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The average and n after round t, which led from w^t to w^{t+1}."""
+        w_swa, n = state["w_swa"], state["n_swa"]
+        if self.collect != "end" and t == self.start:
+            w_swa, n = w, n.new_tensor(0.0)  # these rules report a copy of w^{t0} until a model is collected
+        if self._collects(t):
+            weight = n.new_tensor(t / self.cycle) if self.collect == "alg1" else n.clamp(min=0)
+            w_swa, n = (weight * w_swa + w_next) / (weight + 1), n.clamp(min=0) + 1
+        return {"w_swa": w_swa, "n_swa": n}
+
+    def _collects(self, t: int) -> bool:
+        if self.collect == "end":
+            return t >= self.start and (t - self.start + 1) % self.cycle == 0
+        if self.collect == "release":
+            return t > self.start and (t - self.start) % self.cycle == 0
+        return t >= self.start and t % self.cycle == 0
+
+    def evaluated(self, w: Tensor, state: Mapping[str, Tensor]) -> Tensor:
+        """The average once it holds a model, w before."""
+        return state["w_swa"] if bool(state["n_swa"] >= 0) else w
