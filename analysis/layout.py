@@ -1,5 +1,6 @@
 """What layouts of tables and figures share: YAML files beside an experiment, and selections of its cells."""
 
+from abc import abstractmethod
 from pathlib import Path
 from typing import Any, Literal
 
@@ -57,9 +58,9 @@ class Layout(Frozen):
             raise UserError(f"method {twice[0]} stands twice in methods")
         return self
 
+    @abstractmethod
     def settings(self, experiment: Experiment) -> tuple[Setting, ...]:
         """The settings that are shown, each once."""
-        raise NotImplementedError
 
     def cells(self, experiment: Experiment) -> tuple[CellKey, ...]:
         """All cells that are shown; a `UserError` if the experiment has no such method or setting."""

@@ -247,7 +247,7 @@ def compare(
 
     fedflat compare fedsam --grid quick
 
-    fedflat compare mine --grid quick --experiment mine/experiments.yaml --by-setting --csv mine.csv
+    fedflat compare my_method --grid quick --experiment mine/experiments.yaml --by-setting --csv mine.csv
     """
     from analysis import compare as comparing
     from bench.records import write_csv

@@ -104,7 +104,7 @@ class RunConfig(Frozen):
                 method = MethodConfig.parse(_with_swa_start(method, training.get("rounds")))
                 if training.get("aggregation") is None:
                     training = {**training, "aggregation": method.recipe.aggregation}
-                data = {**data, "method": method.model_dump(), "training": training}
+                data = {**data, "method": method, "training": training}
         return data
 
     @model_validator(mode="after")

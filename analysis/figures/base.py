@@ -1,6 +1,7 @@
 """What all figures share: fields of layouts, type sizes for print, lines with bands, legends, notes."""
 
 import textwrap
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
@@ -63,9 +64,9 @@ class FigureLayout(Layout):
         seed = self.shown_seed(experiment)
         return [relative_path(experiment.name, self.needs, cell, seed) for cell in self.cells(experiment)]
 
+    @abstractmethod
     def statistics(self, frame: pd.DataFrame) -> str:
         """What lines, bands and colours mean: a sentence for the caption."""
-        raise NotImplementedError
 
 
 class Panel(Selection):

@@ -1,6 +1,7 @@
 """How the training images are split over clients. Each partition is one entry of a configuration's `partition`."""
 
 import hashlib
+from abc import abstractmethod
 from typing import Annotated, Literal
 
 import numpy as np
@@ -34,8 +35,9 @@ class Partition(Frozen):
             raise UserError(f"{self.label} leaves one of {self.clients} clients without an image: use fewer clients")
         return split
 
+    @abstractmethod
     def _draw(self, labels: Labels, stream: np.random.Generator) -> list[Indices]:
-        raise NotImplementedError
+        """The training indices of each client, in any order."""
 
     def _sizes(self, n: int) -> Indices:
         return np.full(self.clients, n // self.clients) + (np.arange(self.clients) < n % self.clients)

@@ -12,6 +12,7 @@ A component holds hyper-parameters and nothing else. What lasts from round to ro
 them in. Norms and products go over the last dimension only.
 """
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
@@ -157,9 +158,9 @@ class Component(BaseModel):
 class Perturbation(Component):
     """Where the gradient is taken."""
 
+    @abstractmethod
     def delta(self, w: Tensor, gradient: Gradient, client: ClientRound) -> Tensor:
         """The perturbation δ at the local iterate w, both `[P]`. First gradients are neither clipped nor decayed."""
-        raise NotImplementedError(f"{type(self).__name__} defines no perturbation")
 
     def gradient(self, w: Tensor, gradient: Gradient, client: ClientRound) -> Tensor:
         """∇F_i(w + δ) on the same mini-batch that δ was computed from."""
@@ -192,9 +193,9 @@ class Server(Component):
         """The model that clients start from: w^t, unless the server looks ahead."""
         return w
 
+    @abstractmethod
     def step(self, server: ServerRound) -> Tensor:
         """The next global model w^{t+1}, `[P]`."""
-        raise NotImplementedError(f"{type(self).__name__} defines no server step")
 
     def also_evaluated(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Other models whose test accuracy is worth a column of the metrics, by name."""
@@ -211,11 +212,11 @@ class Loss(Component):
     needs_labels: ClassVar[bool] = False
     """Whether it cannot take class probabilities, as mixup makes them."""
 
+    @abstractmethod
     def gradient(
         self, objective: Objective, w: Tensor, x: Tensor, y: Tensor, client: ClientRound
     ) -> tuple[Tensor, Tensor]:
         """∇F_i(w) `[P]` and F_i(w) on the mini-batch x `[B, ...]`, y `[B]` (or class probabilities `[B, C]`)."""
-        raise NotImplementedError(f"{type(self).__name__} defines no loss")
 
     def step_taken(self, client: ClientRound) -> None:
         """After each local step."""

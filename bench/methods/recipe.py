@@ -33,6 +33,8 @@ class Parts:
         for (slot, part), kind in zip(self.named().items(), kinds, strict=True):
             if not (isinstance(part, type) and issubclass(part, kind)):
                 raise UserError(f"{slot} must be a subclass of {kind.__name__}, not {part!r}")
+            if missing := getattr(part, "__abstractmethods__", None):
+                raise UserError(f"{part.__name__} is a {slot} without {min(missing)}(...)")
             if not isinstance(getattr(part, "name", None), str):
                 raise UserError(f'{part.__name__} needs a name, for example: name: ClassVar[str] = "{slot}"')
 

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pandas as pd
@@ -91,9 +92,9 @@ class InterruptedRunError(Exception):
     pass
 
 
-def check_resume(method, device, tmp_path, monkeypatch, **changes):
-    """Interrupt a run in its middle, resume it, and compare all bits with those of an undisturbed run."""
-    undisturbed = train(config(method, **changes), tmp_path / "undisturbed", device).path
+@contextmanager
+def interrupted_after_three_rounds(monkeypatch):
+    """Every run that is trained here raises `InterruptedRunError` at its fourth round."""
     play_round = Bench.play_round
 
     def play_three(bench, state):
@@ -103,8 +104,14 @@ def check_resume(method, device, tmp_path, monkeypatch, **changes):
 
     with monkeypatch.context() as patch:
         patch.setattr("bench.run.Bench.play_round", play_three)
-        with pytest.raises(InterruptedRunError):
-            train(config(method, **changes), tmp_path / "resumed", device, checkpoint_every=2)
+        yield
+
+
+def check_resume(method, device, tmp_path, monkeypatch, **changes):
+    """Interrupt a run in its middle, resume it, and compare all bits with those of an undisturbed run."""
+    undisturbed = train(config(method, **changes), tmp_path / "undisturbed", device).path
+    with interrupted_after_three_rounds(monkeypatch), pytest.raises(InterruptedRunError):
+        train(config(method, **changes), tmp_path / "resumed", device, checkpoint_every=2)
     assert not (tmp_path / "resumed").exists(), "an unfinished run is not a run directory"
     resumed = train(config(method, **changes), tmp_path / "resumed", device, checkpoint_every=2).path
     assert "resumed after round 2" in (resumed / "run.log").read_text()

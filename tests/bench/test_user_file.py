@@ -12,15 +12,16 @@ from bench.config import RunConfig
 from bench.errors import UserError
 from bench.experiments import Experiment, load_experiment, read_yaml
 from bench.method_config import MethodConfig
+from bench.methods.base import Perturbation
 from bench.methods.catalog import CATALOG
 from bench.methods.compose import SLOTS, compose
 from bench.methods.describe import describe
 from bench.methods.recipe import Parts
 from bench.methods.user_file import recipe_from_file
 from bench.records import RunDirectory
-from bench.run import Bench, train, train_cell
+from bench.run import train, train_cell
 from tests.bench.test_cli import fedflat, refused
-from tests.bench.test_runs import InterruptedRunError, contents
+from tests.bench.test_runs import contents, interrupted_after_three_rounds
 
 CPU = torch.device("cpu")
 SETTING = "digits/dirichlet-0.1/4-of-20"
@@ -164,17 +165,8 @@ def test_a_file_that_is_edited_while_its_cell_is_trained(own, tmp_path):
 
 def test_resume_is_bitwise(own, tmp_path, monkeypatch):
     undisturbed = train(config(own), tmp_path / "undisturbed", CPU).path
-    play_round = Bench.play_round
-
-    def play_three(bench, state):
-        if state.round == 3:
-            raise InterruptedRunError
-        return play_round(bench, state)
-
-    with monkeypatch.context() as patch:
-        patch.setattr("bench.run.Bench.play_round", play_three)
-        with pytest.raises(UserError, match="InterruptedRunError"):
-            train(config(own), tmp_path / "run", CPU)
+    with interrupted_after_three_rounds(monkeypatch), pytest.raises(UserError, match="InterruptedRunError"):
+        train(config(own), tmp_path / "run", CPU)
     resumed = train(config(own), tmp_path / "run", CPU).path
     assert "resumed after round 3" in (resumed / "run.log").read_text()
     assert contents(resumed) == contents(undisturbed)
@@ -420,3 +412,11 @@ def test_a_method_that_fails_at_work_is_one_line_and_leaves_nothing(case, tmp_pa
     assert "\n" not in str(error.value)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["fails.py"]
     assert "not counted: " in describe(str(file))
+
+
+def test_a_part_that_lacks_its_equation_is_told():
+    class Nowhere(Perturbation):
+        name = "nowhere"
+
+    with pytest.raises(UserError, match=r"^Nowhere is a perturbation without delta\(\.\.\.\)$"):
+        Parts(Nowhere)
