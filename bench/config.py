@@ -17,6 +17,9 @@ from bench.frozen import Frozen
 from bench.method_config import MethodConfig
 from bench.models import MODELS
 
+OWN_FILES = {"method": {"file": True}}
+"""Fields of a `RunConfig` that say where a user's own file is; the hash of its content stands beside each."""
+
 
 class Participation(Frozen):
     """Which clients take part in a round: `fixed`, a set of `active` clients; `bernoulli`, each with `probability`."""
@@ -81,7 +84,7 @@ class Evaluation(Frozen):
 class RunConfig(Frozen):
     """All that decides a run's numbers."""
 
-    version: Literal[1] = 1
+    version: Literal[2] = 2
     dataset: Source
     model: str
     partition: AnyPartition
@@ -126,8 +129,11 @@ class RunConfig(Frozen):
         return self.evaluation.snapshots(self.training.rounds)
 
     def canonical_json(self) -> str:
-        """Every field, sorted, without spaces: equal runs give equal text. A method's file counts by its content."""
-        content = self.model_dump(mode="json", exclude={"method": {"file"}})
+        """Every field that is given, sorted, without spaces: equal runs give equal text.
+
+        Files of a user's own count by the hash of their content, not by their place.
+        """
+        content = self.model_dump(mode="json", exclude=OWN_FILES, exclude_none=True)
         return json.dumps(content, sort_keys=True, separators=(",", ":"))
 
     @cached_property

@@ -226,17 +226,16 @@ def experiment_data(name: str) -> dict[str, Any]:
     """An experiment's file with the keys that it takes over from the experiment that it extends.
 
     `training`, `evaluation` and a method of the same label keep what is not said anew; other keys are replaced, and
-    methods that are not named are left out. Paths of methods' files are relative to the file that names them.
+    methods that are not named are left out. A `file` is relative to the file that names it.
     """
     merged: dict[str, Any] = {}
     for file in reversed(experiment_files(name)):
-        data = read_yaml(file)
+        data = _with_files(read_yaml(file), file.parent)
         methods, base = data.get("methods"), merged.get("methods")
         if isinstance(methods, dict):
             known = base if isinstance(base, dict) else {}
             data["methods"] = {
-                label: _over(known.get(label, {}), {} if entry is None else _with_file(entry, file.parent))
-                for label, entry in methods.items()
+                label: _over(known.get(label, {}), {} if entry is None else entry) for label, entry in methods.items()
             }
         merged |= {key: _over(merged.get(key), value) if key in _SECTIONS else value for key, value in data.items()}
     return merged
@@ -250,10 +249,18 @@ def _over(base: Any, own: Any) -> Any:
     return {**base, **own} if isinstance(base, dict) and isinstance(own, dict) else own
 
 
-def _with_file(entry: Any, folder: Path) -> Any:
-    if isinstance(entry, dict) and isinstance(entry.get("file"), str):
-        return {**entry, "file": str((folder / Path(entry["file"]).expanduser()).resolve())}
-    return entry
+def _with_files(data: Any, folder: Path) -> Any:
+    """The same, every `file` in it absolute."""
+    if isinstance(data, list):
+        return [_with_files(part, folder) for part in data]
+    if not isinstance(data, dict):
+        return data
+    return {
+        key: str((folder / Path(value).expanduser()).resolve())
+        if key == "file" and isinstance(value, str)
+        else _with_files(value, folder)
+        for key, value in data.items()
+    }
 
 
 def experiment_files(name: str) -> list[Path]:

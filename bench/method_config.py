@@ -7,12 +7,13 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
+from bench.content import hash_of, read_own
 from bench.errors import UserError
 from bench.frozen import Frozen
 from bench.methods.catalog import recipe
 from bench.methods.compose import SLOTS, compose
 from bench.methods.recipe import Recipe
-from bench.methods.user_file import code_hash, recipe_from_file
+from bench.methods.user_file import KIND, recipe_from_file
 
 HyperParameters = dict[str, Any]
 """Their values are for the recipe to check, which can say what is allowed."""
@@ -71,7 +72,7 @@ class MethodConfig(MethodChoice):
         data = {**data, "hyperparameters": choice.recipe.complete(given)}
         if choice.file is None:
             return data
-        code = code_hash(choice.file)
+        code = hash_of(read_own(choice.file, KIND))
         if data.get("code") not in (None, code):
             raise UserError(f"the method file '{choice.file}' has changed since")
         return {**data, "code": code}

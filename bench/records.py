@@ -29,7 +29,7 @@ import pandas as pd
 import torch
 
 from bench.atomic import write_text
-from bench.config import RunConfig
+from bench.config import OWN_FILES, RunConfig
 from bench.engine.checkpoint import load_state
 from bench.engine.federation import FederationState
 from bench.errors import UserError
@@ -162,7 +162,7 @@ def is_finished(path: Path, config: RunConfig, *, replace: bool = False) -> bool
 
 def first_difference(there: RunConfig, here: RunConfig) -> str | None:
     """Where two configurations differ first, in words; None if they do not."""
-    a, b = (dict(_flatten(config.model_dump(mode="json", exclude={"method": {"file"}}))) for config in (there, here))
+    a, b = (dict(_flatten(config.model_dump(mode="json", exclude=OWN_FILES))) for config in (there, here))
     key = next((k for k in [*b, *a] if a.get(k) != b.get(k)), None)
     if key == "method.code" and here.method.file is not None and there.method.file is not None:
         return f"'{here.method.file}' has been edited; the run's own copy is '{there.method.file}'"

@@ -21,6 +21,7 @@ import torch
 from bench import __version__
 from bench.atomic import write_bytes
 from bench.config import RunConfig
+from bench.content import hash_of, read_own
 from bench.data.dataset import Dataset, DeviceData
 from bench.data.partitions import Indices, partition_hash
 from bench.data.sources import Source
@@ -33,7 +34,7 @@ from bench.engine.participation import active_clients
 from bench.engine.streams import numpy_stream
 from bench.errors import UserError
 from bench.experiments import Cell
-from bench.methods.user_file import failure, hash_of, read_source
+from bench.methods.user_file import KIND, failure
 from bench.models import build_model
 from bench.records import (
     METHOD_COPY,
@@ -87,7 +88,7 @@ class Bench:
     def set_up(cls, config: RunConfig, device: torch.device) -> "Bench":
         """Build all parts; seed and configuration alone decide partition and initial model."""
         dataset = load_dataset(config.dataset)
-        split = config.partition.split(dataset.train_labels, numpy_stream(config.seed, "partition"))
+        split = config.partition.split(dataset.train, numpy_stream(config.seed, "partition"))
         train, test = dataset.on(device)
         model = build_model(config.model, dataset.image_shape, dataset.classes, config.seed)
         objective = Objective(model.to(device))
@@ -209,7 +210,7 @@ def _keep_method_file(config: RunConfig, copy: Path) -> None:
     """Copy the user's own method file, byte for byte; a `UserError` if it has been edited since it was read."""
     if config.method.file is None:
         return
-    source = read_source(config.method.file)
+    source = read_own(config.method.file, KIND)
     if hash_of(source) != config.method.code:
         raise UserError(f"the method file '{config.method.file}' has been edited since the command began; start again")
     write_bytes(copy, source)
@@ -231,7 +232,7 @@ def _metrics(rows: list[dict[str, Any]]) -> pd.DataFrame:
 def _partition_table(bench: Bench) -> pd.DataFrame:
     client = np.repeat(np.arange(len(bench.split)), [len(indices) for indices in bench.split])
     index = np.concatenate(bench.split)
-    return pd.DataFrame({"client": client, "index": index, "label": bench.dataset.train_labels[index]})
+    return pd.DataFrame({"client": client, "index": index, "label": bench.dataset.train.labels[index]})
 
 
 def _provenance(bench: Bench, outcome: str, seconds: float) -> dict[str, Any]:

@@ -1,8 +1,10 @@
-"""A labelled image data set in memory, as uint8, and on a device."""
+"""A labelled image data set, as uint8, and on a device."""
 
 import hashlib
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -14,50 +16,77 @@ Labels = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
+class Samples:
+    """Images `[n, channels, height, width]` as uint8 and labels `[n]`, in memory or mapped from files.
+
+    `groups` `[n]`, where the source has them, say what else an image belongs to: its coarse label, domain, or author.
+    `names` are the images' own names in the source. `stored_hash` is the content hash, where it is known already.
+    """
+
+    images: Images
+    labels: Labels
+    groups: Labels | None = None
+    names: NDArray[np.str_] | None = None
+    stored_hash: str | None = None
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def content_hash(self) -> str:
+        """SHA-256 over pixels, labels and groups, first 16 hex digits."""
+        if self.stored_hash is not None:
+            return self.stored_hash
+        digest = hashlib.sha256()
+        for array in (self.images, self.labels, self.groups):
+            if array is not None:
+                digest.update(str(array.shape).encode())
+                digest.update(np.ascontiguousarray(array).data)
+        return digest.hexdigest()[:16]
+
+    def on(self, device: torch.device, shift: Tensor, factor: Tensor) -> "DeviceData":
+        """The samples on a device, to be normalised by (image − shift) · factor."""
+        images, labels = _tensor(self.images), _tensor(self.labels)
+        return DeviceData(images.to(device), labels.to(device), shift.to(device), factor.to(device))
+
+
+@dataclass(frozen=True)
 class Dataset:
-    """Images `[n, channels, height, width]` as uint8 and labels `[n]`, for training and for testing.
+    """Samples for training and for testing, and what is to be learnt of them.
 
     The network's input is (image / `scale` − `mean`) / `std`, with mean and std per channel in units of `scale`.
     """
 
     name: str
-    train_images: Images
-    train_labels: Labels
-    test_images: Images
-    test_labels: Labels
+    train: Samples
+    test: Samples
     classes: int
     scale: float
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    task: Literal["classification"] = "classification"
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
         """(channels, height, width)."""
-        channels, height, width = self.train_images.shape[1:]
+        channels, height, width = self.train.images.shape[1:]
         return channels, height, width
 
     def content_hash(self) -> str:
-        """SHA-256 over pixels and labels, first 16 hex digits."""
-        digest = hashlib.sha256()
-        for array in (self.train_images, self.train_labels, self.test_images, self.test_labels):
-            digest.update(str(array.shape).encode())
-            digest.update(np.ascontiguousarray(array).tobytes())
-        return digest.hexdigest()[:16]
+        """SHA-256 over both parts' hashes, first 16 hex digits."""
+        return hashlib.sha256(f"{self.train.content_hash()}:{self.test.content_hash()}".encode()).hexdigest()[:16]
 
     def on(self, device: torch.device) -> tuple["DeviceData", "DeviceData"]:
         """The training and the test set on a device."""
         shift = torch.tensor(self.mean).view(-1, 1, 1) * self.scale
         factor = 1 / (torch.tensor(self.std).view(-1, 1, 1) * self.scale)
+        return self.train.on(device, shift, factor), self.test.on(device, shift, factor)
 
-        def place(images: Images, labels: Labels) -> DeviceData:
-            return DeviceData(
-                torch.from_numpy(images).to(device),
-                torch.from_numpy(labels).to(device),
-                shift.to(device),
-                factor.to(device),
-            )
 
-        return place(self.train_images, self.train_labels), place(self.test_images, self.test_labels)
+def _tensor(array: NDArray[Any]) -> Tensor:
+    """A tensor over the array's own memory. It is read only, as a memory map is; torch would warn of that."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+        return torch.from_numpy(array)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from bench.data.dataset import Labels
+from bench.data.dataset import Labels, Samples
 from bench.errors import UserError
 from bench.frozen import Frozen
 
@@ -26,17 +26,17 @@ class Partition(Frozen):
         """Name and parameter, for paths and tables."""
         return self.name
 
-    def split(self, labels: Labels, stream: np.random.Generator) -> list[Indices]:
+    def split(self, train: Samples, stream: np.random.Generator) -> list[Indices]:
         """The sorted training indices of each client; a `UserError` if there are too few images for all clients."""
-        if self.clients > len(labels):
-            raise UserError(f"{self.clients} clients for {len(labels)} training images: every client needs one")
-        split = [np.sort(indices) for indices in self._draw(labels, stream)]
+        if self.clients > len(train):
+            raise UserError(f"{self.clients} clients for {len(train)} training images: every client needs one")
+        split = [np.sort(indices) for indices in self._draw(train, stream)]
         if min(map(len, split)) == 0:
             raise UserError(f"{self.label} leaves one of {self.clients} clients without an image: use fewer clients")
         return split
 
     @abstractmethod
-    def _draw(self, labels: Labels, stream: np.random.Generator) -> list[Indices]:
+    def _draw(self, train: Samples, stream: np.random.Generator) -> list[Indices]:
         """The training indices of each client, in any order."""
 
     def _sizes(self, n: int) -> Indices:
@@ -48,8 +48,8 @@ class IID(Partition):
 
     name: Literal["iid"] = "iid"
 
-    def _draw(self, labels: Labels, stream: np.random.Generator) -> list[Indices]:
-        return list(np.split(stream.permutation(len(labels)), np.cumsum(self._sizes(len(labels)))[:-1]))
+    def _draw(self, train: Samples, stream: np.random.Generator) -> list[Indices]:
+        return list(np.split(stream.permutation(len(train)), np.cumsum(self._sizes(len(train)))[:-1]))
 
 
 class Centralized(Partition):
@@ -58,8 +58,8 @@ class Centralized(Partition):
     name: Literal["centralized"] = "centralized"
     clients: Literal[1] = 1
 
-    def _draw(self, labels: Labels, stream: np.random.Generator) -> list[Indices]:
-        return [np.arange(len(labels))]
+    def _draw(self, train: Samples, stream: np.random.Generator) -> list[Indices]:
+        return [np.arange(len(train))]
 
 
 class Dirichlet(Partition):
@@ -78,7 +78,8 @@ class Dirichlet(Partition):
         """For example dirichlet-0.1."""
         return f"dirichlet-{self.alpha:g}"
 
-    def _draw(self, labels: Labels, stream: np.random.Generator) -> list[Indices]:
+    def _draw(self, train: Samples, stream: np.random.Generator) -> list[Indices]:
+        labels = train.labels
         classes = int(labels.max()) + 1
         proportions = stream.dirichlet(np.full(classes, self.alpha), self.clients)
         return _fill(labels, proportions, self._sizes(len(labels)), stream)
@@ -99,7 +100,8 @@ class Pathological(Partition):
         """For example pathological-3."""
         return f"pathological-{self.classes_per_client}"
 
-    def _draw(self, labels: Labels, stream: np.random.Generator) -> list[Indices]:
+    def _draw(self, train: Samples, stream: np.random.Generator) -> list[Indices]:
+        labels = train.labels
         classes = int(labels.max()) + 1
         if self.classes_per_client > classes:
             raise UserError(

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, field_validator
 
-from bench.data.dataset import Dataset, Images, Labels
+from bench.data.dataset import Dataset, Images, Labels, Samples
 from bench.errors import UserError, unknown
 from bench.frozen import Frozen
 
@@ -43,7 +43,13 @@ class Digits(Frozen):
             position_in_class[members] = np.arange(len(members))
         test = position_in_class % 2 == 1
         return Dataset(
-            "digits", images[~test], labels[~test], images[test], labels[test], 10, 16.0, (0.3048,), (0.3761,)
+            "digits",
+            Samples(images[~test], labels[~test]),
+            Samples(images[test], labels[test]),
+            10,
+            16.0,
+            (0.3048,),
+            (0.3761,),
         )
 
 
@@ -85,10 +91,8 @@ class ImageFolder(Frozen):
         mean, std = pixels.mean(axis=(0, 2, 3)), pixels.std(axis=(0, 2, 3))
         return Dataset(
             self.label,
-            train_images,
-            train_labels,
-            test_images,
-            test_labels,
+            Samples(train_images, train_labels),
+            Samples(test_images, test_labels),
             len(classes),
             255.0,
             tuple(map(float, mean)),

@@ -1,37 +1,21 @@
 """Methods from a user's own Python file: it defines METHOD, a `Recipe`."""
 
-import hashlib
 import sys
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 
+from bench.content import hash_of, read_own
 from bench.errors import UserError
 from bench.methods.compose import check_legal
 from bench.methods.recipe import Recipe
 
-
-def read_source(file: Path) -> bytes:
-    """The file's bytes; a `UserError` if it cannot be read."""
-    try:
-        return file.read_bytes()
-    except OSError as error:
-        raise UserError(f"cannot read the method file '{file}': {error.strerror}") from None
-
-
-def hash_of(source: bytes) -> str:
-    """SHA-256, first 16 hex digits."""
-    return hashlib.sha256(source).hexdigest()[:16]
-
-
-def code_hash(file: Path) -> str:
-    """The hash of the file's content: part of the identity of the method's runs."""
-    return hash_of(read_source(file))
+KIND = "method file"
 
 
 def recipe_from_file(file: Path) -> Recipe:
     """The file's METHOD; a `UserError` if the file cannot be read or run, or has none."""
-    return _load(file, read_source(file))
+    return _load(file, read_own(file, KIND))
 
 
 @lru_cache(maxsize=32)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from bench.config import Participation
+from bench.data.dataset import Samples
 from bench.data.partitions import IID, Dirichlet, Pathological, partition_hash
 from bench.data.sources import Digits, ImageFolder
 from bench.engine.batches import EpochBatches, StepBatches
@@ -15,18 +16,24 @@ from bench.engine.participation import active_clients
 from bench.engine.streams import numpy_stream, torch_seed
 from bench.errors import UserError
 
-LABELS = Digits().load().train_labels
+TRAIN = Digits().load().train
+LABELS = TRAIN.labels
+
+
+def labelled(labels: np.ndarray) -> Samples:
+    """Images that nobody looks at, with these labels."""
+    return Samples(np.zeros((len(labels), 1, 1, 1), np.uint8), labels)
 
 
 def test_digits_are_scikit_learns():
     from sklearn.datasets import load_digits
 
     data, original = Digits().load(), load_digits()
-    assert len(data.train_images) + len(data.test_images) == len(original.images) == 1797
-    together = sorted(image.tobytes() for part in (data.train_images, data.test_images) for image in part)
+    assert len(data.train.images) + len(data.test.images) == len(original.images) == 1797
+    together = sorted(image.tobytes() for part in (data.train.images, data.test.images) for image in part)
     assert together == sorted(image.astype(np.uint8).tobytes() for image in original.images)
-    assert np.bincount(data.train_labels).min() >= 87
-    assert data.train_images.dtype == np.uint8
+    assert np.bincount(data.train.labels).min() >= 87
+    assert data.train.images.dtype == np.uint8
 
 
 def test_digits_are_normalised_on_the_device():
@@ -53,8 +60,8 @@ def test_image_folder_reads_classes_and_pixels(tmp_path):
     assert data.name == "mine"
     assert data.classes == 2
     assert data.image_shape == (3, 4, 4)
-    assert data.train_labels.tolist() == [0, 1]
-    assert data.train_images[0, :, 0, 0].tolist() == [10, 20, 30]
+    assert data.train.labels.tolist() == [0, 1]
+    assert data.train.images[0, :, 0, 0].tolist() == [10, 20, 30]
 
 
 def test_image_folder_has_a_label_fit_for_paths(tmp_path, monkeypatch):
@@ -111,18 +118,18 @@ equal_partitions = st.one_of(
 @example(partition=Dirichlet(clients=22, alpha=0.001), seed=29)  # proportions of 5e-324
 @given(partition=equal_partitions, seed=st.integers(0, 100))
 def test_partitions_use_every_image_once_in_equal_shares(partition, seed):
-    split = partition.split(LABELS, numpy_stream(seed, "partition"))
+    split = partition.split(TRAIN, numpy_stream(seed, "partition"))
     sizes = [len(indices) for indices in split]
     assert sorted(np.concatenate(split)) == list(range(len(LABELS)))
     assert max(sizes) - min(sizes) <= 1
-    again = partition.split(LABELS, numpy_stream(seed, "partition"))
+    again = partition.split(TRAIN, numpy_stream(seed, "partition"))
     assert partition_hash(split) == partition_hash(again)
 
 
 @settings(max_examples=30, deadline=None)
 @given(clients=st.integers(1, 60), k=st.integers(1, 10), seed=st.integers(0, 100))
 def test_pathological_clients_hold_their_classes_and_no_others(clients, k, seed):
-    split = Pathological(clients=clients, classes_per_client=k).split(LABELS, numpy_stream(seed, "p"))
+    split = Pathological(clients=clients, classes_per_client=k).split(TRAIN, numpy_stream(seed, "p"))
     held = [np.unique(LABELS[indices]) for indices in split]
     assert all(len(classes) == k for classes in held)
     used = np.concatenate(split)
@@ -134,7 +141,7 @@ def test_pathological_clients_hold_their_classes_and_no_others(clients, k, seed)
 
 
 def class_entropy(partition, seed=0) -> float:
-    shares = [np.bincount(LABELS[i], minlength=10) / len(i) for i in partition.split(LABELS, numpy_stream(seed, "p"))]
+    shares = [np.bincount(LABELS[i], minlength=10) / len(i) for i in partition.split(TRAIN, numpy_stream(seed, "p"))]
     return float(np.mean([-(s[s > 0] * np.log(s[s > 0])).sum() for s in shares]))
 
 
@@ -148,7 +155,7 @@ def test_smaller_alpha_is_more_heterogeneous():
 def test_dirichlet_proportions_are_the_clients_own():
     """While no class is exhausted, counts follow a client's own Dirichlet draw: their variance is that of Dir(α)."""
     labels = np.repeat(np.arange(10), 5000)
-    split = Dirichlet(clients=250, alpha=0.6).split(labels[:50000], numpy_stream(1, "p"))
+    split = Dirichlet(clients=250, alpha=0.6).split(labelled(labels), numpy_stream(1, "p"))
     early = np.array([np.bincount(labels[i], minlength=10) / len(i) for i in split])
     assert early.mean() == pytest.approx(0.1)
     expected = 0.1 * 0.9 / (10 * 0.6 + 1)
@@ -157,18 +164,18 @@ def test_dirichlet_proportions_are_the_clients_own():
 
 def test_more_classes_than_there_are_is_refused():
     with pytest.raises(UserError, match=r"11 classes per client, but the data set has 10 \(allowed: 1 to 10\)"):
-        Pathological(clients=20, classes_per_client=11).split(LABELS, numpy_stream(0, "p"))
+        Pathological(clients=20, classes_per_client=11).split(TRAIN, numpy_stream(0, "p"))
 
 
 def test_a_client_without_images_is_refused():
     labels = np.repeat(np.arange(2), [2, 50])
     with pytest.raises(UserError, match="leaves one of 10 clients without an image"):
-        Pathological(clients=10, classes_per_client=1).split(labels, numpy_stream(0, "p"))
+        Pathological(clients=10, classes_per_client=1).split(labelled(labels), numpy_stream(0, "p"))
 
 
 def test_more_clients_than_images_is_refused():
     with pytest.raises(UserError, match="902 clients for 901 training images"):
-        IID(clients=902).split(LABELS, numpy_stream(0, "p"))
+        IID(clients=902).split(TRAIN, numpy_stream(0, "p"))
 
 
 def test_fixed_participation_is_a_function_of_seed_and_round():
