@@ -1,8 +1,9 @@
-"""The `fedflat` command: run, methods, datasets, analyse, table, figure, report, summary, baselines, compare.
+"""The `fedflat` command: run, methods, data, analyse, table, figure, report, summary, baselines, compare.
 
 Torch is imported by the subcommands that need it, after the thread count is set.
 """
 
+import logging
 import os
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 import yaml
 
+from bench.cli_data import app as data
 from bench.errors import UserError
 from bench.strict_yaml import load_yaml
 
@@ -20,6 +22,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="Benchmark federated sharpness-aware learning: train, analyse, and render tables and figures.",
 )
+app.add_typer(data, name="data")
 
 
 def _folder(text: str) -> Path:
@@ -274,20 +277,6 @@ def methods(name: Annotated[str | None, typer.Argument(help="One method, in deta
 
 
 @app.command()
-def datasets() -> None:
-    """List the data sets. Example:
-
-    fedflat datasets
-    """
-    from bench.data.sources import SOURCES
-
-    for source_name, source in sorted(SOURCES.items()):
-        options = ", ".join(key for key in source.model_fields if key != "name")
-        summary = (source.__doc__ or "").splitlines()[0]
-        typer.echo(f"{source_name:<14}{summary}" + (f" Takes: {options}." if options else ""))
-
-
-@app.command()
 def schema() -> None:
     """Print the JSON schema of experiment files, with which Snakemake validates them. Example:
 
@@ -309,6 +298,8 @@ INTERRUPTED = 130
 
 def main() -> None:
     """Entry of the command: bad input is one line on stderr and exit code 2."""
+    logging.getLogger("fedflat.data").addHandler(logging.StreamHandler())  # decoding takes a while: say so
+    logging.getLogger("fedflat.data").setLevel(logging.INFO)
     try:
         # Without arguments: the help.
         code = app(sys.argv[1:] or ["--help"], prog_name="fedflat", standalone_mode=False)

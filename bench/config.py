@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from bench.data.augmentation import Augmentation, Mixup
 from bench.data.partitions import AnyPartition
-from bench.data.sources import Source, parse_source
+from bench.data.sources import AnySource, parse_source
 from bench.engine.federation import Steps
 from bench.errors import UserError, unknown
 from bench.frozen import Frozen
@@ -85,7 +85,7 @@ class RunConfig(Frozen):
     """All that decides a run's numbers."""
 
     version: Literal[2] = 2
-    dataset: Source
+    dataset: AnySource
     model: str
     partition: AnyPartition
     participation: Participation

@@ -15,7 +15,8 @@ from pydantic import Field, field_validator, model_validator
 
 from bench.config import Evaluation, Participation, RunConfig, Training
 from bench.data.partitions import AnyPartition
-from bench.data.sources import Source, parse_source
+from bench.data.sources import parse_source
+from bench.data.sources.base import Source
 from bench.errors import UserError, unknown
 from bench.frozen import LABEL, NAME, Frozen
 from bench.method_config import MethodChoice

@@ -24,7 +24,8 @@ from bench.config import RunConfig
 from bench.content import hash_of, read_own
 from bench.data.dataset import Dataset, DeviceData
 from bench.data.partitions import Indices, partition_hash
-from bench.data.sources import Source
+from bench.data.root import data_root
+from bench.data.sources.base import Source
 from bench.device import device_name
 from bench.engine.batches import EpochBatches
 from bench.engine.checkpoint import load_state, save_state
@@ -67,9 +68,9 @@ def _augment(config: RunConfig, dataset: Dataset) -> Augment | None:
 
 
 @functools.lru_cache(maxsize=2)
-def load_dataset(source: Source) -> Dataset:
+def load_dataset(source: Source, root: Path) -> Dataset:
     """A data set, read once per process."""
-    return source.load()
+    return source.load(root)
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ class Bench:
     @classmethod
     def set_up(cls, config: RunConfig, device: torch.device) -> "Bench":
         """Build all parts; seed and configuration alone decide partition and initial model."""
-        dataset = load_dataset(config.dataset)
+        dataset = load_dataset(config.dataset, data_root())
         split = config.partition.split(dataset.train, numpy_stream(config.seed, "partition"))
         train, test = dataset.on(device)
         model = build_model(config.model, dataset.image_shape, dataset.classes, config.seed)

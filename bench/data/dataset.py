@@ -32,15 +32,21 @@ class Samples:
     def __len__(self) -> int:
         return len(self.labels)
 
+    def __getitem__(self, which: slice | NDArray[np.bool_]) -> "Samples":
+        """Some of the samples."""
+        groups = None if self.groups is None else self.groups[which]
+        names = None if self.names is None else self.names[which]
+        return Samples(self.images[which], self.labels[which], groups, names)
+
     def content_hash(self) -> str:
-        """SHA-256 over pixels, labels and groups, first 16 hex digits."""
+        """SHA-256 over pixels, labels and groups, each with its shape, first 16 hex digits."""
         if self.stored_hash is not None:
             return self.stored_hash
         digest = hashlib.sha256()
         for array in (self.images, self.labels, self.groups):
             if array is not None:
-                digest.update(str(array.shape).encode())
                 digest.update(np.ascontiguousarray(array).data)
+                digest.update(str(array.shape).encode())
         return digest.hexdigest()[:16]
 
     def on(self, device: torch.device, shift: Tensor, factor: Tensor) -> "DeviceData":

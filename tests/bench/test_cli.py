@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from bench.data.sources import SOURCES
+from bench.data.sources.cifar import Cifar10
 from bench.methods.catalog import CATALOG
 from bench.methods.describe import overview
 
@@ -196,11 +198,51 @@ def test_columns_of_methods_are_as_wide_as_their_longest_name(monkeypatch):
 
 def test_every_subcommand_has_help_with_an_example():
     commands = ["run", "analyse", "table", "figure", "report", "summary", "baselines", "compare", "methods"]
-    commands += ["datasets", "schema"]
+    commands += ["data", "schema"]
     assert all(command in fedflat("--help").stdout for command in commands)
+    commands = [*commands[:-2], "data list", "data check", "data prepare", "schema"]
     for command in commands:
-        assert f"fedflat {command}" in fedflat(command, "--help").stdout
+        assert f"fedflat {command}" in fedflat(*command.split(), "--help").stdout
 
 
-def test_datasets_are_listed():
-    assert [line.split()[0] for line in fedflat("datasets").stdout.splitlines()] == ["digits", "image_folder"]
+def test_data_sets_are_listed_with_their_status(tmp_path):
+    header, *rows, note = fedflat("data", "list", "--root", tmp_path).stdout.splitlines()
+    assert header.split()[0] == "name"
+    assert [row.split()[0] for row in rows] == list(SOURCES)
+    assert sum("  missing  " in row for row in rows) == 6
+    assert sum("  needs cifar10" in row for row in rows) == 2, "a corrupted test set needs the clean training set"
+    assert "ready" in rows[list(SOURCES).index("digits")]
+    assert str(tmp_path) in note
+
+
+def test_check_says_what_to_put_where(tmp_path):
+    done = fedflat("data", "check", "cifar10", "--root", tmp_path)
+    assert done.returncode == 2
+    for file in (Cifar10.origin.archive, *Cifar10.origin.members):
+        assert f"  {file.path}  missing  md5 {file.md5}" in done.stdout
+    [line] = done.stderr.splitlines()
+    assert line == (
+        "fedflat: data set cifar10 is missing: put https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz as "
+        f"'{tmp_path}/cifar-10-python.tar.gz', or run 'fedflat data prepare cifar10 --download --root {tmp_path}'"
+    )
+    assert not list(tmp_path.iterdir())
+
+
+def test_data_sets_by_wrong_names(tmp_path):
+    for command in ("check", "prepare"):
+        assert "unknown dataset 'cifar'; did you mean 'cifar10'?" in refused("data", command, "cifar")
+        assert "an image folder is given by its path" in refused("data", command, "image_folder")
+    assert "--root is empty" in refused("data", "list", "--root", "")
+    empty = tmp_path / "nothing"
+    empty.mkdir()
+    assert f"folder '{empty}/train' does not exist" in refused("data", "check", empty)
+
+
+def test_training_fetches_nothing(tmp_path):
+    changes = ["--set", "dataset=cifar10", "--set", "training.rounds=1", "--out", tmp_path / "out"]
+    line = refused(
+        "run", "quick", CELL.replace("digits", "cifar10"), *changes,
+        env={**os.environ, "FEDFLAT_DATA": str(tmp_path / "data")},
+    )  # fmt: skip
+    assert f"'{tmp_path}/data/cifar-10-batches-py/data_batch_1' is missing; put https://www.cs.toronto.edu" in line
+    assert not list(tmp_path.iterdir())

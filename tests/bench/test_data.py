@@ -5,12 +5,11 @@ import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from PIL import Image
 
 from bench.config import Participation
 from bench.data.dataset import Samples
 from bench.data.partitions import IID, Dirichlet, Pathological, partition_hash
-from bench.data.sources import Digits, ImageFolder
+from bench.data.sources import Digits
 from bench.engine.batches import EpochBatches, StepBatches
 from bench.engine.participation import active_clients
 from bench.engine.streams import numpy_stream, torch_seed
@@ -45,67 +44,6 @@ def test_digits_are_normalised_on_the_device():
     some = torch.tensor([5, 3])
     assert torch.equal(train.batch(some)[0], x[some])
     assert torch.equal(train.batch(some)[1], y[some])
-
-
-def folder_of_images(root, sizes=((4, 4), (4, 4))):
-    for part in ("train", "test"):
-        for name, size in zip(("ant", "bee"), sizes, strict=True):
-            (root / part / name).mkdir(parents=True)
-            Image.new("RGB", size, color=(10, 20, 30)).save(root / part / name / "0.png")
-    return ImageFolder(root=root)
-
-
-def test_image_folder_reads_classes_and_pixels(tmp_path):
-    data = folder_of_images(tmp_path / "mine").load()
-    assert data.name == "mine"
-    assert data.classes == 2
-    assert data.image_shape == (3, 4, 4)
-    assert data.train.labels.tolist() == [0, 1]
-    assert data.train.images[0, :, 0, 0].tolist() == [10, 20, 30]
-
-
-def test_image_folder_has_a_label_fit_for_paths(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert ImageFolder(root=".").label == tmp_path.name
-    assert ImageFolder(root="my images/").label == "my-images"
-
-
-def test_image_folder_says_what_is_wrong(tmp_path):
-    with pytest.raises(UserError, match=r"folder '.*nowhere/train' does not exist"):
-        ImageFolder(root=tmp_path / "nowhere").load()
-    with pytest.raises(UserError, match=r"is \(5, 5\), the images before it \(4, 4\)"):
-        folder_of_images(tmp_path / "odd", sizes=((4, 4), (5, 5))).load()
-    uneven = folder_of_images(tmp_path / "uneven")
-    for name in ("ant", "bee"):
-        Image.new("RGB", (6, 6)).save(tmp_path / "uneven" / "test" / name / "0.png")
-    with pytest.raises(UserError, match=r"test images of .* are \(6, 6\), the training images \(4, 4\)"):
-        uneven.load()
-    source = folder_of_images(tmp_path / "broken")
-    (tmp_path / "broken" / "train" / "ant" / "1.png").write_bytes(b"not an image")
-    with pytest.raises(UserError, match=r"1\.png' is not a readable image"):
-        source.load()
-
-
-@pytest.mark.parametrize("part", ["train", "test"])
-@pytest.mark.parametrize("gone", ["its images", "the folder"])
-def test_image_folder_refuses_a_class_without_images(part, gone, tmp_path):
-    source = folder_of_images(tmp_path)
-    (tmp_path / part / "bee" / "0.png").unlink()
-    if gone == "the folder":
-        (tmp_path / part / "bee").rmdir()
-    message = "class 'bee' has no images in '.*test'|class 'bee' is in .*test but not in .*train"
-    with pytest.raises(UserError, match=message.replace("test'", f"{part}'")):
-        source.load()
-
-
-def test_image_folder_in_the_home_folder(tmp_path, monkeypatch):
-    folder_of_images(tmp_path / "mine")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    source = ImageFolder(root="~/mine")
-    assert source == ImageFolder(root=tmp_path / "mine"), "one place, one identity"
-    assert source.load().classes == 2
-    with pytest.raises(UserError, match="there is no such home folder"):
-        ImageFolder(root="~nobody-of-this-name/mine")
 
 
 equal_partitions = st.one_of(

@@ -1,0 +1,65 @@
+"""The `fedflat data` command: which data sets there are, whether their files are right, and decoding them."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bench.errors import UserError
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="List, check and prepare data sets.")
+
+NameOrFolder = Annotated[str, typer.Argument(help="A data set of 'fedflat data list', or the folder of your images.")]
+Root = Annotated[
+    str | None,
+    typer.Option(help="Folder of all data sets. Default: $FEDFLAT_DATA, or 'data' here.", metavar="DIR"),
+]
+
+
+@app.command("list")
+def list_(root: Root = None) -> None:
+    """List the data sets, what they hold, where they come from, and whether they are here. Example:
+
+    fedflat data list
+    """
+    from bench.data.inventory import listing
+
+    typer.echo(listing(_place(root)))
+
+
+@app.command()
+def check(name: NameOrFolder, root: Root = None) -> None:
+    """Read all files of a data set in full, and say which are missing or not what was published. Example:
+
+    fedflat data check cifar10 --root /scratch/data
+    """
+    from bench.data.inventory import check as lines
+
+    for line in lines(name, _place(root)):
+        typer.echo(line)
+
+
+@app.command()
+def prepare(
+    name: NameOrFolder,
+    root: Root = None,
+    download: Annotated[bool, typer.Option(help="Fetch what is missing. Nothing is fetched without this.")] = False,
+) -> None:
+    """Verify, unpack and decode a data set, so that runs need only map it. Examples:
+
+    fedflat data prepare cifar10 --download
+
+    fedflat data prepare pictures/flowers
+    """
+    from bench.data.inventory import prepare as lines
+
+    for line in lines(name, _place(root), fetch=download):
+        typer.echo(line)
+
+
+def _place(root: str | None) -> Path:
+    from bench.data.root import data_root
+
+    if root is not None and not root.strip():
+        raise UserError("--root is empty (allowed: the path of a folder)")
+    return data_root() if root is None else Path(root).expanduser()

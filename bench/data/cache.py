@@ -1,0 +1,192 @@
+"""Decoded images as memory-mapped uint8 files: built once per source, and anew when the source has changed.
+
+    images.u8     pixels `[n, channels, height, width]`, row-major
+    labels.npy    `[n]`; likewise groups.npy and names.npy, where the source has them
+    meta.json     the key that the entry was built for, shape, content hash, mean and deviation per channel
+
+An entry appears whole, by one rename. Reading it costs address space, and as much memory as the machine can spare.
+"""
+
+import hashlib
+import json
+import logging
+import math
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from filelock import FileLock, Timeout
+from numpy.typing import NDArray
+
+from bench.data.dataset import Samples
+from bench.errors import UserError
+
+log = logging.getLogger("fedflat.data")
+
+FORMAT = 1
+CHANNEL_MAXIMUM = 255.0
+
+
+@dataclass(frozen=True)
+class Cached:
+    """Samples of the cache, and the mean and standard deviation of their pixels per channel, in units of 255."""
+
+    samples: Samples
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+
+def signature(files: Iterable[Path], base: Path) -> list[tuple[str, int, int]]:
+    """What tells a changed source: path below `base`, size and time of change of every file.
+
+    As with make, a file that keeps both counts as unchanged; `fedflat data check` reads it in full.
+    """
+    return [(str(file.relative_to(base)), (stat := file.stat()).st_size, stat.st_mtime_ns) for file in files]
+
+
+def in_chunks(samples: Samples, size: int = 2000) -> Iterator[Samples]:
+    """Consecutive parts of so many images, so that work on them stays small."""
+    for first in range(0, len(samples), size):
+        yield samples[first : first + size]
+
+
+def cached(place: Path, key: Mapping[str, Any], classes: int, chunks: Callable[[], Iterable[Samples]]) -> Cached:
+    """The entry at `place`, built from `chunks` if it is not there or was built for another key.
+
+    A second process waits for the first. A `UserError` if labels are not 0..classes−1, images differ in size, or the
+    folder cannot be written to; then nothing is left behind.
+    """
+    wanted = _canonical(key)
+    found = _read(place, wanted)
+    if found is not None:
+        return found
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(place.with_name(f".{place.name}.lock"))
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            log.info("waiting for another process that prepares %s", place.name)
+            lock.acquire()
+        try:
+            found = _read(place, wanted)
+            if found is None:
+                _build(place, wanted, classes, chunks)
+                found = _read(place, wanted)
+        finally:
+            lock.release()
+    except OSError as error:
+        # A full disk gives no file name.
+        met = None if error.filename is None else Path(error.filename)
+        if met is not None and not met.is_relative_to(place.parent) and not place.is_relative_to(met):
+            raise UserError(f"cannot read '{error.filename}': {error.strerror or error}") from None
+        raise UserError(f"cannot write the cache '{place}': {error.strerror or error}") from None
+    if found is None:
+        raise UserError(f"the cache '{place}' cannot be read back; delete it and try again")
+    return found
+
+
+def is_cached(place: Path, key: Mapping[str, Any]) -> bool:
+    """Whether the entry at `place` is there and was built for this key."""
+    return _read(place, _canonical(key)) is not None
+
+
+def _canonical(key: Mapping[str, Any]) -> dict[str, Any]:
+    """As JSON gives it back: tuples become lists."""
+    canonical: dict[str, Any] = json.loads(json.dumps({"format": FORMAT, **key}))
+    return canonical
+
+
+def _read(place: Path, key: dict[str, Any]) -> Cached | None:
+    try:
+        meta = json.loads((place / "meta.json").read_text())
+        if meta["key"] != key:
+            return None
+        images = np.memmap(place / "images.u8", np.uint8, "r", shape=tuple(meta["shape"]))
+        labels, groups, names = (_optional(place / f"{name}.npy") for name in ("labels", "groups", "names"))
+        if labels is None:
+            return None
+        return Cached(Samples(images, labels, groups, names, meta["hash"]), tuple(meta["mean"]), tuple(meta["std"]))
+    except (OSError, ValueError, KeyError, TypeError):  # not there, or damaged
+        return None
+
+
+def _optional(file: Path) -> NDArray[Any] | None:
+    return np.load(file, allow_pickle=False) if file.exists() else None
+
+
+def _build(place: Path, key: dict[str, Any], classes: int, chunks: Callable[[], Iterable[Samples]]) -> None:
+    for abandoned in place.parent.glob(f".{place.name}.*.tmp"):  # of killed processes: the lock is ours
+        shutil.rmtree(abandoned)
+    work = place.with_name(f".{place.name}.{secrets.token_hex(4)}.tmp")
+    work.mkdir()
+    try:
+        _write(work, place.name, key, classes, chunks())
+        if place.exists():  # of another key; who has it mapped keeps its pages
+            outdated = work.with_name(f".{place.name}.outdated.tmp")
+            place.rename(outdated)
+            shutil.rmtree(outdated)
+        work.rename(place)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _write(work: Path, name: str, key: dict[str, Any], classes: int, chunks: Iterable[Samples]) -> None:
+    digest = hashlib.sha256()
+    shape: tuple[int, ...] = ()
+    count = 0
+    # Sums of bytes are whole numbers: mean and deviation do not depend on the size of chunks.
+    total = squares = np.zeros(0, np.int64)
+    columns: dict[str, list[NDArray[Any]]] = {"labels": [], "groups": [], "names": []}
+    with (work / "images.u8").open("wb") as file:
+        for chunk in chunks:
+            if not count:
+                shape = chunk.images.shape[1:]
+                total = squares = np.zeros(shape[0], np.int64)
+                log.info("decoding %s", name)
+            elif chunk.images.shape[1:] != shape:
+                raise UserError(f"images of {name} differ in size: {chunk.images.shape[1:]} after {shape}")
+            _check_labels(chunk, classes, name)
+            pixels = np.ascontiguousarray(chunk.images)
+            file.write(pixels.data)
+            digest.update(pixels.data)
+            total = total + pixels.sum((0, 2, 3), dtype=np.int64)
+            squares = squares + np.square(pixels, dtype=np.uint16).sum((0, 2, 3), dtype=np.int64)
+            count += len(chunk)
+            for column, parts in columns.items():
+                if (values := getattr(chunk, column)) is not None:
+                    parts.append(values)
+        file.flush()
+        os.fsync(file.fileno())  # pixels before the rename: a crash must not leave an entry of zeros
+    if not count:
+        raise UserError(f"{name} holds no images")
+    digest.update(str((count, *shape)).encode())
+    for column, parts in columns.items():
+        if parts:
+            values = np.concatenate(parts)
+            np.save(work / f"{column}.npy", values, allow_pickle=False)
+            if column != "names":
+                digest.update(np.ascontiguousarray(values).data)
+                digest.update(str(values.shape).encode())
+    per_channel = count * math.prod(shape[1:])
+    mean = total / per_channel
+    std = np.sqrt(squares / per_channel - mean**2)
+    meta = {
+        "key": key,
+        "shape": [count, *shape],
+        "hash": digest.hexdigest()[:16],
+        "mean": (mean / CHANNEL_MAXIMUM).tolist(),
+        "std": [float(s) or 1.0 for s in std / CHANNEL_MAXIMUM],
+    }
+    (work / "meta.json").write_text(json.dumps(meta) + "\n")
+
+
+def _check_labels(chunk: Samples, classes: int, name: str) -> None:
+    wrong = np.flatnonzero((chunk.labels < 0) | (chunk.labels >= classes))
+    if wrong.size:
+        raise UserError(f"{name} has the label {chunk.labels[wrong[0]]} (allowed: 0 to {classes - 1})")

@@ -1,0 +1,80 @@
+"""What `fedflat data` tells and does about data sets by name."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from bench.data.origin import MISSING
+from bench.data.sources import SOURCES, parse_source
+from bench.data.sources.base import Published, Source
+from bench.data.sources.image_folder import ImageFolder
+from bench.errors import UserError, unknown
+
+
+def listing(root: Path) -> str:
+    """One line per data set: what it holds, its status below `root`, its licence and source."""
+    rows: list[tuple[str, ...]] = [("name", "training + test", "image", "classes", "MB", "status", "licence", "source")]
+    rows += [_row(name, source, root) for name, source in SOURCES.items()]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return "\n".join([*lines, f"data root: '{root}'; status: missing, archive, files (to be decoded), ready"])
+
+
+def _row(name: str, source: type[Source], root: Path) -> tuple[str, ...]:
+    if not issubclass(source, Published):
+        if source is ImageFolder:
+            return (name, "yours", "yours", "yours", "", "", "yours", "root/train/<class>/*, root/test/<class>/*")
+        return (name, "901 + 896", "1×8×8", "10", "0.1", "ready", "CC BY 4.0", "embedded in scikit-learn")
+    facts = source.facts
+    shape = "×".join(map(str, facts.shape))
+    variants = len(source.variants())
+    size = (facts.train + variants * facts.test) * facts.pixels / 1e6
+    counts = f"{facts.train:,} + {f'{variants} × ' if variants > 1 else ''}{facts.test:,}"
+    return (
+        name, counts, shape, str(facts.classes), f"{size:,.0f}", status(source, root), source.origin.licence,
+        source.origin.homepage,
+    )  # fmt: skip
+
+
+def status(source: type[Published], root: Path) -> str:
+    """In a word or two: missing, archive, files, ready, or how many variants are."""
+    for needed in source.needs:
+        if needed.origin.status(root) == MISSING:
+            return f"needs {needed.parse({}).name}"
+    found = source.origin.status(root)
+    if found != "there":
+        return found
+    variants = source.variants()
+    ready = sum(variant.is_decoded(root) for variant in variants)
+    if ready == len(variants):
+        return "ready"
+    return f"{ready} of {len(variants)} ready" if ready else "files"
+
+
+def check(name: str, root: Path) -> Iterator[str]:
+    """Lines about a data set's files, which are read in full; a `UserError` at the end if something is wrong."""
+    return _sources(name)[0].check(root)
+
+
+def prepare(name: str, root: Path, *, fetch: bool) -> Iterator[str]:
+    """Bring a data set into the state in which runs only map it, a line about each step."""
+    for source in _sources(name):
+        if isinstance(source, Published):
+            for needed in source.needs:
+                for variant in needed.variants():
+                    variant.prepare(root, fetch=fetch)
+            source.prepare(root, fetch=fetch)
+        data = source.load(root)
+        counts = f"{len(data.train):,} training and {len(data.test):,} test images"
+        yield f"{data.name}: {counts} in {data.classes} classes, hash {data.content_hash()}"
+
+
+def _sources(name: str) -> list[Source]:
+    """All that a name of the list, or the path of a folder, can mean."""
+    if Path(name).expanduser().is_dir() and name not in SOURCES:
+        return [parse_source({"name": "image_folder", "root": name})]
+    if name == "image_folder":
+        raise UserError("an image folder is given by its path, for example pictures/flowers")
+    if name not in SOURCES:
+        raise unknown("dataset", name, SOURCES)
+    source = SOURCES[name]
+    return list(source.variants()) if issubclass(source, Published) else [parse_source(name)]

@@ -1,0 +1,135 @@
+"""What every source of images has: a name, facts, a label for paths, and `load`."""
+
+import hashlib
+import math
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from bench.data.cache import Cached, cached, is_cached, signature
+from bench.data.dataset import Dataset, Samples
+from bench.data.origin import MISSING, Origin
+from bench.errors import UserError
+from bench.frozen import Frozen
+
+Part = Literal["train", "test"]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a published data set holds: number of images, classes, and an image's (channels, height, width)."""
+
+    train: int
+    test: int
+    classes: int
+    shape: tuple[int, int, int]
+
+    @property
+    def pixels(self) -> int:
+        """Bytes of an image."""
+        return math.prod(self.shape)
+
+
+class Source(Frozen):
+    """An entry of a configuration's `dataset`."""
+
+    name: str
+
+    @property
+    def label(self) -> str:
+        """Its name in paths and tables."""
+        return self.name
+
+    @abstractmethod
+    def load(self, root: Path) -> Dataset:
+        """The data set, from files below the data root; a `UserError` if they are missing or not what they should be.
+
+        What has to be decoded is decoded once, into a cache below the same root. Nothing is fetched.
+        """
+
+    @abstractmethod
+    def check(self, root: Path) -> Iterator[str]:
+        """Read all files in full, a line about each; a `UserError` at the end if any is missing or wrong."""
+
+
+class Published(Source):
+    """A data set whose files are published: `facts` and `origin` say what they hold and where they come from.
+
+    `version` is counted up when the way of reading changes, and so the numbers that are cached. `needs` are other
+    published data sets whose files it takes.
+    """
+
+    facts: ClassVar[Facts]
+    origin: ClassVar[Origin]
+    needs: ClassVar[tuple[type["Published"], ...]] = ()
+    version: ClassVar[int] = 1
+
+    @classmethod
+    def variants(cls) -> list["Published"]:
+        """All that the name alone can mean, of which a configuration picks one."""
+        return [cls.parse({})]
+
+    @abstractmethod
+    def chunks(self, part: Part, root: Path) -> Iterator[Samples]:
+        """Decoded images of a part, some at a time, from verified files."""
+
+    @property
+    def options(self) -> dict[str, object]:
+        """What changes the decoded images, besides the files."""
+        return {}
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The parts that are decoded from its own files."""
+        return ("train", "test")
+
+    def samples(self, part: Part, root: Path) -> Cached:
+        """A part from the cache, where it is put if it is not there yet."""
+        self.origin.provide(self.name, root)
+        return cached(*self._entry(part, root), self.facts.classes, lambda: self.chunks(part, root))
+
+    def is_decoded(self, root: Path) -> bool:
+        """Whether the cache holds what the files hold now."""
+        return self.origin.status(root) == "there" and all(is_cached(*self._entry(part, root)) for part in self.parts)
+
+    def _entry(self, part: Part, root: Path) -> tuple[Path, dict[str, object]]:
+        """Place and key of a part in the cache."""
+        files = [root / member.path for member in self.origin.members]
+        key = {"source": self.name, "version": self.version, "files": signature(files, root), **self.options}
+        options = ":".join(f"{name}={value}" for name, value in self.options.items())
+        return cache_place(root, f"{self.name}-{part}", options), key
+
+    def check(self, root: Path) -> Iterator[str]:
+        """Every file's checksum, and that of the archive where it is there."""
+        for needed in self.needs:
+            yield from needed.variants()[0].check(root)
+        yield f"{self.name}, expected in '{root}':"
+        problems = self.origin.problems(root)
+        for k, (file, problem) in enumerate(problems):
+            if self.origin.archive is not None and k == 1:
+                yield "or, unpacked from it:"
+            facts = [file.path, problem or "ok", f"md5 {file.md5}" if file.md5 else "", file.url or ""]
+            yield "  " + "  ".join(fact for fact in facts if fact)
+        wrong = [file for file, problem in problems if problem not in (None, MISSING)]
+        if wrong:
+            raise UserError(
+                f"data set {self.name}: '{root / wrong[0].path}' is corrupt; delete it, then "
+                f"{self.origin.advice(self.name, root)}"
+            )
+        if self.origin.status(root) == MISSING:
+            raise UserError(f"data set {self.name} is missing: {self.origin.advice(self.name, root)}")
+
+    def prepare(self, root: Path, *, fetch: bool) -> None:
+        """Fetch what is missing, if asked to; unpack, verify and decode."""
+        if fetch and self.origin.status(root) == MISSING:
+            self.origin.fetch(root)
+        for part in self.parts:
+            self.samples(part, root)
+
+
+def cache_place(root: Path, name: str, distinction: str = "") -> Path:
+    """Where a cache entry lies; `distinction` tells entries of one name apart."""
+    suffix = f"-{hashlib.sha256(distinction.encode()).hexdigest()[:8]}" if distinction else ""
+    return root / "cache" / f"{name}{suffix}"

@@ -1,0 +1,152 @@
+"""CIFAR-10 and CIFAR-100 (Krizhevsky 2009), from the authors' Python batches."""
+
+import importlib
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from bench.data.cache import Cached, in_chunks
+from bench.data.dataset import Dataset, Samples
+from bench.data.origin import File, Origin
+from bench.data.sources.base import Facts, Part, Published
+from bench.errors import UserError
+
+HOMEPAGE = "https://www.cs.toronto.edu/~kriz/cifar.html"
+LICENCE = "none stated; cite Krizhevsky 2009"
+SHAPE = (3, 32, 32)
+
+Normalisation = Literal["fl_simulator", "official_fedgf", "caldarola", "measured"]
+Constants = tuple[tuple[float, float, float], tuple[float, float, float]]
+
+
+class Cifar(Published):
+    """Common to both: batches of rows of 3,072 bytes, and the normalisation constants of the released codes.
+
+    `measured` takes mean and deviation of the training images at hand.
+    """
+
+    constants: ClassVar[dict[str, Constants]]
+    batches: ClassVar[dict[Part, tuple[str, ...]]]
+    label_key: ClassVar[bytes]
+    group_key: ClassVar[bytes | None] = None
+
+    normalisation: Normalisation = Field(default="fl_simulator", description="mean and deviation, by released code")
+
+    def load(self, root: Path) -> Dataset:
+        """Pixels 0..255, normalised by the constants that `normalisation` names."""
+        return self.dataset(self.samples("train", root), self.samples("test", root))
+
+    def dataset(self, train: Cached, test: Cached) -> Dataset:
+        """Both parts as a data set, normalised by the training images' constants."""
+        mean, std = self.constants.get(self.normalisation, (train.mean, train.std))
+        return Dataset(self.label, train.samples, test.samples, self.facts.classes, 255.0, mean, std)
+
+    def chunks(self, part: Part, root: Path) -> Iterator[Samples]:
+        """Batch after batch, in the authors' order."""
+        members = {Path(member.path).name: member for member in self.origin.members}
+        for name in self.batches[part]:
+            file = self.origin.verify(self.name, root, members[name])
+            batch = _unpickled(file)
+            groups = None if self.group_key is None else np.asarray(batch[self.group_key], np.int64)
+            names = np.array([name.decode() for name in batch[b"filenames"]])
+            labels = np.asarray(batch[self.label_key], np.int64)
+            yield from in_chunks(Samples(batch[b"data"].reshape(-1, *SHAPE), labels, groups, names))
+
+
+class Cifar10(Cifar):
+    """CIFAR-10: 60,000 photographs of 32×32 pixels in 10 classes."""
+
+    name: Literal["cifar10"] = "cifar10"
+
+    facts: ClassVar[Facts] = Facts(50_000, 10_000, 10, SHAPE)
+    origin: ClassVar[Origin] = Origin(
+        HOMEPAGE,
+        LICENCE,
+        (
+            File("cifar-10-batches-py/data_batch_1", "c99cafc152244af753f735de768cd75f"),
+            File("cifar-10-batches-py/data_batch_2", "d4bba439e000b95fd0a9bffe97cbabec"),
+            File("cifar-10-batches-py/data_batch_3", "54ebc095f3ab1f0389bbae665268c751"),
+            File("cifar-10-batches-py/data_batch_4", "634d18415352ddfa80567beed471001a"),
+            File("cifar-10-batches-py/data_batch_5", "482c414d41f54cd18b22e5b47cb7c3cb"),
+            File("cifar-10-batches-py/test_batch", "40351d587109b95175f43aff81a1287e"),
+        ),
+        File(
+            "cifar-10-python.tar.gz",
+            "c58f30108f718f92721af3b95e74349a",
+            "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
+        ),
+    )
+    constants: ClassVar[dict[str, Constants]] = {
+        "fl_simulator": ((0.491, 0.482, 0.447), (0.247, 0.243, 0.262)),
+        "official_fedgf": ((0.491, 0.482, 0.446), (0.247, 0.243, 0.261)),
+        "caldarola": ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)),
+    }
+    batches: ClassVar[dict[Part, tuple[str, ...]]] = {
+        "train": tuple(f"data_batch_{k}" for k in range(1, 6)),
+        "test": ("test_batch",),
+    }
+    label_key: ClassVar[bytes] = b"labels"
+
+
+class Cifar100(Cifar):
+    """CIFAR-100: 60,000 photographs of 32×32 pixels in 100 classes; groups are the 20 coarse labels."""
+
+    name: Literal["cifar100"] = "cifar100"
+
+    facts: ClassVar[Facts] = Facts(50_000, 10_000, 100, SHAPE)
+    origin: ClassVar[Origin] = Origin(
+        HOMEPAGE,
+        LICENCE,
+        (
+            File("cifar-100-python/train", "16019d7e3df5f24257cddd939b257f8d"),
+            File("cifar-100-python/test", "f0ef6b0ae62326f3e7ffdfab6717acfc"),
+        ),
+        File(
+            "cifar-100-python.tar.gz",
+            "eb9058c3a382ffc7106e4002c42a8d85",
+            "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",
+        ),
+    )
+    constants: ClassVar[dict[str, Constants]] = dict.fromkeys(
+        ("fl_simulator", "official_fedgf", "caldarola"), ((0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761))
+    )
+    batches: ClassVar[dict[Part, tuple[str, ...]]] = {"train": ("train",), "test": ("test",)}
+    label_key: ClassVar[bytes] = b"fine_labels"
+    group_key: ClassVar[bytes | None] = b"coarse_labels"
+
+
+class Cifar100Pam(Cifar100):
+    """CIFAR-100 under the name that it has with partition pam: the same images, labels and coarse labels."""
+
+    name: Literal["cifar100_pam"] = "cifar100_pam"  # type: ignore[assignment]
+
+
+_ALLOWED = {
+    ("numpy.core.multiarray", "_reconstruct"): ("numpy._core.multiarray", "_reconstruct"),
+    ("numpy", "ndarray"): ("numpy", "ndarray"),
+    ("numpy", "dtype"): ("numpy", "dtype"),
+}
+
+
+class _ArraysOnly(pickle.Unpickler):
+    """Reads arrays, numbers, texts, lists and mappings; anything else that a pickle could call is refused."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in _ALLOWED:
+            raise pickle.UnpicklingError(f"it names {module}.{name}")
+        place, attribute = _ALLOWED[module, name]
+        return getattr(importlib.import_module(place), attribute)
+
+
+def _unpickled(file: Path) -> dict[bytes, Any]:
+    try:
+        with file.open("rb") as stream:
+            batch = _ArraysOnly(stream, encoding="bytes").load()
+    except (pickle.UnpicklingError, EOFError, ValueError) as error:
+        raise UserError(f"'{file}' is no CIFAR batch: {error}") from None
+    assert isinstance(batch, dict)  # the checksum says that it is the authors' file
+    return batch

@@ -1,0 +1,44 @@
+"""scikit-learn's digits: real images without a download."""
+
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from bench.data.dataset import Dataset, Samples
+from bench.data.sources.base import Source
+from bench.errors import UserError
+
+
+class Digits(Source):
+    """scikit-learn's digits: 1,797 real 8×8 images in 10 classes, embedded in the library (no download).
+
+    Every second image of each class, in the stored order, is a test image (896 of 1,797); the rest are training images.
+    """
+
+    name: Literal["digits"] = "digits"
+
+    def check(self, root: Path) -> Iterator[str]:
+        """There is nothing to check but the library."""
+        self.load(root)
+        yield "digits: embedded in scikit-learn, nothing to do"
+
+    def load(self, root: Path = Path()) -> Dataset:
+        """Pixels 0..16 as stored, normalised by the training images' mean and deviation. No root is needed."""
+        # The file that sklearn.datasets.load_digits reads, without the second that importing scikit-learn takes.
+        package = find_spec("sklearn")
+        if package is None or not package.submodule_search_locations:
+            raise UserError("data set digits is embedded in scikit-learn, which is not installed")
+        file = Path(package.submodule_search_locations[0], "datasets", "data", "digits.csv.gz")
+        table = np.loadtxt(file, delimiter=",", dtype=np.int64)
+        images = table[:, :64].astype(np.uint8).reshape(-1, 1, 8, 8)
+        labels = np.ascontiguousarray(table[:, 64])
+        position_in_class = np.empty(len(labels), dtype=np.int64)
+        for c in range(10):
+            members = np.flatnonzero(labels == c)
+            position_in_class[members] = np.arange(len(members))
+        test = position_in_class % 2 == 1
+        train, held_out = (Samples(images[part], labels[part]) for part in (~test, test))
+        return Dataset("digits", train, held_out, 10, 16.0, (0.3048,), (0.3761,))
