@@ -2,7 +2,7 @@
 
     images.u8     pixels `[n, channels, height, width]`, row-major
     labels.npy    `[n]`; likewise groups.npy and names.npy, where the source has them
-    meta.json     the key that the entry was built for, shape, content hash, mean and deviation per channel
+    meta.json     the hash of the key that the entry was built for, shape, content hash, mean and deviation per channel
 
 An entry appears whole, by one rename. Reading it costs address space, and as much memory as the machine can spare.
 """
@@ -61,7 +61,7 @@ def cached(place: Path, key: Mapping[str, Any], classes: int, chunks: Callable[[
     A second process waits for the first. A `UserError` if labels are not 0..classes−1, images differ in size, or the
     folder cannot be written to; then nothing is left behind.
     """
-    wanted = _canonical(key)
+    wanted = _digest(key)
     found = _read(place, wanted)
     if found is not None:
         return found
@@ -93,16 +93,15 @@ def cached(place: Path, key: Mapping[str, Any], classes: int, chunks: Callable[[
 
 def is_cached(place: Path, key: Mapping[str, Any]) -> bool:
     """Whether the entry at `place` is there and was built for this key."""
-    return _read(place, _canonical(key)) is not None
+    return _read(place, _digest(key)) is not None
 
 
-def _canonical(key: Mapping[str, Any]) -> dict[str, Any]:
-    """As JSON gives it back: tuples become lists."""
-    canonical: dict[str, Any] = json.loads(json.dumps({"format": FORMAT, **key}))
-    return canonical
+def _digest(key: Mapping[str, Any]) -> str:
+    """Keys name every file of a source, which can be many."""
+    return hashlib.sha256(json.dumps({"format": FORMAT, **key}, sort_keys=True).encode()).hexdigest()
 
 
-def _read(place: Path, key: dict[str, Any]) -> Cached | None:
+def _read(place: Path, key: str) -> Cached | None:
     try:
         meta = json.loads((place / "meta.json").read_text())
         if meta["key"] != key:
@@ -120,7 +119,7 @@ def _optional(file: Path) -> NDArray[Any] | None:
     return np.load(file, allow_pickle=False) if file.exists() else None
 
 
-def _build(place: Path, key: dict[str, Any], classes: int, chunks: Callable[[], Iterable[Samples]]) -> None:
+def _build(place: Path, key: str, classes: int, chunks: Callable[[], Iterable[Samples]]) -> None:
     for abandoned in place.parent.glob(f".{place.name}.*.tmp"):  # of killed processes: the lock is ours
         shutil.rmtree(abandoned)
     work = place.with_name(f".{place.name}.{secrets.token_hex(4)}.tmp")
@@ -136,7 +135,7 @@ def _build(place: Path, key: dict[str, Any], classes: int, chunks: Callable[[], 
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _write(work: Path, name: str, key: dict[str, Any], classes: int, chunks: Iterable[Samples]) -> None:
+def _write(work: Path, name: str, key: str, classes: int, chunks: Iterable[Samples]) -> None:
     digest = hashlib.sha256()
     shape: tuple[int, ...] = ()
     count = 0

@@ -72,6 +72,8 @@ def _sources(name: str) -> list[Source]:
     """All that a name of the list, or the path of a folder, can mean."""
     if Path(name).expanduser().is_dir() and name not in SOURCES:
         return [parse_source({"name": "image_folder", "root": name})]
+    if "/" in name:
+        raise UserError(f"the folder '{name}' does not exist")
     if name == "image_folder":
         raise UserError("an image folder is given by its path, for example pictures/flowers")
     if name not in SOURCES:

@@ -232,6 +232,7 @@ def test_data_sets_by_wrong_names(tmp_path):
     for command in ("check", "prepare"):
         assert "unknown dataset 'cifar'; did you mean 'cifar10'?" in refused("data", command, "cifar")
         assert "an image folder is given by its path" in refused("data", command, "image_folder")
+    assert f"the folder '{tmp_path}/photos' does not exist" in refused("data", "check", tmp_path / "photos")
     assert "--root is empty" in refused("data", "list", "--root", "")
     empty = tmp_path / "nothing"
     empty.mkdir()
