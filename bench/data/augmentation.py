@@ -133,11 +133,11 @@ def _parse(part: Any) -> Sequence[AnyAugmentation]:
         return [part]
     fields = part if isinstance(part, Mapping) else {"name": part}
     name = fields.get("name", "")
-    if isinstance(part, str) and part in PRESETS:
-        return PRESETS[part]
-    if not isinstance(name, str) or name not in AUGMENTATIONS:
-        if isinstance(part, Mapping) and name in PRESETS:
+    if isinstance(name, str) and name in PRESETS:
+        if len(fields) > 1:
             raise UserError(f"augmentation {name} has no options (allowed: its name alone)")
+        return PRESETS[name]
+    if not isinstance(name, str) or name not in AUGMENTATIONS:
         raise unknown("augmentation", name, [*AUGMENTATIONS, *PRESETS])
     return [AUGMENTATIONS[name].parse(fields, where=f"augmentation {name}")]
 

@@ -146,6 +146,7 @@ def test_presets_are_their_parts():
     )
     late = {"name": "crop", "probability": 0.5, "pad": "mean"}
     assert parse_augmentations("standard") == parse_augmentations([crop, flip]) == (Crop(), Flip())
+    assert parse_augmentations({"name": "standard"}) == (Crop(), Flip())
     assert parse_augmentations("fl_simulator") == parse_augmentations(["flip", late])
     assert parse_augmentations(["standard", "mixup"]) == (Crop(), Flip(), Mixup())
     assert parse_augmentations([{"name": "cutout", "size": 4}, "standard"])[0] == Cutout(size=4)

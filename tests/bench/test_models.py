@@ -9,10 +9,12 @@ from bench.config import RunConfig
 from bench.engine.objective import Objective
 from bench.errors import UserError
 from bench.experiments import load_experiment
-from bench.methods.losses.relaxed_contrastive import feature_levels
+from bench.methods.losses.cross_entropy import CrossEntropy
+from bench.methods.losses.relaxed_contrastive import RelaxedContrastive, feature_levels
 from bench.models import MODELS, build_model, parse_model
 from bench.models.lenet import LeNet
 from bench.torchvision_compat import import_torchvision
+from tests.bench.test_by_hand import client_round
 
 CIFAR_STEM = {"name": "resnet18_gn", "stem": "cifar"}
 SIZES = [
@@ -82,6 +84,19 @@ def test_feature_levels_are_outputs_that_nothing_overwrites(model, shape):
     for after, during in kept:
         assert torch.equal(after, during)
         assert (after < 0).any(), "features are taken before ReLU"
+
+
+@pytest.mark.parametrize(("model", "shape"), SMALL, ids=str)
+def test_fedrcls_loss_reaches_every_level(model, shape):
+    """Its contrastive terms change the gradient of the first layer, through all levels."""
+    objective = Objective(built(model, shape, 4))
+    w, x, y = objective.initial(), images(8, *shape), torch.arange(8) % 4
+    client = client_round(w_global=w)
+    losses = CrossEntropy(), RelaxedContrastive()
+    plain, contrastive = (loss.gradient(objective, w, x, y, client)[0] for loss in losses)
+    first = objective.layout.sizes[0]
+    assert torch.isfinite(contrastive).all()
+    assert not torch.allclose(plain[:first], contrastive[:first])
 
 
 # --- ResNet-18
