@@ -17,7 +17,7 @@ import pandas as pd
 from analysis.quantities import Better
 from analysis.report import Report
 from analysis.tidy import IDS, titles
-from bench.config import RunConfig
+from bench.config import OWN_FILES, RunConfig
 from bench.engine.federation import Steps
 from bench.errors import UserError, unknown
 from bench.experiments import PAPER_TABLES
@@ -61,7 +61,7 @@ def protocol(config: RunConfig) -> str:
     folder of the images, whose content has a hash of its own.
     """
     left_out: dict[str, Any] = {"method": True, "seed": True, "evaluation": True, "training": _TUNING}
-    content = config.model_dump(mode="json", exclude={**left_out, "dataset": {"root"}})
+    content = config.model_dump(mode="json", exclude={**OWN_FILES, **left_out, "dataset": {"root"}})
     return hashlib.sha256(_compact(content).encode()).hexdigest()[:16]
 
 
@@ -76,7 +76,7 @@ def run_rows(run: RunDirectory, ids: Mapping[str, str], title: str) -> pd.DataFr
         "seed": config.seed,
         "outcome": made["outcome"],
         "last_round": int(last["round"]),
-        "model": config.model,
+        "model": config.model.label,
         "rounds": config.training.rounds,
         "local_epochs": config.training.local_epochs,
         "batch_size": config.training.batch_size,

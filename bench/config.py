@@ -4,21 +4,37 @@ import hashlib
 import json
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
-from bench.data.augmentation import Augmentation, Mixup
+from bench.data.augmentation import Augmentations, Mixup
 from bench.data.partitions import AnyPartition
 from bench.data.sources import AnySource, parse_source
 from bench.engine.federation import Steps
-from bench.errors import UserError, unknown
+from bench.errors import UserError
 from bench.frozen import Frozen
 from bench.method_config import MethodConfig
-from bench.models import MODELS
+from bench.methods import user_file
+from bench.models import Model, user_model
 
-OWN_FILES = {"method": {"file": True}}
+OWN_FILES = {"method": {"file": True}, "model": {"file": True, "module": True}}
 """Fields of a `RunConfig` that say where a user's own file is; the hash of its content stands beside each."""
+
+
+class OwnFile(NamedTuple):
+    """A file of a user's own that decides a run's numbers: the `part` of the configuration that it is, and its hash."""
+
+    part: str
+    kind: str
+    file: Path
+    code: str | None
+
+    @property
+    def copy_name(self) -> str:
+        """The name of the copy that a run directory keeps."""
+        return f"{self.part}.py"
 
 
 class Participation(Frozen):
@@ -59,7 +75,9 @@ class Training(Steps):
     rounds: int = Field(ge=1, description="communication rounds T")
     local_epochs: int = Field(ge=1, description="epochs E over a client's data per round; the last batch may be short")
     batch_size: int = Field(ge=1, description="mini-batch size B")
-    augmentation: Augmentation | None = Field(default=None, description="mixup or cutout, with options; null: none")
+    augmentation: Augmentations = Field(
+        default=None, description="names or mappings with options, in order of application; null: none"
+    )
 
 
 class Evaluation(Frozen):
@@ -86,7 +104,7 @@ class RunConfig(Frozen):
 
     version: Literal[2] = 2
     dataset: AnySource
-    model: str
+    model: Model
     partition: AnyPartition
     participation: Participation
     method: MethodConfig
@@ -112,21 +130,31 @@ class RunConfig(Frozen):
 
     @model_validator(mode="after")
     def _consistent(self) -> "RunConfig":
-        if self.model not in MODELS:
-            raise unknown("model", self.model, MODELS)
         self.participation.check(self.partition.clients)
         method = self.method.recipe.build(self.method.hyperparameters)
         method.check_server_lr(self.training.server_lr)
         if method.swa is not None and method.swa.start > self.training.rounds:
             raise UserError(f"swa.start = {method.swa.start}: at most the number of rounds, {self.training.rounds}")
-        if method.loss.needs_labels and isinstance(self.training.augmentation, Mixup):
-            raise UserError(f"{method.name} needs one label per image, which mixup mixes (allowed: cutout, or null)")
+        if method.loss.needs_labels and any(isinstance(part, Mixup) for part in self.training.augmentation or ()):
+            raise UserError(
+                f"{method.name} needs one label per image, which mixup mixes (allowed: the others, or null)"
+            )
         return self
 
     @cached_property
     def snapshots(self) -> list[int]:
         """The numbers of finished rounds after which the state is kept."""
         return self.evaluation.snapshots(self.training.rounds)
+
+    @property
+    def own_files(self) -> list[OwnFile]:
+        """The user's own files; the model's first, since a method's code calls the model's."""
+        files = []
+        if isinstance(self.model, user_model.UserModel) and self.model.file is not None:
+            files.append(OwnFile("model", user_model.KIND, self.model.file, self.model.code))
+        if self.method.file is not None:
+            files.append(OwnFile("method", user_file.KIND, self.method.file, self.method.code))
+        return files
 
     def canonical_json(self) -> str:
         """Every field that is given, sorted, without spaces: equal runs give equal text.

@@ -21,6 +21,7 @@ from bench.errors import UserError, unknown
 from bench.frozen import LABEL, NAME, Frozen
 from bench.method_config import MethodChoice
 from bench.methods.released import Release, release
+from bench.models.user_model import parse_reference
 from bench.strict_yaml import load_yaml
 
 SWA_SUFFIX = "+swa"
@@ -85,7 +86,7 @@ class Experiment(Frozen):
     extends: str | None = Field(default=None, description="an experiment whose other keys and layouts are taken over")
     description: str = ""
     dataset: str | dict[str, Any]
-    model: str
+    model: str | dict[str, Any]
     training: Training
     evaluation: Evaluation = Evaluation()
     grid: Grid
@@ -227,11 +228,14 @@ def experiment_data(name: str) -> dict[str, Any]:
     """An experiment's file with the keys that it takes over from the experiment that it extends.
 
     `training`, `evaluation` and a method of the same label keep what is not said anew; other keys are replaced, and
-    methods that are not named are left out. A `file` is relative to the file that names it.
+    methods that are not named are left out. A `file` is relative to the file that names it, as is a model's.
     """
     merged: dict[str, Any] = {}
     for file in reversed(experiment_files(name)):
-        data = _with_files(read_yaml(file), file.parent)
+        data = read_yaml(file)
+        if isinstance(model := data.get("model"), str) and ":" in model:
+            data["model"] = parse_reference(model)
+        data = _with_files(data, file.parent)
         methods, base = data.get("methods"), merged.get("methods")
         if isinstance(methods, dict):
             known = base if isinstance(base, dict) else {}

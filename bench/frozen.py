@@ -58,7 +58,10 @@ def refuse_bools(fields: Mapping[str, FieldInfo], data: Mapping[str, Any], owner
 
 
 def _mentions(annotation: Any, *types: type) -> bool:
-    return annotation in types or any(_mentions(part, *types) for part in get_args(annotation))
+    """Whether one of the types, or a literal of it, is part of the annotation."""
+    if annotation in types or type(annotation) in types:
+        return True
+    return any(_mentions(part, *types) for part in get_args(annotation))
 
 
 def explain(error: ValidationError) -> UserError:

@@ -3,7 +3,7 @@
     config.json           the RunConfig
     metrics.csv           one row per round
     final.safetensors     the last global model; with SWA, the average
-    method.py             a copy of the user's own method file, if the run has one
+    method.py, model.py   copies of the user's own method and model files, if the run has such
     snapshots/            full states at the rounds that the configuration names
     partition.csv         client, index, label of every training image
     provenance.json       outcome, code, libraries, device, hashes, time, memory
@@ -34,8 +34,6 @@ from bench.engine.checkpoint import load_state
 from bench.engine.federation import FederationState
 from bench.errors import UserError
 from bench.experiments import Cell
-
-METHOD_COPY = "method.py"
 
 
 @functools.cache
@@ -68,10 +66,12 @@ class RunDirectory:
 
     @functools.cached_property
     def config(self) -> RunConfig:
-        """The run's configuration. A user's own method is that of the run's copy: the file may be gone or edited."""
+        """The run's configuration. A user's own files are the run's copies: they may be gone or edited."""
         data = self._json("config.json")
-        if (self.path / METHOD_COPY).is_file() and isinstance(method := data.get("method"), dict):
-            data = {**data, "method": {**method, "file": str(self.path / METHOD_COPY)}}
+        for part in OWN_FILES:
+            copy = self.path / f"{part}.py"
+            if copy.is_file() and isinstance(own := data.get(part), dict):
+                data = {**data, part: {**own, "file": str(copy)}}
         try:
             return RunConfig.parse(data)
         except UserError as error:
@@ -164,8 +164,10 @@ def first_difference(there: RunConfig, here: RunConfig) -> str | None:
     """Where two configurations differ first, in words; None if they do not."""
     a, b = (dict(_flatten(config.model_dump(mode="json", exclude=OWN_FILES))) for config in (there, here))
     key = next((k for k in [*b, *a] if a.get(k) != b.get(k)), None)
-    if key == "method.code" and here.method.file is not None and there.method.file is not None:
-        return f"'{here.method.file}' has been edited; the run's own copy is '{there.method.file}'"
+    edited = {f"{own.part}.code": own.file for own in there.own_files}
+    for own in here.own_files:
+        if key == f"{own.part}.code" and key in edited:
+            return f"'{own.file}' has been edited; the run's own copy is '{edited[key]}'"
     return None if key is None else f"{key}: {a.get(key)} there, {b.get(key)} here"
 
 

@@ -17,11 +17,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from torch import Tensor
 
 from bench import __version__
 from bench.atomic import write_bytes
 from bench.config import RunConfig
 from bench.content import hash_of, read_own
+from bench.data.augmentation import Context
 from bench.data.dataset import Dataset, DeviceData
 from bench.data.partitions import Indices, partition_hash
 from bench.data.root import data_root
@@ -35,10 +37,8 @@ from bench.engine.participation import active_clients
 from bench.engine.streams import numpy_stream
 from bench.errors import UserError
 from bench.experiments import Cell
-from bench.methods.user_file import KIND, failure
 from bench.models import build_model
 from bench.records import (
-    METHOD_COPY,
     RunDirectory,
     code_fingerprint,
     identified,
@@ -49,6 +49,7 @@ from bench.records import (
     write_csv,
     write_json,
 )
+from bench.user_code import failure, line_of
 
 EVALUATION_BATCH = 2000
 PROGRESS_SECONDS = 5.0
@@ -60,11 +61,18 @@ def silent(line: str) -> None:
     """Progress that nobody watches."""
 
 
-def _augment(config: RunConfig, dataset: Dataset) -> Augment | None:
-    augmentation = config.training.augmentation
-    if augmentation is None:
+def _augment(config: RunConfig, dataset: Dataset, train: DeviceData) -> Augment | None:
+    augmentations = config.training.augmentation
+    if augmentations is None:
         return None
-    return lambda x, y, stream: augmentation.apply(x, y, dataset.classes, stream)
+    context = Context(dataset.classes, black=(0 - train.shift) * train.factor)
+
+    def augment(x: Tensor, y: Tensor, stream: np.random.Generator) -> tuple[Tensor, Tensor]:
+        for augmentation in augmentations:
+            x, y = augmentation.apply(x, y, context, stream)
+        return x, y
+
+    return augment
 
 
 @functools.lru_cache(maxsize=2)
@@ -97,7 +105,8 @@ class Bench:
         method = config.method.recipe.build(config.method.hyperparameters)
         plan = EpochBatches(split, settings.local_epochs, settings.batch_size, config.seed)
         sizes = [len(indices) for indices in split]
-        federation = Federation(method, objective, train, plan, sizes, settings, config.seed, _augment(config, dataset))
+        augment = _augment(config, dataset, train)
+        federation = Federation(method, objective, train, plan, sizes, settings, config.seed, augment)
         return cls(config, dataset, split, train, test, objective, federation)
 
     def play_round(self, state: FederationState) -> tuple[FederationState, dict[str, Any]]:
@@ -143,9 +152,9 @@ def train(
             log.exception("failed")
             if not (work / "checkpoint.safetensors").exists():  # nothing to go on from
                 shutil.rmtree(work)
-            if config.method.file is None or isinstance(error, UserError):
+            if (told := _own_failure(config, error)) is None:
                 raise
-            raise failure(config.method.file, error) from None
+            raise told from None
         finally:
             for handler in log.handlers[:]:
                 handler.close()
@@ -157,7 +166,7 @@ def train(
 def _train(bench: Bench, work: Path, log: logging.Logger, checkpoint_every: int, progress: Progress) -> None:
     config = bench.config
     checkpoint = work / "checkpoint.safetensors"
-    _keep_method_file(config, work / METHOD_COPY)
+    _keep_own_files(config, work)
     state = bench.federation.start(bench.objective.initial())
     data_hash = bench.dataset.content_hash()
     rows: list[dict[str, Any]] = []
@@ -207,14 +216,21 @@ def _train(bench: Bench, work: Path, log: logging.Logger, checkpoint_every: int,
     checkpoint.unlink(missing_ok=True)
 
 
-def _keep_method_file(config: RunConfig, copy: Path) -> None:
-    """Copy the user's own method file, byte for byte; a `UserError` if it has been edited since it was read."""
-    if config.method.file is None:
-        return
-    source = read_own(config.method.file, KIND)
-    if hash_of(source) != config.method.code:
-        raise UserError(f"the method file '{config.method.file}' has been edited since the command began; start again")
-    write_bytes(copy, source)
+def _own_failure(config: RunConfig, error: Exception) -> UserError | None:
+    """The exception as one line about the user's own file: the model's if it was at work, else the method's."""
+    if isinstance(error, UserError):
+        return None
+    blamed = [own for own in config.own_files if own.part == "method" or line_of(error, own.file) is not None]
+    return failure(blamed[0].file, blamed[0].kind, error) if blamed else None
+
+
+def _keep_own_files(config: RunConfig, folder: Path) -> None:
+    """Copy the user's own files, byte for byte; a `UserError` if one has been edited since it was read."""
+    for own in config.own_files:
+        source = read_own(own.file, own.kind)
+        if hash_of(source) != own.code:
+            raise UserError(f"the {own.kind} '{own.file}' has been edited since the command began; start again")
+        write_bytes(folder / own.copy_name, source)
 
 
 _METRICS = (

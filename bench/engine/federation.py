@@ -12,7 +12,7 @@ from bench.data.dataset import DeviceData
 from bench.engine.accounting import Backpropagation, model_sizes, traffic
 from bench.engine.batches import BatchPlan
 from bench.engine.objective import Objective
-from bench.engine.streams import numpy_stream
+from bench.engine.streams import numpy_stream, torch_seed
 from bench.errors import UserError
 from bench.frozen import Frozen
 from bench.methods.base import Aggregation, ClientRound, Loss, Method, ServerRound, norm
@@ -163,10 +163,20 @@ class Federation:
             layout=self.objective.layout,
             full_gradient=lambda w: self._full_gradient(w, client, work),
         )
+        with self.objective.keyed_draws(lambda: torch_seed(self.seed, "dropout", state.round, client_id, client.step)):
+            w, total_loss = self._local_steps(client, plan, probe, work)
+        model = method.correction.sent_model(w, client)
+        return LocalResult(w, model, len(plan), client.upload, client.state, total_loss / len(plan))
+
+    def _local_steps(
+        self, client: ClientRound, plan: Sequence[Tensor], probe: Probe | None, work: Backpropagation
+    ) -> tuple[Tensor, Tensor]:
+        """A client's training from start to finish: w_i⁺ `[P]`, and the sum of the losses of its steps."""
+        method = self.method
         for part in method:
             part.start(client)
 
-        w = sent.model
+        w = client.w_global
         total_loss = torch.zeros((), dtype=w.dtype, device=w.device)
         for client.step, index in enumerate(plan):
             x, y = self._batch(index, client)
@@ -174,7 +184,7 @@ class Federation:
             g = method.perturbation.gradient(w, gradient, client)
             q = method.correction.direction(g, w, client)
             if probe is not None:
-                probe(client_id, client.step, w, gradient.point - w)
+                probe(client.id, client.step, w, gradient.point - w)
             method.loss.step_taken(client)
             total_loss += gradient.loss
             work.gradient_samples += gradient.calls * len(index)
@@ -183,8 +193,7 @@ class Federation:
 
         for part in method:
             part.finish(w, client)
-        model = method.correction.sent_model(w, client)
-        return LocalResult(w, model, len(plan), client.upload, client.state, total_loss / len(plan))
+        return w, total_loss
 
     def _batch(self, index: Tensor, client: ClientRound) -> tuple[Tensor, Tensor]:
         """Inputs and targets of one mini-batch, augmented."""

@@ -1,6 +1,7 @@
 """A model's loss and gradient as functions of one flat parameter vector."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -9,6 +10,7 @@ from torch.nn import functional as F
 from torch.nn.modules.dropout import _DropoutNd
 
 from bench.errors import UserError
+from bench.models.dropout import Dropout
 
 ModelLoss = Callable[[nn.Module, Tensor, Tensor], Tensor]
 """A loss (one number) of a module on inputs x and targets y."""
@@ -48,15 +50,20 @@ class Objective:
     The module's parameters become views of one buffer, so loading a vector is one copy; the module belongs to
     this objective from then on (a second one on the same module would take its parameters away). Modules with
     buffers, such as BatchNorm's running statistics, are refused with a `UserError`: they would be state
-    that no federated method here averages. So is dropout: its draws would not be keyed, and no run could resume.
+    that no federated method here averages. So is torch's dropout: its draws are not keyed, and no run could resume.
+    bench.models.dropout.Dropout is taken; it drops nothing but within `keyed_draws`.
     """
 
     def __init__(self, module: nn.Module) -> None:
         if any(True for _ in module.buffers()):
             raise UserError("the model has buffers (BatchNorm statistics?); use GroupNorm or no normalisation")
         if any(isinstance(part, _DropoutNd) and part.p > 0 for part in module.modules()):
-            raise UserError("the model has dropout, whose random draws cannot be repeated; set its rate to 0")
+            raise UserError(
+                "the model has dropout, whose random draws cannot be repeated; use bench.models.dropout.Dropout"
+            )
         self.module = module
+        self._dropouts = [part for part in module.modules() if isinstance(part, Dropout) and part.rate > 0]
+        self._draw_anew: Callable[[], object] | None = None
         self.parameters = list(module.parameters())
         names_shapes = [(name, tuple(p.shape)) for name, p in module.named_parameters()]
         self.layout = Layout(tuple(n for n, _ in names_shapes), tuple(s for _, s in names_shapes))
@@ -83,6 +90,25 @@ class Objective:
         self._buffer.copy_(w)
         return self.module
 
+    @contextmanager
+    def keyed_draws(self, seed: Callable[[], int]) -> Iterator[None]:
+        """Within, gradients are those of the model with dropout; each draws its masks from a new stream of seed()."""
+        if not self._dropouts:
+            yield
+            return
+        generator = torch.Generator(self.device)
+        self._draw_anew = lambda: generator.manual_seed(seed())
+        self._lend(generator)
+        try:
+            yield
+        finally:
+            self._draw_anew = None
+            self._lend(None)
+
+    def _lend(self, generator: torch.Generator | None) -> None:
+        for part in self._dropouts:
+            part.generator = generator
+
     def gradient(self, w: Tensor, x: Tensor, y: Tensor, loss: ModelLoss = cross_entropy) -> tuple[Tensor, Tensor]:
         """∇F(w) `[P]` and F(w) (a tensor of one number, detached) on the batch x `[B, ...]`, y `[B]`."""
         return self.gradients(w, x, y, loss, ())[:2]
@@ -95,6 +121,8 @@ class Objective:
         module = self.load(w)
         if not module.training:
             module.train()
+        if self._draw_anew is not None:
+            self._draw_anew()
         with torch.enable_grad():
             value = loss(module, x, y)
             parts = torch.autograd.grad(value, [*self.parameters, *others])

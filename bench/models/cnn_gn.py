@@ -1,14 +1,29 @@
 """A small convolutional network with GroupNorm, for small images (1,946 parameters on 8×8 digits)."""
 
+from typing import Literal
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from bench.models.base import ImageShape, NamedModel, check_size
+
+
+class CNNGNChoice(NamedModel):
+    """The default of small images; it has no options."""
+
+    name: Literal["cnn_gn"] = "cnn_gn"
+
+    def build(self, image_shape: ImageShape, classes: int) -> nn.Module:
+        """For images of 3×3 pixels or more."""
+        check_size(self.name, image_shape, 3)
+        return CNNGN(image_shape, classes)
 
 
 class CNNGN(nn.Module):
     """Two 3×3 convolutions (8 and 16 channels, the second with stride 2), GroupNorm(2), ReLU, pool, linear layer."""
 
-    def __init__(self, image_shape: tuple[int, int, int], classes: int) -> None:
+    def __init__(self, image_shape: ImageShape, classes: int) -> None:
         super().__init__()
         channels = image_shape[0]
         self.conv1 = nn.Conv2d(channels, 8, 3, padding=1)

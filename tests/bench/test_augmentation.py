@@ -1,22 +1,36 @@
-"""mixup and cutout: what they do to a batch, and that all passes of a step see the same pixels."""
+"""Augmentations: what they do to a batch, with which chances, and that all passes of a step see the same pixels."""
+
+from collections import Counter
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import chi2_contingency, chisquare
+from torch import Tensor
 from torch.nn import functional as F
 
-from bench.data.augmentation import Cutout, Mixup
+from bench.config import RunConfig, Training
+from bench.data.augmentation import Context, Crop, Cutout, Flip, Mixup, parse_augmentations
 from bench.errors import UserError
 from bench.experiments import load_experiment
 from bench.run import Bench
+from bench.torchvision_compat import import_torchvision
 
 CELL = "digits/dirichlet-0.1/4-of-20/"
 
 
+ALL = ["mixup", {"name": "cutout", "size": 4}, "flip", "crop", "fl_simulator", ["standard", "mixup"]]
+CONTEXT = Context(5, black=torch.tensor([-2.0, -1.5, -1.0]).view(3, 1, 1))
+
+
 def stream(seed: int) -> np.random.Generator:
     return np.random.default_rng(seed)
+
+
+def images(seed: int, *shape: int) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
 @settings(max_examples=20, deadline=None)
@@ -26,7 +40,7 @@ def test_mixups_loss_is_the_mixed_loss(seed, a):
     generator = torch.Generator().manual_seed(seed)
     x, y = torch.randn(6, 3, 4, 4, generator=generator).double(), torch.randint(0, 5, (6,), generator=generator)
     logits = torch.randn(6, 5, generator=generator).double()
-    mixed, targets = Mixup(a=a).apply(x, y, 5, stream(seed))
+    mixed, targets = Mixup(a=a).apply(x, y, CONTEXT, stream(seed))
     share = float(stream(seed).beta(a, a))
     again = stream(seed)
     again.beta(a, a)
@@ -39,7 +53,7 @@ def test_mixups_loss_is_the_mixed_loss(seed, a):
 
 def test_mixup_with_a_zero_is_plain():
     x, y = torch.ones(4, 1, 2, 2), torch.tensor([0, 1, 2, 0])
-    mixed, targets = Mixup(a=0).apply(x, y, 3, stream(0))
+    mixed, targets = Mixup(a=0).apply(x, y, CONTEXT, stream(0))
     assert mixed is x
     assert targets is y
 
@@ -47,7 +61,7 @@ def test_mixup_with_a_zero_is_plain():
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 1000), size=st.integers(1, 9))
 def test_cutouts_hole_is_a_clipped_square(seed, size):
-    holes = Cutout(size=size).apply(torch.ones(8, 3, 6, 5), torch.zeros(8), 2, stream(seed))[0] == 0
+    holes = Cutout(size=size).apply(torch.ones(8, 3, 6, 5), torch.zeros(8), CONTEXT, stream(seed))[0] == 0
     draws = stream(seed)
     rows, columns = draws.integers(6, size=8), draws.integers(5, size=8)
     for image, row, column in zip(holes, rows, columns, strict=True):
@@ -57,12 +71,123 @@ def test_cutouts_hole_is_a_clipped_square(seed, size):
         assert (image == expected).all()
 
 
-def bench(augmentation: object, method: str = "fedavg") -> Bench:
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 1000), width=st.integers(1, 5))
+def test_flipping_everything_twice_is_nothing(seed, width):
+    x, y = images(seed, 4, 3, 3, width), torch.arange(4)
+    once, labels = Flip(probability=1).apply(x, y, CONTEXT, stream(seed))
+    assert torch.equal(once[..., 0], x[..., -1])
+    assert labels is y
+    assert torch.equal(Flip(probability=1).apply(once, y, CONTEXT, stream(seed + 1))[0], x)
+
+
+NOTHING = [Flip(probability=0), Crop(probability=0), Crop(probability=0, pad="mean"), Crop(padding=0), Mixup(a=0)]
+
+
+@pytest.mark.parametrize("augmentation", NOTHING, ids=str)
+@given(seed=st.integers(0, 1000))
+@settings(max_examples=10, deadline=None)
+def test_without_border_or_chance_nothing_happens(augmentation, seed):
+    x, y = images(seed, 6, 3, 5, 4), torch.arange(6)
+    after, labels = augmentation.apply(x, y, CONTEXT, stream(seed))
+    assert torch.equal(after, x)
+    assert torch.equal(labels, y)
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 1000), padding=st.integers(0, 6), pad=st.sampled_from(["black", "mean"]))
+def test_a_crop_is_a_window_of_the_framed_image(seed, padding, pad):
+    x = images(seed, 7, 3, 5, 4)
+    cropped = Crop(padding=padding, pad=pad).apply(x, torch.arange(7), CONTEXT, stream(seed))[0]
+    tops, lefts = stream(seed).integers(2 * padding + 1, size=(2, 7))
+    black = CONTEXT.black if pad == "black" else torch.zeros(3, 1, 1)
+    for image, window, top, left in zip(x, cropped, tops, lefts, strict=True):
+        framed = F.pad(image - black, (padding,) * 4) + black
+        assert torch.allclose(window, framed[:, top : top + 5, left : left + 4], atol=1e-6)
+
+
+def test_a_share_of_the_images_is_cropped():
+    x = images(0, 4000, 1, 4, 4)
+    cropped = Crop(padding=1, probability=0.5, pad="mean").apply(x, torch.arange(4000), CONTEXT, stream(0))[0]
+    moved = int((cropped != x).flatten(1).any(1).sum())
+    expected = 4000 * 0.5 * 8 / 9  # one window of nine is the image itself
+    assert chisquare([moved, 4000 - moved], [expected, 4000 - expected]).pvalue > 0.01
+
+
+def test_crop_and_flip_have_torchvisions_outcomes_with_its_frequencies():
+    """RandomCrop before normalisation, RandomHorizontalFlip: 9 windows × 2 sides of a tiny image, equally likely."""
+    import_torchvision()
+    from torchvision.transforms import Compose, RandomCrop, RandomHorizontalFlip
+
+    raw, shift, factor, count = torch.arange(1.0, 13).view(1, 3, 4), 5.0, 0.25, 6000
+    context = Context(2, black=torch.full((1, 1, 1), (0 - shift) * factor))
+    x, y = ((raw - shift) * factor).repeat(count, 1, 1, 1), torch.zeros(count)
+    draws = stream(0)
+    for augmentation in (Crop(padding=1), Flip()):
+        x, y = augmentation.apply(x, y, context, draws)
+    transform = Compose([RandomCrop((3, 4), padding=1), RandomHorizontalFlip()])
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        theirs = Counter(((transform(raw) - shift) * factor).numpy().tobytes() for _ in range(count))
+    ours = Counter(image.numpy().tobytes() for image in x)
+    assert len(theirs) == 18
+    assert ours.keys() == theirs.keys()
+    outcomes = sorted(theirs)
+    assert chisquare([ours[outcome] for outcome in outcomes]).pvalue > 0.01
+    table = [[counts[outcome] for outcome in outcomes] for counts in (ours, theirs)]
+    assert chi2_contingency(table).pvalue > 0.01
+
+
+def test_presets_are_their_parts():
+    """An identity shows what is done, and is the same however it was written."""
+    crop, flip = (
+        {"name": "crop", "padding": 4, "probability": 1.0, "pad": "black"},
+        {"name": "flip", "probability": 0.5},
+    )
+    late = {"name": "crop", "probability": 0.5, "pad": "mean"}
+    assert parse_augmentations("standard") == parse_augmentations([crop, flip]) == (Crop(), Flip())
+    assert parse_augmentations({"name": "standard"}) == (Crop(), Flip())
+    assert parse_augmentations("fl_simulator") == parse_augmentations(["flip", late])
+    assert parse_augmentations(["standard", "mixup"]) == (Crop(), Flip(), Mixup())
+    assert parse_augmentations([{"name": "cutout", "size": 4}, "standard"])[0] == Cutout(size=4)
+
+
+@pytest.mark.parametrize(
+    "spellings",
+    [
+        ["mixup", ["mixup"], {"name": "mixup"}, [{"name": "mixup", "a": 1}]],
+        [None, []],
+        ["standard", ["crop", "flip"], ["standard"], [{"name": "crop", "padding": 4}, "flip"]],
+    ],
+    ids=str,
+)
+def test_one_identity_for_all_spellings(spellings):
+    runs = [config(spelling) for spelling in spellings]
+    assert len({run.identity for run in runs}) == 1
+    assert all(RunConfig.parse(run.model_dump(mode="json")) == run for run in runs)
+    assert config("flip").identity != runs[0].identity
+
+
+def config(augmentation: object, method: str = "fedavg") -> RunConfig:
     changes = {"training.augmentation": augmentation, "training.rounds": 2}
-    return Bench.set_up(load_experiment("quick_all", changes).cell(CELL + method).runs[0], torch.device("cpu"))
+    return load_experiment("quick_all", changes).cell(CELL + method).runs[0]
 
 
-@pytest.mark.parametrize("augmentation", ["mixup", {"name": "cutout", "size": 4}])
+def test_black_is_what_normalisation_makes_of_zero():
+    """A crop far into the border, in a run: its pixels are those of an image of zeros."""
+    made = Bench.set_up(config({"name": "crop", "padding": 40}), torch.device("cpu"))
+    zero = (torch.zeros(1, 8, 8) - made.train.shift) * made.train.factor
+    x, y = made.train.batch(torch.arange(50))
+    cropped = made.federation.augment(x, y, stream(0))[0]
+    empty = (cropped == zero).flatten(1).all(1)
+    assert int(empty.sum()) > 25
+
+
+def bench(augmentation: object, method: str = "fedavg") -> Bench:
+    return Bench.set_up(config(augmentation, method), torch.device("cpu"))
+
+
+@pytest.mark.parametrize("augmentation", ALL, ids=str)
 def test_it_reaches_training_and_repeats_itself(augmentation):
     plain, augmented = bench(None), bench(augmentation)
     start = plain.federation.start(plain.objective.initial())
@@ -72,7 +197,7 @@ def test_it_reaches_training_and_repeats_itself(augmentation):
     assert torch.equal(states[1], states[2])
 
 
-@pytest.mark.parametrize("augmentation", ["mixup", {"name": "cutout", "size": 4}])
+@pytest.mark.parametrize("augmentation", ALL, ids=str)
 def test_both_passes_of_sam_see_the_same_pixels(augmentation):
     """With rho = 0 the second pass repeats the first: FedSAM is FedAvg, also with random augmentation."""
     changes = {"training.augmentation": augmentation, "methods.fedsam.hyperparameters.rho": 0}
@@ -84,16 +209,41 @@ def test_both_passes_of_sam_see_the_same_pixels(augmentation):
     assert torch.equal(*ends)
 
 
-def test_fedrcl_needs_labels():
+@pytest.mark.parametrize("augmentation", ["mixup", ["standard", "mixup"], ["mixup", "flip"]])
+def test_fedrcl_needs_labels(augmentation):
     with pytest.raises(UserError, match="fedrcl needs one label per image"):
-        bench("mixup", "fedrcl")
+        bench(augmentation, "fedrcl")
+    assert bench("standard", "fedrcl").config.training.augmentation == (Crop(), Flip())
 
 
 @pytest.mark.parametrize(
     ("augmentation", "message"),
-    [("mixip", "unknown training.augmentation 'mixip'; did you mean 'mixup'?"), ("cutout", "size is missing")],
+    [
+        ("mixip", "unknown augmentation 'mixip'; did you mean 'mixup'?"),
+        ("standart", "did you mean 'standard'?"),
+        (["flip", "crob"], "unknown augmentation 'crob'; did you mean 'crop'?"),
+        (3, "unknown augmentation '3'"),
+        ([[]], "unknown augmentation '[]'"),
+        ({"size": 3}, "unknown augmentation ''"),
+        ("cutout", "augmentation cutout: size is missing"),
+        ({"name": "crop", "paddin": 2}, "augmentation crop: unknown key of Crop 'paddin'; did you mean 'padding'?"),
+        ({"name": "crop", "padding": -1}, "augmentation crop: padding = -1"),
+        ({"name": "crop", "padding": True}, "padding = True: Input should be a number"),
+        ({"name": "crop", "pad": "white"}, "pad = 'white': Input should be 'black' or 'mean'"),
+        ({"name": "flip", "probability": 1.5}, "augmentation flip: probability = 1.5"),
+        ({"name": "standard", "padding": 2}, "augmentation standard has no options (allowed: its name alone)"),
+        (["mixup", "mixup"], "mixup can stand only once"),
+    ],
+    ids=str,
 )
 def test_mistakes_are_told(augmentation, message):
     with pytest.raises(UserError) as error:
         load_experiment("quick", {"training.augmentation": augmentation})
     assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_the_schema_knows_the_shorthands():
+    """Editors and Snakemake accept what the parser accepts."""
+    kinds = {part.get("type") for part in Training.model_json_schema()["properties"]["augmentation"]["anyOf"]}
+    assert kinds == {"string", "object", "array", "null"}

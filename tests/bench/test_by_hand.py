@@ -28,6 +28,7 @@ from bench.methods.servers.average import AverageOrDirection
 from bench.methods.servers.dyn import DynServer
 from bench.methods.servers.look_ahead import LookAhead
 from bench.models import build_model
+from bench.models.cnn_gn import CNNGNChoice
 from tests.problems import Problem, distance
 
 
@@ -403,7 +404,7 @@ def test_fedrobusts_ascent_by_finite_differences():
 
 
 def test_fedrcl_asks_a_convolutional_model_for_its_feature_levels():
-    assert len(feature_levels(build_model("cnn_gn", (1, 8, 8), 10, seed=0))) == 2
+    assert len(feature_levels(build_model(CNNGNChoice(), (1, 8, 8), 10, seed=0))) == 2
     dense = skip_init(nn.Linear, 2, 3), nn.Tanh(), skip_init(nn.Linear, 3, 2)
     assert feature_levels(nn.Sequential(*dense)) == [dense[0]]
     assert feature_levels(dense[0]) == []

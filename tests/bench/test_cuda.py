@@ -19,3 +19,9 @@ def test_golden_trajectories(file):
 @pytest.mark.parametrize("method", sorted(CATALOG))
 def test_same_bits_twice_and_after_an_interruption(method, tmp_path, monkeypatch):
     check_resume(method, prepare_device("cuda", 1), tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("augmentation", [["standard", "mixup"], [{"name": "cutout", "size": 4}, "fl_simulator"]])
+def test_dropout_and_augmentations_repeat_themselves(augmentation, tmp_path, monkeypatch):
+    changes = {"model": "cnn_emnist", "training.augmentation": augmentation}
+    check_resume("fedsam", prepare_device("cuda", 1), tmp_path, monkeypatch, **changes)

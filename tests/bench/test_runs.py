@@ -123,7 +123,7 @@ def test_resume_is_bitwise_for_every_method(method, tmp_path, monkeypatch):
     check_resume(method, CPU, tmp_path, monkeypatch)
 
 
-@pytest.mark.parametrize("augmentation", ["mixup", {"name": "cutout", "size": 4}])
+@pytest.mark.parametrize("augmentation", [["standard", "mixup"], {"name": "cutout", "size": 4}, "fl_simulator"])
 def test_resume_is_bitwise_with_swa_and_augmentation(augmentation, tmp_path, monkeypatch):
     """Interrupted when one model has been collected."""
     changes = {

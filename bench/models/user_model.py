@@ -1,0 +1,126 @@
+"""Models from a user's own Python file: a function of the image shape and the number of classes."""
+
+import importlib.util
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+
+from bench.content import hash_of, read_own
+from bench.errors import UserError, unknown
+from bench.models.base import ImageShape, ModelChoice
+from bench.user_code import check_suffix, current_folder_importable, failure, reason, run_file
+
+KIND = "model file"
+
+
+class UserModel(ModelChoice):
+    """`function(image_shape, classes)` of a file, or of a module, which is looked up in the current folder too.
+
+    `code` is the hash of that one file, and what counts of it, with the function's name: not where it is, and not what
+    it imports.
+    """
+
+    file: Path | None = Field(default=None, description="a Python file; of a module: filled in")
+    module: str | None = Field(default=None, description="or the dotted name of a module")
+    function: str = Field(description="called with (channels, height, width) and the number of classes")
+    code: str | None = Field(default=None, description="hash of the file; filled in")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _complete(cls, data: Any) -> Any:
+        if not isinstance(data, Mapping):
+            return data
+        file, module = data.get("file"), data.get("module")
+        if file is None and isinstance(module, str):
+            file = _file_of(module)
+        if not isinstance(file, str | Path):
+            return data
+        file = Path(file).expanduser()
+        check_suffix(file, KIND)
+        code = hash_of(read_own(file, KIND))
+        if data.get("code") not in (None, code):
+            raise UserError(f"the {KIND} '{file}' has changed since")
+        return {**data, "file": file, "code": code}
+
+    @model_validator(mode="after")
+    def _found(self) -> "UserModel":
+        if self.file is None:
+            raise UserError("a model of your own needs its file, or its module")
+        return self
+
+    @property
+    def label(self) -> str:
+        """The function's name with the hash of its file, for example small_net@0123456789abcdef."""
+        return f"{self.function}@{self.code}"
+
+    def build(self, image_shape: ImageShape, classes: int) -> nn.Module:
+        """What the function returns, tried on two empty images; every mistake is a `UserError` of one line."""
+        assert self.file is not None
+        source = read_own(self.file, KIND)
+        if hash_of(source) != self.code:
+            raise UserError(f"the {KIND} '{self.file}' has been edited since the command began; start again")
+        with current_folder_importable():
+            module = run_file(self.file, source, KIND, (self.module or "").rpartition(".")[0])
+            function = getattr(module, self.function, None)
+            if not callable(function):
+                functions = [name for name, value in vars(module).items() if callable(value) and name[0] != "_"]
+                raise unknown(f"function of the {KIND} '{self.file}'", self.function, functions)
+            try:
+                model = function(image_shape, classes)
+                if isinstance(model, nn.Module):
+                    _try(model, image_shape, classes)
+            except (Exception, SystemExit) as error:
+                raise failure(self.file, KIND, error) from None
+        if not isinstance(model, nn.Module):
+            raise UserError(
+                f"'{self.function}' of the {KIND} '{self.file}' returns {type(model).__name__}, not a torch.nn.Module"
+            )
+        return model
+
+
+def parse_reference(text: str) -> dict[str, str]:
+    """The fields that path/to/file.py:function, or package.module:function, stands for."""
+    place, _, function = text.rpartition(":")
+    if not place or not function:
+        raise UserError(f"model '{text}': one of your own is path/to/file.py:function, or package.module:function")
+    return {"file" if place.endswith(".py") or "/" in place else "module": place, "function": function}
+
+
+def _file_of(module: str) -> Path:
+    """The source file of a module, which is not run, though its packages are."""
+    with current_folder_importable():
+        importlib.invalidate_caches()
+        try:
+            found = importlib.util.find_spec(module)
+        except ModuleNotFoundError:  # its package
+            found = None
+        except Exception as error:
+            raise UserError(f"the model's module '{module}' cannot be looked up: {reason(error)}") from None
+    if found is None:
+        raise UserError(f"the model's module '{module}' is not on Python's path, nor in the current folder")
+    if found.origin is None or not found.has_location:
+        raise UserError(f"the model's module '{module}' is no Python file")
+    return Path(found.origin)
+
+
+def _try(model: nn.Module, image_shape: ImageShape, classes: int) -> None:
+    """A `UserError` for what training would trip over later, and less clearly."""
+    if next(model.parameters(), None) is None:
+        raise UserError("the model has no parameters")
+    if next(model.buffers(), None) is not None:
+        return  # told by the objective, and a pass would change them
+    before = torch.get_rng_state()
+    with torch.no_grad():
+        scores: Tensor = model.train()(torch.zeros(2, *image_shape))
+    if not torch.equal(before, torch.get_rng_state()):
+        raise UserError(
+            "the model draws random numbers in its forward pass, which cannot be repeated; "
+            "for dropout use bench.models.dropout.Dropout"
+        )
+    if not isinstance(scores, Tensor) or scores.shape != (2, classes):
+        shape = list(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
+        raise UserError(f"the model turns two images into {shape}, not into [2, {classes}] class scores")
