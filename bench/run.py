@@ -110,21 +110,24 @@ class Bench:
         return cls(config, dataset, split, train, test, objective, federation)
 
     def play_round(self, state: FederationState) -> tuple[FederationState, dict[str, Any]]:
-        """One round with the scheduled clients, its measurements, and an evaluation when one is due."""
+        """One round with the scheduled clients, and its measurements."""
         config = self.config
         active = active_clients(config.participation, config.partition.clients, config.seed, state.round)
         state, measured = self.federation.run_round(state, active)
-        row: dict[str, Any] = {"round": state.round, **measured}
-        row["diverged"] = int(not bool(torch.isfinite(state.w).all()))
-        if config.evaluation.is_due(state.round, config.training.rounds) and not row["diverged"]:
-            w = self.federation.evaluated(state)
-            for part, data in (("train", self.train), ("test", self.test)):
-                evaluated = self.objective.evaluate(w, data.batches(EVALUATION_BATCH))
-                row[f"{part}_loss"], row[f"{part}_accuracy"] = evaluated
-            for name, other in self.federation.method.server.also_evaluated(state.server).items():
-                accuracy = self.objective.evaluate(other, self.test.batches(EVALUATION_BATCH))[1]
-                row[f"test_accuracy_{name}"] = accuracy
-        return state, row
+        diverged = int(not bool(torch.isfinite(state.w).all()))
+        return state, {"round": state.round, **measured, "diverged": diverged}
+
+    def evaluate(self, state: FederationState) -> dict[str, float]:
+        """Loss and accuracy on all training and on all test images."""
+        row: dict[str, float] = {}
+        w = self.federation.evaluated(state)
+        for part, data in (("train", self.train), ("test", self.test)):
+            evaluated = self.objective.evaluate(w, data.batches(EVALUATION_BATCH))
+            row[f"{part}_loss"], row[f"{part}_accuracy"] = evaluated
+        for name, other in self.federation.method.server.also_evaluated(state.server).items():
+            accuracy = self.objective.evaluate(other, self.test.batches(EVALUATION_BATCH))[1]
+            row[f"test_accuracy_{name}"] = accuracy
+        return row
 
 
 def train(
@@ -181,6 +184,8 @@ def _train(bench: Bench, work: Path, log: logging.Logger, checkpoint_every: int,
     else:
         log.info("started: %s", config.canonical_json())
     started = told = time.perf_counter()
+    round_times: list[float] = []
+    """Seconds of training in each round since the last evaluation, which is not counted."""
 
     def seconds() -> float:
         return seconds_before + time.perf_counter() - started
@@ -190,14 +195,18 @@ def _train(bench: Bench, work: Path, log: logging.Logger, checkpoint_every: int,
             save_state(snapshot_file(work, state.round), state, {"identity": config.identity})
 
     while state.round < config.training.rounds and not (rows and rows[-1]["diverged"]):
+        began = time.perf_counter()
         state, row = bench.play_round(state)
+        round_times.append(time.perf_counter() - began)
         rows.append(row)
         keep_snapshot()
-        if "test_accuracy" in row:
+        if config.evaluation.is_due(state.round, config.training.rounds) and not row["diverged"]:
+            row |= bench.evaluate(state)
             line = (
-                f"round {state.round} of {config.training.rounds}: "
-                f"local loss {row['local_loss']:.4f}, test accuracy {row['test_accuracy']:.2f} %"
+                f"round {state.round} of {config.training.rounds}: local loss {row['local_loss']:.4f}, "
+                f"test accuracy {row['test_accuracy']:.2f} %, {1000 * np.median(round_times):.0f} ms per round"
             )
+            round_times.clear()
             log.info(line)
             if time.perf_counter() - told > PROGRESS_SECONDS:
                 progress(f"seed {config.seed}: {line}")
