@@ -234,7 +234,7 @@ def test_labels_show_the_counts(realistic: Tidy) -> None:
     shown = second.collections[0].get_array()
     assert shown.shape == (20, 10)
     assert shown.sum() == 20 * 72
-    data = pd.read_csv(realistic.results / f"runs/quick/{HARD.path}/fedavg/seed-0/partition.csv")
+    data = pd.read_csv(realistic.results / f"runs/quick/{HARD.path}/fedavg/seed-0/partition.csv.gz")
     expected = len(data[(data["client"] == 3) & (data["label"] == 5)])
     assert np.ma.filled(shown, 0)[3, 5] == expected
     (bar,) = [axes for axes in figure.get_axes() if axes.get_label() == "<colorbar>"]
@@ -245,7 +245,7 @@ def test_labels_do_not_count_twice_and_a_missing_partition_is_an_empty_panel(rea
     both = figures.load_figure("quick", "labels").model_copy(update={"methods": ("fedavg", "fedgf")})
     first, second = panels(figures.draw(both, realistic))
     assert first.collections[0].get_array().sum() == second.collections[0].get_array().sum() == 20 * 72
-    (realistic.results / f"runs/quick/{HARD.path}/fedavg/seed-0/partition.csv").unlink()
+    (realistic.results / f"runs/quick/{HARD.path}/fedavg/seed-0/partition.csv.gz").unlink()
     figure = figures.draw(both, realistic)
     assert panels(figure)[1].collections[0].get_array().count() == 0
     assert "not run: FedAvg (Dirichlet 0.1, 4 of 20 clients); FedGF (Dirichlet 0.1, 4 of 20 clients)" in " ".join(

@@ -7,12 +7,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from bench.config import Participation
 from bench.data.dataset import Samples
 from bench.data.partitions import IID, Dirichlet, Pathological, partition_hash
 from bench.data.sources import Digits, ImageFolder
 from bench.engine.batches import EpochBatches, StepBatches
-from bench.engine.participation import active_clients
+from bench.engine.participation import Participation, active_clients
 from bench.engine.streams import numpy_stream, torch_seed
 from bench.errors import UserError
 

@@ -39,7 +39,8 @@ def contents(run: Path) -> dict[str, bytes]:
 def test_a_run_leaves_the_stated_files(tmp_path):
     run = train(config(), tmp_path / "seed-0", CPU)
     assert sorted(p.name for p in run.path.iterdir()) == [
-        "config.json", "final.safetensors", "metrics.csv", "partition.csv", "provenance.json", "run.log", "snapshots",
+        "config.json", "final.safetensors", "metrics.csv", "partition.csv.gz",
+        "provenance.json", "run.log", "snapshots",
     ]  # fmt: skip
     assert sorted(p.name for p in (run.path / "snapshots").iterdir()) == [
         "round-00003.safetensors", "round-00006.safetensors",
@@ -148,7 +149,7 @@ def test_centralized_training_is_one_client_with_everything(tmp_path):
         metrics = runs[method].metrics()
         assert (metrics["active"] == 1).all()
         assert metrics["test_accuracy"].iloc[-1] > 60
-    partition = pd.read_csv(runs["fedavg"].path / "partition.csv")
+    partition = pd.read_csv(runs["fedavg"].path / "partition.csv.gz")
     assert partition["index"].tolist() == list(range(901))
 
 
