@@ -46,9 +46,14 @@ def integers(columns: Columns, name: str, what: str) -> NDArray[np.int64]:
     if len(column) == 0:
         raise UserError(f"{what} has no rows")
     if column.dtype.kind not in "iu":
-        odd = next((value for value in column.tolist() if not isinstance(value, int)), column.tolist()[0])
+        values = column.tolist()
+        odd = next((value for value in values if not _is_whole(value)), values[0])
         raise UserError(f"{what}: {name} = {odd!r}: allowed are whole numbers")
     return column.astype(np.int64)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) or (isinstance(value, float) and value.is_integer())
 
 
 def _listed(columns: Iterable[str]) -> str:

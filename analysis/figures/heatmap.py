@@ -7,6 +7,7 @@ import pandas as pd
 import seaborn
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
+from matplotlib.colors import PowerNorm
 
 from analysis.figures.base import Body
 
@@ -59,8 +60,8 @@ def _draw(axes: Axes, table: pd.DataFrame, largest: int, *, numbers: bool) -> No
         ax=axes,
         mask=table == 0,
         cmap=_COLOURS,
-        vmin=0,
-        vmax=largest,
+        # Few images should not fade into none where no number tells them apart: colours go by the square root.
+        norm=PowerNorm(1.0 if small else 0.5, 0, largest),
         cbar=False,
         annot=numbers and small,
         fmt="d",

@@ -36,9 +36,9 @@ class Participation(Frozen):
 
     @model_validator(mode="after")
     def _one_size(self) -> "Participation":
-        fields = {"fixed": "active", "bernoulli": "probability", "schedule": "file"}
-        given = [field for field in fields.values() if getattr(self, field) is not None]
-        if given != [fields[self.sampling]] * (self.sampling in fields) or (self.hash and not self.file):
+        needed = {"fixed": ["active"], "bernoulli": ["probability"], "full": [], "schedule": ["file", "hash"]}
+        given = [field for field in ("active", "probability", "file", "hash") if getattr(self, field) is not None]
+        if given != needed[self.sampling]:
             raise UserError(
                 "participation takes active with sampling fixed, or probability with sampling bernoulli, "
                 "or file with sampling schedule, or none of them with sampling full"
