@@ -61,6 +61,8 @@ def _draw(axes: Axes, table: pd.DataFrame, largest: int, *, numbers: bool) -> No
         mask=table == 0,
         cmap=_COLOURS,
         # Few images should not fade into none where no number tells them apart: colours go by the square root.
+        vmin=0,
+        vmax=largest,
         norm=PowerNorm(1.0 if small else 0.5, 0, largest),
         cbar=False,
         annot=numbers and small,

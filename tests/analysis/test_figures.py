@@ -253,6 +253,20 @@ def test_labels_do_not_count_twice_and_a_missing_partition_is_an_empty_panel(rea
     )
 
 
+def test_labels_of_a_hundred_clients_lie_along_the_x_axis(realistic: Tidy) -> None:
+    for setting in (HARD, EASY):
+        path = realistic.results / f"runs/quick/{setting.path}/fedavg/seed-0/partition.csv.gz"
+        table = pd.read_csv(path)
+        pd.concat([table.assign(client=table["client"] + 20 * k) for k in range(5)]).to_csv(path, index=False)
+    figure = drawn("labels", realistic)
+    first, second = panels(figure)
+    assert (second.get_xlabel(), second.get_ylabel()) == ("Client", "Class")
+    assert second.collections[0].get_array().shape == (10, 100)
+    assert not second.texts, "cells are too small for numbers"
+    assert first.get_position().y0 > second.get_position().y0
+    assert figure.get_figheight() < 9
+
+
 @pytest.mark.parametrize("name", layout_names("quick", "figures"))
 def test_type_is_readable_and_bytes_are_the_same_again(name: str, realistic: Tidy, tmp_path: Path) -> None:
     figure = drawn(name, realistic)

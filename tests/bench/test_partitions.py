@@ -46,10 +46,11 @@ equal_shares = st.one_of(
     st.builds(LDA, clients=st.integers(1, 60), alpha=alphas),
     st.builds(PAM, clients=st.integers(1, 60), alpha=alphas, beta=alphas),
 )
+released = st.just("released")
 refilled = st.one_of(
-    st.builds(Dirichlet, clients=st.integers(1, 60), alpha=st.sampled_from([0.001, 0.1, 10.0]), variant=st.just("released")),
-    st.builds(Pathological, clients=st.integers(1, 60), classes_per_client=st.integers(1, 10), variant=st.just("released")),
-)  # fmt: skip
+    st.builds(Dirichlet, clients=st.integers(1, 60), alpha=st.sampled_from([0.001, 0.1, 10.0]), variant=released),
+    st.builds(Pathological, clients=st.integers(1, 60), classes_per_client=st.integers(1, 10), variant=released),
+)
 
 
 @settings(max_examples=40, deadline=None)
@@ -91,7 +92,10 @@ def test_released_splits_use_some_images_again_and_others_never():
     used = np.bincount(np.concatenate(split), minlength=len(LABELS))
     assert used.max() >= 2
     assert used.min() == 0
-    assert any(len(np.unique(indices)) < len(indices) for indices in drawn(Dirichlet(clients=2, alpha=0.05, variant="released")))
+    assert any(
+        len(np.unique(indices)) < len(indices)
+        for indices in drawn(Dirichlet(clients=2, alpha=0.05, variant="released"))
+    )
 
 
 def test_released_dirichlet_clients_keep_their_proportions_to_the_end():
@@ -208,7 +212,9 @@ def test_pam_draws_fine_labels_within_coarse_ones():
 
 
 def test_pam_needs_a_coarse_label_per_class():
-    with pytest.raises(UserError, match=r"pam needs coarse labels, which this data set lacks \(cifar100_pam has them\)"):
+    with pytest.raises(
+        UserError, match=r"pam needs coarse labels, which this data set lacks \(cifar100_pam has them\)"
+    ):
         drawn(PAM(clients=5), samples(LABELS))
     with pytest.raises(UserError, match="one coarse label per class, but class 3 has 2"):
         drawn(PAM(clients=5), samples(LABELS, groups=np.where(LABELS == 3, np.arange(len(LABELS)) % 2, 7)))
@@ -272,7 +278,10 @@ def test_a_file_may_count_in_another_order(tmp_path):
     ("labels", "message"),
     [
         (LABELS[:-1], "has 599 labels, but the data set 600 training images"),
-        (np.where(np.arange(600) == np.argmax(LABELS == 4), 5, LABELS), "has 59 images of class 4, but the data set 60"),
+        (
+            np.where(np.arange(600) == np.argmax(LABELS == 4), 5, LABELS),
+            "has 59 images of class 4, but the data set 60",
+        ),
     ],
 )
 def test_an_order_of_another_data_set_is_refused(labels, message, tmp_path):
@@ -297,7 +306,7 @@ def test_an_order_of_another_data_set_is_refused(labels, message, tmp_path):
         ("user,index\n0,5\n", r"lacks the column client \(it has: user, index\)"),
         ("client,image\n0,5\n", r"lacks the column index, or filename \(it has: client, image\)"),
         ("client,filename\n0,nobody.png\n", r"the data set has no training image 'nobody\.png'"),
-        ("client,filename\n0,image_003.png\n0,image_003.png\n", r"image image_003\.png is twice there, at clients 0 and 0"),
+        ("client,filename\n0,image_003.png\n0,image_003.png\n", r"image_003\.png is twice there, at clients 0 and 0"),
         (f"client,index,label\n0,5,{LABELS[5]}\n0,6,{(LABELS[6] + 1) % 10}\n", r"image 6 has label \d there and \d in"),
     ],
 )  # fmt: skip
@@ -316,7 +325,9 @@ def test_filenames_need_a_data_set_with_names(tmp_path):
         drawn(FromFile.parse({"file": path}), samples(LABELS))
 
 
-@pytest.mark.parametrize("content", [b"PK\x03\x04nothing", gzip.compress(b"client,index\n0,1")[:-9], b"\xff\xfe\x00\x01\x02"])
+@pytest.mark.parametrize(
+    "content", [b"PK\x03\x04nothing", gzip.compress(b"client,index\n0,1")[:-9], b"\xff\xfe\x00\x01\x02"]
+)
 def test_broken_files_are_refused(content, tmp_path):
     path = tmp_path / "mine.npz"
     path.write_bytes(content)
@@ -337,7 +348,7 @@ def test_arrays_of_objects_and_uneven_arrays_are_refused(tmp_path):
 
 
 def test_a_missing_file_is_told():
-    with pytest.raises(UserError, match="cannot read the partition file 'nowhere.csv': No such file"):
+    with pytest.raises(UserError, match=r"cannot read the partition file 'nowhere\.csv': No such file"):
         FromFile.parse({"file": "nowhere.csv"})
     with pytest.raises(UserError, match="the path of the partition file is empty"):
         FromFile.parse({"file": " "})
