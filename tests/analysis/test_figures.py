@@ -352,3 +352,18 @@ def test_a_legend_is_no_wider_than_its_figure(names: list[str]) -> None:
         box = body.legend(handles=[Line2D([], [], label=name) for name in names], ncols=columns, **LEGEND)
         figure.draw_without_rendering()
     assert box.get_window_extent().width < figure.bbox.width
+
+
+@pytest.mark.parametrize(
+    ("partition", "participation", "title"),
+    [
+        ("dirichlet-0.6", "4-of-20", "Dirichlet 0.6, 4 of 20 clients"),
+        ("dirichlet-0.6-released", "all-of-20", "Dirichlet 0.6, released, all of 20 clients"),
+        ("pam-0.1-10", "bernoulli-0.2-of-20", "PAM 0.1, 10, 20 clients, each with probability 0.2"),
+        ("lda-0", "schedule-my-week-of-20", "LDA 0, 20 clients, schedule my-week"),
+        ("by_group", "4-of-20", "By group, 4 of 20 clients"),
+        ("cifar10_alpha_0.5", "4-of-20", "cifar10_alpha_0.5, 4 of 20 clients"),
+    ],
+)
+def test_settings_have_titles_in_words(partition: str, participation: str, title: str) -> None:
+    assert Setting("digits", partition, participation).title == title

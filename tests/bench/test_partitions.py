@@ -319,6 +319,21 @@ def test_what_is_wrong_with_a_partition_file_is_told(text, message, tmp_path):
     assert "\n" not in str(error.value)
 
 
+def test_a_label_tells_images_of_one_name_apart(tmp_path):
+    """Two training images of CIFAR-100 share a name, and released splits name both."""
+    train = samples(np.array([4, 2, 4, 9]), names=np.array(["a.png", "b.png", "b.png", "c.png"]))
+    text = "client,filename,label\n0,b.png,4\n1,b.png,2\n1,c.png,9\n"
+    path = tmp_path / "named.csv"
+    path.write_text(text)
+    assert [indices.tolist() for indices in drawn(FromFile.parse({"file": path}), train)] == [[2], [1, 3]]
+    path.write_text("client,filename\n0,b.png\n")
+    with pytest.raises(UserError, match=r"2 training images are called 'b\.png'; a column label would tell them apart"):
+        drawn(FromFile.parse({"file": path}), train)
+    path.write_text("client,filename,label\n0,b.png,9\n")
+    with pytest.raises(UserError, match=r"image b\.png has label 9 there and 2 in the data set"):
+        drawn(FromFile.parse({"file": path}), train)
+
+
 def test_filenames_need_a_data_set_with_names(tmp_path):
     path = write(pd.DataFrame({"client": [0], "filename": ["image_003.png"]}), tmp_path / "named.csv")
     with pytest.raises(UserError, match=r"this data set's images have no names \(allowed: index\)"):

@@ -55,7 +55,7 @@ class FromFile(Partition):
 
     Clients are numbered from 0 without gaps. `index` is the image's position in the data set's training order, from 0,
     or in `order`; `filename` is the data set's own name of the image. Where there is a column `label`, it must agree
-    with the data set. Not every image need be used, and none can be twice. Sizes are the file's.
+    with the data set, and tells images of the same name apart. Not every image need be used, and none can be twice. Sizes are the file's.
     """
 
     name: Literal["from_file"] = "from_file"
@@ -85,6 +85,7 @@ class FromFile(Partition):
         client = _clients(integers(columns, "client", what), what)
         if int(client.max()) + 1 != self.clients:
             raise UserError(f"{what} has {int(client.max()) + 1} clients, not {self.clients}; leave clients out")
+        labels = integers(columns, "label", what) if "label" in columns else None
         if "index" in columns:
             index = named = integers(columns, "index", what)
             _refuse_outside(index, len(train), what)
@@ -92,12 +93,12 @@ class FromFile(Partition):
                 index = self.order.positions(train.labels)[index]
         elif "filename" in columns:
             named = columns["filename"].astype(np.str_)
-            index = _named_images(named, train.names, what)
+            index = _named_images(named, labels, train, what)
         else:
             raise UserError(f"{what} lacks the column index, or filename (it has: {', '.join(columns)})")
         _refuse_twice(index, named, client, what)
-        if "label" in columns:
-            _refuse_other_labels(integers(columns, "label", what), train.labels[index], named, what)
+        if labels is not None:
+            _refuse_other_labels(labels, train.labels[index], named, what)
         by_client = np.argsort(client, kind="stable")
         return list(np.split(index[by_client], np.cumsum(np.bincount(client))[:-1]))
 
@@ -123,15 +124,24 @@ def _refuse_outside(index: Indices, n: int, what: str) -> None:
         raise UserError(f"{what}: index = {odd[0]}: the data set has training images 0 to {n - 1}")
 
 
-def _named_images(names: NDArray[Any], known: NDArray[np.str_] | None, what: str) -> Indices:
-    if known is None:
+def _named_images(names: NDArray[np.str_], labels: Labels | None, train: Samples, what: str) -> Indices:
+    """The images of these names, and of these labels where a name is that of several images."""
+    if train.names is None:
         raise UserError(f"{what} names images by filename, but this data set's images have no names (allowed: index)")
-    order = np.argsort(known, kind="stable")
-    place = np.minimum(np.searchsorted(known, names, sorter=order), len(known) - 1)
-    unknown = names[known[order[place]] != names]
+    order = np.argsort(train.names, kind="stable")
+    first, end = (np.searchsorted(train.names, names, side, sorter=order) for side in ("left", "right"))
+    unknown = names[first == end]
     if len(unknown):
         raise UserError(f"{what}: the data set has no training image '{unknown[0]}'")
-    return order[place].astype(np.int64)
+    found: Indices = order[first].astype(np.int64)
+    for k in np.flatnonzero(end - first > 1):  # two images of CIFAR-100 share a name
+        namesakes = order[first[k] : end[k]]
+        fitting = namesakes if labels is None else namesakes[train.labels[namesakes] == labels[k]]
+        if len(fitting) > 1:
+            more = "" if labels is not None else "; a column label would tell them apart"
+            raise UserError(f"{what}: {len(fitting)} training images are called '{names[k]}'{more}")
+        found[k] = [*fitting, namesakes[0]][0]  # none fits: its label is refused with the others
+    return found
 
 
 def _refuse_twice(index: Indices, named: NDArray[Any], client: Indices, what: str) -> None:
