@@ -55,7 +55,8 @@ class FromFile(Partition):
 
     Clients are numbered from 0 without gaps. `index` is the image's position in the data set's training order, from 0,
     or in `order`; `filename` is the data set's own name of the image. Where there is a column `label`, it must agree
-    with the data set, and tells images of the same name apart. Not every image need be used, and none can be twice. Sizes are the file's.
+    with the data set, and tells images of the same name apart. Not every image need be used, and none can be
+    twice. Sizes are the file's.
     """
 
     name: Literal["from_file"] = "from_file"
@@ -124,7 +125,7 @@ def _refuse_outside(index: Indices, n: int, what: str) -> None:
         raise UserError(f"{what}: index = {odd[0]}: the data set has training images 0 to {n - 1}")
 
 
-def _named_images(names: NDArray[np.str_], labels: Labels | None, train: Samples, what: str) -> Indices:
+def _named_images(names: NDArray[Any], labels: Labels | None, train: Samples, what: str) -> Indices:
     """The images of these names, and of these labels where a name is that of several images."""
     if train.names is None:
         raise UserError(f"{what} names images by filename, but this data set's images have no names (allowed: index)")
