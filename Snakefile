@@ -69,7 +69,7 @@ def inputs(kind):
         except UserError as error:
             stop(error)
         # A run directory is not an output by itself: whoever reads its partition asks for its metrics.
-        return [f.parents[1] / "metrics.csv" if f.name == "partition.csv" else f for f in needed]
+        return [f.parents[1] / "metrics.csv" if f.name == "partition.csv.gz" else f for f in needed]
 
     return files
 

@@ -22,6 +22,17 @@ from bench.records import RunDirectory, first_difference
 
 IDS = ["dataset", "partition", "participation", "method"]
 
+_TITLES = {
+    "iid": "IID",
+    "centralized": "Centralized",
+    "dirichlet": "Dirichlet",
+    "pathological": "Pathological",
+    "lda": "LDA",
+    "pam": "PAM",
+    "by_group": "By group",
+}
+"""Partitions in words."""
+
 
 @dataclass(frozen=True, order=True)
 class Setting:
@@ -38,9 +49,9 @@ class Setting:
 
     @property
     def partition_title(self) -> str:
-        """For example Dirichlet 0.1."""
+        """For example Dirichlet 0.1; the name of a partition file as it is."""
         name, _, parameter = self.partition.partition("-")
-        return f"{name.upper() if name == 'iid' else name.capitalize()} {parameter}".strip()
+        return f"{_TITLES[name]} {parameter.replace('-', ', ')}".strip() if name in _TITLES else self.partition
 
     @property
     def participation_title(self) -> str:
@@ -48,6 +59,9 @@ class Setting:
         bernoulli = re.fullmatch(r"bernoulli-(.+)-of-(\d+)", self.participation)
         if bernoulli:
             return f"{bernoulli[2]} clients, each with probability {bernoulli[1]}"
+        schedule = re.fullmatch(r"schedule-(.+)-of-(\d+)", self.participation)
+        if schedule:
+            return f"{schedule[2]} clients, schedule {schedule[1]}"
         return f"{self.participation.replace('-', ' ')} clients"
 
     @property
@@ -105,7 +119,7 @@ FILES = {
             "code",
         ),
     ),
-    "partition": TidyFile("runs", "partition.csv", ("client", "index", "label"), per_seed=True),
+    "partition": TidyFile("runs", "partition.csv.gz", ("client", "index", "label"), per_seed=True),
     "flatness": TidyFile("analysis", "flatness.csv", ("identity", "seed", "metric", "value", "stderr"), of_states=True),
     "drift": TidyFile(
         "analysis", "drift.csv", ("identity", "seed", "round", "perturbation_drift", "sharpness"), of_states=True

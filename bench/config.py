@@ -13,18 +13,24 @@ from bench.data.augmentation import Augmentations, Mixup
 from bench.data.partitions import AnyPartition
 from bench.data.sources import AnySource, parse_source
 from bench.engine.federation import Steps
+from bench.engine.participation import Participation
 from bench.errors import UserError
 from bench.frozen import Frozen
 from bench.method_config import MethodConfig
 from bench.methods import user_file
 from bench.models import Model, user_model
 
-OWN_FILES = {"method": {"file": True}, "model": {"file": True, "module": True}}
+OWN_FILES: Mapping[str, Any] = {
+    "method": {"file": True},
+    "model": {"file": True, "module": True},
+    "partition": {"file": True, "order": {"file": True}},
+    "participation": {"file": True},
+}
 """Fields of a `RunConfig` that say where a user's own file is; the hash of its content stands beside each."""
 
 
 class OwnFile(NamedTuple):
-    """A file of a user's own that decides a run's numbers: the `part` of the configuration that it is, and its hash."""
+    """A Python file of a user's own: the `part` of the configuration that it is, and the hash of its content."""
 
     part: str
     kind: str
@@ -35,38 +41,6 @@ class OwnFile(NamedTuple):
     def copy_name(self) -> str:
         """The name of the copy that a run directory keeps."""
         return f"{self.part}.py"
-
-
-class Participation(Frozen):
-    """Which clients take part in a round: `fixed`, a set of `active` clients; `bernoulli`, each with `probability`."""
-
-    sampling: Literal["fixed", "bernoulli"] = "fixed"
-    active: int | None = Field(default=None, ge=1, description="clients per round, for fixed sampling")
-    probability: float | None = Field(default=None, gt=0, le=1, description="for bernoulli sampling; no round is empty")
-
-    @model_validator(mode="after")
-    def _one_size(self) -> "Participation":
-        given = {"fixed": self.active, "bernoulli": self.probability}
-        if given[self.sampling] is None or sum(v is not None for v in given.values()) != 1:
-            raise UserError("participation takes active with sampling fixed, or probability with sampling bernoulli")
-        return self
-
-    def check(self, clients: int) -> None:
-        """A `UserError` if more clients are active than are registered."""
-        if self.active is not None and self.active > clients:
-            raise UserError(f"{self.active} active clients per round, but only {clients} are registered")
-
-    def sampled(self, sampling: Literal["fixed", "bernoulli"] | None, clients: int) -> "Participation":
-        """As many clients on average under the other law, which a released code may have; None: as it is."""
-        if sampling == "bernoulli" and self.active is not None:
-            return Participation(sampling="bernoulli", probability=self.active / clients)
-        if sampling == "fixed" and self.probability is not None:
-            return Participation(active=max(1, round(self.probability * clients)))
-        return self
-
-    def label(self, clients: int) -> str:
-        """For example 4-of-20, or bernoulli-0.2-of-20."""
-        return f"{self.active}-of-{clients}" if self.active else f"bernoulli-{self.probability:g}-of-{clients}"
 
 
 class Training(Steps):
@@ -130,7 +104,7 @@ class RunConfig(Frozen):
 
     @model_validator(mode="after")
     def _consistent(self) -> "RunConfig":
-        self.participation.check(self.partition.clients)
+        self.participation.check(self.partition.clients, self.training.rounds)
         method = self.method.recipe.build(self.method.hyperparameters)
         method.check_server_lr(self.training.server_lr)
         if method.swa is not None and method.swa.start > self.training.rounds:

@@ -1,7 +1,10 @@
 """Files of a user's own that decide a run's numbers: they are known by their content, not by their place."""
 
 import hashlib
+import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from bench.errors import UserError
 
@@ -17,3 +20,36 @@ def read_own(file: Path, kind: str) -> bytes:
 def hash_of(content: bytes) -> str:
     """SHA-256, first 16 hex digits."""
     return hashlib.sha256(content).hexdigest()[:16]
+
+
+def with_hash(data: Any, kind: str) -> Any:
+    """The fields of a configuration, with the `hash` of the `file` that it names.
+
+    Where the hash is given, as in the configuration of a finished run, the file need not exist any more.
+    """
+    if not isinstance(data, Mapping) or not isinstance(file := data.get("file"), str | Path):
+        return data
+    if not str(file).strip():
+        raise UserError(f"the path of the {kind} is empty")
+    try:
+        file = Path(file).expanduser()
+    except RuntimeError:
+        raise UserError(f"{kind} '{file}': there is no such home folder") from None
+    if data.get("hash") is not None:
+        return {**data, "file": file}
+    return {**data, "file": file, "hash": hash_of(read_own(file, kind))}
+
+
+def read_known(file: Path, known_hash: str | None, kind: str) -> bytes:
+    """The bytes of a file whose hash a configuration holds; a `UserError` if its content is another one now."""
+    content = read_own(file, kind)
+    if hash_of(content) != known_hash:
+        raise UserError(f"the {kind} '{file}' has changed since")
+    return content
+
+
+def stem(file: Path) -> str:
+    """A file's name without folder and ending, with what does not belong in a label replaced by dashes."""
+    name = file.name.removesuffix(".gz")
+    name = name.removesuffix(Path(name).suffix) if Path(name).suffix in {".csv", ".npz"} else name
+    return re.sub(r"[^A-Za-z0-9_.+-]+", "-", name).strip("-._+")

@@ -13,10 +13,11 @@ from typing import Annotated, Any
 import yaml
 from pydantic import Field, field_validator, model_validator
 
-from bench.config import Evaluation, Participation, RunConfig, Training
+from bench.config import Evaluation, RunConfig, Training
 from bench.data.partitions import AnyPartition
 from bench.data.sources import parse_source
 from bench.data.sources.base import Source
+from bench.engine.participation import Participation
 from bench.errors import UserError, unknown
 from bench.frozen import LABEL, NAME, Frozen
 from bench.method_config import MethodChoice

@@ -5,7 +5,7 @@
     final.safetensors     the last global model; with SWA, the average
     method.py, model.py   copies of the user's own method and model files, if the run has such
     snapshots/            full states at the rounds that the configuration names
-    partition.csv         client, index, label of every training image
+    partition.csv.gz      client, index, label of every training image that a client holds
     provenance.json       outcome, code, libraries, device, hashes, time, memory
     run.log
 
@@ -16,6 +16,7 @@ is never resumed.
 
 import fcntl
 import functools
+import gzip
 import hashlib
 import json
 import os
@@ -28,12 +29,14 @@ from typing import Any
 import pandas as pd
 import torch
 
-from bench.atomic import write_text
+from bench.atomic import write_bytes, write_text
 from bench.config import OWN_FILES, RunConfig
 from bench.engine.checkpoint import load_state
 from bench.engine.federation import FederationState
 from bench.errors import UserError
 from bench.experiments import Cell
+
+PARTITION = "partition.csv.gz"
 
 
 @functools.cache
@@ -219,5 +222,9 @@ def write_json(path: Path, data: dict[str, Any]) -> None:
 
 
 def write_csv(path: Path, table: pd.DataFrame) -> None:
-    """Write a CSV atomically; floats keep every digit, so that reading gives the same numbers."""
-    write_text(path, table.to_csv(index=False))
+    """Write a CSV atomically, gzipped if so named; floats keep every digit, so that reading gives the same numbers."""
+    text = table.to_csv(index=False)
+    if path.suffix == ".gz":
+        write_bytes(path, gzip.compress(text.encode(), mtime=0))  # no time in it: equal tables, equal bytes
+    else:
+        write_text(path, text)

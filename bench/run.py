@@ -39,6 +39,7 @@ from bench.errors import UserError
 from bench.experiments import Cell
 from bench.models import build_model
 from bench.records import (
+    PARTITION,
     RunDirectory,
     code_fingerprint,
     identified,
@@ -217,7 +218,7 @@ def _train(bench: Bench, work: Path, log: logging.Logger, checkpoint_every: int,
     outcome = "diverged" if rows[-1]["diverged"] else "finished"
     log.info("%s after round %d, %.1f s of training", outcome, state.round, seconds())
     write_csv(work / "metrics.csv", _metrics(rows))
-    write_csv(work / "partition.csv", _partition_table(bench))
+    write_csv(work / PARTITION, _partition_table(bench))
     final = FederationState(state.round, bench.federation.evaluated(state), {})
     save_state(work / "final.safetensors", final, {"identity": config.identity})
     write_json(work / "provenance.json", _provenance(bench, outcome, seconds()))

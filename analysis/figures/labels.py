@@ -3,15 +3,13 @@
 from typing import ClassVar, Literal
 
 import pandas as pd
-import seaborn
 from matplotlib.figure import Figure
 from pydantic import Field
 
 from analysis.figures.base import PanelLayout, missing_note, new_figure
+from analysis.figures.heatmap import body_height, draw_counts
 from analysis.tidy import Tidy, of_setting
 from bench.experiments import Experiment
-
-_COLOURS = "mako_r"
 
 
 class LabelsLayout(PanelLayout):
@@ -35,39 +33,15 @@ def draw(layout: LabelsLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
     """The figure; panels share one colour scale."""
     settings = layout.settings(tidy.experiment)
     note = missing_note(frame, layout, tidy)
-    # One method's images: the others hold the same.
-    frame = frame.drop_duplicates(["dataset", "partition", "participation", "client", "index"])
     classes = range(int(frame["label"].max()) + 1)
     clients = range(int(frame["client"].max()) + 1)
-    tables = [
-        pd.crosstab(rows["client"], rows["label"]).reindex(index=clients, columns=classes, fill_value=0)
-        for rows in (of_setting(frame, setting) for setting in settings)
-    ]
-    largest = max(int(table.to_numpy().max()) for table in tables)
-
-    height = min(0.5 + 0.165 * len(clients), 9)
-    figure, body = new_figure(layout.width, height, [note])
-    grid = body.subplots(1, len(settings), sharey=True, squeeze=False)
-    for axes, panel, setting, table in zip(grid.flat, layout.panels, settings, tables, strict=True):
-        seaborn.heatmap(
-            table,
-            ax=axes,
-            mask=table == 0,
-            cmap=_COLOURS,
-            vmin=0,
-            vmax=largest,
-            cbar=False,
-            annot=layout.numbers,
-            fmt="d",
-            annot_kws={"fontsize": 7},
-            linewidths=0.5,
-            linecolor="white",
-        )
-        axes.set(xlabel="Class", ylabel="", title=panel.title or setting.partition_title)
-        axes.tick_params(length=0, rotation=0)
-        axes.grid(False)
-    grid.flat[0].set_ylabel("Client")
-    bar = body.colorbar(grid.flat[0].collections[0], ax=list(grid.flat), aspect=35, pad=0.01)
-    bar.set_label("Training images")
-    bar.outline.set_visible(False)
+    tables = []
+    for setting in settings:
+        rows = of_setting(frame, setting)
+        rows = rows[rows["method"] == rows["method"].min()]  # one method's images: the others hold the same
+        counts = pd.crosstab(rows["client"], rows["label"])
+        tables.append(counts.reindex(index=clients, columns=classes, fill_value=0))
+    figure, body = new_figure(layout.width, body_height(tables[0], len(tables)), [note])
+    headings = [panel.title or setting.partition_title for panel, setting in zip(layout.panels, settings, strict=True)]
+    draw_counts(body, tables, headings, numbers=layout.numbers)
     return figure

@@ -1,9 +1,74 @@
 """Which clients take part in a round."""
 
-import numpy as np
+import functools
+from pathlib import Path
+from typing import Any, Literal
 
-from bench.config import Participation
+import numpy as np
+from pydantic import Field, model_validator
+
+from bench.columns import integers, read_columns
+from bench.content import hash_of, read_known, stem, with_hash
 from bench.engine.streams import numpy_stream
+from bench.errors import UserError
+from bench.frozen import Frozen
+
+KIND = "schedule file"
+
+
+class Participation(Frozen):
+    """Which clients take part in a round.
+
+    `fixed`: a set of `active` clients; `bernoulli`: each with `probability`; `full`: all; `schedule`: those that `file`
+    lists, a CSV with the columns round and client, both counted from 0.
+    """
+
+    sampling: Literal["fixed", "bernoulli", "full", "schedule"] = "fixed"
+    active: int | None = Field(default=None, ge=1, description="clients per round, for fixed sampling")
+    probability: float | None = Field(default=None, gt=0, le=1, description="for bernoulli sampling; no round is empty")
+    file: Path | None = Field(default=None, description="CSV of round and client, for sampling by schedule")
+    hash: str | None = Field(default=None, description="of the file's content; filled in")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known(cls, data: Any) -> Any:
+        return with_hash(data, KIND)
+
+    @model_validator(mode="after")
+    def _one_size(self) -> "Participation":
+        needed = {"fixed": ["active"], "bernoulli": ["probability"], "full": [], "schedule": ["file", "hash"]}
+        given = [field for field in ("active", "probability", "file", "hash") if getattr(self, field) is not None]
+        if given != needed[self.sampling]:
+            raise UserError(
+                "participation takes active with sampling fixed, or probability with sampling bernoulli, "
+                "or file with sampling schedule, or none of them with sampling full"
+            )
+        return self
+
+    def check(self, clients: int, rounds: int = 0) -> None:
+        """A `UserError` if more clients are active than are registered, or fewer rounds scheduled than needed."""
+        if self.active is not None and self.active > clients:
+            raise UserError(f"{self.active} active clients per round, but only {clients} are registered")
+        # The schedule of a finished run may be gone, or have been edited since: only a new run needs it.
+        if self.file is not None and self.file.is_file() and hash_of(self.file.read_bytes()) == self.hash:
+            schedule = _schedule(self.file, self.hash)
+            _check_schedule(schedule, self.file, clients, rounds)
+
+    def sampled(self, sampling: Literal["fixed", "bernoulli"] | None, clients: int) -> "Participation":
+        """As many clients on average under the other law, which a released code may have; None: as it is."""
+        if sampling == "bernoulli" and self.active is not None:
+            return Participation(sampling="bernoulli", probability=self.active / clients)
+        if sampling == "fixed" and self.probability is not None:
+            return Participation(active=max(1, round(self.probability * clients)))
+        return self
+
+    def label(self, clients: int) -> str:
+        """For example 4-of-20, bernoulli-0.2-of-20, all-of-20, or schedule-mine-of-20."""
+        if self.sampling == "schedule":
+            assert self.file is not None  # validated with the sampling
+            return "-".join(filter(None, ("schedule", stem(self.file), "of", str(clients))))
+        share = {"fixed": f"{self.active}", "full": "all"}.get(self.sampling) or f"bernoulli-{self.probability:g}"
+        return f"{share}-of-{clients}"
 
 
 def active_clients(participation: Participation, clients: int, seed: int, round_index: int) -> list[int]:
@@ -12,6 +77,14 @@ def active_clients(participation: Participation, clients: int, seed: int, round_
     `fixed` draws without replacement; `bernoulli` draws each client independently, again while nobody is active.
     """
     stream = numpy_stream(seed, "participation", round_index)
+    if participation.sampling == "full":
+        return list(range(clients))
+    if participation.sampling == "schedule":
+        assert participation.file is not None  # validated with the sampling
+        assert participation.hash is not None
+        schedule = _schedule(participation.file, participation.hash)
+        _check_schedule(schedule, participation.file, clients, round_index + 1)
+        return list(schedule[round_index])
     if participation.sampling == "fixed":
         chosen = stream.choice(clients, size=participation.active, replace=False)
     else:
@@ -20,3 +93,35 @@ def active_clients(participation: Participation, clients: int, seed: int, round_
         while len(chosen) == 0:
             chosen = np.flatnonzero(stream.random(clients) < participation.probability)
     return sorted(int(i) for i in chosen)
+
+
+Schedule = tuple[tuple[int, ...], ...]
+
+
+@functools.lru_cache(maxsize=8)
+def _schedule(file: Path, known_hash: str) -> Schedule:
+    """The sorted clients of each round; a `UserError` names what is wrong with the file."""
+    what = f"the {KIND} '{file}'"
+    columns = read_columns(read_known(file, known_hash, KIND), what)
+    rounds, clients = (integers(columns, name, what) for name in ("round", "client"))
+    for name, column in (("round", rounds), ("client", clients)):
+        if column.min() < 0:
+            raise UserError(f"{what}: {name} = {column.min()}: rounds and clients are counted from 0")
+    order = np.lexsort((clients, rounds))
+    rounds, clients = rounds[order], clients[order]
+    twice = np.flatnonzero((np.diff(rounds) == 0) & (np.diff(clients) == 0))
+    if len(twice):
+        raise UserError(f"{what} has client {clients[twice[0]]} twice in round {rounds[twice[0]]}")
+    numbers, starts = np.unique(rounds, return_index=True)
+    gaps = np.flatnonzero(numbers != np.arange(len(numbers)))
+    if len(gaps):
+        raise UserError(f"{what} has no client in round {gaps[0]}: every round needs one, counted from 0")
+    return tuple(tuple(part.tolist()) for part in np.split(clients, starts[1:]))
+
+
+def _check_schedule(schedule: Schedule, file: Path, clients: int, rounds: int) -> None:
+    if len(schedule) < rounds:
+        raise UserError(f"the {KIND} '{file}' has {len(schedule)} rounds, but training takes {rounds}")
+    for number, active in enumerate(schedule):
+        if active[-1] >= clients:
+            raise UserError(f"the {KIND} '{file}' has client {active[-1]} in round {number}, of {clients} registered")

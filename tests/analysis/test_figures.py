@@ -234,7 +234,7 @@ def test_labels_show_the_counts(realistic: Tidy) -> None:
     shown = second.collections[0].get_array()
     assert shown.shape == (20, 10)
     assert shown.sum() == 20 * 72
-    data = pd.read_csv(realistic.results / f"runs/quick/{HARD.path}/fedavg/seed-0/partition.csv")
+    data = pd.read_csv(realistic.results / f"runs/quick/{HARD.path}/fedavg/seed-0/partition.csv.gz")
     expected = len(data[(data["client"] == 3) & (data["label"] == 5)])
     assert np.ma.filled(shown, 0)[3, 5] == expected
     (bar,) = [axes for axes in figure.get_axes() if axes.get_label() == "<colorbar>"]
@@ -245,12 +245,26 @@ def test_labels_do_not_count_twice_and_a_missing_partition_is_an_empty_panel(rea
     both = figures.load_figure("quick", "labels").model_copy(update={"methods": ("fedavg", "fedgf")})
     first, second = panels(figures.draw(both, realistic))
     assert first.collections[0].get_array().sum() == second.collections[0].get_array().sum() == 20 * 72
-    (realistic.results / f"runs/quick/{HARD.path}/fedavg/seed-0/partition.csv").unlink()
+    (realistic.results / f"runs/quick/{HARD.path}/fedavg/seed-0/partition.csv.gz").unlink()
     figure = figures.draw(both, realistic)
     assert panels(figure)[1].collections[0].get_array().count() == 0
     assert "not run: FedAvg (Dirichlet 0.1, 4 of 20 clients); FedGF (Dirichlet 0.1, 4 of 20 clients)" in " ".join(
         texts(figure)[0].split()
     )
+
+
+def test_labels_of_a_hundred_clients_lie_along_the_x_axis(realistic: Tidy) -> None:
+    for setting in (HARD, EASY):
+        path = realistic.results / f"runs/quick/{setting.path}/fedavg/seed-0/partition.csv.gz"
+        table = pd.read_csv(path)
+        pd.concat([table.assign(client=table["client"] + 20 * k) for k in range(5)]).to_csv(path, index=False)
+    figure = drawn("labels", realistic)
+    first, second = panels(figure)
+    assert (second.get_xlabel(), second.get_ylabel()) == ("Client", "Class")
+    assert second.collections[0].get_array().shape == (10, 100)
+    assert not second.texts, "cells are too small for numbers"
+    assert first.get_position().y0 > second.get_position().y0
+    assert figure.get_figheight() < 9
 
 
 @pytest.mark.parametrize("name", layout_names("quick", "figures"))
@@ -338,3 +352,18 @@ def test_a_legend_is_no_wider_than_its_figure(names: list[str]) -> None:
         box = body.legend(handles=[Line2D([], [], label=name) for name in names], ncols=columns, **LEGEND)
         figure.draw_without_rendering()
     assert box.get_window_extent().width < figure.bbox.width
+
+
+@pytest.mark.parametrize(
+    ("partition", "participation", "title"),
+    [
+        ("dirichlet-0.6", "4-of-20", "Dirichlet 0.6, 4 of 20 clients"),
+        ("dirichlet-0.6-released", "all-of-20", "Dirichlet 0.6, released, all of 20 clients"),
+        ("pam-0.1-10", "bernoulli-0.2-of-20", "PAM 0.1, 10, 20 clients, each with probability 0.2"),
+        ("lda-0", "schedule-my-week-of-20", "LDA 0, 20 clients, schedule my-week"),
+        ("by_group", "4-of-20", "By group, 4 of 20 clients"),
+        ("cifar10_alpha_0.5", "4-of-20", "cifar10_alpha_0.5, 4 of 20 clients"),
+    ],
+)
+def test_settings_have_titles_in_words(partition: str, participation: str, title: str) -> None:
+    assert Setting("digits", partition, participation).title == title

@@ -54,6 +54,53 @@ def test_identity_changes_with_every_value(change):
     assert run_config(**change).identity != run_config().identity
 
 
+def test_partition_and_schedule_files_count_by_their_content(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    experiment = Path("own.yaml")
+    experiment.write_text(
+        "name: own\nextends: quick\ntraining: {rounds: 2}\nmethods: {fedavg: }\ngrid:\n  seeds: [0]\n"
+        "  partition: [{name: from_file, file: data/split.csv, order: {file: data/order.csv}}]\n"
+        "  participation: [{sampling: schedule, file: data/who.csv}]\n"
+    )
+    contents = {
+        "split.csv": "client,index\n0,1\n1,2\n",
+        "order.csv": "label\n4\n",
+        "who.csv": "round,client\n0,1\n1,0\n",
+    }
+
+    def identity(folder: Path, **changed: str) -> str:
+        for name, content in contents.items():
+            (folder / "data").mkdir(parents=True, exist_ok=True)
+            (folder / "data" / name).write_text(changed.get(name.split(".")[0], content))
+        (folder / "own.yaml").write_text(experiment.read_text())
+        (run,) = load_experiment(str(folder / "own.yaml")).cell("digits/split/schedule-who-of-2/fedavg").runs
+        assert run.partition.file == folder / "data/split.csv", "files are looked for beside the experiment"
+        assert RunConfig.parse(json.loads(run.model_dump_json())).identity == run.identity
+        return run.identity
+
+    here = identity(tmp_path / "here")
+    assert identity(tmp_path / "there") == here, "the place is no part of it"
+    others = [
+        identity(tmp_path / "other", **{name: contents[f"{name}.csv"] + "\n"}) for name in ("split", "order", "who")
+    ]
+    assert len({here, *others}) == 4
+
+
+def test_a_schedule_that_is_too_short_is_told_with_the_configuration(tmp_path):
+    schedule = tmp_path / "who.csv"
+    schedule.write_text("round,client\n0,1\n1,0\n")
+    changes = {"grid.participation": [{"sampling": "schedule", "file": str(schedule)}], "training.rounds": 3}
+    with pytest.raises(UserError, match=r"who\.csv' has 2 rounds, but training takes 3"):
+        load_experiment("quick", changes).cell("digits/dirichlet-0.1/schedule-who-of-20/fedsam")
+
+
+def test_what_is_left_at_its_default_is_no_part_of_an_identity():
+    """A second variant of a partition, or a new kind of participation, changes no run that was made before."""
+    content = json.loads(run_config().canonical_json())
+    assert content["partition"] == {"name": "dirichlet", "clients": 20, "alpha": 0.1}
+    assert content["participation"] == {"sampling": "fixed", "active": 4}
+
+
 def test_method_defaults_and_aggregation_are_filled_in():
     lesam = load_experiment("quick").cell("digits/dirichlet-0.1/4-of-20/fedlesam").runs[0]
     assert lesam.method.hyperparameters == {"rho": 0.1, "first_seen": "zero", "estimate": "published"}

@@ -6,12 +6,11 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bench.config import Participation
 from bench.data.dataset import Samples
 from bench.data.partitions import IID, Dirichlet, Pathological, partition_hash
 from bench.data.sources import Digits
 from bench.engine.batches import EpochBatches, StepBatches
-from bench.engine.participation import active_clients
+from bench.engine.participation import Participation, active_clients
 from bench.engine.streams import numpy_stream, torch_seed
 from bench.errors import UserError
 

@@ -39,7 +39,8 @@ def contents(run: Path) -> dict[str, bytes]:
 def test_a_run_leaves_the_stated_files(tmp_path):
     run = train(config(), tmp_path / "seed-0", CPU)
     assert sorted(p.name for p in run.path.iterdir()) == [
-        "config.json", "final.safetensors", "metrics.csv", "partition.csv", "provenance.json", "run.log", "snapshots",
+        "config.json", "final.safetensors", "metrics.csv", "partition.csv.gz",
+        "provenance.json", "run.log", "snapshots",
     ]  # fmt: skip
     assert sorted(p.name for p in (run.path / "snapshots").iterdir()) == [
         "round-00003.safetensors", "round-00006.safetensors",
@@ -148,8 +149,37 @@ def test_centralized_training_is_one_client_with_everything(tmp_path):
         metrics = runs[method].metrics()
         assert (metrics["active"] == 1).all()
         assert metrics["test_accuracy"].iloc[-1] > 60
-    partition = pd.read_csv(runs["fedavg"].path / "partition.csv")
+    partition = pd.read_csv(runs["fedavg"].path / "partition.csv.gz")
     assert partition["index"].tolist() == list(range(901))
+
+
+def test_a_runs_own_partition_is_a_partition_file(tmp_path):
+    first = train(config(), tmp_path / "first", CPU)
+    again = train(config(**{"training.rounds": 1}), tmp_path / "again", CPU)
+    file, other = (run.path / "partition.csv.gz" for run in (first, again))
+    assert file.read_bytes() == other.read_bytes(), "equal splits, equal bytes"
+    assert pd.read_csv(file).columns.tolist() == ["client", "index", "label"]
+    changes = {**SMALL, "grid.partition": [{"name": "from_file", "file": str(file)}], "training.rounds": 1}
+    cell = load_experiment("quick_all", changes).cell("digits/partition/4-of-20/fedavg")
+    same = train(cell.runs[0], tmp_path / "same", CPU)
+    assert same.provenance["partition_hash"] == first.provenance["partition_hash"]
+    file.unlink()
+    assert RunDirectory(same.path).config == cell.runs[0]
+
+
+def test_a_run_follows_its_schedule(tmp_path):
+    schedule = tmp_path / "mine.csv"
+    schedule.write_text("round,client\n0,1\n0,2\n1,5\n")
+    changes = {
+        "grid.participation": [{"sampling": "schedule", "file": str(schedule)}, {"sampling": "full"}],
+        "training.rounds": 2,
+    }
+    experiment = load_experiment("quick_all", changes)
+    active = {}
+    for label in ("schedule-mine-of-20", "all-of-20"):
+        run = train(experiment.cell(f"digits/dirichlet-0.1/{label}/fedavg").runs[0], tmp_path / label, CPU)
+        active[label] = run.metrics()["active"].tolist()
+    assert active == {"schedule-mine-of-20": [2, 1], "all-of-20": [20, 20]}
 
 
 def test_kill_9_and_the_same_command_again(tmp_path):

@@ -1,0 +1,91 @@
+"""Heat maps of how many images of each class every client holds, from ten clients to hundreds."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+import seaborn
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.colors import PowerNorm
+
+from analysis.figures.base import Body
+
+_COLOURS = "mako_r"  # lightness alone tells the counts apart: in print, and for the colour-blind
+_EMPTY = "white"
+_MOST_CELLS = 40
+"""Rows or columns beyond which cells are too small for numbers, and for lines between them."""
+
+
+def draw_counts(
+    body: Body, tables: Sequence[pd.DataFrame], headings: Sequence[str], *, numbers: bool = True
+) -> list[Axes]:
+    """One panel per table of counts, clients × classes, all tables of one shape; one colour scale and bar.
+
+    Few clients are rows, and panels stand side by side; many clients are columns, and panels stand below each other.
+    """
+    wide = is_wide(tables[0])
+    shape = (len(tables), 1) if wide else (1, len(tables))
+    grid = body.subplots(*shape, sharex=wide, sharey=not wide, squeeze=False)
+    largest = max(int(table.to_numpy().max()) for table in tables)
+    for axes, table, heading in zip(grid.flat, tables, headings, strict=True):
+        _draw(axes, table.T if wide else table, largest, numbers=numbers)
+        axes.set_title(heading)
+    for axes in grid[-1]:
+        axes.set_xlabel("Client" if wide else "Class")
+    for axes in grid[:, 0]:
+        axes.set_ylabel("Class" if wide else "Client")
+    bar = body.colorbar(grid.flat[0].collections[0], ax=list(grid.flat), aspect=35 if not wide else 20, pad=0.01)
+    bar.set_label("Training images")
+    bar.outline.set_visible(False)
+    return list(grid.flat)
+
+
+def body_height(table: pd.DataFrame, panels: int) -> float:
+    """Inches that panels of such tables need: bounded, however many clients or classes there are."""
+    if is_wide(table):
+        return panels * (0.55 + min(0.145 * table.shape[1], 2.6)) + 0.2
+    return min(0.5 + 0.165 * len(table), 9)
+
+
+def is_wide(table: pd.DataFrame) -> bool:
+    """Whether clients are columns, since they are too many for rows."""
+    return len(table) > _MOST_CELLS
+
+
+def _draw(axes: Axes, table: pd.DataFrame, largest: int, *, numbers: bool) -> None:
+    small = max(table.shape) <= _MOST_CELLS
+    seaborn.heatmap(
+        table,
+        ax=axes,
+        mask=table == 0,
+        cmap=_COLOURS,
+        # Few images should not fade into none where no number tells them apart: colours go by the square root.
+        vmin=0,
+        vmax=largest,
+        norm=PowerNorm(1.0 if small else 0.5, 0, largest),
+        cbar=False,
+        annot=numbers and small,
+        fmt="d",
+        annot_kws={"fontsize": 7},
+        linewidths=0.5 if small else 0,
+        linecolor=_EMPTY,
+        rasterized=not small,
+        xticklabels=False,
+        yticklabels=False,
+    )
+    _number(axes.xaxis, table.columns)
+    _number(axes.yaxis, table.index)
+    axes.set(xlabel="", ylabel="")
+    axes.tick_params(length=0, rotation=0)
+    axes.grid(False)
+    if not small:  # without lines between cells, the panel's edge would be lost among empty ones
+        for spine in axes.spines.values():
+            spine.set(visible=True, color="#999999", linewidth=0.6)
+
+
+def _number(axis: Axis, names: pd.Index) -> None:
+    """Tick labels in the middle of their cells, as many as are readable."""
+    step = next(step for step in (1, 2, 5, 10, 20, 50, 100, 200, 500, len(names)) if len(names) <= 20 * step)
+    places = np.arange(0, len(names), step)
+    axis.set_ticks(places + 0.5, [str(name) for name in names[places]])

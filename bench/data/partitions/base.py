@@ -1,0 +1,75 @@
+"""What all partitions share: sizes, class pools, checks of the result, and its hash."""
+
+import hashlib
+from abc import abstractmethod
+from typing import Annotated, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import AfterValidator, Field
+
+from bench.data.dataset import Labels, Samples
+from bench.errors import UserError
+from bench.frozen import Frozen
+
+Indices = NDArray[np.int64]
+Proportions = NDArray[np.float64]
+
+# The published variant is stored as null: a run's identity does not change when its partition gets a second variant.
+Variant = Annotated[Literal["published", "released"] | None, AfterValidator(lambda v: None if v == "published" else v)]
+
+
+class Partition(Frozen):
+    """A split of the training images over `clients` clients; no image is used twice unless the partition says so."""
+
+    name: str
+    clients: int = Field(ge=1, description="registered clients N")
+
+    @property
+    def label(self) -> str:
+        """Name and parameter, for paths and tables."""
+        return self.name
+
+    def split(self, train: Samples, stream: np.random.Generator) -> list[Indices]:
+        """The sorted training indices of each client; a `UserError` if there are too few images for all clients."""
+        if self.clients > len(train):
+            raise UserError(f"{self.clients} clients for {len(train)} training images: every client needs one")
+        split = [np.sort(indices) for indices in self._draw(train, stream)]
+        if min(map(len, split)) == 0:
+            raise UserError(f"{self.label} leaves one of {self.clients} clients without an image: use fewer clients")
+        return split
+
+    @abstractmethod
+    def _draw(self, train: Samples, stream: np.random.Generator) -> list[Indices]:
+        """The training indices of each client, in any order."""
+
+    def _sizes(self, n: int) -> Indices:
+        return np.full(self.clients, n // self.clients) + (np.arange(self.clients) < n % self.clients)
+
+    def _released_sizes(self, n: int) -> Indices:
+        """Equal sizes as in FL-Simulator: what is left over goes to client 0."""
+        sizes = np.full(self.clients, n // self.clients)
+        sizes[0] += n % self.clients
+        return sizes
+
+
+def class_pools(labels: Labels, stream: np.random.Generator) -> list[Indices]:
+    """The images of each class in random order, one array per class; empty for a class without images."""
+    return [stream.permutation(np.flatnonzero(labels == c)) for c in range(int(labels.max()) + 1)]
+
+
+def symmetric_dirichlet(concentration: float, classes: int, stream: np.random.Generator) -> Proportions:
+    """Proportions `[classes]` that sum to 1."""
+    drawn = stream.dirichlet(np.full(classes, concentration))
+    if not np.isclose(drawn.sum(), 1):  # too small a concentration for floating-point numbers: its limit, one class
+        drawn = np.eye(classes)[stream.integers(classes)]
+    return drawn
+
+
+def partition_hash(split: list[Indices]) -> str:
+    """SHA-256 over all clients' indices, first 16 hex digits."""
+    digest = hashlib.sha256()
+    for indices in split:
+        digest.update(f"{len(indices)}:".encode())
+        digest.update(np.ascontiguousarray(indices, dtype=np.int64).tobytes())
+    return digest.hexdigest()[:16]

@@ -1,0 +1,23 @@
+"""One client per group of the data set: domain, author, or whatever its images belong to."""
+
+from typing import Literal
+
+import numpy as np
+
+from bench.data.dataset import Samples
+from bench.data.partitions.base import Indices, Partition
+from bench.errors import UserError
+
+
+class ByGroup(Partition):
+    """Client k holds the k-th group of the data set, in the order of the groups' numbers; sizes are the groups'."""
+
+    name: Literal["by_group"] = "by_group"
+
+    def _draw(self, train: Samples, stream: np.random.Generator) -> list[Indices]:
+        if train.groups is None:
+            raise UserError("by_group needs groups (domains, authors, clients), which this data set lacks")
+        groups = np.unique(train.groups)
+        if len(groups) != self.clients:
+            raise UserError(f"by_group with {self.clients} clients, but the data set has {len(groups)} groups")
+        return [np.flatnonzero(train.groups == group) for group in groups]

@@ -1,0 +1,163 @@
+"""A split that a file states, such as those that authors release or that a run leaves."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from bench.columns import integers, read_columns
+from bench.content import read_known, stem, with_hash
+from bench.data.dataset import Labels, Samples
+from bench.data.partitions.base import Indices, Partition
+from bench.errors import UserError
+from bench.frozen import Frozen
+
+KIND = "partition file"
+ORDER_KIND = "order file"
+
+
+class Order(Frozen):
+    """The data set's training order that a partition file counts in: CSV or npz with the `label` of every position.
+
+    For data sets that are stored class by class: the k-th image of a class there is the k-th of that class here.
+    """
+
+    file: Path
+    hash: str | None = Field(default=None, description="of the file's content; filled in")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known(cls, data: Any) -> Any:
+        return with_hash(data, ORDER_KIND)
+
+    def positions(self, labels: Labels) -> Indices:
+        """Where in the data set each position of the file's order is; a `UserError` unless class sizes agree."""
+        what = f"the {ORDER_KIND} '{self.file}'"
+        there = integers(read_columns(read_known(self.file, self.hash, ORDER_KIND), what), "label", what)
+        if len(there) != len(labels):
+            raise UserError(f"{what} has {len(there)} labels, but the data set {len(labels)} training images")
+        positions = np.empty(len(there), dtype=np.int64)
+        by_class_there, by_class_here = np.argsort(there, kind="stable"), np.argsort(labels, kind="stable")
+        odd = np.flatnonzero(there[by_class_there] != labels[by_class_here])
+        if len(odd):
+            c = min(there[by_class_there][odd[0]], labels[by_class_here][odd[0]])
+            sizes = [np.count_nonzero(where == c) for where in (there, labels)]
+            raise UserError(f"{what} has {sizes[0]} images of class {c}, but the data set {sizes[1]}")
+        positions[by_class_there] = by_class_here
+        return positions
+
+
+class FromFile(Partition):
+    """The split in a file: CSV (also .csv.gz) or npz with `client`, and `index` or `filename`, one row per image.
+
+    Clients are numbered from 0 without gaps. `index` is the image's position in the data set's training order, from 0,
+    or in `order`; `filename` is the data set's own name of the image. Where there is a column `label`, it must agree
+    with the data set, and tells images of the same name apart. Not every image need be used, and none can be
+    twice. Sizes are the file's.
+    """
+
+    name: Literal["from_file"] = "from_file"
+    clients: int = Field(default=1, ge=1, description="registered clients N; filled in from the file")
+    file: Path
+    order: Order | None = Field(default=None, description="labels in the order that `index` counts in, if another")
+    hash: str | None = Field(default=None, description="of the file's content; filled in")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known(cls, data: Any) -> Any:
+        data = with_hash(data, KIND)
+        if not isinstance(data, Mapping) or not isinstance(data.get("file"), Path) or data.get("clients") is not None:
+            return data
+        what = _what(data["file"])
+        columns = read_columns(read_known(data["file"], data["hash"], KIND), what)
+        return {**data, "clients": int(_clients(integers(columns, "client", what), what).max()) + 1}
+
+    @property
+    def label(self) -> str:
+        """The file's own name, for example cifar10_alpha_0.5."""
+        return stem(self.file) or self.name
+
+    def _draw(self, train: Samples, stream: np.random.Generator) -> list[Indices]:
+        what = _what(self.file)
+        columns = read_columns(read_known(self.file, self.hash, KIND), what)
+        client = _clients(integers(columns, "client", what), what)
+        if int(client.max()) + 1 != self.clients:
+            raise UserError(f"{what} has {int(client.max()) + 1} clients, not {self.clients}; leave clients out")
+        labels = integers(columns, "label", what) if "label" in columns else None
+        if "index" in columns:
+            index = named = integers(columns, "index", what)
+            _refuse_outside(index, len(train), what)
+            if self.order is not None:
+                index = self.order.positions(train.labels)[index]
+        elif "filename" in columns:
+            named = columns["filename"].astype(np.str_)
+            index = _named_images(named, labels, train, what)
+        else:
+            raise UserError(f"{what} lacks the column index, or filename (it has: {', '.join(columns)})")
+        _refuse_twice(index, named, client, what)
+        if labels is not None:
+            _refuse_other_labels(labels, train.labels[index], named, what)
+        by_client = np.argsort(client, kind="stable")
+        return list(np.split(index[by_client], np.cumsum(np.bincount(client))[:-1]))
+
+
+def _what(file: Path) -> str:
+    return f"the {KIND} '{file}'"
+
+
+def _clients(client: Indices, what: str) -> Indices:
+    """The same, if every number from 0 to the largest has an image."""
+    if client.min() < 0:
+        raise UserError(f"{what}: client = {client.min()}: clients are numbered from 0")
+    present = np.unique(client)
+    gaps = np.flatnonzero(present != np.arange(len(present)))
+    if len(gaps):
+        raise UserError(f"{what}: client {gaps[0]} has no images: clients are numbered from 0 to N−1 without gaps")
+    return client
+
+
+def _refuse_outside(index: Indices, n: int, what: str) -> None:
+    odd = index[(index < 0) | (index >= n)]
+    if len(odd):
+        raise UserError(f"{what}: index = {odd[0]}: the data set has training images 0 to {n - 1}")
+
+
+def _named_images(names: NDArray[Any], labels: Labels | None, train: Samples, what: str) -> Indices:
+    """The images of these names, and of these labels where a name is that of several images."""
+    if train.names is None:
+        raise UserError(f"{what} names images by filename, but this data set's images have no names (allowed: index)")
+    order = np.argsort(train.names, kind="stable")
+    first, end = (np.searchsorted(train.names, names, side, sorter=order) for side in ("left", "right"))
+    unknown = names[first == end]
+    if len(unknown):
+        raise UserError(f"{what}: the data set has no training image '{unknown[0]}'")
+    found: Indices = order[first].astype(np.int64)
+    for k in np.flatnonzero(end - first > 1):  # two images of CIFAR-100 share a name
+        namesakes = order[first[k] : end[k]]
+        fitting = namesakes if labels is None else namesakes[train.labels[namesakes] == labels[k]]
+        if len(fitting) > 1:
+            more = "" if labels is not None else "; a column label would tell them apart"
+            raise UserError(f"{what}: {len(fitting)} training images are called '{names[k]}'{more}")
+        found[k] = [*fitting, namesakes[0]][0]  # none fits: its label is refused with the others
+    return found
+
+
+def _refuse_twice(index: Indices, named: NDArray[Any], client: Indices, what: str) -> None:
+    order = np.argsort(index, kind="stable")
+    twice = np.flatnonzero(np.diff(index[order]) == 0)
+    if len(twice):
+        first, second = order[twice[0]], order[twice[0] + 1]
+        raise UserError(f"{what}: image {named[first]} is twice there, at clients {client[first]} and {client[second]}")
+
+
+def _refuse_other_labels(there: Labels, here: Labels, named: NDArray[Any], what: str) -> None:
+    odd = np.flatnonzero(there != here)
+    if len(odd):
+        k = odd[0]
+        raise UserError(
+            f"{what}: image {named[k]} has label {there[k]} there and {here[k]} in the data set"
+            f" ({len(odd)} of {len(there)} labels differ): is it for another data set, or another order?"
+        )
