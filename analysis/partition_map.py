@@ -1,16 +1,25 @@
 """A picture of one split: how many images of each class every client holds."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import matplotlib
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from analysis.figures import save
 from analysis.figures.base import STYLE, TEXT_WIDTH, new_figure
 from analysis.figures.heatmap import body_height, draw_counts
+from analysis.tidy import partition_title
 from bench.data.dataset import Labels
-from bench.data.partitions import Indices
+from bench.data.partitions import Indices, partition_hash
+from bench.data.sources import parse_source
+from bench.engine.streams import numpy_stream
+from bench.errors import unknown
+from bench.experiments import Experiment
+from bench.records import PARTITION, partition_table, write_csv
+from bench.run import load_dataset
 
 
 def class_counts(labels: Labels, split: Sequence[Indices]) -> pd.DataFrame:
@@ -27,3 +36,34 @@ def partition_map(labels: Labels, split: Sequence[Indices], title: str) -> Figur
         figure, body = new_figure(TEXT_WIDTH, body_height(counts, 1))
         draw_counts(body, [counts], [title])
     return figure
+
+
+def draw_partitions(
+    experiment: Experiment, label: str | None, seed: int, root: Path, out: Path
+) -> Iterator[tuple[str, list[Path]]]:
+    """Write the splits of an experiment's partitions, or of one by its label, as runs with this seed have them.
+
+    For each: what there is to say of it, and the files, a table that partition from_file reads and pictures. Nothing is
+    trained. A `UserError` names the labels that there are.
+    """
+    partitions = {partition.label: partition for partition in experiment.grid.partition}
+    if label is not None and label not in partitions:
+        raise unknown(f"partition of experiment {experiment.name}", label, partitions)
+    source = parse_source(experiment.dataset)
+    data = load_dataset(source, root)
+    for name, partition in partitions.items():
+        if label in (None, name):
+            split = partition.split(data.train, numpy_stream(seed, "partition"))
+            folder = out / source.label / name / f"seed-{seed}"
+            write_csv(folder / PARTITION, partition_table(split, data.train.labels))
+            figure = partition_map(data.train.labels, split, f"{source.label}, {partition_title(name)}, seed {seed}")
+            yield _summary(name, data.train.labels, split), [folder / PARTITION, *save(figure, folder / "partition")]
+
+
+def _summary(name: str, labels: Labels, split: Sequence[Indices]) -> str:
+    sizes = [len(indices) for indices in split]
+    held = (class_counts(labels, split) > 0).sum(axis=1)
+    return (
+        f"{name}: {len(split)} clients of {min(sizes)} to {max(sizes)} images, {held.min()} to {held.max()} classes "
+        f"({held.mean():.2f} on average), hash {partition_hash(list(split))}"
+    )

@@ -34,6 +34,12 @@ _TITLES = {
 """Partitions in words."""
 
 
+def partition_title(label: str) -> str:
+    """For example Dirichlet 0.1 of dirichlet-0.1; the name of a partition file as it is."""
+    name, _, parameter = label.partition("-")
+    return f"{_TITLES[name]} {parameter.replace('-', ', ')}".strip() if name in _TITLES else label
+
+
 @dataclass(frozen=True, order=True)
 class Setting:
     """Data set, partition and participation, by their labels."""
@@ -49,9 +55,8 @@ class Setting:
 
     @property
     def partition_title(self) -> str:
-        """For example Dirichlet 0.1; the name of a partition file as it is."""
-        name, _, parameter = self.partition.partition("-")
-        return f"{_TITLES[name]} {parameter.replace('-', ', ')}".strip() if name in _TITLES else self.partition
+        """For example Dirichlet 0.1."""
+        return partition_title(self.partition)
 
     @property
     def participation_title(self) -> str:

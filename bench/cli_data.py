@@ -57,6 +57,31 @@ def prepare(
         typer.echo(line)
 
 
+@app.command()
+def partition(
+    experiment: Annotated[str, typer.Argument(help="An experiment's name, or the path of a YAML file.")],
+    label: Annotated[
+        str | None, typer.Argument(help="One of its partitions, such as dirichlet-0.1. Default: all.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Whose split.")] = 0,
+    out: Annotated[str, typer.Option(help="Folder of the written files.", metavar="FOLDER")] = "results/partitions",
+    root: Root = None,
+) -> None:
+    """Draw who holds how many images of which class, without training, and write the split as a table. Example:
+
+    fedflat data partition quick dirichlet-0.1
+    """
+    from analysis.partition_map import draw_partitions
+    from bench.experiments import load_experiment
+
+    if not out.strip():
+        raise UserError("--out is empty (allowed: the path of a folder)")
+    for told, files in draw_partitions(load_experiment(experiment, {}), label, seed, _place(root), Path(out)):
+        typer.echo(told)
+        for file in files:
+            typer.echo(f"  {file}")
+
+
 def _place(root: str | None) -> Path:
     from bench.data.root import data_root
 

@@ -21,16 +21,19 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import torch
 
 from bench.atomic import write_bytes, write_text
 from bench.config import OWN_FILES, RunConfig
+from bench.data.dataset import Labels
+from bench.data.partitions import Indices
 from bench.engine.checkpoint import load_state
 from bench.engine.federation import FederationState
 from bench.errors import UserError
@@ -134,6 +137,13 @@ def identified(table: pd.DataFrame, experiment: str, cell: Cell, config: RunConf
     names = {"experiment": experiment, **cell.ids(), "identity": config.identity, "seed": config.seed}
     ids = pd.DataFrame(names, index=table.index)
     return pd.concat([ids, table], axis=1)
+
+
+def partition_table(split: Sequence[Indices], labels: Labels) -> pd.DataFrame:
+    """A split as it is kept: client, index and label of every image, which partition from_file reads."""
+    client = np.repeat(np.arange(len(split)), [len(indices) for indices in split])
+    index = np.concatenate(split)
+    return pd.DataFrame({"client": client, "index": index, "label": labels[index]})
 
 
 def snapshot_file(directory: Path, finished_rounds: int) -> Path:

@@ -44,6 +44,7 @@ from bench.records import (
     code_fingerprint,
     identified,
     is_finished,
+    partition_table,
     publish,
     snapshot_file,
     working_directory,
@@ -218,7 +219,7 @@ def _train(bench: Bench, work: Path, log: logging.Logger, checkpoint_every: int,
     outcome = "diverged" if rows[-1]["diverged"] else "finished"
     log.info("%s after round %d, %.1f s of training", outcome, state.round, seconds())
     write_csv(work / "metrics.csv", _metrics(rows))
-    write_csv(work / PARTITION, _partition_table(bench))
+    write_csv(work / PARTITION, partition_table(bench.split, bench.dataset.train.labels))
     final = FederationState(state.round, bench.federation.evaluated(state), {})
     save_state(work / "final.safetensors", final, {"identity": config.identity})
     write_json(work / "provenance.json", _provenance(bench, outcome, seconds()))
@@ -254,12 +255,6 @@ def _metrics(rows: list[dict[str, Any]]) -> pd.DataFrame:
     table = pd.DataFrame(rows)
     extra = [name for name in table.columns if name not in _METRICS]
     return table.reindex(columns=[*_METRICS, *extra]).astype({"round": int, "active": int, "diverged": int})
-
-
-def _partition_table(bench: Bench) -> pd.DataFrame:
-    client = np.repeat(np.arange(len(bench.split)), [len(indices) for indices in bench.split])
-    index = np.concatenate(bench.split)
-    return pd.DataFrame({"client": client, "index": index, "label": bench.dataset.train.labels[index]})
 
 
 def _provenance(bench: Bench, outcome: str, seconds: float) -> dict[str, Any]:

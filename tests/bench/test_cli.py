@@ -8,10 +8,14 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
+from bench.data.partitions import FromFile, partition_hash
 from bench.data.sources import SOURCES
 from bench.data.sources.cifar import Cifar10
+from bench.data.sources.digits import Digits
+from bench.engine.streams import numpy_stream
 from bench.methods.catalog import CATALOG
 from bench.methods.describe import overview
 
@@ -200,7 +204,7 @@ def test_every_subcommand_has_help_with_an_example():
     commands = ["run", "analyse", "table", "figure", "report", "summary", "baselines", "compare", "methods"]
     commands += ["data", "schema"]
     assert all(command in fedflat("--help").stdout for command in commands)
-    commands = [*commands[:-2], "data list", "data check", "data prepare", "schema"]
+    commands = [*commands[:-2], "data list", "data check", "data prepare", "data partition", "schema"]
     for command in commands:
         assert f"fedflat {command}" in fedflat(*command.split(), "--help").stdout
 
@@ -247,3 +251,18 @@ def test_training_fetches_nothing(tmp_path):
     )  # fmt: skip
     assert f"'{tmp_path}/data/cifar-10-batches-py/data_batch_1' is missing; put https://www.cs.toronto.edu" in line
     assert not list(tmp_path.iterdir())
+
+
+def test_a_partition_is_drawn_without_training(tmp_path):
+    done = fedflat("data", "partition", "quick", "dirichlet-0.1", "--seed", "2", "--out", tmp_path)
+    first, *files = done.stdout.splitlines()
+    assert first.startswith("dirichlet-0.1: 20 clients of 45 to 46 images, ")
+    assert [Path(file.strip()).name for file in files] == ["partition.csv.gz", "partition.png", "partition.pdf"]
+    assert all(Path(file.strip()).stat().st_size > 1000 for file in files)
+    table = pd.read_csv(files[0].strip())
+    assert sorted(table["index"]) == list(range(901))
+    again = FromFile(file=Path(files[0].strip())).split(Digits().load().train, numpy_stream(0, "p"))
+    assert first.endswith(f"hash {partition_hash(again)}")
+    assert len(fedflat("data", "partition", "quick", "--out", tmp_path).stdout.splitlines()) == 8
+    assert "unknown partition of experiment quick 'dirichlet-1'" in refused("data", "partition", "quick", "dirichlet-1")
+    assert "--out is empty" in refused("data", "partition", "quick", "--out", "")

@@ -13,11 +13,13 @@ from PIL import Image
 
 from bench.config import RunConfig
 from bench.data.inventory import check, prepare, status
+from bench.data.partitions import PAM, ByGroup, FromFile
 from bench.data.root import data_root
 from bench.data.sources import SOURCES, parse_source
 from bench.data.sources.cifar import Cifar10
 from bench.data.sources.idx import Emnist
 from bench.data.sources.image_folder import ImageFolder
+from bench.engine.streams import numpy_stream
 from bench.errors import UserError
 from bench.run import train
 from bench.torchvision_compat import import_torchvision
@@ -455,3 +457,34 @@ def test_a_changed_archive_of_the_same_name_is_noticed(tmp_path, monkeypatch):
     assert after.content_hash() != before.content_hash()
     assert after.test.content_hash() == before.test.content_hash()
     assert replace(after.train, stored_hash=None).content_hash() == after.train.content_hash()
+
+
+# With the partitions that are made for them.
+
+
+def test_pachinko_allocation_of_cifar100(tmp_path, monkeypatch):
+    write_copy("cifar100_pam", tmp_path, monkeypatch)
+    train = load("cifar100_pam", tmp_path).train
+    split = PAM(clients=16).split(train, numpy_stream(0, "partition"))
+    assert sorted(np.concatenate(split)) == list(range(len(train)))
+    assert {len(indices) for indices in split} == {len(train) // 16}
+
+
+def test_a_client_for_each_owner_of_an_image_folder(tmp_path):
+    source = folder_of_images(tmp_path / "mine")
+    table = tmp_path / "clients.csv"
+    table.write_text("client,filename\nzoe,ant/0.png\nadam,bee/0.png\n")
+    train = source.model_copy(update={"clients": table}).load(tmp_path).train
+    split = ByGroup(clients=2).split(train, numpy_stream(0, "partition"))
+    assert [indices.tolist() for indices in split] == [[1], [0]]
+
+
+@pytest.mark.parametrize("name", ["cifar10", "cifar100"])
+def test_a_split_by_file_names(name, tmp_path, monkeypatch):
+    write_copy(name, tmp_path, monkeypatch)
+    train = load(name, tmp_path).train
+    file = tmp_path / "split.csv"
+    rows = [f"{k % 3},{train.names[i]},{train.labels[i]}" for k, i in enumerate((5, 2, 70, 33))]
+    file.write_text("\n".join(["client,filename,label", *rows]))
+    split = FromFile(file=file).split(train, numpy_stream(0, "partition"))
+    assert [indices.tolist() for indices in split] == [[5, 33], [2], [70]]

@@ -1,0 +1,44 @@
+"""Real 32×32 photographs and released splits of them, which lie outside the repository; skipped where they are absent."""
+
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bench.data.partitions import FromFile
+from bench.data.sources.image_folder import ImageFolder
+from bench.engine.streams import numpy_stream
+
+SHARED = Path(__file__).parents[2] / "../shared/datasets"
+PHOTOS, SPLITS = SHARED / "cifar10_jpeg.tar.xz", SHARED / "lda_splits"
+
+pytestmark = pytest.mark.skipif(not PHOTOS.exists(), reason=f"needs {PHOTOS.name}")
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory) -> Path:
+    root = tmp_path_factory.mktemp("photos") / "cifar10_jpeg"
+    with tarfile.open(PHOTOS) as archive:
+        archive.extractall(root, filter="data")
+    return root
+
+
+def partition(alpha: str) -> dict[str, object]:
+    return {
+        "name": "from_file",
+        "file": str(SPLITS / f"cifar10_alpha_{alpha}.npz"),
+        "order": {"file": str(SPLITS / "cifar10_train_labels.npz")},
+    }
+
+
+def test_released_splits_of_real_photographs(photos, tmp_path):
+    data = ImageFolder(root=photos).load(tmp_path)
+    assert (len(data.train), len(data.test), data.classes) == (50_000, 10_000, 10)
+    assert data.mean == pytest.approx((0.4913, 0.4821, 0.4465), abs=1e-4)
+    assert data.std == pytest.approx((0.2452, 0.2428, 0.2606), abs=1e-4)
+    for alpha, classes in (("0", 1.0), ("0.05", 1.32), ("0.5", 3.57), ("100", 9.9)):
+        split = FromFile.parse(partition(alpha)).split(data.train, numpy_stream(0, "partition"))
+        assert len(split) == 100
+        assert sum(map(len, split)) == 49_999
+        assert np.mean([len(set(data.train.labels[i])) for i in split]) == pytest.approx(classes, abs=0.005)
