@@ -1,4 +1,4 @@
-"""Real 32×32 photographs and released splits of them, which lie outside the repository; skipped where they are absent."""
+"""Real 32×32 photographs and released splits of them. They lie outside the repository: skipped where absent."""
 
 import tarfile
 from pathlib import Path
