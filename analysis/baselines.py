@@ -61,7 +61,7 @@ def protocol(config: RunConfig) -> str:
     folder of the images, whose content has a hash of its own.
     """
     left_out: dict[str, Any] = {"method": True, "seed": True, "evaluation": True, "training": _TUNING}
-    content = config.model_dump(mode="json", exclude={**OWN_FILES, **left_out, "dataset": {"root"}})
+    content = config.model_dump(mode="json", exclude={**OWN_FILES, **left_out})
     return hashlib.sha256(_compact(content).encode()).hexdigest()[:16]
 
 

@@ -7,13 +7,20 @@ import typer
 
 from bench.errors import UserError
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="List, check and prepare data sets.")
+app = typer.Typer(rich_markup_mode=None, help="List, check and prepare data sets; draw partitions.")
 
 NameOrFolder = Annotated[str, typer.Argument(help="A data set of 'fedflat data list', or the folder of your images.")]
 Root = Annotated[
     str | None,
     typer.Option(help="Folder of all data sets. Default: $FEDFLAT_DATA, or 'data' here.", metavar="DIR"),
 ]
+
+
+@app.callback(invoke_without_command=True)
+def data(context: typer.Context) -> None:
+    """List, check and prepare data sets; draw partitions."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
 
 
 @app.command("list")
@@ -83,8 +90,6 @@ def partition(
 
 
 def _place(root: str | None) -> Path:
-    from bench.data.root import data_root
+    from bench.data.root import checked_root, data_root
 
-    if root is not None and not root.strip():
-        raise UserError("--root is empty (allowed: the path of a folder)")
-    return data_root() if root is None else Path(root).expanduser()
+    return data_root() if root is None else checked_root(root, "--root")

@@ -21,12 +21,14 @@ from bench.methods import user_file
 from bench.models import Model, user_model
 
 OWN_FILES: Mapping[str, Any] = {
+    "dataset": {"root": True, "clients": {"file": True}},
     "method": {"file": True},
     "model": {"file": True, "module": True},
     "partition": {"file": True, "order": {"file": True}},
     "participation": {"file": True},
 }
-"""Fields of a `RunConfig` that say where a user's own file is; the hash of its content stands beside each."""
+"""Fields of a `RunConfig` that say where a user's own files are. The hash of a file's content stands beside each; what
+a folder of images holds is looked at when a run begins."""
 
 
 class OwnFile(NamedTuple):

@@ -22,6 +22,16 @@ def hash_of(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
 
 
+def expanded(path: str | Path, what: str) -> Path:
+    """A path with ~ put in full; a `UserError` that begins with `what` if it is empty or there is no such home."""
+    if not str(path).strip():
+        raise UserError(f"{what} is empty (allowed: a path)")
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise UserError(f"{what} = '{path}': there is no such home folder") from None
+
+
 def with_hash(data: Any, kind: str) -> Any:
     """The fields of a configuration, with the `hash` of the `file` that it names.
 
@@ -29,12 +39,7 @@ def with_hash(data: Any, kind: str) -> Any:
     """
     if not isinstance(data, Mapping) or not isinstance(file := data.get("file"), str | Path):
         return data
-    if not str(file).strip():
-        raise UserError(f"the path of the {kind} is empty")
-    try:
-        file = Path(file).expanduser()
-    except RuntimeError:
-        raise UserError(f"{kind} '{file}': there is no such home folder") from None
+    file = expanded(file, f"the path of the {kind}")
     if data.get("hash") is not None:
         return {**data, "file": file}
     return {**data, "file": file, "hash": hash_of(read_own(file, kind))}

@@ -256,14 +256,14 @@ def _over(base: Any, own: Any) -> Any:
 
 
 def _with_files(data: Any, folder: Path) -> Any:
-    """The same, every `file` in it absolute."""
+    """The same, every `file` and `root` in it absolute."""
     if isinstance(data, list):
         return [_with_files(part, folder) for part in data]
     if not isinstance(data, dict):
         return data
     return {
         key: str((folder / Path(value).expanduser()).resolve())
-        if key == "file" and isinstance(value, str)
+        if key in {"file", "root"} and isinstance(value, str) and value.strip()
         else _with_files(value, folder)
         for key, value in data.items()
     }

@@ -147,10 +147,15 @@ def train(
     """Train one run into the run directory `out`, resuming where an interrupted run of it stopped.
 
     Does nothing if the finished run is there already; a `UserError` if another configuration's is. With `replace`, a
-    run of another configuration or of other code is trained anew, and removed when the new one is complete.
+    run of another configuration, of other code or of other images is trained anew, and removed when the new one is
+    complete.
     """
     if is_finished(out, config, replace=replace):
-        return RunDirectory(out)
+        run = RunDirectory(out)
+        if _has_same_data(run, config):
+            return run
+        if not replace:
+            raise UserError(f"'{out}' was trained on other images than are there now; pass --replace, or another --out")
     bench = Bench.set_up(config, device)
     with working_directory(out, config) as work:
         log = _logger(work / "run.log")
@@ -169,6 +174,13 @@ def train(
                 log.removeHandler(handler)
         publish(work, out)
     return RunDirectory(out)
+
+
+def _has_same_data(run: RunDirectory, config: RunConfig) -> bool:
+    """Whether a user's own images are still those of the run. Published data sets keep what they hold."""
+    if not config.dataset.own:
+        return True
+    return bool(run.provenance.get("data_hash") == load_dataset(config.dataset, data_root()).content_hash())
 
 
 def _train(bench: Bench, work: Path, log: logging.Logger, checkpoint_every: int, progress: Progress) -> None:

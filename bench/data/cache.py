@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
 from bench.data.dataset import Samples
 from bench.errors import UserError
+from bench.locks import locked
 
 log = logging.getLogger("fedflat.data")
 
@@ -66,20 +66,11 @@ def cached(place: Path, key: Mapping[str, Any], classes: int, chunks: Callable[[
     if found is not None:
         return found
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(place.with_name(f".{place.name}.lock"))
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            log.info("waiting for another process that prepares %s", place.name)
-            lock.acquire()
-        try:
+        with locked(place):
             found = _read(place, wanted)
             if found is None:
                 _build(place, wanted, classes, chunks)
                 found = _read(place, wanted)
-        finally:
-            lock.release()
     except OSError as error:
         # A full disk gives no file name.
         met = None if error.filename is None else Path(error.filename)
@@ -150,7 +141,7 @@ def _write(work: Path, name: str, key: str, classes: int, chunks: Iterable[Sampl
                 log.info("decoding %s", name)
             elif chunk.images.shape[1:] != shape:
                 raise UserError(f"images of {name} differ in size: {chunk.images.shape[1:]} after {shape}")
-            _check_labels(chunk, classes, name)
+            _check(chunk, classes, name)
             pixels = np.ascontiguousarray(chunk.images)
             file.write(pixels.data)
             digest.update(pixels.data)
@@ -185,7 +176,9 @@ def _write(work: Path, name: str, key: str, classes: int, chunks: Iterable[Sampl
     (work / "meta.json").write_text(json.dumps(meta) + "\n")
 
 
-def _check_labels(chunk: Samples, classes: int, name: str) -> None:
+def _check(chunk: Samples, classes: int, name: str) -> None:
+    if len(chunk.images) != len(chunk.labels):
+        raise UserError(f"{name} has {len(chunk.images)} images, but {len(chunk.labels)} labels")
     wrong = np.flatnonzero((chunk.labels < 0) | (chunk.labels >= classes))
     if wrong.size:
         raise UserError(f"{name} has the label {chunk.labels[wrong[0]]} (allowed: 0 to {classes - 1})")

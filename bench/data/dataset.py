@@ -20,7 +20,7 @@ class Samples:
     """Images `[n, channels, height, width]` as uint8 and labels `[n]`, in memory or mapped from files.
 
     `groups` `[n]`, where the source has them, say what else an image belongs to: its coarse label, domain, or author.
-    `names` are the images' own names in the source. `stored_hash` is the content hash, where it is known already.
+    `names` are the images' own names in the source. `stored_hash` stands for all of it, where it is known already.
     """
 
     images: Images

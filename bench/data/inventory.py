@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from bench.content import expanded
 from bench.data.origin import MISSING
 from bench.data.sources import SOURCES, parse_source
 from bench.data.sources.base import Published, Source
@@ -70,7 +71,7 @@ def prepare(name: str, root: Path, *, fetch: bool) -> Iterator[str]:
 
 def _sources(name: str) -> list[Source]:
     """All that a name of the list, or the path of a folder, can mean."""
-    if Path(name).expanduser().is_dir() and name not in SOURCES:
+    if name not in SOURCES and expanded(name, "the folder").is_dir():
         return [parse_source({"name": "image_folder", "root": name})]
     if "/" in name:
         raise UserError(f"the folder '{name}' does not exist")

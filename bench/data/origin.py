@@ -1,7 +1,9 @@
 """Files of a published data set: where they come from, where they belong, and whether they are what was published."""
 
+import gzip
 import hashlib
 import logging
+import shlex
 import shutil
 import tarfile
 import zipfile
@@ -13,6 +15,7 @@ from typing import IO
 
 from bench.atomic import replacing
 from bench.errors import UserError
+from bench.locks import locked
 from bench.torchvision_compat import import_torchvision
 
 MISSING = "missing"
@@ -75,7 +78,7 @@ class Origin:
         """What to put where."""
         wanted = [file for file in self.downloads if not (root / file.path).is_file()] or list(self.downloads)
         files = ", ".join(f"{file.url} as '{root / file.path}'" for file in wanted)
-        return f"put {files}, or run 'fedflat data prepare {name} --download --root {root}'"
+        return f"put {files}, or run 'fedflat data prepare {name} --download --root {shlex.quote(str(root))}'"
 
     def provide(self, name: str, root: Path) -> list[Path]:
         """The members' paths, unpacked from a verified archive where they are not there yet.
@@ -87,7 +90,10 @@ class Origin:
             first = next(file for file in self.members if not (root / file.path).is_file())
             raise UserError(f"data set {name}: '{root / first.path}' is missing; {self.advice(name, root)}")
         if status == "archive":
-            self._unpack(name, root)
+            assert self.archive is not None  # status says so
+            with locked(root / self.archive.path):
+                if self.status(root) == "archive":  # another process may have been first
+                    self._unpack(name, root)
         return [root / member.path for member in self.members]
 
     def verify(self, name: str, root: Path, member: File) -> Path:
@@ -110,7 +116,7 @@ class Origin:
                 if inside in wanted:
                     with replacing(wanted.pop(inside)) as temporary, temporary.open("wb") as file:
                         shutil.copyfileobj(stream, file)
-        except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError) as error:
+        except (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError) as error:
             raise UserError(f"data set {name}: the archive '{archive}' cannot be unpacked ({error})") from None
         if wanted:
             raise UserError(f"data set {name}: the archive '{archive}' does not hold {min(wanted)}")

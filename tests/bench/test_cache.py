@@ -16,7 +16,7 @@ from PIL import Image
 from bench.data.cache import cached, in_chunks, is_cached, signature
 from bench.data.dataset import Samples
 from bench.errors import UserError
-from tests.bench.published_copies import cifar_batch, images
+from tests.bench.published_copies import cifar_batch, images, packed, write_copy
 from tests.bench.test_cli import fedflat, refused
 
 CIFAR_BYTES = 60_000 * 3072
@@ -152,6 +152,37 @@ def test_a_second_process_waits_for_the_first(tmp_path):
     assert [second.strip()] == out.splitlines()[-1:], "the second decoded nothing, and has the same images"
 
 
+UNPACK = """
+    import logging, sys
+    from pathlib import Path
+    from bench.data.origin import File, Origin
+    from bench.data.sources.cifar import Cifar10
+
+    logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(message)s")
+    root = Path(sys.argv[1])
+    Cifar10.origin = eval(sys.argv[2])
+    print(sys.stdin.readline().strip(), flush=True)
+    print("hash", Cifar10().load(root).content_hash())
+"""
+
+
+def test_two_processes_unpack_and_decode_once(tmp_path, monkeypatch):
+    source = write_copy("cifar10", tmp_path, monkeypatch)
+    packed(source, tmp_path, monkeypatch)
+    both = [script(UNPACK, tmp_path, repr(source.origin), stdin=subprocess.PIPE) for _ in range(2)]
+    for process in both:
+        process.stdin.write("ready\n")
+        process.stdin.flush()
+    for process in both:
+        process.stdin.close()
+    outputs = [process.stdout.read() for process in both]
+    lines = [line for text in outputs for line in text.splitlines()]
+    assert [process.wait() for process in both] == [0, 0]
+    assert sum("unpacking" in line for line in lines) == 1
+    assert sum("decoding cifar10-train" in line for line in lines) == 1
+    assert len({line for line in lines if line.startswith("hash")}) == 1
+
+
 def test_no_space_left(tmp_path):
     """A limit on the size of files stands in for a full disk: both are an error of a write in the middle."""
     root = folder(tmp_path / "noise")
@@ -171,7 +202,8 @@ def test_no_space_left(tmp_path):
 
 def test_a_folder_that_cannot_be_written_to(tmp_path):
     root = folder(tmp_path / "noise", count=4)
-    (tmp_path / "data").write_text("a file")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/cache").write_text("a file")
     assert "cannot write the cache" in refused("data", "prepare", root, "--root", tmp_path / "data")
 
 

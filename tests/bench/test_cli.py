@@ -232,12 +232,20 @@ def test_check_says_what_to_put_where(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_data_without_a_command_shows_its_help():
+    done = fedflat("data")
+    assert done.returncode == 0
+    assert all(command in done.stdout for command in ("list", "check", "prepare", "partition"))
+
+
 def test_data_sets_by_wrong_names(tmp_path):
     for command in ("check", "prepare"):
         assert "unknown dataset 'cifar'; did you mean 'cifar10'?" in refused("data", command, "cifar")
         assert "an image folder is given by its path" in refused("data", command, "image_folder")
     assert f"the folder '{tmp_path}/photos' does not exist" in refused("data", "check", tmp_path / "photos")
     assert "--root is empty" in refused("data", "list", "--root", "")
+    assert f"--root = '{__file__}' is no folder" in refused("data", "list", "--root", __file__)
+    assert "there is no such home folder" in refused("data", "check", "~nobody-of-this-name/x")
     empty = tmp_path / "nothing"
     empty.mkdir()
     assert f"folder '{empty}/train' does not exist" in refused("data", "check", empty)

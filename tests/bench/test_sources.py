@@ -3,8 +3,12 @@
 import os
 import pickle
 import shutil
+from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -13,21 +17,24 @@ from PIL import Image
 
 from bench.config import RunConfig
 from bench.data.inventory import check, prepare, status
+from bench.data.origin import File
 from bench.data.partitions import PAM, ByGroup, FromFile
 from bench.data.root import data_root
 from bench.data.sources import SOURCES, parse_source
+from bench.data.sources.base import Published
 from bench.data.sources.cifar import Cifar10
 from bench.data.sources.idx import Emnist
 from bench.data.sources.image_folder import ImageFolder
 from bench.engine.streams import numpy_stream
 from bench.errors import UserError
-from bench.run import train
+from bench.run import load_dataset, train
 from bench.torchvision_compat import import_torchvision
 from tests.bench.published_copies import (
     COPIED,
     TEST,
     TRAIN,
     checksums,
+    idx,
     images,
     labels,
     packed,
@@ -226,7 +233,7 @@ def test_a_truncated_archive(tmp_path, monkeypatch):
         UserError, match=r"'.*cifar-10-python.tar.gz' is corrupt: its md5 is \w+ instead of \w+; delete"
     ):
         load("cifar10", tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == [archive.name]
+    assert [path.name for path in tmp_path.iterdir() if not path.name.endswith(".lock")] == [archive.name]
 
 
 def test_an_archive_that_ends_early_although_its_checksum_is_right(tmp_path, monkeypatch):
@@ -281,6 +288,16 @@ def test_a_truncated_idx_file(cut, tmp_path, monkeypatch):
         load("emnist", tmp_path)
 
 
+@pytest.mark.parametrize("count", [2 * TRAIN - 1, 2 * TRAIN + 1, 20_000])
+@pytest.mark.parametrize("share", [1.0, 0.5])
+def test_images_and_labels_of_different_number(count, share, tmp_path, monkeypatch):
+    write_copy("emnist", tmp_path, monkeypatch)
+    load("emnist", tmp_path)
+    (tmp_path / Emnist.origin.members[1].path).write_bytes(idx(labels(count, 62)))
+    with pytest.raises(UserError, match=rf"holds {2 * TRAIN} images, but '.*' {count} labels"):
+        load("emnist", tmp_path, share=share)
+
+
 def test_an_idx_file_of_another_kind(tmp_path, monkeypatch):
     write_copy("emnist", tmp_path, monkeypatch)
     load("emnist", tmp_path)
@@ -329,6 +346,7 @@ def test_options_out_of_range():
         ({"name": "emnist", "share": 0}, "share = 0"),
         ({"name": "cifar10", "normalisation": "mine"}, "normalisation = 'mine'"),
         ({"name": "cifar10", "root": "x"}, "unknown key of Cifar10 'root'"),
+        ({"corruption": "fog"}, "dataset has no name"),
     ):
         with pytest.raises(UserError, match=message):
             parse_source(fields)
@@ -339,6 +357,12 @@ def test_the_data_root(monkeypatch):
     assert data_root() == Path("data")
     monkeypatch.setenv("FEDFLAT_DATA", "/scratch/images")
     assert data_root() == Path("/scratch/images")
+    monkeypatch.setenv("FEDFLAT_DATA", "~nobody-of-this-name/x")
+    with pytest.raises(UserError, match="FEDFLAT_DATA = '~nobody-of-this-name/x': there is no such home folder"):
+        data_root()
+    monkeypatch.setenv("FEDFLAT_DATA", __file__)
+    with pytest.raises(UserError, match=r"FEDFLAT_DATA = '.*test_sources.py' is no folder"):
+        data_root()
 
 
 # A user's own images.
@@ -395,6 +419,42 @@ def test_image_folder_says_what_is_wrong(tmp_path):
     assert not list(tmp_path.rglob("*.tmp"))
 
 
+@pytest.mark.parametrize("mode", ["I;16", "I", "F"])
+def test_images_of_more_than_eight_bits_are_refused(mode, tmp_path):
+    source = folder_of_images(tmp_path / "mine")
+    Image.new(mode, (4, 4), 60_000).save(tmp_path / "mine/train/ant/1.tiff")
+    with pytest.raises(UserError, match=r"1.tiff' has more than 8 bits per channel \(mode [IF]"):
+        source.load(tmp_path)
+
+
+def test_an_image_folder_is_known_by_its_name_and_its_images(tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDFLAT_DATA", str(tmp_path / "data"))
+    monkeypatch.chdir(tmp_path)
+    folder_of_images(tmp_path / "mine")
+    config = {
+        "dataset": {"name": "image_folder", "root": "mine"},
+        "model": "cnn_gn",
+        "partition": {"name": "iid", "clients": 2},
+        "participation": {"sampling": "full"},
+        "method": "fedavg",
+        "training": {"rounds": 1, "local_epochs": 1, "batch_size": 1, "lr": 0.01},
+        "seed": 0,
+    }
+    here, there = (
+        RunConfig.parse({**config, "dataset": {"name": "image_folder", "root": root}})
+        for root in ("mine", str(tmp_path / "mine"))
+    )
+    assert here.identity == there.identity
+    before = train(here, tmp_path / "run", torch.device("cpu")).provenance
+    assert train(there, tmp_path / "run", torch.device("cpu")).provenance == before, "it is finished"
+    Image.new("RGB", (4, 4)).save(tmp_path / "mine/train/ant/1.png")
+    load_dataset.cache_clear()  # as in a new process
+    with pytest.raises(UserError, match="was trained on other images than are there now; pass --replace"):
+        train(here, tmp_path / "run", torch.device("cpu"))
+    after = train(here, tmp_path / "run", torch.device("cpu"), replace=True).provenance
+    assert after["data_hash"] != before["data_hash"]
+
+
 @pytest.mark.parametrize("part", ["train", "test"])
 @pytest.mark.parametrize("gone", ["its images", "the folder"])
 def test_image_folder_refuses_a_class_without_images(part, gone, tmp_path):
@@ -421,25 +481,37 @@ def test_clients_of_an_image_folder(tmp_path):
     folder_of_images(tmp_path / "mine")
     Image.new("RGB", (4, 4)).save(tmp_path / "mine/train/ant/1.png")
     table = tmp_path / "clients.csv"
-    source = ImageFolder(root=tmp_path / "mine", clients=table)
+
+    def source() -> ImageFolder:
+        return ImageFolder.parse({"root": tmp_path / "mine", "clients": {"file": table}})
+
     table.write_text("client,filename\nzoe,ant/0.png\nadam,bee/0.png\nadam,ant/1.png\n")
-    data = source.load(tmp_path)
+    data = source().load(tmp_path)
     assert data.train.groups.tolist() == [1, 0, 0], "in the order of the images; clients are sorted"
     assert data.test.groups is None
+    before = source()
     table.write_text("client,filename\nzoe,ant/0.png\nadam,bee/0.png\nzoe,ant/1.png\n")
-    assert source.load(tmp_path).train.groups.tolist() == [1, 1, 0], "an edited table is another source"
+    edited = source().load(tmp_path)
+    assert edited.train.groups.tolist() == [1, 1, 0]
+    assert edited.content_hash() not in {
+        data.content_hash(),
+        ImageFolder(root=tmp_path / "mine").load(tmp_path).content_hash(),
+    }
+    with pytest.raises(UserError, match=r"the clients file '.*clients.csv' has changed since"):
+        before.load(tmp_path)
     for text, message in (
         ("client,filename\nzoe,ant/0.png\n", "does not say whose ant/1.png is"),
         ("client,filename\nzoe,ant/0.png\nzoe,ant/0.png\n", "names ant/0.png twice"),
         ("client,filename\nzoe,ant/9.png\n", "names ant/9.png, which is not in"),
-        ("who,filename\nzoe,ant/0.png\n", "is no CSV with the columns client and filename"),
+        ("client,filename\n,ant/0.png\nzoe,bee/0.png\n", "client"),
+        ("who,filename\nzoe,ant/0.png\n", r"lacks the column client \(it has: who, filename\)"),
     ):
         table.write_text(text)
         with pytest.raises(UserError, match=message):
-            source.load(tmp_path)
+            source().load(tmp_path)
     table.unlink()
-    with pytest.raises(UserError, match="is no CSV with the columns client and filename"):
-        source.load(tmp_path)
+    with pytest.raises(UserError, match="cannot read the clients file"):
+        source()
 
 
 def test_a_changed_archive_of_the_same_name_is_noticed(tmp_path, monkeypatch):
@@ -459,6 +531,72 @@ def test_a_changed_archive_of_the_same_name_is_noticed(tmp_path, monkeypatch):
     assert replace(after.train, stored_hash=None).content_hash() == after.train.content_hash()
 
 
+# Fetching, from a server on this machine.
+
+
+@pytest.fixture
+def store(tmp_path) -> Iterator[tuple[Path, str]]:
+    """A folder, and the address at which its files are served."""
+    folder = tmp_path / "store"
+    folder.mkdir()
+
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            """Nothing on the terminal."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder))) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        yield folder, f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def serve(source: type[Published], address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the source's files fetched from this address."""
+
+    def at_home(file: File) -> File:
+        return replace(file, url=f"{address}/{file.path}")
+
+    origin = source.origin
+    if origin.archive is not None:
+        monkeypatch.setattr(source, "origin", replace(origin, archive=at_home(origin.archive)))
+    else:
+        monkeypatch.setattr(source, "origin", replace(origin, members=tuple(map(at_home, origin.members))))
+
+
+@pytest.mark.parametrize("name", ["cifar10", "emnist", "fashion_mnist", "svhn"])
+def test_what_is_missing_is_fetched_if_asked_for(name, store, tmp_path, monkeypatch):
+    (folder, address), root = store, tmp_path / "data"
+    source = write_copy(name, folder, monkeypatch)
+    if name == "cifar10":
+        packed(source, folder, monkeypatch)
+    serve(source, address, monkeypatch)
+    with pytest.raises(UserError, match="is missing; put http://127"):
+        list(prepare(name, root, fetch=False))
+    assert not root.exists()
+    [line] = prepare(name, root, fetch=True)
+    assert line.startswith(f"{name}: ")
+    assert status(source, root) == "ready"
+    fetched = root / source.origin.downloads[0].path
+    assert fetched.read_bytes() == (folder / source.origin.downloads[0].path).read_bytes()
+    before = fetched.stat().st_mtime_ns
+    list(prepare(name, root, fetch=True))
+    assert fetched.stat().st_mtime_ns == before, "what is there is not fetched again"
+
+
+@pytest.mark.parametrize("trouble", ["corrupt", "gone"])
+def test_a_failed_fetch_leaves_nothing(trouble, store, tmp_path, monkeypatch):
+    (folder, address), root = store, tmp_path / "data"
+    source = write_copy("svhn", folder, monkeypatch)
+    serve(source, address, monkeypatch)
+    file = folder / source.origin.members[0].path
+    file.write_bytes(b"?") if trouble == "corrupt" else file.unlink()
+    with pytest.raises(UserError, match="cannot fetch http://127"):
+        list(prepare("svhn", root, fetch=True))
+    assert not list(root.rglob("*.*"))
+
+
 # With the partitions that are made for them.
 
 
@@ -474,7 +612,7 @@ def test_a_client_for_each_owner_of_an_image_folder(tmp_path):
     source = folder_of_images(tmp_path / "mine")
     table = tmp_path / "clients.csv"
     table.write_text("client,filename\nzoe,ant/0.png\nadam,bee/0.png\n")
-    train = source.model_copy(update={"clients": table}).load(tmp_path).train
+    train = ImageFolder.parse({"root": source.root, "clients": {"file": table}}).load(tmp_path).train
     split = ByGroup(clients=2).split(train, numpy_stream(0, "partition"))
     assert [indices.tolist() for indices in split] == [[1], [0]]
 

@@ -12,7 +12,7 @@ from bench.data.sources.digits import Digits
 from bench.data.sources.idx import Emnist, FashionMnist
 from bench.data.sources.image_folder import ImageFolder
 from bench.data.sources.svhn import Svhn
-from bench.errors import unknown
+from bench.errors import UserError, unknown
 
 AnySource = Annotated[
     Digits | ImageFolder | Cifar10 | Cifar100 | Cifar100Pam | Cifar10C | Cifar100C | Emnist | FashionMnist | Svhn,
@@ -32,7 +32,9 @@ def parse_source(dataset: Any) -> Source:
     if isinstance(dataset, Source):
         return dataset
     fields = dataset if isinstance(dataset, Mapping) else {"name": dataset}
-    name = fields.get("name", "")
+    if "name" not in fields:
+        raise UserError(f"dataset has no name (allowed: {', '.join(SOURCES)})")
+    name = fields["name"]
     if not isinstance(name, str) or name not in SOURCES:
         raise unknown("dataset", name, SOURCES)
     return SOURCES[name].parse(fields, where=f"dataset {name}")

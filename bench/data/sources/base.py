@@ -49,6 +49,9 @@ class Source(Frozen):
         What has to be decoded is decoded once, into a cache below the same root. Nothing is fetched.
         """
 
+    own: ClassVar[bool] = False
+    """Whether the files are a user's own, which can change under the same name."""
+
     @abstractmethod
     def check(self, root: Path) -> Iterator[str]:
         """Read all files in full, a line about each; a `UserError` at the end if any is missing or wrong."""
@@ -71,6 +74,11 @@ class Published(Source):
         """All that the name alone can mean, of which a configuration picks one."""
         return [cls.parse({})]
 
+    def load(self, root: Path) -> Dataset:
+        """Pixels 0..255, normalised by the training images' own mean and deviation."""
+        train, test = self.samples("train", root), self.samples("test", root)
+        return Dataset(self.label, train.samples, test.samples, self.facts.classes, 255.0, train.mean, train.std)
+
     @abstractmethod
     def chunks(self, part: Part, root: Path) -> Iterator[Samples]:
         """Decoded images of a part, some at a time, from verified files."""
@@ -79,6 +87,11 @@ class Published(Source):
     def options(self) -> dict[str, object]:
         """What changes the decoded images, besides the files."""
         return {}
+
+    @property
+    def stored_as(self) -> str:
+        """Its name in the cache."""
+        return self.name
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -97,9 +110,9 @@ class Published(Source):
     def _entry(self, part: Part, root: Path) -> tuple[Path, dict[str, object]]:
         """Place and key of a part in the cache."""
         files = [root / member.path for member in self.origin.members]
-        key = {"source": self.name, "version": self.version, "files": signature(files, root), **self.options}
+        key = {"source": self.stored_as, "version": self.version, "files": signature(files, root), **self.options}
         options = ":".join(f"{name}={value}" for name, value in self.options.items())
-        return cache_place(root, f"{self.name}-{part}", options), key
+        return cache_place(root, f"{self.stored_as}-{part}", options), key
 
     def check(self, root: Path) -> Iterator[str]:
         """Every file's checksum, and that of the archive where it is there."""

@@ -50,11 +50,16 @@ class Cifar(Published):
         members = {Path(member.path).name: member for member in self.origin.members}
         for name in self.batches[part]:
             file = self.origin.verify(self.name, root, members[name])
-            batch = _unpickled(file)
-            groups = None if self.group_key is None else np.asarray(batch[self.group_key], np.int64)
-            names = np.array([name.decode() for name in batch[b"filenames"]])
+            yield from in_chunks(self._samples(_unpickled(file), file))
+
+    def _samples(self, batch: Any, file: Path) -> Samples:
+        try:
+            images = batch[b"data"].reshape(-1, *SHAPE)
             labels = np.asarray(batch[self.label_key], np.int64)
-            yield from in_chunks(Samples(batch[b"data"].reshape(-1, *SHAPE), labels, groups, names))
+            groups = None if self.group_key is None else np.asarray(batch[self.group_key], np.int64)
+            return Samples(images, labels, groups, np.array([name.decode() for name in batch[b"filenames"]]))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise UserError(f"'{file}' is no CIFAR batch: {type(error).__name__} {error}") from None
 
 
 class Cifar10(Cifar):
@@ -124,6 +129,11 @@ class Cifar100Pam(Cifar100):
 
     name: Literal["cifar100_pam"] = "cifar100_pam"  # type: ignore[assignment]
 
+    @property
+    def stored_as(self) -> str:
+        """There is one CIFAR-100."""
+        return "cifar100"
+
 
 _ALLOWED = {
     ("numpy.core.multiarray", "_reconstruct"): ("numpy._core.multiarray", "_reconstruct"),
@@ -142,11 +152,9 @@ class _ArraysOnly(pickle.Unpickler):
         return getattr(importlib.import_module(place), attribute)
 
 
-def _unpickled(file: Path) -> dict[bytes, Any]:
+def _unpickled(file: Path) -> Any:
     try:
         with file.open("rb") as stream:
-            batch = _ArraysOnly(stream, encoding="bytes").load()
+            return _ArraysOnly(stream, encoding="bytes").load()
     except (pickle.UnpicklingError, EOFError, ValueError) as error:
         raise UserError(f"'{file}' is no CIFAR batch: {error}") from None
-    assert isinstance(batch, dict)  # the checksum says that it is the authors' file
-    return batch

@@ -3,6 +3,7 @@
 import gzip
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from bench.data.dataset import Dataset, Samples
+from bench.data.dataset import Samples
 from bench.data.origin import File, Origin
 from bench.data.sources.base import Facts, Part, Published
 from bench.engine.streams import numpy_stream
@@ -23,19 +24,17 @@ IMAGES, LABELS = 2051, 2049
 
 
 class Idx(Published):
-    """Common to both: grey images, normalised by the training images' own mean and deviation."""
+    """Common to both: grey images, and labels, in files of their own."""
 
     files: ClassVar[dict[Part, tuple[int, int]]]
     """Where a part's images and labels stand among the origin's members."""
 
-    def load(self, root: Path) -> Dataset:
-        """Pixels 0..255."""
-        train, test = self.samples("train", root), self.samples("test", root)
-        return Dataset(self.label, train.samples, test.samples, self.facts.classes, 255.0, train.mean, train.std)
-
     def chunks(self, part: Part, root: Path) -> Iterator[Samples]:
         """Images and labels in the authors' order."""
         images, labels = (self.origin.verify(self.name, root, self.origin.members[k]) for k in self.files[part])
+        counts = _count(images, IMAGES), _count(labels, LABELS)
+        if counts[0] != counts[1]:
+            raise UserError(f"'{images}' holds {counts[0]} images, but '{labels}' {counts[1]} labels")
         for pixels, classes in zip(_items(images, IMAGES), _items(labels, LABELS), strict=True):
             yield Samples(self.upright(pixels)[:, None], classes.astype(np.int64))
 
@@ -123,25 +122,40 @@ class Emnist(Idx):
 
 
 def _count(file: Path, magic: int) -> int:
-    return len(np.concatenate(list(_items(file, magic))))
+    """The number of items that an IDX file says it holds."""
+    with _opened(file) as stream:
+        return _header(stream, file, magic)[0]
 
 
 def _items(file: Path, magic: int) -> Iterator[NDArray[np.uint8]]:
-    """The items of an IDX file, some at a time; a `UserError` if it is none, or truncated."""
+    """The items of an IDX file, some at a time."""
+    with _opened(file) as stream:
+        count, shape = _header(stream, file, magic)
+        size = int(np.prod(shape, dtype=np.int64))
+        for first in range(0, count, CHUNK):
+            n = min(CHUNK, count - first)
+            data = stream.read(n * size)
+            if len(data) < n * size:
+                raise UserError(f"'{file}' is truncated: it ends within {count} items")
+            yield np.frombuffer(data, np.uint8).reshape(n, *shape)
+        if stream.read(1):  # the end of the file also holds gzip's checksum of all
+            raise UserError(f"'{file}' goes on after its {count} items")
+
+
+def _header(stream: gzip.GzipFile, file: Path, magic: int) -> tuple[int, tuple[int, ...]]:
+    """How many items follow, and the shape of each; a `UserError` if the file is of another kind."""
+    found, count = (int(n) for n in np.frombuffer(stream.read(8), ">i4"))
+    if found != magic:
+        raise UserError(f"'{file}' is no IDX file of the expected kind: it begins with {found}, not {magic}")
+    shape = np.frombuffer(stream.read(8), ">i4") if magic == IMAGES else ()
+    return count, tuple(int(n) for n in shape)
+
+
+@contextmanager
+def _opened(file: Path) -> Iterator[gzip.GzipFile]:
+    """The unpacked content; a `UserError` where it is damaged."""
     try:
         with gzip.open(file) as stream:
-            found, count = (int(n) for n in np.frombuffer(stream.read(8), ">i4"))
-            if found != magic:
-                raise UserError(f"'{file}' is no IDX file of the expected kind: it begins with {found}, not {magic}")
-            shape = tuple(int(n) for n in np.frombuffer(stream.read(8), ">i4")) if magic == IMAGES else ()
-            size = int(np.prod(shape, dtype=np.int64))
-            for first in range(0, count, CHUNK):
-                n = min(CHUNK, count - first)
-                data = stream.read(n * size)
-                if len(data) < n * size:
-                    raise UserError(f"'{file}' is truncated: it ends within {count} items")
-                yield np.frombuffer(data, np.uint8).reshape(n, *shape)
-            if stream.read(1):  # the end of the file also holds gzip's checksum of all
-                raise UserError(f"'{file}' goes on after its {count} items")
+            yield stream
     except (EOFError, zlib.error, gzip.BadGzipFile, ValueError) as error:
         raise UserError(f"'{file}' is truncated or no gzipped IDX file: {error}") from None

@@ -1,51 +1,81 @@
 """A user's own images, in folders by class."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
-import pandas as pd
-from numpy.typing import NDArray
-from pydantic import Field, field_validator
+from pydantic import Field, model_validator
 
+from bench.columns import read_columns, texts
+from bench.content import expanded, hash_of, read_known, with_hash
 from bench.data.cache import Cached, cached, signature
 from bench.data.dataset import Dataset, Images, Samples
 from bench.data.sources.base import Part, Source, cache_place
 from bench.errors import UserError
+from bench.frozen import LABEL, Frozen
 
 CHUNK = 1000
+KIND = "clients file"
+
+
+class Clients(Frozen):
+    """A CSV with the columns client and filename (below `train`, as cat/0001.jpg): whose each training image is."""
+
+    file: Path
+    hash: str | None = Field(default=None, description="of the file's content; filled in")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known(cls, data: Any) -> Any:
+        return with_hash(data, KIND)
+
+    def groups(self, names: list[str]) -> dict[str, int]:
+        """The number of each image's client, clients in sorted order; every image must be somebody's."""
+        what = f"the {KIND} '{self.file}'"
+        columns = read_columns(read_known(self.file, self.hash, KIND), what)
+        clients, files = (texts(columns, name, what) for name in ("client", "filename"))
+        images, counts = np.unique(files, return_counts=True)
+        if (twice := images[counts > 1]).size:
+            raise UserError(f"{what} names {twice[0]} twice")
+        if unknown := sorted(set(files) - set(names)):
+            raise UserError(f"{what} names {unknown[0]}, which is no training image")
+        if missing := sorted(set(names) - set(files)):
+            raise UserError(f"{what} does not say whose {missing[0]} is")
+        numbers = np.unique(clients, return_inverse=True)[1]
+        return dict(zip(files.tolist(), numbers.tolist(), strict=True))
 
 
 class ImageFolder(Source):
     """Your own images: `root/train/<class>/*` and `root/test/<class>/*`, all of one size.
 
-    Classes are the sorted folder names of `train`. Anything that Pillow reads is accepted, as RGB. With `clients`, a
-    CSV with the columns client and filename (below `train`, as cat/0001.jpg) says whose each training image is: its
-    clients are the images' groups, and partition by_group takes them as they are.
+    Classes are the sorted folder names of `train`. What Pillow reads is accepted as RGB, but not more than 8 bits per
+    channel. The `clients` are the training images' groups, and partition by_group takes them as they are. A run is
+    known by the folder's name and its images, not by its place.
     """
 
     name: Literal["image_folder"] = "image_folder"
     root: Path
-    clients: Path | None = Field(default=None, description="a CSV of client and filename; null: no groups")
+    title: str = Field(default="", pattern=LABEL, description="its name in paths and tables; default: the folder's own")
+    clients: Clients | None = Field(default=None, description="the file that says whose each image is; null: no groups")
 
-    @field_validator("root", "clients", mode="before")
+    own: ClassVar[bool] = True
+
+    @model_validator(mode="before")
     @classmethod
-    def _expanded(cls, path: Any) -> Any:
-        if not isinstance(path, str | Path):
-            return path
-        if not str(path).strip():
-            raise UserError("root is empty (allowed: the path of a folder)")
-        try:
-            return Path(path).expanduser()
-        except RuntimeError:
-            raise UserError(f"root = '{path}': there is no such home folder") from None
+    def _named(cls, data: Any) -> Any:
+        if not isinstance(data, Mapping) or not isinstance(data.get("root"), str | Path):
+            return data
+        root = expanded(data["root"], "root")
+        name = re.sub(r"[^A-Za-z0-9_.+-]+", "-", root.resolve().name).strip("-._+")
+        return {"title": name or "image_folder", **data, "root": root}
 
     @property
     def label(self) -> str:
-        """The folder's own name, with what does not belong in a label replaced by dashes."""
-        return re.sub(r"[^A-Za-z0-9_.+-]+", "-", self.root.resolve().name).strip("-.") or self.name
+        """Its title."""
+        return self.title
 
     def load(self, root: Path) -> Dataset:
         """Pixels 0..255, normalised by the training images' own mean and deviation.
@@ -54,6 +84,8 @@ class ImageFolder(Source):
         """
         classes = self._classes("train")
         train, test = self._part("train", classes, root), self._part("test", classes, root)
+        if self.clients is not None:
+            train = replace(train, samples=self._with_groups(train.samples, self.clients))
         if test.samples.images.shape[1:] != train.samples.images.shape[1:]:
             sizes = f"{test.samples.images.shape[2:]}, the training images {train.samples.images.shape[2:]}"
             raise UserError(f"the test images of '{self.root}' are {sizes}: all must be of one size")
@@ -64,20 +96,19 @@ class ImageFolder(Source):
         classes = self._classes("train")
         for part in ("train", "test"):
             files = self._files(part, classes)
-            count = sum(len(chunk) for chunk in _decoded(files, None))
+            count = sum(len(chunk) for chunk in _decoded(files))
             yield f"'{self.root / part}': {count:,} images in {len(classes)} classes, ok"
 
     def _part(self, part: Part, classes: list[str], root: Path) -> Cached:
         files = self._files(part, classes)
         base = self.root / part
-        groups: dict[str, int] | None = None
-        key: dict[str, object] = {"source": self.name, "classes": classes}
-        key["files"] = signature([file for members in files for file in members], base)
-        if self.clients is not None and part == "train":
-            groups = self._groups([f"{file.parent.name}/{file.name}" for members in files for file in members])
-            key["groups"] = groups
-        place = cache_place(root, f"{self.label}-{part}", f"{self.root.resolve()}:{self.clients}")
-        return cached(place, key, len(classes), lambda: _decoded(files, groups))
+        key = {
+            "source": self.name,
+            "classes": classes,
+            "files": signature([file for members in files for file in members], base),
+        }
+        place = cache_place(root, f"{self.label}-{part}", str(self.root.resolve()))
+        return cached(place, key, len(classes), lambda: _decoded(files))
 
     def _classes(self, part: str) -> list[str]:
         folder = self.root / part
@@ -100,25 +131,16 @@ class ImageFolder(Source):
                 raise UserError(f"class '{name}' has no images in '{self.root / part}' (every class needs some there)")
         return files
 
-    def _groups(self, names: list[str]) -> dict[str, int]:
-        """The number of each training image's client, clients in sorted order; every image must be somebody's."""
-        assert self.clients is not None  # the caller asks only then
-        try:
-            table = pd.read_csv(self.clients, usecols=["client", "filename"], dtype={"filename": str})
-        except (OSError, ValueError) as error:
-            raise UserError(f"'{self.clients}' is no CSV with the columns client and filename: {error}") from None
-        twice = table["filename"][table["filename"].duplicated()]
-        if len(twice):
-            raise UserError(f"'{self.clients}' names {twice.iloc[0]} twice")
-        if unknown := sorted(set(table["filename"]) - set(names)):
-            raise UserError(f"'{self.clients}' names {unknown[0]}, which is not in '{self.root / 'train'}'")
-        if missing := sorted(set(names) - set(table["filename"])):
-            raise UserError(f"'{self.clients}' does not say whose {missing[0]} is")
-        numbers = {client: k for k, client in enumerate(sorted(table["client"].unique()))}
-        return dict(zip(table["filename"], map(numbers.__getitem__, table["client"]), strict=True))
+    def _with_groups(self, train: Samples, clients: Clients) -> Samples:
+        """The same images, each with its client; their hash is that of images and clients together."""
+        assert train.names is not None  # written by _decoded
+        known = clients.groups(train.names.tolist())
+        groups = np.array([known[name] for name in train.names.tolist()])
+        both = hash_of(f"{train.content_hash()}:{groups.tolist()}".encode())
+        return replace(train, groups=groups, stored_hash=both)
 
 
-def _decoded(files: list[list[Path]], groups: dict[str, int] | None) -> Iterator[Samples]:
+def _decoded(files: list[list[Path]]) -> Iterator[Samples]:
     """All images, class after class."""
     labelled = [(label, file) for label, members in enumerate(files) for file in members]
     shape = _decode(labelled[0][1]).shape
@@ -132,14 +154,16 @@ def _decoded(files: list[list[Path]], groups: dict[str, int] | None) -> Iterator
             images[k] = image
         names = [f"{file.parent.name}/{file.name}" for _, file in chunk]
         labels = np.array([label for label, _ in chunk], np.int64)
-        whose: NDArray[np.int64] | None = None if groups is None else np.array([groups[name] for name in names])
-        yield Samples(images, labels, whose, np.array(names))
+        yield Samples(images, labels, names=np.array(names))
 
 
 def _decode(file: Path) -> Images:
     from PIL import Image, UnidentifiedImageError  # noqa: PLC0415 - only where image files are read
 
     try:
-        return np.asarray(Image.open(file).convert("RGB"), dtype=np.uint8).transpose(2, 0, 1)
+        image = Image.open(file)
+        if image.mode.startswith(("I", "F")):  # as RGB, Pillow would cut their values off at 255
+            raise UserError(f"'{file}' has more than 8 bits per channel (mode {image.mode}); convert it")
+        return np.asarray(image.convert("RGB"), dtype=np.uint8).transpose(2, 0, 1)
     except (UnidentifiedImageError, OSError, SyntaxError):  # the last one from damaged PNG files
         raise UserError(f"'{file}' is not a readable image") from None

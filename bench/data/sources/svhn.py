@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from bench.data.cache import in_chunks
-from bench.data.dataset import Dataset, Samples
+from bench.data.dataset import Samples
 from bench.data.origin import File, Origin
 from bench.data.sources.base import Facts, Part, Published
 from bench.errors import UserError
@@ -29,11 +29,6 @@ class Svhn(Published):
             File("test_32x32.mat", "eb5a983be6a315427106f1b164d9cef3", f"{URL}/test_32x32.mat"),
         ),
     )
-
-    def load(self, root: Path) -> Dataset:
-        """Pixels 0..255, normalised by the training images' own mean and deviation."""
-        train, test = self.samples("train", root), self.samples("test", root)
-        return Dataset(self.label, train.samples, test.samples, self.facts.classes, 255.0, train.mean, train.std)
 
     def chunks(self, part: Part, root: Path) -> Iterator[Samples]:
         """X is `[32, 32, 3, n]`; y is `[n, 1]`, where 10 stands for the digit 0."""
