@@ -44,7 +44,7 @@ def analyse_cell(
         if run.identity != config.identity:
             raise UserError(f"'{run.path}' is a run of another configuration than {cell.path} of {experiment}")
         if not run.diverged:
-            table = _ANALYSES[name](run, Bench.set_up(config, device), options)
+            table = _ANALYSES[name](run, Bench.set_up(config, device, run.split()), options)
             tables.append(identified(table, experiment, cell, config))
     write_csv(out, pd.concat(tables[1:] or tables, ignore_index=True))
 

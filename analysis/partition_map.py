@@ -41,22 +41,24 @@ def partition_map(labels: Labels, split: Sequence[Indices], title: str) -> Figur
 def draw_partitions(
     experiment: Experiment, label: str | None, seed: int, root: Path, out: Path
 ) -> Iterator[tuple[str, list[Path]]]:
-    """Write the splits of an experiment's partitions, or of one by its label, as runs with this seed have them.
+    """Write the splits of an experiment's partitions, or of those with one label, as runs with this seed have them.
 
-    For each: what there is to say of it, and the files, a table that partition from_file reads and pictures. Nothing is
-    trained. A `UserError` names the labels that there are.
+    For each: what there is to say of it, and the files, pictures and a table as runs keep it (`partition_table`), in
+    `out/EXPERIMENT/DATASET/LABEL/N-clients/seed-S`. Nothing is trained. A `UserError` names the labels that there are.
     """
-    partitions = {partition.label: partition for partition in experiment.grid.partition}
-    if label is not None and label not in partitions:
-        raise unknown(f"partition of experiment {experiment.name}", label, partitions)
+    labels = [partition.label for partition in experiment.grid.partition]
+    if label is not None and label not in labels:
+        raise unknown(f"partition of experiment {experiment.name}", label, dict.fromkeys(labels))
     source = parse_source(experiment.dataset)
     data = load_dataset(source, root)
-    for name, partition in partitions.items():
+    for name, partition in zip(labels, experiment.grid.partition, strict=True):
         if label in (None, name):
             split = partition.split(data.train, numpy_stream(seed, "partition"))
-            folder = out / source.label / name / f"seed-{seed}"
+            clients = f"{partition.clients} clients" if partition.clients > 1 else "1 client"
+            folder = out / experiment.name / source.label / name / f"{partition.clients}-clients" / f"seed-{seed}"
             write_csv(folder / PARTITION, partition_table(split, data.train.labels))
-            figure = partition_map(data.train.labels, split, f"{source.label}, {partition_title(name)}, seed {seed}")
+            title = f"{source.label}, {partition_title(name)}, {clients}, seed {seed}"
+            figure = partition_map(data.train.labels, split, title)
             yield _summary(name, data.train.labels, split), [folder / PARTITION, *save(figure, folder / "partition")]
 
 

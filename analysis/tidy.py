@@ -35,8 +35,10 @@ _TITLES = {
 
 
 def partition_title(label: str) -> str:
-    """For example Dirichlet 0.1 of dirichlet-0.1; the name of a partition file as it is."""
+    """For example Dirichlet 0.1 of dirichlet-0.1; of a partition file its name, such as mine of file-mine."""
     name, _, parameter = label.partition("-")
+    if name == "file":
+        return parameter or label
     return f"{_TITLES[name]} {parameter.replace('-', ', ')}".strip() if name in _TITLES else label
 
 

@@ -5,7 +5,7 @@
     final.safetensors     the last global model; with SWA, the average
     method.py, model.py   copies of the user's own method and model files, if the run has such
     snapshots/            full states at the rounds that the configuration names
-    partition.csv.gz      client, index, label of every training image that a client holds
+    partition.csv.gz      client, index, label of every training image that a client holds, once for each time
     provenance.json       outcome, code, libraries, device, hashes, time, memory
     run.log
 
@@ -31,9 +31,10 @@ import pandas as pd
 import torch
 
 from bench.atomic import write_bytes, write_text
+from bench.columns import integers, read_columns
 from bench.config import OWN_FILES, RunConfig
 from bench.data.dataset import Labels
-from bench.data.partitions import Indices
+from bench.data.partitions import Indices, partition_hash
 from bench.engine.checkpoint import load_state
 from bench.engine.federation import FederationState
 from bench.errors import UserError
@@ -119,6 +120,19 @@ class RunDirectory:
         except (OSError, ValueError) as error:
             raise UserError(f"'{self.path / 'metrics.csv'}' is missing or damaged: {error}") from None
 
+    def split(self) -> list[Indices]:
+        """The training indices of each client, as the run had them: its partition file may be gone or edited."""
+        file = self.path / PARTITION
+        try:
+            columns = read_columns(file.read_bytes(), "the table")
+            client, index = (integers(columns, name, "the table") for name in ("client", "index"))
+        except (OSError, UserError) as error:
+            raise UserError(f"'{file}' is missing or damaged: {error}") from None
+        split = np.split(index, np.flatnonzero(np.diff(client)) + 1)
+        if partition_hash(split) != self.provenance.get("partition_hash"):
+            raise UserError(f"'{file}' is damaged: it holds another split than the run had (by its hash)")
+        return split
+
     def final(self, device: torch.device) -> FederationState:
         """The last global model; server and client vectors are in the snapshots only."""
         return load_state(self.path / "final.safetensors", device)[0]
@@ -140,7 +154,10 @@ def identified(table: pd.DataFrame, experiment: str, cell: Cell, config: RunConf
 
 
 def partition_table(split: Sequence[Indices], labels: Labels) -> pd.DataFrame:
-    """A split as it is kept: client, index and label of every image, which partition from_file reads."""
+    """A split as it is kept: client, index and label, one row for each image of each client.
+
+    Partition from_file reads it; where images stand several times (variant released), with `repeats: true`.
+    """
     client = np.repeat(np.arange(len(split)), [len(indices) for indices in split])
     index = np.concatenate(split)
     return pd.DataFrame({"client": client, "index": index, "label": labels[index]})

@@ -98,10 +98,14 @@ class Bench:
     federation: Federation
 
     @classmethod
-    def set_up(cls, config: RunConfig, device: torch.device) -> "Bench":
-        """Build all parts; seed and configuration alone decide partition and initial model."""
+    def set_up(cls, config: RunConfig, device: torch.device, split: list[Indices] | None = None) -> "Bench":
+        """Build all parts; seed and configuration alone decide partition and initial model.
+
+        `split`: that of a finished run, whose partition is not drawn again.
+        """
         dataset = load_dataset(config.dataset, data_root())
-        split = config.partition.split(dataset.train, numpy_stream(config.seed, "partition"))
+        if split is None:
+            split = config.partition.split(dataset.train, numpy_stream(config.seed, "partition"))
         train, test = dataset.on(device)
         model = build_model(config.model, dataset.image_shape, dataset.classes, config.seed)
         objective = Objective(model.to(device))

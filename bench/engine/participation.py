@@ -51,8 +51,7 @@ class Participation(Frozen):
             raise UserError(f"{self.active} active clients per round, but only {clients} are registered")
         # The schedule of a finished run may be gone, or have been edited since: only a new run needs it.
         if self.file is not None and self.file.is_file() and hash_of(self.file.read_bytes()) == self.hash:
-            schedule = _schedule(self.file, self.hash)
-            _check_schedule(schedule, self.file, clients, rounds)
+            _check_length(_schedule(self.file, self.hash, clients), self.file, rounds)
 
     def sampled(self, sampling: Literal["fixed", "bernoulli"] | None, clients: int) -> "Participation":
         """As many clients on average under the other law, which a released code may have; None: as it is."""
@@ -82,8 +81,8 @@ def active_clients(participation: Participation, clients: int, seed: int, round_
     if participation.sampling == "schedule":
         assert participation.file is not None  # validated with the sampling
         assert participation.hash is not None
-        schedule = _schedule(participation.file, participation.hash)
-        _check_schedule(schedule, participation.file, clients, round_index + 1)
+        schedule = _schedule(participation.file, participation.hash, clients)
+        _check_length(schedule, participation.file, round_index + 1)
         return list(schedule[round_index])
     if participation.sampling == "fixed":
         chosen = stream.choice(clients, size=participation.active, replace=False)
@@ -99,8 +98,8 @@ Schedule = tuple[tuple[int, ...], ...]
 
 
 @functools.lru_cache(maxsize=8)
-def _schedule(file: Path, known_hash: str) -> Schedule:
-    """The sorted clients of each round; a `UserError` names what is wrong with the file."""
+def _schedule(file: Path, known_hash: str, registered: int) -> Schedule:
+    """The sorted clients of each round; a `UserError` names what is wrong with the file. Read and checked once."""
     what = f"the {KIND} '{file}'"
     columns = read_columns(read_known(file, known_hash, KIND), what)
     rounds, clients = (integers(columns, name, what) for name in ("round", "client"))
@@ -116,12 +115,14 @@ def _schedule(file: Path, known_hash: str) -> Schedule:
     gaps = np.flatnonzero(numbers != np.arange(len(numbers)))
     if len(gaps):
         raise UserError(f"{what} has no client in round {gaps[0]}: every round needs one, counted from 0")
+    beyond = np.flatnonzero(clients >= registered)
+    if len(beyond):
+        raise UserError(
+            f"{what} has client {clients[beyond[0]]} in round {rounds[beyond[0]]}, of {registered} registered"
+        )
     return tuple(tuple(part.tolist()) for part in np.split(clients, starts[1:]))
 
 
-def _check_schedule(schedule: Schedule, file: Path, clients: int, rounds: int) -> None:
+def _check_length(schedule: Schedule, file: Path, rounds: int) -> None:
     if len(schedule) < rounds:
         raise UserError(f"the {KIND} '{file}' has {len(schedule)} rounds, but training takes {rounds}")
-    for number, active in enumerate(schedule):
-        if active[-1] >= clients:
-            raise UserError(f"the {KIND} '{file}' has client {active[-1]} in round {number}, of {clients} registered")

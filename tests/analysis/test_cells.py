@@ -84,6 +84,27 @@ def test_without_kept_states_that_is_what_is_said(tmp_path: Path) -> None:
     assert report.render_figure("surfaces")
 
 
+def test_a_finished_run_needs_its_partition_file_no_more(tmp_path: Path) -> None:
+    file = tmp_path / "mine.csv"
+    table = pd.DataFrame({"client": [k % 7 for k in range(400)], "index": [(37 * k) % 901 for k in range(400)]})
+    table.to_csv(file, index=False)
+    partition = [{"name": "from_file", "file": str(file)}]
+    experiment = load_experiment(MINI, {"grid.partition": partition, "grid.seeds": [0]})
+    cell = experiment.cell("digits/file-mine/4-of-7/fedsam")
+    train_cell("mini", cell, tmp_path / "runs", CPU, str)
+
+    def analysed(folder: str) -> list[bytes]:
+        files = [tmp_path / folder / f"{name}.csv" for name in ANALYSES]
+        for name, out in zip(ANALYSES, files, strict=True):
+            analyse_cell(name, load_settings(MINI), "mini", cell, tmp_path / "runs", out, CPU)
+        return [out.read_bytes() for out in files]
+
+    before = analysed("before")
+    file.unlink()
+    assert analysed("after") == before
+    assert all(len(content.splitlines()) > 1 for content in before)
+
+
 @pytest.mark.parametrize("radii", [[0, -0.5], [], [True]])
 def test_radii_are_lengths(radii: list[float]) -> None:
     with pytest.raises(UserError, match="radii"):

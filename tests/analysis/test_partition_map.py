@@ -1,13 +1,19 @@
 """Pictures of splits: every client and class has its cell, and the page stays a page."""
 
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from analysis.partition_map import class_counts, partition_map
+from analysis.partition_map import class_counts, draw_partitions, partition_map
+from analysis.tidy import partition_title
 from bench.data.partitions import IID, Dirichlet
+from bench.data.root import data_root
 from bench.engine.streams import numpy_stream
+from bench.errors import UserError
+from bench.experiments import load_experiment
 from tests.bench.test_partitions import samples
 
 
@@ -47,6 +53,31 @@ def test_few_images_are_not_drawn_as_none() -> None:
     shown = partition_map(labels, split, "").get_axes()[0].collections[0]
     assert shown.get_array().min() >= 1, "none is masked"
     assert np.linalg.norm(shown.to_rgba(1)[:3] - np.ones(3)) > 0.2, "and one image is no white"
+
+
+def test_partitions_of_one_label_are_all_drawn(tmp_path: Path) -> None:
+    grid = [{"name": "dirichlet", "alpha": 0.1, "clients": n} for n in (20, 50)] + [{"name": "iid", "clients": 20}]
+    experiment = load_experiment("quick", {"grid.partition": grid})
+
+    def folders(label: str | None) -> list[str]:
+        drawn = [files for _, files in draw_partitions(experiment, label, 3, data_root(), tmp_path)]
+        assert all(file.is_file() for files in drawn for file in files)
+        return [str(files[0].parent.relative_to(tmp_path)) for files in drawn]
+
+    twenty, fifty, iid = (
+        f"quick/digits/{place}-clients/seed-3" for place in ("dirichlet-0.1/20", "dirichlet-0.1/50", "iid/20")
+    )
+    assert folders(None) == [twenty, fifty, iid]
+    assert folders("dirichlet-0.1") == [twenty, fifty]
+    for folder, clients in ((twenty, 20), (fifty, 50)):
+        assert pd.read_csv(tmp_path / folder / "partition.csv.gz")["client"].nunique() == clients
+    with pytest.raises(UserError, match=r"'dirichlet-1'.*\(allowed: dirichlet-0\.1, iid\)"):
+        folders("dirichlet-1")
+
+
+def test_a_partition_file_is_titled_by_its_own_name() -> None:
+    titles = {"dirichlet-0.1": "Dirichlet 0.1", "file-dirichlet-0.1": "dirichlet-0.1", "file": "file"}
+    assert {label: partition_title(label) for label in titles} == titles
 
 
 def test_one_split_gives_one_picture() -> None:

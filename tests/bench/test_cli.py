@@ -271,6 +271,7 @@ def test_a_partition_is_drawn_without_training(tmp_path):
     assert sorted(table["index"]) == list(range(901))
     again = FromFile(file=Path(files[0].strip())).split(Digits().load().train, numpy_stream(0, "p"))
     assert first.endswith(f"hash {partition_hash(again)}")
+    assert Path(files[0].strip()).parent == tmp_path / "quick/digits/dirichlet-0.1/20-clients/seed-2"
     assert len(fedflat("data", "partition", "quick", "--out", tmp_path).stdout.splitlines()) == 8
     assert "unknown partition of experiment quick 'dirichlet-1'" in refused("data", "partition", "quick", "dirichlet-1")
     assert "--out is empty" in refused("data", "partition", "quick", "--out", "")

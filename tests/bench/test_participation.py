@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.engine.participation import Participation, active_clients
+from bench.engine.participation import Participation, _schedule, active_clients
 from bench.errors import UserError
 
 SCHEDULE = "round,client\n0,3\n0,1\n1,0\n2,4\n2,0\n2,2\n"
@@ -29,6 +29,20 @@ def test_a_schedule_is_followed(tmp_path):
     listed.check(5, rounds=3)
 
 
+def test_a_schedule_is_read_and_checked_once(tmp_path):
+    """Not in every round: a schedule of 10,000 rounds would be walked 10,000 times."""
+    listed = schedule(tmp_path)
+    before = _schedule.cache_info().misses
+    listed.check(5, rounds=3)
+    for t in (0, 1, 2):
+        active_clients(listed, 5, 0, t)
+    assert _schedule.cache_info().misses == before + 1
+    with pytest.raises(UserError, match="has client 4 in round 2, of 4 registered"):
+        active_clients(listed, 4, 0, 0)
+    with pytest.raises(UserError, match="has 3 rounds, but training takes 4"):
+        active_clients(listed, 5, 0, 3)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -38,7 +52,7 @@ def test_a_schedule_is_followed(tmp_path):
         (SCHEDULE.replace("0,", "7,"), "has no client in round 0"),
         (SCHEDULE + "-1,0\n", "round = -1: rounds and clients are counted from 0"),
         (SCHEDULE + "3,-2\n", "client = -2: rounds and clients are counted from 0"),
-        (SCHEDULE + "3,anna\n", "client = '3': allowed are whole numbers"),
+        (SCHEDULE + "3,anna\n", "client = 'anna': allowed are whole numbers"),
         ("round,client\n", "has no rows"),
         ("round,user\n0,1\n", r"lacks the column client \(it has: round, user\)"),
         ("round,client\n0,1\n1,1\n", "has 2 rounds, but training takes 3"),

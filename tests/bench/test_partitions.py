@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from bench.data.dataset import Samples
 from bench.data.partitions import IID, LDA, PAM, ByGroup, Dirichlet, FromFile, Partition, Pathological, partition_hash
 from bench.data.partitions.from_file import Order
+from bench.data.partitions.refill import fill_and_refill
 from bench.engine.streams import numpy_stream
 from bench.errors import UserError
 
@@ -108,6 +109,36 @@ def test_released_dirichlet_clients_keep_their_proportions_to_the_end():
     assert shares.var() == pytest.approx(expected, rel=0.1)
 
 
+class Script:
+    """A stream whose draws are written down beforehand; nothing is permuted."""
+
+    def __init__(self, **draws):
+        self.draws = {name: iter(values) for name, values in draws.items()}
+        self.random = lambda: next(self.draws["random"])
+        self.integers = lambda high: next(self.draws["integers"])
+        self.dirichlet = lambda concentrations: np.array(next(self.draws["dirichlet"]), dtype=float)
+        self.permutation = np.asarray
+
+    def all_drawn(self):
+        return all(next(values, None) is None for values in self.draws.values())
+
+
+def test_a_refill_is_followed_by_another_draw():
+    """Image 0 is the only one of class 0; images 1 to 4 are of class 1. The draw u takes class 0 if 1 − u ≤ 1/2.
+
+    client 0, u 0.7: class 0, image 0
+    client 1, u 0.9: class 0 is exhausted and refilled; the same client draws again, u 0.1: class 1, its last image, 4
+    client 1, u 0.5: class 0, image 0 once more
+    client 0, u 0.8: exhausted again, refilled; u 0.6: class 0, now full: image 0
+    client 0, u 0.2: class 1, image 3
+    """
+    stream = Script(integers=[0, 1, 1, 0, 0], random=[0.7, 0.9, 0.1, 0.5, 0.8, 0.6, 0.2])
+    halves = np.full((2, 2), 0.5)
+    split = fill_and_refill(np.array([0, 1, 1, 1, 1]), halves, np.array([3, 2]), stream)
+    assert [indices.tolist() for indices in split] == [[0, 0, 3], [4, 0]]
+    assert stream.all_drawn()
+
+
 def test_released_pathological_clients_draw_equally_from_their_own_classes():
     counts = class_counts(drawn(Pathological(clients=6, classes_per_client=2, variant="released")))
     assert ((counts > 0).sum(1) == 2).all()
@@ -157,6 +188,18 @@ def test_smaller_concentrations_are_more_heterogeneous(name):
     entropies = [mean_entropy(heterogeneity(name, alpha)) for alpha in (0.01, 0.1, 1, 100)]
     assert entropies == sorted(entropies)
     assert entropies[-1] > entropies[0] + 0.3
+
+
+def test_the_published_dirichlet_is_monotone_down_to_tiny_concentrations():
+    """Nearly one class per client, and another one when that is exhausted: not what is left of all classes."""
+    labels = np.repeat(np.arange(10), 200)
+    held = []
+    for alpha in (1e-9, 1e-4, 1e-3, 0.01, 0.1, 0.6, 10):
+        splits = [drawn(Dirichlet(clients=100, alpha=alpha), samples(labels), seed) for seed in range(10)]
+        held.append(np.mean([(class_counts(split, labels) > 0).sum(1).mean() for split in splits]))
+    assert held[3:] == sorted(held[3:])
+    assert max(held[:3]) < 1.05 * held[3], "the limit of one class each, up to the noise of ten splits"
+    assert held[3] < 3
 
 
 @pytest.mark.parametrize(
@@ -211,6 +254,39 @@ def test_pam_draws_fine_labels_within_coarse_ones():
     assert PAM().clients == 500
 
 
+def test_pam_clients_have_fine_proportions_of_their_own():
+    """Within one coarse label, while no class is exhausted, they vary between clients as Dir(β) + multinomial does.
+
+    With several coarse labels, the proportions within two of them are independent.
+    """
+    labels = np.repeat(np.arange(10), 2000)
+    one = drawn(PAM(clients=1000, beta=0.6), samples(labels, groups=np.zeros_like(labels)))[:250]
+    shares = class_counts(one, labels) / 20
+    assert shares.mean() == pytest.approx(0.1)
+    assert shares.var() == pytest.approx(0.09 * (1 / 7 + (1 - 1 / 7) / 20), rel=0.1)
+    two = drawn(PAM(clients=200, alpha=1e6, beta=0.6), samples(labels, groups=labels // 5))[:50]
+    counts = class_counts(two, labels).reshape(50, 2, 5)
+    within = counts / counts.sum(2, keepdims=True)
+    together = [np.corrcoef(within[:, 0, k], within[:, 1, k])[0, 1] for k in range(5)]
+    assert abs(np.mean(together)) < 0.3
+
+
+def test_pam_keeps_a_clients_other_proportions_when_a_coarse_label_is_exhausted():
+    """Three coarse labels of one class each: image 0 of class 0, images 1 to 3 of class 1, 4 and 5 of class 2.
+
+    Client 0 has proportions 1/2, 1/2, 0: u 0.3 takes image 0, the only one of its class; renormalised 0, 1, 0, its
+    other draws take the last images of class 1, 3 and 2. Client 1 has 0, 1 over the two classes left, takes 5 and 4,
+    and, as nothing of its classes is left, draws a new tree over class 1, whose image 1 it takes.
+    """
+    labels = np.array([0, 1, 1, 1, 2, 2])
+    trees = [[0.5, 0.5, 0], [1], [1], [1], [0, 1], [1], [1], [1], [1]]
+    # Each image takes two draws: its coarse label, and the fine one within it.
+    stream = Script(dirichlet=trees, random=[0.3, 0, 0.1, 0, 0.9, 0, 0.1, 0, 0.9, 0, 0.5, 0])
+    split = PAM(clients=2).split(samples(labels, groups=labels), stream)
+    assert [indices.tolist() for indices in split] == [[0, 2, 3], [1, 4, 5]]
+    assert stream.all_drawn()
+
+
 def test_pam_needs_a_coarse_label_per_class():
     with pytest.raises(
         UserError, match=r"pam needs coarse labels, which this data set lacks \(cifar100_pam has them\)"
@@ -252,13 +328,34 @@ def test_a_split_comes_back_from_its_file(ending, columns, tmp_path):
     table = table_of(split).sample(frac=1, random_state=0)[columns]
     partition = FromFile.parse({"file": write(table, tmp_path / f"my split_0.5{ending}")})
     assert partition.clients == 7
-    assert partition.label == "my-split_0.5"
+    assert partition.label == "file-my-split_0.5"
     assert partition_hash(drawn(partition)) == partition_hash(split)
 
 
 def test_not_every_image_need_be_used(tmp_path):
     path = write(pd.DataFrame({"client": [1, 0, 1], "index": [5, 9, 2]}), tmp_path / "few.csv")
     assert [indices.tolist() for indices in drawn(FromFile.parse({"file": str(path)}))] == [[9], [2, 5]]
+
+
+@pytest.mark.parametrize("columns", [["client", "index", "label"], ["client", "filename"]])
+def test_images_may_stand_several_times_if_that_is_meant(columns, tmp_path):
+    split = drawn(Dirichlet(clients=6, alpha=0.05, variant="released"))
+    assert len(np.unique(np.concatenate(split))) < len(LABELS)
+    path = write(table_of(split)[columns].sample(frac=1, random_state=0), tmp_path / "refilled.csv")
+    assert partition_hash(drawn(FromFile.parse({"file": path, "repeats": True}))) == partition_hash(split)
+    with pytest.raises(UserError, match=r"is twice there, at clients .*; if that is meant, say repeats: true"):
+        drawn(FromFile.parse({"file": path}))
+
+
+def test_a_file_of_whole_floats_is_read(tmp_path):
+    np.savez(tmp_path / "floats.npz", client=np.array([1.0, 0.0]), index=np.array([5.0, 9.0]))
+    assert [i.tolist() for i in drawn(FromFile.parse({"file": tmp_path / "floats.npz"}))] == [[9], [5]]
+
+
+def test_no_file_is_taken_for_a_generated_partition(tmp_path):
+    path = write(table_of(drawn(IID(clients=4))), tmp_path / "dirichlet-0.1.csv")
+    partition = FromFile.parse({"file": path})
+    assert partition.label == "file-dirichlet-0.1" != Dirichlet(clients=4, alpha=0.1).label
 
 
 def test_a_file_may_count_in_another_order(tmp_path):
@@ -293,10 +390,10 @@ def test_an_order_of_another_data_set_is_refused(labels, message, tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("client,index\n0,5\n1,3\n1,5\n", r"image 5 is twice there, at clients 0 and 1"),
+        ("client,index\n0,5\n1,3\n1,5\n", r"image 5 is twice there, at clients 0 and 1; if that is meant"),
         ("client,index\n0,5\n1,600\n", r"index = 600: the data set has training images 0 to 599"),
         ("client,index\n0,5\n1,-1\n", r"index = -1: the data set has"),
-        ("client,index\n0,5\n1,2.5\n", r"index = 2\.5: allowed are whole numbers"),
+        ("client,index\n0,5\n1,2.5\n", r"index = '2\.5': allowed are whole numbers"),
         ("client,index\n0,5\n2,3\n", r"client 1 has no images: clients are numbered from 0 to N−1 without gaps"),
         ("client,index\n1,5\n2,3\n", r"client 0 has no images"),
         ("client,index\n-1,5\n0,3\n", r"client = -1: clients are numbered from 0"),

@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 import torch
 
+from bench.data.partitions import partition_hash
 from bench.engine.checkpoint import load_state, save_state
 from bench.engine.federation import FederationState
 from bench.errors import UserError
@@ -160,11 +161,46 @@ def test_a_runs_own_partition_is_a_partition_file(tmp_path):
     assert file.read_bytes() == other.read_bytes(), "equal splits, equal bytes"
     assert pd.read_csv(file).columns.tolist() == ["client", "index", "label"]
     changes = {**SMALL, "grid.partition": [{"name": "from_file", "file": str(file)}], "training.rounds": 1}
-    cell = load_experiment("quick_all", changes).cell("digits/partition/4-of-20/fedavg")
+    cell = load_experiment("quick_all", changes).cell("digits/file-partition/4-of-20/fedavg")
     same = train(cell.runs[0], tmp_path / "same", CPU)
     assert same.provenance["partition_hash"] == first.provenance["partition_hash"]
     file.unlink()
     assert RunDirectory(same.path).config == cell.runs[0]
+
+
+def test_a_run_whose_images_repeat_leaves_a_partition_file_too(tmp_path):
+    released = {"name": "dirichlet", "alpha": 0.1, "clients": 20, "variant": "released"}
+    changes = {**SMALL, "training.rounds": 1}
+    first = load_experiment("quick_all", {**changes, "grid.partition": [released]})
+    first = train(first.cell("digits/dirichlet-0.1-released/4-of-20/fedavg").runs[0], tmp_path / "first", CPU)
+    file = {"name": "from_file", "file": str(first.path / "partition.csv.gz"), "repeats": True}
+    again = load_experiment("quick_all", {**changes, "grid.partition": [file]})
+    again = train(again.cell("digits/file-partition/4-of-20/fedavg").runs[0], tmp_path / "again", CPU)
+    assert again.provenance["partition_hash"] == first.provenance["partition_hash"]
+    pd.testing.assert_frame_equal(again.metrics(), first.metrics())
+    for run in (first, again):
+        assert partition_hash(run.split()) == first.provenance["partition_hash"]
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda table: table.drop(columns="client"), r"is missing or damaged: the table lacks the column client"),
+        (lambda table: table.iloc[:-1], "is damaged: it holds another split than the run had"),
+        (lambda table: table.assign(index=table["index"][::-1].to_numpy()), "is damaged: it holds another split"),
+        (None, "is missing or damaged: .*No such file"),
+    ],
+)
+def test_a_damaged_split_is_one_line(damage, message, tmp_path):
+    run = train(config("fedavg", **{"training.rounds": 1}), tmp_path / "run", CPU)
+    file = run.path / "partition.csv.gz"
+    table = pd.read_csv(file)
+    file.unlink()
+    if damage is not None:
+        damage(table).to_csv(file, index=False)
+    with pytest.raises(UserError, match=rf"partition\.csv\.gz' {message}") as error:
+        run.split()
+    assert "\n" not in str(error.value)
 
 
 def test_a_run_follows_its_schedule(tmp_path):

@@ -1,12 +1,13 @@
 """Class proportions of each client from a symmetric Dirichlet distribution (Acar et al. 2021)."""
 
+from bisect import bisect_left, bisect_right
 from typing import Literal
 
 import numpy as np
 from pydantic import Field
 
 from bench.data.dataset import Labels, Samples
-from bench.data.partitions.base import Indices, Partition, Proportions, Variant, class_pools
+from bench.data.partitions.base import Indices, Partition, Proportions, Variant, class_pools, symmetric_dirichlet
 from bench.data.partitions.refill import fill_and_refill
 
 
@@ -15,8 +16,9 @@ class Dirichlet(Partition):
 
     Clients are filled one image at a time, a random client that has room drawing a class from its own proportions and
     the class's next unused image. When a class is exhausted, proportions are renormalised over the classes left, so
-    that no image is used twice. Variant `released` is FL-Simulator's code, which refills the class instead: images
-    repeat, across clients and within one, and others are never used.
+    that no image is used twice; a client whose own classes are all exhausted draws new proportions over those left.
+    Variant `released` is FL-Simulator's code, which refills the class instead: images repeat, across clients and
+    within one, and others are never used.
     """
 
     name: Literal["dirichlet"] = "dirichlet"
@@ -31,30 +33,33 @@ class Dirichlet(Partition):
     def _draw(self, train: Samples, stream: np.random.Generator) -> list[Indices]:
         labels = train.labels
         classes = int(labels.max()) + 1
-        proportions = stream.dirichlet(np.full(classes, self.alpha), self.clients)
+        proportions = np.stack([symmetric_dirichlet(self.alpha, classes, stream) for _ in range(self.clients)])
         if self.variant == "released":
             return fill_and_refill(labels, proportions, self._released_sizes(len(labels)), stream)
-        return _fill(labels, proportions, self._sizes(len(labels)), stream)
+        return self._fill(labels, proportions, stream)
 
-
-def _fill(labels: Labels, proportions: Proportions, sizes: Indices, stream: np.random.Generator) -> list[Indices]:
-    """Fill clients of the given sizes image by image, see `Dirichlet`."""
-    pools = [list(pool) for pool in class_pools(labels, stream)]
-    left = np.array([len(pool) > 0 for pool in pools])
-    cumulative = (proportions * left).cumsum(1)
-    chosen: list[list[int]] = [[] for _ in sizes]
-    open_clients = list(range(len(sizes)))
-    while open_clients:
-        client = open_clients[stream.integers(len(open_clients))]
-        cdf = cumulative[client]
-        if cdf[-1] <= 0:  # nothing of its classes is left: whatever is left, in proportion
-            cdf = np.cumsum([len(pool) for pool in pools], dtype=float)
-        # The smallest proportions round up to the total: the last class that has any is the end.
-        c = int(min(cdf.searchsorted(stream.random() * cdf[-1], side="right"), cdf.searchsorted(cdf[-1])))
-        chosen[client].append(pools[c].pop())
-        if not pools[c]:
-            left[c] = False
-            cumulative = (proportions * left).cumsum(1)
-        if len(chosen[client]) == sizes[client]:
-            open_clients.remove(client)
-    return [np.asarray(indices, dtype=np.int64) for indices in chosen]
+    def _fill(self, labels: Labels, proportions: Proportions, stream: np.random.Generator) -> list[Indices]:
+        """Fill the clients image by image, each by its own class `proportions` `[N, classes]`."""
+        sizes = self._sizes(len(labels))
+        pools = [pool.tolist() for pool in class_pools(labels, stream)]
+        left = np.array([len(pool) > 0 for pool in pools])
+        # Lists: NumPy is slow for one number at a time.
+        cumulative = (proportions * left).cumsum(1).tolist()
+        chosen: list[list[int]] = [[] for _ in sizes]
+        open_clients = list(range(len(sizes)))
+        while open_clients:
+            client = open_clients[int(stream.integers(len(open_clients)))]
+            if cumulative[client][-1] <= 0:  # nothing of its classes is left
+                proportions[client] = 0
+                proportions[client, left] = symmetric_dirichlet(self.alpha, int(left.sum()), stream)
+                cumulative[client] = proportions[client].cumsum().tolist()
+            row = cumulative[client]
+            # The smallest proportions round up to the total: the last class that has any is the end.
+            c = min(bisect_right(row, stream.random() * row[-1]), bisect_left(row, row[-1]))
+            chosen[client].append(pools[c].pop())
+            if not pools[c]:
+                left[c] = False
+                cumulative = (proportions * left).cumsum(1).tolist()
+            if len(chosen[client]) == sizes[client]:
+                open_clients.remove(client)
+        return [np.asarray(indices, dtype=np.int64) for indices in chosen]

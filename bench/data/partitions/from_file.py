@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from bench.columns import integers, read_columns
+from bench.columns import integers, read_columns, texts
 from bench.content import read_known, stem, with_hash
 from bench.data.dataset import Labels, Samples
 from bench.data.partitions.base import Indices, Partition
@@ -56,13 +56,16 @@ class FromFile(Partition):
     Clients are numbered from 0 without gaps. `index` is the image's position in the data set's training order, from 0,
     or in `order`; `filename` is the data set's own name of the image. Where there is a column `label`, it must agree
     with the data set, and tells images of the same name apart. Not every image need be used, and none can be
-    twice. Sizes are the file's.
+    twice unless `repeats` says so. Sizes are the file's.
     """
 
     name: Literal["from_file"] = "from_file"
     clients: int = Field(default=1, ge=1, description="registered clients N; filled in from the file")
     file: Path
     order: Order | None = Field(default=None, description="labels in the order that `index` counts in, if another")
+    repeats: bool = Field(
+        default=False, description="images may stand several times, as FL-Simulator's refilled splits do"
+    )
     hash: str | None = Field(default=None, description="of the file's content; filled in")
 
     @model_validator(mode="before")
@@ -77,8 +80,8 @@ class FromFile(Partition):
 
     @property
     def label(self) -> str:
-        """The file's own name, for example cifar10_alpha_0.5."""
-        return stem(self.file) or self.name
+        """The file's own name, for example file-cifar10_alpha_0.5: no other partition's label begins so."""
+        return "-".join(filter(None, ("file", stem(self.file))))
 
     def _draw(self, train: Samples, stream: np.random.Generator) -> list[Indices]:
         what = _what(self.file)
@@ -87,17 +90,19 @@ class FromFile(Partition):
         if int(client.max()) + 1 != self.clients:
             raise UserError(f"{what} has {int(client.max()) + 1} clients, not {self.clients}; leave clients out")
         labels = integers(columns, "label", what) if "label" in columns else None
+        named: NDArray[Any]
         if "index" in columns:
             index = named = integers(columns, "index", what)
             _refuse_outside(index, len(train), what)
             if self.order is not None:
                 index = self.order.positions(train.labels)[index]
         elif "filename" in columns:
-            named = columns["filename"].astype(np.str_)
+            named = texts(columns, "filename", what)
             index = _named_images(named, labels, train, what)
         else:
             raise UserError(f"{what} lacks the column index, or filename (it has: {', '.join(columns)})")
-        _refuse_twice(index, named, client, what)
+        if not self.repeats:
+            _refuse_twice(index, named, client, what)
         if labels is not None:
             _refuse_other_labels(labels, train.labels[index], named, what)
         by_client = np.argsort(client, kind="stable")
@@ -150,7 +155,10 @@ def _refuse_twice(index: Indices, named: NDArray[Any], client: Indices, what: st
     twice = np.flatnonzero(np.diff(index[order]) == 0)
     if len(twice):
         first, second = order[twice[0]], order[twice[0] + 1]
-        raise UserError(f"{what}: image {named[first]} is twice there, at clients {client[first]} and {client[second]}")
+        raise UserError(
+            f"{what}: image {named[first]} is twice there, at clients {client[first]} and {client[second]}; "
+            "if that is meant, say repeats: true"
+        )
 
 
 def _refuse_other_labels(there: Labels, here: Labels, named: NDArray[Any], what: str) -> None:

@@ -17,6 +17,9 @@ class PAM(Partition):
     images. Exhausted fine labels, and coarse labels without any fine label left, drop out, and the other proportions
     are renormalised. Coarse labels are the data set's groups. Defaults are those of Reddi et al. 2021, Appendix: 500
     clients of 100 images.
+
+    Caldarola et al. 2022 say that LDA is applied "on the result of" PAM. PAM is LDA on two levels already, so we read
+    their alpha of 0.1 as the one over coarse labels, and split no second time.
     """
 
     name: Literal["pam"] = "pam"
