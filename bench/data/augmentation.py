@@ -89,9 +89,7 @@ class Cutout(Frozen):
     """
 
     name: Literal["cutout"] = "cutout"
-    size: int = Field(
-        ge=1, le=1024, description="side in pixels; as published, 16 for CIFAR-10, 8 for CIFAR-100"
-    )
+    size: int = Field(ge=1, le=1024, description="side in pixels; as published, 16 for CIFAR-10, 8 for CIFAR-100")
 
     def apply(self, x: Tensor, y: Tensor, context: Context, stream: np.random.Generator) -> tuple[Tensor, Tensor]:
         """Images `[B, channels, height, width]` with holes from centre − size/2 to centre + size/2 − 1."""
