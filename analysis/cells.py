@@ -1,7 +1,7 @@
 """From run directories to tidy files: each analysis of a cell, over its seeds.
 
 The output has one row per number: the cell's names, the seed, the quantity, and in `definition` what was computed on
-which data. Runs that diverged have no rows.
+which data. Runs that diverged have no rows. Data are normalised a batch at a time, so they need not fit into memory.
 """
 
 from collections.abc import Callable
@@ -19,6 +19,8 @@ from analysis.landscape import filter_normalised_directions, plane
 from analysis.settings import AnalysisSettings, Drift, Flatness, Line, Surface
 from analysis.tidy import FILES, IDS, check_states
 from bench.config import RunConfig
+from bench.data.dataset import Batches
+from bench.data.partitions import Indices
 from bench.engine.federation import FederationState
 from bench.engine.participation import active_clients
 from bench.engine.streams import numpy_stream, torch_stream
@@ -27,6 +29,9 @@ from bench.experiments import Cell
 from bench.methods.perturbations.none import NoPerturbation
 from bench.records import RunDirectory, identified, write_csv
 from bench.run import Bench
+
+BATCH = 2000
+"""Images at once."""
 
 
 def analyse_cell(
@@ -65,15 +70,15 @@ def flatness(run: RunDirectory, bench: Bench, options: Flatness) -> pd.DataFrame
     state = run.snapshot(bench.config.training.rounds, bench.objective.device)
     w, objective = bench.federation.evaluated(state), bench.objective
     chosen = numpy_stream(bench.config.seed, "analysis-samples").permutation(len(bench.train))[: options.samples]
-    sample = bench.train.batch(torch.from_numpy(np.sort(chosen)).to(w.device))
-    everything = bench.train.everything()
-    spectrum = top_eigenvalues(objective, w, *sample, options.eigenvalues, tolerance=options.tolerance)
+    sample = _some(bench, np.sort(chosen))
+    everything = Batches(bench.train, BATCH)
+    spectrum = top_eigenvalues(objective, w, sample, options.eigenvalues, tolerance=options.tolerance)
     lpf = low_pass_filter(
-        objective, w, *sample,
+        objective, w, sample,
         sigma=options.sigma, draws=options.draws, stream=torch_stream(bench.config.seed, "low-pass-filter"),
     )  # fmt: skip
     local = bench.federation.train_clients(state, range(len(bench.split)))
-    local_data = [bench.train.batch(torch.from_numpy(indices).to(w.device)) for indices in bench.split]
+    local_data = [_some(bench, indices) for indices in bench.split]
     discrepancy = flatness_discrepancy(
         objective, w, everything, [result.w for result in local.values()], local_data, rho=options.rho
     )
@@ -88,7 +93,7 @@ def flatness(run: RunDirectory, bench: Bench, options: Flatness) -> pd.DataFrame
         ("lambda_residual", spectrum.residuals[0], None, f"|Hv - lambda v| of the largest eigenvalue, {lanczos}"),
         ("lambda_converged", float(spectrum.converged), None, f"1 if all {options.eigenvalues} eigenvalues, {lanczos}"),
         ("lpf", lpf.value, lpf.standard_error, gaussian),
-        ("sharpness", sharpness(objective, w, *everything, options.rho), None, f"{ascent}, {on_all}"),
+        ("sharpness", sharpness(objective, w, everything, options.rho), None, f"{ascent}, {on_all}"),
         (
             "flatness_discrepancy",
             discrepancy,
@@ -105,12 +110,12 @@ def drift(run: RunDirectory, bench: Bench, options: Drift) -> pd.DataFrame:
     The drift after round r is that of the round which follows: it is replayed from the kept state with the clients that
     the schedule names. Empty for methods that do not perturb.
     """
-    config, train = bench.config, bench.train.everything()
+    config, train = bench.config, Batches(bench.train, BATCH)
     perturbs = not isinstance(bench.federation.method.perturbation, NoPerturbation)
     rows: list[tuple[int, float | None, float]] = []
     for finished in config.snapshots:
         state = run.snapshot(finished, bench.objective.device)
-        sharp = sharpness(bench.objective, bench.federation.evaluated(state), *train, options.rho)
+        sharp = sharpness(bench.objective, bench.federation.evaluated(state), train, options.rho)
         rows.append((finished, _round_drift(bench, state, train) if perturbs else None, sharp))
     table = pd.DataFrame(rows, columns=["round", "perturbation_drift", "sharpness"])
     return table.assign(
@@ -119,7 +124,12 @@ def drift(run: RunDirectory, bench: Bench, options: Drift) -> pd.DataFrame:
     )
 
 
-def _round_drift(bench: Bench, state: FederationState, train: tuple[Tensor, Tensor]) -> float:
+def _some(bench: Bench, indices: Indices) -> Batches:
+    """Those training images, in batches."""
+    return Batches(bench.train, BATCH, torch.from_numpy(indices).to(bench.objective.device))
+
+
+def _round_drift(bench: Bench, state: FederationState, train: Batches) -> float:
     config = bench.config
     active = active_clients(config.participation, config.partition.clients, config.seed, state.round)
     deltas: dict[int, list[Tensor]] = {i: [] for i in active}
@@ -133,7 +143,7 @@ def _round_drift(bench: Bench, state: FederationState, train: tuple[Tensor, Tens
     return perturbation_drift(
         [torch.stack(deltas[i]) for i in active],
         [torch.stack(iterates[i]) for i in active],
-        lambda w: bench.objective.full_gradient(w, *train),
+        lambda w: bench.objective.full_gradient(w, train),
     )
 
 
@@ -143,19 +153,23 @@ def surface(run: RunDirectory, bench: Bench, options: Surface) -> pd.DataFrame:
     d1, d2 = filter_normalised_directions(
         bench.objective.layout, w, torch_stream(bench.config.seed, "surface-directions")
     )
-    x, y = bench.train.everything()
-    table = plane(bench.objective, w, x, y, d1=d1, d2=d2, extent=options.extent, points=options.points)
-    return table.assign(definition=f"mean cross-entropy of all {len(y)} training images; filter-normalised directions")
+    train = Batches(bench.train, BATCH)
+    table = plane(bench.objective, w, train, d1=d1, d2=d2, extent=options.extent, points=options.points)
+    return table.assign(
+        definition=f"mean cross-entropy of all {len(bench.train)} training images; filter-normalised directions"
+    )
 
 
 def perturbation(run: RunDirectory, bench: Bench, options: Line) -> pd.DataFrame:
     """Training loss of the final model along random directions; the same directions for every method."""
-    x, y = bench.train.everything()
+    train = Batches(bench.train, BATCH)
     table = loss_along_perturbation(
-        bench.objective, run.final(bench.objective.device).w, x, y,
+        bench.objective, run.final(bench.objective.device).w, train,
         radii=options.radii, draws=options.draws, stream=torch_stream(bench.config.seed, "perturbation-directions"),
     )  # fmt: skip
-    return table.assign(definition=f"mean cross-entropy of all {len(y)} training images; random unit directions")
+    return table.assign(
+        definition=f"mean cross-entropy of all {len(bench.train)} training images; random unit directions"
+    )
 
 
 _ID_COLUMNS = ["experiment", *IDS]

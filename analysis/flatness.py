@@ -10,11 +10,8 @@ import torch
 from torch import Tensor
 
 from analysis.directions import gaussian_directions
-from bench.engine.objective import Objective
+from bench.engine.objective import Batched, Objective
 from bench.methods.base import unit
-
-Samples = tuple[Tensor, Tensor]
-"""Inputs `[n, ...]` and labels `[n]`."""
 
 
 class Estimate(NamedTuple):
@@ -24,23 +21,23 @@ class Estimate(NamedTuple):
     standard_error: float
 
 
-def sharpness(objective: Objective, w: Tensor, x: Tensor, y: Tensor, rho: float) -> float:
-    """max over ‖δ‖ ≤ ρ of F(w + δ) − F(w), estimated at δ = ρ ∇F(w)/‖∇F(w)‖, F over all of x, y.
+def sharpness(objective: Objective, w: Tensor, data: Batched, rho: float) -> float:
+    """max over ‖δ‖ ≤ ρ of F(w + δ) − F(w), estimated at δ = ρ ∇F(w)/‖∇F(w)‖, F over all of the data.
 
     This δ maximises the first-order expansion (Foret et al. 2021), so the value is a lower bound of the
     maximum, and can be negative where that expansion fails: at a minimum of the full loss the gradient is
     rounding noise.
     """
-    ascent = rho * unit(objective.full_gradient(w, x, y))
-    return objective.loss(w + ascent, x, y) - objective.loss(w, x, y)
+    ascent = rho * unit(objective.full_gradient(w, data))
+    return objective.loss(w + ascent, data) - objective.loss(w, data)
 
 
 def flatness_discrepancy(
     objective: Objective,
     w_global: Tensor,
-    global_data: Samples,
+    global_data: Batched,
     local_models: Sequence[Tensor],
-    local_data: Sequence[Samples],
+    local_data: Sequence[Batched],
     *,
     rho: float,
 ) -> float:
@@ -49,18 +46,18 @@ def flatness_discrepancy(
     |sharpness of `w_global` `[P]` on the global data − Σ_i (m_i/m) sharpness of w_i `[P]` on client i's own
     data|, with m_i samples at client i and m in all. `sharpness` states how each maximum is estimated.
     """
-    total = sum(len(y) for _, y in local_data)
+    sizes = [sum(len(y) for _, y in data) for data in local_data]
     local = sum(
-        len(y) / total * sharpness(objective, w, x, y, rho) for w, (x, y) in zip(local_models, local_data, strict=True)
+        size / sum(sizes) * sharpness(objective, w, data, rho)
+        for w, data, size in zip(local_models, local_data, sizes, strict=True)
     )
-    return abs(sharpness(objective, w_global, *global_data, rho) - local)
+    return abs(sharpness(objective, w_global, global_data, rho) - local)
 
 
 def low_pass_filter(
     objective: Objective,
     w: Tensor,
-    x: Tensor,
-    y: Tensor,
+    data: Batched,
     *,
     sigma: float,
     draws: int,
@@ -70,7 +67,7 @@ def low_pass_filter(
 
     The stream is read, not advanced: models that are compared share their draws when given equal streams.
     """
-    losses = [objective.loss(w + sigma * noise, x, y) for noise in gaussian_directions(w, draws, stream)]
+    losses = [objective.loss(w + sigma * noise, data) for noise in gaussian_directions(w, draws, stream)]
     error = statistics.stdev(losses) / sqrt(draws) if draws > 1 else float("nan")
     return Estimate(statistics.fmean(losses), error)
 
@@ -78,8 +75,7 @@ def low_pass_filter(
 def loss_along_perturbation(
     objective: Objective,
     w: Tensor,
-    x: Tensor,
-    y: Tensor,
+    data: Batched,
     *,
     radii: Sequence[float],
     draws: int,
@@ -91,9 +87,9 @@ def loss_along_perturbation(
     directions: uniformly random ones are this project's reading. The stream is read, not advanced: models
     that are compared share their directions when given equal streams.
     """
-    at_model = objective.loss(w, x, y)
+    at_model = objective.loss(w, data)
     rows = [
-        (radius, draw, objective.loss(w + radius * direction, x, y) if radius else at_model)
+        (radius, draw, objective.loss(w + radius * direction, data) if radius else at_model)
         for draw, direction in enumerate(map(unit, gaussian_directions(w, draws, stream)))
         for radius in radii
     ]

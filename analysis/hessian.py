@@ -10,7 +10,7 @@ from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from bench.engine.objective import Objective, batches
+from bench.engine.objective import Batched, Objective
 from bench.engine.streams import numpy_stream
 from bench.errors import UserError
 
@@ -38,15 +38,13 @@ class Spectrum:
 def top_eigenvalues(
     objective: Objective,
     w: Tensor,
-    x: Tensor,
-    y: Tensor,
+    data: Batched,
     k: int = 5,
     *,
     tolerance: float = 1e-3,
-    batch_size: int = 2000,
     max_restarts: int = 100,
 ) -> Spectrum:
-    """The k algebraically largest eigenvalues of ∇²F(w), F the mean cross-entropy over all of x, y.
+    """The k algebraically largest eigenvalues of ∇²F(w), F the mean cross-entropy over all of the data.
 
     Implicitly restarted Lanczos (ARPACK) on Hessian-vector products, from a fixed start vector, so that on a
     CPU the same call gives the same bits. It stops when every residual is below `tolerance`·|λ|, an
@@ -55,9 +53,9 @@ def top_eigenvalues(
     """
     if not 0 < k < w.numel():
         raise UserError(f"k = {k} eigenvalues of a model with {w.numel()} parameters (allowed: 1 to {w.numel() - 1})")
-    if not bool(objective.full_gradient(w, x, y, batch_size).isfinite().all()):
+    if not bool(objective.full_gradient(w, data).isfinite().all()):
         return _spectrum(np.empty(0), np.empty(0), k, 0)
-    hessian = _Counted(hessian_product(objective, w, x, y, batch_size), w)
+    hessian = _Counted(hessian_product(objective, w, data), w)
     start = numpy_stream(0, "lanczos-start").standard_normal(w.numel()).astype(hessian.operator.dtype)
     values: NDArray[np.floating]
     vectors: NDArray[np.floating]
@@ -73,9 +71,7 @@ def top_eigenvalues(
     return _spectrum(values, np.array(residuals), k, hessian.products)
 
 
-def hessian_product(
-    objective: Objective, w: Tensor, x: Tensor, y: Tensor, batch_size: int = 2000
-) -> Callable[[Tensor], Tensor]:
+def hessian_product(objective: Objective, w: Tensor, data: Batched) -> Callable[[Tensor], Tensor]:
     """v `[P]` ↦ ∇²F(w) v `[P]`, by differentiating the gradient in direction v (Pearlmutter 1994).
 
     The objective must stay at w while the function is in use. Reverse mode twice: forward mode, which
@@ -83,22 +79,23 @@ def hessian_product(
     """
     module = objective.load(w).eval()
 
-    def gradient(part_x: Tensor, part_y: Tensor) -> tuple[Tensor, ...]:
+    def gradient(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
         with torch.enable_grad():
-            loss = cross_entropy(module(part_x), part_y)
+            loss = cross_entropy(module(x), y)
             return torch.autograd.grad(loss, objective.parameters, create_graph=True)
 
     # With one batch its graph serves all products, at no more memory than one product needs.
-    kept = gradient(x, y) if len(y) <= batch_size else None
+    kept = gradient(*next(iter(data))) if len(data) == 1 else None
 
     def product(v: Tensor) -> Tensor:
         along = list(objective.layout.split(v).values())
-        total = torch.zeros_like(v)
-        for part_x, part_y in batches(x, y, batch_size):
-            first = kept or gradient(part_x, part_y)
+        total, samples = torch.zeros_like(v), 0
+        for x, y in data:
+            first = kept or gradient(x, y)
             second = torch.autograd.grad(first, objective.parameters, along, retain_graph=kept is not None)
-            total += torch.cat([part.reshape(-1) for part in second]) * (len(part_y) / len(y))
-        return total
+            total += torch.cat([part.reshape(-1) for part in second]) * len(y)
+            samples += len(y)
+        return total / samples
 
     return product
 

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from analysis.directions import gaussian_directions
-from bench.engine.objective import Layout, Objective
+from bench.engine.objective import Batched, Layout, Objective
 from bench.errors import UserError
 from bench.methods.base import norm, unit
 
@@ -34,8 +34,7 @@ def _normalise(layout: Layout, noise: Tensor, w: Tensor) -> Tensor:
 def plane(
     objective: Objective,
     w: Tensor,
-    x: Tensor,
-    y: Tensor,
+    data: Batched,
     *,
     d1: Tensor,
     d2: Tensor,
@@ -51,5 +50,5 @@ def plane(
         raise UserError(f"{points} grid points per axis (allowed: odd numbers from 3, so that the middle is the model)")
     half = points // 2
     axis = [extent * step / half for step in range(-half, half + 1)]
-    rows = [(a, b, objective.loss(w + a * d1 + b * d2, x, y)) for a in axis for b in axis]
+    rows = [(a, b, objective.loss(w + a * d1 + b * d2, data)) for a in axis for b in axis]
     return pd.DataFrame(rows, columns=["a", "b", "loss"])

@@ -161,6 +161,7 @@ def train(
         if not replace:
             raise UserError(f"'{out}' was trained on other images than are there now; pass --replace, or another --out")
     bench = Bench.set_up(config, device)
+    made = [folder for folder in out.parents if not folder.exists()]
     with working_directory(out, config) as work:
         log = _logger(work / "run.log")
         try:
@@ -169,6 +170,7 @@ def train(
             log.exception("failed")
             if not (work / "checkpoint.safetensors").exists():  # nothing to go on from
                 shutil.rmtree(work)
+                _remove_empty(made)
             if (told := _own_failure(config, error)) is None:
                 raise
             raise told from None
@@ -244,6 +246,15 @@ def _train(bench: Bench, work: Path, log: logging.Logger, checkpoint_every: int,
     write_json(work / "provenance.json", _provenance(bench, outcome, seconds()))
     write_json(work / "config.json", config.model_dump(mode="json"))
     checkpoint.unlink(missing_ok=True)
+
+
+def _remove_empty(folders: list[Path]) -> None:
+    """Remove these folders, the innermost first, up to one that somebody uses."""
+    for folder in folders:
+        try:
+            folder.rmdir()
+        except OSError:
+            return
 
 
 def _own_failure(config: RunConfig, error: Exception) -> UserError | None:

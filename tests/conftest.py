@@ -30,6 +30,11 @@ def digits() -> tuple[Tensor, Tensor]:
     return x[:60].double(), y[:60]
 
 
+def in_batches(x: Tensor, y: Tensor, size: int) -> list[tuple[Tensor, Tensor]]:
+    """All samples, a ragged last batch included."""
+    return list(zip(x.split(size), y.split(size), strict=True))
+
+
 def seeded(build: type[nn.Module], *arguments: object) -> Objective:
     """A float64 objective with weights from a fixed seed, leaving global random state alone."""
     with torch.random.fork_rng():
@@ -61,5 +66,5 @@ def trained(cnn: Objective, digits: tuple[Tensor, Tensor]) -> Tensor:
     """CNNGN's parameters after 20 steps of gradient descent: curvature is no longer that of chance."""
     w = cnn.initial()
     for _ in range(20):
-        w -= 0.2 * cnn.full_gradient(w, *digits)
+        w -= 0.2 * cnn.full_gradient(w, [digits])
     return w

@@ -46,7 +46,7 @@ class Crop(Frozen):
     """
 
     name: Literal["crop"] = "crop"
-    padding: int = Field(default=4, ge=0, description="width of the border in pixels")
+    padding: int = Field(default=4, ge=0, le=64, description="width of the border in pixels")
     probability: float = Field(default=1.0, ge=0, le=1, description="share of the images that are cropped at all")
     pad: Literal["black", "mean"] = Field(default="black", description="what the border is made of")
 
@@ -89,7 +89,7 @@ class Cutout(Frozen):
     """
 
     name: Literal["cutout"] = "cutout"
-    size: int = Field(ge=1, description="side of the square in pixels; 16 for CIFAR-10, 8 for CIFAR-100 as published")
+    size: int = Field(ge=1, le=1024, description="side in pixels; as published, 16 for CIFAR-10, 8 for CIFAR-100")
 
     def apply(self, x: Tensor, y: Tensor, context: Context, stream: np.random.Generator) -> tuple[Tensor, Tensor]:
         """Images `[B, channels, height, width]` with holes from centre − size/2 to centre + size/2 − 1."""

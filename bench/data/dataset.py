@@ -1,6 +1,7 @@
 """A labelled image data set, as uint8, and on a device."""
 
 import hashlib
+import math
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -122,3 +123,25 @@ class DeviceData:
     def everything(self) -> tuple[Tensor, Tensor]:
         """Inputs and labels of all samples."""
         return (self.images - self.shift) * self.factor, self.labels
+
+
+@dataclass(frozen=True)
+class Batches:
+    """All samples, or those in `index` `[n]`, in batches; they can be passed over again, and none is kept."""
+
+    data: DeviceData
+    size: int
+    index: Tensor | None = None
+
+    @property
+    def samples(self) -> int:
+        """How many there are."""
+        return len(self.data if self.index is None else self.index)
+
+    def __len__(self) -> int:
+        return math.ceil(self.samples / self.size)
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        if self.index is None:
+            return self.data.batches(self.size)
+        return map(self.data.batch, self.index.split(self.size))

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +15,14 @@ from bench.models.dropout import Dropout
 
 ModelLoss = Callable[[nn.Module, Tensor, Tensor], Tensor]
 """A loss (one number) of a module on inputs x and targets y."""
+
+
+class Batched(Protocol):
+    """Inputs `[B, ...]` and labels `[B]` in so many batches, for as many passes as it takes: a list, or `Batches`."""
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]: ...
 
 
 def cross_entropy(module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
@@ -137,9 +146,9 @@ class Objective:
             module.eval()
         return torch.cat([module(part) for part in x.split(batch_size)])
 
-    def loss(self, w: Tensor, x: Tensor, y: Tensor) -> float:
-        """F(w): mean cross-entropy over all of x, y."""
-        return float(F.cross_entropy(self.logits(w, x), y))
+    def loss(self, w: Tensor, data: Batched) -> float:
+        """F(w): mean cross-entropy over all of the data."""
+        return self.evaluate(w, data)[0]
 
     def evaluate(self, w: Tensor, data: Iterable[tuple[Tensor, Tensor]]) -> tuple[float, float]:
         """Mean cross-entropy over all samples of the batches, and accuracy in percent."""
@@ -152,14 +161,10 @@ class Objective:
             samples += len(y)
         return float(loss) / samples, 100 * float(correct) / samples
 
-    def full_gradient(self, w: Tensor, x: Tensor, y: Tensor, batch_size: int = 2000) -> Tensor:
-        """∇F(w) over all of x, y, computed in batches weighted by their size."""
-        total = torch.zeros_like(w)
-        for part_x, part_y in batches(x, y, batch_size):
-            total += self.gradient(w, part_x, part_y)[0] * (len(part_y) / len(y))
-        return total
-
-
-def batches(x: Tensor, y: Tensor, batch_size: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Consecutive batches, a ragged last one included."""
-    yield from zip(x.split(batch_size), y.split(batch_size), strict=True)
+    def full_gradient(self, w: Tensor, data: Batched) -> Tensor:
+        """∇F(w) `[P]` over all of the data, its batches weighted by their size."""
+        total, samples = torch.zeros_like(w), 0
+        for x, y in data:
+            total += self.gradient(w, x, y)[0] * len(y)
+            samples += len(y)
+        return total / samples

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from bench.content import hash_of, read_own
 from bench.errors import UserError, unknown
@@ -15,6 +16,8 @@ from bench.models.base import ImageShape, ModelChoice
 from bench.user_code import check_suffix, current_folder_importable, failure, reason, run_file
 
 KIND = "model file"
+SHOWN = 4
+"""How many parameters a message names."""
 
 
 class UserModel(ModelChoice):
@@ -58,7 +61,8 @@ class UserModel(ModelChoice):
         return f"{self.function}@{self.code}"
 
     def build(self, image_shape: ImageShape, classes: int) -> nn.Module:
-        """What the function returns, tried on two empty images; every mistake is a `UserError` of one line."""
+        """What the function returns, tried on two blank images, backwards too; every mistake is a `UserError` of one
+        line."""
         assert self.file is not None
         source = read_own(self.file, KIND)
         if hash_of(source) != self.code:
@@ -108,19 +112,45 @@ def _file_of(module: str) -> Path:
 
 
 def _try(model: nn.Module, image_shape: ImageShape, classes: int) -> None:
-    """A `UserError` for what training would trip over later, and less clearly."""
-    if next(model.parameters(), None) is None:
+    """A `UserError` for what training or evaluation would trip over later, and less clearly."""
+    parameters = dict(model.named_parameters())
+    if not parameters:
         raise UserError("the model has no parameters")
+    if frozen := [name for name, parameter in parameters.items() if not parameter.requires_grad]:
+        raise UserError(f"every parameter is trained, so none may be frozen (requires_grad=False): {_few(frozen)}")
     if next(model.buffers(), None) is not None:
         return  # told by the objective, and a pass would change them
+    images = torch.zeros(2, *image_shape)
     before = torch.get_rng_state()
     with torch.no_grad():
-        scores: Tensor = model.train()(torch.zeros(2, *image_shape))
+        tested: Tensor = model.eval()(images)
+    with torch.enable_grad():
+        scores: Tensor = model.train()(images)
     if not torch.equal(before, torch.get_rng_state()):
         raise UserError(
             "the model draws random numbers in its forward pass, which cannot be repeated; "
             "for dropout use bench.models.dropout.Dropout"
         )
+    _check_scores(scores, classes, "")
+    _check_scores(tested, classes, " in evaluation (model.eval())")
+    unused = list(parameters)
+    if scores.requires_grad:
+        loss = F.cross_entropy(scores, torch.zeros(2, dtype=torch.long))
+        gradients = torch.autograd.grad(loss, list(parameters.values()), allow_unused=True)
+        unused = [name for name, gradient in zip(parameters, gradients, strict=True) if gradient is None]
+    if unused:
+        raise UserError(f"the loss does not depend on these parameters of the model: {_few(unused)}")
+
+
+def _check_scores(scores: object, classes: int, when: str) -> None:
     if not isinstance(scores, Tensor) or scores.shape != (2, classes):
         shape = list(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
-        raise UserError(f"the model turns two images into {shape}, not into [2, {classes}] class scores")
+        raise UserError(f"the model turns two images into {shape}{when}, not into [2, {classes}] class scores")
+    if not scores.is_floating_point():
+        raise UserError(f"the model's class scores{when} are {scores.dtype}, not floating-point numbers")
+
+
+def _few(names: list[str]) -> str:
+    """The first names, and how many more there are."""
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more

@@ -11,7 +11,7 @@ from analysis.report import Report
 from analysis.settings import Line, load_settings
 from bench.errors import UserError
 from bench.experiments import load_experiment
-from bench.run import train_cell
+from bench.run import Bench, train_cell
 
 MINI = str(Path(__file__).parents[1] / "end_to_end" / "mini" / "experiments.yaml")
 CPU = torch.device("cpu")
@@ -126,3 +126,30 @@ def test_the_surface_is_that_of_the_first_seed_unless_one_is_named(tmp_path: Pat
     with pytest.raises(UserError, match=r"surface.seed = 7, but the seeds of .* are 1"):
         runs = tmp_path / "runs" / "mini" / CELL / "fedsam"
         analyse_cell("surface", named, "mini", cell, runs, tmp_path / "x.csv", CPU)
+
+
+def test_no_analysis_normalises_more_than_a_batch_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So a data set larger than memory is only ever read; numbers are those of larger batches."""
+    cell = load_experiment(MINI, {"grid.seeds": [0]}).cell(CELL + "fedsam")
+    train_cell("mini", cell, tmp_path / "runs", CPU, str)
+
+    def analysed(name: str) -> pd.DataFrame:
+        analyse_cell(name, load_settings(MINI), "mini", cell, tmp_path / "runs", tmp_path / "x.csv", CPU)
+        return pd.read_csv(tmp_path / "x.csv")
+
+    whole = {name: analysed(name) for name in ANALYSES}
+    passed: list[int] = []
+    build = Bench.set_up
+
+    def watched(*arguments: object) -> Bench:
+        bench = build(*arguments)
+        bench.objective.module.register_forward_pre_hook(lambda _, inputs: passed.append(len(inputs[0])))
+        return bench
+
+    monkeypatch.setattr("analysis.cells.Bench.set_up", watched)
+    monkeypatch.setattr("analysis.cells.BATCH", 100)
+    monkeypatch.delattr("bench.data.dataset.DeviceData.everything")
+    for name in ANALYSES:
+        passed.clear()
+        pd.testing.assert_frame_equal(analysed(name), whole[name], rtol=1e-3, atol=1e-5)
+        assert max(passed) <= 100 < sum(passed), name

@@ -15,6 +15,7 @@ from torch.func import functional_call, grad, jacrev
 from analysis.hessian import Spectrum, hessian_product, top_eigenvalues
 from bench.engine.objective import Objective
 from bench.errors import UserError
+from tests.conftest import in_batches
 
 Samples = tuple[Tensor, Tensor]
 
@@ -38,7 +39,7 @@ def spectrum(hessian: Tensor) -> NDArray[np.float64]:
 def test_top_five_of_logistic_regression_are_those_of_the_dense_hessian(logistic: Objective, digits: Samples) -> None:
     w = logistic.initial()
     exact = spectrum(dense_hessian(logistic, w, *digits))
-    found = top_eigenvalues(logistic, w, *digits, tolerance=1e-10)
+    found = top_eigenvalues(logistic, w, [digits], tolerance=1e-10)
     np.testing.assert_allclose(found.eigenvalues, exact[:5], rtol=1e-6)
     assert found.converged
     assert found.ratio() == pytest.approx(exact[0] / exact[4], rel=1e-6)
@@ -49,10 +50,10 @@ def test_groupnorm_network_agrees_with_dense_hessian_and_pyhessian(
 ) -> None:
     x, y = digits[0][:40], digits[1][:40]
     exact = spectrum(dense_hessian(cnn, trained, x, y))
-    found = top_eigenvalues(cnn, trained, x, y, tolerance=1e-10)
+    found = top_eigenvalues(cnn, trained, [(x, y)], tolerance=1e-10)
     np.testing.assert_allclose(found.eigenvalues, exact[:5], rtol=1e-6)
     # The defaults, in batches, are good to far better than anyone plots.
-    np.testing.assert_allclose(top_eigenvalues(cnn, trained, x, y, batch_size=16).eigenvalues, exact[:5], rtol=1e-4)
+    np.testing.assert_allclose(top_eigenvalues(cnn, trained, in_batches(x, y, 16)).eigenvalues, exact[:5], rtol=1e-4)
 
     # PyHessian reads .grad without clearing it first, leaves it filled, and sets eval mode.
     for parameter in cnn.parameters:
@@ -73,7 +74,7 @@ def test_residuals_are_those_of_the_returned_pairs(
     w = logistic.initial()
     values, vectors = np.array([1.0, 3.0]), np.eye(len(w))[:, :2]
     monkeypatch.setattr("analysis.hessian.eigsh", lambda *_, **__: (values, vectors))
-    found = top_eigenvalues(logistic, w, *digits, k=2)
+    found = top_eigenvalues(logistic, w, [digits], k=2)
     exact = np.linalg.norm(dense_hessian(logistic, w, *digits).numpy()[:, :2] - values * vectors, axis=0)
     assert found.eigenvalues == (3, 1)
     np.testing.assert_allclose(found.residuals, exact[::-1], rtol=1e-10)
@@ -83,12 +84,12 @@ def test_residuals_are_those_of_the_returned_pairs(
 def test_product_equals_curvlinops_where_that_works(logistic: Objective, digits: Samples) -> None:
     w = logistic.initial()
     v = torch.linspace(-1, 1, len(w), dtype=w.dtype)
-    data = list(zip(digits[0].split(25), digits[1].split(25), strict=True))
+    data = in_batches(*digits, 25)
     theirs = HessianLinearOperator(
         logistic.load(w), nn.CrossEntropyLoss(), logistic.parameters, data, check_deterministic=False
     )
-    for batch_size in (25, 2000):
-        ours = hessian_product(logistic, w, *digits, batch_size=batch_size)(v)
+    for batches in (data, [digits]):
+        ours = hessian_product(logistic, w, batches)(v)
         torch.testing.assert_close(ours, theirs @ v)
 
 
@@ -108,25 +109,25 @@ class Saddle(nn.Module):
 def test_large_negative_eigenvalue_is_not_among_the_top() -> None:
     saddle = Objective(Saddle().double())
     x, y = torch.zeros(3, 1).double(), torch.ones(3, dtype=torch.long)
-    found = top_eigenvalues(saddle, saddle.initial(), x, y, tolerance=1e-10)
+    found = top_eigenvalues(saddle, saddle.initial(), [(x, y)], tolerance=1e-10)
     np.testing.assert_allclose(found.eigenvalues, [14.5, 14.0, 13.5, 13.0, 12.5], rtol=1e-8)
 
 
 def test_repeats_bitwise_and_leaves_everything_else_alone(cnn: Objective, trained: Tensor, digits: Samples) -> None:
     torch_state, numpy_state = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
     w_before = trained.clone()
-    first = top_eigenvalues(cnn, trained, *digits)
-    assert first == top_eigenvalues(cnn, trained, *digits)
+    first = top_eigenvalues(cnn, trained, [digits])
+    assert first == top_eigenvalues(cnn, trained, [digits])
     assert torch.equal(torch.get_rng_state(), torch_state)
     assert (np.random.get_state()[1] == numpy_state).all()  # noqa: NPY002
     assert torch.equal(trained, w_before)
     assert all(p.grad is None and p.requires_grad for p in cnn.parameters)
-    assert cnn.full_gradient(trained, *digits).isfinite().all()
+    assert cnn.full_gradient(trained, [digits]).isfinite().all()
     assert torch.equal(torch.cat([p.detach().reshape(-1) for p in cnn.parameters]), trained)
 
 
 def test_not_converged_is_reported_not_raised(cnn: Objective, trained: Tensor, digits: Samples) -> None:
-    found = top_eigenvalues(cnn, trained, *digits, k=40, tolerance=1e-14, max_restarts=1)
+    found = top_eigenvalues(cnn, trained, [digits], k=40, tolerance=1e-14, max_restarts=1)
     assert not found.converged
     assert len(found.eigenvalues) == len(found.residuals) == 40
     assert math.isnan(found.eigenvalues[-1])
@@ -135,7 +136,7 @@ def test_not_converged_is_reported_not_raised(cnn: Objective, trained: Tensor, d
 
 
 def test_diverged_model_has_no_spectrum(cnn: Objective, digits: Samples) -> None:
-    found = top_eigenvalues(cnn, torch.full_like(cnn.initial(), math.nan), *digits)
+    found = top_eigenvalues(cnn, torch.full_like(cnn.initial(), math.nan), [digits])
     assert not found.converged
     assert all(map(math.isnan, found.eigenvalues))
     assert math.isnan(found.ratio())
@@ -145,7 +146,7 @@ def test_flat_loss_gives_lanczos_nothing_to_converge_to(digits: Samples) -> None
     """One class: F = 0 everywhere, so Hv = 0 for the start vector already."""
     with torch.random.fork_rng():
         flat = Objective(nn.Sequential(nn.Flatten(), nn.Linear(64, 1)).double())
-    found = top_eigenvalues(flat, flat.initial(), digits[0], torch.zeros_like(digits[1]))
+    found = top_eigenvalues(flat, flat.initial(), [(digits[0], torch.zeros_like(digits[1]))])
     assert not found.converged
 
 
@@ -158,4 +159,4 @@ def test_ratio_is_missing_where_it_is_not_defined() -> None:
 @pytest.mark.parametrize("k", [0, 650])
 def test_impossible_number_of_eigenvalues_is_refused(logistic: Objective, digits: Samples, k: int) -> None:
     with pytest.raises(UserError, match="allowed: 1 to 649"):
-        top_eigenvalues(logistic, logistic.initial(), *digits, k=k)
+        top_eigenvalues(logistic, logistic.initial(), [digits], k=k)

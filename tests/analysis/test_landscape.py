@@ -46,26 +46,26 @@ def test_models_share_the_draws_and_the_two_directions_differ(cnn: Objective, tr
 def test_grid_is_what_its_coordinates_say(cnn: Objective, trained: Tensor, digits: Samples) -> None:
     """All of a 5×5 grid by direct evaluation, rows in order; the middle is F(w) to the last bit."""
     d1, d2 = filter_normalised_directions(cnn.layout, trained, torch_stream(0, "test"))
-    grid = plane(cnn, trained, *digits, d1=d1, d2=d2, extent=0.3, points=5)
+    grid = plane(cnn, trained, [digits], d1=d1, d2=d2, extent=0.3, points=5)
     axis = [-0.3, -0.15, 0.0, 0.15, 0.3]
     np.testing.assert_allclose(grid.a.to_numpy().reshape(5, 5), np.repeat([axis], 5, 0).T, atol=1e-15)
     np.testing.assert_allclose(grid.b.to_numpy().reshape(5, 5), np.repeat([axis], 5, 0), atol=1e-15)
     for row in grid.itertuples():
-        assert row.loss == cnn.loss(trained + row.a * d1 + row.b * d2, *digits)
+        assert row.loss == cnn.loss(trained + row.a * d1 + row.b * d2, [digits])
     middle = grid[(grid.a == 0) & (grid.b == 0)]
-    assert middle.loss.item() == cnn.loss(trained, *digits)
+    assert middle.loss.item() == cnn.loss(trained, [digits])
 
 
 def test_line_between_two_models_agrees_with_loss_landscapes(cnn: Objective, digits: Samples) -> None:
     """One-dimensional interpolation is right there: at 1/n, 2/n, ..., 1 of the way, without the start."""
     w = cnn.initial()
-    other = w - 0.5 * cnn.full_gradient(w, *digits)
+    other = w - 0.5 * cnn.full_gradient(w, [digits])
     steps = 5
     models = [copy.deepcopy(cnn.load(v)).eval() for v in (w, other)]
     metric = Loss(nn.CrossEntropyLoss(), *digits)
     theirs = loss_landscapes.linear_interpolation(*models, metric, steps, deepcopy_model=True)
     nowhere = torch.zeros_like(w)
-    grid = plane(cnn, w, *digits, d1=other - w, d2=nowhere, extent=1, points=2 * steps + 1)
+    grid = plane(cnn, w, [digits], d1=other - w, d2=nowhere, extent=1, points=2 * steps + 1)
     ours = grid[(grid.b == 0) & (grid.a > 0)].loss
     np.testing.assert_allclose(ours, theirs, rtol=1e-6)
 
@@ -74,4 +74,4 @@ def test_line_between_two_models_agrees_with_loss_landscapes(cnn: Objective, dig
 def test_a_grid_without_the_model_in_its_middle_is_refused(cnn: Objective, digits: Samples, points: int) -> None:
     w = cnn.initial()
     with pytest.raises(UserError, match=f"{points} grid points"):
-        plane(cnn, w, *digits, d1=w, d2=w, extent=1, points=points)
+        plane(cnn, w, [digits], d1=w, d2=w, extent=1, points=points)

@@ -106,6 +106,13 @@ def test_a_crop_is_a_window_of_the_framed_image(seed, padding, pad):
         assert torch.allclose(window, framed[:, top : top + 5, left : left + 4], atol=1e-6)
 
 
+def test_the_widest_border_and_the_largest_hole_are_allowed():
+    """Even around and in images that are far smaller."""
+    x = images(0, 7, 3, 5, 4)
+    assert Crop(padding=64).apply(x, torch.arange(7), CONTEXT, stream(0))[0].shape == x.shape
+    assert not Cutout(size=1024).apply(x, torch.arange(7), CONTEXT, stream(0))[0].any()
+
+
 def test_a_share_of_the_images_is_cropped():
     x = images(0, 4000, 1, 4, 4)
     cropped = Crop(padding=1, probability=0.5, pad="mean").apply(x, torch.arange(4000), CONTEXT, stream(0))[0]
@@ -228,6 +235,8 @@ def test_fedrcl_needs_labels(augmentation):
         ("cutout", "augmentation cutout: size is missing"),
         ({"name": "crop", "paddin": 2}, "augmentation crop: unknown key of Crop 'paddin'; did you mean 'padding'?"),
         ({"name": "crop", "padding": -1}, "augmentation crop: padding = -1"),
+        ({"name": "crop", "padding": 1_000_000}, "padding = 1000000: Input should be less than or equal to 64"),
+        ({"name": "cutout", "size": 2**63}, "size = 9223372036854775808: Input should be less than or equal to 1024"),
         ({"name": "crop", "padding": True}, "padding = True: Input should be a number"),
         ({"name": "crop", "pad": "white"}, "pad = 'white': Input should be 'black' or 'mean'"),
         ({"name": "flip", "probability": 1.5}, "augmentation flip: probability = 1.5"),

@@ -390,7 +390,7 @@ def test_fedrobusts_ascent_by_finite_differences():
     def f(Lambda: torch.Tensor, delta: torch.Tensor) -> float:
         moved = torch.einsum("dc,bchw->bdhw", Lambda, x) + delta
         penalty = 0.5 * float(((Lambda - torch.eye(3)) ** 2).sum()) + 0.2 * float((delta**2).sum())
-        return objective.loss(w, moved, y) - penalty
+        return objective.loss(w, [(moved, y)]) - penalty
 
     before = {name: client.scratch[name].clone() for name in ("Lambda", "delta")}
     part.gradient(objective, w, x, y, client)

@@ -112,8 +112,8 @@ def script(body: str, *arguments: object, **options) -> subprocess.Popen:
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
 
 
-BUILD_SLOWLY = """
-    import sys, time
+BUILD = """
+    import logging, sys, time
     from pathlib import Path
     import numpy as np
     from bench.data.cache import cached
@@ -123,33 +123,43 @@ BUILD_SLOWLY = """
         for k in range(20):
             yield Samples(np.full((100, 1, 8, 8), k, np.uint8), np.zeros(100, np.int64))
             print("chunk", k, flush=True)
-            time.sleep(float(sys.argv[2]))
+            began = time.monotonic()
+            while not Path(sys.argv[2]).exists():
+                time.sleep(0.01)
+                assert time.monotonic() < began + 60, "nobody said go on"
 
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    logging.getLogger("filelock").setLevel(logging.WARNING)
     print("hash", cached(Path(sys.argv[1]), {}, 10, chunks).samples.content_hash())
 """
 
 
 def test_a_killed_build_is_cleared_away_by_the_next(tmp_path):
     place = tmp_path / "entry"
-    killed = script(BUILD_SLOWLY, place, 0.05)
-    while killed.stdout.readline() != "chunk 3\n":
-        assert killed.poll() is None
+    killed = script(BUILD, place, tmp_path / "never")
+    assert killed.stdout.readline() == "chunk 0\n"
     killed.send_signal(signal.SIGKILL)
     killed.communicate()
     assert not place.exists()
     assert len(list(tmp_path.glob("*.tmp"))) == 1
-    out, _ = script(BUILD_SLOWLY, place, 0).communicate()
+    out, _ = script(BUILD, place, tmp_path).communicate()
     assert out.splitlines()[-1].startswith("hash ")
     assert not list(tmp_path.glob("*.tmp"))
 
 
 def test_a_second_process_waits_for_the_first(tmp_path):
-    place = tmp_path / "entry"
-    first = script(BUILD_SLOWLY, place, 0.05)
+    """The first goes on only when the second has said that it waits."""
+    place, go_on = tmp_path / "entry", tmp_path / "go-on"
+    first = script(BUILD, place, go_on)
     assert first.stdout.readline() == "chunk 0\n"
-    second, _ = script(BUILD_SLOWLY, place, 0).communicate()
+    second = script(BUILD, place, go_on)
+    assert second.stderr.readline() == "waiting for another process that prepares entry\n"
+    go_on.touch()
     out, _ = first.communicate()
-    assert [second.strip()] == out.splitlines()[-1:], "the second decoded nothing, and has the same images"
+    assert out.splitlines()[0] == "chunk 1"
+    waited, errors = second.communicate()
+    assert errors == ""
+    assert [waited.strip()] == out.splitlines()[-1:], "the second decoded nothing, and has the same images"
 
 
 UNPACK = """
@@ -210,27 +220,30 @@ def test_a_folder_that_cannot_be_written_to(tmp_path):
 # Memory, of processes of their own.
 
 LOADING = """
-    import resource, sys
+    import sys
     from pathlib import Path
     import torch
     from bench.data.sources.cifar import Cifar10
     from tests.bench.published_copies import checksums
 
-    def resident():
-        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+    def memory(name):
+        status = dict(line.split(":") for line in Path("/proc/self/status").read_text().splitlines())
+        return int(status[name].split()[0]) * 1024
 
     root = Path(sys.argv[1])
     Cifar10.origin = checksums(Cifar10.origin, root)
-    before = resident()
+    before = memory("VmRSS")
     parts = Cifar10().load(root).on(torch.device("cpu"))
     total = sum(int(part.images.numpy().sum(dtype="int64")) for part in parts)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    print(total, resident() - before, peak - before)
+    print(total, memory("VmRSS") - before, memory("VmHWM") - before)
 """
 
 
 def test_loading_cifar_costs_little_more_than_its_pixels(tmp_path):
-    """With every pixel looked at, and even when it has to be decoded: at most 1.3 times the bytes of its pixels."""
+    """With every pixel looked at, and even when it has to be decoded: at most 1.3 times the bytes of its pixels.
+
+    The peak is VmHWM, which begins anew with the process's program; ru_maxrss would begin at this process's own peak.
+    """
     for k in range(1, 6):
         cifar_batch(tmp_path / f"cifar-10-batches-py/data_batch_{k}", 10_000, 10, k)
     cifar_batch(tmp_path / "cifar-10-batches-py/test_batch", 10_000, 10, 6)

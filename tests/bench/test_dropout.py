@@ -108,7 +108,7 @@ def test_outside_of_keyed_draws_the_loss_is_a_function():
     w = objective.initial()
     with pytest.raises(RuntimeError, match="stopped"), objective.keyed_draws(lambda: 7):
         raise RuntimeError("stopped")
-    assert float(objective.gradient(w, x, y)[1]) == pytest.approx(objective.loss(w, x, y))
+    assert float(objective.gradient(w, x, y)[1]) == pytest.approx(objective.loss(w, [(x, y)]))
     plain = Objective(Dropping(0))
     assert torch.equal(plain.gradient(w, x, y)[0], objective.gradient(w, x, y)[0])
 

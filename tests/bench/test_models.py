@@ -66,7 +66,7 @@ def test_the_seed_decides_and_a_step_lowers_the_loss(model, shape):
     g, loss = objective.gradient(w, x, y)
     assert torch.isfinite(g).all()
     step = 0.01 * float(loss) / float(g.square().sum())  # one percent off, to first order
-    assert objective.loss(w - step * g, x, y) < float(loss)
+    assert objective.loss(w - step * g, [(x, y)]) < float(loss)
 
 
 def test_every_model_is_tried_above():

@@ -204,6 +204,32 @@ BROKEN = {
         NET.replace("FORWARD", "return 1, 2"),
         "the model turns two images into tuple, not into [2, 10] class scores",
     ),
+    "frozen": (
+        HEAD + "def small_net(s, c):\n    net = nn.Sequential(nn.Flatten(), nn.Linear(64, 9), nn.Linear(9, c))\n"
+        "    net[1].requires_grad_(False)\n    return net\n",
+        "every parameter is trained, so none may be frozen (requires_grad=False): 1.weight, 1.bias",
+    ),
+    "unused": (
+        NET.replace("FORWARD", "return self.fc(x.flatten(1))").replace("self.fc =", "self.head ="
+        " nn.ModuleList(nn.Linear(3, 3) for _ in range(3)); self.fc ="),
+        "depend on these parameters of the model: head.0.weight, head.0.bias, head.1.weight, head.1.bias and 2 more",
+    ),
+    "detached": (
+        NET.replace("FORWARD", "return self.fc(x.flatten(1)).detach()"),
+        "the loss does not depend on these parameters of the model: fc.weight, fc.bias",
+    ),
+    "evaluation": (
+        NET.replace("FORWARD", "s = self.fc(x.flatten(1)); return s if self.training else s[:, :3]"),
+        "the model turns two images into [2, 3] in evaluation (model.eval()), not into [2, 10] class scores",
+    ),
+    "fails in evaluation": (
+        NET.replace("FORWARD", "return self.fc(x.flatten(1)) if self.training else self.fc(x)"),
+        "fails in line 9: RuntimeError: mat1 and mat2",
+    ),
+    "whole numbers": (
+        NET.replace("FORWARD", "return self.fc(x.flatten(1)).long()"),
+        "the model's class scores are torch.int64, not floating-point numbers",
+    ),
     "no parameters": (HEAD + "def small_net(s, c):\n    return nn.Flatten()\n", "the model has no parameters"),
 }  # fmt: skip
 
@@ -228,7 +254,7 @@ def test_a_model_that_fails_at_work_is_one_line(tmp_path):
     for label in methods:
         experiment = load_experiment(str(folder / "experiments.yaml"), {"methods": methods})
         with pytest.raises(UserError, match=r"^the model file '.*my_model.py' fails in line 9: AssertionError: two$"):
-            train(experiment.cell(f"{SETTING}/{label}").runs[0], tmp_path / "run", CPU)
+            train(experiment.cell(f"{SETTING}/{label}").runs[0], tmp_path / "new" / "cell" / "run", CPU)
     assert [path.name for path in tmp_path.iterdir()] == ["own"]
 
 

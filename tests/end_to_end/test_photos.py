@@ -1,5 +1,9 @@
-"""Real 32×32 photographs and released splits of them. They lie outside the repository: skipped where absent."""
+"""Real 32×32 photographs and released splits of them. They lie outside the repository: skipped where absent.
 
+The folder that FEDFLAT_TEST_PHOTOS names holds them, or else ../shared/datasets beside the repository.
+"""
+
+import os
 import tarfile
 from pathlib import Path
 
@@ -10,10 +14,10 @@ from bench.data.partitions import FromFile
 from bench.data.sources.image_folder import ImageFolder
 from bench.engine.streams import numpy_stream
 
-SHARED = Path(__file__).parents[2] / "../shared/datasets"
+SHARED = Path(os.environ.get("FEDFLAT_TEST_PHOTOS") or Path(__file__).parents[2] / "../shared/datasets")
 PHOTOS, SPLITS = SHARED / "cifar10_jpeg.tar.xz", SHARED / "lda_splits"
 
-pytestmark = pytest.mark.skipif(not PHOTOS.exists(), reason=f"needs {PHOTOS.name}")
+pytestmark = pytest.mark.skipif(not PHOTOS.exists(), reason=f"needs {PHOTOS}")
 
 
 @pytest.fixture(scope="module")
