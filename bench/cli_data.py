@@ -68,7 +68,7 @@ def prepare(
 def partition(
     experiment: Annotated[str, typer.Argument(help="An experiment's name, or the path of a YAML file.")],
     label: Annotated[
-        str | None, typer.Argument(help="One of its partitions, such as dirichlet-0.1. Default: all.")
+        str | None, typer.Argument(help="Its partitions of this label, such as dirichlet-0.1. Default: all.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Whose split.")] = 0,
     out: Annotated[str, typer.Option(help="Folder of the written files.", metavar="FOLDER")] = "results/partitions",

@@ -14,6 +14,7 @@ import yaml
 from pydantic import Field, field_validator, model_validator
 
 from bench.config import Evaluation, RunConfig, Training
+from bench.content import expanded
 from bench.data.partitions import AnyPartition
 from bench.data.sources import parse_source
 from bench.data.sources.base import Source
@@ -262,7 +263,7 @@ def _with_files(data: Any, folder: Path) -> Any:
     if not isinstance(data, dict):
         return data
     return {
-        key: str((folder / Path(value).expanduser()).resolve())
+        key: str((folder / expanded(value, key)).resolve())
         if key in {"file", "root"} and isinstance(value, str) and value.strip()
         else _with_files(value, folder)
         for key, value in data.items()

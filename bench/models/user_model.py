@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bench.content import hash_of, read_own
+from bench.content import expanded, hash_of, read_own
 from bench.errors import UserError, unknown
 from bench.models.base import ImageShape, ModelChoice
 from bench.user_code import check_suffix, current_folder_importable, failure, reason, run_file
@@ -42,7 +42,7 @@ class UserModel(ModelChoice):
             file = _file_of(module)
         if not isinstance(file, str | Path):
             return data
-        file = Path(file).expanduser()
+        file = expanded(file, f"the path of the {KIND}")
         check_suffix(file, KIND)
         code = hash_of(read_own(file, KIND))
         if data.get("code") not in (None, code):
