@@ -26,8 +26,8 @@ def global_random_state_is_left_alone():
 @pytest.fixture(scope="session")
 def digits() -> tuple[Tensor, Tensor]:
     """The first 60 training digits, float64."""
-    x, y = Digits().load().on(torch.device("cpu"))[0].everything()
-    return x[:60].double(), y[:60]
+    x, y = Digits().load().on(torch.device("cpu"))[0].batch(torch.arange(60))
+    return x.double(), y
 
 
 def in_batches(x: Tensor, y: Tensor, size: int) -> list[tuple[Tensor, Tensor]]:

@@ -120,10 +120,6 @@ class DeviceData:
         for images, labels in zip(self.images.split(size), self.labels.split(size), strict=True):
             yield (images - self.shift) * self.factor, labels
 
-    def everything(self) -> tuple[Tensor, Tensor]:
-        """Inputs and labels of all samples."""
-        return (self.images - self.shift) * self.factor, self.labels
-
 
 @dataclass(frozen=True)
 class Batches:

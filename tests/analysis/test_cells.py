@@ -148,7 +148,6 @@ def test_no_analysis_normalises_more_than_a_batch_at_once(tmp_path: Path, monkey
 
     monkeypatch.setattr("analysis.cells.Bench.set_up", watched)
     monkeypatch.setattr("analysis.cells.BATCH", 100)
-    monkeypatch.delattr("bench.data.dataset.DeviceData.everything")
     for name in ANALYSES:
         passed.clear()
         pd.testing.assert_frame_equal(analysed(name), whole[name], rtol=1e-3, atol=1e-5)

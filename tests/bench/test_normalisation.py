@@ -25,7 +25,7 @@ def test_inputs_are_normalised_as_the_named_code_does(name, code, tmp_path, monk
     data = parse_source({"name": name, "normalisation": code}).load(tmp_path)
     mean, std = PUBLISHED[name, code]
     assert (data.mean, data.std) == (mean, std)
-    x, _ = data.on(torch.device("cpu"))[1].everything()
+    x, _ = next(data.on(torch.device("cpu"))[1].batches(len(data.test)))
     expected = (data.test.images / 255 - np.reshape(mean, (3, 1, 1))) / np.reshape(std, (3, 1, 1))
     np.testing.assert_allclose(x.numpy(), expected, atol=1e-5)
 
@@ -43,6 +43,6 @@ def test_measured_is_that_of_the_training_images(tmp_path, monkeypatch):
     pixels = np.asarray(data.train.images) / 255
     assert data.mean == pytest.approx(pixels.mean((0, 2, 3)), rel=1e-12)
     assert data.std == pytest.approx(pixels.std((0, 2, 3)), rel=1e-9)
-    x, _ = data.on(torch.device("cpu"))[0].everything()
+    x, _ = next(data.on(torch.device("cpu"))[0].batches(len(data.train)))
     assert x.mean((0, 2, 3)).abs().max() < 1e-5
     assert (x.std((0, 2, 3), correction=0) - 1).abs().max() < 1e-4
