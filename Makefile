@@ -26,4 +26,4 @@ lint: env
 	$(BIN)/mypy
 
 clean:
-	rm -rf results/runs results/analysis results/reports results/logs .snakemake
+	rm -rf results/runs results/analysis results/reports results/logs results/partitions .snakemake

@@ -33,6 +33,9 @@ for made in FLOW.reports.values():
     validate(experiment_data(made.source), workflow.source_path("bench/experiment.schema.json"), set_default=False)
 
 REPORTS = FLOW.reports
+for made in REPORTS.values():
+    for line in made.left_out():
+        print(line, file=sys.stderr)
 RESULTS = str(FLOW.results)
 GPU = int(FLOW.device != "cpu")
 ON_DEVICE = f"--device {FLOW.device}"

@@ -107,20 +107,30 @@ class Report:
             ]
         )
 
+    def left_out(self) -> list[str]:
+        """A line for each table and figure of the extended experiment that does not fit this one."""
+        loads: dict[Folder, Callable[[str], Layout]] = {"tables": self._table_layout, "figures": self._figure_layout}
+        return [
+            f"{self.experiment.name}: {folder.removesuffix('s')} {name} of the extended experiment is left out ({why})"
+            for folder, load in loads.items()
+            for name, why in self._unfit(folder, load).items()
+        ]
+
     def _fitting(self, folder: Folder, load: Callable[[str], Layout]) -> list[str]:
         """An experiment's own layouts must fit. One taken over may name methods or settings that it does not have."""
-        names = layout_names(self.source, folder)
-        if not are_inherited(self.source, folder):
-            return names
+        unfit = self._unfit(folder, load)
+        return [name for name in layout_names(self.source, folder) if name not in unfit]
 
-        def fits(name: str) -> bool:
-            try:
-                load(name)
-            except UserError:
-                return False
-            return True
-
-        return [name for name in names if fits(name)]
+    def _unfit(self, folder: Folder, load: Callable[[str], Layout]) -> dict[str, str]:
+        """Layouts taken over that do not fit, and why."""
+        unfit: dict[str, str] = {}
+        if are_inherited(self.source, folder):
+            for name in layout_names(self.source, folder):
+                try:
+                    load(name)
+                except UserError as error:
+                    unfit[name] = str(error)
+        return unfit
 
     def snakemake(self, target: str) -> str:
         """The command that makes a target of the Snakefile, whose defaults are left out."""

@@ -57,9 +57,12 @@ class Training(Steps):
 
 
 class Evaluation(Frozen):
-    """When the global model is evaluated, and which states are kept for analysis."""
+    """When the global model is evaluated and on what, and which states are kept for analysis."""
 
     every: int = Field(default=1, ge=1, description="rounds between evaluations; the last round is always evaluated")
+    training_images: int | None = Field(
+        default=None, ge=1, description="training images that are evaluated, evenly spaced in stored order; null: all"
+    )
     snapshot_every: int | None = Field(
         default=None, ge=1, description="rounds between kept states, the last one's included; null: none is kept"
     )

@@ -24,7 +24,7 @@ from bench.atomic import write_bytes
 from bench.config import RunConfig
 from bench.content import hash_of, read_own
 from bench.data.augmentation import Context
-from bench.data.dataset import Dataset, DeviceData
+from bench.data.dataset import Batches, Dataset, DeviceData
 from bench.data.partitions import Indices, partition_hash
 from bench.data.root import data_root
 from bench.data.sources.base import Source
@@ -126,12 +126,14 @@ class Bench:
         return state, {"round": state.round, **measured, "diverged": diverged}
 
     def evaluate(self, state: FederationState) -> dict[str, float]:
-        """Loss and accuracy on all training and on all test images."""
+        """Loss and accuracy on the training images, all or a share, and on all test images."""
         row: dict[str, float] = {}
         w = self.federation.evaluated(state)
         size = EVALUATION_BATCH[w.device.type]
-        for part, data in (("train", self.train), ("test", self.test)):
-            evaluated = self.objective.evaluate(w, data.batches(size))
+        share, n = self.config.evaluation.training_images, len(self.train)
+        index = None if share is None or share >= n else torch.arange(share, device=w.device) * n // share
+        for part, data in (("train", Batches(self.train, size, index)), ("test", Batches(self.test, size))):
+            evaluated = self.objective.evaluate(w, data)
             row[f"{part}_loss"], row[f"{part}_accuracy"] = evaluated
         for name, other in self.federation.method.server.also_evaluated(state.server).items():
             accuracy = self.objective.evaluate(other, self.test.batches(size))[1]
@@ -209,6 +211,7 @@ def _train(bench: Bench, work: Path, log: logging.Logger, checkpoint_every: int,
     started = told = time.perf_counter()
     round_times: list[float] = []
     """Seconds of training in each round since the last evaluation, which is not counted."""
+    evaluating = 0.0
 
     def seconds() -> float:
         return seconds_before + time.perf_counter() - started
@@ -224,7 +227,9 @@ def _train(bench: Bench, work: Path, log: logging.Logger, checkpoint_every: int,
         rows.append(row)
         keep_snapshot()
         if config.evaluation.is_due(state.round, config.training.rounds) and not row["diverged"]:
+            began = time.perf_counter()
             row |= bench.evaluate(state)
+            evaluating += time.perf_counter() - began
             line = (
                 f"round {state.round} of {config.training.rounds}: local loss {row['local_loss']:.4f}, "
                 f"test accuracy {row['test_accuracy']:.2f} %, {1000 * np.median(round_times):.0f} ms per round"
@@ -238,14 +243,22 @@ def _train(bench: Bench, work: Path, log: logging.Logger, checkpoint_every: int,
             save_state(checkpoint, state, {"rows": rows, "seconds": seconds(), "data_hash": data_hash})
 
     outcome = "diverged" if rows[-1]["diverged"] else "finished"
-    log.info("%s after round %d, %.1f s of training", outcome, state.round, seconds())
+    log.info("%s after round %d, %.1f s in all, %.1f s of them evaluation", outcome, state.round, seconds(), evaluating)
+    _write_results(bench, work, state, rows, _provenance(bench, outcome, seconds()))
+    checkpoint.unlink(missing_ok=True)
+
+
+def _write_results(
+    bench: Bench, work: Path, state: FederationState, rows: list[dict[str, Any]], provenance: dict[str, Any]
+) -> None:
+    """What a finished run leaves; its configuration comes last."""
+    config = bench.config
     write_csv(work / "metrics.csv", _metrics(rows))
     write_csv(work / PARTITION, partition_table(bench.split, bench.dataset.train.labels))
     final = FederationState(state.round, bench.federation.evaluated(state), {})
     save_state(work / "final.safetensors", final, {"identity": config.identity})
-    write_json(work / "provenance.json", _provenance(bench, outcome, seconds()))
+    write_json(work / "provenance.json", provenance)
     write_json(work / "config.json", config.model_dump(mode="json"))
-    checkpoint.unlink(missing_ok=True)
 
 
 def _remove_empty(folders: list[Path]) -> None:

@@ -36,7 +36,8 @@ def draw_counts(
     for axes in grid[:, 0]:
         axes.set_ylabel("Class" if wide else "Client")
     bar = body.colorbar(grid.flat[0].collections[0], ax=list(grid.flat), aspect=35 if not wide else 20, pad=0.01)
-    bar.set_label("Training images")
+    small = max(tables[0].shape) <= _MOST_CELLS
+    bar.set_label("Training images" if small else "Training images (square-root scale)", fontsize="small")
     bar.outline.set_visible(False)
     return list(grid.flat)
 
@@ -44,8 +45,8 @@ def draw_counts(
 def body_height(table: pd.DataFrame, panels: int) -> float:
     """Inches that panels of such tables need: bounded, however many clients or classes there are."""
     if is_wide(table):
-        return panels * (0.55 + min(0.145 * table.shape[1], 2.6)) + 0.2
-    return min(0.5 + 0.165 * len(table), 9)
+        return panels * (0.55 + min(max(0.145 * table.shape[1], 1.3), 2.6)) + 0.2
+    return min(max(0.5 + 0.165 * len(table), 1.6), 9)
 
 
 def is_wide(table: pd.DataFrame) -> bool:

@@ -2,7 +2,8 @@
 
     images.u8     pixels `[n, channels, height, width]`, row-major
     labels.npy    `[n]`; likewise groups.npy and names.npy, where the source has them
-    meta.json     the hash of the key that the entry was built for, shape, content hash, mean and deviation per channel
+    meta.json     the hash of the key that the entry was built for, shape, content hash, mean and deviation per channel,
+                  and the size and time of the other files
 
 An entry appears whole, by one rename. Reading it costs address space, and as much memory as the machine can spare.
 """
@@ -95,7 +96,7 @@ def _digest(key: Mapping[str, Any]) -> str:
 def _read(place: Path, key: str) -> Cached | None:
     try:
         meta = json.loads((place / "meta.json").read_text())
-        if meta["key"] != key:
+        if meta["key"] != key or meta["files"] != _files(place):
             return None
         images = np.memmap(place / "images.u8", np.uint8, "r", shape=tuple(meta["shape"]))
         labels, groups, names = (_optional(place / f"{name}.npy") for name in ("labels", "groups", "names"))
@@ -104,6 +105,12 @@ def _read(place: Path, key: str) -> Cached | None:
         return Cached(Samples(images, labels, groups, names, meta["hash"]), tuple(meta["mean"]), tuple(meta["std"]))
     except (OSError, ValueError, KeyError, TypeError):  # not there, or damaged
         return None
+
+
+def _files(place: Path) -> list[list[Any]]:
+    """Name, size and time of change of an entry's arrays: one that something else has written to is built anew."""
+    arrays = sorted(file for file in place.iterdir() if file.name != "meta.json")
+    return [list(stated) for stated in signature(arrays, place)]
 
 
 def _optional(file: Path) -> NDArray[Any] | None:
@@ -172,6 +179,7 @@ def _write(work: Path, name: str, key: str, classes: int, chunks: Iterable[Sampl
         "hash": digest.hexdigest()[:16],
         "mean": (mean / CHANNEL_MAXIMUM).tolist(),
         "std": [float(s) or 1.0 for s in std / CHANNEL_MAXIMUM],
+        "files": _files(work),
     }
     (work / "meta.json").write_text(json.dumps(meta) + "\n")
 

@@ -1,9 +1,11 @@
 """What `fedflat data` tells and does about data sets by name."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from bench.content import expanded
+from bench.data.dataset import Dataset
 from bench.data.origin import MISSING
 from bench.data.sources import SOURCES, parse_source
 from bench.data.sources.base import Published, Source
@@ -17,7 +19,11 @@ def listing(root: Path) -> str:
     rows += [_row(name, source, root) for name, source in SOURCES.items()]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return "\n".join([*lines, f"data root: '{root}'; status: missing, archive, files (to be decoded), ready"])
+    note = (
+        f"data root: '{root}'; status: missing, archive (to be unpacked), files (to be decoded), ready; "
+        "'fedflat data check NAME' verifies"
+    )
+    return "\n".join([*lines, note])
 
 
 def _row(name: str, source: type[Source], root: Path) -> tuple[str, ...]:
@@ -65,8 +71,16 @@ def prepare(name: str, root: Path, *, fetch: bool) -> Iterator[str]:
                     variant.prepare(root, fetch=fetch)
             source.prepare(root, fetch=fetch)
         data = source.load(root)
+        _verify(data)
         counts = f"{len(data.train):,} training and {len(data.test):,} test images"
         yield f"{data.name}: {counts} in {data.classes} classes, hash {data.content_hash()}"
+
+
+def _verify(data: Dataset) -> None:
+    """A `UserError` if images in the cache are not those that were decoded."""
+    for part in (data.train, data.test):
+        if part.groups is None and replace(part, stored_hash=None).content_hash() != part.content_hash():
+            raise UserError(f"the cache of {data.name} is damaged; delete the folder 'cache' below the data root")
 
 
 def _sources(name: str) -> list[Source]:

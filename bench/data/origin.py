@@ -69,9 +69,9 @@ class Origin:
         return [(file, file.problem(root)) for file in files]
 
     def fetch(self, root: Path) -> None:
-        """Download what is not there."""
+        """Download what is not there, or not what was published."""
         for file in self.downloads:
-            if not (root / file.path).is_file():
+            if file.problem(root) is not None:
                 _download(file, root)
 
     def advice(self, name: str, root: Path) -> str:
@@ -154,4 +154,4 @@ def _download(file: File, root: Path) -> None:
         try:
             download_url(file.url, str(temporary.parent), temporary.name, file.md5)
         except (OSError, RuntimeError) as error:
-            raise UserError(f"cannot fetch {file.url}: {error}") from None
+            raise UserError(f"cannot fetch {file.url} ({error}); fetched elsewhere, it belongs at '{target}'") from None

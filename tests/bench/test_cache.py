@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -66,6 +67,28 @@ def test_a_damaged_entry_is_built_anew(damage, tmp_path):
     assert cached(place, {}, 10, lambda: [samples()]).samples.content_hash() == whole
     file.unlink()
     assert cached(place, {}, 10, lambda: [samples()]).samples.content_hash() == whole
+
+
+def test_an_entry_that_something_has_written_to_is_built_anew(tmp_path):
+    place = tmp_path / "entry"
+    whole = cached(place, {}, 10, lambda: [samples()]).samples.content_hash()
+    file = place / "images.u8"
+    file.write_bytes(bytes(file.stat().st_size))
+    found = cached(place, {}, 10, lambda: [samples()]).samples
+    assert found.images.any()
+    assert replace(found, stored_hash=None).content_hash() == whole
+
+
+def test_prepare_reads_the_whole_cache(tmp_path):
+    """Decay that keeps size and time is found by reading alone."""
+    root = folder(tmp_path / "noise", count=4)
+    fedflat("data", "prepare", root, "--root", tmp_path / "data")
+    [file] = tmp_path.glob("data/cache/noise-train-*/images.u8")
+    times = file.stat().st_mtime_ns
+    file.write_bytes(bytes(file.stat().st_size))
+    os.utime(file, ns=(times, times))
+    line = refused("data", "prepare", root, "--root", tmp_path / "data")
+    assert "the cache of noise is damaged; delete the folder" in line
 
 
 def test_a_failed_build_leaves_the_old_entry_and_nothing_else(tmp_path):

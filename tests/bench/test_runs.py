@@ -384,3 +384,20 @@ def test_two_processes_do_not_train_the_same_run(tmp_path):
         working_directory(tmp_path / "run", config()),
     ):
         pass
+
+
+def test_a_share_of_the_training_images_can_be_evaluated():
+    """Evenly spaced ones; an unset share leaves the run's identity alone."""
+    cell = load_experiment("quick", {"evaluation.training_images": 300}).cell("digits/dirichlet-0.1/4-of-20/fedavg")
+    whole = load_experiment("quick").cell("digits/dirichlet-0.1/4-of-20/fedavg")
+    some, all_ = (Bench.set_up(c.runs[0], torch.device("cpu")) for c in (cell, whole))
+    state = some.federation.start(some.objective.initial())
+    a, b = some.evaluate(state), all_.evaluate(state)
+    assert a["test_loss"] == b["test_loss"]
+    index = torch.tensor([k * 901 // 300 for k in range(300)])
+    x, y = some.train.batch(index)
+    assert a["train_loss"] == pytest.approx(
+        float(torch.nn.functional.cross_entropy(some.objective.logits(state.w, x), y))
+    )
+    assert a["train_loss"] != b["train_loss"]
+    assert "training_images" not in whole.runs[0].canonical_json()

@@ -544,6 +544,29 @@ def test_what_is_missing_is_fetched_if_asked_for(name, store, tmp_path, monkeypa
     assert fetched.stat().st_mtime_ns == before, "what is there is not fetched again"
 
 
+def test_a_corrupt_archive_is_fetched_anew(store, tmp_path, monkeypatch):
+    (folder, address), root = store, tmp_path / "data"
+    source = write_copy("cifar10", folder, monkeypatch)
+    packed(source, folder, monkeypatch)
+    serve(source, address, monkeypatch)
+    root.mkdir()
+    (root / source.origin.archive.path).write_bytes(b"half of it")
+    with pytest.raises(UserError, match="is corrupt"):
+        list(prepare("cifar10", root, fetch=False))
+    assert len(list(prepare("cifar10", root, fetch=True))) == 1
+
+
+def test_check_of_a_corrupted_test_set_names_all_files(tmp_path):
+    lines: list[str] = []
+    message = r"data set cifar10 is missing: put .*; data set cifar10_c is missing: put .*CIFAR-10-C"
+    with pytest.raises(UserError, match=message):
+        lines += check("cifar10_c", tmp_path)
+    told = check("cifar10_c", tmp_path)
+    lines = [next(told) for _ in range(32)]
+    assert any("CIFAR-10-C.tar  missing" in line for line in lines)
+    assert any("cifar-10-python.tar.gz  missing" in line for line in lines)
+
+
 @pytest.mark.parametrize("trouble", ["corrupt", "gone"])
 def test_a_failed_fetch_leaves_nothing(trouble, store, tmp_path, monkeypatch):
     (folder, address), root = store, tmp_path / "data"

@@ -16,7 +16,9 @@ class ByGroup(Partition):
 
     def _draw(self, train: Samples, stream: np.random.Generator) -> list[Indices]:
         if train.groups is None:
-            raise UserError("by_group needs groups (domains, authors, clients), which this data set lacks")
+            raise UserError(
+                "by_group needs groups, which this data set lacks (an image folder has them with clients: {file: FILE})"
+            )
         groups = np.unique(train.groups)
         if len(groups) != self.clients:
             raise UserError(f"by_group with {self.clients} clients, but the data set has {len(groups)} groups")

@@ -116,14 +116,28 @@ class Published(Source):
 
     def check(self, root: Path) -> Iterator[str]:
         """Every file's checksum, and that of the archive where it is there."""
-        for needed in self.needs:
-            yield from needed.variants()[0].check(root)
+        wrong: list[str] = []
+        for source in (*(needed.variants()[0] for needed in self.needs), self):
+            try:
+                yield from source.check_files(root)
+            except UserError as error:
+                wrong.append(str(error))
+        if wrong:
+            raise UserError("; ".join(wrong))
+
+    def check_files(self, root: Path) -> Iterator[str]:
+        """As `check`, without what it needs of others."""
         yield f"{self.name}, expected in '{root}':"
         problems = self.origin.problems(root)
         for k, (file, problem) in enumerate(problems):
             if self.origin.archive is not None and k == 1:
                 yield "or, unpacked from it:"
-            facts = [file.path, problem or "ok", f"md5 {file.md5}" if file.md5 else "", file.url or ""]
+            facts = [
+                file.path,
+                problem or "ok",
+                f"md5 {file.md5}" if file.md5 and not (problem or "").startswith("corrupt") else "",
+                file.url or "",
+            ]
             yield "  " + "  ".join(fact for fact in facts if fact)
         wrong = [file for file, problem in problems if problem not in (None, MISSING)]
         if wrong:
@@ -136,7 +150,7 @@ class Published(Source):
 
     def prepare(self, root: Path, *, fetch: bool) -> None:
         """Fetch what is missing, if asked to; unpack, verify and decode."""
-        if fetch and self.origin.status(root) == MISSING:
+        if fetch and self.origin.status(root) != "there":
             self.origin.fetch(root)
         for part in self.parts:
             self.samples(part, root)

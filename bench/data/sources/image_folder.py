@@ -19,6 +19,7 @@ from bench.frozen import LABEL, Frozen
 
 CHUNK = 1000
 KIND = "clients file"
+PARTS: tuple[Part, ...] = ("train", "test")
 
 
 class Clients(Frozen):
@@ -83,7 +84,8 @@ class ImageFolder(Source):
         A `UserError` names a missing folder, an unreadable or an odd-sized file.
         """
         classes = self._classes("train")
-        train, test = self._part("train", classes, root), self._part("test", classes, root)
+        files = {part: self._files(part, classes) for part in PARTS}  # what is wrong with folders is told before work
+        train, test = (self._part(part, classes, files[part], root) for part in PARTS)
         if self.clients is not None:
             train = replace(train, samples=self._with_groups(train.samples, self.clients))
         if test.samples.images.shape[1:] != train.samples.images.shape[1:]:
@@ -94,13 +96,12 @@ class ImageFolder(Source):
     def check(self, root: Path) -> Iterator[str]:
         """Decode every image, and keep none."""
         classes = self._classes("train")
-        for part in ("train", "test"):
+        for part in PARTS:
             files = self._files(part, classes)
             count = sum(len(chunk) for chunk in _decoded(files))
             yield f"'{self.root / part}': {count:,} images in {len(classes)} classes, ok"
 
-    def _part(self, part: Part, classes: list[str], root: Path) -> Cached:
-        files = self._files(part, classes)
+    def _part(self, part: Part, classes: list[str], files: list[list[Path]], root: Path) -> Cached:
         base = self.root / part
         key = {
             "source": self.name,
@@ -166,4 +167,4 @@ def _decode(file: Path) -> Images:
             raise UserError(f"'{file}' has more than 8 bits per channel (mode {image.mode}); convert it")
         return np.asarray(image.convert("RGB"), dtype=np.uint8).transpose(2, 0, 1)
     except (UnidentifiedImageError, OSError, SyntaxError):  # the last one from damaged PNG files
-        raise UserError(f"'{file}' is not a readable image") from None
+        raise UserError(f"'{file}' is not a readable image; mend it or take it out of the folder") from None
