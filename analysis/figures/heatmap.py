@@ -37,7 +37,7 @@ def draw_counts(
         axes.set_ylabel("Class" if wide else "Client")
     bar = body.colorbar(grid.flat[0].collections[0], ax=list(grid.flat), aspect=35 if not wide else 20, pad=0.01)
     small = max(tables[0].shape) <= _MOST_CELLS
-    bar.set_label("Training images" if small else "Training images (square-root scale)", fontsize="small")
+    bar.set_label("Training images" if small else "Training images\n(square-root scale)")
     bar.outline.set_visible(False)
     return list(grid.flat)
 

@@ -38,7 +38,8 @@ def test_every_size_stays_readable(clients: int, classes: int) -> None:
     assert shown.shape == ((clients, classes) if clients <= 40 else (classes, clients))
     assert shown.sum() == 5000
     assert axes.get_xlabel() == ("Class" if clients <= 40 else "Client")
-    assert bar.get_ylabel() == "Training images"
+    scale = "" if max(clients, classes) <= 40 else "\n(square-root scale)"
+    assert bar.get_ylabel() == f"Training images{scale}"
     assert bool(axes.texts) == (max(clients, classes) <= 40)
     assert 0.6 < figure.get_figheight() < 8
     figure.canvas.draw()
