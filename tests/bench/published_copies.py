@@ -17,8 +17,9 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
+from bench.data.dataset import Dataset
 from bench.data.origin import Origin
-from bench.data.sources import SOURCES
+from bench.data.sources import SOURCES, parse_source
 from bench.data.sources.base import Published
 from bench.data.sources.cifar_c import CORRUPTIONS
 
@@ -179,3 +180,16 @@ def packed(source: type[Published], root: Path, monkeypatch: pytest.MonkeyPatch)
     shutil.rmtree(folder)
     monkeypatch.setattr(source, "origin", checksums(source.origin, root))
     return root / archive.path
+
+
+OPTIONS = {"cifar10_c": {"corruption": "fog", "severity": 5}, "cifar100_c": {"corruption": "fog", "severity": 5}}
+
+
+def entry(name: str, **options: object) -> dict[str, object]:
+    """The data set as a configuration names it."""
+    return {"name": name, **OPTIONS.get(name, {}), **options}
+
+
+def load(name: str, root: Path, **options: object) -> Dataset:
+    """A copy as a configuration with these options loads it."""
+    return parse_source(entry(name, **options)).load(root)
