@@ -50,11 +50,11 @@ class Report:
 
     def table_names(self) -> list[str]:
         """All tables, sorted; of those that an extended experiment has, the ones that fit."""
-        return self._fitting("tables", self._table_layout)
+        return self._fitting("tables")
 
     def figure_names(self) -> list[str]:
         """All figures, sorted; of those that an extended experiment has, the ones that fit."""
-        return self._fitting("figures", self._figure_layout)
+        return self._fitting("figures")
 
     def table_inputs(self, name: str) -> list[Path]:
         """The files that a table is made from: its layout, and tidy files that may not exist yet."""
@@ -109,27 +109,27 @@ class Report:
 
     def left_out(self) -> list[str]:
         """A line for each table and figure of the extended experiment that does not fit this one."""
-        loads: dict[Folder, Callable[[str], Layout]] = {"tables": self._table_layout, "figures": self._figure_layout}
         return [
             f"{self.experiment.name}: {folder.removesuffix('s')} {name} of the extended experiment is left out ({why})"
-            for folder, load in loads.items()
-            for name, why in self._unfit(folder, load).items()
+            for folder, unfit in self._unfit.items()
+            for name, why in unfit.items()
         ]
 
-    def _fitting(self, folder: Folder, load: Callable[[str], Layout]) -> list[str]:
+    def _fitting(self, folder: Folder) -> list[str]:
         """An experiment's own layouts must fit. One taken over may name methods or settings that it does not have."""
-        unfit = self._unfit(folder, load)
-        return [name for name in layout_names(self.source, folder) if name not in unfit]
+        return [name for name in layout_names(self.source, folder) if name not in self._unfit[folder]]
 
-    def _unfit(self, folder: Folder, load: Callable[[str], Layout]) -> dict[str, str]:
+    @cached_property
+    def _unfit(self) -> dict[Folder, dict[str, str]]:
         """Layouts taken over that do not fit, and why."""
-        unfit: dict[str, str] = {}
-        if are_inherited(self.source, folder):
-            for name in layout_names(self.source, folder):
+        loads: dict[Folder, Callable[[str], Layout]] = {"tables": self._table_layout, "figures": self._figure_layout}
+        unfit: dict[Folder, dict[str, str]] = {folder: {} for folder in loads}
+        for folder, load in loads.items():
+            for name in layout_names(self.source, folder) if are_inherited(self.source, folder) else []:
                 try:
                     load(name)
                 except UserError as error:
-                    unfit[name] = str(error)
+                    unfit[folder][name] = str(error)
         return unfit
 
     def snakemake(self, target: str) -> str:

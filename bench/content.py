@@ -22,6 +22,14 @@ def hash_of(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
 
 
+def code_of(file: Path, known: object, kind: str) -> str:
+    """The hash of a file of code; a `UserError` if a configuration knows it by another."""
+    code = hash_of(read_own(file, kind))
+    if known not in (None, code):
+        raise UserError(f"the {kind} '{file}' has changed since")
+    return code
+
+
 def expanded(path: str | Path, what: str) -> Path:
     """A path with ~ put in full; a `UserError` that begins with `what` if it is empty or there is no such home."""
     if not str(path).strip():

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from bench.content import hash_of, read_own
+from bench.content import code_of
 from bench.errors import UserError
 from bench.frozen import Frozen
 from bench.methods.catalog import recipe
@@ -72,7 +72,4 @@ class MethodConfig(MethodChoice):
         data = {**data, "hyperparameters": choice.recipe.complete(given)}
         if choice.file is None:
             return data
-        code = hash_of(read_own(choice.file, KIND))
-        if data.get("code") not in (None, code):
-            raise UserError(f"the method file '{choice.file}' has changed since")
-        return {**data, "code": code}
+        return {**data, "code": code_of(choice.file, data.get("code"), KIND)}

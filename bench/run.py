@@ -198,12 +198,12 @@ def _train(bench: Bench, work: Path, log: logging.Logger, checkpoint_every: int,
     state = bench.federation.start(bench.objective.initial())
     data_hash = bench.dataset.content_hash()
     rows: list[dict[str, Any]] = []
-    seconds_before = 0.0
+    seconds_before = evaluating = 0.0
     if checkpoint.exists():
         state, about = load_state(checkpoint, state.w.device)
         if about["data_hash"] != data_hash:
             raise UserError(f"'{checkpoint}' was trained on other data than is there now; delete it to start over")
-        rows, seconds_before = about["rows"], about["seconds"]
+        rows, seconds_before, evaluating = about["rows"], about["seconds"], about["evaluating"]
         log.info("resumed after round %d", state.round)
         progress(f"seed {config.seed}: resumed after round {state.round} of {config.training.rounds}")
     else:
@@ -211,7 +211,6 @@ def _train(bench: Bench, work: Path, log: logging.Logger, checkpoint_every: int,
     started = told = time.perf_counter()
     round_times: list[float] = []
     """Seconds of training in each round since the last evaluation, which is not counted."""
-    evaluating = 0.0
 
     def seconds() -> float:
         return seconds_before + time.perf_counter() - started
@@ -240,7 +239,8 @@ def _train(bench: Bench, work: Path, log: logging.Logger, checkpoint_every: int,
                 progress(f"seed {config.seed}: {line}")
                 told = time.perf_counter()
         if state.round % checkpoint_every == 0:
-            save_state(checkpoint, state, {"rows": rows, "seconds": seconds(), "data_hash": data_hash})
+            about = {"rows": rows, "seconds": seconds(), "evaluating": evaluating, "data_hash": data_hash}
+            save_state(checkpoint, state, about)
 
     outcome = "diverged" if rows[-1]["diverged"] else "finished"
     log.info("%s after round %d, %.1f s in all, %.1f s of them evaluation", outcome, state.round, seconds(), evaluating)

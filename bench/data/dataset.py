@@ -4,7 +4,7 @@ import hashlib
 import math
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -49,6 +49,10 @@ class Samples:
                 digest.update(np.ascontiguousarray(array).data)
                 digest.update(str(array.shape).encode())
         return digest.hexdigest()[:16]
+
+    def is_intact(self) -> bool:
+        """Whether a stored hash is that of the samples, which are read in full."""
+        return replace(self, stored_hash=None).content_hash() == self.content_hash()
 
     def on(self, device: torch.device, shift: Tensor, factor: Tensor) -> "DeviceData":
         """The samples on a device, to be normalised by (image − shift) · factor."""

@@ -1,15 +1,13 @@
 """What `fedflat data` tells and does about data sets by name."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 from bench.content import expanded
-from bench.data.dataset import Dataset
 from bench.data.origin import MISSING
 from bench.data.sources import SOURCES, parse_source
 from bench.data.sources.base import Published, Source
-from bench.data.sources.image_folder import ImageFolder
+from bench.data.sources.digits import Digits
 from bench.errors import UserError, unknown
 
 
@@ -27,19 +25,16 @@ def listing(root: Path) -> str:
 
 
 def _row(name: str, source: type[Source], root: Path) -> tuple[str, ...]:
-    if not issubclass(source, Published):
-        if source is ImageFolder:
-            return (name, "yours", "yours", "yours", "", "", "yours", "root/train/<class>/*, root/test/<class>/*")
-        return (name, "901 + 896", "1×8×8", "10", "0.1", "ready", "CC BY 4.0", "embedded in scikit-learn")
-    facts = source.facts
-    shape = "×".join(map(str, facts.shape))
-    variants = len(source.variants())
-    size = (facts.train + variants * facts.test) * facts.pixels / 1e6
+    if issubclass(source, Published):
+        facts, variants = source.facts, len(source.variants())
+        about = (status(source, root), source.origin.licence, source.origin.homepage)
+    elif issubclass(source, Digits):
+        facts, variants, about = source.facts, 1, ("ready", "CC BY 4.0", "embedded in scikit-learn")
+    else:
+        return (name, "yours", "yours", "yours", "", "", "yours", "root/train/<class>/*, root/test/<class>/*")
     counts = f"{facts.train:,} + {f'{variants} × ' if variants > 1 else ''}{facts.test:,}"
-    return (
-        name, counts, shape, str(facts.classes), f"{size:,.0f}", status(source, root), source.origin.licence,
-        source.origin.homepage,
-    )  # fmt: skip
+    size = (facts.train + variants * facts.test) * facts.pixels / 1e6
+    return (name, counts, "×".join(map(str, facts.shape)), str(facts.classes), f"{size:,.1f}", *about)
 
 
 def status(source: type[Published], root: Path) -> str:
@@ -64,23 +59,15 @@ def check(name: str, root: Path) -> Iterator[str]:
 
 def prepare(name: str, root: Path, *, fetch: bool) -> Iterator[str]:
     """Bring a data set into the state in which runs only map it, a line about each step."""
-    for source in _sources(name):
-        if isinstance(source, Published):
-            for needed in source.needs:
-                for variant in needed.variants():
-                    variant.prepare(root, fetch=fetch)
-            source.prepare(root, fetch=fetch)
-        data = source.load(root)
-        _verify(data)
+    sources = _sources(name)
+    if isinstance(sources[0], Published):
+        for needed in sources[0].needs:
+            for variant in needed.variants():
+                variant.prepare(root, fetch=fetch)
+    for source in sources:
+        data = source.prepare(root, fetch=fetch)
         counts = f"{len(data.train):,} training and {len(data.test):,} test images"
         yield f"{data.name}: {counts} in {data.classes} classes, hash {data.content_hash()}"
-
-
-def _verify(data: Dataset) -> None:
-    """A `UserError` if images in the cache are not those that were decoded."""
-    for part in (data.train, data.test):
-        if part.groups is None and replace(part, stored_hash=None).content_hash() != part.content_hash():
-            raise UserError(f"the cache of {data.name} is damaged; delete the folder 'cache' below the data root")
 
 
 def _sources(name: str) -> list[Source]:

@@ -100,10 +100,14 @@ class Origin:
         """A member's path; a `UserError` if its content is not what was published."""
         problem = member.problem(root)
         if problem is not None:
-            raise UserError(
-                f"data set {name}: '{root / member.path}' is {problem}; delete it, then {self.advice(name, root)}"
-            )
+            raise self.complaint(name, root, member, problem)
         return root / member.path
+
+    def complaint(self, name: str, root: Path, file: File, problem: str) -> UserError:
+        """What is wrong with a file, and what to do."""
+        return UserError(
+            f"data set {name}: '{root / file.path}' is {problem}; delete it, then {self.advice(name, root)}"
+        )
 
     def _unpack(self, name: str, root: Path) -> None:
         assert self.archive is not None  # status says so

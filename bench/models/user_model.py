@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bench.content import expanded, hash_of, read_own
+from bench.content import code_of, expanded, hash_of, read_own
 from bench.errors import UserError, unknown
 from bench.models.base import ImageShape, ModelChoice
 from bench.user_code import check_suffix, current_folder_importable, failure, reason, run_file
@@ -44,10 +44,7 @@ class UserModel(ModelChoice):
             return data
         file = expanded(file, f"the path of the {KIND}")
         check_suffix(file, KIND)
-        code = hash_of(read_own(file, KIND))
-        if data.get("code") not in (None, code):
-            raise UserError(f"the {KIND} '{file}' has changed since")
-        return {**data, "file": file, "code": code}
+        return {**data, "file": file, "code": code_of(file, data.get("code"), KIND)}
 
     @model_validator(mode="after")
     def _found(self) -> "UserModel":

@@ -3,7 +3,7 @@
 import hashlib
 import math
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -51,6 +51,12 @@ class Source(Frozen):
 
     own: ClassVar[bool] = False
     """Whether the files are a user's own, which can change under the same name."""
+
+    def prepare(self, root: Path, *, fetch: bool) -> Dataset:
+        """Bring everything into the state in which runs only map it; a `UserError` if the cache has been damaged."""
+        data = self.load(root)
+        verify_cache(self.label, [data.train, data.test])
+        return data
 
     @abstractmethod
     def check(self, root: Path) -> Iterator[str]:
@@ -132,28 +138,27 @@ class Published(Source):
         for k, (file, problem) in enumerate(problems):
             if self.origin.archive is not None and k == 1:
                 yield "or, unpacked from it:"
-            facts = [
-                file.path,
-                problem or "ok",
-                f"md5 {file.md5}" if file.md5 and not (problem or "").startswith("corrupt") else "",
-                file.url or "",
-            ]
+            expected = f"md5 {file.md5}" if file.md5 and problem in (None, MISSING) else ""  # else the problem has it
+            facts = [file.path, problem or "ok", expected, file.url or ""]
             yield "  " + "  ".join(fact for fact in facts if fact)
         wrong = [file for file, problem in problems if problem not in (None, MISSING)]
         if wrong:
-            raise UserError(
-                f"data set {self.name}: '{root / wrong[0].path}' is corrupt; delete it, then "
-                f"{self.origin.advice(self.name, root)}"
-            )
+            raise self.origin.complaint(self.name, root, wrong[0], "corrupt")
         if self.origin.status(root) == MISSING:
             raise UserError(f"data set {self.name} is missing: {self.origin.advice(self.name, root)}")
 
-    def prepare(self, root: Path, *, fetch: bool) -> None:
-        """Fetch what is missing, if asked to; unpack, verify and decode."""
+    def prepare(self, root: Path, *, fetch: bool) -> Dataset:
+        """Fetch what is missing, if asked to; unpack, decode and verify its own parts."""
         if fetch and self.origin.status(root) != "there":
             self.origin.fetch(root)
-        for part in self.parts:
-            self.samples(part, root)
+        verify_cache(self.label, [self.samples(part, root).samples for part in self.parts])
+        return self.load(root)
+
+
+def verify_cache(label: str, parts: Iterable[Samples]) -> None:
+    """A `UserError` if images are not those that were decoded."""
+    if not all(part.is_intact() for part in parts):
+        raise UserError(f"the cache of {label} is damaged; delete the folder 'cache' below the data root")
 
 
 def cache_place(root: Path, name: str, distinction: str = "") -> Path:

@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from bench.data.dataset import Dataset, Samples
-from bench.data.sources.base import Source
+from bench.data.sources.base import Facts, Source
 from bench.errors import UserError
 
 
@@ -19,6 +19,8 @@ class Digits(Source):
     """
 
     name: Literal["digits"] = "digits"
+
+    facts: ClassVar[Facts] = Facts(901, 896, 10, (1, 8, 8))
 
     def check(self, root: Path) -> Iterator[str]:
         """There is nothing to check but the library."""
