@@ -4,9 +4,12 @@ import hashlib
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
+
+from pydantic import Field, model_validator
 
 from bench.errors import UserError
+from bench.frozen import Frozen
 
 
 def read_own(file: Path, kind: str) -> bytes:
@@ -59,6 +62,29 @@ def read_known(file: Path, known_hash: str | None, kind: str) -> bytes:
     if hash_of(content) != known_hash:
         raise UserError(f"the {kind} '{file}' has changed since")
     return content
+
+
+class KnownFile(Frozen):
+    """A file as a part of a configuration, which knows its content by the hash; `kind` is what the file is for."""
+
+    kind: ClassVar[str]
+
+    file: Path
+    hash: str | None = Field(default=None, description="of the file's content; filled in")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known(cls, data: Any) -> Any:
+        return with_hash(data, cls.kind)
+
+    @property
+    def what(self) -> str:
+        """The file in messages."""
+        return f"the {self.kind} '{self.file}'"
+
+    def content(self) -> bytes:
+        """Its bytes; a `UserError` if they are others now."""
+        return read_known(self.file, self.hash, self.kind)
 
 
 def stem(file: Path) -> str:

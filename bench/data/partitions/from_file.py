@@ -2,41 +2,33 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from bench.columns import integers, read_columns, texts
-from bench.content import read_known, stem, with_hash
+from bench.content import KnownFile, read_known, stem, with_hash
 from bench.data.dataset import Labels, Samples
 from bench.data.partitions.base import Indices, Partition
 from bench.errors import UserError
-from bench.frozen import Frozen
 
 KIND = "partition file"
-ORDER_KIND = "order file"
 
 
-class Order(Frozen):
+class Order(KnownFile):
     """The data set's training order that a partition file counts in: CSV or npz with the `label` of every position.
 
     For data sets that are stored class by class: the k-th image of a class there is the k-th of that class here.
     """
 
-    file: Path
-    hash: str | None = Field(default=None, description="of the file's content; filled in")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _known(cls, data: Any) -> Any:
-        return with_hash(data, ORDER_KIND)
+    kind: ClassVar[str] = "order file"
 
     def positions(self, labels: Labels) -> Indices:
         """Where in the data set each position of the file's order is; a `UserError` unless class sizes agree."""
-        what = f"the {ORDER_KIND} '{self.file}'"
-        there = integers(read_columns(read_known(self.file, self.hash, ORDER_KIND), what), "label", what)
+        what = self.what
+        there = integers(read_columns(self.content(), what), "label", what)
         if len(there) != len(labels):
             raise UserError(f"{what} has {len(there)} labels, but the data set {len(labels)} training images")
         positions = np.empty(len(there), dtype=np.int64)

@@ -10,33 +10,26 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from bench.columns import read_columns, texts
-from bench.content import expanded, hash_of, read_known, with_hash
+from bench.content import KnownFile, expanded
 from bench.data.cache import Cached, cached, signature
 from bench.data.dataset import Dataset, Images, Samples
 from bench.data.sources.base import Part, Source, cache_place
 from bench.errors import UserError
-from bench.frozen import LABEL, Frozen
+from bench.frozen import LABEL
 
 CHUNK = 1000
-KIND = "clients file"
 PARTS: tuple[Part, ...] = ("train", "test")
 
 
-class Clients(Frozen):
+class Clients(KnownFile):
     """A CSV with the columns client and filename (below `train`, as cat/0001.jpg): whose each training image is."""
 
-    file: Path
-    hash: str | None = Field(default=None, description="of the file's content; filled in")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _known(cls, data: Any) -> Any:
-        return with_hash(data, KIND)
+    kind: ClassVar[str] = "clients file"
 
     def groups(self, names: list[str]) -> dict[str, int]:
         """The number of each image's client, clients in sorted order; every image must be somebody's."""
-        what = f"the {KIND} '{self.file}'"
-        columns = read_columns(read_known(self.file, self.hash, KIND), what)
+        what = self.what
+        columns = read_columns(self.content(), what)
         clients, files = (texts(columns, name, what) for name in ("client", "filename"))
         images, counts = np.unique(files, return_counts=True)
         if (twice := images[counts > 1]).size:
@@ -133,12 +126,11 @@ class ImageFolder(Source):
         return files
 
     def _with_groups(self, train: Samples, clients: Clients) -> Samples:
-        """The same images, each with its client; their hash is that of images and clients together."""
+        """The same images, each with its client, which their hash counts too."""
         assert train.names is not None  # written by _decoded
         known = clients.groups(train.names.tolist())
         groups = np.array([known[name] for name in train.names.tolist()])
-        both = hash_of(f"{train.content_hash()}:{groups.tolist()}".encode())
-        return replace(train, groups=groups, stored_hash=both)
+        return replace(train, groups=groups, stored_hash=None)
 
 
 def _decoded(files: list[list[Path]]) -> Iterator[Samples]:
