@@ -18,7 +18,7 @@ from analysis.quantities import Better
 from analysis.report import Report
 from analysis.tidy import IDS, titles
 from bench.config import OWN_FILES, RunConfig
-from bench.engine.federation import Steps
+from bench.engine.steps import Steps
 from bench.errors import UserError, unknown
 from bench.experiments import PAPER_TABLES
 from bench.frozen import NAME

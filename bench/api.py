@@ -12,8 +12,9 @@ from torch import Tensor, nn
 
 from bench.data.dataset import DeviceData
 from bench.engine.batches import BatchPlan, FullBatches, StepBatches
-from bench.engine.federation import Federation, Steps
+from bench.engine.federation import Federation
 from bench.engine.objective import Objective
+from bench.engine.steps import Steps
 from bench.errors import UserError
 from bench.methods.catalog import recipe
 from bench.methods.recipe import Recipe

@@ -12,8 +12,8 @@ from pydantic import Field, model_validator
 from bench.data.augmentation import Augmentations, Mixup
 from bench.data.partitions import AnyPartition
 from bench.data.sources import AnySource, parse_source
-from bench.engine.federation import Steps
 from bench.engine.participation import Participation
+from bench.engine.steps import Steps
 from bench.errors import UserError
 from bench.frozen import Frozen
 from bench.method_config import MethodConfig

@@ -23,7 +23,7 @@ from bench import __version__
 from bench.atomic import write_bytes
 from bench.config import RunConfig
 from bench.content import hash_of, read_own
-from bench.data.augmentation import Context
+from bench.data.augmentation import Augment, Context
 from bench.data.dataset import Batches, Dataset, DeviceData
 from bench.data.partitions import Indices, partition_hash
 from bench.data.root import data_root
@@ -31,7 +31,7 @@ from bench.data.sources.base import Source
 from bench.device import device_name
 from bench.engine.batches import EpochBatches
 from bench.engine.checkpoint import load_state, save_state
-from bench.engine.federation import Augment, Federation, FederationState
+from bench.engine.federation import Federation, FederationState
 from bench.engine.objective import Objective
 from bench.engine.participation import active_clients
 from bench.engine.streams import numpy_stream
@@ -122,8 +122,7 @@ class Bench:
         config = self.config
         active = active_clients(config.participation, config.partition.clients, config.seed, state.round)
         state, measured = self.federation.run_round(state, active)
-        diverged = int(not bool(torch.isfinite(state.w).all()))
-        return state, {"round": state.round, **measured, "diverged": diverged}
+        return state, {"round": state.round, **measured}
 
     def evaluate(self, state: FederationState) -> dict[str, float]:
         """Loss and accuracy on the training images, all or a share, and on all test images."""

@@ -10,8 +10,9 @@ from torch import Tensor, nn
 from bench.api import SimulationResult, simulate
 from bench.data.dataset import DeviceData
 from bench.engine.batches import FullBatches
-from bench.engine.federation import Federation, Steps
+from bench.engine.federation import Federation
 from bench.engine.objective import Objective
+from bench.engine.steps import Steps
 from bench.methods.catalog import recipe
 from bench.methods.recipe import Recipe
 
@@ -62,9 +63,11 @@ class Problem:
         }
         return simulate(method, hyperparameters or {}, **{**defaults, **options})
 
-    def federation(self, method: str | Recipe, hyperparameters: dict, **steps) -> Federation:
+    def federation(
+        self, method: str | Recipe, hyperparameters: dict, model: nn.Module | None = None, **steps
+    ) -> Federation:
         """The federation behind `run`, for tests that look at its state."""
-        data, model = self.data(), self.model()
+        data, model = self.data(), model or self.model()
         sizes = [len(y) for _, y in data]
         edges = [sum(sizes[:i]) for i in range(len(sizes) + 1)]
         split = [np.arange(a, b) for a, b in pairwise(edges)]

@@ -4,7 +4,7 @@ Each treats the whole batch at once, on its device; its draws come from the step
 step (SAM's two) see the same pixels.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -16,6 +16,9 @@ from torch.nn import functional as F
 
 from bench.errors import UserError, unknown
 from bench.frozen import Frozen
+
+Augment = Callable[[Tensor, Tensor, np.random.Generator], tuple[Tensor, Tensor]]
+"""Inputs and labels of a mini-batch, augmented with draws from a generator."""
 
 
 @dataclass(frozen=True)

@@ -22,16 +22,3 @@ def traffic(
         "download": 1 + model_sizes(received.values(), parameters),
         "upload": 1 + model_sizes(sent, parameters) / len(uploads),
     }
-
-
-class Backpropagation:
-    """Counts samples that gradients were taken of, and samples of the local steps."""
-
-    def __init__(self) -> None:
-        self.gradient_samples = 0
-        self.step_samples = 0
-
-    @property
-    def per_step(self) -> float:
-        """Gradients per local step; a pass over a client's data counts as the steps that it is worth."""
-        return self.gradient_samples / self.step_samples

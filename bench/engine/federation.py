@@ -1,51 +1,21 @@
-"""The round loop: broadcast, local training of the active clients one after another, aggregation, server step."""
+"""The round loop: broadcast, local training of the active clients by a back end, aggregation, server step."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
 import torch
-from pydantic import Field
 from torch import Tensor
 
+from bench.data.augmentation import Augment
 from bench.data.dataset import DeviceData
-from bench.engine.accounting import Backpropagation, model_sizes, traffic
+from bench.engine.accounting import model_sizes, traffic
+from bench.engine.backends.loop import Loop
 from bench.engine.batches import BatchPlan
+from bench.engine.local import Backend, LocalResult, LocalTraining, LocalWork, Probe, Sent
 from bench.engine.objective import Objective
-from bench.engine.streams import numpy_stream, torch_seed
+from bench.engine.steps import Steps
 from bench.errors import UserError
-from bench.frozen import Frozen
-from bench.methods.base import Aggregation, ClientRound, Loss, Method, ServerRound, norm
-
-Augment = Callable[[Tensor, Tensor, np.random.Generator], tuple[Tensor, Tensor]]
-"""Inputs and labels of a mini-batch, augmented with draws from a generator."""
-
-Probe = Callable[[int, int, Tensor, Tensor], None]
-"""Called at each local step with (client, step, local iterate w, perturbation δ), both `[P]`."""
-
-
-class Steps(Frozen):
-    """Settings of the local step w ← w − η_t (clip(q) + ω w), momentum 0, and of the server's step."""
-
-    lr: float = Field(gt=0, description="initial local learning rate η_l")
-    lr_decay: float = Field(default=1.0, gt=0, le=1, description="factor γ on the local rate after each round")
-    server_lr: float = Field(default=1.0, gt=0, description="server learning rate η_g")
-    weight_decay: float = Field(default=0.0, ge=0, description="ω, added after clipping, at the unperturbed w")
-    clip: float | None = Field(default=None, gt=0, description="largest norm of the direction q; null: off")
-    prox_split: bool = Field(default=False, description="a proximal term's λw joins the decay, not the clipped q")
-    aggregation: Aggregation | None = Field(default=None, description="p_i = 1/M or n_i/Σn_j; null: the method's own")
-
-    def step(self, w: Tensor, q: Tensor, lr: float, proximal: float = 0.0) -> Tensor:
-        """The next local iterate; the direction is clipped first, weight decay comes after, at the unperturbed w.
-
-        `proximal` is the coefficient λ of w in q. With `prox_split` as in FL-Simulator's code, λw is not clipped.
-        """
-        decay = self.weight_decay
-        if self.prox_split:
-            q, decay = q - proximal * w, decay + proximal
-        if self.clip is not None:
-            q = q * (self.clip / (norm(q) + 1e-6)).clamp(max=1)
-        return w - lr * (q + decay * w)
+from bench.methods.base import Method, ServerRound, norm
 
 
 @dataclass
@@ -59,29 +29,6 @@ class FederationState:
     w: Tensor
     server: dict[str, Tensor]
     clients: dict[int, dict[str, Tensor]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class LocalResult:
-    """A client's model w_i⁺ after its local steps, what it sends (`model`, `upload`), its new state, its mean loss.
-
-    The loss of a step is the mini-batch loss where the step's gradient was taken: at w + δ for perturbed methods.
-    """
-
-    w: Tensor
-    model: Tensor
-    steps: int
-    upload: dict[str, Tensor]
-    state: dict[str, Tensor]
-    loss: Tensor
-
-
-@dataclass(frozen=True)
-class Sent:
-    """What the server sends at the start of a round: the model to start from, and other named tensors."""
-
-    model: Tensor
-    vectors: Mapping[str, Tensor]
 
 
 class Federation:
@@ -101,12 +48,11 @@ class Federation:
         method.check_server_lr(steps.server_lr)
         self.method = method
         self.objective = objective
-        self.data = data
+        self.local = LocalTraining(method, objective, data, steps, augment)
         self.batch_plan = batch_plan
         self.client_sizes = client_sizes
         self.steps = steps
         self.seed = seed
-        self.augment = augment
 
     def start(self, w0: Tensor) -> FederationState:
         """The state before the first round, from initial parameters w0 `[P]`."""
@@ -124,122 +70,58 @@ class Federation:
     def train_clients(
         self, state: FederationState, clients: Sequence[int], probe: Probe | None = None
     ) -> dict[int, LocalResult]:
-        """Local training of the given clients from the global model of `state`, which is not changed.
+        """Local training of the given clients, one by one, from the global model of `state`, which is not changed.
 
         Clients are served in the order of their ids, so the order of `clients` does not matter.
         """
-        return self._train(state, self._sent(state), clients, probe, Backpropagation())
+        results = Loop().train(self.local, self.work(state, clients), probe)
+        return dict(zip(sorted(clients), results, strict=True))
 
-    def _sent(self, state: FederationState) -> Sent:
-        method = self.method
-        return Sent(method.server.sent_model(state.w, state.server), method.broadcast(state.w, state.server))
-
-    def _train(
-        self, state: FederationState, sent: Sent, clients: Sequence[int], probe: Probe | None, work: Backpropagation
-    ) -> dict[int, LocalResult]:
-        return {i: self._train_client(state, i, sent, probe, work) for i in sorted(clients)}
-
-    def _train_client(
-        self,
-        state: FederationState,
-        client_id: int,
-        sent: Sent,
-        probe: Probe | None,
-        work: Backpropagation,
-    ) -> LocalResult:
-        method = self.method
-        known = state.clients.get(client_id)
-        plan = self.batch_plan(client_id, state.round)
-        client = ClientRound(
-            seed=self.seed,
-            round=state.round,
-            id=client_id,
-            w_global=sent.model,
-            received=sent.vectors,
-            state=dict(method.start_client(sent.model) if known is None else known),
-            first_time=known is None,
-            lr=self.learning_rate(state.round),
-            steps=len(plan),
-            layout=self.objective.layout,
-            full_gradient=lambda w: self._full_gradient(w, client, work),
-        )
-        with self.objective.keyed_draws(lambda: torch_seed(self.seed, "dropout", state.round, client_id, client.step)):
-            w, total_loss = self._local_steps(client, plan, probe, work)
-        model = method.correction.sent_model(w, client)
-        return LocalResult(w, model, len(plan), client.upload, client.state, total_loss / len(plan))
-
-    def _local_steps(
-        self, client: ClientRound, plan: Sequence[Tensor], probe: Probe | None, work: Backpropagation
-    ) -> tuple[Tensor, Tensor]:
-        """A client's training from start to finish: w_i⁺ `[P]`, and the sum of the losses of its steps."""
-        method = self.method
-        for part in method:
-            part.start(client)
-
-        w = client.w_global
-        total_loss = torch.zeros((), dtype=w.dtype, device=w.device)
-        for client.step, index in enumerate(plan):
-            x, y = self._batch(index, client)
-            gradient = _RecordedGradient(self.objective, method.loss, x, y, client)
-            g = method.perturbation.gradient(w, gradient, client)
-            q = method.correction.direction(g, w, client)
-            if probe is not None:
-                probe(client.id, client.step, w, gradient.point - w)
-            method.loss.step_taken(client)
-            total_loss += gradient.loss
-            work.gradient_samples += gradient.calls * len(index)
-            work.step_samples += len(index)
-            w = self.steps.step(w, q, client.lr, method.correction.proximal())
-
-        for part in method:
-            part.finish(w, client)
-        return w, total_loss
-
-    def _batch(self, index: Tensor, client: ClientRound) -> tuple[Tensor, Tensor]:
-        """Inputs and targets of one mini-batch, augmented."""
-        x, y = self.data.batch(index.to(client.w_global.device, non_blocking=True))
-        if self.augment is None:
-            return x, y
-        return self.augment(x, y, numpy_stream(self.seed, "augmentation", client.round, client.id, client.step))
-
-    def _full_gradient(self, w: Tensor, client: ClientRound, work: Backpropagation) -> Tensor:
-        """∇F_i(w) over all of the client's data in one pass, its batches weighted by their size."""
-        total, samples = torch.zeros_like(w), self.client_sizes[client.id]
-        for k, index in enumerate(self.batch_plan.one_pass(client.id)):
-            client.step = -1 - k  # its draws are not those of any local step
-            x, y = self._batch(index, client)
-            total += self.method.loss.gradient(self.objective, w, x, y, client)[0] * (len(index) / samples)
-        client.step = 0
-        work.gradient_samples += samples
-        return total
+    def work(self, state: FederationState, clients: Sequence[int]) -> list[LocalWork]:
+        """What the clients have to do in the round that follows `state`, in the order of their ids."""
+        method, lr = self.method, self.learning_rate(state.round)
+        sent = Sent(method.server.sent_model(state.w, state.server), method.broadcast(state.w, state.server))
+        return [
+            LocalWork(
+                self.seed, state.round, i, lr, sent, state.clients.get(i),
+                self.batch_plan(i, state.round), self.batch_plan.one_pass(i),
+            )
+            for i in sorted(clients)
+        ]  # fmt: skip
 
     def run_round(
-        self, state: FederationState, active: Sequence[int], probe: Probe | None = None
+        self, state: FederationState, active: Sequence[int], probe: Probe | None = None, backend: Backend | None = None
     ) -> tuple[FederationState, dict[str, float]]:
         """One round with the given active clients: the next state, and the round's measurements.
 
         Measurements: `active`, `lr`, `local_loss` (mean over clients), `client_drift` (mean distance of w_i⁺ from where
-        the client started), every broadcast scalar, such as FedGF's c, and the round's costs: `download` and `upload`
-        per client, `client_state` and `server_state` in model sizes, `gradients` per local step.
+        the client started), every broadcast scalar, such as FedGF's c, the round's costs: `download` and `upload`
+        per client, `client_state` and `server_state` in model sizes, `gradients` per local step; and `diverged`, 1 if
+        the next model has a number that is not finite.
         """
-        method, lr, P = self.method, self.learning_rate(state.round), state.w.numel()
-        work = Backpropagation()
-        sent = self._sent(state)
-        results = self._train(state, sent, active, probe, work)
-        rows = list(results.values())
-        updates = torch.stack([row.w - sent.model for row in rows])
+        work = self.work(state, active)
+        results = (backend or Loop()).train(self.local, work, probe)
+        state, measured = self.aggregate(state, work, results)
+        return state, measured.numbers()
+
+    def aggregate(
+        self, state: FederationState, work: Sequence[LocalWork], results: Sequence[LocalResult]
+    ) -> tuple[FederationState, "Measured"]:
+        """The server's part of a round, from what the clients send: the next state, and the round's measurements."""
+        method, P, sent = self.method, state.w.numel(), work[0].sent
+        updates = torch.stack([row.w for row in results]).sub_(sent.model)
         server = ServerRound(
             round=state.round,
             w=state.w,
             start=sent.model,
             state=dict(state.server),
             updates=updates,
-            models=torch.stack([row.model for row in rows]),
-            uploads={name: torch.stack([row.upload[name] for row in rows]) for name in rows[0].upload},
-            weights=self._weights(list(results)).to(state.w),
-            steps=torch.tensor([row.steps for row in rows]).to(state.w),
+            models=torch.stack([row.model for row in results]),
+            uploads={name: torch.stack([row.upload[name] for row in results]) for name in results[0].upload},
+            weights=self._weights([w.client for w in work]).to(state.w),
+            steps=torch.tensor([row.steps for row in results]).to(state.w),
             n_clients=len(self.client_sizes),
-            lr=lr,
+            lr=work[0].lr,
             server_lr=self.steps.server_lr,
         )
         for part in method:
@@ -247,22 +129,22 @@ class Federation:
         w_next = method.server.step(server)
         if method.swa is not None:
             server.state |= method.swa.after_round(state.round, state.w, w_next, server.state)
-        clients = state.clients | {i: row.state for i, row in results.items() if row.state}
-        measured = {
-            "active": float(len(rows)),
-            "lr": lr,
-            "local_loss": float(torch.stack([row.loss for row in rows]).mean()),
-            "client_drift": float(norm(updates).mean()),
-            **traffic(sent.vectors, [row.upload for row in rows], P),
-            "client_state": model_sizes([v for row in rows for v in row.state.values()], P) / len(rows),
+        clients = state.clients | {w.client: row.state for w, row in zip(work, results, strict=True) if row.state}
+        known: dict[str, float | Tensor] = {
+            "active": len(results),
+            "lr": work[0].lr,
+            "local_loss": torch.stack([row.loss for row in results]).mean(),
+            "client_drift": norm(updates).mean(),
+            **traffic(sent.vectors, [row.upload for row in results], P),
+            "client_state": model_sizes([v for row in results for v in row.state.values()], P) / len(results),
             "server_state": model_sizes(server.state.values(), P),
-            "gradients": work.per_step,
+            "gradients": sum(row.gradient_samples for row in results) / sum(len(b) for w in work for b in w.plan),
         }
-        scalars = {name: float(value) for name, value in sent.vectors.items() if value.numel() == 1}
-        if taken := measured.keys() & scalars:
+        scalars: dict[str, float | Tensor] = {name: value for name, value in sent.vectors.items() if value.numel() == 1}
+        if taken := known.keys() & scalars:
             raise UserError(f"{method.name} broadcasts a number named {min(taken)}, which is a column of the metrics")
-        measured |= scalars
-        return FederationState(state.round + 1, w_next, server.state, clients), measured
+        known |= scalars | {"diverged": w_next.isfinite().all().logical_not()}
+        return FederationState(state.round + 1, w_next, server.state, clients), Measured(known)
 
     def _weights(self, active: list[int]) -> Tensor:
         """Aggregation weights p_i `[M]`: 1/M, or n_i/Σ n_j over the active clients."""
@@ -272,18 +154,33 @@ class Federation:
         return sizes / sizes.sum()
 
 
-class _RecordedGradient:
-    """The mini-batch gradient as a function of w, remembering how often and where it was taken, and the loss there."""
+@dataclass(frozen=True)
+class Measured:
+    """A round's measurements, some still on the device."""
 
-    def __init__(self, objective: Objective, loss: Loss, x: Tensor, y: Tensor, client: ClientRound) -> None:
-        self._gradient: Callable[[Tensor], tuple[Tensor, Tensor]]
-        self._gradient = lambda w: loss.gradient(objective, w, x, y, client)
-        self.calls = 0
-        self.point: Tensor
-        self.loss: Tensor
+    values: dict[str, float | Tensor]
 
-    def __call__(self, w: Tensor) -> Tensor:
-        self.calls += 1
-        self.point = w
-        g, self.loss = self._gradient(w)
-        return g
+    def numbers(self) -> dict[str, float]:
+        """All as numbers, in one transfer."""
+        waiting = {name: value for name, value in self.values.items() if isinstance(value, Tensor)}
+        packed = torch.stack([value.reshape(()).double() for value in waiting.values()]).tolist()
+        return {name: float(value) for name, value in (self.values | dict(zip(waiting, packed, strict=True))).items()}
+
+
+def run_rounds(
+    federations: Sequence[Federation],
+    states: Sequence[FederationState],
+    active: Sequence[Sequence[int]],
+    backend: Backend,
+) -> list[tuple[FederationState, dict[str, float]]]:
+    """One round of several federations at once, which differ in their seeds and data splits alone.
+
+    The local training of all their clients is one call of the back end; measurements come over after the last.
+    """
+    works = [f.work(state, chosen) for f, state, chosen in zip(federations, states, active, strict=True)]
+    results = iter(backend.train(federations[0].local, [w for work in works for w in work]))
+    ends = [
+        f.aggregate(state, work, [next(results) for _ in work])
+        for f, state, work in zip(federations, states, works, strict=True)
+    ]
+    return [(state, measured.numbers()) for state, measured in ends]

@@ -1,20 +1,19 @@
-"""A model's loss and gradient as functions of one flat parameter vector."""
+"""A model's loss as a function of one flat parameter vector."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call, grad_and_value
 from torch.nn import functional as F
 from torch.nn.modules.dropout import _DropoutNd
 
+from bench.engine.precision import Precision, autocast
 from bench.errors import UserError
-from bench.models.dropout import Dropout
-
-ModelLoss = Callable[[nn.Module, Tensor, Tensor], Tensor]
-"""A loss (one number) of a module on inputs x and targets y."""
+from bench.models.dropout import Draws, Dropout
 
 
 class Batched(Protocol):
@@ -23,11 +22,6 @@ class Batched(Protocol):
     def __len__(self) -> int: ...
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]: ...
-
-
-def cross_entropy(module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
-    """Mean cross-entropy; y are labels `[B]`, or class probabilities `[B, C]`."""
-    return F.cross_entropy(module(x), y)
 
 
 @dataclass(frozen=True)
@@ -53,17 +47,59 @@ class Layout:
         return {n: p.view(s) for n, p, s in zip(self.names, parts, self.shapes, strict=True)}
 
 
+@dataclass(frozen=True)
+class Model:
+    """A module with certain parameters (None: its own), as losses see it."""
+
+    module: nn.Module
+    parameters: Mapping[str, Tensor] | None = None
+    precision: Precision = "fp32"
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Class scores `[B, C]` of inputs x `[B, ...]`, in x's number format whatever the precision."""
+        with autocast(self.precision, x.device):
+            scores = (
+                self.module(x) if self.parameters is None else functional_call(self.module, dict(self.parameters), (x,))
+            )
+        out: Tensor = scores.to(x.dtype)
+        return out
+
+
+Variables = Mapping[str, Tensor]
+"""What a loss depends on beside the model's parameters, by name."""
+
+Value = Callable[[Model, Variables], Tensor]
+"""A loss (one number) of a model."""
+
+
+class Gradients(Protocol):
+    """The one interface of gradient back ends."""
+
+    def __call__(self, w: Tensor, value: Value, variables: Variables) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        """Gradient `[P]` at the flat parameters w `[P]`, the loss there, and the gradients of the variables."""
+        ...
+
+
+def cross_entropy(scores: Tensor, y: Tensor, weights: Tensor | None = None) -> Tensor:
+    """Cross-entropy of scores `[B, C]`, in the mean or weighted by `[B]`; y are labels `[B]`, or class probabilities
+    `[B, C]`."""
+    if weights is None:
+        return F.cross_entropy(scores, y)
+    return (F.cross_entropy(scores, y, reduction="none") * weights).sum()
+
+
 class Objective:
     """Mean cross-entropy of a module, as a function of flat parameters `[P]` (order: `module.parameters()`).
 
-    The module's parameters become views of one buffer, so loading a vector is one copy; the module belongs to
-    this objective from then on (a second one on the same module would take its parameters away). Modules with
-    buffers, such as BatchNorm's running statistics, are refused with a `UserError`: they would be state
+    The module's parameters become views of the vector that was loaded last, so loading copies nothing; the module
+    belongs to this objective from then on (a second one on the same module would take its parameters away). Modules
+    with buffers, such as BatchNorm's running statistics, are refused with a `UserError`: they would be state
     that no federated method here averages. So is torch's dropout: its draws are not keyed, and no run could resume.
-    bench.models.dropout.Dropout is taken; it drops nothing but within `keyed_draws`.
+    bench.models.dropout.Dropout is taken; it drops nothing but within `drawing`. `channels_last` is the memory format
+    in which images are handed to the module: faster for most convolutions on a CPU.
     """
 
-    def __init__(self, module: nn.Module) -> None:
+    def __init__(self, module: nn.Module, precision: Precision = "fp32", *, channels_last: bool = False) -> None:
         if any(True for _ in module.buffers()):
             raise UserError("the model has buffers (BatchNorm statistics?); use GroupNorm or no normalisation")
         if any(isinstance(part, _DropoutNd) and part.p > 0 for part in module.modules()):
@@ -71,80 +107,106 @@ class Objective:
                 "the model has dropout, whose random draws cannot be repeated; use bench.models.dropout.Dropout"
             )
         self.module = module
+        self.precision = precision
+        self.channels_last = channels_last
         self._dropouts = [part for part in module.modules() if isinstance(part, Dropout) and part.rate > 0]
-        self._draw_anew: Callable[[], object] | None = None
+        self._draws: Draws | None = None
         self.parameters = list(module.parameters())
         names_shapes = [(name, tuple(p.shape)) for name, p in module.named_parameters()]
         self.layout = Layout(tuple(n for n, _ in names_shapes), tuple(s for _, s in names_shapes))
-        self._buffer = torch.cat([p.detach().reshape(-1) for p in self.parameters])
-        for parameter, view in zip(self.parameters, self.layout.split(self._buffer).values(), strict=True):
-            parameter.data = view
+        self._loaded = torch.cat([p.detach().reshape(-1) for p in self.parameters])
+        self.load(self._loaded)
 
     @property
     def device(self) -> torch.device:
         """Where the parameters live."""
-        return self._buffer.device
+        return self._loaded.device
 
     @property
     def dtype(self) -> torch.dtype:
         """The parameters' number format."""
-        return self._buffer.dtype
+        return self._loaded.dtype
+
+    @property
+    def has_dropout(self) -> bool:
+        """Whether gradients depend on draws."""
+        return bool(self._dropouts)
 
     def initial(self) -> Tensor:
         """A copy of the parameters `[P]` as they are in the module now."""
-        return self._buffer.clone()
+        return self._loaded.clone()
 
     def load(self, w: Tensor) -> nn.Module:
-        """The module with the flat parameters w `[P]`."""
-        self._buffer.copy_(w)
+        """The module with the flat parameters w `[P]`: its parameters are views of w from then on."""
+        self._loaded = w.detach()
+        for parameter, view in zip(self.parameters, self.layout.split(self._loaded).values(), strict=True):
+            parameter.data = view
         return self.module
 
+    def inputs(self, x: Tensor) -> Tensor:
+        """Inputs `[B, ...]` in the memory format of the module's choice."""
+        return x.contiguous(memory_format=torch.channels_last) if self.channels_last and x.ndim == 4 else x
+
     @contextmanager
-    def keyed_draws(self, seed: Callable[[], int]) -> Iterator[None]:
-        """Within, gradients are those of the model with dropout; each draws its masks from a new stream of seed()."""
+    def drawing(self, draws: Draws) -> Iterator[None]:
+        """Within, gradients are those of the model with dropout; each restarts the draws."""
         if not self._dropouts:
             yield
             return
-        generator = torch.Generator(self.device)
-        self._draw_anew = lambda: generator.manual_seed(seed())
-        self._lend(generator)
+        self._lend(draws)
         try:
             yield
         finally:
-            self._draw_anew = None
             self._lend(None)
 
-    def _lend(self, generator: torch.Generator | None) -> None:
+    def _lend(self, draws: Draws | None) -> None:
+        self._draws = draws
         for part in self._dropouts:
-            part.generator = generator
+            part.draws = draws
 
-    def gradient(self, w: Tensor, x: Tensor, y: Tensor, loss: ModelLoss = cross_entropy) -> tuple[Tensor, Tensor]:
+    def _train(self) -> nn.Module:
+        if not self.module.training:
+            self.module.train()
+        if self._draws is not None:
+            self._draws.restart()
+        return self.module
+
+    def gradient(self, w: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """∇F(w) `[P]` and F(w) (a tensor of one number, detached) on the batch x `[B, ...]`, y `[B]`."""
-        return self.gradients(w, x, y, loss, ())[:2]
+        x = self.inputs(x)
+        return self.gradients(w, lambda model, _: cross_entropy(model(x), y), {})[:2]
 
-    def gradients(
-        self, w: Tensor, x: Tensor, y: Tensor, loss: ModelLoss, others: Sequence[Tensor]
-    ) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
-        """As `gradient`, and from the same backward pass the gradients with respect to `others`, on which `loss`
-        depends, too."""
-        module = self.load(w)
-        if not module.training:
-            module.train()
-        if self._draw_anew is not None:
-            self._draw_anew()
+    def gradients(self, w: Tensor, value: Value, variables: Variables) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        """`Gradients` by one backward pass through the module."""
+        model = Model(self.load(w), None, self.precision)
+        self._train()
+        others = {name: v.detach().requires_grad_() for name, v in variables.items()}
         with torch.enable_grad():
-            value = loss(module, x, y)
-            parts = torch.autograd.grad(value, [*self.parameters, *others])
-        own = parts[: len(self.parameters)]
-        return torch.cat([part.reshape(-1) for part in own]), value.detach(), parts[len(own) :]
+            loss = value(model, others)
+            parts = torch.autograd.grad(loss, [*self.parameters, *others.values()])
+        own = len(self.parameters)
+        g = torch.cat([part.reshape(-1) for part in parts[:own]])
+        return g, loss.detach(), dict(zip(others, parts[own:], strict=True))
+
+    def functional_gradients(
+        self, w: Tensor, value: Value, variables: Variables
+    ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        """`Gradients` as a pure function of tensors, for use under torch.func.vmap."""
+        module = self._train()
+
+        def loss_of(w: Tensor, variables: Variables) -> Tensor:
+            return value(Model(module, self.layout.split(w), self.precision), variables)
+
+        (g, others), loss = grad_and_value(loss_of, argnums=(0, 1))(w, dict(variables))
+        return g, loss, others
 
     @torch.no_grad()
     def logits(self, w: Tensor, x: Tensor, batch_size: int = 2000) -> Tensor:
         """Model outputs `[B, C]`, computed in batches."""
-        module = self.load(w)
-        if module.training:
-            module.eval()
-        return torch.cat([module(part) for part in x.split(batch_size)])
+        model = Model(self.load(w), None, self.precision)
+        if self.module.training:
+            self.module.eval()
+        return torch.cat([model(self.inputs(part)) for part in x.split(batch_size)])
 
     def loss(self, w: Tensor, data: Batched) -> float:
         """F(w): mean cross-entropy over all of the data."""
@@ -168,3 +230,25 @@ class Objective:
             total += self.gradient(w, x, y)[0] * len(y)
             samples += len(y)
         return total / samples
+
+
+def dropout_shapes(objective: Objective, x: Tensor) -> Sequence[tuple[int, ...]]:
+    """What each dropout layer of the model is given for one input of x `[B, ...]`, in the order of use."""
+    recorder = _Recorder()
+    with objective.drawing(recorder), torch.no_grad():
+        objective.module.train()(x[:1])
+    return recorder.shapes
+
+
+class _Recorder:
+    """Draws of which nothing is dropped, remembering what they were drawn for."""
+
+    def __init__(self) -> None:
+        self.shapes: list[tuple[int, ...]] = []
+
+    def restart(self) -> None:
+        pass
+
+    def uniform(self, x: Tensor) -> Tensor:
+        self.shapes.append(tuple(x.shape[1:]))
+        return torch.zeros_like(x)

@@ -21,7 +21,7 @@ import torch
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
-from bench.engine.objective import Layout, Objective
+from bench.engine.objective import Layout, Model, Variables
 from bench.engine.streams import torch_stream
 from bench.errors import UserError
 from bench.methods.swa import SWA
@@ -46,6 +46,15 @@ def unit(v: Tensor) -> Tensor:
     return v / (norm(v) + EPS)
 
 
+def along(v: Tensor, length: float) -> Tensor:
+    """length · unit(v) in one pass over v beside its norm's."""
+    return v * (length / (norm(v) + EPS))
+
+
+class CannotBatchError(Exception):
+    """A method asks for something that exists for one client at a time only."""
+
+
 @dataclass
 class ClientRound:
     """What a client knows during one round, and what it leaves behind.
@@ -54,18 +63,21 @@ class ClientRound:
     vectors, to be replaced by `Component.finish`; `first_time` is true while it has none but those of
     `Component.start_client`; `upload` what is sent beside the model update; `scratch` lives for this round only. `step`
     counts the local steps, from 0. `w_global` is w^t, or what a server that looks ahead sends in its place.
+
+    In a cohort, `id` is None, and `round`, `lr` and `steps` are tensors of one number.
     """
 
     seed: int
-    round: int
-    id: int
+    round: int | Tensor
+    id: int | None
     w_global: Tensor
     received: Mapping[str, Tensor]
     state: dict[str, Tensor]
-    first_time: bool
-    lr: float
-    steps: int
+    first_time: Tensor
+    lr: float | Tensor
+    steps: int | Tensor
     layout: Layout
+    input_shape: tuple[int, ...]
     full_gradient: Gradient
     step: int = 0
     scratch: dict[str, Tensor] = field(default_factory=dict)
@@ -73,6 +85,8 @@ class ClientRound:
 
     def stream(self, purpose: str) -> torch.Generator:
         """A CPU generator for random draws of the current local step, keyed so that every repetition draws the same."""
+        if self.id is None or isinstance(self.round, Tensor):
+            raise CannotBatchError("random draws of a method are one client's")
         return torch_stream(self.seed, purpose, self.round, self.id, self.step)
 
 
@@ -209,14 +223,19 @@ class Server(Component):
 class Loss(Component):
     """What a client's gradient is the gradient of."""
 
+    variables: ClassVar[tuple[str, ...]] = ()
+    """Entries of `ClientRound.scratch` on which the loss depends, too; their gradients are left there as g_<name>."""
     needs_labels: ClassVar[bool] = False
     """Whether it cannot take class probabilities, as mixup makes them."""
+    separable: ClassVar[bool] = True
+    """Whether it is a mean over samples, so that samples of weight 0 may fill up a mini-batch."""
 
     @abstractmethod
-    def gradient(
-        self, objective: Objective, w: Tensor, x: Tensor, y: Tensor, client: ClientRound
-    ) -> tuple[Tensor, Tensor]:
-        """∇F_i(w) `[P]` and F_i(w) on the mini-batch x `[B, ...]`, y `[B]` (or class probabilities `[B, C]`)."""
+    def value(self, model: Model, x: Tensor, y: Tensor, weights: Tensor | None, variables: Variables) -> Tensor:
+        """F_i on the mini-batch x `[B, ...]`, y `[B]` (or class probabilities `[B, C]`); a tensor of one number.
+
+        `weights` `[B]` sum to 1; None: all equal.
+        """
 
     def step_taken(self, client: ClientRound) -> None:
         """After each local step."""

@@ -10,6 +10,7 @@ from torch.nn import functional as F
 from torch.nn.utils import skip_init
 
 from bench.api import simulate
+from bench.engine.local import MiniBatchGradient
 from bench.engine.objective import Layout, Objective
 from bench.errors import UserError
 from bench.methods.base import ClientRound, ServerRound
@@ -59,7 +60,13 @@ def server_round(**changes) -> ServerRound:
 def client_round(**changes) -> ClientRound:
     layout = Layout(("head.weight", "head.bias"), ((1, 1), (1,)))
     given = {"seed": 0, "round": 0, "id": 0, "w_global": vector(0, 0), "received": {}, "state": {}}
-    given |= {"first_time": False, "lr": 0.5, "steps": 2, "full_gradient": lambda w: w}
+    given |= {
+        "first_time": torch.tensor(False),
+        "lr": 0.5,
+        "steps": 2,
+        "full_gradient": lambda w: w,
+        "input_shape": (1,),
+    }
     return ClientRound(**{**given, "layout": layout, **changes})
 
 
@@ -393,7 +400,7 @@ def test_fedrobusts_ascent_by_finite_differences():
         return objective.loss(w, [(moved, y)]) - penalty
 
     before = {name: client.scratch[name].clone() for name in ("Lambda", "delta")}
-    part.gradient(objective, w, x, y, client)
+    MiniBatchGradient(objective.gradients, part, x, y, None, client)(w)
     part.step_taken(client)
     for name, index in (("Lambda", (0, 2)), ("delta", (1, 0, 1))):
         bump = torch.zeros_like(before[name])

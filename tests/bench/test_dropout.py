@@ -12,7 +12,7 @@ from bench.engine.streams import torch_seed
 from bench.errors import UserError
 from bench.methods.base import Perturbation
 from bench.methods.recipe import Parts, Recipe
-from bench.models.dropout import Dropout
+from bench.models.dropout import Dropout, KeyedDraws
 from bench.run import Bench
 from tests.bench.test_runs import CPU, check_resume, config
 from tests.problems import Problem, distance
@@ -22,7 +22,8 @@ EMNIST = {"model": "cnn_emnist"}
 
 def trained(rate: float) -> Dropout:
     part = Dropout(rate).train()
-    part.generator = torch.Generator().manual_seed(0)
+    part.draws = KeyedDraws(lambda: 0, CPU)
+    part.draws.restart()
     return part
 
 
@@ -49,7 +50,7 @@ def test_masks_are_the_same_in_every_number_format():
     assert torch.equal(trained(0.3)(x) == 0, trained(0.3)(x.double()) == 0)
 
 
-def test_nothing_is_dropped_in_evaluation_at_rate_0_and_without_a_generator():
+def test_nothing_is_dropped_in_evaluation_at_rate_0_and_without_draws():
     x = torch.randn(3, 4, generator=torch.Generator().manual_seed(0))
     assert not torch.equal(trained(0.5)(x), x)
     assert trained(0.5).eval()(x) is x
@@ -92,9 +93,9 @@ def test_each_gradient_draws_the_masks_of_its_key():
     model, (x, y) = Dropping(0.5), Problem(0).data()[1]
     objective = Objective(model)
     w = objective.initial()
-    with objective.keyed_draws(lambda: 7):
+    with objective.drawing(KeyedDraws(lambda: 7, CPU)):
         first, again = (objective.gradient(w, x, y)[0] for _ in range(2))
-    with objective.keyed_draws(lambda: 8):
+    with objective.drawing(KeyedDraws(lambda: 8, CPU)):
         other = objective.gradient(w, x, y)[0]
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
@@ -106,7 +107,7 @@ def test_outside_of_keyed_draws_the_loss_is_a_function():
     """Analyses of a finished run look at the network without dropout, as its evaluation does."""
     objective, (x, y) = Objective(Dropping(0.5)), Problem(0).data()[1]
     w = objective.initial()
-    with pytest.raises(RuntimeError, match="stopped"), objective.keyed_draws(lambda: 7):
+    with pytest.raises(RuntimeError, match="stopped"), objective.drawing(KeyedDraws(lambda: 7, CPU)):
         raise RuntimeError("stopped")
     assert float(objective.gradient(w, x, y)[1]) == pytest.approx(objective.loss(w, [(x, y)]))
     plain = Objective(Dropping(0))
@@ -166,8 +167,7 @@ def test_full_gradients_have_masks_of_their_own():
 
 def test_the_order_and_the_company_of_clients_change_nothing():
     problem = Problem(0)
-    federation = problem.federation("fedavg", {})
-    federation.objective = Objective(Dropping(0.5))
+    federation = problem.federation("fedavg", {}, model=Dropping(0.5))
     start = federation.start(federation.objective.initial())
     together = federation.train_clients(start, [2, 0, 1])
     alone = {client: federation.train_clients(start, [client])[client] for client in (1, 2, 0)}
@@ -181,7 +181,7 @@ def test_simulate_repeats_itself_and_gives_the_model_back():
     assert distance(runs[0], runs[1]) == 0
     assert distance(runs[0], runs[2]) > 1e-3
     assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
-    assert model.first.generator is None
+    assert model.first.draws is None
 
 
 @pytest.mark.parametrize("method", ["fedsam", "mimelite"])

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.utils import skip_init
 
-from bench.engine.federation import Steps
+from bench.engine.steps import Steps
 from bench.methods.base import unit
 from bench.methods.catalog import CATALOG
 from bench.methods.corrections.dyn import DynamicRegulariser
@@ -100,8 +100,8 @@ def test_feddyn_round_one_with_full_participation_doubles_the_mean_update(proble
 @given(problem=problems, options=step_settings)
 def test_feddc_without_its_control_variates_is_feddyn(problem, options):
     class WithoutControl(DriftCorrection):
-        def direction(self, g, w, client):
-            return DynamicRegulariser.direction(self, g, w, client)
+        def constant_pull(self, client):
+            return DynamicRegulariser.constant_pull(self, client)
 
     parts = replace(CATALOG["feddc"].parts, correction=WithoutControl)
     without = replace(CATALOG["feddc"], parts=parts)

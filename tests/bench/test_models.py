@@ -6,6 +6,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from bench.config import RunConfig
+from bench.engine.local import MiniBatchGradient
 from bench.engine.objective import Objective
 from bench.errors import UserError
 from bench.experiments import load_experiment
@@ -93,7 +94,7 @@ def test_fedrcls_loss_reaches_every_level(model, shape):
     w, x, y = objective.initial(), images(8, *shape), torch.arange(8) % 4
     client = client_round(w_global=w)
     losses = CrossEntropy(), RelaxedContrastive()
-    plain, contrastive = (loss.gradient(objective, w, x, y, client)[0] for loss in losses)
+    plain, contrastive = (MiniBatchGradient(objective.gradients, loss, x, y, None, client)(w) for loss in losses)
     first = objective.layout.sizes[0]
     assert torch.isfinite(contrastive).all()
     assert not torch.allclose(plain[:first], contrastive[:first])

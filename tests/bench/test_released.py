@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from bench.engine.federation import Federation, Steps
+from bench.engine.federation import Federation
+from bench.engine.steps import Steps
 from bench.errors import UserError
 from bench.methods.catalog import CATALOG, recipe
 from bench.methods.released import RELEASES, release

@@ -7,7 +7,8 @@ distance are plain, whatever the weights.
 import pytest
 import torch
 
-from bench.engine.federation import FederationState, LocalResult
+from bench.engine.federation import FederationState
+from bench.engine.local import LocalResult
 from bench.methods.base import unit
 from bench.methods.corrections.client_momentum import ClientMomentum
 from bench.methods.corrections.feddc import DriftCorrection

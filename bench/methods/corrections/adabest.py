@@ -7,7 +7,6 @@
 
 from typing import ClassVar
 
-import torch
 from pydantic import Field
 from torch import Tensor
 
@@ -23,7 +22,7 @@ class FadingMemory(Correction):
 
     def start_client(self, w: Tensor) -> dict[str, Tensor]:
         """h_i = 0; the round before the first is −1, which h_i = 0 makes irrelevant."""
-        return {"h": torch.zeros_like(w), "last_round": w.new_tensor([-1.0])}
+        return {"h": w.new_zeros(w.shape), "last_round": w.new_tensor([-1.0])}
 
     def direction(self, g: Tensor, w: Tensor, client: ClientRound) -> Tensor:
         """g − h_i."""
@@ -34,4 +33,4 @@ class FadingMemory(Correction):
         away = client.round - client.state["last_round"]
         moved = client.w_global - w
         client.state["h"] = client.state["h"] / away + self.mu * moved
-        client.state["last_round"] = torch.full_like(away, client.round)
+        client.state["last_round"] = client.state["last_round"] + away

@@ -6,6 +6,7 @@ q = α g + (1−α) D;     D ← −Σ p_i Δ_i/(K_i η_t)
 from collections.abc import Mapping
 from typing import ClassVar
 
+import torch
 from pydantic import Field
 from torch import Tensor
 
@@ -26,7 +27,7 @@ class ClientMomentum(Correction):
 
     def direction(self, g: Tensor, w: Tensor, client: ClientRound) -> Tensor:
         """α g + (1−α) D."""
-        return self.alpha * g + (1 - self.alpha) * client.received["direction"]
+        return torch.lerp(client.received["direction"], g, self.alpha)
 
     def aggregate(self, server: ServerRound) -> None:
         """D, the mean update as a gradient in units of one local step."""

@@ -7,6 +7,7 @@ In FedDyn's own symbols the client's gradient memory is −λ H_i.
 
 from typing import ClassVar, Literal
 
+import torch
 from pydantic import Field
 from torch import Tensor
 
@@ -26,9 +27,17 @@ class DynamicRegulariser(Correction):
         default="all", description="whose duals the server averages: everybody's, or the active clients'"
     )
 
+    def start(self, client: ClientRound) -> None:
+        """What stays of q − g − λw during the round, so that a step takes two passes over the model."""
+        client.scratch["constant_pull"] = self.constant_pull(client)
+
+    def constant_pull(self, client: ClientRound) -> Tensor:
+        """λ (H_i − w^t)."""
+        return self.lam * (client.state["H"] - client.w_global)
+
     def direction(self, g: Tensor, w: Tensor, client: ClientRound) -> Tensor:
         """g + λ (H_i + w − w^t)."""
-        return g + self.lam * (client.state["H"] + w - client.w_global)
+        return torch.add(g, w, alpha=self.lam).add_(client.scratch["constant_pull"])
 
     def proximal(self) -> float:
         """λ."""

@@ -34,9 +34,9 @@ class DriftCorrection(DynamicRegulariser):
         """c."""
         return {"control": state["c"]}
 
-    def direction(self, g: Tensor, w: Tensor, client: ClientRound) -> Tensor:
-        """FedDyn's q, and c − c_i."""
-        return super().direction(g, w, client) + (client.received["control"] - client.state["c_i"])
+    def constant_pull(self, client: ClientRound) -> Tensor:
+        """λ (H_i − w^t) + c − c_i."""
+        return super().constant_pull(client) + (client.received["control"] - client.state["c_i"])
 
     def finish(self, w: Tensor, client: ClientRound) -> None:
         """H_i, c_i, and the change of c_i for the server."""

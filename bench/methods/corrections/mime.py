@@ -6,6 +6,7 @@ q = α g + (1−α) s;     s ← α Σ p_i f_i + (1−α) s,   f_i the gradient 
 from collections.abc import Mapping
 from typing import ClassVar
 
+import torch
 from pydantic import Field
 from torch import Tensor
 
@@ -30,7 +31,7 @@ class ServerMomentumMimic(Correction):
 
     def direction(self, g: Tensor, w: Tensor, client: ClientRound) -> Tensor:
         """α g + (1−α) s."""
-        return self.alpha * g + (1 - self.alpha) * client.received["momentum"]
+        return torch.lerp(client.received["momentum"], g, self.alpha)
 
     def aggregate(self, server: ServerRound) -> None:
         """s ← α Σ p_i f_i + (1−α) s."""

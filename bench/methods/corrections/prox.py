@@ -5,6 +5,7 @@ q = g + λ (w − w^t)
 
 from typing import ClassVar
 
+import torch
 from pydantic import Field
 from torch import Tensor
 
@@ -20,7 +21,7 @@ class Prox(Correction):
 
     def direction(self, g: Tensor, w: Tensor, client: ClientRound) -> Tensor:
         """g + λ (w − w^t)."""
-        return g + self.lam * (w - client.w_global)
+        return torch.add(g, w - client.w_global, alpha=self.lam)
 
     def proximal(self) -> float:
         """λ."""

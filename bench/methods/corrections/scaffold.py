@@ -26,9 +26,13 @@ class ControlVariates(Correction):
         """c."""
         return {"control": state["c"]}
 
+    def start(self, client: ClientRound) -> None:
+        """weight·(c − c_i), constant during the round."""
+        client.scratch["pull"] = self.correction_weight * (client.received["control"] - client.state["c_i"])
+
     def direction(self, g: Tensor, w: Tensor, client: ClientRound) -> Tensor:
         """g − c_i + c."""
-        return g + self.correction_weight * (client.received["control"] - client.state["c_i"])
+        return g + client.scratch["pull"]
 
     def finish(self, w: Tensor, client: ClientRound) -> None:
         """The new c_i, and its change for the server."""

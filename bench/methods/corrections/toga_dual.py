@@ -8,6 +8,7 @@ moves by 1/M of the sum of updates (`dual_norm: M`), which is undamped under par
 
 from typing import ClassVar
 
+import torch
 from pydantic import Field
 from torch import Tensor
 
@@ -23,6 +24,6 @@ class CorrectedDual(UsesLastUpdate, DynamicRegulariser):
 
     beta: float = Field(ge=0, description="weight of A in the local direction", examples=[0.9])
 
-    def direction(self, g: Tensor, w: Tensor, client: ClientRound) -> Tensor:
-        """g + λ (H_i + w − w^t) + βA."""
-        return super().direction(g, w, client) + self.beta * client.received["A"]
+    def constant_pull(self, client: ClientRound) -> Tensor:
+        """λ (H_i − w^t) + βA."""
+        return torch.add(super().constant_pull(client), client.received["A"], alpha=self.beta)

@@ -6,13 +6,14 @@
 ψ stays with the client. Inputs are shifted after normalisation and augmentation; evaluation is on clean inputs.
 """
 
+from math import prod
 from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 
-from bench.engine.objective import Objective, cross_entropy
+from bench.engine.objective import Model, Variables, cross_entropy
 from bench.methods.base import ClientRound, Loss
 
 
@@ -20,6 +21,7 @@ class AffineShift(Loss):
     """max over ψ of f_i, one ascent step per local step."""
 
     name: ClassVar[str] = "affine_shift"
+    variables: ClassVar[tuple[str, ...]] = ("Lambda", "delta")
 
     eta_psi: float = Field(default=0.01, ge=0, description="ascent step of the input shift")
     lam_1: float = Field(default=1.0, ge=0, description="penalty on Λ − I")
@@ -29,34 +31,26 @@ class AffineShift(Loss):
     )
 
     def start(self, client: ClientRound) -> None:
-        """ψ where the client left it."""
-        client.scratch.update({name: client.state[name] for name in ("Lambda", "delta") if name in client.state})
+        """ψ where the client left it; Λ = I and δ = 0 at first."""
+        w, size = client.w_global, client.input_shape
+        if self.affine == "full" or len(size) == 1:
+            size = (prod(size),)
+        first = {"Lambda": torch.eye(size[0], dtype=w.dtype, device=w.device), "delta": w.new_zeros(size)}
+        client.scratch.update({name: client.state.get(name, value) for name, value in first.items()})
 
-    def gradient(
-        self, objective: Objective, w: Tensor, x: Tensor, y: Tensor, client: ClientRound
-    ) -> tuple[Tensor, Tensor]:
-        """∇_w f_i and ℓ at the shifted inputs; ∇_ψ f_i is kept for the end of the step."""
-        mixed = x if self.affine == "channel" and x.ndim > 2 else x.flatten(1)
-        if "Lambda" not in client.scratch:
-            client.scratch["Lambda"] = torch.eye(mixed.shape[1], dtype=x.dtype, device=x.device)
-            client.scratch["delta"] = torch.zeros_like(mixed[0])
-        Lambda = client.scratch["Lambda"].detach().requires_grad_()
-        delta = client.scratch["delta"].detach().requires_grad_()
-
-        def shifted_loss(module: nn.Module, _x: Tensor, y: Tensor) -> Tensor:
-            moved = torch.einsum("dc,bc...->bd...", Lambda, mixed) + delta
-            return cross_entropy(module, moved.view(x.shape), y)
-
-        g, loss, (g_Lambda, g_delta) = objective.gradients(w, x, y, shifted_loss, (Lambda, delta))
-        identity = torch.eye(len(Lambda), dtype=x.dtype, device=x.device)
-        client.scratch["g_Lambda"] = g_Lambda - 2 * self.lam_1 * (Lambda.detach() - identity)
-        client.scratch["g_delta"] = g_delta - 2 * self.lam_2 * delta.detach()
-        return g, loss
+    def value(self, model: Model, x: Tensor, y: Tensor, weights: Tensor | None, variables: Variables) -> Tensor:
+        """ℓ at the shifted inputs; the penalties do not depend on w."""
+        Lambda, delta = variables["Lambda"], variables["delta"]
+        mixed = x if delta.ndim > 1 else x.flatten(1)
+        moved = torch.einsum("dc,bc...->bd...", Lambda, mixed) + delta
+        return cross_entropy(model(moved.reshape(x.shape)), y, weights)
 
     def step_taken(self, client: ClientRound) -> None:
         """ψ ← ψ + η_ψ ∇_ψ f_i, from the step's last gradient; neither clipped nor decayed."""
-        for name in ("Lambda", "delta"):
-            client.scratch[name] = client.scratch[name] + self.eta_psi * client.scratch[f"g_{name}"]
+        Lambda, delta, scratch = client.scratch["Lambda"], client.scratch["delta"], client.scratch
+        identity = torch.eye(Lambda.shape[-1], dtype=Lambda.dtype, device=Lambda.device)
+        scratch["Lambda"] = Lambda + self.eta_psi * (scratch["g_Lambda"] - 2 * self.lam_1 * (Lambda - identity))
+        scratch["delta"] = delta + self.eta_psi * (scratch["g_delta"] - 2 * self.lam_2 * delta)
 
     def finish(self, w: Tensor, client: ClientRound) -> None:
         """Keep ψ."""

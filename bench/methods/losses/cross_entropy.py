@@ -4,8 +4,8 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from bench.engine.objective import Objective
-from bench.methods.base import ClientRound, Loss
+from bench.engine.objective import Model, Variables, cross_entropy
+from bench.methods.base import Loss
 
 
 class CrossEntropy(Loss):
@@ -13,8 +13,6 @@ class CrossEntropy(Loss):
 
     name: ClassVar[str] = "cross_entropy"
 
-    def gradient(
-        self, objective: Objective, w: Tensor, x: Tensor, y: Tensor, client: ClientRound
-    ) -> tuple[Tensor, Tensor]:
-        """∇ℓ(w; ξ) and ℓ(w; ξ)."""
-        return objective.gradient(w, x, y)
+    def value(self, model: Model, x: Tensor, y: Tensor, weights: Tensor | None, variables: Variables) -> Tensor:
+        """ℓ(w; ξ)."""
+        return cross_entropy(model(x), y, weights)

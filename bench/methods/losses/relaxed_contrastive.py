@@ -22,9 +22,9 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bench.engine.objective import Objective, cross_entropy
+from bench.engine.objective import Model, Variables, cross_entropy
 from bench.errors import UserError
-from bench.methods.base import ClientRound, Loss
+from bench.methods.base import Loss
 
 
 @runtime_checkable
@@ -41,6 +41,7 @@ class RelaxedContrastive(Loss):
 
     name: ClassVar[str] = "relaxed_contrastive"
     needs_labels: ClassVar[bool] = True
+    separable: ClassVar[bool] = False
 
     temperature: float = Field(default=0.05, gt=0, description="divides similarities")
     threshold: float = Field(default=0.7, ge=-1, le=1, description="least similarity of a penalised pair of one class")
@@ -49,17 +50,12 @@ class RelaxedContrastive(Loss):
     k_neg: int = Field(default=2, ge=1, description="negatives per anchor")
     k_pos: int = Field(default=1, ge=1, description="positives per anchor in the penalty")
 
-    def gradient(
-        self, objective: Objective, w: Tensor, x: Tensor, y: Tensor, client: ClientRound
-    ) -> tuple[Tensor, Tensor]:
-        """∇F_i and F_i on the mini-batch."""
-        return objective.gradient(w, x, y, self._loss)
-
-    def _loss(self, module: nn.Module, x: Tensor, y: Tensor) -> Tensor:
-        with _features(module) as levels:
-            loss = cross_entropy(module, x, y)
+    def value(self, model: Model, x: Tensor, y: Tensor, weights: Tensor | None, variables: Variables) -> Tensor:
+        """ℓ and both terms, of equal weight for all samples."""
+        with _features(model.module) as levels:
+            loss = cross_entropy(model(x), y)
         if levels:
-            loss = loss + torch.stack([self.level_loss(features, y) for features in levels]).mean()
+            loss = loss + torch.stack([self.level_loss(features.to(x.dtype), y) for features in levels]).mean()
         return loss
 
     def level_loss(self, features: Tensor, y: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from bench.methods.base import EPS, ClientRound, Gradient, Perturbation, norm
+from bench.methods.base import ClientRound, Gradient, Perturbation, along
 
 
 class ASAM(Perturbation):
@@ -37,5 +37,4 @@ class ASAM(Perturbation):
     def delta(self, w: Tensor, gradient: Gradient, client: ClientRound) -> Tensor:
         """ρ T² g₁/‖T g₁‖."""
         T = self.scale(w, client)
-        scaled_gradient = T * gradient(w)
-        return self.rho * T * scaled_gradient / (norm(scaled_gradient) + EPS)
+        return along(T * gradient(w), self.rho) * T

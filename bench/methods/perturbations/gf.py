@@ -16,7 +16,7 @@ from pydantic import Field, field_validator
 from torch import Tensor
 
 from bench.errors import UserError
-from bench.methods.base import ClientRound, Gradient, Perturbation, ServerRound, norm, unit
+from bench.methods.base import ClientRound, Gradient, Perturbation, ServerRound, along, norm, unit
 
 
 class GF(Perturbation):
@@ -63,11 +63,11 @@ class GF(Perturbation):
 
     def delta(self, w: Tensor, gradient: Gradient, client: ClientRound) -> Tensor:
         """z − w; SAM's perturbation in the first round."""
-        local = self.rho * unit(gradient(w))
+        local = along(gradient(w), self.rho)
         if "v" not in client.received:
             return local
         c = client.received["c"]
-        return c * (client.received["v"] - w) + (1 - c) * local
+        return torch.lerp(local, client.received["v"] - w, c)
 
     def aggregate(self, server: ServerRound) -> None:
         """Remember w^t and whether D exceeded T_D; D is a plain mean over the active clients."""

@@ -52,8 +52,8 @@ class LESAM(Perturbation):
         """δ for ρ = 1."""
         w, layout = client.w_global, client.layout
         if self.estimate == "published":
-            unknown = client.first_time and self.first_seen == "none"
-            return torch.zeros_like(w) if unknown else unit(client.state["w_old"] - w)
+            known = unit(client.state["w_old"] - w)
+            return known if self.first_seen == "zero" else torch.where(client.first_time, torch.zeros_like(w), known)
         u = client.received["last_step"]
         if self.estimate == "released_intent":
             lengths = torch.cat([norm(part) for part in u.split(layout.sizes, dim=-1)], dim=-1)

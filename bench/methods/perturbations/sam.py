@@ -7,10 +7,11 @@ FedSpeed mixes both gradients:  (1−α) g₁ + α ∇F_i(w + δ; ξ)   (Sun et 
 
 from typing import ClassVar
 
+import torch
 from pydantic import Field
 from torch import Tensor
 
-from bench.methods.base import ClientRound, Gradient, Perturbation, unit
+from bench.methods.base import ClientRound, Gradient, Perturbation, along
 
 
 class SAM(Perturbation):
@@ -22,7 +23,7 @@ class SAM(Perturbation):
 
     def delta(self, w: Tensor, gradient: Gradient, client: ClientRound) -> Tensor:
         """ρ g₁/‖g₁‖, and zero where the gradient is zero."""
-        return self.rho * unit(gradient(w))
+        return along(gradient(w), self.rho)
 
 
 class MixedSAM(SAM):
@@ -39,5 +40,4 @@ class MixedSAM(SAM):
         plain = gradient(w)
         if self.alpha == 0.0:
             return plain
-        perturbed = gradient(w + self.rho * unit(plain))
-        return (1 - self.alpha) * plain + self.alpha * perturbed
+        return torch.lerp(plain, gradient(w + along(plain, self.rho)), self.alpha)

@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 from torch import Tensor
 
-from bench.methods.base import ClientRound, Gradient, Perturbation, ServerRound, unit
+from bench.methods.base import ClientRound, Gradient, Perturbation, ServerRound, along, unit
 
 
 class SMOO(Perturbation):
@@ -36,8 +36,8 @@ class SMOO(Perturbation):
     def delta(self, w: Tensor, gradient: Gradient, client: ClientRound) -> Tensor:
         """ρ unit(g₁ − μ_i − s), and the new μ_i."""
         mu, s = client.scratch["mu"], client.received["s"]
-        delta = self.rho * unit(gradient(w) - mu - s)
-        client.scratch["mu"] = mu + delta - s
+        delta = along((gradient(w) - mu).sub_(s), self.rho)
+        client.scratch["mu"] = (mu + delta).sub_(s)
         client.scratch["last_delta"] = delta
         return delta
 

@@ -11,7 +11,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from bench.methods.base import ClientRound, Gradient, Perturbation, unit
+from bench.methods.base import ClientRound, Gradient, Perturbation, along
 from bench.methods.last_update import UsesLastUpdate
 
 
@@ -28,12 +28,10 @@ class TOGA(UsesLastUpdate, Perturbation):
 
     def delta(self, w: Tensor, gradient: Gradient, client: ClientRound) -> Tensor:
         """ρ unit(r)."""
-        r = self.kappa * client.received["A"]
-        if self.direction != "neighbour":
-            r = r + gradient(w)
-        if self.direction != "local":
-            r = r + client.scratch.get("neighbour", torch.zeros_like(w))
-        return self.rho * unit(r)
+        r = torch.zeros_like(w) if self.direction == "neighbour" else gradient(w)
+        if self.direction != "local" and "neighbour" in client.scratch:
+            r = r + client.scratch["neighbour"]
+        return along(torch.add(r, client.received["A"], alpha=self.kappa), self.rho)
 
     def gradient(self, w: Tensor, gradient: Gradient, client: ClientRound) -> Tensor:
         """∇F_i(w + δ), kept as the next step's g′."""

@@ -1,0 +1,98 @@
+"""One client after another, with the module itself: the plain path that all others must follow; best on a CPU."""
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from bench.engine.local import LocalResult, LocalTraining, LocalWork, MiniBatchGradient, Probe
+from bench.engine.streams import numpy_stream, torch_seed
+from bench.methods.base import ClientRound
+from bench.models.dropout import KeyedDraws
+
+
+class Loop:
+    """Clients in turn; nothing but the results outlives a client's turn."""
+
+    def train(self, local: LocalTraining, works: Sequence[LocalWork], probe: Probe | None = None) -> list[LocalResult]:
+        """As `Backend`."""
+        return [_Turn(local, work).result(probe) for work in works]
+
+
+class _Turn:
+    """A client's local training."""
+
+    def __init__(self, local: LocalTraining, work: LocalWork) -> None:
+        self.local, self.work = local, work
+        self.gradient_samples = 0
+        start = local.method.start_client(work.sent.model) if work.state is None else work.state
+        self.client = ClientRound(
+            seed=work.seed,
+            round=work.round,
+            id=work.client,
+            w_global=work.sent.model,
+            received=work.sent.vectors,
+            state=dict(start),
+            first_time=torch.tensor(work.state is None, device=work.sent.model.device),
+            lr=work.lr,
+            steps=len(work.plan),
+            layout=local.objective.layout,
+            input_shape=local.input_shape,
+            full_gradient=self._full_gradient,
+        )
+
+    def result(self, probe: Probe | None) -> LocalResult:
+        """Train from start to finish."""
+        work, client, local = self.work, self.client, self.local
+        draws = KeyedDraws(self._dropout_seed, local.objective.device)
+        with local.objective.drawing(draws):
+            w, total_loss = self._steps(probe)
+        model = local.method.correction.sent_model(w, client)
+        steps = len(work.plan)
+        return LocalResult(w, model, steps, client.upload, client.state, total_loss / steps, self.gradient_samples)
+
+    def _steps(self, probe: Probe | None) -> tuple[Tensor, Tensor]:
+        """w_i⁺ `[P]`, and the sum of the losses of its steps."""
+        local, client = self.local, self.client
+        for part in local.method:
+            part.start(client)
+        w = client.w_global
+        total_loss = torch.zeros((), dtype=w.dtype, device=w.device)
+        for x, y in self._batches(self.work.plan, range(len(self.work.plan))):
+            gradient = MiniBatchGradient(local.objective.gradients, local.method.loss, x, y, None, client)
+            w_next = local.step(w, client, gradient)
+            if probe is not None:
+                probe(self.work.client, client.step, w, gradient.point - w)
+            w = w_next
+            total_loss += gradient.loss
+            self.gradient_samples += gradient.calls * len(x)
+        for part in local.method:
+            part.finish(w, client)
+        return w, total_loss
+
+    def _batches(self, plan: Sequence[Tensor], steps: Iterable[int]) -> Iterator[tuple[Tensor, Tensor]]:
+        """Inputs and targets of the mini-batches, augmented by the draws of these steps. One transfer of indices."""
+        local, sizes = self.local, [len(index) for index in plan]
+        indices = torch.cat(list(plan)).to(self.client.w_global.device, non_blocking=True).split(sizes)
+        for self.client.step, index in zip(steps, indices, strict=False):
+            x, y = local.data.batch(index)
+            if local.augment is not None:
+                key = (self.work.round, self.work.client, self.client.step)
+                x, y = local.augment(x, y, numpy_stream(self.work.seed, "augmentation", *key))
+            yield local.objective.inputs(x), y
+
+    def _full_gradient(self, w: Tensor) -> Tensor:
+        """∇F_i(w) over all of the client's data in one pass, its batches weighted by their size."""
+        plan, client, local = self.work.one_pass, self.client, self.local
+        samples = sum(len(index) for index in plan)
+        total = torch.zeros_like(w)
+        for x, y in self._batches(plan, itertools.count(-1, -1)):  # its draws are not those of any local step
+            gradient = MiniBatchGradient(local.objective.gradients, local.method.loss, x, y, None, client)
+            total = torch.add(total, gradient(w), alpha=len(x) / samples)
+        client.step = 0
+        self.gradient_samples += samples
+        return total
+
+    def _dropout_seed(self) -> int:
+        return torch_seed(self.work.seed, "dropout", self.work.round, self.work.client, self.client.step)

@@ -1,0 +1,132 @@
+"""What an active client does in a round, in terms of its method's parts: the same code for one client and a cohort."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch import Tensor
+
+from bench.data.augmentation import Augment
+from bench.data.dataset import DeviceData
+from bench.engine.objective import Gradients, Model, Objective, Variables
+from bench.engine.steps import Steps
+from bench.methods.base import ClientRound, Loss, Method
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What the server sends at the start of a round: the model to start from, and other named tensors."""
+
+    model: Tensor
+    vectors: Mapping[str, Tensor]
+
+
+@dataclass(frozen=True)
+class LocalTraining:
+    """All that the local training of every client has in common."""
+
+    method: Method
+    objective: Objective
+    data: DeviceData
+    steps: Steps
+    augment: Augment | None = None
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """That of one input."""
+        return tuple(self.data.images.shape[1:])
+
+    def step(self, w: Tensor, client: ClientRound, gradient: "MiniBatchGradient") -> Tensor:
+        """The next local iterate, `[P]`."""
+        g = self.method.perturbation.gradient(w, gradient, client)
+        q = self.method.correction.direction(g, w, client)
+        self.method.loss.step_taken(client)
+        return self.steps.step(w, q, client.lr, self.method.correction.proximal())
+
+
+@dataclass(frozen=True)
+class LocalWork:
+    """One client's task in a round: where it starts, what it knows, and which samples its steps use.
+
+    `state` is None in a client's first round. `plan` has the sample indices `[B]` of each local step, `one_pass` those
+    of all its data in batches; both on the host.
+    """
+
+    seed: int
+    round: int
+    client: int
+    lr: float
+    sent: Sent
+    state: Mapping[str, Tensor] | None
+    plan: Sequence[Tensor]
+    one_pass: Sequence[Tensor]
+
+
+@dataclass(frozen=True)
+class LocalResult:
+    """A client's model w_i⁺ after its local steps, what it sends (`model`, `upload`), its new state, its mean loss.
+
+    The loss of a step is the mini-batch loss where the step's gradient was taken: at w + δ for perturbed methods.
+    `gradient_samples` counts the samples that gradients were taken of.
+    """
+
+    w: Tensor
+    model: Tensor
+    steps: int
+    upload: dict[str, Tensor]
+    state: dict[str, Tensor]
+    loss: Tensor
+    gradient_samples: int
+
+
+class Probe(Protocol):
+    """Watches local steps."""
+
+    def __call__(self, client: int, step: int, w: Tensor, delta: Tensor, /) -> None:
+        """At each local step: the local iterate w and the perturbation δ, both `[P]`."""
+        ...
+
+
+class Backend(Protocol):
+    """A way to do the local training of several clients; all give the same numbers up to rounding."""
+
+    def train(self, local: LocalTraining, works: Sequence[LocalWork], probe: Probe | None = None) -> list[LocalResult]:
+        """The results, in the order of `works`, which are of one round and one method."""
+        ...
+
+
+class MiniBatchGradient:
+    """The gradient on one mini-batch as a function of w `[P]`, remembering how often and where it was taken.
+
+    `weights` `[B]`, which sum to 1, weigh the samples; None: all equal.
+    """
+
+    def __init__(
+        self,
+        gradients: Gradients,
+        loss: Loss,
+        x: Tensor,
+        y: Tensor,
+        weights: Tensor | None,
+        client: ClientRound,
+    ) -> None:
+        self._gradients = gradients
+        self._names = loss.variables
+        self._client = client
+
+        def value(model: Model, variables: Variables) -> Tensor:
+            return loss.value(model, x, y, weights, variables)
+
+        self._value = value
+        self.calls = 0
+        self.point: Tensor
+        self.loss: Tensor
+
+    def __call__(self, w: Tensor) -> Tensor:
+        """∇F_i(w); gradients of the loss's variables go to the client's scratch."""
+        self.calls += 1
+        self.point = w
+        scratch = self._client.scratch
+        g, self.loss, others = self._gradients(w, self._value, {name: scratch[name] for name in self._names})
+        scratch.update({f"g_{name}": v for name, v in others.items()})
+        return g

@@ -1,0 +1,35 @@
+"""The local step that all methods share, and the settings of steps on clients and on the server."""
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from bench.frozen import Frozen
+from bench.methods.base import Aggregation, norm
+
+
+class Steps(Frozen):
+    """Settings of the local step w ← w − η_t (clip(q) + ω w), momentum 0, and of the server's step."""
+
+    lr: float = Field(gt=0, description="initial local learning rate η_l")
+    lr_decay: float = Field(default=1.0, gt=0, le=1, description="factor γ on the local rate after each round")
+    server_lr: float = Field(default=1.0, gt=0, description="server learning rate η_g")
+    weight_decay: float = Field(default=0.0, ge=0, description="ω, added after clipping, at the unperturbed w")
+    clip: float | None = Field(default=None, gt=0, description="largest norm of the direction q; null: off")
+    prox_split: bool = Field(default=False, description="a proximal term's λw joins the decay, not the clipped q")
+    aggregation: Aggregation | None = Field(default=None, description="p_i = 1/M or n_i/Σn_j; null: the method's own")
+
+    def step(self, w: Tensor, q: Tensor, lr: float | Tensor, proximal: float = 0.0) -> Tensor:
+        """The next local iterate `[P]`; the direction is clipped first, weight decay comes after, at the unperturbed w.
+
+        `proximal` is the coefficient λ of w in q. With `prox_split` as in FL-Simulator's code, λw is not clipped.
+        Three passes over the model with clipping and decay: the norm, w (1 − η ω), and the sum.
+        """
+        decay, rate = self.weight_decay, lr
+        if self.prox_split:
+            q, decay = torch.sub(q, w, alpha=proximal), decay + proximal
+        if self.clip is not None:
+            rate = lr * (self.clip / (norm(q) + 1e-6)).clamp(max=1)
+        if decay:
+            w = w * (1 - lr * decay)
+        return torch.addcmul(w, q, -rate) if isinstance(rate, Tensor) else torch.sub(w, q, alpha=rate)
