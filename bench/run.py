@@ -17,13 +17,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from torch import Tensor
 
 from bench import __version__
 from bench.atomic import write_bytes
 from bench.config import RunConfig
 from bench.content import hash_of, read_own
-from bench.data.augmentation import Context
+from bench.data.augmentation import Augment, Context
 from bench.data.dataset import Batches, Dataset, DeviceData
 from bench.data.partitions import Indices, partition_hash
 from bench.data.root import data_root
@@ -31,7 +30,7 @@ from bench.data.sources.base import Source
 from bench.device import device_name
 from bench.engine.batches import EpochBatches
 from bench.engine.checkpoint import load_state, save_state
-from bench.engine.federation import Augment, Federation, FederationState
+from bench.engine.federation import Federation, FederationState
 from bench.engine.objective import Objective
 from bench.engine.participation import active_clients
 from bench.engine.streams import numpy_stream
@@ -66,17 +65,10 @@ def silent(line: str) -> None:
 
 
 def _augment(config: RunConfig, dataset: Dataset, train: DeviceData) -> Augment | None:
-    augmentations = config.training.augmentation
-    if augmentations is None:
+    if config.training.augmentation is None:
         return None
-    context = Context(dataset.classes, black=(0 - train.shift) * train.factor)
-
-    def augment(x: Tensor, y: Tensor, stream: np.random.Generator) -> tuple[Tensor, Tensor]:
-        for augmentation in augmentations:
-            x, y = augmentation.apply(x, y, context, stream)
-        return x, y
-
-    return augment
+    black = (0 - train.shift) * train.factor
+    return Augment(config.training.augmentation, Context(dataset.classes, dataset.image_shape, black))
 
 
 @functools.lru_cache(maxsize=2)

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
 
+from bench.data.augmentation import Augment
 from bench.data.dataset import DeviceData
 from bench.engine.accounting import Backpropagation, model_sizes, traffic
 from bench.engine.batches import BatchPlan
@@ -16,9 +16,6 @@ from bench.engine.streams import numpy_stream, torch_seed
 from bench.errors import UserError
 from bench.frozen import Frozen
 from bench.methods.base import Aggregation, ClientRound, Loss, Method, ServerRound, norm
-
-Augment = Callable[[Tensor, Tensor, np.random.Generator], tuple[Tensor, Tensor]]
-"""Inputs and labels of a mini-batch, augmented with draws from a generator."""
 
 Probe = Callable[[int, int, Tensor, Tensor], None]
 """Called at each local step with (client, step, local iterate w, perturbation δ), both `[P]`."""
@@ -200,7 +197,9 @@ class Federation:
         x, y = self.data.batch(index.to(client.w_global.device, non_blocking=True))
         if self.augment is None:
             return x, y
-        return self.augment(x, y, numpy_stream(self.seed, "augmentation", client.round, client.id, client.step))
+        stream = numpy_stream(self.seed, "augmentation", client.round, client.id, client.step)
+        draws = self.augment.draw(stream, len(y))
+        return self.augment(x, y, {name: torch.from_numpy(draw).to(x.device) for name, draw in draws.items()})
 
     def _full_gradient(self, w: Tensor, client: ClientRound, work: Backpropagation) -> Tensor:
         """∇F_i(w) over all of the client's data in one pass, its batches weighted by their size."""
