@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from torch import Tensor
 
 from bench import __version__
 from bench.atomic import write_bytes
@@ -66,17 +65,10 @@ def silent(line: str) -> None:
 
 
 def _augment(config: RunConfig, dataset: Dataset, train: DeviceData) -> Augment | None:
-    augmentations = config.training.augmentation
-    if augmentations is None:
+    if config.training.augmentation is None:
         return None
-    context = Context(dataset.classes, black=(0 - train.shift) * train.factor)
-
-    def augment(x: Tensor, y: Tensor, stream: np.random.Generator) -> tuple[Tensor, Tensor]:
-        for augmentation in augmentations:
-            x, y = augmentation.apply(x, y, context, stream)
-        return x, y
-
-    return augment
+    black = (0 - train.shift) * train.factor
+    return Augment(config.training.augmentation, Context(dataset.classes, dataset.image_shape, black))
 
 
 @functools.lru_cache(maxsize=2)

@@ -1,31 +1,36 @@
 """Augmentations of a client's mini-batch, drawn anew for each local step and applied after normalisation.
 
-Each treats the whole batch at once, on its device; its draws come from the step's own stream, so that all passes of a
-step (SAM's two) see the same pixels.
+Draws are made on the host, per image, from the step's own stream, so that all passes of a step (SAM's two) see the same
+pixels, and a whole round's draws can be there before it starts. They are applied on the device to any batch of images,
+such as many clients' mini-batches one after another: an image finds its partner by an offset. Draws of zero are valid,
+so mini-batches of unequal length can be padded.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field
 from torch import Tensor
-from torch.nn import functional as F
 
 from bench.errors import UserError, unknown
 from bench.frozen import Frozen
 
-Augment = Callable[[Tensor, Tensor, np.random.Generator], tuple[Tensor, Tensor]]
-"""Inputs and labels of a mini-batch, augmented with draws from a generator."""
+Shape = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
 class Context:
-    """What augmentations know of the data: the number of classes, and what black is after normalisation `[C, 1, 1]`."""
+    """What augmentations know of the data.
+
+    The number of classes, an image's (channels, height, width), and what black is after normalisation `[C, 1, 1]`.
+    """
 
     classes: int
+    image_shape: Shape
     black: Tensor
 
 
@@ -35,10 +40,15 @@ class Flip(Frozen):
     name: Literal["flip"] = "flip"
     probability: float = Field(default=0.5, ge=0, le=1, description="share of the images that are flipped")
 
-    def apply(self, x: Tensor, y: Tensor, context: Context, stream: np.random.Generator) -> tuple[Tensor, Tensor]:
-        """Images `[B, channels, height, width]`, one draw each."""
-        chosen = torch.from_numpy(stream.random(len(x)) < self.probability).to(x.device)
-        return torch.where(chosen[:, None, None, None], x.flip(3), x), y
+    def draw(self, stream: np.random.Generator, count: int, image_shape: Shape) -> dict[str, NDArray[Any]]:
+        """`chosen` `[B]`: whether the image is flipped."""
+        return {"chosen": stream.random(count) < self.probability}
+
+    def apply(self, x: Tensor, y: Tensor, context: Context, draws: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """Images `[B, channels, height, width]`."""
+        column = torch.arange(x.shape[3], device=x.device)
+        source = torch.where(draws["chosen"][:, None], column.flip(0), column)
+        return x.gather(3, source[:, None, None, :].expand(x.shape)), y
 
 
 class Crop(Frozen):
@@ -53,21 +63,28 @@ class Crop(Frozen):
     probability: float = Field(default=1.0, ge=0, le=1, description="share of the images that are cropped at all")
     pad: Literal["black", "mean"] = Field(default="black", description="what the border is made of")
 
-    def apply(self, x: Tensor, y: Tensor, context: Context, stream: np.random.Generator) -> tuple[Tensor, Tensor]:
-        """Images `[B, channels, height, width]`; every position of the window is equally likely."""
+    def draw(self, stream: np.random.Generator, count: int, image_shape: Shape) -> dict[str, NDArray[Any]]:
+        """`shift` `[B, 2]`: how far the window is moved down and to the right; all positions are equally likely."""
+        shift = stream.integers(2 * self.padding + 1, size=(2, count)) - self.padding
+        shift[:, stream.random(count) >= self.probability] = 0
+        return {"shift": shift.T}
+
+    def apply(self, x: Tensor, y: Tensor, context: Context, draws: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """Images `[B, channels, height, width]`."""
         count, channels, height, width = x.shape
-        corner = stream.integers(2 * self.padding + 1, size=(2, count))
-        corner[:, stream.random(count) >= self.probability] = self.padding  # where the image itself is
-        top, left = torch.from_numpy(corner).to(x.device)
-        border = context.black.to(x) if self.pad == "black" else x.new_zeros(1, 1, 1)
-        framed = border.expand(count, channels, height + 2 * self.padding, width + 2 * self.padding).clone()
+        framed = x.new_empty(count, channels, height + 2 * self.padding, width + 2 * self.padding)
+        framed[:] = context.black if self.pad == "black" else 0.0
         framed[:, :, self.padding : self.padding + height, self.padding : self.padding + width] = x
-        windows = framed.unfold(2, height, 1).unfold(3, width, 1)  # a view: [B, C, top, left, height, width]
-        return windows[torch.arange(count, device=x.device), :, top, left], y
+        top, left = (draws["shift"] + self.padding).unbind(1)
+        # A window's rows are stretches of the frame's memory: copied whole, far faster than pixels one by one.
+        plane = torch.arange(count * channels, device=x.device).view(count, channels, 1) * framed.shape[2]
+        row = plane + (top[:, None] + torch.arange(height, device=x.device))[:, None, :]
+        start = row * framed.shape[3] + left[:, None, None]
+        return framed.view(-1).unfold(0, width, 1).index_select(0, start.view(-1)).view(x.shape), y
 
 
 class Mixup(Frozen):
-    """x' = Lx + (1−L)x[P] for one L ~ Beta(a, a) and one permutation P per batch; labels are mixed likewise.
+    """x' = Lx + (1−L)x[P] for one L ~ Beta(a, a) and one permutation P per mini-batch; labels are mixed likewise.
 
     As Caldarola et al. 2022 use it.
     """
@@ -75,14 +92,28 @@ class Mixup(Frozen):
     name: Literal["mixup"] = "mixup"
     a: float = Field(default=1.0, ge=0, description="parameter of the Beta distribution; 0: plain batches")
 
-    def apply(self, x: Tensor, y: Tensor, context: Context, stream: np.random.Generator) -> tuple[Tensor, Tensor]:
+    def draw(self, stream: np.random.Generator, count: int, image_shape: Shape) -> dict[str, NDArray[Any]]:
+        """`share` L `[B]`, the same for all, and `offset` `[B]`: the partner's place less the image's own."""
+        if self.a == 0:
+            return {}
+        share = np.full(count, stream.beta(self.a, self.a))
+        return {"share": share, "offset": stream.permutation(count) - np.arange(count)}
+
+    def apply(self, x: Tensor, y: Tensor, context: Context, draws: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Mixed inputs `[B, ...]`, and class probabilities `[B, C]`: their cross-entropy is the mixed loss."""
         if self.a == 0:
             return x, y
-        share = float(stream.beta(self.a, self.a))
-        other = torch.from_numpy(stream.permutation(len(y))).to(y.device)
-        labels = F.one_hot(y, context.classes).to(x.dtype)
-        return share * x + (1 - share) * x[other], share * labels + (1 - share) * labels[other]
+        partner = torch.arange(len(x), device=x.device) + draws["offset"]
+        share, rest = draws["share"].to(x.dtype), (1 - draws["share"]).to(x.dtype)
+        one_hot = y[:, None] == torch.arange(context.classes, device=y.device)  # F.one_hot may check y on the host
+        labels = one_hot.to(x.dtype)
+        return _mixed(x, share, rest, partner), _mixed(labels, share, rest, partner)
+
+
+def _mixed(v: Tensor, share: Tensor, rest: Tensor, partner: Tensor) -> Tensor:
+    """The share of v `[B, ...]` and the rest of its partners."""
+    share, rest = (part.view(-1, *[1] * (v.ndim - 1)) for part in (share, rest))
+    return v.index_select(0, partner).mul_(rest).add_(share * v)
 
 
 class Cutout(Frozen):
@@ -94,18 +125,19 @@ class Cutout(Frozen):
     name: Literal["cutout"] = "cutout"
     size: int = Field(ge=1, le=1024, description="side in pixels; as published, 16 for CIFAR-10, 8 for CIFAR-100")
 
-    def apply(self, x: Tensor, y: Tensor, context: Context, stream: np.random.Generator) -> tuple[Tensor, Tensor]:
-        """Images `[B, channels, height, width]` with holes from centre − size/2 to centre + size/2 − 1."""
-        inside = [
-            self._hole(x.shape[axis], stream.integers(x.shape[axis], size=len(x))).to(x.device) for axis in (2, 3)
-        ]
-        hole = inside[0][:, None, :, None] & inside[1][:, None, None, :]
-        return x.masked_fill(hole, 0.0), y
+    def draw(self, stream: np.random.Generator, count: int, image_shape: Shape) -> dict[str, NDArray[Any]]:
+        """`centre` `[B, 2]`: row and column."""
+        return {"centre": np.stack([stream.integers(length, size=count) for length in image_shape[1:]], axis=1)}
 
-    def _hole(self, length: int, centres: np.ndarray) -> Tensor:
-        """`[B, length]`: the coordinates inside each image's hole."""
-        first = torch.from_numpy(centres)[:, None] - self.size // 2
-        position = torch.arange(length)[None, :]
+    def apply(self, x: Tensor, y: Tensor, context: Context, draws: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """Images `[B, channels, height, width]` with holes from centre − size/2 to centre + size/2 − 1."""
+        first = draws["centre"] - self.size // 2
+        rows, columns = (self._hole(x.shape[2 + axis], first[:, axis, None]) for axis in (0, 1))
+        return x * ~(rows[:, None, :, None] & columns[:, None, None, :]), y
+
+    def _hole(self, length: int, first: Tensor) -> Tensor:
+        """`[B, length]`: the coordinates inside each image's hole, which starts at `first` `[B, 1]`."""
+        position = torch.arange(length, device=first.device)
         return (position >= first) & (position < first + self.size)
 
 
@@ -143,6 +175,29 @@ def _parse(part: Any) -> Sequence[AnyAugmentation]:
     if not isinstance(name, str) or name not in AUGMENTATIONS:
         raise unknown("augmentation", name, [*AUGMENTATIONS, *PRESETS])
     return [AUGMENTATIONS[name].parse(fields, where=f"augmentation {name}")]
+
+
+@dataclass(frozen=True)
+class Augment:
+    """Augmentations one after another. Draws are named by the place in that order, and by the draw's own name."""
+
+    augmentations: tuple[AnyAugmentation, ...]
+    context: Context
+
+    def draw(self, stream: np.random.Generator, count: int) -> dict[tuple[int, str], NDArray[Any]]:
+        """Draws for one mini-batch of `count` images; each is `[count, ...]`."""
+        return {
+            (place, name): draw
+            for place, augmentation in enumerate(self.augmentations)
+            for name, draw in augmentation.draw(stream, count, self.context.image_shape).items()
+        }
+
+    def __call__(self, x: Tensor, y: Tensor, draws: Mapping[tuple[int, str], Tensor]) -> tuple[Tensor, Tensor]:
+        """Images `[B, ...]` and labels `[B]` of any number of mini-batches, with their draws `[B, ...]`."""
+        for place, augmentation in enumerate(self.augmentations):
+            own = {name: draw for (at, name), draw in draws.items() if at == place}
+            x, y = augmentation.apply(x, y, self.context, own)
+        return x, y
 
 
 Augmentations = Annotated[

@@ -117,12 +117,15 @@ class DeviceData:
 
     def batch(self, index: Tensor) -> tuple[Tensor, Tensor]:
         """Inputs `[B, ...]` and labels `[B]` of the samples in `index` `[B]`."""
-        return (self.images[index] - self.shift) * self.factor, self.labels[index]
+        return self._inputs(self.images.index_select(0, index)), self.labels.index_select(0, index)
 
     def batches(self, size: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Inputs and labels of all samples in consecutive batches; only one is normalised at a time."""
         for images, labels in zip(self.images.split(size), self.labels.split(size), strict=True):
-            yield (images - self.shift) * self.factor, labels
+            yield self._inputs(images), labels
+
+    def _inputs(self, images: Tensor) -> Tensor:
+        return (images - self.shift).mul_(self.factor)
 
 
 @dataclass(frozen=True)

@@ -58,11 +58,9 @@ class Model:
     def __call__(self, x: Tensor) -> Tensor:
         """Class scores `[B, C]` of inputs x `[B, ...]`, in x's number format whatever the precision."""
         with autocast(self.precision, x.device):
-            scores = (
-                self.module(x) if self.parameters is None else functional_call(self.module, dict(self.parameters), (x,))
-            )
-        out: Tensor = scores.to(x.dtype)
-        return out
+            own = self.parameters is None
+            scores: Tensor = self.module(x) if own else functional_call(self.module, dict(self.parameters or {}), (x,))
+        return scores.to(x.dtype)
 
 
 Variables = Mapping[str, Tensor]

@@ -146,6 +146,8 @@ class Component(BaseModel):
     name: ClassVar[str]
     client_state: ClassVar[tuple[str, ...]] = ()
     server_state: ClassVar[tuple[str, ...]] = ()
+    takes_full_gradient: ClassVar[bool] = False
+    """Whether it calls `ClientRound.full_gradient`, for which a cohort gets all of its clients' data ready."""
 
     def start_client(self, w: Tensor) -> dict[str, Tensor]:
         """A client's vectors before its first round, from the model that it receives."""

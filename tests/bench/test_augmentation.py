@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from bench.config import RunConfig, Training
-from bench.data.augmentation import Context, Crop, Cutout, Flip, Mixup, parse_augmentations
+from bench.data.augmentation import AnyAugmentation, Augment, Context, Crop, Cutout, Flip, Mixup, parse_augmentations
 from bench.errors import UserError
 from bench.experiments import load_experiment
 from bench.run import Bench
@@ -22,7 +22,7 @@ CELL = "digits/dirichlet-0.1/4-of-20/"
 
 
 ALL = ["mixup", {"name": "cutout", "size": 4}, "flip", "crop", "fl_simulator", ["standard", "mixup"]]
-CONTEXT = Context(5, black=torch.tensor([-2.0, -1.5, -1.0]).view(3, 1, 1))
+CONTEXT = Context(5, (3, 5, 4), black=torch.tensor([-2.0, -1.5, -1.0]).view(3, 1, 1))
 
 
 def stream(seed: int) -> np.random.Generator:
@@ -33,6 +33,105 @@ def images(seed: int, *shape: int) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
+def applied(
+    augmentation: AnyAugmentation, x: Tensor, y: Tensor, draws: np.random.Generator, context: Context = CONTEXT
+) -> tuple[Tensor, Tensor]:
+    """One mini-batch, augmented with draws for it."""
+    channels, height, width = x.shape[1:]
+    drawn = augmentation.draw(draws, len(x), (channels, height, width))
+    return augmentation.apply(x, y, context, {name: torch.from_numpy(draw) for name, draw in drawn.items()})
+
+
+def formula(part: AnyAugmentation, x: Tensor, y: Tensor, draws: np.random.Generator) -> tuple[Tensor, Tensor]:
+    """What an augmentation is, written image by image, its draws made as they are used."""
+    count, (height, width) = len(x), x.shape[2:]
+    if isinstance(part, Flip):
+        flipped = draws.random(count) < part.probability
+        return torch.stack([image.flip(2) if yes else image for image, yes in zip(x, flipped, strict=True)]), y
+    if isinstance(part, Crop):
+        corner = draws.integers(2 * part.padding + 1, size=(2, count))
+        corner[:, draws.random(count) >= part.probability] = part.padding
+        windows = []
+        for image, top, left in zip(x, *corner, strict=True):
+            border = CONTEXT.black if part.pad == "black" else torch.zeros(3, 1, 1)
+            framed = border.repeat(1, height + 2 * part.padding, width + 2 * part.padding)
+            framed[:, part.padding : part.padding + height, part.padding : part.padding + width] = image
+            windows.append(framed[:, top : top + height, left : left + width])
+        return torch.stack(windows), y
+    if isinstance(part, Mixup):
+        share = float(draws.beta(part.a, part.a))
+        other = torch.from_numpy(draws.permutation(count))
+        labels = F.one_hot(y, CONTEXT.classes).to(x.dtype)
+        return share * x + (1 - share) * x[other], share * labels + (1 - share) * labels[other]
+    rows, columns = draws.integers(height, size=count), draws.integers(width, size=count)
+    x = x.clone()
+    for image, row, column in zip(x, rows, columns, strict=True):
+        top, left = row - part.size // 2, column - part.size // 2
+        image[:, max(top, 0) : max(top + part.size, 0), max(left, 0) : max(left + part.size, 0)] = 0
+    return x, y
+
+
+EVERY = ["standard", "fl_simulator", "mixup", {"name": "cutout", "size": 3}]
+CHAINS = [*EVERY, ["fl_simulator", {"name": "cutout", "size": 2}, "mixup", "standard"], ["mixup", "standard"]]
+
+
+@pytest.mark.parametrize("chain", CHAINS, ids=str)
+@given(seed=st.integers(0, 1000), count=st.integers(1, 9))
+@settings(max_examples=10, deadline=None)
+def test_draws_and_results_are_those_of_the_formulas(chain, seed, count):
+    """To the last bit: one stream, read in the order of the augmentations."""
+    augment = Augment(parse_augmentations(chain), CONTEXT)
+    x, y, draws = images(seed, count, 3, 5, 4), torch.arange(count) % 5, stream(seed)
+    drawn = augment.draw(stream(seed), count)
+    after = augment(x, y, {name: torch.from_numpy(draw) for name, draw in drawn.items()})
+    for part in augment.augmentations:
+        x, y = formula(part, x, y, draws)
+    assert torch.equal(after[0], x)
+    assert torch.equal(after[1], y)
+
+
+@pytest.mark.parametrize("chain", CHAINS, ids=str)
+@given(seed=st.integers(0, 1000), counts=st.lists(st.integers(1, 6), min_size=1, max_size=4))
+@settings(max_examples=10, deadline=None)
+def test_mini_batches_can_be_treated_in_one_call(chain, seed, counts):
+    """Each comes out as it does alone; shorter ones are padded: their first image again, and draws of zero."""
+    augment, longest = Augment(parse_augmentations(chain), CONTEXT), max(counts)
+    xs, ys, drawn, alone = [], [], [], []
+    for k, count in enumerate(counts):
+        x, y = images(seed + k, count, 3, 5, 4), torch.arange(k, k + count) % 5
+        draws = {name: torch.from_numpy(draw) for name, draw in augment.draw(stream(seed + k), count).items()}
+        assert all(len(draw) == count for draw in draws.values())
+        alone.append(augment(x, y, draws))
+        padded = torch.arange(longest) * (torch.arange(longest) < count)
+        xs.append(x[padded])
+        ys.append(y[padded])
+        drawn.append({name: torch.cat([d, d.new_zeros(longest - count, *d.shape[1:])]) for name, d in draws.items()})
+    together = augment(
+        torch.cat(xs), torch.cat(ys), {name: torch.cat([draws[name] for draws in drawn]) for name in drawn[0]}
+    )
+    for count, (x, y), one_x, one_y in zip(counts, alone, *(v.split(longest) for v in together), strict=True):
+        assert torch.equal(one_x[:count], x)
+        assert torch.equal(one_y[:count], y)
+        assert torch.isfinite(one_x).all()
+
+
+@pytest.mark.parametrize("part", [Flip(), Crop(), Crop(pad="mean"), Mixup()], ids=str)
+def test_draws_of_zero_leave_an_image_as_it_is(part):
+    x, y = images(0, 6, 3, 5, 4), torch.arange(6) % 5
+    zeros = {name: torch.from_numpy(np.zeros_like(draw)) for name, draw in part.draw(stream(0), 6, (3, 5, 4)).items()}
+    after, targets = part.apply(x, y, CONTEXT, zeros)
+    assert torch.equal(after, x)
+    assert torch.equal(targets, F.one_hot(y, 5).float() if isinstance(part, Mixup) else y)
+
+
+def test_images_stored_channels_last_are_augmented_alike():
+    augment = Augment(parse_augmentations(["standard", "mixup", {"name": "cutout", "size": 2}]), CONTEXT)
+    x, y = images(0, 6, 3, 5, 4), torch.arange(6) % 5
+    draws = {name: torch.from_numpy(draw) for name, draw in augment.draw(stream(0), 6).items()}
+    last = x.contiguous(memory_format=torch.channels_last)
+    assert torch.equal(augment(last, y, draws)[0], augment(x, y, draws)[0])
+
+
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 1000), a=st.sampled_from([0.2, 1.0, 5.0]))
 def test_mixups_loss_is_the_mixed_loss(seed, a):
@@ -40,7 +139,7 @@ def test_mixups_loss_is_the_mixed_loss(seed, a):
     generator = torch.Generator().manual_seed(seed)
     x, y = torch.randn(6, 3, 4, 4, generator=generator).double(), torch.randint(0, 5, (6,), generator=generator)
     logits = torch.randn(6, 5, generator=generator).double()
-    mixed, targets = Mixup(a=a).apply(x, y, CONTEXT, stream(seed))
+    mixed, targets = applied(Mixup(a=a), x, y, stream(seed))
     share = float(stream(seed).beta(a, a))
     again = stream(seed)
     again.beta(a, a)
@@ -53,7 +152,7 @@ def test_mixups_loss_is_the_mixed_loss(seed, a):
 
 def test_mixup_with_a_zero_is_plain():
     x, y = torch.ones(4, 1, 2, 2), torch.tensor([0, 1, 2, 0])
-    mixed, targets = Mixup(a=0).apply(x, y, CONTEXT, stream(0))
+    mixed, targets = applied(Mixup(a=0), x, y, stream(0))
     assert mixed is x
     assert targets is y
 
@@ -61,7 +160,7 @@ def test_mixup_with_a_zero_is_plain():
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 1000), size=st.integers(1, 9))
 def test_cutouts_hole_is_a_clipped_square(seed, size):
-    holes = Cutout(size=size).apply(torch.ones(8, 3, 6, 5), torch.zeros(8), CONTEXT, stream(seed))[0] == 0
+    holes = applied(Cutout(size=size), torch.ones(8, 3, 6, 5), torch.zeros(8), stream(seed))[0] == 0
     draws = stream(seed)
     rows, columns = draws.integers(6, size=8), draws.integers(5, size=8)
     for image, row, column in zip(holes, rows, columns, strict=True):
@@ -75,10 +174,10 @@ def test_cutouts_hole_is_a_clipped_square(seed, size):
 @given(seed=st.integers(0, 1000), width=st.integers(1, 5))
 def test_flipping_everything_twice_is_nothing(seed, width):
     x, y = images(seed, 4, 3, 3, width), torch.arange(4)
-    once, labels = Flip(probability=1).apply(x, y, CONTEXT, stream(seed))
+    once, labels = applied(Flip(probability=1), x, y, stream(seed))
     assert torch.equal(once[..., 0], x[..., -1])
     assert labels is y
-    assert torch.equal(Flip(probability=1).apply(once, y, CONTEXT, stream(seed + 1))[0], x)
+    assert torch.equal(applied(Flip(probability=1), once, y, stream(seed + 1))[0], x)
 
 
 NOTHING = [Flip(probability=0), Crop(probability=0), Crop(probability=0, pad="mean"), Crop(padding=0), Mixup(a=0)]
@@ -89,7 +188,7 @@ NOTHING = [Flip(probability=0), Crop(probability=0), Crop(probability=0, pad="me
 @settings(max_examples=10, deadline=None)
 def test_without_border_or_chance_nothing_happens(augmentation, seed):
     x, y = images(seed, 6, 3, 5, 4), torch.arange(6)
-    after, labels = augmentation.apply(x, y, CONTEXT, stream(seed))
+    after, labels = applied(augmentation, x, y, stream(seed))
     assert torch.equal(after, x)
     assert torch.equal(labels, y)
 
@@ -98,7 +197,7 @@ def test_without_border_or_chance_nothing_happens(augmentation, seed):
 @given(seed=st.integers(0, 1000), padding=st.integers(0, 6), pad=st.sampled_from(["black", "mean"]))
 def test_a_crop_is_a_window_of_the_framed_image(seed, padding, pad):
     x = images(seed, 7, 3, 5, 4)
-    cropped = Crop(padding=padding, pad=pad).apply(x, torch.arange(7), CONTEXT, stream(seed))[0]
+    cropped = applied(Crop(padding=padding, pad=pad), x, torch.arange(7), stream(seed))[0]
     tops, lefts = stream(seed).integers(2 * padding + 1, size=(2, 7))
     black = CONTEXT.black if pad == "black" else torch.zeros(3, 1, 1)
     for image, window, top, left in zip(x, cropped, tops, lefts, strict=True):
@@ -109,13 +208,13 @@ def test_a_crop_is_a_window_of_the_framed_image(seed, padding, pad):
 def test_the_widest_border_and_the_largest_hole_are_allowed():
     """Even around and in images that are far smaller."""
     x = images(0, 7, 3, 5, 4)
-    assert Crop(padding=64).apply(x, torch.arange(7), CONTEXT, stream(0))[0].shape == x.shape
-    assert not Cutout(size=1024).apply(x, torch.arange(7), CONTEXT, stream(0))[0].any()
+    assert applied(Crop(padding=64), x, torch.arange(7), stream(0))[0].shape == x.shape
+    assert not applied(Cutout(size=1024), x, torch.arange(7), stream(0))[0].any()
 
 
 def test_a_share_of_the_images_is_cropped():
     x = images(0, 4000, 1, 4, 4)
-    cropped = Crop(padding=1, probability=0.5, pad="mean").apply(x, torch.arange(4000), CONTEXT, stream(0))[0]
+    cropped = applied(Crop(padding=1, probability=0.5, pad="mean"), x, torch.arange(4000), stream(0))[0]
     moved = int((cropped != x).flatten(1).any(1).sum())
     expected = 4000 * 0.5 * 8 / 9  # one window of nine is the image itself
     assert chisquare([moved, 4000 - moved], [expected, 4000 - expected]).pvalue > 0.01
@@ -127,11 +226,11 @@ def test_crop_and_flip_have_torchvisions_outcomes_with_its_frequencies():
     from torchvision.transforms import Compose, RandomCrop, RandomHorizontalFlip
 
     raw, shift, factor, count = torch.arange(1.0, 13).view(1, 3, 4), 5.0, 0.25, 6000
-    context = Context(2, black=torch.full((1, 1, 1), (0 - shift) * factor))
+    context = Context(2, (1, 3, 4), black=torch.full((1, 1, 1), (0 - shift) * factor))
     x, y = ((raw - shift) * factor).repeat(count, 1, 1, 1), torch.zeros(count)
     draws = stream(0)
     for augmentation in (Crop(padding=1), Flip()):
-        x, y = augmentation.apply(x, y, context, draws)
+        x, y = applied(augmentation, x, y, draws, context)
     transform = Compose([RandomCrop((3, 4), padding=1), RandomHorizontalFlip()])
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -185,7 +284,9 @@ def test_black_is_what_normalisation_makes_of_zero():
     made = Bench.set_up(config({"name": "crop", "padding": 40}), torch.device("cpu"))
     zero = (torch.zeros(1, 8, 8) - made.train.shift) * made.train.factor
     x, y = made.train.batch(torch.arange(50))
-    cropped = made.federation.augment(x, y, stream(0))[0]
+    augment = made.federation.augment
+    draws = augment.draw(stream(0), len(x))
+    cropped = augment(x, y, {name: torch.from_numpy(draw) for name, draw in draws.items()})[0]
     empty = (cropped == zero).flatten(1).all(1)
     assert int(empty.sum()) > 25
 

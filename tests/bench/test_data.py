@@ -40,6 +40,7 @@ def test_digits_are_normalised_on_the_device():
     assert x.shape == (901, 1, 8, 8)
     assert abs(float(x.mean())) < 1e-3
     assert abs(float(x.std()) - 1) < 1e-3
+    assert torch.equal(x, (train.images - train.shift) * train.factor)
     some = torch.tensor([5, 3])
     assert torch.equal(train.batch(some)[0], x[some])
     assert torch.equal(train.batch(some)[1], y[some])

@@ -79,7 +79,8 @@ class _Turn:
             x, y = local.data.batch(index)
             if local.augment is not None:
                 key = (self.work.round, self.work.client, self.client.step)
-                x, y = local.augment(x, y, numpy_stream(self.work.seed, "augmentation", *key))
+                draws = local.augment.draw(numpy_stream(self.work.seed, "augmentation", *key), len(y))
+                x, y = local.augment(x, y, {name: torch.from_numpy(v).to(x.device) for name, v in draws.items()})
             yield local.objective.inputs(x), y
 
     def _full_gradient(self, w: Tensor) -> Tensor:

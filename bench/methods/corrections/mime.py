@@ -18,6 +18,7 @@ class ServerMomentumMimic(Correction):
 
     name: ClassVar[str] = "mimelite"
     server_state: ClassVar[tuple[str, ...]] = ("s_mime",)
+    takes_full_gradient: ClassVar[bool] = True
 
     alpha: float = Field(ge=0, le=1, description="weight of the client's own gradient; 1 − α weighs s", examples=[0.1])
 

@@ -60,7 +60,7 @@ class LESAM(Perturbation):
             return -u / (lengths.sum(-1, keepdim=True) + EPS)
         first = u[..., : len(layout.sizes)]
         shifts = -first / (first.abs().sum(-1, keepdim=True) + EPS)
-        return shifts.repeat_interleave(torch.tensor(layout.sizes, device=u.device), dim=-1)
+        return torch.cat([shift.expand(size) for shift, size in zip(shifts.split(1), layout.sizes, strict=True)])
 
     def delta(self, w: Tensor, gradient: Gradient, client: ClientRound) -> Tensor:
         """The round's δ, whatever w."""

@@ -1,0 +1,208 @@
+"""All clients of a round in one batched call: torch.func.vmap over what one client does; best on a GPU.
+
+Clients are rows, those with most local steps first, so that the rows which still train are always the first ones. A
+mini-batch that is shorter than others of the same step is filled up with samples of weight zero; where the loss is no
+mean over samples, rows are treated in groups of equal batch size instead.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+from torch.func import vmap
+
+from bench.engine.backends.inputs import RoundInputs, RoundShape
+from bench.engine.backends.rows import Rows, concatenate, take
+from bench.engine.local import LocalResult, LocalTraining, LocalWork, MiniBatchGradient, Probe
+from bench.methods.base import CannotBatchError, ClientRound
+from bench.models.dropout import GivenDraws
+
+
+class Cohort:
+    """Rows are the clients of one federation, or of several that differ in their seeds."""
+
+    def train(self, local: LocalTraining, works: Sequence[LocalWork], probe: Probe | None = None) -> list[LocalResult]:
+        """As `Backend`; raises `CannotBatchError` where a method, a model or a probe is one client's."""
+        if probe is not None:
+            raise CannotBatchError("probes watch one client at a time")
+        order = sorted(range(len(works)), key=lambda row: -len(works[row].plan))
+        results = self.compute(local, RoundInputs.of(local, [works[row] for row in order]))
+        return [results[row] for row in sorted(range(len(works)), key=order.__getitem__)]
+
+    def compute(self, local: LocalTraining, inputs: RoundInputs) -> list[LocalResult]:
+        """The results of the rows."""
+        computation = CohortRound(local, inputs.shape)
+        return computation.results(computation(inputs))
+
+
+class CohortRound:
+    """A round's local training as a function of tensors, for rounds of one shape."""
+
+    def __init__(self, local: LocalTraining, shape: RoundShape) -> None:
+        self.local = local
+        self.shape = shape
+        self._gradient_calls = [0] * shape.steps
+        self._full_passes = 0
+
+    def __call__(self, inputs: RoundInputs) -> Rows:
+        """What the rows end with: `w`, `model`, `loss` (summed over steps), `state`, `upload`."""
+        try:
+            return self._train(inputs)
+        except RuntimeError as error:  # what vmap says of branches on values, and of operations it does not know
+            if "vmap" in str(error) or "functorch" in str(error):
+                raise CannotBatchError(str(error).splitlines()[0]) from error
+            raise
+
+    def results(self, ends: Rows) -> list[LocalResult]:
+        """One result a row; the vectors are views of the rows."""
+        return [
+            LocalResult(
+                w=ends["w"][row],
+                model=ends["model"][row],
+                steps=len(plan),
+                upload={name: v[row] for name, v in ends["upload"].items()},
+                state={name: v[row] for name, v in ends["state"].items()},
+                loss=ends["loss"][row] / len(plan),
+                gradient_samples=sum(calls * size for calls, size in zip(self._gradient_calls, plan, strict=False))
+                + self._full_passes * sum(self.shape.passes[row]),
+            )
+            for row, plan in enumerate(self.shape.plans)
+        ]
+
+    def _train(self, inputs: RoundInputs) -> Rows:
+        def start(row: Rows, state: Rows) -> Rows:
+            client = self._client(inputs, row, {"state": state, "scratch": {}, "upload": {}})
+            for part in self.local.method:
+                part.start(client)
+            w = client.w_global
+            return self._carried(client, w, w.new_zeros(()))
+
+        def finish(row: Rows, carried: Rows) -> Rows:
+            client = self._client(inputs, row, carried)
+            for part in self.local.method:
+                part.finish(carried["w"], client)
+            model = self.local.method.correction.sent_model(carried["w"], client)
+            ends = self._carried(client, carried["w"], carried["loss"])
+            return {name: ends[name] for name in ("w", "loss", "state", "upload")} | {"model": model}
+
+        rows = dict(inputs.rows) if self.shape.shared else {**inputs.rows, "sent": inputs.sent}
+        rows["row"] = torch.arange(len(self.shape.plans), device=inputs.rows["steps"].device)
+        carried = vmap(start)(rows, inputs.state)
+        ended: list[Rows] = []
+        for step in range(self.shape.steps):
+            still, training = len(self.shape.sizes(step)), len(rows["row"])
+            if still < training:
+                done = slice(still, training)
+                ended.append(vmap(finish)(take(rows, done), take(carried, done)))
+                rows, carried = take(rows, slice(still)), take(carried, slice(still))
+            carried = self._step(inputs, rows, carried, step)
+        ended.append(vmap(finish)(rows, carried))
+        return concatenate(ended[::-1])
+
+    def _step(self, inputs: RoundInputs, rows: Rows, carried: Rows, step: int) -> Rows:
+        """One local step of all rows that have it."""
+        x, y = self._samples(inputs, step)
+        batch = inputs.mini_batches[step]
+        given = {"x": x, "y": y, "weights": batch["weights"], "dropout": batch.get("dropout", {})}
+
+        def one_step(row: Rows, carried: Rows, batch: Rows) -> Rows:
+            client = self._client(inputs, row, carried)
+            client.step = step
+            gradient = self._gradient(client, batch)
+            w = self.local.step(carried["w"], client, gradient)
+            self._gradient_calls[step] = gradient.calls
+            return self._carried(client, w, carried["loss"] + gradient.loss)
+
+        if self.local.method.loss.separable:
+            return dict(vmap(one_step)(rows, carried, given))
+        parts, order = [], []
+        for size, group in _equal(self.shape.sizes(step)):
+            which = torch.tensor(group, device=x.device)
+            part = take(given, which)
+            cut = {"x": part["x"][:, :size], "y": part["y"][:, :size], "weights": part["weights"][:, :size]}
+            cut["dropout"] = {layer: drawn[:, :size] for layer, drawn in part["dropout"].items()}
+            parts.append(vmap(one_step)(take(rows, which), take(carried, which), cut))
+            order += group
+        return take(concatenate(parts), torch.tensor(order, device=x.device).argsort())
+
+    def _samples(self, inputs: RoundInputs, step: int) -> tuple[Tensor, Tensor]:
+        """Augmented inputs `[R, B, ...]` and targets `[R, B]` (or `[R, B, C]`) of a step."""
+        batch = inputs.mini_batches[step]
+        count = batch["index"].shape
+        x, y = self.local.data.batch(batch["index"].flatten())
+        if self.local.augment is not None:
+            x, y = self.local.augment(x, y, {name: draw.flatten(0, 1) for name, draw in batch["draws"].items()})
+        return x.unflatten(0, count), y.unflatten(0, count)
+
+    def _gradient(self, client: ClientRound, batch: Rows) -> "_DrawnGradient":
+        return _DrawnGradient(self.local, client, batch)
+
+    def _client(self, inputs: RoundInputs, row: Rows, carried: Rows) -> ClientRound:
+        sent = inputs.sent if self.shape.shared else row["sent"]
+
+        def full_gradient(w: Tensor) -> Tensor:
+            return self._full_gradient(w, client, inputs, row["row"])
+
+        client = ClientRound(
+            seed=0,
+            round=inputs.rate["round"],
+            id=None,
+            w_global=sent["w"],
+            received=sent["vectors"],
+            state=dict(carried["state"]),
+            first_time=row["first_time"],
+            lr=inputs.rate["lr"],
+            steps=row["steps"],
+            layout=self.local.objective.layout,
+            input_shape=self.local.input_shape,
+            full_gradient=full_gradient,
+            scratch=dict(carried["scratch"]),
+            upload=dict(carried["upload"]),
+        )
+        return client
+
+    def _full_gradient(self, w: Tensor, client: ClientRound, inputs: RoundInputs, row: Tensor) -> Tensor:
+        """∇F_i(w) over all of the client's data; batches are gathered one at a time, and each row takes its own."""
+        if not any(part.takes_full_gradient for part in self.local.method):
+            raise CannotBatchError("a part that asks for full gradients must say so: takes_full_gradient = True")
+        if not self.local.method.loss.separable:
+            raise CannotBatchError("a loss that is no mean over samples has no full gradient of a cohort")
+        total = torch.zeros_like(w)
+        for k in range(self.shape.pass_batches):
+            x, y = self._samples(inputs, -1 - k)
+            batch = inputs.mini_batches[-1 - k]
+            dropout = {layer: drawn[row] for layer, drawn in batch.get("dropout", {}).items()}
+            own = {"x": x[row], "y": y[row], "weights": batch["weights"][row], "dropout": dropout}
+            total = total + self._gradient(client, own)(w)
+        self._full_passes += 1
+        return total
+
+    @staticmethod
+    def _carried(client: ClientRound, w: Tensor, loss: Tensor) -> Rows:
+        """What goes from step to step."""
+        return {"w": w, "loss": loss, "scratch": client.scratch, "state": client.state, "upload": client.upload}
+
+
+class _DrawnGradient(MiniBatchGradient):
+    """The mini-batch gradient of a row, with its dropout masks."""
+
+    def __init__(self, local: LocalTraining, client: ClientRound, batch: Rows) -> None:
+        objective = local.objective
+        super().__init__(
+            objective.functional_gradients, local.method.loss, batch["x"], batch["y"], batch["weights"], client
+        )
+        self._objective = objective
+        self._draws = GivenDraws(list(batch["dropout"].values()))
+
+    def __call__(self, w: Tensor) -> Tensor:
+        with self._objective.drawing(self._draws):
+            return super().__call__(w)
+
+
+def _equal(sizes: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
+    """Each size with the rows that have it."""
+    groups = defaultdict(list)
+    for row, size in enumerate(sizes):
+        groups[size].append(row)
+    yield from groups.items()
