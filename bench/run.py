@@ -30,7 +30,9 @@ from bench.data.root import data_root
 from bench.data.sources.base import Source
 from bench.device import device_name
 from bench.engine.batches import EpochBatches
-from bench.engine.checkpoint import load_state, save_state
+from bench.engine.budgets import Budgets
+from bench.engine.checkpoint import Checkpoint, save_state
+from bench.engine.client_store import ClientStates, Store
 from bench.engine.federation import Augment, Federation, FederationState
 from bench.engine.objective import Objective
 from bench.engine.participation import active_clients
@@ -55,6 +57,9 @@ from bench.user_code import failure, line_of
 
 EVALUATION_BATCH = {"cpu": 250, "cuda": 2000}
 """Images at once: a CPU is no faster with more, and LeNet's feature maps of 2,000 CIFAR images take 1 GB."""
+
+CHECKPOINT, CLIENTS = "checkpoint.safetensors", "clients.slots"
+"""Where an unfinished run has its state, and the states of its clients."""
 
 PROGRESS_SECONDS = 5.0
 Progress = Callable[[str], None]
@@ -149,12 +154,14 @@ def train(
     progress: Progress = silent,
     *,
     replace: bool = False,
+    budgets: Budgets | None = None,
 ) -> RunDirectory:
     """Train one run into the run directory `out`, resuming where an interrupted run of it stopped.
 
     Does nothing if the finished run is there already; a `UserError` if another configuration's is. With `replace`, a
     run of another configuration, of other code or of other images is trained anew, and removed when the new one is
-    complete.
+    complete. `budgets`: the memory that client states may take, by default a share of what is free; the rest of them is
+    in a file, which changes no result.
     """
     if is_finished(out, config, replace=replace):
         run = RunDirectory(out)
@@ -167,10 +174,10 @@ def train(
     with working_directory(out, config) as work:
         log = _logger(work / "run.log")
         try:
-            _train(bench, work, log, checkpoint_every, progress)
+            _train(bench, work, log, checkpoint_every, progress, budgets or Budgets.share(device))
         except Exception as error:
             log.exception("failed")
-            if not (work / "checkpoint.safetensors").exists():  # nothing to go on from
+            if not (work / CHECKPOINT).exists():  # nothing to go on from
                 shutil.rmtree(work)
                 _remove_empty(made)
             if (told := _own_failure(config, error)) is None:
@@ -191,18 +198,22 @@ def _has_same_data(run: RunDirectory, config: RunConfig) -> bool:
     return bool(run.provenance.get("data_hash") == load_dataset(config.dataset, data_root()).content_hash())
 
 
-def _train(bench: Bench, work: Path, log: logging.Logger, checkpoint_every: int, progress: Progress) -> None:
+def _train(
+    bench: Bench, work: Path, log: logging.Logger, checkpoint_every: int, progress: Progress, budgets: Budgets
+) -> None:
     config = bench.config
-    checkpoint = work / "checkpoint.safetensors"
+    store = Store(work / CLIENTS, budgets)
+    checkpoint = Checkpoint(work / CHECKPOINT, store)
     _keep_own_files(config, work)
     state = bench.federation.start(bench.objective.initial())
+    state.clients = ClientStates(store)
     data_hash = bench.dataset.content_hash()
     rows: list[dict[str, Any]] = []
     seconds_before = evaluating = 0.0
-    if checkpoint.exists():
-        state, about = load_state(checkpoint, state.w.device)
+    if checkpoint.path.exists():
+        state, about = checkpoint.load(state.w.device)
         if about["data_hash"] != data_hash:
-            raise UserError(f"'{checkpoint}' was trained on other data than is there now; delete it to start over")
+            raise UserError(f"'{checkpoint.path}' was trained on other data than is there now; delete it to start over")
         rows, seconds_before, evaluating = about["rows"], about["seconds"], about["evaluating"]
         log.info("resumed after round %d", state.round)
         progress(f"seed {config.seed}: resumed after round {state.round} of {config.training.rounds}")
@@ -240,12 +251,12 @@ def _train(bench: Bench, work: Path, log: logging.Logger, checkpoint_every: int,
                 told = time.perf_counter()
         if state.round % checkpoint_every == 0:
             about = {"rows": rows, "seconds": seconds(), "evaluating": evaluating, "data_hash": data_hash}
-            save_state(checkpoint, state, about)
+            checkpoint.save(state, about)
 
     outcome = "diverged" if rows[-1]["diverged"] else "finished"
     log.info("%s after round %d, %.1f s in all, %.1f s of them evaluation", outcome, state.round, seconds(), evaluating)
     _write_results(bench, work, state, rows, _provenance(bench, outcome, seconds()))
-    checkpoint.unlink(missing_ok=True)
+    checkpoint.remove()
 
 
 def _write_results(

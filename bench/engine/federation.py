@@ -11,6 +11,7 @@ from torch import Tensor
 from bench.data.dataset import DeviceData
 from bench.engine.accounting import Backpropagation, model_sizes, traffic
 from bench.engine.batches import BatchPlan
+from bench.engine.client_store import ClientStates
 from bench.engine.objective import Objective
 from bench.engine.streams import numpy_stream, torch_seed
 from bench.errors import UserError
@@ -58,7 +59,7 @@ class FederationState:
     round: int
     w: Tensor
     server: dict[str, Tensor]
-    clients: dict[int, dict[str, Tensor]] = field(default_factory=dict)
+    clients: ClientStates = field(default_factory=ClientStates)
 
 
 @dataclass(frozen=True)
@@ -247,7 +248,7 @@ class Federation:
         w_next = method.server.step(server)
         if method.swa is not None:
             server.state |= method.swa.after_round(state.round, state.w, w_next, server.state)
-        clients = state.clients | {i: row.state for i, row in results.items() if row.state}
+        clients = state.clients.updated({i: row.state for i, row in results.items()})
         measured = {
             "active": float(len(rows)),
             "lr": lr,

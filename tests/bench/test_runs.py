@@ -15,6 +15,7 @@ import torch
 
 from bench.data.partitions import partition_hash
 from bench.engine.checkpoint import load_state, save_state
+from bench.engine.client_store import ClientStates
 from bench.engine.federation import FederationState
 from bench.errors import UserError
 from bench.experiments import load_experiment
@@ -367,7 +368,8 @@ def test_divergence_is_an_outcome(tmp_path):
 
 def test_states_round_trip_bitwise(tmp_path):
     shared = torch.tensor([1 / 3, torch.finfo(torch.float32).tiny])
-    state = FederationState(7, shared, {"c": shared}, {3: {"H": shared}, 12: {"H": -shared}})
+    clients = ClientStates().updated({3: {"H": shared}, 12: {"H": -shared}})
+    state = FederationState(7, shared, {"c": shared}, clients)
     save_state(tmp_path / "s.safetensors", state, {"rows": [{"x": 1 / 3}]})
     again, about = load_state(tmp_path / "s.safetensors", CPU)
     assert about["rows"] == [{"x": 1 / 3}]
