@@ -167,6 +167,7 @@ class Federation:
         with self.objective.keyed_draws(lambda: torch_seed(self.seed, "dropout", state.round, client_id, client.step)):
             w, total_loss = self._local_steps(client, plan, probe, work)
         model = method.correction.sent_model(w, client)
+        del client.full_gradient  # it refers to the client, whose tensors would wait for the garbage collector
         return LocalResult(w, model, len(plan), client.upload, client.state, total_loss / len(plan))
 
     def _local_steps(
