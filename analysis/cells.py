@@ -27,8 +27,8 @@ from bench.engine.streams import numpy_stream, torch_stream
 from bench.errors import UserError, unknown
 from bench.experiments import Cell
 from bench.methods.perturbations.none import NoPerturbation
+from bench.parts import Bench
 from bench.records import RunDirectory, identified, write_csv
-from bench.run import Bench
 
 BATCH = 2000
 """Images at once."""

@@ -18,8 +18,8 @@ from bench.data.sources import parse_source
 from bench.engine.streams import numpy_stream
 from bench.errors import unknown
 from bench.experiments import Experiment
+from bench.parts import load_dataset
 from bench.records import PARTITION, partition_table, write_csv
-from bench.run import load_dataset
 
 
 def class_counts(labels: Labels, split: Sequence[Indices]) -> pd.DataFrame:

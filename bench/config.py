@@ -13,6 +13,8 @@ from bench.data.augmentation import Augmentations, Mixup
 from bench.data.partitions import AnyPartition
 from bench.data.sources import AnySource, parse_source
 from bench.engine.participation import Participation
+from bench.engine.precision import Precision
+from bench.engine.settings import EngineSettings
 from bench.engine.steps import Steps
 from bench.errors import UserError
 from bench.frozen import Frozen
@@ -29,6 +31,10 @@ OWN_FILES: Mapping[str, Any] = {
 }
 """Fields of a `RunConfig` that say where a user's own files are. The hash of a file's content stands beside each; what
 a folder of images holds is looked at when a run begins."""
+
+
+NOT_IDENTITY: Mapping[str, Any] = {**OWN_FILES, "engine": True}
+"""Fields of a `RunConfig` that may differ between equal runs."""
 
 
 class OwnFile(NamedTuple):
@@ -53,6 +59,9 @@ class Training(Steps):
     batch_size: int = Field(ge=1, description="mini-batch size B")
     augmentation: Augmentations = Field(
         default=None, description="names or mappings with options, in order of application; null: none"
+    )
+    precision: Precision | None = Field(
+        default=None, description="fp32, tf32 (NVIDIA) or bf16, with parameters and norms in float32; null: fp32"
     )
 
 
@@ -89,6 +98,7 @@ class RunConfig(Frozen):
     method: MethodConfig
     training: Training
     evaluation: Evaluation = Evaluation()
+    engine: EngineSettings = EngineSettings()
     seed: int = Field(ge=0)
 
     @model_validator(mode="before")
@@ -138,9 +148,9 @@ class RunConfig(Frozen):
     def canonical_json(self) -> str:
         """Every field that is given, sorted, without spaces: equal runs give equal text.
 
-        Files of a user's own count by the hash of their content, not by their place.
+        Files of a user's own count by the hash of their content, not by their place; the engine's settings do not.
         """
-        content = self.model_dump(mode="json", exclude=OWN_FILES, exclude_none=True)
+        content = self.model_dump(mode="json", exclude=NOT_IDENTITY, exclude_none=True)
         return json.dumps(content, sort_keys=True, separators=(",", ":"))
 
     @cached_property

@@ -19,6 +19,7 @@ from bench.data.partitions import AnyPartition
 from bench.data.sources import parse_source
 from bench.data.sources.base import Source
 from bench.engine.participation import Participation
+from bench.engine.settings import EngineSettings
 from bench.errors import UserError, unknown
 from bench.frozen import LABEL, NAME, Frozen
 from bench.method_config import MethodChoice
@@ -91,6 +92,7 @@ class Experiment(Frozen):
     model: str | dict[str, Any]
     training: Training
     evaluation: Evaluation = Evaluation()
+    engine: EngineSettings = EngineSettings()
     grid: Grid
     methods: dict[Annotated[str, Field(pattern=LABEL)], MethodEntry] = Field(min_length=1)
 
@@ -147,6 +149,7 @@ class Experiment(Frozen):
             "method": {**choice.model_dump(), "hyperparameters": hyperparameters},
             "training": {**training, **entry.training},
             "evaluation": self.evaluation.model_dump(),
+            "engine": self.engine.model_dump(),
         }
         return Cell(setting, label, tuple(RunConfig.parse({**common, "seed": seed}, where) for seed in self.grid.seeds))
 
@@ -229,8 +232,9 @@ def read_yaml(file: Path) -> dict[str, Any]:
 def experiment_data(name: str) -> dict[str, Any]:
     """An experiment's file with the keys that it takes over from the experiment that it extends.
 
-    `training`, `evaluation` and a method of the same label keep what is not said anew; other keys are replaced, and
-    methods that are not named are left out. A `file` is relative to the file that names it, as is a model's.
+    `training`, `evaluation`, `engine` and a method of the same label keep what is not said anew; other keys are
+    replaced, and methods that are not named are left out. A `file` is relative to the file that names it, as is a
+    model's.
     """
     merged: dict[str, Any] = {}
     for file in reversed(experiment_files(name)):
@@ -248,7 +252,7 @@ def experiment_data(name: str) -> dict[str, Any]:
     return merged
 
 
-_SECTIONS = ("training", "evaluation")
+_SECTIONS = ("training", "evaluation", "engine")
 """Sections of an extended experiment in which single values can be changed."""
 
 

@@ -2,6 +2,7 @@
 
     config.json           the RunConfig
     metrics.csv           one row per round
+    times.csv             seconds of training and of evaluation in each round; no other file of numbers has times in it
     final.safetensors     the last global model; with SWA, the average
     method.py, model.py   copies of the user's own method and model files, if the run has such
     snapshots/            full states at the rounds that the configuration names
@@ -32,7 +33,7 @@ import torch
 
 from bench.atomic import write_bytes, write_text
 from bench.columns import integers, read_columns
-from bench.config import OWN_FILES, RunConfig
+from bench.config import NOT_IDENTITY, OWN_FILES, RunConfig
 from bench.data.dataset import Labels
 from bench.data.partitions import Indices, partition_hash
 from bench.engine.checkpoint import load_state
@@ -41,6 +42,7 @@ from bench.errors import UserError
 from bench.experiments import Cell
 
 PARTITION = "partition.csv.gz"
+TIMES = "times.csv"
 
 
 @functools.cache
@@ -120,6 +122,13 @@ class RunDirectory:
         except (OSError, ValueError) as error:
             raise UserError(f"'{self.path / 'metrics.csv'}' is missing or damaged: {error}") from None
 
+    def times(self) -> pd.DataFrame:
+        """`train_seconds` and `evaluation_seconds` of each `round`; NaN where the model was not evaluated."""
+        try:
+            return pd.read_csv(self.path / TIMES)
+        except (OSError, ValueError) as error:
+            raise UserError(f"'{self.path / TIMES}' is missing or damaged: {error}") from None
+
     def split(self) -> list[Indices]:
         """The training indices of each client, as the run had them: its partition file may be gone or edited."""
         file = self.path / PARTITION
@@ -192,7 +201,7 @@ def is_finished(path: Path, config: RunConfig, *, replace: bool = False) -> bool
 
 def first_difference(there: RunConfig, here: RunConfig) -> str | None:
     """Where two configurations differ first, in words; None if they do not."""
-    a, b = (dict(_flatten(config.model_dump(mode="json", exclude=OWN_FILES))) for config in (there, here))
+    a, b = (dict(_flatten(config.model_dump(mode="json", exclude=NOT_IDENTITY))) for config in (there, here))
     key = next((k for k in [*b, *a] if a.get(k) != b.get(k)), None)
     edited = {f"{own.part}.code": own.file for own in there.own_files}
     for own in here.own_files:

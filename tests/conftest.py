@@ -68,3 +68,11 @@ def trained(cnn: Objective, digits: tuple[Tensor, Tensor]) -> Tensor:
     for _ in range(20):
         w -= 0.2 * cnn.full_gradient(w, [digits])
     return w
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory):
+    """What runs measure about the machine is remembered for the tests alone."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield

@@ -9,12 +9,14 @@ from torch import Tensor, nn
 
 from bench.api import SimulationResult, simulate
 from bench.data.dataset import DeviceData
+from bench.engine.backends.loop import Loop
 from bench.engine.batches import FullBatches
-from bench.engine.federation import Federation
+from bench.engine.federation import Federation, FederationState
 from bench.engine.objective import Objective
 from bench.engine.steps import Steps
 from bench.methods.catalog import recipe
 from bench.methods.recipe import Recipe
+from bench.parts import Bench, play_round
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,11 @@ class Problem:
         built = (recipe(method) if isinstance(method, str) else method).build(hyperparameters)
         settings = Steps(**{"lr": 0.1, "aggregation": "uniform", **steps})
         return Federation(built, Objective(model), device_data, FullBatches(split, 3), sizes, settings, self.seed)
+
+
+def one_round(bench: Bench, state: FederationState) -> tuple[FederationState, dict]:
+    """A round of a run, by the plain loop."""
+    return play_round([bench], [state], Loop())[0]
 
 
 def distance(a: SimulationResult, b: SimulationResult) -> float:

@@ -1,47 +1,131 @@
-"""A federation's state as one safetensors file: no pickles, written atomically, checked when read."""
+"""A federation's state in safetensors files: no pickles, written atomically, checked when read.
 
+A state that is kept (`save_state`) is one file that needs no other. A checkpoint, written over and over, has the client
+states in slots of a second file, which it refers to: only those that have changed are written.
+"""
+
+import itertools
 import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import safetensors
-import safetensors.torch
 import torch
 from torch import Tensor
 
-from bench.atomic import write_bytes
+from bench.engine.client_store import ClientStates, Entry, Layout, Store
 from bench.engine.federation import FederationState
+from bench.engine.slots import Slot
+from bench.engine.tensor_file import Kind, write_tensors
 from bench.errors import UserError
 
+TABLE = "clients"
+"""In a checkpoint, the tensor `[clients, 3]` of each client's id, slot and checksum."""
 
-def save_state(path: Path, state: FederationState, about: dict[str, Any]) -> None:
+
+def save_state(path: Path, state: FederationState, about: Mapping[str, Any]) -> None:
     """Write a state and a JSON-able description of it.
 
     Tensors are named `global`, `server/<name>` and `client/<id>/<name>`.
     """
-    named = {"global": state.w}
-    named |= {f"server/{name}": v for name, v in state.server.items()}
-    named |= {f"client/{i}/{name}": v for i, vectors in state.clients.items() for name, v in vectors.items()}
-    tensors = {name: v.detach().cpu().clone() for name, v in named.items()}  # clones: no two may share memory
-    about = {**about, "round": state.round}
-    write_bytes(path, safetensors.torch.save(tensors, {"about": json.dumps(about)}))
+    layout = state.clients.store.layout
+    fields = [] if layout is None else layout.fields
+    kinds = {f"client/{i}/{name}": (dtype, shape) for i in state.clients for name, dtype, shape in fields}
+    clients = ((f"client/{i}/{name}", v) for i, vectors in state.clients.items() for name, v in vectors.items())
+    _write(path, state, kinds, clients, about)
 
 
 def load_state(path: Path, device: torch.device) -> tuple[FederationState, dict[str, Any]]:
     """Read a state and its description; a `UserError` if the file is missing, truncated or not ours."""
+    clients: dict[int, dict[str, Tensor]] = {}
+    with _complaints(path):
+        state, others, about = _read(path, device)
+        for name, v in others.items():
+            _, client, vector = name.split("/")
+            clients.setdefault(int(client), {})[vector] = v
+    state.clients = state.clients.updated(clients)
+    return state, about
+
+
+class Checkpoint:
+    """The checkpoint of a run, beside the file of its store.
+
+    The slots that it refers to are held until another one has taken its place: whenever the process is killed, the two
+    files belong together.
+    """
+
+    def __init__(self, path: Path, store: Store) -> None:
+        self.path = path
+        self._store = store
+        self._held: Sequence[Slot] = ()
+
+    def save(self, state: FederationState, about: Mapping[str, Any]) -> None:
+        """Write a state whose clients are in the store; of these, only what is not in the store's file yet."""
+        assert state.clients.store is self._store
+        slots = self._store.persist(state.clients.entries.values())
+        rows = [(i, slot.number, slot.checksum) for i, slot in zip(state.clients, slots, strict=True)]
+        table = torch.tensor(rows, dtype=torch.int64).view(-1, 3)
+        layout = None if self._store.layout is None else self._store.layout.as_json()
+        kinds = {TABLE: (table.dtype, tuple(table.shape))}
+        _write(self.path, state, kinds, [(TABLE, table)], {**about, "layout": layout})
+        self._held = slots
+
+    def load(self, device: torch.device) -> tuple[FederationState, dict[str, Any]]:
+        """Read the state and its description; a `UserError` if one of the two files is missing or damaged."""
+        with _complaints(self.path):
+            state, others, about = _read(self.path, device)
+            table: list[list[int]] = others[TABLE].tolist()
+            if table:
+                self._store.expect(Layout.from_json(about["layout"]), device)
+        entries: dict[int, Entry] = {}
+        for client, number, checksum in table:
+            entry = self._store.restore(number, checksum)
+            if entry is None:
+                raise UserError(
+                    f"'{self._store.path}' is truncated or damaged; delete '{self.path}' to train from the start"
+                )
+            entries[client] = entry
+        state.clients = ClientStates(self._store, entries)
+        self._held = [entry.slot for entry in entries.values() if entry.slot is not None]
+        return state, about
+
+    def remove(self) -> None:
+        """Remove both files; the one that refers to the other goes first."""
+        self.path.unlink(missing_ok=True)
+        self._store.remove_file()
+
+
+def _write(
+    path: Path,
+    state: FederationState,
+    kinds: Mapping[str, Kind],
+    tensors: Iterable[tuple[str, Tensor]],
+    about: Mapping[str, Any],
+) -> None:
+    """Write the global and the server's tensors, and others, whose kinds are given."""
+    own = {"global": state.w} | {f"server/{name}": v for name, v in state.server.items()}
+    kinds = {name: (v.dtype, tuple(v.shape)) for name, v in own.items()} | dict(kinds)
+    metadata = {"about": json.dumps({**about, "round": state.round})}
+    write_tensors(path, kinds, itertools.chain(own.items(), tensors), metadata)
+
+
+def _read(path: Path, device: torch.device) -> tuple[FederationState, dict[str, Tensor], dict[str, Any]]:
+    """The state without its clients, all other tensors, and the description."""
+    with safetensors.safe_open(path, framework="pt", device=str(device)) as file:
+        about = json.loads(file.metadata()["about"])
+        tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
+    server = {name.removeprefix("server/"): tensors.pop(name) for name in list(tensors) if name.startswith("server/")}
+    return FederationState(int(about["round"]), tensors.pop("global"), server), tensors, about
+
+
+@contextmanager
+def _complaints(path: Path) -> Iterator[None]:
+    """Whatever can be wrong with a file is a `UserError` of one line."""
     try:
-        with safetensors.safe_open(path, framework="pt", device=str(device)) as file:
-            about = json.loads(file.metadata()["about"])
-            tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
-        state = FederationState(int(about["round"]), tensors.pop("global"), {})
+        yield
     except FileNotFoundError:
         raise UserError(f"'{path}' does not exist") from None
-    except (safetensors.SafetensorError, KeyError, TypeError, ValueError, OSError):
+    except (safetensors.SafetensorError, AttributeError, KeyError, TypeError, ValueError, OSError):
         raise UserError(f"checkpoint '{path}' is truncated or unreadable; delete it to train from the start") from None
-    for name, v in tensors.items():
-        match name.split("/"):
-            case ["server", vector]:
-                state.server[vector] = v
-            case ["client", client, vector]:
-                state.clients.setdefault(int(client), {})[vector] = v
-    return state, about

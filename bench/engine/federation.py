@@ -11,6 +11,7 @@ from bench.data.dataset import DeviceData
 from bench.engine.accounting import model_sizes, traffic
 from bench.engine.backends.loop import Loop
 from bench.engine.batches import BatchPlan
+from bench.engine.client_store import ClientStates
 from bench.engine.local import Backend, LocalResult, LocalTraining, LocalWork, Probe, Sent
 from bench.engine.objective import Objective
 from bench.engine.steps import Steps
@@ -28,7 +29,7 @@ class FederationState:
     round: int
     w: Tensor
     server: dict[str, Tensor]
-    clients: dict[int, dict[str, Tensor]] = field(default_factory=dict)
+    clients: ClientStates = field(default_factory=ClientStates)
 
 
 class Federation:
@@ -83,7 +84,7 @@ class Federation:
         sent = Sent(method.server.sent_model(state.w, state.server), method.broadcast(state.w, state.server))
         return [
             LocalWork(
-                self.seed, state.round, i, lr, sent, state.clients.get(i),
+                self.seed, state.round, i, lr, sent, state.clients,
                 self.batch_plan(i, state.round), self.batch_plan.one_pass(i),
             )
             for i in sorted(clients)
@@ -129,7 +130,7 @@ class Federation:
         w_next = method.server.step(server)
         if method.swa is not None:
             server.state |= method.swa.after_round(state.round, state.w, w_next, server.state)
-        clients = state.clients | {w.client: row.state for w, row in zip(work, results, strict=True) if row.state}
+        clients = state.clients.updated({w.client: row.state for w, row in zip(work, results, strict=True)})
         known: dict[str, float | Tensor] = {
             "active": len(results),
             "lr": work[0].lr,

@@ -48,8 +48,8 @@ class LocalTraining:
 class LocalWork:
     """One client's task in a round: where it starts, what it knows, and which samples its steps use.
 
-    `state` is None in a client's first round. `plan` has the sample indices `[B]` of each local step, `one_pass` those
-    of all its data in batches; both on the host.
+    `known` are the states of all clients that have taken part. `plan` has the sample indices `[B]` of each local step,
+    `one_pass` those of all the client's data in batches; both on the host.
     """
 
     seed: int
@@ -57,9 +57,18 @@ class LocalWork:
     client: int
     lr: float
     sent: Sent
-    state: Mapping[str, Tensor] | None
+    known: Mapping[int, Mapping[str, Tensor]]
     plan: Sequence[Tensor]
     one_pass: Sequence[Tensor]
+
+    @property
+    def first_time(self) -> bool:
+        """Whether the client has not taken part before."""
+        return self.client not in self.known
+
+    def start(self, method: Method) -> dict[str, Tensor]:
+        """The vectors with which the client begins, read from where they are kept."""
+        return method.start_client(self.sent.model) if self.first_time else dict(self.known[self.client])
 
 
 @dataclass(frozen=True)
@@ -108,11 +117,11 @@ class MiniBatchGradient:
         x: Tensor,
         y: Tensor,
         weights: Tensor | None,
-        client: ClientRound,
+        scratch: dict[str, Tensor],
     ) -> None:
         self._gradients = gradients
         self._names = loss.variables
-        self._client = client
+        self._scratch = scratch
 
         def value(model: Model, variables: Variables) -> Tensor:
             return loss.value(model, x, y, weights, variables)
@@ -123,10 +132,10 @@ class MiniBatchGradient:
         self.loss: Tensor
 
     def __call__(self, w: Tensor) -> Tensor:
-        """∇F_i(w); gradients of the loss's variables go to the client's scratch."""
+        """∇F_i(w); gradients of the loss's variables go to `scratch`, where these are."""
         self.calls += 1
         self.point = w
-        scratch = self._client.scratch
-        g, self.loss, others = self._gradients(w, self._value, {name: scratch[name] for name in self._names})
-        scratch.update({f"g_{name}": v for name, v in others.items()})
+        variables = {name: self._scratch[name] for name in self._names}
+        g, self.loss, others = self._gradients(w, self._value, variables)
+        self._scratch.update({f"g_{name}": v for name, v in others.items()})
         return g

@@ -11,7 +11,8 @@ from analysis.report import Report
 from analysis.settings import Line, load_settings
 from bench.errors import UserError
 from bench.experiments import load_experiment
-from bench.run import Bench, train_cell
+from bench.parts import Bench
+from bench.run import train_cell
 
 MINI = str(Path(__file__).parents[1] / "end_to_end" / "mini" / "experiments.yaml")
 CPU = torch.device("cpu")

@@ -15,8 +15,9 @@ from bench.config import RunConfig, Training
 from bench.data.augmentation import AnyAugmentation, Augment, Context, Crop, Cutout, Flip, Mixup, parse_augmentations
 from bench.errors import UserError
 from bench.experiments import load_experiment
-from bench.run import Bench
+from bench.parts import Bench
 from bench.torchvision_compat import import_torchvision
+from tests.problems import one_round
 
 CELL = "digits/dirichlet-0.1/4-of-20/"
 
@@ -299,7 +300,7 @@ def bench(augmentation: object, method: str = "fedavg") -> Bench:
 def test_it_reaches_training_and_repeats_itself(augmentation):
     plain, augmented = bench(None), bench(augmentation)
     start = plain.federation.start(plain.objective.initial())
-    states = [b.play_round(start)[0].w for b in (plain, augmented, bench(augmentation))]
+    states = [one_round(b, start)[0].w for b in (plain, augmented, bench(augmentation))]
     assert torch.isfinite(states[1]).all()
     assert not torch.allclose(states[0], states[1])
     assert torch.equal(states[1], states[2])
@@ -313,7 +314,7 @@ def test_both_passes_of_sam_see_the_same_pixels(augmentation):
     ends = []
     for config in runs:
         made = Bench.set_up(config, torch.device("cpu"))
-        ends.append(made.play_round(made.federation.start(made.objective.initial()))[0].w)
+        ends.append(one_round(made, made.federation.start(made.objective.initial()))[0].w)
     assert torch.equal(*ends)
 
 

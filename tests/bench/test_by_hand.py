@@ -400,7 +400,7 @@ def test_fedrobusts_ascent_by_finite_differences():
         return objective.loss(w, [(moved, y)]) - penalty
 
     before = {name: client.scratch[name].clone() for name in ("Lambda", "delta")}
-    MiniBatchGradient(objective.gradients, part, x, y, None, client)(w)
+    MiniBatchGradient(objective.gradients, part, x, y, None, client.scratch)(w)
     part.step_taken(client)
     for name, index in (("Lambda", (0, 2)), ("delta", (1, 0, 1))):
         bump = torch.zeros_like(before[name])

@@ -13,9 +13,9 @@ from bench.errors import UserError
 from bench.methods.base import Perturbation
 from bench.methods.recipe import Parts, Recipe
 from bench.models.dropout import Dropout, KeyedDraws
-from bench.run import Bench
+from bench.parts import Bench
 from tests.bench.test_runs import CPU, check_resume, config
-from tests.problems import Problem, distance
+from tests.problems import Problem, distance, one_round
 
 EMNIST = {"model": "cnn_emnist"}
 
@@ -198,5 +198,5 @@ def test_evaluation_has_no_dropout():
     assert torch.equal(w, high.objective.initial())
     scores = [b.objective.evaluate(w, b.test.batches(500)) for b in (low, high)]
     assert scores[0] == scores[1]
-    after = [b.play_round(b.federation.start(w))[0].w for b in (low, high)]
+    after = [one_round(b, b.federation.start(w))[0].w for b in (low, high)]
     assert not torch.equal(*after)

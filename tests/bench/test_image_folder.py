@@ -11,7 +11,8 @@ from bench.data.partitions import ByGroup
 from bench.data.sources.image_folder import ImageFolder
 from bench.engine.streams import numpy_stream
 from bench.errors import UserError
-from bench.run import load_dataset, train
+from bench.parts import load_dataset
+from bench.run import train
 
 
 def folder_of_images(root: Path, sizes=((4, 4), (4, 4))) -> ImageFolder:

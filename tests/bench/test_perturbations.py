@@ -6,7 +6,7 @@ import torch
 from bench.engine.participation import active_clients
 from bench.experiments import load_experiment
 from bench.methods.perturbations.asam import ASAM
-from bench.run import Bench
+from bench.parts import Bench
 
 SETTING = "digits/dirichlet-0.1/4-of-20"
 

@@ -15,12 +15,14 @@ import torch
 
 from bench.data.partitions import partition_hash
 from bench.engine.checkpoint import load_state, save_state
+from bench.engine.client_store import ClientStates
 from bench.engine.federation import FederationState
 from bench.errors import UserError
 from bench.experiments import load_experiment
 from bench.methods import CATALOG
+from bench.parts import Bench, play_round
 from bench.records import RunDirectory, code_fingerprint, working_directory
-from bench.run import Bench, train, train_cell
+from bench.run import train, train_cell
 
 CPU = torch.device("cpu")
 SETTING = "digits/dirichlet-0.1/4-of-20"
@@ -31,9 +33,12 @@ def config(method="fedlesam_s", **changes):
     return load_experiment("quick_all", {**SMALL, **changes}).cell(f"{SETTING}/{method}").runs[0]
 
 
+NOT_EQUAL = ("run.log", "provenance.json", "times.csv")
+
+
 def contents(run: Path) -> dict[str, bytes]:
-    """The files that must be bitwise equal between runs of one configuration: all but log and provenance."""
-    files = [file for file in run.rglob("*") if file.is_file() and file.name not in ("run.log", "provenance.json")]
+    """The files that must be bitwise equal between runs of one configuration: all but log, provenance and times."""
+    files = [file for file in run.rglob("*") if file.is_file() and file.name not in NOT_EQUAL]
     return {str(file.relative_to(run)): file.read_bytes() for file in files}
 
 
@@ -41,7 +46,7 @@ def test_a_run_leaves_the_stated_files(tmp_path):
     run = train(config(), tmp_path / "seed-0", CPU)
     assert sorted(p.name for p in run.path.iterdir()) == [
         "config.json", "final.safetensors", "metrics.csv", "partition.csv.gz",
-        "provenance.json", "run.log", "snapshots",
+        "provenance.json", "run.log", "snapshots", "times.csv",
     ]  # fmt: skip
     assert sorted(p.name for p in (run.path / "snapshots").iterdir()) == [
         "round-00003.safetensors", "round-00006.safetensors",
@@ -97,15 +102,14 @@ class InterruptedRunError(Exception):
 @contextmanager
 def interrupted_after_three_rounds(monkeypatch):
     """Every run that is trained here raises `InterruptedRunError` at its fourth round."""
-    play_round = Bench.play_round
 
-    def play_three(bench, state):
-        if state.round == 3:
+    def play_three(benches, states, backend):
+        if states[0].round == 3:
             raise InterruptedRunError
-        return play_round(bench, state)
+        return play_round(benches, states, backend)
 
     with monkeypatch.context() as patch:
-        patch.setattr("bench.run.Bench.play_round", play_three)
+        patch.setattr("bench.run.play_round", play_three)
         yield
 
 
@@ -235,7 +239,12 @@ def test_kill_9_and_the_same_command_again(tmp_path):
     assert not (tmp_path / "killed" / "seed-0").exists()
     subprocess.run([*command, "--out", tmp_path / "killed"], check=True, capture_output=True)
     assert "resumed after round" in (tmp_path / "killed" / "seed-0" / "run.log").read_text()
-    assert contents(tmp_path / "killed") == contents(tmp_path / "undisturbed")
+    killed_run, undisturbed = tmp_path / "killed", tmp_path / "undisturbed"
+    assert contents(killed_run / "seed-0") == contents(undisturbed / "seed-0")
+    tables = [pd.read_csv(cell / "metrics.csv") for cell in (killed_run, undisturbed)]
+    assert all((table.pop("train_seconds") > 0).all() for table in tables)
+    assert all((table.pop("evaluation_seconds").dropna() > 0).all() for table in tables)
+    pd.testing.assert_frame_equal(*tables, check_exact=True)
 
 
 def test_a_finished_run_is_left_alone(tmp_path):
@@ -303,14 +312,13 @@ def test_a_damaged_run_is_one_line(file, content, tmp_path):
 
 
 def test_a_checkpoint_of_other_data_is_refused(tmp_path, monkeypatch):
-    def stop(bench, state):
-        if state.round == 2:
+    def stop(benches, states, backend):
+        if states[0].round == 2:
             raise InterruptedRunError
-        return play_round(bench, state)
+        return play_round(benches, states, backend)
 
-    play_round = Bench.play_round
     with monkeypatch.context() as patch:
-        patch.setattr("bench.run.Bench.play_round", stop)
+        patch.setattr("bench.run.play_round", stop)
         with pytest.raises(InterruptedRunError):
             train(config(), tmp_path / "run", CPU)
     monkeypatch.setattr("bench.data.dataset.Dataset.content_hash", lambda data: "other")
@@ -337,14 +345,13 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path):
 
 @pytest.mark.parametrize("damage", ["truncated", "empty", "foreign"])
 def test_a_damaged_checkpoint_is_one_line_and_untouched(damage, tmp_path, monkeypatch):
-    def stop(bench, state):
-        if state.round == 2:
+    def stop(benches, states, backend):
+        if states[0].round == 2:
             raise InterruptedRunError
-        return original(bench, state)
+        return play_round(benches, states, backend)
 
-    original = Bench.play_round
     with monkeypatch.context() as patch:
-        patch.setattr("bench.run.Bench.play_round", stop)
+        patch.setattr("bench.run.play_round", stop)
         with pytest.raises(InterruptedRunError):
             train(config(), tmp_path / "run", CPU, checkpoint_every=1)
     [checkpoint] = tmp_path.glob("run.partial-*/checkpoint.safetensors")
@@ -367,7 +374,8 @@ def test_divergence_is_an_outcome(tmp_path):
 
 def test_states_round_trip_bitwise(tmp_path):
     shared = torch.tensor([1 / 3, torch.finfo(torch.float32).tiny])
-    state = FederationState(7, shared, {"c": shared}, {3: {"H": shared}, 12: {"H": -shared}})
+    clients = ClientStates().updated({3: {"H": shared}, 12: {"H": -shared}})
+    state = FederationState(7, shared, {"c": shared}, clients)
     save_state(tmp_path / "s.safetensors", state, {"rows": [{"x": 1 / 3}]})
     again, about = load_state(tmp_path / "s.safetensors", CPU)
     assert about["rows"] == [{"x": 1 / 3}]

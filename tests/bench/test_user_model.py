@@ -12,8 +12,9 @@ from bench.config import RunConfig
 from bench.errors import UserError
 from bench.experiments import load_experiment
 from bench.models import build_model, parse_model
+from bench.parts import Bench
 from bench.records import RunDirectory
-from bench.run import Bench, train
+from bench.run import train
 from tests.bench.test_runs import InterruptedRunError, contents, interrupted_after_three_rounds
 from tests.bench.test_user_file import SOURCE as METHOD
 

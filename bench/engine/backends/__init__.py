@@ -1,1 +1,9 @@
 """Back ends of local training, one a module: the same numbers up to rounding, at different speeds."""
+
+from bench.engine.backends.cohort import Cohort
+from bench.engine.backends.graph import Graph
+from bench.engine.backends.loop import Loop
+from bench.engine.local import Backend
+
+BACKENDS: dict[str, type[Backend]] = {"loop": Loop, "cohort": Cohort, "graph": Graph}
+"""By name."""

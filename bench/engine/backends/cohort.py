@@ -109,7 +109,7 @@ class CohortRound:
         def one_step(row: Rows, carried: Rows, batch: Rows) -> Rows:
             client = self._client(inputs, row, carried)
             client.step = step
-            gradient = self._gradient(client, batch)
+            gradient = self._gradient(client.scratch, batch)
             w = self.local.step(carried["w"], client, gradient)
             self._gradient_calls[step] = gradient.calls
             return self._carried(client, w, carried["loss"] + gradient.loss)
@@ -135,16 +135,10 @@ class CohortRound:
             x, y = self.local.augment(x, y, {name: draw.flatten(0, 1) for name, draw in batch["draws"].items()})
         return x.unflatten(0, count), y.unflatten(0, count)
 
-    def _gradient(self, client: ClientRound, batch: Rows) -> "_DrawnGradient":
-        return _DrawnGradient(self.local, client, batch)
-
     def _client(self, inputs: RoundInputs, row: Rows, carried: Rows) -> ClientRound:
         sent = inputs.sent if self.shape.shared else row["sent"]
-
-        def full_gradient(w: Tensor) -> Tensor:
-            return self._full_gradient(w, client, inputs, row["row"])
-
-        client = ClientRound(
+        scratch = dict(carried["scratch"])
+        return ClientRound(
             seed=0,
             round=inputs.rate["round"],
             id=None,
@@ -156,13 +150,12 @@ class CohortRound:
             steps=row["steps"],
             layout=self.local.objective.layout,
             input_shape=self.local.input_shape,
-            full_gradient=full_gradient,
-            scratch=dict(carried["scratch"]),
+            full_gradient=lambda w: self._full_gradient(w, scratch, inputs, row["row"]),
+            scratch=scratch,
             upload=dict(carried["upload"]),
         )
-        return client
 
-    def _full_gradient(self, w: Tensor, client: ClientRound, inputs: RoundInputs, row: Tensor) -> Tensor:
+    def _full_gradient(self, w: Tensor, scratch: Rows, inputs: RoundInputs, row: Tensor) -> Tensor:
         """∇F_i(w) over all of the client's data; batches are gathered one at a time, and each row takes its own."""
         if not any(part.takes_full_gradient for part in self.local.method):
             raise CannotBatchError("a part that asks for full gradients must say so: takes_full_gradient = True")
@@ -174,9 +167,12 @@ class CohortRound:
             batch = inputs.mini_batches[-1 - k]
             dropout = {layer: drawn[row] for layer, drawn in batch.get("dropout", {}).items()}
             own = {"x": x[row], "y": y[row], "weights": batch["weights"][row], "dropout": dropout}
-            total = total + self._gradient(client, own)(w)
+            total = total + self._gradient(scratch, own)(w)
         self._full_passes += 1
         return total
+
+    def _gradient(self, scratch: Rows, batch: Rows) -> "_DrawnGradient":
+        return _DrawnGradient(self.local, scratch, batch)
 
     @staticmethod
     def _carried(client: ClientRound, w: Tensor, loss: Tensor) -> Rows:
@@ -187,10 +183,10 @@ class CohortRound:
 class _DrawnGradient(MiniBatchGradient):
     """The mini-batch gradient of a row, with its dropout masks."""
 
-    def __init__(self, local: LocalTraining, client: ClientRound, batch: Rows) -> None:
+    def __init__(self, local: LocalTraining, scratch: Rows, batch: Rows) -> None:
         objective = local.objective
         super().__init__(
-            objective.functional_gradients, local.method.loss, batch["x"], batch["y"], batch["weights"], client
+            objective.functional_gradients, local.method.loss, batch["x"], batch["y"], batch["weights"], scratch
         )
         self._objective = objective
         self._draws = GivenDraws(list(batch["dropout"].values()))

@@ -1,7 +1,7 @@
 """What the computation of a cohort's round reads beside the data set: made on the host, moved to the device once."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -65,9 +65,8 @@ class RoundInputs:
             shared=all(work.sent is first.sent for work in works),
         )
         sent = [{"w": work.sent.model, "vectors": dict(work.sent.vectors)} for work in works]
-        known = [local.method.start_client(work.sent.model) if work.state is None else work.state for work in works]
         rows: Rows = {
-            "first_time": torch.tensor([work.state is None for work in works]),
+            "first_time": torch.tensor([work.first_time for work in works]),
             "steps": torch.tensor([len(plan) for plan in shape.plans], dtype=w.dtype),
         }
         rate: Rows = {"lr": torch.tensor(first.lr, dtype=w.dtype), "round": torch.tensor(first.round, dtype=w.dtype)}
@@ -76,16 +75,18 @@ class RoundInputs:
             shape=shape,
             sent=sent[0] if shape.shared else stack(sent),
             rows=_to(rows, w.device),
-            state=stack([dict(state) for state in known]),
+            state=stack([work.start(local.method) for work in works]),
             rate=_to(rate, w.device),
             mini_batches={step: _to(_mini_batch(local, works, shape, step), w.device) for step in steps},
         )
 
     def tensors(self) -> Rows:
-        """All of them."""
-        return {
-            "sent": self.sent, "rows": self.rows, "state": self.state, "rate": self.rate, "batches": self.mini_batches,
-        }  # fmt: skip
+        """All of them, by the names of the fields."""
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "shape"}
+
+    def with_tensors(self, tensors: Rows) -> "RoundInputs":
+        """Inputs of the same shape that hold these tensors."""
+        return replace(self, **tensors)
 
 
 def _to(rows: Rows, device: torch.device) -> Rows:

@@ -21,49 +21,51 @@ class Loop:
 
 
 class _Turn:
-    """A client's local training."""
+    """A client's local training. It holds no vectors: what the client leaves behind is gone with its `ClientRound`."""
 
     def __init__(self, local: LocalTraining, work: LocalWork) -> None:
         self.local, self.work = local, work
+        self.step = 0
+        self.scratch: dict[str, Tensor] = {}
         self.gradient_samples = 0
-        start = local.method.start_client(work.sent.model) if work.state is None else work.state
-        self.client = ClientRound(
+
+    def result(self, probe: Probe | None) -> LocalResult:
+        """Train from start to finish."""
+        local, work = self.local, self.work
+        client = ClientRound(
             seed=work.seed,
             round=work.round,
             id=work.client,
             w_global=work.sent.model,
             received=work.sent.vectors,
-            state=dict(start),
-            first_time=torch.tensor(work.state is None, device=work.sent.model.device),
+            state=work.start(local.method),
+            first_time=torch.tensor(work.first_time, device=work.sent.model.device),
             lr=work.lr,
             steps=len(work.plan),
             layout=local.objective.layout,
             input_shape=local.input_shape,
             full_gradient=self._full_gradient,
+            scratch=self.scratch,
         )
-
-    def result(self, probe: Probe | None) -> LocalResult:
-        """Train from start to finish."""
-        work, client, local = self.work, self.client, self.local
-        draws = KeyedDraws(self._dropout_seed, local.objective.device)
-        with local.objective.drawing(draws):
-            w, total_loss = self._steps(probe)
+        with local.objective.drawing(KeyedDraws(self._dropout_seed, local.objective.device)):
+            w, total_loss = self._train(client, probe)
         model = local.method.correction.sent_model(w, client)
         steps = len(work.plan)
         return LocalResult(w, model, steps, client.upload, client.state, total_loss / steps, self.gradient_samples)
 
-    def _steps(self, probe: Probe | None) -> tuple[Tensor, Tensor]:
+    def _train(self, client: ClientRound, probe: Probe | None) -> tuple[Tensor, Tensor]:
         """w_i⁺ `[P]`, and the sum of the losses of its steps."""
-        local, client = self.local, self.client
+        local = self.local
         for part in local.method:
             part.start(client)
         w = client.w_global
         total_loss = torch.zeros((), dtype=w.dtype, device=w.device)
         for x, y in self._batches(self.work.plan, range(len(self.work.plan))):
-            gradient = MiniBatchGradient(local.objective.gradients, local.method.loss, x, y, None, client)
+            client.step = self.step
+            gradient = self._gradient(x, y)
             w_next = local.step(w, client, gradient)
             if probe is not None:
-                probe(self.work.client, client.step, w, gradient.point - w)
+                probe(self.work.client, self.step, w, gradient.point - w)
             w = w_next
             total_loss += gradient.loss
             self.gradient_samples += gradient.calls * len(x)
@@ -73,27 +75,28 @@ class _Turn:
 
     def _batches(self, plan: Sequence[Tensor], steps: Iterable[int]) -> Iterator[tuple[Tensor, Tensor]]:
         """Inputs and targets of the mini-batches, augmented by the draws of these steps. One transfer of indices."""
-        local, sizes = self.local, [len(index) for index in plan]
-        indices = torch.cat(list(plan)).to(self.client.w_global.device, non_blocking=True).split(sizes)
-        for self.client.step, index in zip(steps, indices, strict=False):
+        local, work, sizes = self.local, self.work, [len(index) for index in plan]
+        indices = torch.cat(list(plan)).to(local.objective.device, non_blocking=True).split(sizes)
+        for self.step, index in zip(steps, indices, strict=False):
             x, y = local.data.batch(index)
             if local.augment is not None:
-                key = (self.work.round, self.work.client, self.client.step)
-                draws = local.augment.draw(numpy_stream(self.work.seed, "augmentation", *key), len(y))
+                stream = numpy_stream(work.seed, "augmentation", work.round, work.client, self.step)
+                draws = local.augment.draw(stream, len(y))
                 x, y = local.augment(x, y, {name: torch.from_numpy(v).to(x.device) for name, v in draws.items()})
             yield local.objective.inputs(x), y
 
+    def _gradient(self, x: Tensor, y: Tensor) -> MiniBatchGradient:
+        return MiniBatchGradient(self.local.objective.gradients, self.local.method.loss, x, y, None, self.scratch)
+
     def _full_gradient(self, w: Tensor) -> Tensor:
         """∇F_i(w) over all of the client's data in one pass, its batches weighted by their size."""
-        plan, client, local = self.work.one_pass, self.client, self.local
+        plan = self.work.one_pass
         samples = sum(len(index) for index in plan)
         total = torch.zeros_like(w)
         for x, y in self._batches(plan, itertools.count(-1, -1)):  # its draws are not those of any local step
-            gradient = MiniBatchGradient(local.objective.gradients, local.method.loss, x, y, None, client)
-            total = torch.add(total, gradient(w), alpha=len(x) / samples)
-        client.step = 0
+            total = torch.add(total, self._gradient(x, y)(w), alpha=len(x) / samples)
         self.gradient_samples += samples
         return total
 
     def _dropout_seed(self) -> int:
-        return torch_seed(self.work.seed, "dropout", self.work.round, self.work.client, self.client.step)
+        return torch_seed(self.work.seed, "dropout", self.work.round, self.work.client, self.step)
