@@ -18,6 +18,7 @@ import torch
 
 from bench.atomic import write_text
 from bench.engine.backends import BACKENDS
+from bench.engine.federation import FederationState
 from bench.engine.local import Backend, LocalResult
 from bench.engine.objective import Objective
 from bench.errors import UserError
@@ -30,6 +31,8 @@ STEPS = 3
 REPEATS = 3
 SECONDS = 2.0
 """After so long no repetition of a measurement begins."""
+HOPELESS = 2.0
+"""How many times slower than the best a candidate must be not to be repeated."""
 SMALL_STEP = 0.02
 """Seconds of a client's step above which no cohort is tried on a CPU: it would gain nothing and take much memory."""
 GAIN = 1.1
@@ -63,12 +66,13 @@ class Choice:
         return ", ".join([*filter(None, parts), f"{self.threads} thread{'s' * (self.threads > 1)}"])
 
 
-def choose(benches: Sequence[Bench], log: Callable[..., None]) -> Choice:
-    """The choice for runs that differ in their seeds, with the threads that torch has now as the most it may take.
+def choose(benches: Sequence[Bench], states: Sequence[FederationState], log: Callable[..., None]) -> Choice:
+    """The choice for runs that differ in their seeds, from their states at the start.
 
-    What the configuration fixes is not measured; a `UserError` if it fixes what the method or the model cannot do.
+    The threads that torch has now are the most it may take. What the configuration fixes is not measured; a `UserError`
+    if it fixes what the method or the model cannot do.
     """
-    calibration = _Calibration(benches)
+    calibration = _Calibration(benches, states)
     settings = benches[0].config.engine
     if (remembered := calibration.remembered()) is not None:
         log("engine: %s (measured before on this machine)", remembered)
@@ -94,8 +98,9 @@ def choose(benches: Sequence[Bench], log: Callable[..., None]) -> Choice:
 class _Calibration:
     """Times candidates on the first steps of the runs' own first round."""
 
-    def __init__(self, benches: Sequence[Bench]) -> None:
+    def __init__(self, benches: Sequence[Bench], states: Sequence[FederationState]) -> None:
         self.benches = benches
+        self.states = states
         self.device = benches[0].objective.device
         self.precision = benches[0].objective.precision
         self.engine = benches[0].config.engine
@@ -104,6 +109,7 @@ class _Calibration:
         """Per client and step."""
         self.impossible: dict[Choice, str] = {}
         self._plain: LocalResult | None = None
+        self._alone: LocalResult | None = None
 
     def measured(self) -> Choice:
         """The fastest candidate; the plain loop unless another is clearly faster."""
@@ -149,33 +155,49 @@ class _Calibration:
 
     def _try(self, choice: Choice) -> bool:
         """Time a candidate; False if it is not possible, or does not compute what the loop computes."""
-        benches = self.benches if choice.together else self.benches[:1]
+        count = len(self.benches) if choice.together else 1
         backend = choice.prepare([bench.objective for bench in self.benches])
         works = []
-        for bench in benches:
-            state = bench.federation.start(bench.objective.initial())
+        for bench, state in list(zip(self.benches, self.states, strict=True))[:count]:
             first = bench.federation.work(state, bench.active(state))
             works += [replace(work, plan=work.plan[:STEPS]) for work in first]
         if choice.backend == "loop":
             works = works[:1]
+        steps = sum(len(work.plan) for work in works)
+        slow = HOPELESS * steps * min(self.seconds.values(), default=float("inf"))
         times: list[float] = []
         began = time.perf_counter()
         try:
             while len(times) <= REPEATS and (len(times) < 2 or time.perf_counter() - began < SECONDS):
                 start = time.perf_counter()
-                results = backend.train(benches[0].federation.local, works)
+                results = backend.train(self.benches[0].federation.local, works)
                 self._wait()
                 times.append(time.perf_counter() - start)
+                if len(times) > 1 and times[-1] > slow:
+                    break
         except CannotBatchError as error:
             self.impossible[choice] = str(error)
+            return False
+        if self._company_matters(choice, results[0]):
+            self.impossible[choice] = "the company of other seeds changes the last bits of a run"
             return False
         if self._plain is None:
             self._plain = results[0]
         elif (gap := self._gap(results[0], works[0].sent.model)) > TOLERANCE[self.precision]:
             self.impossible[choice] = f"its update differs from the loop's by {gap:.1g} of its length"
             return False
-        self.seconds[choice] = min(times[1:]) / sum(len(work.plan) for work in works)
+        self.seconds[choice] = min(times[1:]) / steps
         return True
+
+    def _company_matters(self, choice: Choice, result: LocalResult) -> bool:
+        """Whether a cohort of several seeds has other bits than that of one, on a CPU. A GPU's kernels nearly always do:
+        there the same seeds must be asked for to have the same bits."""
+        if self.device.type != "cpu" or choice.backend != "cohort" or self.engine.seeds != "auto":
+            return False
+        if not choice.together:
+            self._alone = result
+            return False
+        return self._alone is None or not torch.equal(self._alone.w, result.w)
 
     def _gap(self, result: LocalResult, start: torch.Tensor) -> float:
         """How far an update is from the loop's; 0 where that is not finite."""
@@ -191,7 +213,6 @@ class _Calibration:
     def file(self) -> Path:
         """Where the choice is remembered; named by all that it depends on."""
         bench, config = self.benches[0], self.benches[0].config
-        start = bench.federation.start(bench.objective.initial())
         about = {
             "machine": machine(self.device),
             "torch": torch.__version__,
@@ -201,9 +222,9 @@ class _Calibration:
             "data": [*bench.dataset.image_shape, bench.dataset.classes],
             "batch_size": config.training.batch_size,
             "precision": self.precision,
-            "active": len(bench.active(start)),
+            "active": len(bench.active(self.states[0])),
             "seeds": len(self.benches),
-            "method": config.method.code or "of the catalog",
+            "method": config.method.code or config.method.recipe.parts.loss.name,
         }
         key = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:16]
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")

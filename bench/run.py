@@ -21,7 +21,7 @@ from bench.errors import UserError
 from bench.experiments import Cell
 from bench.parts import Bench, load_dataset, play_round
 from bench.records import RunDirectory, identified, is_finished, publish, working_directory, write_csv
-from bench.unfinished import Progress, UnfinishedRun, silent
+from bench.unfinished import CHECKPOINT, Progress, UnfinishedRun, silent
 from bench.user_code import failure, line_of
 
 
@@ -95,11 +95,11 @@ def _train_into(
                 runs.append(UnfinishedRun(bench, work, checkpoint_every, progress, budgets))
             _train(runs, [out for _, out in wanted])
         except Exception as error:
-            for work in works:
-                run = next((run for run in runs if run.work == work), None)
-                if run is not None and work.exists():
+            for run in runs:
+                if run.work.exists():  # not in its place yet
                     run.log.exception("failed")
-                if run is None or not run.can_resume:  # nothing to go on from
+            for work in works:
+                if not (work / CHECKPOINT).exists():  # nothing to go on from
                     shutil.rmtree(work, ignore_errors=True)
             _remove_empty(made)
             if (told := _own_failure(wanted[0][0], error)) is None:
@@ -125,7 +125,9 @@ def _train(runs: Sequence[UnfinishedRun], places: Sequence[Path]) -> None:
     Runs that are trained together go in step; those which resumed behind the others catch up.
     """
     resumed = [run.choice for run in runs if run.choice is not None]
-    choice = resumed[0] if resumed else choose([run.bench for run in runs], runs[0].log.info)
+    choice = (
+        resumed[0] if resumed else choose([run.bench for run in runs], [run.state for run in runs], runs[0].log.info)
+    )
     backend = choice.prepare([run.bench.objective for run in runs])
     for run in runs:
         run.choice = choice

@@ -74,11 +74,6 @@ class UnfinishedRun:
         diverged = bool(self._rows and self._rows[-1]["diverged"])
         return diverged or self.state.round >= self.config.training.rounds
 
-    @property
-    def can_resume(self) -> bool:
-        """Whether there is a checkpoint to go on from."""
-        return self._checkpoint.path.exists()
-
     def _resume(self) -> None:
         self.state, about = self._checkpoint.load(self.state.w.device)
         if about["data_hash"] != self._data_hash:

@@ -1,7 +1,7 @@
 """Augmentations of a client's mini-batch, drawn anew for each local step and applied after normalisation.
 
-Draws are made on the host, per image, from the step's own stream, so that all passes of a step (SAM's two) see the same
-pixels, and a whole round's draws can be there before it starts. They are applied on the device to any batch of images,
+Draws are made on the host, per image, from a stream of the client's round, before it starts; so all passes of a step
+(SAM's two) see the same pixels. They are applied on the device to any batch of images,
 such as many clients' mini-batches one after another: an image finds its partner by an offset. Draws of zero are valid,
 so mini-batches of unequal length can be padded.
 """
@@ -20,6 +20,8 @@ from bench.errors import UserError, unknown
 from bench.frozen import Frozen
 
 Shape = tuple[int, int, int]
+Draws = dict[str, NDArray[Any]]
+"""Random numbers `[B, ...]` by name, for B images in mini-batches one after another."""
 
 
 @dataclass(frozen=True)
@@ -40,9 +42,9 @@ class Flip(Frozen):
     name: Literal["flip"] = "flip"
     probability: float = Field(default=0.5, ge=0, le=1, description="share of the images that are flipped")
 
-    def draw(self, stream: np.random.Generator, count: int, image_shape: Shape) -> dict[str, NDArray[Any]]:
+    def draw(self, stream: np.random.Generator, sizes: Sequence[int], image_shape: Shape) -> Draws:
         """`chosen` `[B]`: whether the image is flipped."""
-        return {"chosen": stream.random(count) < self.probability}
+        return {"chosen": stream.random(sum(sizes)) < self.probability}
 
     def apply(self, x: Tensor, y: Tensor, context: Context, draws: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Images `[B, channels, height, width]`."""
@@ -63,8 +65,9 @@ class Crop(Frozen):
     probability: float = Field(default=1.0, ge=0, le=1, description="share of the images that are cropped at all")
     pad: Literal["black", "mean"] = Field(default="black", description="what the border is made of")
 
-    def draw(self, stream: np.random.Generator, count: int, image_shape: Shape) -> dict[str, NDArray[Any]]:
+    def draw(self, stream: np.random.Generator, sizes: Sequence[int], image_shape: Shape) -> Draws:
         """`shift` `[B, 2]`: how far the window is moved down and to the right; all positions are equally likely."""
+        count = sum(sizes)
         shift = stream.integers(2 * self.padding + 1, size=(2, count)) - self.padding
         shift[:, stream.random(count) >= self.probability] = 0
         return {"shift": shift.T}
@@ -92,12 +95,15 @@ class Mixup(Frozen):
     name: Literal["mixup"] = "mixup"
     a: float = Field(default=1.0, ge=0, description="parameter of the Beta distribution; 0: plain batches")
 
-    def draw(self, stream: np.random.Generator, count: int, image_shape: Shape) -> dict[str, NDArray[Any]]:
-        """`share` L `[B]`, the same for all, and `offset` `[B]`: the partner's place less the image's own."""
+    def draw(self, stream: np.random.Generator, sizes: Sequence[int], image_shape: Shape) -> Draws:
+        """`share` L `[B]`, one for each mini-batch, and `offset` `[B]`: the partner's place less the image's own."""
         if self.a == 0:
             return {}
-        share = np.full(count, stream.beta(self.a, self.a))
-        return {"share": share, "offset": stream.permutation(count) - np.arange(count)}
+        shares, offsets = [], []
+        for size in sizes:
+            shares.append(np.full(size, stream.beta(self.a, self.a)))
+            offsets.append(stream.permutation(size) - np.arange(size))
+        return {"share": np.concatenate(shares), "offset": np.concatenate(offsets)}
 
     def apply(self, x: Tensor, y: Tensor, context: Context, draws: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Mixed inputs `[B, ...]`, and class probabilities `[B, C]`: their cross-entropy is the mixed loss."""
@@ -125,9 +131,9 @@ class Cutout(Frozen):
     name: Literal["cutout"] = "cutout"
     size: int = Field(ge=1, le=1024, description="side in pixels; as published, 16 for CIFAR-10, 8 for CIFAR-100")
 
-    def draw(self, stream: np.random.Generator, count: int, image_shape: Shape) -> dict[str, NDArray[Any]]:
+    def draw(self, stream: np.random.Generator, sizes: Sequence[int], image_shape: Shape) -> Draws:
         """`centre` `[B, 2]`: row and column."""
-        return {"centre": np.stack([stream.integers(length, size=count) for length in image_shape[1:]], axis=1)}
+        return {"centre": np.stack([stream.integers(length, size=sum(sizes)) for length in image_shape[1:]], axis=1)}
 
     def apply(self, x: Tensor, y: Tensor, context: Context, draws: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Images `[B, channels, height, width]` with holes from centre − size/2 to centre + size/2 − 1."""
@@ -184,12 +190,12 @@ class Augment:
     augmentations: tuple[AnyAugmentation, ...]
     context: Context
 
-    def draw(self, stream: np.random.Generator, count: int) -> dict[tuple[int, str], NDArray[Any]]:
-        """Draws for one mini-batch of `count` images; each is `[count, ...]`."""
+    def draw(self, stream: np.random.Generator, sizes: Sequence[int]) -> dict[tuple[int, str], NDArray[Any]]:
+        """Draws for mini-batches of these sizes, one after another; each is `[Σ sizes, ...]`."""
         return {
             (place, name): draw
             for place, augmentation in enumerate(self.augmentations)
-            for name, draw in augmentation.draw(stream, count, self.context.image_shape).items()
+            for name, draw in augmentation.draw(stream, sizes, self.context.image_shape).items()
         }
 
     def __call__(self, x: Tensor, y: Tensor, draws: Mapping[tuple[int, str], Tensor]) -> tuple[Tensor, Tensor]:

@@ -12,6 +12,9 @@ from bench.engine.objective import Gradients, Model, Objective, Variables
 from bench.engine.steps import Steps
 from bench.methods.base import ClientRound, Loss, Method
 
+AUGMENTATION, AUGMENTATION_OF_PASS = "augmentation", "augmentation of a pass over all data"
+"""Purposes of random streams. Steps of such a pass count −1, −2, ... where draws are keyed by step."""
+
 
 @dataclass(frozen=True)
 class Sent:
@@ -21,7 +24,7 @@ class Sent:
     vectors: Mapping[str, Tensor]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LocalTraining:
     """All that the local training of every client has in common."""
 

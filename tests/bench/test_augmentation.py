@@ -39,7 +39,7 @@ def applied(
 ) -> tuple[Tensor, Tensor]:
     """One mini-batch, augmented with draws for it."""
     channels, height, width = x.shape[1:]
-    drawn = augmentation.draw(draws, len(x), (channels, height, width))
+    drawn = augmentation.draw(draws, [len(x)], (channels, height, width))
     return augmentation.apply(x, y, context, {name: torch.from_numpy(draw) for name, draw in drawn.items()})
 
 
@@ -83,7 +83,7 @@ def test_draws_and_results_are_those_of_the_formulas(chain, seed, count):
     """To the last bit: one stream, read in the order of the augmentations."""
     augment = Augment(parse_augmentations(chain), CONTEXT)
     x, y, draws = images(seed, count, 3, 5, 4), torch.arange(count) % 5, stream(seed)
-    drawn = augment.draw(stream(seed), count)
+    drawn = augment.draw(stream(seed), [count])
     after = augment(x, y, {name: torch.from_numpy(draw) for name, draw in drawn.items()})
     for part in augment.augmentations:
         x, y = formula(part, x, y, draws)
@@ -100,7 +100,7 @@ def test_mini_batches_can_be_treated_in_one_call(chain, seed, counts):
     xs, ys, drawn, alone = [], [], [], []
     for k, count in enumerate(counts):
         x, y = images(seed + k, count, 3, 5, 4), torch.arange(k, k + count) % 5
-        draws = {name: torch.from_numpy(draw) for name, draw in augment.draw(stream(seed + k), count).items()}
+        draws = {name: torch.from_numpy(draw) for name, draw in augment.draw(stream(seed + k), [count]).items()}
         assert all(len(draw) == count for draw in draws.values())
         alone.append(augment(x, y, draws))
         padded = torch.arange(longest) * (torch.arange(longest) < count)
@@ -119,7 +119,7 @@ def test_mini_batches_can_be_treated_in_one_call(chain, seed, counts):
 @pytest.mark.parametrize("part", [Flip(), Crop(), Crop(pad="mean"), Mixup()], ids=str)
 def test_draws_of_zero_leave_an_image_as_it_is(part):
     x, y = images(0, 6, 3, 5, 4), torch.arange(6) % 5
-    zeros = {name: torch.from_numpy(np.zeros_like(draw)) for name, draw in part.draw(stream(0), 6, (3, 5, 4)).items()}
+    zeros = {name: torch.from_numpy(np.zeros_like(draw)) for name, draw in part.draw(stream(0), [6], (3, 5, 4)).items()}
     after, targets = part.apply(x, y, CONTEXT, zeros)
     assert torch.equal(after, x)
     assert torch.equal(targets, F.one_hot(y, 5).float() if isinstance(part, Mixup) else y)
@@ -128,7 +128,7 @@ def test_draws_of_zero_leave_an_image_as_it_is(part):
 def test_images_stored_channels_last_are_augmented_alike():
     augment = Augment(parse_augmentations(["standard", "mixup", {"name": "cutout", "size": 2}]), CONTEXT)
     x, y = images(0, 6, 3, 5, 4), torch.arange(6) % 5
-    draws = {name: torch.from_numpy(draw) for name, draw in augment.draw(stream(0), 6).items()}
+    draws = {name: torch.from_numpy(draw) for name, draw in augment.draw(stream(0), [6]).items()}
     last = x.contiguous(memory_format=torch.channels_last)
     assert torch.equal(augment(last, y, draws)[0], augment(x, y, draws)[0])
 
@@ -285,8 +285,8 @@ def test_black_is_what_normalisation_makes_of_zero():
     made = Bench.set_up(config({"name": "crop", "padding": 40}), torch.device("cpu"))
     zero = (torch.zeros(1, 8, 8) - made.train.shift) * made.train.factor
     x, y = made.train.batch(torch.arange(50))
-    augment = made.federation.augment
-    draws = augment.draw(stream(0), len(x))
+    augment = made.federation.local.augment
+    draws = augment.draw(stream(0), [len(x)])
     cropped = augment(x, y, {name: torch.from_numpy(draw) for name, draw in draws.items()})[0]
     empty = (cropped == zero).flatten(1).all(1)
     assert int(empty.sum()) > 25

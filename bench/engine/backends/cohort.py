@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.func import vmap
 
 from bench.engine.backends.inputs import RoundInputs, RoundShape
-from bench.engine.backends.rows import Rows, concatenate, take
+from bench.engine.backends.rows import Rows, apply, concatenate, take
 from bench.engine.local import LocalResult, LocalTraining, LocalWork, MiniBatchGradient, Probe
 from bench.methods.base import CannotBatchError, ClientRound
 from bench.models.dropout import GivenDraws
@@ -26,9 +26,15 @@ class Cohort:
         """As `Backend`; raises `CannotBatchError` where a method, a model or a probe is one client's."""
         if probe is not None:
             raise CannotBatchError("probes watch one client at a time")
-        order = sorted(range(len(works)), key=lambda row: -len(works[row].plan))
-        results = self.compute(local, RoundInputs.of(local, [works[row] for row in order]))
-        return [results[row] for row in sorted(range(len(works)), key=order.__getitem__)]
+        starts = [work.start(local.method) for work in works]
+        groups: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
+        for row in sorted(range(len(works)), key=lambda row: -len(works[row].plan)):
+            groups[tuple(starts[row])].append(row)  # a state may exist from a client's second round on only
+        found: dict[int, LocalResult] = {}
+        for rows in groups.values():
+            inputs = RoundInputs.of(local, [works[row] for row in rows], [starts[row] for row in rows])
+            found |= zip(rows, self.compute(local, inputs), strict=True)
+        return [found[row] for row in range(len(works))]
 
     def compute(self, local: LocalTraining, inputs: RoundInputs) -> list[LocalResult]:
         """The results of the rows."""
@@ -102,9 +108,9 @@ class CohortRound:
 
     def _step(self, inputs: RoundInputs, rows: Rows, carried: Rows, step: int) -> Rows:
         """One local step of all rows that have it."""
-        x, y = self._samples(inputs, step)
-        batch = inputs.mini_batches[step]
-        given = {"x": x, "y": y, "weights": batch["weights"], "dropout": batch.get("dropout", {})}
+        sizes = self.shape.sizes(step)
+        dropout = inputs.dropout.get(step, {})
+        batch = self._batch(inputs.steps, dropout, step, len(sizes), max(sizes))
 
         def one_step(row: Rows, carried: Rows, batch: Rows) -> Rows:
             client = self._client(inputs, row, carried)
@@ -114,26 +120,28 @@ class CohortRound:
             self._gradient_calls[step] = gradient.calls
             return self._carried(client, w, carried["loss"] + gradient.loss)
 
-        if self.local.method.loss.separable:
-            return dict(vmap(one_step)(rows, carried, given))
+        if self.local.method.loss.separable or len(set(sizes)) == 1:
+            return dict(vmap(one_step)(rows, carried, batch))
         parts, order = [], []
-        for size, group in _equal(self.shape.sizes(step)):
-            which = torch.tensor(group, device=x.device)
-            part = take(given, which)
-            cut = {"x": part["x"][:, :size], "y": part["y"][:, :size], "weights": part["weights"][:, :size]}
-            cut["dropout"] = {layer: drawn[:, :size] for layer, drawn in part["dropout"].items()}
+        for size, group in _equal(sizes):
+            which = torch.tensor(group, device=batch["x"].device)
+            cut = apply(lambda tensor: tensor[:, :size], take(batch, which))  # noqa: B023 - used at once
             parts.append(vmap(one_step)(take(rows, which), take(carried, which), cut))
             order += group
-        return take(concatenate(parts), torch.tensor(order, device=x.device).argsort())
+        return take(concatenate(parts), torch.tensor(order, device=batch["x"].device).argsort())
 
-    def _samples(self, inputs: RoundInputs, step: int) -> tuple[Tensor, Tensor]:
-        """Augmented inputs `[R, B, ...]` and targets `[R, B]` (or `[R, B, C]`) of a step."""
-        batch = inputs.mini_batches[step]
-        count = batch["index"].shape
-        x, y = self.local.data.batch(batch["index"].flatten())
+    def _batch(self, plan: Rows, dropout: Rows, step: int, rows: int, size: int) -> Rows:
+        """Augmented inputs `[R, B, ...]`, targets `[R, B]` (or `[R, B, C]`), weights and dropout draws of a step."""
+        own = apply(lambda tensor: tensor[step, :rows, :size], plan)
+        x, y = self.local.data.batch(own["index"].flatten())
         if self.local.augment is not None:
-            x, y = self.local.augment(x, y, {name: draw.flatten(0, 1) for name, draw in batch["draws"].items()})
-        return x.unflatten(0, count), y.unflatten(0, count)
+            x, y = self.local.augment(x, y, {name: draw.flatten(0, 1) for name, draw in own["draws"].items()})
+        return {
+            "x": x.unflatten(0, (rows, size)),
+            "y": y.unflatten(0, (rows, size)),
+            "weights": own["weights"],
+            "dropout": take(dropout, slice(rows)),
+        }
 
     def _client(self, inputs: RoundInputs, row: Rows, carried: Rows) -> ClientRound:
         sent = inputs.sent if self.shape.shared else row["sent"]
@@ -162,12 +170,11 @@ class CohortRound:
         if not self.local.method.loss.separable:
             raise CannotBatchError("a loss that is no mean over samples has no full gradient of a cohort")
         total = torch.zeros_like(w)
-        for k in range(self.shape.pass_batches):
-            x, y = self._samples(inputs, -1 - k)
-            batch = inputs.mini_batches[-1 - k]
-            dropout = {layer: drawn[row] for layer, drawn in batch.get("dropout", {}).items()}
-            own = {"x": x[row], "y": y[row], "weights": batch["weights"][row], "dropout": dropout}
-            total = total + self._gradient(scratch, own)(w)
+        rows = len(self.shape.passes)
+        for k in range(len(inputs.passes["index"])):
+            size = max(sizes[k] for sizes in self.shape.passes if k < len(sizes))
+            batch = self._batch(inputs.passes, inputs.pass_dropout.get(k, {}), k, rows, size)
+            total = total + self._gradient(scratch, take(batch, row))(w)
         self._full_passes += 1
         return total
 

@@ -40,8 +40,8 @@ class Graph(Cohort):
     """Rounds whose shapes repeat: equal client sizes and a fixed number of active clients make all rounds alike."""
 
     def __init__(self) -> None:
-        self._seen: Counter[tuple[int, RoundShape]] = Counter()
-        self._captured: OrderedDict[tuple[int, RoundShape], _Captured] = OrderedDict()
+        self._seen: Counter[tuple[LocalTraining, RoundShape]] = Counter()
+        self._captured: OrderedDict[tuple[LocalTraining, RoundShape], _Captured] = OrderedDict()
 
     def train(self, local: LocalTraining, works: Sequence[LocalWork], probe: Probe | None = None) -> list[LocalResult]:
         """As `Cohort`; raises `CannotBatchError` without a GPU, too."""
@@ -51,9 +51,10 @@ class Graph(Cohort):
 
     def compute(self, local: LocalTraining, inputs: RoundInputs) -> list[LocalResult]:
         """The results of the rows: computed, captured, or replayed."""
-        key = (id(local), inputs.shape)
+        key = (local, inputs.shape)
         self._seen[key] += 1
-        if self._seen[key] == 1:
+        grouped = not local.method.loss.separable and not inputs.shape.is_even  # makes its groups on the host
+        if self._seen[key] == 1 or grouped:
             return super().compute(local, inputs)
         if key not in self._captured:
             self._captured[key] = _capture(local, inputs)
@@ -68,5 +69,5 @@ def _capture(local: LocalTraining, inputs: RoundInputs) -> _Captured:
     held = inputs.with_tensors(apply(torch.clone, inputs.tensors()))
     computation, graph = CohortRound(local, inputs.shape), torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        ends = apply(torch.clone, computation(held))
+        ends = computation(held)
     return _Captured(computation, graph, held.tensors(), ends)

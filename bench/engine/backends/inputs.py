@@ -1,6 +1,7 @@
 """What the computation of a cohort's round reads beside the data set: made on the host, moved to the device once."""
 
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -9,75 +10,97 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bench.engine.backends.rows import Rows, apply, stack
-from bench.engine.local import LocalTraining, LocalWork
+from bench.engine.backends.rows import Rows, stack, to_device
+from bench.engine.local import AUGMENTATION, AUGMENTATION_OF_PASS, LocalTraining, LocalWork
 from bench.engine.objective import dropout_shapes
 from bench.engine.streams import numpy_stream, torch_seed
 from bench.models.dropout import KeyedDraws
 
+Plan = tuple[tuple[int, ...], ...]
+"""Each row's batch sizes."""
+
 
 @dataclass(frozen=True)
 class RoundShape:
-    """What decides the shapes of a round's tensors: each row's batch sizes, of its local steps and of its pass over all
-    data (empty where no method part asks for one), and whether all rows start from one model."""
+    """What decides the shapes of a round's tensors.
 
-    plans: tuple[tuple[int, ...], ...]
-    passes: tuple[tuple[int, ...], ...]
+    `plans` are of the local steps, `passes` of the pass over all data (empty where no part of the method takes one);
+    `shared`: all rows start from one model; `received`: names of what the server sends beside it.
+    """
+
+    plans: Plan
+    passes: Plan
     shared: bool
+    received: tuple[str, ...]
 
     @property
     def steps(self) -> int:
-        """Those of the row that has most."""
-        return max(map(len, self.plans))
+        """Those of the row that has most, which is the first."""
+        return len(self.plans[0])
 
     @property
-    def pass_batches(self) -> int:
-        """Batches in the longest pass over all data."""
-        return max(map(len, self.passes))
+    def is_even(self) -> bool:
+        """Whether the mini-batches of every step have one size."""
+        return all(len(set(self.sizes(step))) == 1 for step in range(self.steps))
 
     def sizes(self, step: int) -> list[int]:
-        """Batch sizes of the rows that have such a step, which are the first ones; step −1−k is batch k of the pass
-        over all data, where 0 means that the row has no such batch."""
-        if step < 0:
-            return [sizes[-1 - step] if -1 - step < len(sizes) else 0 for sizes in self.passes]
+        """Batch sizes of the rows that have such a step, which are the first ones."""
         return [plan[step] for plan in self.plans if step < len(plan)]
 
 
 @dataclass(frozen=True)
 class RoundInputs:
-    """`sent` is one client's where all rows start alike, else one row each; `mini_batches` are by step."""
+    """`sent` is one client's where all rows start alike, else one row each.
+
+    `steps` and `passes` hold `index`, `weights` `[K, R, B]`, and the augmentations' draws `[K, R, B, ...]` as `draws`;
+    `dropout` and `pass_dropout`, by step and layer, `[R, B, ...]`. Where a row has no such step or sample, all is zero.
+    """
 
     shape: RoundShape
     sent: Rows
-    rows: Rows
     state: Rows
+    rows: Rows
     rate: Rows
-    mini_batches: dict[int, Rows]
+    steps: Rows
+    passes: Rows
+    dropout: Rows
+    pass_dropout: Rows
 
     @classmethod
-    def of(cls, local: LocalTraining, works: Sequence[LocalWork]) -> "RoundInputs":
-        """For works in descending order of their numbers of steps."""
+    def of(cls, local: LocalTraining, works: Sequence[LocalWork], states: Sequence[Rows]) -> "RoundInputs":
+        """For works in descending order of their numbers of steps, and the states of their clients."""
         first, w = works[0], works[0].sent.model
-        asks = any(part.takes_full_gradient for part in local.method)
+        takes_pass = any(part.takes_full_gradient for part in local.method)
         shape = RoundShape(
             plans=tuple(tuple(map(len, work.plan)) for work in works),
-            passes=tuple(tuple(map(len, work.one_pass)) if asks else () for work in works),
+            passes=tuple(tuple(map(len, work.one_pass)) if takes_pass else () for work in works),
             shared=all(work.sent is first.sent for work in works),
+            received=tuple(first.sent.vectors),
         )
         sent = [{"w": work.sent.model, "vectors": dict(work.sent.vectors)} for work in works]
-        rows: Rows = {
-            "first_time": torch.tensor([work.first_time for work in works]),
-            "steps": torch.tensor([len(plan) for plan in shape.plans], dtype=w.dtype),
+        host: Rows = {
+            "rows": {
+                "first_time": torch.tensor([work.first_time for work in works]),
+                "steps": torch.tensor([len(plan) for plan in shape.plans], dtype=w.dtype),
+            },
+            "rate": {
+                "lr": torch.tensor(first.lr, dtype=w.dtype),
+                "round": torch.tensor(first.round, dtype=w.dtype),
+            },
+            "steps": _batches(local, works, shape.plans, [work.plan for work in works], AUGMENTATION),
+            "passes": {},
         }
-        rate: Rows = {"lr": torch.tensor(first.lr, dtype=w.dtype), "round": torch.tensor(first.round, dtype=w.dtype)}
-        steps = [*range(shape.steps), *(-1 - k for k in range(shape.pass_batches))]
+        if takes_pass:
+            one_passes = [work.one_pass for work in works]
+            host["passes"] = _batches(local, works, shape.passes, one_passes, AUGMENTATION_OF_PASS)
+        dropped = local.objective.has_dropout
         return cls(
             shape=shape,
             sent=sent[0] if shape.shared else stack(sent),
-            rows=_to(rows, w.device),
-            state=stack([work.start(local.method) for work in works]),
-            rate=_to(rate, w.device),
-            mini_batches={step: _to(_mini_batch(local, works, shape, step), w.device) for step in steps},
+            state=stack(states),
+            dropout=_dropout(local, works, shape.plans, lambda k: k) if dropped else {},
+            pass_dropout=_dropout(local, works, shape.passes, lambda k: -1 - k) if dropped else {},
+            **to_device(host, w.device),
         )
 
     def tensors(self) -> Rows:
@@ -89,48 +112,50 @@ class RoundInputs:
         return replace(self, **tensors)
 
 
-def _to(rows: Rows, device: torch.device) -> Rows:
-    return apply(lambda tensor: tensor.to(device, non_blocking=True), rows)
+@functools.lru_cache(maxsize=4096)
+def _places(sizes: tuple[int, ...]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """For each sample of mini-batches of these sizes, one after another: its mini-batch, and its place in there."""
+    return np.repeat(np.arange(len(sizes)), sizes), np.concatenate([np.arange(size) for size in sizes])
 
 
-def _mini_batch(local: LocalTraining, works: Sequence[LocalWork], shape: RoundShape, step: int) -> Rows:
-    """One step's sample indices `[R, B]`, their weights `[R, B]`, and random draws, filled up with zeros.
+def _batches(
+    local: LocalTraining, works: Sequence[LocalWork], plans: Plan, indices: Sequence[Sequence[Tensor]], purpose: str
+) -> Rows:
+    """Sample indices, weights and draws of every step. A row's weights sum to 1: over each local step, or a whole
+    pass."""
+    shape = (max(map(len, plans)), len(plans), max(map(max, plans)))
+    index, weights = np.zeros(shape, dtype=np.int64), np.zeros(shape)
+    draws: dict[Any, NDArray[Any]] = {}
+    for row, (work, sizes, own) in enumerate(zip(works, plans, indices, strict=True)):
+        step, place = _places(sizes)
+        index[step, row, place] = torch.cat(list(own)).numpy()
+        weights[step, row, place] = 1 / (np.array(sizes)[step] if purpose == AUGMENTATION else len(step))
+        if local.augment is None:
+            continue
+        drawn = local.augment.draw(numpy_stream(work.seed, purpose, work.round, work.client), sizes)
+        for name, draw in drawn.items():
+            filled = draws.setdefault(name, np.zeros((*shape, *draw.shape[1:]), dtype=draw.dtype))
+            filled[step, row, place] = draw
+    return {
+        "index": torch.from_numpy(index),
+        "weights": torch.from_numpy(weights).to(local.objective.dtype),
+        "draws": {name: torch.from_numpy(draw) for name, draw in draws.items()},
+    }
 
-    The weights of a row sum to 1; over the whole pass, where it is one over all data.
-    """
-    sizes = shape.sizes(step)
-    index = np.zeros((len(sizes), max(sizes)), dtype=np.int64)
-    weights = np.zeros((len(sizes), max(sizes)))
-    for row, size in enumerate(sizes):
-        if size:
-            index[row, :size] = (works[row].plan[step] if step >= 0 else works[row].one_pass[-1 - step]).numpy()
-            weights[row, :size] = 1 / (size if step >= 0 else sum(shape.passes[row]))
-    found: Rows = {"index": torch.from_numpy(index), "weights": torch.from_numpy(weights).to(local.objective.dtype)}
-    if local.augment is not None:
-        key = [(work.seed, "augmentation", work.round, work.client, step) for work in works[: len(sizes)]]
-        drawn = [local.augment.draw(numpy_stream(*k), size) for k, size in zip(key, sizes, strict=True)]
-        found["draws"] = {name: _filled([draws[name] for draws in drawn], max(sizes)) for name in drawn[0]}
-    if local.objective.has_dropout:
-        found["dropout"] = dict(enumerate(_dropout(local, works, sizes, step)))
+
+def _dropout(local: LocalTraining, works: Sequence[LocalWork], plans: Plan, numbered: Callable[[int], int]) -> Rows:
+    """What each client alone would draw for each dropout layer, on the device where it would."""
+    device, dtype = local.objective.device, local.objective.dtype
+    shapes = dropout_shapes(local.objective, torch.zeros((1, *local.input_shape), dtype=dtype, device=device))
+    found: Rows = {}
+    for k in range(max(map(len, plans))):
+        sizes = [plan[k] if k < len(plan) else 0 for plan in plans]
+        layers = [torch.zeros((len(plans), max(sizes), *shape), device=device) for shape in shapes]
+        for row, (work, size) in enumerate(zip(works, sizes, strict=True)):
+            seed = torch_seed(work.seed, "dropout", work.round, work.client, numbered(k))
+            draws = KeyedDraws(functools.partial(int, seed), device)
+            draws.restart()
+            for layer in layers:
+                layer[row, :size] = draws.uniform(layer[row, :size])
+        found[k] = dict(enumerate(layers))
     return found
-
-
-def _filled(arrays: Sequence[NDArray[Any]], count: int) -> Tensor:
-    """Arrays `[B_r, ...]` as one tensor `[R, B, ...]`."""
-    out = np.zeros((len(arrays), count, *arrays[0].shape[1:]), dtype=arrays[0].dtype)
-    for row, array in enumerate(arrays):
-        out[row, : len(array)] = array
-    return torch.from_numpy(out)
-
-
-def _dropout(local: LocalTraining, works: Sequence[LocalWork], sizes: Sequence[int], step: int) -> Iterator[Tensor]:
-    """`[R, B, ...]` for each dropout layer: what each client alone would draw, on the device where it would."""
-    device, w = local.objective.device, local.objective.dtype
-    shapes = dropout_shapes(local.objective, torch.zeros((1, *local.input_shape), dtype=w, device=device))
-    layers = [torch.zeros((len(sizes), max(sizes), *shape), device=device) for shape in shapes]
-    for row, (work, size) in enumerate(zip(works, sizes, strict=False)):
-        draws = KeyedDraws(lambda: torch_seed(work.seed, "dropout", work.round, work.client, step), device)  # noqa: B023 - used at once
-        draws.restart()
-        for layer in layers:
-            layer[row, :size] = draws.uniform(layer[row, :size])
-    yield from layers

@@ -6,7 +6,15 @@ from collections.abc import Iterable, Iterator, Sequence
 import torch
 from torch import Tensor
 
-from bench.engine.local import LocalResult, LocalTraining, LocalWork, MiniBatchGradient, Probe
+from bench.engine.local import (
+    AUGMENTATION,
+    AUGMENTATION_OF_PASS,
+    LocalResult,
+    LocalTraining,
+    LocalWork,
+    MiniBatchGradient,
+    Probe,
+)
 from bench.engine.streams import numpy_stream, torch_seed
 from bench.methods.base import ClientRound
 from bench.models.dropout import KeyedDraws
@@ -60,7 +68,7 @@ class _Turn:
             part.start(client)
         w = client.w_global
         total_loss = torch.zeros((), dtype=w.dtype, device=w.device)
-        for x, y in self._batches(self.work.plan, range(len(self.work.plan))):
+        for x, y in self._batches(self.work.plan, itertools.count(), AUGMENTATION):
             client.step = self.step
             gradient = self._gradient(x, y)
             w_next = local.step(w, client, gradient)
@@ -73,16 +81,19 @@ class _Turn:
             part.finish(w, client)
         return w, total_loss
 
-    def _batches(self, plan: Sequence[Tensor], steps: Iterable[int]) -> Iterator[tuple[Tensor, Tensor]]:
-        """Inputs and targets of the mini-batches, augmented by the draws of these steps. One transfer of indices."""
+    def _batches(self, plan: Sequence[Tensor], steps: Iterable[int], purpose: str) -> Iterator[tuple[Tensor, Tensor]]:
+        """Inputs and targets of the mini-batches, augmented. Indices and draws are transferred once for all."""
         local, work, sizes = self.local, self.work, [len(index) for index in plan]
-        indices = torch.cat(list(plan)).to(local.objective.device, non_blocking=True).split(sizes)
-        for self.step, index in zip(steps, indices, strict=False):
+        device = local.objective.device
+        indices = torch.cat(list(plan)).to(device, non_blocking=True).split(sizes)
+        draws = {}
+        if local.augment is not None:
+            drawn = local.augment.draw(numpy_stream(work.seed, purpose, work.round, work.client), sizes)
+            draws = {name: torch.from_numpy(v).to(device, non_blocking=True).split(sizes) for name, v in drawn.items()}
+        for k, (self.step, index) in enumerate(zip(steps, indices, strict=False)):
             x, y = local.data.batch(index)
             if local.augment is not None:
-                stream = numpy_stream(work.seed, "augmentation", work.round, work.client, self.step)
-                draws = local.augment.draw(stream, len(y))
-                x, y = local.augment(x, y, {name: torch.from_numpy(v).to(x.device) for name, v in draws.items()})
+                x, y = local.augment(x, y, {name: parts[k] for name, parts in draws.items()})
             yield local.objective.inputs(x), y
 
     def _gradient(self, x: Tensor, y: Tensor) -> MiniBatchGradient:
@@ -93,7 +104,7 @@ class _Turn:
         plan = self.work.one_pass
         samples = sum(len(index) for index in plan)
         total = torch.zeros_like(w)
-        for x, y in self._batches(plan, itertools.count(-1, -1)):  # its draws are not those of any local step
+        for x, y in self._batches(plan, itertools.count(-1, -1), AUGMENTATION_OF_PASS):
             total = torch.add(total, self._gradient(x, y)(w), alpha=len(x) / samples)
         self.gradient_samples += samples
         return total

@@ -1,6 +1,7 @@
 """A cohort's tensors: one row `[R, ...]` for each client, in dictionaries of dictionaries."""
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -8,6 +9,9 @@ from torch import Tensor
 
 Rows = dict[Any, Any]
 """Tensors `[R, ...]`, or such dictionaries, by name."""
+
+ALIGNMENT = 16
+"""Where a tensor may begin in packed memory: a multiple of the size of every number format."""
 
 
 def apply(function: Callable[..., Tensor], *rows: Rows) -> Rows:
@@ -19,6 +23,15 @@ def apply(function: Callable[..., Tensor], *rows: Rows) -> Rows:
         else function(*(part[name] for part in rows))
         for name, value in first.items()
     }
+
+
+def leaves(rows: Rows) -> Iterator[Tensor]:
+    """The tensors, in the order in which `apply` visits them."""
+    for value in rows.values():
+        if isinstance(value, dict):
+            yield from leaves(value)
+        else:
+            yield value
 
 
 def stack(entries: Sequence[Rows]) -> Rows:
@@ -34,3 +47,31 @@ def concatenate(parts: Sequence[Rows]) -> Rows:
 def take(rows: Rows, which: slice | Tensor) -> Rows:
     """Some of the rows."""
     return apply(lambda tensor: tensor[which], rows)
+
+
+def pack(rows: Rows, *, pinned: bool = False) -> tuple[Tensor, Callable[[Tensor], Rows]]:
+    """All tensors in one of bytes, and what makes them of such bytes again, wherever these are."""
+    tensors = list(leaves(rows))
+    sizes = [-(-tensor.nbytes // ALIGNMENT) * ALIGNMENT for tensor in tensors]
+    begins = list(itertools.accumulate(sizes, initial=0))
+
+    def unpack(packed: Tensor) -> Rows:
+        parts = iter(zip(tensors, begins, strict=False))
+
+        def view(_: Tensor) -> Tensor:
+            tensor, begin = next(parts)
+            return packed[begin : begin + tensor.nbytes].view(tensor.dtype).view(tensor.shape)
+
+        return apply(view, rows)
+
+    packed = torch.empty(begins[-1], dtype=torch.uint8, pin_memory=pinned)
+    apply(lambda place, tensor: place.copy_(tensor), unpack(packed), rows)
+    return packed, unpack
+
+
+def to_device(rows: Rows, device: torch.device) -> Rows:
+    """Host tensors on a device; on a GPU, in one transfer from page-locked memory."""
+    if device.type == "cpu":
+        return rows
+    packed, unpack = pack(rows, pinned=True)
+    return unpack(packed.to(device, non_blocking=True))

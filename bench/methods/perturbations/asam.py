@@ -26,9 +26,10 @@ class ASAM(Perturbation):
 
     def start(self, client: ClientRound) -> None:
         """Mark the coordinates that are scaled: tensors whose name contains 'weight', norms' included."""
-        scaled = [self.biases == "adaptive" or "weight" in name for name in client.layout.names]
-        sizes = torch.tensor(client.layout.sizes)
-        client.scratch["asam_scaled"] = torch.tensor(scaled).repeat_interleave(sizes).to(client.w_global.device)
+        layout, device = client.layout, client.w_global.device
+        scaled = [self.biases == "adaptive" or "weight" in name for name in layout.names]
+        marks = [torch.full((size,), mark, device=device) for mark, size in zip(scaled, layout.sizes, strict=True)]
+        client.scratch["asam_scaled"] = torch.cat(marks)
 
     def scale(self, w: Tensor, client: ClientRound) -> Tensor:
         """T, positive elementwise when η_a > 0."""
