@@ -190,8 +190,10 @@ class _Calibration:
         return True
 
     def _company_matters(self, choice: Choice, result: LocalResult) -> bool:
-        """Whether a cohort of several seeds has other bits than that of one, on a CPU. A GPU's kernels nearly always do:
-        there the same seeds must be asked for to have the same bits."""
+        """Whether a cohort of several seeds has other bits than that of one, on a CPU.
+
+        A GPU's kernels nearly always do: there the same seeds must be asked for to have the same bits.
+        """
         if self.device.type != "cpu" or choice.backend != "cohort" or self.engine.seeds != "auto":
             return False
         if not choice.together:

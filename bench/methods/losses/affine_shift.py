@@ -41,9 +41,11 @@ class AffineShift(Loss):
     def value(self, model: Model, x: Tensor, y: Tensor, weights: Tensor | None, variables: Variables) -> Tensor:
         """ℓ at the shifted inputs; the penalties do not depend on w."""
         Lambda, delta = variables["Lambda"], variables["delta"]
-        mixed = x if delta.ndim > 1 else x.flatten(1)
-        moved = torch.einsum("dc,bc...->bd...", Lambda, mixed) + delta
-        return cross_entropy(model(moved.reshape(x.shape)), y, weights)
+        if delta.ndim == 1:
+            moved = x.flatten(1) @ Lambda.T + delta
+        else:
+            moved = Lambda @ x.flatten(2) + delta.flatten(1)
+        return cross_entropy(model(moved.view(x.shape)), y, weights)
 
     def step_taken(self, client: ClientRound) -> None:
         """ψ ← ψ + η_ψ ∇_ψ f_i, from the step's last gradient; neither clipped nor decayed."""
