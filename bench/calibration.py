@@ -19,7 +19,7 @@ import torch
 from bench.atomic import write_text
 from bench.engine.backends import BACKENDS
 from bench.engine.federation import FederationState
-from bench.engine.local import Backend, LocalResult
+from bench.engine.local import Backend, LocalResult, LocalWork
 from bench.engine.objective import Objective
 from bench.errors import UserError
 from bench.machine import machine
@@ -109,7 +109,6 @@ class _Calibration:
         """Per client and step."""
         self.impossible: dict[Choice, str] = {}
         self._plain: LocalResult | None = None
-        self._alone: LocalResult | None = None
 
     def measured(self) -> Choice:
         """The fastest candidate; the plain loop unless another is clearly faster."""
@@ -157,7 +156,7 @@ class _Calibration:
         """Time a candidate; False if it is not possible, or does not compute what the loop computes."""
         count = len(self.benches) if choice.together else 1
         backend = choice.prepare([bench.objective for bench in self.benches])
-        works = []
+        works: list[LocalWork] = []
         for bench, state in list(zip(self.benches, self.states, strict=True))[:count]:
             first = bench.federation.work(state, bench.active(state))
             works += [replace(work, plan=work.plan[:STEPS]) for work in first]
@@ -178,7 +177,7 @@ class _Calibration:
         except CannotBatchError as error:
             self.impossible[choice] = str(error)
             return False
-        if self._company_matters(choice, results[0]):
+        if choice.together and self.engine.seeds == "auto" and self._company_matters(backend, works[:1], results[0]):
             self.impossible[choice] = "the company of other seeds changes the last bits of a run"
             return False
         if self._plain is None:
@@ -189,17 +188,15 @@ class _Calibration:
         self.seconds[choice] = min(times[1:]) / steps
         return True
 
-    def _company_matters(self, choice: Choice, result: LocalResult) -> bool:
-        """Whether a cohort of several seeds has other bits than that of one, on a CPU.
+    def _company_matters(self, backend: Backend, alone: Sequence[LocalWork], result: LocalResult) -> bool:
+        """Whether a client has other bits in a cohort than alone, on a CPU.
 
         A GPU's kernels nearly always do: there the same seeds must be asked for to have the same bits.
         """
-        if self.device.type != "cpu" or choice.backend != "cohort" or self.engine.seeds != "auto":
+        if self.device.type != "cpu":
             return False
-        if not choice.together:
-            self._alone = result
-            return False
-        return self._alone is None or not torch.equal(self._alone.w, result.w)
+        [other] = backend.train(self.benches[0].federation.local, alone)
+        return not torch.equal(other.w, result.w)
 
     def _gap(self, result: LocalResult, start: torch.Tensor) -> float:
         """How far an update is from the loop's; 0 where that is not finite."""

@@ -41,10 +41,8 @@ class AffineShift(Loss):
     def value(self, model: Model, x: Tensor, y: Tensor, weights: Tensor | None, variables: Variables) -> Tensor:
         """ℓ at the shifted inputs; the penalties do not depend on w."""
         Lambda, delta = variables["Lambda"], variables["delta"]
-        if delta.ndim == 1:
-            moved = x.flatten(1) @ Lambda.T + delta
-        else:
-            moved = Lambda @ x.flatten(2) + delta.flatten(1)
+        mixed = x.flatten(1 if delta.ndim == 1 else 2)
+        moved = mixed @ Lambda.T + delta if delta.ndim == 1 else Lambda @ mixed + delta.flatten(1)
         return cross_entropy(model(moved.view(x.shape)), y, weights)
 
     def step_taken(self, client: ClientRound) -> None:
