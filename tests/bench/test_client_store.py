@@ -132,6 +132,14 @@ def test_all_shapes_and_number_formats_come_back(tmp_path):
     assert bits(clients[3]) == bits(ODD)
 
 
+def test_what_was_read_stays_when_its_slot_is_used_again(tmp_path):
+    clients = ClientStates(Store(tmp_path / "slots", IN_FILE)).updated({0: {"H": torch.ones(1000)}})
+    read = clients[0]["H"]
+    for k in range(10):
+        clients = clients.updated({0: {"H": torch.full((1000,), float(k))}})
+    assert torch.equal(read, torch.ones(1000))
+
+
 def test_a_row_does_not_keep_its_matrix_alive():
     """States of a cohort are rows of one tensor: a client that idles must not keep those of all others."""
     clients = ClientStates().updated({i: {"v": row} for i, row in enumerate(torch.zeros(1000, 10))})
@@ -149,13 +157,15 @@ def test_a_state_of_another_kind_is_one_line(other, store, tmp_path):
 
 
 def test_a_full_disk_is_one_line(tmp_path):
-    """Not the bus error that a write into a mapped hole would be."""
-    clients = ClientStates(Store(tmp_path / "slots", IN_FILE))
+    """Not the bus error that a write into a mapped hole would be: space is reserved for all that is mapped."""
+    clients = ClientStates(Store(tmp_path / "slots", IN_FILE)).updated({9: {"H": torch.zeros(10_000)}})
+    stat = (tmp_path / "slots").stat()
+    assert stat.st_blocks * 512 >= stat.st_size
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
     try:
         with pytest.raises(UserError, match=r"cannot write '.*slots': File too large"):
-            clients.updated({i: {"H": torch.zeros(10_000)} for i in range(4)})
+            clients.updated({i: {"H": torch.zeros(10_000)} for i in range(9)})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
