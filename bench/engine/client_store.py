@@ -142,7 +142,7 @@ class Store:
         vectors = {name: v.detach() for name, v in vectors.items()}
         layout = Layout.of(vectors)
         if self.layout is None:
-            self.expect(layout, next(iter(vectors.values())).device)
+            self.expect(layout, max(vectors.values(), key=lambda v: v.nbytes).device)  # lone numbers may be elsewhere
         if layout != self.layout:
             raise UserError(
                 f"client {client} keeps {layout}, but others {self.layout}: "

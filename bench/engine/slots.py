@@ -78,8 +78,12 @@ class SlotFile:
         os.fsync(self._file.fileno())
 
     def _grow(self, count: int) -> None:
+        begin, length = len(self.rows) * self._stride, count * self._stride
         try:
-            os.posix_fallocate(self._file.fileno(), len(self.rows) * self._stride, count * self._stride)
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(self._file.fileno(), begin, length)
+            else:  # macOS cannot reserve
+                os.truncate(self._file.fileno(), begin + length)
             self._map(count)
         except OSError as error:
             raise UserError(f"cannot write '{self.path}': {error.strerror}") from None

@@ -48,7 +48,8 @@ class Dirichlet(Partition):
         chosen: list[list[int]] = [[] for _ in sizes]
         open_clients = list(range(len(sizes)))
         while open_clients:
-            client = open_clients[int(stream.integers(len(open_clients)))]
+            k = int(stream.integers(len(open_clients)))
+            client = open_clients[k]
             if cumulative[client][-1] <= 0:  # nothing of its classes is left
                 proportions[client] = 0
                 proportions[client, left] = symmetric_dirichlet(self.alpha, int(left.sum()), stream)
@@ -61,5 +62,5 @@ class Dirichlet(Partition):
                 left[c] = False
                 cumulative = (proportions * left).cumsum(1).tolist()
             if len(chosen[client]) == sizes[client]:
-                open_clients.remove(client)
+                del open_clients[k]  # not remove(client), which searches through all of them
         return [np.asarray(indices, dtype=np.int64) for indices in chosen]

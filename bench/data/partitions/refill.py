@@ -28,7 +28,8 @@ def fill_and_refill(
     chosen: list[list[int]] = [[] for _ in sizes]
     open_clients = list(range(len(sizes)))
     while open_clients:
-        client = open_clients[int(stream.integers(len(open_clients)))]
+        k = int(stream.integers(len(open_clients)))
+        client = open_clients[k]
         row = cumulative[client]
         # 1 − u is never 0, so that a class of proportion 0 is never reached.
         while left[c := min(bisect_left(row, 1 - stream.random()), last[client])] == 0:
@@ -36,5 +37,5 @@ def fill_and_refill(
         left[c] -= 1
         chosen[client].append(pools[c][left[c]])
         if len(chosen[client]) == sizes[client]:
-            open_clients.remove(client)
+            del open_clients[k]  # not remove(client), which searches through all of them
     return [np.asarray(indices, dtype=np.int64) for indices in chosen]
