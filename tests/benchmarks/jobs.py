@@ -63,14 +63,8 @@ class Registered:
         self._round = 0
 
     def set_up(self) -> dict[str, float]:
-        """Seconds that it took, the model's size in MiB, and the process's memory after a round of one client."""
-        self._ours.round([0], self._workload.batch)
-        self._took_part.add(0)
-        return {
-            "seconds": self._set_up,
-            "model_mib": 4 * self._ours.parameters / 2**20,
-            "memory_mib": machine.resident_memory_mib(),
-        }
+        """Seconds that it took, and the model's size in MiB."""
+        return {"seconds": self._set_up, "model_mib": 4 * self._ours.parameters / 2**20}
 
     def play(self) -> dict[str, float]:
         """A round, the drawing of its clients included: its seconds, and distinct clients and memory after it."""
@@ -83,8 +77,11 @@ class Registered:
         return {
             "seconds": elapsed,
             "participants": len(self._took_part),
-            "memory_mib": machine.resident_memory_mib(),
+            "memory_mib": machine.resident_memory_mib() + self._on_gpu_mib(),
         }
+
+    def _on_gpu_mib(self) -> float:
+        return torch.cuda.memory_allocated(self._device) / 2**20 if self._device.type == "cuda" else 0.0
 
 
 class About:

@@ -98,9 +98,9 @@ def _method(
             return seconds / clients
 
         for name in names:
-            for shape in (sizes.short, sizes.long):  # warm up; what runs clients together needs all of them
-                together = setting.device == "cuda" and name != PLAIN
-                seconds_of_client(name, shape.clients if together else 1, shape.steps)
+            seconds_of_client(name, sizes.short.clients, sizes.short.steps)  # warm up: all clients get their state
+            together = setting.device == "cuda" and name != PLAIN  # a graph of all clients' steps is made once
+            seconds_of_client(name, sizes.long.clients if together else 1, sizes.long.steps)
         for _ in range(sizes.repeats):
             for name in names:
                 measured[name].short.append(seconds_of_client(name, sizes.short.clients, sizes.short.steps))
@@ -119,7 +119,7 @@ def _against_plain(setting: Setting, sizes: Large, contenders: Mapping[str, Mapp
         plain = measured[PLAIN]
         for name, own in measured.items():
             ratios = (None, None) if own is plain else (plain.step / own.step, plain.round / own.round)
-            rows.append((method, name, own.step * 1e3, own.client * 1e3, own.round * 1e3, *ratios, own.memory))
+            rows.append((method, name, own.step * 1e3, own.client * 1e3, own.round, *ratios, own.memory))
     clients, steps = ROUND
     memory = "of the GPU's memory" if setting.device == "cuda" else "of the process"
     about = (
@@ -128,7 +128,7 @@ def _against_plain(setting: Setting, sizes: Large, contenders: Mapping[str, Mapp
         f"{sizes.clients} clients with state."
     )
     header = (
-        "method", "contender", "ms per local step", "ms per client", "ms per round", "plain / it, step",
+        "method", "contender", "ms per local step", "ms per client", "s per round", "plain / it, step",
         "plain / it, round", "peak MiB",
     )  # fmt: skip
     return Table(about, header, rows)

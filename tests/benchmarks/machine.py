@@ -52,6 +52,6 @@ def peak_memory_mib() -> float:
 
 
 def resident_memory_mib() -> float:
-    """The resident memory of this process now (Linux)."""
+    """The resident memory of this process now. Linux only."""
     pages = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20

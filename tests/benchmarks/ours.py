@@ -13,6 +13,7 @@ from bench.engine.batches import EpochBatches
 from bench.engine.federation import Augment, Federation, FederationState
 from bench.engine.objective import Objective
 from bench.methods import recipe
+from bench.run import prepare_device
 from tests.benchmarks.workload import CLASSES, HYPERPARAMETERS, SETTINGS, Workload
 
 
@@ -32,8 +33,8 @@ class Ours:
     """Federations of one workload and method, one per seed."""
 
     def __init__(self, workload: Workload, method: str, device: torch.device, variant: Variant, seeds: int = 1) -> None:
+        device = prepare_device(str(device), torch.get_num_threads())  # as the project's commands do
         self.workload = workload
-        self.device = device
         data = workload.data()
         self._data = DeviceData(*(part.to(device) for part in (data.images, data.labels, data.shift, data.factor)))
         self._method = recipe(method).build(HYPERPARAMETERS[method])

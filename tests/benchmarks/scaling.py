@@ -33,7 +33,7 @@ def _clients_per_round(setting: Setting) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for clients, measured in seconds.items():
         per_round = Spread(tuple(measured)) * 1e3
-        rows.append((str(clients), per_round, per_round * (1 / clients)))
+        rows.append((f"{clients:,}", per_round, per_round * (1 / clients)))
     about = f"Clients per round: SCAFFOLD, LeNet, one local step on {IMAGES} images each, {most} clients with state."
     return Table(about, ("clients per round", "ms per round", "ms per client"), rows)
 
@@ -58,11 +58,11 @@ def _registered(setting: Setting) -> Table:
         joined = last["participants"] - first["participants"]
         grown = (last["memory_mib"] - first["memory_mib"]) / joined if joined else None
         seconds = Spread(tuple(row["seconds"] for row in played[1:])) * 1e3
-        rows.append((str(clients), start["seconds"], seconds, last["memory_mib"], last["participants"], grown))
+        rows.append((f"{clients:,}", start["seconds"], seconds, last["memory_mib"], last["participants"], grown))
     model = next(iter(begun.values()))["model_mib"]
     about = (
         f"Registered clients: SCAFFOLD, LeNet ({model:.2f} MiB), one local step on {IMAGES} images, "
-        f"{scaling.active} clients per round, drawn anew in each of {ROUNDS + 1} rounds."
+        f"{scaling.active} clients per round, drawn anew in each of {ROUNDS + 1} rounds. Memory with that on a GPU."
     )
     header = (
         "registered clients", "set-up, s", "ms per round", "process, MiB", "clients with state", "MiB per new client",

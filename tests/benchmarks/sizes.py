@@ -70,11 +70,11 @@ SMALL_METHODS = ("fedavg", "fedsam", "fedsmoo")
 CPU = Sizes(
     2048,
     (
-        Large("lenet", 50, Shape(10, 1), Shape(10, 5), repeats=5),
+        Large("lenet", 50, Shape(10, 1), Shape(10, 5), repeats=4),
         Large("resnet18_gn", 50, Shape(10, 1), Shape(2, 10), repeats=3),
     ),
     Scaling((1, 3, 10, 30, 100), TENS, 10, (1, 2, 4, 8), *DIGITS_SEEDS, repeats=5),
-    Small(("cnn_gn", "mlp"), SMALL_METHODS, 20, 10, repeats=5),
+    Small(("cnn_gn", "mlp"), SMALL_METHODS, 20, 10, repeats=15),
 )
 GPU = Sizes(
     8192,
@@ -83,7 +83,7 @@ GPU = Sizes(
         Large("resnet18_gn", 50, Shape(10, 5), Shape(10, 50), repeats=2),
     ),
     Scaling((1, 3, 10, 30, 100), TENS, 10, (1, 2, 4, 5, 8), *LENET_SEEDS, repeats=5),
-    Small(("cnn_gn", "mlp"), SMALL_METHODS, 20, 10, repeats=3),
+    Small(("cnn_gn", "mlp"), SMALL_METHODS, 20, 10, repeats=7),
 )
 QUICK = Sizes(
     1024,
