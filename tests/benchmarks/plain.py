@@ -7,6 +7,7 @@ holds what its server does and what its clients do.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,13 +23,15 @@ EPS = 1e-12
 PADDING = 4
 
 
-class ClientImages(Dataset):
+class ClientImages(Dataset[tuple[Tensor, int]]):
     """A client's normalised images `[n, channels, height, width]` and labels `[n]`.
 
     With a stream, each image is flipped with probability 1/2, and with probability 1/2 shifted in a border of zeros.
     """
 
-    def __init__(self, images: NDArray, labels: NDArray, stream: np.random.Generator | None = None) -> None:
+    def __init__(
+        self, images: NDArray[np.floating], labels: NDArray[np.int64], stream: np.random.Generator | None = None
+    ) -> None:
         self.images = images
         self.labels = labels
         self.stream = stream
@@ -188,7 +191,7 @@ class FedSAM(FedAvg):
 class FedLESAMS(FedAvg):
     """The gradient at w + ρ unit(w_old − w^t), and SCAFFOLD's control variates."""
 
-    def __init__(self, *arguments) -> None:
+    def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.w_old = self.zeros_per_client()
         self.c, self.c_i = self.zeros(), self.zeros_per_client()
@@ -218,7 +221,7 @@ class FedLESAMS(FedAvg):
 class WithDual(FedSAM):
     """FedDyn's terms: the direction has λ (H_i + w − w^t), the next model is mean(w_i⁺) + H̄."""
 
-    def __init__(self, *arguments) -> None:
+    def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.H = self.zeros_per_client()
         self.H_bar = self.zeros()
@@ -242,7 +245,7 @@ class WithDual(FedSAM):
 class FedSMOO(WithDual):
     """The perturbation is ρ unit(g − μ_i − s)."""
 
-    def __init__(self, *arguments) -> None:
+    def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.mu, self.s = self.zeros_per_client(), self.zeros()
         self.sent: list[Tensor] = []
@@ -274,7 +277,7 @@ class FedSMOO(WithDual):
 class FedTOGA(WithDual):
     """The perturbation is ρ unit(g + κA), and the direction has βA, where A is the last global update per step."""
 
-    def __init__(self, *arguments) -> None:
+    def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.A = self.zeros()
 
