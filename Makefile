@@ -1,9 +1,11 @@
 # make quick: the whole pipeline on the embedded data. make test: the tests. make env: only the environment.
+# make bench: the engine against the clock, into docs/performance.md; BENCH="--quick" and the like say how.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+BENCH ?= --out docs/performance.md
 
-.PHONY: env quick test lint clean
+.PHONY: env quick test lint bench clean
 
 env: $(VENV)/.installed
 
@@ -24,6 +26,9 @@ lint: env
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+bench: env
+	@$(BIN)/python -m tests.benchmarks $(BENCH)
 
 clean:
 	rm -rf results/runs results/analysis results/reports results/logs results/partitions .snakemake

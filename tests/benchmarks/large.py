@@ -1,0 +1,200 @@
+"""Large models: the engine against the plain reference, and against forward and backward passes alone."""
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+from tests.benchmarks.ours import VARIANTS
+from tests.benchmarks.passes import FEWEST
+from tests.benchmarks.process import Process
+from tests.benchmarks.report import Cell, Section, Spread, Table
+from tests.benchmarks.setting import Setting
+from tests.benchmarks.sizes import Large, Shape
+from tests.benchmarks.workload import GRADIENTS, Workload
+
+ROUND = (10, 50)
+"""Clients and local steps of the round that is told."""
+PLAIN = "plain"
+LAYOUT_NAMES = {"contiguous": "contiguous", "channels_last": "channels last"}
+
+
+@dataclass
+class Measured:
+    """One contender under one method: seconds of a client in short and in long rounds, and MiB at the peak."""
+
+    sizes: Large
+    short: list[float] = field(default_factory=list)
+    long: list[float] = field(default_factory=list)
+    memory: float = 0.0
+
+    @property
+    def step(self) -> Spread:
+        """Seconds of a local step: a long round's client less a short one's, over the steps between them."""
+        return self._difference * (1 / (self.sizes.long.steps - self.sizes.short.steps))
+
+    @property
+    def client(self) -> Spread:
+        """Seconds that a client costs beside its steps: sending, state, uploads, its share of the server's step."""
+        return Spread(tuple(self.short)) - self.step * self.sizes.short.steps
+
+    @property
+    def round(self) -> Spread:
+        """Seconds of a round of `ROUND`."""
+        clients, steps = ROUND
+        return (self.client + self.step * steps) * clients
+
+    @property
+    def _difference(self) -> Spread:
+        return Spread(tuple(self.long)) - Spread(tuple(self.short))
+
+
+Passes = dict[str, dict[str, list[float]]]
+"""Seconds of a pass by precision and layout."""
+
+
+def measure(setting: Setting) -> list[Section]:
+    """One section per model."""
+    return [_section(setting, sizes) for sizes in setting.sizes.large]
+
+
+def _section(setting: Setting, sizes: Large) -> Section:
+    workload = Workload(sizes.model, sizes.clients, sizes.long.steps * sizes.batch, sizes.batch)
+    contenders: dict[str, dict[str, Measured]] = {}
+    floors: dict[str, Passes] = {}
+    with Process(setting.device, setting.all_cores, keeps_memory=True) as alone:
+        alone.build("floor", "floor", workload=workload)
+        for method in sizes.methods:
+            setting.progress(f"{sizes.model}: {method}")
+            contenders[method], floors[method] = _method(setting, sizes, workload, method, alone)
+        operations = alone.ask("floor", "operations")
+    tables = [
+        _against_plain(setting, sizes, contenders),
+        _floor(setting, floors, operations),
+        _overhead(contenders, floors),
+    ]
+    return Section(f"{sizes.model}, batch {sizes.batch}, {setting.all_cores} threads", tables)
+
+
+def _method(
+    setting: Setting, sizes: Large, workload: Workload, method: str, alone: Process
+) -> tuple[dict[str, Measured], Passes]:
+    """All contenders in turn, and in each turn the passes alone."""
+    names = [PLAIN, *VARIANTS]
+    measured = {name: Measured(sizes) for name in names}
+    passes: Passes = {}
+    with ExitStack() as stack:
+        processes: dict[str, Process] = {}
+        for name in names:
+            keeps_memory = name != PLAIN
+            process = stack.enter_context(Process(setting.device, setting.all_cores, keeps_memory=keeps_memory))
+            if name == PLAIN:
+                process.build("run", "plain", workload=workload, method=method)
+            else:
+                process.build("run", "ours", workload=workload, method=method, variant=name)
+            processes[name] = process
+
+        def seconds_of_client(name: str, clients: int, steps: int) -> float:
+            seconds = processes[name].ask("run", "seconds", clients=clients, images=steps * sizes.batch)
+            return seconds / clients
+
+        for name in names:
+            seconds_of_client(name, sizes.short.clients, sizes.short.steps)  # warm up: all clients get their state
+            together = setting.device == "cuda" and name != PLAIN  # a graph of all clients' steps is made once
+            seconds_of_client(name, sizes.long.clients if together else 1, sizes.long.steps)
+        for _ in range(sizes.repeats):
+            for name in names:
+                measured[name].short.append(seconds_of_client(name, sizes.short.clients, sizes.short.steps))
+                measured[name].long.append(seconds_of_client(name, sizes.long.clients, sizes.long.steps))
+            for precision, layouts in alone.ask("floor", "seconds", repeats=setting.passes).items():
+                for layout, seconds in layouts.items():
+                    passes.setdefault(precision, {}).setdefault(layout, []).append(seconds)
+        for name in names:
+            measured[name].memory = processes[name].ask("run", "peak_memory_mib")
+    return measured, passes
+
+
+def _against_plain(setting: Setting, sizes: Large, contenders: Mapping[str, Mapping[str, Measured]]) -> Table:
+    rows: list[tuple[Cell, ...]] = []
+    for method, measured in contenders.items():
+        plain = measured[PLAIN]
+        for name, own in measured.items():
+            ratios = (None, None) if own is plain else (plain.step / own.step, plain.round / own.round)
+            rows.append((method, name, own.step * 1e3, own.client * 1e3, own.round, *ratios, own.memory))
+    clients, steps = ROUND
+    memory = "of the GPU's memory" if setting.device == "cuda" else "of the process"
+    about = (
+        f"Against the plain reference. Measured rounds: {_of(sizes.short)} and {_of(sizes.long)}; from them follow a "
+        f"step, a client (beside its steps) and the round of {clients} clients × {steps} steps. Peak memory {memory}, "
+        f"{sizes.clients} clients with state."
+    )
+    header = (
+        "method", "contender", "ms per local step", "ms per client", "s per round", "plain / it, step",
+        "plain / it, round", "peak MiB",
+    )  # fmt: skip
+    return Table(about, header, rows)
+
+
+def _of(shape: Shape) -> str:
+    return f"{shape.clients} clients × {shape.steps} steps"
+
+
+def _best_layout(passes: Mapping[str, list[float]]) -> str:
+    return min(passes, key=lambda layout: Spread(tuple(passes[layout])).median)
+
+
+def _floor(setting: Setting, floors: Mapping[str, Passes], operations: float) -> Table:
+    """All turns of all methods together."""
+    rates = setting.matrix_rates
+    rows: list[tuple[Cell, ...]] = []
+    first = next(iter(floors.values()))
+    for precision, layouts in first.items():
+        for layout in layouts:
+            seconds = Spread(tuple(s for passes in floors.values() for s in passes[precision][layout]))
+            share = 100 * operations / seconds.median / rates[precision]
+            rows.append((precision, LAYOUT_NAMES[layout], seconds * 1e3, operations / seconds.median / 1e9, share))
+    about = (
+        f"The arithmetic floor: one forward and backward pass on resident tensors, {operations / 1e9:.2f} billion "
+        "floating-point operations. The better layout of each precision is the floor below."
+    )
+    return Table(about, ("precision", "layout", "ms per pass", "GFLOP/s", "% of the matrix rate"), rows)
+
+
+def _overhead(contenders: Mapping[str, Mapping[str, Measured]], floors: Mapping[str, Passes]) -> Table:
+    rows: list[tuple[Cell, ...]] = []
+    clients, steps = ROUND
+    for method, measured in contenders.items():
+        for name, variant in VARIANTS.items():
+            passes = floors[method][variant.precision]
+            floor = Spread(tuple(passes[_best_layout(passes)])) * GRADIENTS[method]
+            own = measured[name]
+            over_step = own.step.percent_over(floor)
+            over_round = own.round.percent_over(floor * (clients * steps))
+            rows.append((method, name, GRADIENTS[method], floor * 1e3, own.step * 1e3, over_step, over_round))
+    header = ("method", "contender", "gradients", "floor, ms", "local step, ms", "over the floor, %", "whole round, %")
+    return Table("Overhead over the floor: passes alone × the method's gradients per local step.", header, rows)
+
+
+def memory_passes(setting: Setting) -> Section:
+    """What the vectors of a local step cost, from operations that were counted and the copy rate that was measured."""
+    rows: list[tuple[Cell, ...]] = []
+    for sizes in setting.sizes.large:
+        setting.progress(f"{sizes.model}: passes over memory")
+        parameters = setting.process.ask("about", "parameters", model=sizes.model)
+        one = 4e3 * parameters / setting.copy_rate(parameters)
+        for method in sizes.methods:
+            read, written = setting.process.ask("about", "vectors_per_step", model=sizes.model, method=method)
+            fewest = FEWEST[method].total
+            rows.append((
+                sizes.model, method, parameters, float(read), float(written), fewest,
+                one, (read + written) * one, fewest * one,
+            ))  # fmt: skip
+    header = (
+        "model", "method", "P", "vectors read", "vectors written", "fewest, read and written", "ms per vector",
+        "ms per step", "ms per step, fewest",
+    )  # fmt: skip
+    about = (
+        "Passes over memory in a local step outside forward and backward, in vectors of P fp32 numbers: counted in the "
+        "engine's loop, and the fewest that the method's equations allow. Times are those at the copy rate that was "
+        "measured for vectors of this length."
+    )
+    return Section("Passes over memory", [Table(about, header, rows)])

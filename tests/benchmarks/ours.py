@@ -1,0 +1,86 @@
+"""The engine as a contender: the one place where the benchmark builds a federation of this project."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bench.data.augmentation import PRESETS, Context
+from bench.data.dataset import DeviceData
+from bench.engine.batches import EpochBatches
+from bench.engine.federation import Augment, Federation, FederationState
+from bench.engine.objective import Objective
+from bench.methods import recipe
+from bench.run import prepare_device
+from tests.benchmarks.workload import CLASSES, HYPERPARAMETERS, SETTINGS, Workload
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A way to run the engine. `precision` names the floor that it is held against."""
+
+    name: str
+    precision: str
+
+
+VARIANTS = {variant.name: variant for variant in (Variant("FedFlat fp32", "fp32"),)}
+"""By name; the first is the default."""
+
+
+class Ours:
+    """Federations of one workload and method, one per seed."""
+
+    def __init__(self, workload: Workload, method: str, device: torch.device, variant: Variant, seeds: int = 1) -> None:
+        device = prepare_device(str(device), torch.get_num_threads())  # as the project's commands do
+        self.workload = workload
+        data = workload.data()
+        self._data = DeviceData(*(part.to(device) for part in (data.images, data.labels, data.shift, data.factor)))
+        self._method = recipe(method).build(HYPERPARAMETERS[method])
+        self._objectives = [Objective(workload.module(seed).to(device)) for seed in range(seeds)]
+        self._federations: dict[int, list[Federation]] = {}
+        self.states: list[FederationState] = [
+            federation.start(objective.initial())
+            for federation, objective in zip(self._of(workload.images), self._objectives, strict=True)
+        ]
+
+    @property
+    def parameters(self) -> int:
+        """P."""
+        return self._objectives[0].layout.total
+
+    def round(self, active: Sequence[int], images: int) -> float:
+        """One round of every seed, each active client with so many images; the mean local loss of the first seed."""
+        played = [f.run_round(s, active) for f, s in zip(self._of(images), self.states, strict=True)]
+        self.states = [state for state, _ in played]
+        return played[0][1]["local_loss"]
+
+    def _of(self, images: int) -> list[Federation]:
+        """The federations in which each client has so many images."""
+        if images not in self._federations:
+            split = self.workload.split(images)
+            self._federations[images] = [
+                Federation(
+                    self._method,
+                    objective,
+                    self._data,
+                    EpochBatches(split, self.workload.epochs, self.workload.batch, seed),
+                    [images] * self.workload.clients,
+                    SETTINGS,
+                    seed,
+                    self._augment() if self.workload.augmented else None,
+                )
+                for seed, objective in enumerate(self._objectives)
+            ]
+        return self._federations[images]
+
+    def _augment(self) -> Augment:
+        context = Context(CLASSES, black=(0 - self._data.shift) * self._data.factor)
+
+        def augment(x: Tensor, y: Tensor, stream: np.random.Generator) -> tuple[Tensor, Tensor]:
+            for augmentation in PRESETS["fl_simulator"]:
+                x, y = augmentation.apply(x, y, context, stream)
+            return x, y
+
+        return augment

@@ -1,0 +1,76 @@
+"""The benchmark's side of a contender's process."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, is_dataclass
+from pathlib import Path
+from typing import Any, Self
+
+ROOT = Path(__file__).parents[2]
+ALLOCATOR_VARIABLES = ("MALLOC_", "GLIBC_TUNABLES", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
+"""What a user's environment could say about memory: every process starts without them."""
+
+
+class Process:
+    """A process with its own allocator and threads, in which jobs are built and asked. Starts at once, in parallel.
+
+    `keeps_memory`: freed memory stays with the process, as FedFlat's commands have it; else glibc's defaults.
+    """
+
+    def __init__(self, device: str, threads: int, *, keeps_memory: bool) -> None:
+        environment = {name: v for name, v in os.environ.items() if not name.startswith(ALLOCATOR_VARIABLES)}
+        environment["OMP_NUM_THREADS"] = str(threads)
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+        command = [sys.executable, "-m", "tests.benchmarks.worker"]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True, encoding="utf-8"
+        )
+        self._send({"device": device, "threads": threads, "keeps_memory": keeps_memory})
+        self._unanswered = 0
+
+    def build(self, job: str, kind: str, /, **given: Any) -> None:
+        """Begin to build a job of a kind; `ask` waits for it."""
+        self._send({"job": job, "kind": kind, "given": _plain(given)})
+        self._unanswered += 1
+
+    def ask(self, job: str, method: str, /, **given: Any) -> Any:
+        """What a method of a job returns. An error there is a `RuntimeError` here, with its traceback."""
+        self._send({"job": job, "method": method, "given": _plain(given)})
+        for _ in range(self._unanswered):
+            self._receive()
+        self._unanswered = 0
+        return self._receive()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the process. No answer is awaited that nobody has asked for."""
+        self._process.kill()
+        self._process.communicate()
+
+    def _send(self, message: Mapping[str, Any]) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(message) + "\n")
+        self._process.stdin.flush()
+
+    def _receive(self) -> Any:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"a contender's process ended with code {self._process.wait()}")
+        answer = json.loads(line)
+        if "error" in answer:
+            raise RuntimeError(f"a contender failed:\n{answer['error']}")
+        return answer["answer"]
+
+
+def _plain(given: Mapping[str, Any]) -> dict[str, Any]:
+    """JSON-able values."""
+    return {name: asdict(v) if is_dataclass(v) and not isinstance(v, type) else v for name, v in given.items()}

@@ -1,0 +1,128 @@
+"""Tables of medians with their spread, as Markdown and as JSON."""
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.atomic import write_text
+from bench.errors import UserError
+
+BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Repeated measurements, in the order in which they were taken."""
+
+    values: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        """The middle one."""
+        return statistics.median(self.values)
+
+    def __str__(self) -> str:
+        """Median [smallest to largest]; one value alone stands as it is."""
+        if len(self.values) == 1:
+            return number(self.values[0])
+        return f"{number(self.median)} [{number(min(self.values))} to {number(max(self.values))}]"
+
+    def __mul__(self, factor: float) -> "Spread":
+        return Spread(tuple(v * factor for v in self.values))
+
+    def __add__(self, other: "Spread") -> "Spread":
+        return Spread(tuple(a + b for a, b in zip(self.values, other.values, strict=True)))
+
+    def __sub__(self, other: "Spread") -> "Spread":
+        return self + other * -1
+
+    def __truediv__(self, other: "Spread") -> "Spread":
+        """Ratios of what was measured in the same turn, so that a machine's drift cancels."""
+        return Spread(tuple(a / b for a, b in zip(self.values, other.values, strict=True)))
+
+    def percent_over(self, other: "Spread") -> "Spread":
+        """By how much these exceed what was measured in the same turns."""
+        return Spread(tuple(100 * (ratio - 1) for ratio in (self / other).values))
+
+
+Cell = str | int | float | Spread | None
+"""Of a table; None is left empty."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows under a header, and one sentence or two on what they are."""
+
+    about: str
+    header: tuple[str, ...]
+    rows: Sequence[tuple[Cell, ...]]
+
+    def markdown(self) -> str:
+        """The sentence, then the table; columns with numbers are set to the right."""
+        columns = zip(*self.rows, strict=True)
+        rule = ["---" if all(isinstance(cell, str) for cell in column) else "---:" for column in columns]
+        lines = [self.header, rule, *([_shown(cell) for cell in row] for row in self.rows)]
+        return f"{self.about}\n\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+    def data(self) -> dict[str, Any]:
+        """The same with all measured values."""
+        rows = [[list(cell.values) if isinstance(cell, Spread) else cell for cell in row] for row in self.rows]
+        return {"about": self.about, "header": list(self.header), "rows": rows}
+
+
+@dataclass(frozen=True)
+class Section:
+    """Tables under a heading."""
+
+    title: str
+    tables: Sequence[Table]
+
+    def markdown(self) -> str:
+        """Heading and tables."""
+        return "\n\n".join([f"### {self.title}", *(table.markdown() for table in self.tables)])
+
+    def data(self) -> dict[str, Any]:
+        """The same for JSON."""
+        return {"title": self.title, "tables": [table.data() for table in self.tables]}
+
+
+def number(value: float) -> str:
+    """Three digits, more before the point if there are."""
+    if value == 0 or abs(value) >= 100:
+        return f"{value:,.0f}"
+    for decimals, least in ((1, 10), (2, 1), (3, 0.1)):
+        if abs(value) >= least:
+            return f"{value:.{decimals}f}"
+    return f"{value:.2g}"
+
+
+def _shown(cell: Cell) -> str:
+    if cell is None:
+        return ""
+    if isinstance(cell, int):
+        return f"{cell:,}"
+    return number(cell) if isinstance(cell, float) else str(cell)
+
+
+def check_report(file: Path) -> None:
+    """A `UserError` unless `write_report` can put a report there: a new file, or one with the two marks."""
+    if file.exists() and not _has_marks(file.read_text(encoding="utf-8")):
+        raise UserError(f"'{file}' has no place for the report (allowed: a new file, or one with {BEGIN} and {END})")
+
+
+def write_report(file: Path, report: str) -> None:
+    """Write a report into a Markdown file: between its marks, or as a file of its own. All else stays as it is."""
+    check_report(file)
+    if file.exists():
+        text = file.read_text(encoding="utf-8")
+        before, after = text.split(BEGIN)[0], text.split(END)[1]
+        report = f"{before}{BEGIN}\n\n{report}\n\n{END}{after}"
+    else:
+        report = f"{report}\n"
+    write_text(file, report)
+
+
+def _has_marks(text: str) -> bool:
+    return text.count(BEGIN) == text.count(END) == 1 and text.index(BEGIN) < text.index(END)

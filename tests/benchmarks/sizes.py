@@ -1,0 +1,102 @@
+"""How much is measured: in full on a CPU or a GPU, quickly, or only so that everything has run once."""
+
+from dataclasses import dataclass
+
+from tests.benchmarks.workload import GRADIENTS
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A round: clients, and local steps of each."""
+
+    clients: int
+    steps: int
+
+
+@dataclass(frozen=True)
+class Large:
+    """Rounds of one model under several methods. From a short and a long shape follow what a step and a client cost."""
+
+    model: str
+    batch: int
+    short: Shape
+    long: Shape
+    repeats: int
+    methods: tuple[str, ...] = tuple(GRADIENTS)
+    clients: int = 10
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """Clients per round; registered clients; and seeds, on a model with `seed_clients` of so many images."""
+
+    per_round: tuple[int, ...]
+    registered: tuple[int, ...]
+    active: int
+    seeds: tuple[int, ...]
+    seed_model: str
+    seed_clients: int
+    seed_batch: int
+    seed_images: int
+    repeats: int
+
+
+@dataclass(frozen=True)
+class Small:
+    """Models on digits: `active` of `clients`, with 45 images each, as in the quick experiment."""
+
+    models: tuple[str, ...]
+    methods: tuple[str, ...]
+    clients: int
+    active: int
+    repeats: int
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Everything that `make bench` measures."""
+
+    matrix_side: int
+    large: tuple[Large, ...]
+    scaling: Scaling
+    small: Small
+
+
+TENS = (100, 1_000, 10_000, 100_000)
+DIGITS_SEEDS = ("cnn_gn", 10, 16, 45)
+LENET_SEEDS = ("lenet", 5, 64, 8 * 64)
+SMALL_METHODS = ("fedavg", "fedsam", "fedsmoo")
+
+CPU = Sizes(
+    2048,
+    (
+        Large("lenet", 50, Shape(10, 1), Shape(10, 5), repeats=4),
+        Large("resnet18_gn", 50, Shape(10, 1), Shape(2, 10), repeats=3),
+    ),
+    Scaling((1, 3, 10, 30, 100), TENS, 10, (1, 2, 4, 8), *DIGITS_SEEDS, repeats=5),
+    Small(("cnn_gn", "mlp"), SMALL_METHODS, 20, 10, repeats=15),
+)
+GPU = Sizes(
+    8192,
+    (
+        Large("lenet", 50, Shape(10, 5), Shape(10, 50), repeats=3),
+        Large("resnet18_gn", 50, Shape(10, 5), Shape(10, 50), repeats=2),
+    ),
+    Scaling((1, 3, 10, 30, 100), TENS, 10, (1, 2, 4, 5, 8), *LENET_SEEDS, repeats=5),
+    Small(("cnn_gn", "mlp"), SMALL_METHODS, 20, 10, repeats=7),
+)
+QUICK = Sizes(
+    1024,
+    (
+        Large("lenet", 50, Shape(4, 1), Shape(4, 3), repeats=2, clients=4),
+        Large("resnet18_gn", 50, Shape(2, 1), Shape(2, 3), repeats=2, clients=2),
+    ),
+    Scaling((1, 10), (100, 10_000), 10, (1, 4), *DIGITS_SEEDS, repeats=2),
+    Small(("cnn_gn", "mlp"), ("fedavg", "fedsam"), 20, 10, repeats=2),
+)
+TOY = Sizes(
+    64,
+    (Large("lenet", 2, Shape(2, 1), Shape(2, 2), repeats=1, methods=("fedsmoo",), clients=2),),
+    Scaling((1, 2), (10,), 2, (1, 2), "cnn_gn", 2, 8, 8, repeats=1),
+    Small(("mlp",), ("fedsam",), 20, 2, repeats=1),
+)

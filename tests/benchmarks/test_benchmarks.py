@@ -1,0 +1,99 @@
+"""Every section of `make bench` runs, at toy size, and the report goes where it should."""
+
+import json
+import re
+
+import pytest
+import torch
+
+from bench.errors import UserError
+from tests.benchmarks.__main__ import SECTIONS, run
+from tests.benchmarks.passes import FEWEST, VectorTraffic, vectors_per_step
+from tests.benchmarks.process import Process
+from tests.benchmarks.report import BEGIN, END, Spread, Table, check_report, write_report
+from tests.benchmarks.setting import Setting
+from tests.benchmarks.sizes import TOY
+from tests.benchmarks.workload import GRADIENTS, Workload
+
+
+def test_the_whole_benchmark(tmp_path, capsys):
+    said: list[str] = []
+    files = [tmp_path / "performance.md", tmp_path / "performance.json"]
+    files[0].write_text(f"How to read it.\n{BEGIN}\nold\n{END}\nThe end.\n")
+    with Setting("cpu", TOY, said.append, passes=1, all_cores=1) as setting:
+        run(setting, list(SECTIONS), files)
+    printed = capsys.readouterr().out
+    titles = ["lenet, batch 2, 1 threads", "Passes over memory", "Scaling", "Small models"]
+    assert re.findall(r"^### (.*)$", printed, re.MULTILINE) == titles
+    text = files[0].read_text()
+    assert text.startswith(f"How to read it.\n{BEGIN}\n\n- processor: ")
+    assert text.endswith(f"\n{END}\nThe end.\n")
+    assert "old" not in text
+    sections = json.loads(files[1].read_text())["sections"]
+    assert [section["title"] for section in sections] == titles
+    large, memory, scaling, small = ([table["rows"] for table in section["tables"]] for section in sections)
+    assert [row[:2] for row in large[0]] == [["fedsmoo", "plain"], ["fedsmoo", "FedFlat fp32"]]
+    assert all(row[-1] > 100 for row in large[0]), "MiB of a process that has torch"
+    assert {row[0] for row in large[1]} >= {"fp32"}
+    assert all(value > 0 for row in large[1] for value in row[2])
+    assert large[2][0][2] == GRADIENTS["fedsmoo"]
+    assert [row[:3] for row in memory[0]] == [["lenet", "fedsmoo", 797_962]]
+    assert [row[0] for table in scaling for row in table] == ["1", "2", "10", "1", "2"]
+    assert scaling[1][0][4] > 2, "other clients in other rounds"
+    assert [row[:2] for row in small[0]] == [["mlp fedsam", "plain"], ["mlp fedsam", "FedFlat fp32"]]
+
+
+def test_a_contender_s_failure_is_told():
+    with Process("cpu", 1, keeps_memory=False) as process:
+        process.build("run", "plain", workload=Workload("mlp", 2, 8, 8), method="fedsgd")
+        with pytest.raises(RuntimeError, match="KeyError: 'fedsgd'"):
+            process.ask("run", "seconds", clients=1, images=8)
+
+
+def test_operations_on_vectors_are_counted():
+    a, b, matrix = torch.ones(6), torch.ones(6), torch.ones(6, 5)
+    with VectorTraffic(6) as traffic:
+        c = a + b  # reads 12, writes 6
+        c.mul_(2)  # reads 6, writes 6
+        c.copy_(a)  # reads 6, writes 6
+        c.view(2, 3).t()
+        matrix.sum()  # not of this length
+        torch.zeros_like(a)  # writes 6
+        torch.linalg.vector_norm(a)  # reads 6, writes 1
+        torch.cat([b[:4].clone(), b[4:].clone()])  # reads 6, writes 6; the clones are no vectors
+        torch._foreach_add_(list(a.split([4, 2])), 1)  # reads 6, writes 6
+        a * a  # reads 6, writes 6
+        torch.stack([a, b])  # reads 12, writes 12
+    assert traffic.read == 12 + 6 + 6 + 6 + 6 + 6 + 6 + 12
+    assert traffic.written == 6 + 6 + 6 + 6 + 1 + 6 + 6 + 6 + 12
+
+
+@pytest.mark.parametrize("method", FEWEST)
+def test_no_method_needs_less_than_the_fewest(method):
+    read, written = vectors_per_step(Workload("mlp", 1, 6, 2), method, torch.device("cpu"))
+    assert FEWEST[method].total <= read + written
+
+
+def test_a_report_is_put_only_where_it_belongs(tmp_path):
+    file = tmp_path / "notes.md"
+    file.write_text("my notes\n")
+    with pytest.raises(UserError, match="has no place for the report"):
+        check_report(file)
+    assert file.read_text() == "my notes\n"
+    write_report(tmp_path / "new.md", "report")
+    assert (tmp_path / "new.md").read_text() == "report\n"
+
+
+def test_spreads():
+    """Ratios are of values of the same turn, whose drift cancels."""
+    a, b = Spread((10.0, 20.0, 12.0)), Spread((5.0, 10.0, 6.0))
+    assert a / b == Spread((2.0, 2.0, 2.0))
+    assert a - b == b
+    assert str(a * 100) == "1,200 [1,000 to 2,000]"
+    assert str(Spread((0.01234,))) == "0.012"
+    table = Table("About.", ("name", "ms", "n", "ratio"), [("x", b, 1234, None)])
+    assert table.markdown().splitlines()[2:] == [
+        "| name | ms | n | ratio |",
+        "| --- | ---: | ---: | ---: |",
+        "| x | 6.00 [5.00 to 10.0] | 1,234 |  |",
+    ]

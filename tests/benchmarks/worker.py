@@ -1,0 +1,39 @@
+"""A contender's process: builds jobs and runs their methods as it is told, one JSON object a line, in and out."""
+
+import json
+import os
+import sys
+import traceback
+
+from bench.allocator import keep_freed_memory
+
+
+def main() -> None:
+    """Serve until the input ends. Whatever else is printed goes to the error stream."""
+    answers = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
+    os.dup2(2, 1)
+    settings = json.loads(sys.stdin.readline())
+    if settings["keeps_memory"]:
+        keep_freed_memory()
+    import torch
+
+    from tests.benchmarks.jobs import build
+
+    torch.set_num_threads(settings["threads"])
+    device = torch.device(settings["device"])
+    jobs = {}
+    for line in sys.stdin:
+        asked = json.loads(line)
+        try:
+            if "kind" in asked:
+                jobs[asked["job"]] = build(asked["kind"], device, asked["given"])
+                answer = None
+            else:
+                answer = getattr(jobs[asked["job"]], asked["method"])(**asked["given"])
+            answers.write(json.dumps({"answer": answer}) + "\n")
+        except Exception:
+            answers.write(json.dumps({"error": traceback.format_exc()}) + "\n")
+
+
+if __name__ == "__main__":
+    main()

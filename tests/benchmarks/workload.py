@@ -1,0 +1,88 @@
+"""What all contenders train: a model, images, clients, and the settings of the local step."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from bench.data.dataset import DeviceData
+from bench.data.sources import Digits
+from bench.engine.federation import Steps
+from bench.engine.streams import numpy_stream
+from bench.models import build_model, parse_model
+
+HYPERPARAMETERS: Mapping[str, Mapping[str, float]] = {
+    "fedavg": {},
+    "scaffold": {},
+    "fedsam": {"rho": 0.1},
+    "fedsmoo": {"rho": 0.1, "lam": 0.1},
+    "fedlesam_s": {"rho": 0.1},
+    "fedtoga": {"rho": 0.1, "lam": 0.1, "kappa": 1.0, "beta": 0.9},
+}
+"""By method, as the papers' experiments have them; they do not change the time of a step."""
+
+GRADIENTS: Mapping[str, int] = {"fedavg": 1, "fedsam": 2, "fedsmoo": 2, "fedlesam_s": 1, "fedtoga": 2}
+"""Gradients per local step, of the methods that have a plain reference."""
+
+SETTINGS = Steps(lr=0.01, lr_decay=0.998, weight_decay=1e-3, clip=10.0, aggregation="uniform")
+
+CLASSES = 10
+MEAN, STD = (0.491, 0.482, 0.447), (0.247, 0.243, 0.262)
+"""CIFAR-10's, which the random images are normalised with."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A model, and clients with `images` each, which they pass over `epochs` times a round in batches of `batch`.
+
+    `lenet` and `resnet18_gn` get random images of CIFAR's shape, `cnn_gn` and `mlp` scikit-learn's digits. Only
+    `distinct` clients have images of their own. A round may be told to use only the first of each client's images.
+    """
+
+    model: str
+    clients: int
+    images: int
+    batch: int
+    epochs: int = 1
+    augmented: bool = True
+    distinct: int = 100
+
+    @property
+    def on_digits(self) -> bool:
+        """Whether the images are real ones of 8×8 pixels."""
+        return self.model in ("cnn_gn", "mlp")
+
+    def module(self, seed: int) -> nn.Module:
+        """The network with weights of this seed."""
+        if self.model == "mlp":
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(seed)
+                return nn.Sequential(nn.Flatten(), nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, CLASSES))
+        shape = (1, 8, 8) if self.on_digits else (3, 32, 32)
+        return build_model(parse_model(self.model), shape, CLASSES, seed)
+
+    def data(self) -> DeviceData:
+        """The images as uint8, on the CPU."""
+        cpu = torch.device("cpu")
+        if self.on_digits:
+            return Digits().load().on(cpu)[0]
+        stream = numpy_stream(0, "benchmark images")
+        count = min(self.clients, self.distinct) * self.images
+        images = stream.integers(256, size=(count, 3, 32, 32), dtype=np.uint8)
+        labels = stream.integers(CLASSES, size=count)
+        shift, std = (255 * torch.tensor(values).view(3, 1, 1) for values in (MEAN, STD))
+        return DeviceData(torch.from_numpy(images), torch.from_numpy(labels), shift, 1 / std)
+
+    def split(self, images: int) -> list[np.ndarray]:
+        """Which images each client uses, `[images]` of those that it has."""
+        return [(i % self.distinct) * self.images + np.arange(images) for i in range(self.clients)]
+
+    def steps(self, images: int) -> int:
+        """Local steps of a client with so many images."""
+        return self.epochs * -(-images // self.batch)
+
+    def batch_of(self, size: int) -> tuple[Tensor, Tensor]:
+        """Inputs `[size, ...]` and labels of the first images."""
+        return self.data().batch(torch.arange(size))
