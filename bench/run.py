@@ -33,9 +33,10 @@ def train(
     progress: Progress = silent,
     *,
     replace: bool = False,
+    budgets: Budgets | None = None,
 ) -> RunDirectory:
     """Train one run into the run directory `out`, as `train_all` does."""
-    return train_all([config], [out], device, checkpoint_every, progress, replace=replace)[0]
+    return train_all([config], [out], device, checkpoint_every, progress, replace=replace, budgets=budgets)[0]
 
 
 def train_all(
@@ -46,19 +47,22 @@ def train_all(
     progress: Progress = silent,
     *,
     replace: bool = False,
+    budgets: Budgets | None = None,
 ) -> list[RunDirectory]:
     """Train the runs of one cell, which differ in their seeds, each into its run directory; interrupted ones go on
     where they stopped.
 
     Does nothing for a run that is finished already; a `UserError` if the run of another configuration is in its place.
     With `replace`, a run of another configuration, of other code or of other images is trained anew, and removed when
-    the new one is complete.
+    the new one is complete. `budgets`: the memory that each run's client states may take, by default what the
+    configuration says; the rest of them is in a file, which changes no result.
     """
     wanted = [
         (config, out) for config, out in zip(configs, places, strict=True) if not _is_done(config, out, replace=replace)
     ]
     if wanted:
-        _train_into(wanted, device, checkpoint_every, progress)
+        budgets = budgets or _budgets(wanted[0][0], device, len(wanted))
+        _train_into(wanted, device, checkpoint_every, progress, budgets)
     return [RunDirectory(out) for out in places]
 
 
@@ -80,7 +84,11 @@ def _has_same_data(run: RunDirectory, config: RunConfig) -> bool:
 
 
 def _train_into(
-    wanted: Sequence[tuple[RunConfig, Path]], device: torch.device, checkpoint_every: int, progress: Progress
+    wanted: Sequence[tuple[RunConfig, Path]],
+    device: torch.device,
+    checkpoint_every: int,
+    progress: Progress,
+    budgets: Budgets,
 ) -> None:
     benches = [Bench.set_up(config, device) for config, _ in wanted]
     threads = torch.get_num_threads()
@@ -91,7 +99,6 @@ def _train_into(
         try:
             for (config, _), bench, work in zip(wanted, benches, works, strict=True):
                 _keep_own_files(config, work)
-                budgets = _budgets(config, device, len(wanted))
                 runs.append(UnfinishedRun(bench, work, checkpoint_every, progress, budgets))
             _train(runs, [out for _, out in wanted])
         except Exception as error:
