@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
-from torch import Tensor
 
-from bench.data.augmentation import PRESETS, Context
+from bench.calibration import Choice
+from bench.data.augmentation import PRESETS, Augment, Context
 from bench.data.dataset import DeviceData
 from bench.engine.batches import EpochBatches
-from bench.engine.federation import Augment, Federation, FederationState
+from bench.engine.federation import Federation, FederationState, run_rounds
 from bench.engine.objective import Objective
+from bench.engine.precision import Precision, prepare_precision
 from bench.methods import recipe
 from bench.run import prepare_device
 from tests.benchmarks.workload import CLASSES, HYPERPARAMETERS, SETTINGS, Workload
@@ -22,10 +22,19 @@ class Variant:
     """A way to run the engine. `precision` names the floor that it is held against."""
 
     name: str
-    precision: str
+    precision: Precision
+
+    def choice(self, workload: Workload, device: torch.device) -> Choice:
+        """What calibration finds for such work: graphs on a GPU, cohorts of small models, the loop for large ones."""
+        threads = torch.get_num_threads()
+        if device.type == "cuda":
+            return Choice("graph", together=True, threads=threads)
+        if workload.on_digits:
+            return Choice("cohort", together=True, threads=threads)
+        return Choice("loop", threads=threads, channels_last=True)
 
 
-VARIANTS = {variant.name: variant for variant in (Variant("FedFlat fp32", "fp32"),)}
+VARIANTS = {variant.name: variant for variant in (Variant("FedFlat fp32", "fp32"), Variant("FedFlat bf16", "bf16"))}
 """By name; the first is the default."""
 
 
@@ -34,11 +43,13 @@ class Ours:
 
     def __init__(self, workload: Workload, method: str, device: torch.device, variant: Variant, seeds: int = 1) -> None:
         device = prepare_device(str(device), torch.get_num_threads())  # as the project's commands do
+        prepare_precision(variant.precision, device)
         self.workload = workload
         data = workload.data()
         self._data = DeviceData(*(part.to(device) for part in (data.images, data.labels, data.shift, data.factor)))
         self._method = recipe(method).build(HYPERPARAMETERS[method])
-        self._objectives = [Objective(workload.module(seed).to(device)) for seed in range(seeds)]
+        self._objectives = [Objective(workload.module(s).to(device), variant.precision) for s in range(seeds)]
+        self._backend = variant.choice(workload, device).prepare(self._objectives)
         self._federations: dict[int, list[Federation]] = {}
         self.states: list[FederationState] = [
             federation.start(objective.initial())
@@ -52,7 +63,7 @@ class Ours:
 
     def round(self, active: Sequence[int], images: int) -> float:
         """One round of every seed, each active client with so many images; the mean local loss of the first seed."""
-        played = [f.run_round(s, active) for f, s in zip(self._of(images), self.states, strict=True)]
+        played = run_rounds(self._of(images), self.states, [active] * len(self.states), self._backend)
         self.states = [state for state, _ in played]
         return played[0][1]["local_loss"]
 
@@ -76,11 +87,6 @@ class Ours:
         return self._federations[images]
 
     def _augment(self) -> Augment:
-        context = Context(CLASSES, black=(0 - self._data.shift) * self._data.factor)
-
-        def augment(x: Tensor, y: Tensor, stream: np.random.Generator) -> tuple[Tensor, Tensor]:
-            for augmentation in PRESETS["fl_simulator"]:
-                x, y = augmentation.apply(x, y, context, stream)
-            return x, y
-
-        return augment
+        shape = tuple(self._data.images.shape[1:])
+        context = Context(CLASSES, shape, black=(0 - self._data.shift) * self._data.factor)
+        return Augment(PRESETS["fl_simulator"], context)

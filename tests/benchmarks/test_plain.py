@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from bench.api import simulate
-from bench.engine.federation import Steps
+from bench.engine.steps import Steps
 from tests.benchmarks.plain import PADDING, PLAIN, ClientImages, Plain
 from tests.benchmarks.workload import HYPERPARAMETERS, Workload
 
