@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from bench import __version__
+from bench.allocator import allocator
 from bench.atomic import write_bytes
 from bench.config import RunConfig
 from bench.content import hash_of, read_own
@@ -37,6 +38,7 @@ from bench.engine.participation import active_clients
 from bench.engine.streams import numpy_stream
 from bench.errors import UserError
 from bench.experiments import Cell
+from bench.gpu_claim import claim, claims_folder
 from bench.models import build_model
 from bench.records import (
     PARTITION,
@@ -312,6 +314,7 @@ def _provenance(bench: Bench, outcome: str, seconds: float) -> dict[str, Any]:
         "python": platform.python_version(),
         "device": torch.cuda.get_device_name(device) if cuda else f"cpu ({platform.machine()})",
         "threads": torch.get_num_threads(),
+        "allocator": allocator(),
         "dtype": str(bench.objective.dtype).removeprefix("torch."),
         "data_hash": bench.dataset.content_hash(),
         "partition_hash": partition_hash(bench.split),
@@ -377,8 +380,12 @@ def _outcome(metrics: pd.DataFrame) -> str:
     return f"{last['test_accuracy']:.2f} % test accuracy after round {last['round']:.0f}"
 
 
-def prepare_device(name: str, threads: int) -> torch.device:
-    """The torch device `auto`, `cpu` or `cuda[:i]`, set up for reproducible results; one CPU thread count for all."""
+def prepare_device(name: str, threads: int, progress: Progress = silent) -> torch.device:
+    """The torch device `auto`, `cpu` or `cuda[:i]`, set up for reproducible results; one CPU thread count for all.
+
+    `cuda`, and `auto` where there is a GPU, take one that no other process of this user has taken so; they wait for it.
+    `cuda:i` takes that one in any case.
+    """
     torch.set_num_threads(threads)
     if device_name(name) == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
@@ -388,4 +395,10 @@ def prepare_device(name: str, threads: int) -> torch.device:
             raise UserError("device cuda asked for, but torch sees no GPU (allowed here: auto, cpu)")
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True)
+        gpus = [str(torch.cuda.get_device_properties(i).uuid) for i in range(torch.cuda.device_count())]
+        if ":" not in name:
+            device = torch.device("cuda", claim(gpus, claims_folder(), progress))
+        elif device.index >= len(gpus):
+            raise UserError(f"device {device} asked for, but torch sees GPUs up to cuda:{len(gpus) - 1} only")
+        torch.cuda.set_device(device)
     return device
