@@ -15,12 +15,12 @@ from typing import Annotated, Any
 import typer
 import yaml
 
+from bench.__main__ import main
 from bench.allocator import keep_freed_memory
 from bench.cli_data import app as data
 from bench.errors import UserError
 from bench.strict_yaml import load_yaml
 from bench.threads import ONE_THREAD, available_cores
-from bench.warm import hand_over
 
 app = typer.Typer(
     add_completion=False,
@@ -342,12 +342,6 @@ _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it: 128 + SIGINT."""
-
-
-def main() -> None:
-    """Entry of the command: in the warm process if there is one, else in this one."""
-    code = hand_over()
-    sys.exit(command() if code is None else code)
 
 
 def command() -> int:

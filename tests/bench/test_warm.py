@@ -42,7 +42,7 @@ def build(image_shape, classes):
 
 
 def started(arguments: tuple[object, ...], environment: dict[str, str], **options) -> subprocess.Popen:
-    command = [sys.executable, "-m", "bench.cli", *map(str, arguments)]
+    command = [sys.executable, "-m", "bench", *map(str, arguments)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     return subprocess.Popen(command, text=True, env=environment, **pipes, **options)
 
