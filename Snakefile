@@ -3,7 +3,7 @@
 #   snakemake --cores 2                            everything of the embedded default experiment
 #   snakemake --cores 2 quick_table_accuracy       one table, with the runs it needs
 #   snakemake --cores 2 --config rounds=5 seeds=[0] results=/tmp/try     the same at a smaller scale, elsewhere
-#   snakemake --cores 2 --config device=cuda       training on a GPU, one job at a time
+#   snakemake --cores 8 --config device=cuda       on a GPU, one job at a time; with --resources gpu=4: on four
 
 import shlex
 import sys
@@ -13,6 +13,7 @@ from snakemake.utils import min_version, validate
 
 from analysis.settings import AnalysisSettings, load_settings
 from analysis.workflow import Workflow
+from bench import warm
 from bench.experiments import experiment_data
 from bench.errors import UserError
 
@@ -62,6 +63,10 @@ def identity(w):
         stop(error)
 
 
+def threads(w):
+    return FLOW.threads(w.experiment, cell_path(w), workflow.cores or 1)
+
+
 def inputs(kind):
     """The files that a table or figure is made from."""
 
@@ -79,6 +84,12 @@ def inputs(kind):
 
 def shown(w, input):
     return FLOW.shown(w.experiment, map(Path, input))
+
+
+onstart:
+    # Jobs on this machine need not import torch anew. Not in the processes that Snakemake starts on a cluster's nodes.
+    if workflow.is_main_process and workflow.local_exec and not workflow.touch:
+        warm.start()
 
 
 wildcard_constraints:
@@ -107,8 +118,7 @@ rule train:
         cell=cell_path,
     log:
         f"{RESULTS}/logs/{CELL}/train.log",
-    benchmark:
-        f"{RESULTS}/logs/{CELL}/train.tsv"
+    threads: threads
     resources:
         gpu=GPU,
     shell:
@@ -130,8 +140,7 @@ rule analyse:
         cell=cell_path,
     log:
         f"{RESULTS}/logs/{CELL}/{{analysis}}.log",
-    benchmark:
-        f"{RESULTS}/logs/{CELL}/{{analysis}}.tsv"
+    threads: threads
     resources:
         gpu=GPU,
     shell:

@@ -13,7 +13,7 @@ from bench.errors import UserError, unknown
 from bench.experiments import Cell
 from bench.records import is_finished
 
-KEYS = ("device", "experiments", "replace", "results", "rounds", "seeds")
+KEYS = ("device", "experiments", "replace", "results", "rounds", "seeds", "threads")
 """What `snakemake --config` takes."""
 
 SHORT = {"rounds": "training.rounds", "seeds": "grid.seeds"}
@@ -26,6 +26,7 @@ class Workflow:
 
     results: Path
     device: str
+    threads_asked: int | None
     replace: bool
     changes: Mapping[str, Any]
     reports: Mapping[str, Report]
@@ -42,6 +43,9 @@ class Workflow:
             raise UserError(f"--config results={results}: the name of a folder is needed")
         if replace not in ("true", "false"):
             raise UserError(f"--config replace={replace}: true or false")
+        asked = config.get("threads")
+        if asked is not None and (type(asked) is not int or asked < 1):
+            raise UserError(f"--config threads={asked}: a whole number from 1 on")
         sources = config.get("experiments", ["quick"])
         sources = [sources] if isinstance(sources, str) else sources
         if not isinstance(sources, list) or not sources or not all(isinstance(s, str) for s in sources):
@@ -52,7 +56,8 @@ class Workflow:
             if report.experiment.name in reports:
                 raise UserError(f"--config experiments: two of them are named {report.experiment.name}")
             reports[report.experiment.name] = report
-        return cls(Path(results), device_name(str(config.get("device", "cpu"))), replace == "true", changes, reports)
+        device = device_name(str(config.get("device", "cpu")))
+        return cls(Path(results), device, asked, replace == "true", changes, reports)
 
     @cached_property
     def cells(self) -> dict[tuple[str, str], Cell]:
@@ -64,6 +69,12 @@ class Workflow:
         """Options of every `fedflat` command, quoted for the shell."""
         changes = (f"--set={key}={value}" for key, value in self.changes.items())
         return shlex.join(["--results", str(self.results), *changes])
+
+    def threads(self, experiment: str, path: str, cores: int) -> int:
+        """CPU threads of a job that trains or analyses a cell, of `cores` in all; one beside a GPU."""
+        if self.threads_asked is not None:
+            return self.threads_asked
+        return 1 if self.device != "cpu" else self.cells[experiment, path].runs[0].model.threads(cores)
 
     def identity(self, experiment: str, path: str) -> str:
         """A cell's identity. Runs of another configuration in its place are told here, before anything is touched."""

@@ -8,6 +8,9 @@ from pathlib import Path
 
 from bench.errors import UserError
 
+TEMPORARY = ".*.tmp"
+"""The names of files that are being written."""
+
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:

@@ -1,20 +1,26 @@
 """The `fedflat` command: run, methods, data, analyse, table, figure, report, summary, baselines, compare.
 
-Torch is imported by the subcommands that need it, after the thread count is set.
+Torch is imported by the subcommands that need it: after the libraries' threads are set, and quickly for the others.
 """
 
 import logging
 import os
+import resource
 import sys
+import time
+import traceback
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import typer
 import yaml
 
+from bench.__main__ import main
+from bench.allocator import keep_freed_memory
 from bench.cli_data import app as data
 from bench.errors import UserError
 from bench.strict_yaml import load_yaml
+from bench.threads import ONE_THREAD, available_cores
 
 app = typer.Typer(
     add_completion=False,
@@ -39,21 +45,41 @@ def _file(text: str) -> Path:
     return Path(text)
 
 
+def _count(text: str) -> int | None:
+    """A number of threads, or None for auto."""
+    if text == "auto":
+        return None
+    if not text.isdecimal() or int(text) < 1:
+        raise typer.BadParameter(f"'{text}' (allowed: auto, 1, 2, ...)")
+    return int(text)
+
+
 Results = Annotated[Path, typer.Option(help="Folder of all results.", parser=_folder, metavar="FOLDER")]
 ExperimentName = Annotated[
     str, typer.Argument(help="An experiment's name (a folder of paper_tables/), or the path of a YAML file.")
 ]
-Threads = Annotated[int, typer.Option(min=1, help="CPU threads of this process; one is best for small models.")]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda, or cuda:<i>.")]
-
+Threads = Annotated[
+    int | None,
+    typer.Option(
+        help="CPU threads of this process. auto: one for small models, all cores for large ones.",
+        parser=_count,
+        metavar="N",
+        show_default="auto",
+    ),
+]
+Device = Annotated[
+    str,
+    typer.Option(help="auto, cpu, cuda, or cuda:<i>. auto and cuda take a GPU that no other process of yours holds."),
+]
 
 Set = Annotated[list[str] | None, typer.Option("--set", help="Change a value, as training.rounds=20; repeatable.")]
 
 
-def _set_threads(threads: int) -> None:
-    """Before torch is imported: OpenMP reads its thread count once."""
-    os.environ["OMP_NUM_THREADS"] = str(threads)
-    os.environ["MKL_NUM_THREADS"] = str(threads)
+def _cost(started: float) -> str:
+    """What this process took since then, in seconds of `time.perf_counter`."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    cpu, peak = used.ru_utime + used.ru_stime, used.ru_maxrss // 1024
+    return f"{time.perf_counter() - started:.1f} s, {cpu:.1f} s of processor time, at most {peak} MiB of memory"
 
 
 def _changes(settings: list[str] | None) -> dict[str, Any]:
@@ -73,7 +99,9 @@ def _changes(settings: list[str] | None) -> dict[str, Any]:
 @app.command()
 def run(
     experiment: ExperimentName,
-    cell: Annotated[str, typer.Argument(help="For example digits/dirichlet-0.1/4-of-20/fedsam.")],
+    cell: Annotated[
+        list[str], typer.Argument(help="For example digits/dirichlet-0.1/4-of-20/fedsam; several share one process.")
+    ],
     seed: Annotated[
         list[int] | None, typer.Option(help="Only these seeds; repeatable. Default: all of the cell's.")
     ] = None,
@@ -81,7 +109,7 @@ def run(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Folder of the cell. Default: RESULTS/runs/EXPERIMENT/CELL; with --seed or --set, runs/custom/...",
+            help="Folder of one cell. Default: RESULTS/runs/EXPERIMENT/CELL; with --seed or --set, runs/custom/...",
             parser=_folder,
             metavar="FOLDER",
         ),
@@ -92,29 +120,45 @@ def run(
     checkpoint_every: Annotated[int, typer.Option(min=1, help="Rounds between checkpoints.")] = 1,
     results: Results = Path("results"),
     device: Device = "auto",
-    threads: Threads = 1,
+    threads: Threads = None,
 ) -> None:
-    """Train one cell of an experiment: one method in one setting, all its seeds.
+    """Train cells of an experiment, each one method in one setting, with all its seeds.
 
-    An interrupted run is resumed, a finished one is left alone. Examples:
+    An interrupted run is resumed, a finished one is left alone; if a cell fails, the others go on. Examples:
 
     fedflat run quick digits/dirichlet-0.1/4-of-20/fedsam
 
     fedflat run quick digits/dirichlet-0.1/4-of-20/fedsam --seed 7 --set training.rounds=20 --out /tmp/try
     """
-    _set_threads(threads)
+    started = time.perf_counter()
+    keep_freed_memory()
     from bench.experiments import load_experiment
     from bench.run import prepare_device, train_cell
 
+    if out is not None and len(cell) > 1:
+        raise UserError(f"--out is the folder of one cell, and {len(cell)} are given; --results takes them all")
     changes = _changes(set_)
     if seed:
         changes["grid.seeds"] = seed
     loaded = load_experiment(experiment, changes)
-    chosen = loaded.cell(cell)
-    place = out or results / "runs" / Path("custom" if changes else "") / loaded.name / chosen.path
-    torch_device = prepare_device(device, threads)
-    train_cell(loaded.name, chosen, place, torch_device, typer.echo, checkpoint_every, replace=replace)
-    typer.echo(f"written to {place}")
+    chosen = [loaded.cell(path) for path in cell]
+    threads = threads or chosen[0].runs[0].model.threads(available_cores())
+    torch_device = prepare_device(device, threads, typer.echo)
+    failed: list[str] = []
+    for one in chosen:
+        place = out or results / "runs" / Path("custom" if changes else "") / loaded.name / one.path
+        try:
+            train_cell(loaded.name, one, place, torch_device, typer.echo, checkpoint_every, replace=replace)
+            typer.echo(f"written to {place}")
+        except Exception as error:
+            if len(chosen) == 1:
+                raise
+            failed.append(one.path)
+            told = str(error) if isinstance(error, UserError) else traceback.format_exc()
+            typer.echo(f"fedflat: {one.path}: {told}", err=True)
+    typer.echo(_cost(started))
+    if failed:
+        raise UserError(f"{len(failed)} of {len(chosen)} cells failed: {', '.join(failed)}")
 
 
 @app.command()
@@ -125,13 +169,14 @@ def analyse(
     set_: Set = None,
     results: Results = Path("results"),
     device: Device = "auto",
-    threads: Threads = 1,
+    threads: Threads = None,
 ) -> None:
     """Analyse a trained cell and write a tidy file. Example:
 
     fedflat analyse flatness quick digits/dirichlet-0.1/4-of-20/fedsam
     """
-    _set_threads(threads)
+    started = time.perf_counter()
+    keep_freed_memory()
     from analysis.cells import analyse_cell
     from analysis.settings import load_settings
     from bench.experiments import load_experiment
@@ -141,8 +186,11 @@ def analyse(
     chosen = loaded.cell(cell)
     out = results / "analysis" / loaded.name / chosen.path / f"{analysis}.csv"
     runs = results / "runs" / loaded.name / chosen.path
-    analyse_cell(analysis, load_settings(experiment), loaded.name, chosen, runs, out, prepare_device(device, threads))
+    threads = threads or chosen.runs[0].model.threads(available_cores())
+    torch_device = prepare_device(device, threads, typer.echo)
+    analyse_cell(analysis, load_settings(experiment), loaded.name, chosen, runs, out, torch_device)
     typer.echo(f"written: {out}")
+    typer.echo(_cost(started))
 
 
 @app.command()
@@ -296,27 +344,28 @@ INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it: 128 + SIGINT."""
 
 
-def main() -> None:
-    """Entry of the command: bad input is one line on stderr and exit code 2."""
+def command() -> int:
+    """Do what the arguments say; the exit code. Bad input is one line on stderr and exit code 2."""
+    os.environ.update(ONE_THREAD)
     logging.getLogger("fedflat.data").addHandler(logging.StreamHandler())  # decoding takes a while: say so
     logging.getLogger("fedflat.data").setLevel(logging.INFO)
     try:
         # Without arguments: the help.
         code = app(sys.argv[1:] or ["--help"], prog_name="fedflat", standalone_mode=False)
     except UserError as error:
-        _end(2, str(error))
+        return _failed(2, str(error))
     except _UsageError as error:
-        _end(2, _usage(error))
+        return _failed(2, _usage(error))
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
     if code == INTERRUPTED:  # what recent versions of Typer return instead of raising Abort
-        _end(code, "interrupted")
-    sys.exit(code)
+        return _failed(code, "interrupted")
+    return int(code or 0)
 
 
-def _end(code: int, message: str) -> NoReturn:
+def _failed(code: int, message: str) -> int:
     print(f"fedflat: {message}", file=sys.stderr)
-    sys.exit(code)
+    return code
 
 
 def _usage(error: Any) -> str:

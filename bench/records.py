@@ -31,7 +31,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from bench.atomic import write_bytes, write_text
+from bench.atomic import TEMPORARY, write_bytes, write_text
 from bench.columns import integers, read_columns
 from bench.config import NOT_IDENTITY, OWN_FILES, RunConfig
 from bench.data.dataset import Labels
@@ -235,6 +235,8 @@ def working_directory(path: Path, config: RunConfig) -> Iterator[Path]:
     except BlockingIOError:
         raise UserError(f"another process is training '{path}'") from None
     else:
+        for half_written in work.rglob(TEMPORARY):  # by a process that was killed
+            half_written.unlink()
         yield work
     finally:
         os.close(lock)

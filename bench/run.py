@@ -19,6 +19,7 @@ from bench.device import device_name
 from bench.engine.budgets import Budgets
 from bench.errors import UserError
 from bench.experiments import Cell
+from bench.gpu_claim import claim, claims_folder
 from bench.parts import Bench, load_dataset, play_round
 from bench.records import RunDirectory, identified, is_finished, publish, working_directory, write_csv
 from bench.unfinished import CHECKPOINT, Progress, UnfinishedRun, silent
@@ -211,8 +212,12 @@ def _outcome(metrics: pd.DataFrame) -> str:
     return f"{last['test_accuracy']:.2f} % test accuracy after round {last['round']:.0f}"
 
 
-def prepare_device(name: str, threads: int) -> torch.device:
-    """The torch device `auto`, `cpu` or `cuda[:i]`, set up for reproducible results; one CPU thread count for all."""
+def prepare_device(name: str, threads: int, progress: Progress = silent) -> torch.device:
+    """The torch device `auto`, `cpu` or `cuda[:i]`, set up for reproducible results; at most so many CPU threads.
+
+    `cuda`, and `auto` where there is a GPU, take one that no other process of this user has taken so; they wait for it.
+    `cuda:i` takes that one in any case.
+    """
     torch.set_num_threads(threads)
     if device_name(name) == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
@@ -222,4 +227,10 @@ def prepare_device(name: str, threads: int) -> torch.device:
             raise UserError("device cuda asked for, but torch sees no GPU (allowed here: auto, cpu)")
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True)
+        gpus = [str(torch.cuda.get_device_properties(i).uuid) for i in range(torch.cuda.device_count())]
+        if ":" not in name:
+            device = torch.device("cuda", claim(gpus, claims_folder(), progress))
+        elif device.index >= len(gpus):
+            raise UserError(f"device {device} asked for, but torch sees GPUs up to cuda:{len(gpus) - 1} only")
+        torch.cuda.set_device(device)
     return device

@@ -15,6 +15,7 @@ import pandas as pd
 import torch
 
 from bench import __version__
+from bench.allocator import allocator
 from bench.calibration import Choice
 from bench.config import RunConfig
 from bench.data.partitions import partition_hash
@@ -153,6 +154,7 @@ class UnfinishedRun:
             "device": torch.cuda.get_device_name(device) if cuda else f"cpu ({platform.machine()})",
             "engine": self.choice.as_json(),
             "threads": torch.get_num_threads(),
+            "allocator": allocator(),
             "dtype": str(bench.objective.dtype).removeprefix("torch."),
             "precision": bench.objective.precision,
             "data_hash": self._data_hash,

@@ -1,6 +1,7 @@
 """What a configuration's `model` is: a choice that builds a network for the data's images and classes."""
 
 from abc import ABC, abstractmethod
+from typing import ClassVar
 
 from torch import nn
 
@@ -13,6 +14,16 @@ ImageShape = tuple[int, int, int]
 
 class ModelChoice(Frozen, ABC):
     """A model and its options."""
+
+    small: ClassVar[bool] = True
+    """Whether one CPU thread serves it best: two can make its tiny operations a hundred times slower on busy cores.
+
+    A user's own counts as small: processes side by side use the cores nearly as well as threads, for large ones too.
+    """
+
+    def threads(self, cores: int) -> int:
+        """CPU threads of a process that trains or analyses it, which may have up to `cores`."""
+        return 1 if self.small else cores
 
     @property
     @abstractmethod

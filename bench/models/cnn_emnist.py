@@ -1,6 +1,6 @@
 """The convolutional network for EMNIST of Reddi et al., ICLR 2021, which Qu et al. 2022 use too."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 from torch import Tensor, nn
@@ -14,6 +14,7 @@ class CNNEMNISTChoice(NamedModel):
     """Its options are the two dropout rates."""
 
     name: Literal["cnn_emnist"] = "cnn_emnist"
+    small: ClassVar[bool] = False
     dropout_features: float = Field(default=0.25, ge=0, lt=1, description="dropout rate of the pooled feature maps")
     dropout_hidden: float = Field(default=0.5, ge=0, lt=1, description="dropout rate of the hidden layer")
 

@@ -1,6 +1,6 @@
 """LeNet, the convolutional network of FL-Simulator and FedLESAM, which is also the CNN of Hsu, Caldarola and FedGF."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -12,6 +12,7 @@ class LeNetChoice(NamedModel):
     """It has no options."""
 
     name: Literal["lenet"] = "lenet"
+    small: ClassVar[bool] = False
 
     def build(self, image_shape: ImageShape, classes: int) -> nn.Module:
         """For images of 16×16 pixels or more."""

@@ -1,6 +1,6 @@
 """ResNet-18 as the papers of this field run it: with GroupNorm, or without any normalisation."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 from torch import nn
@@ -19,6 +19,7 @@ class ResNet18GNChoice(NamedModel):
     """
 
     name: Literal["resnet18_gn"] = "resnet18_gn"
+    small: ClassVar[bool] = False
     stem: Stem = Field(default="imagenet", description="imagenet (7×7, stride 2, max-pool) or cifar (3×3, stride 1)")
     groups: Literal[1, 2, 4, 8, 16, 32, 64] = Field(default=2, description="groups of every GroupNorm")
 
@@ -36,6 +37,7 @@ class ResNet18NoNormChoice(NamedModel):
     """
 
     name: Literal["resnet18_nonorm"] = "resnet18_nonorm"
+    small: ClassVar[bool] = False
 
     def build(self, image_shape: ImageShape, classes: int) -> nn.Module:
         """For images of any size."""

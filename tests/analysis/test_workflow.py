@@ -24,6 +24,8 @@ FEDSAM = "digits/dirichlet-0.1/4-of-20/fedsam"
         ({"experiments": [MINI, MINI]}, "two of them are named mini"),
         ({"rounds": "many"}, "training.rounds = 'many'"),
         ({"seeds": 3}, "grid.seeds = 3"),
+        ({"threads": 0}, "--config threads=0: a whole number from 1 on"),
+        ({"threads": "all"}, "--config threads=all: a whole number from 1 on"),
     ],
 )
 def test_a_wrong_configuration_is_one_line(config, message):
@@ -38,6 +40,19 @@ def test_changes_reach_every_command():
     assert flow.options == "--results 'my results' --set=training.rounds=5 '--set=grid.seeds=[0]'"
     [run] = flow.cells["mini", FEDSAM].runs
     assert run.training.rounds == 5
+
+
+def test_small_models_get_one_thread_and_large_ones_the_cores(tmp_path):
+    large = tmp_path / "experiments.yaml"
+    large.write_text(Path(MINI).read_text().replace("model: cnn_gn", "model: resnet18_gn"))
+    for config, threads in (
+        ({"experiments": MINI}, 1),
+        ({"experiments": str(large)}, 8),
+        ({"experiments": str(large), "device": "cuda"}, 1),
+        ({"experiments": str(large), "device": "cuda", "threads": 3}, 3),
+        ({"experiments": MINI, "threads": 3}, 3),
+    ):
+        assert Workflow.of(config).threads("mini", FEDSAM, cores=8) == threads, config
 
 
 def test_a_report_depends_on_the_identities_of_the_cells_that_it_reads():

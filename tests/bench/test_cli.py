@@ -1,5 +1,7 @@
 """The command: what it says, and that bad input is one line on stderr, exit code 2, and nothing touched."""
 
+import ctypes
+import json
 import os
 import signal
 import subprocess
@@ -96,7 +98,9 @@ USAGE = [
         "no such option: --outt (Possible options: --out); see 'fedflat run --help'",
     ),
     (["tabel"], "no such command 'tabel'. Did you mean 'table'?; see 'fedflat --help'"),
-    (["run", "quick", CELL, "--threads", "0"], "invalid value for '--threads': "),
+    (["run", "quick", CELL, "--threads", "0"], "invalid value for '--threads': '0' (allowed: auto, 1, 2, ...)"),
+    (["run", "quick", CELL, "--threads", "all"], "invalid value for '--threads': 'all' (allowed: auto, 1, 2, ...)"),
+    (["run", "quick", CELL, CELL, "--out", "x"], "--out is the folder of one cell, and 2 are given"),
     (["run", "quick", CELL, "--threads"], "option '--threads' requires an argument"),
     (["table", "quick", "accuracy", "more"], "unexpected extra argument"),
     (["run", "quick", CELL, "--out", ""], "invalid value for '--out': the path is empty"),
@@ -151,6 +155,27 @@ def test_an_experiment_without_runs(command, tmp_path):
     assert f"no run of experiment quick under '{tmp_path / 'none'}'" in line
     assert f"snakemake --cores 2 {target} --config results={tmp_path / 'none'}" in line
     assert list(tmp_path.iterdir()) == [], "something was written"
+
+
+def test_several_cells_share_a_process_and_one_that_fails_does_not_stop_the_others(tmp_path):
+    cells = [CELL.replace("fedsam", method) for method in ("fedavg", "fedasam", "fedsam")]
+    places = [tmp_path / "runs" / "custom" / "quick" / cell for cell in cells]
+    (places[1] / "seed-0").mkdir(parents=True)
+    done = fedflat("run", "quick", *cells, *TINY, "--results", tmp_path)
+    assert done.returncode == 2
+    in_the_way, failed = done.stderr.splitlines()
+    assert in_the_way.startswith(f"fedflat: {cells[1]}: '{places[1] / 'seed-0'}' is not a run directory")
+    assert failed == f"fedflat: 1 of 3 cells failed: {cells[1]}"
+    assert [(place / "metrics.csv").is_file() for place in places] == [True, False, True]
+    process = [json.loads((places[i] / "seed-0" / "provenance.json").read_text()) for i in (0, 2)]
+    allocator = "pinned" if hasattr(ctypes.CDLL(None), "mallopt") else "default"
+    assert [(p["threads"], p["allocator"]) for p in process] == [(1, allocator)] * 2
+
+
+def test_a_cell_that_does_not_exist_is_told_before_any_is_trained(tmp_path):
+    line = refused("run", "quick", CELL, CELL.replace("sam", "sma"), *TINY, "--results", tmp_path)
+    assert "did you mean" in line
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_output_folder_that_cannot_be_written(tmp_path):

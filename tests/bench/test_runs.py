@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 import torch
 
+from bench.atomic import replacing
 from bench.data.partitions import partition_hash
 from bench.engine.checkpoint import load_state, save_state
 from bench.engine.client_store import ClientStates
@@ -383,6 +384,15 @@ def test_states_round_trip_bitwise(tmp_path):
     assert torch.equal(again.w, shared)
     assert torch.equal(again.clients[12]["H"], -shared)
     assert again.clients.keys() == {3, 12}
+
+
+def test_what_a_killed_process_was_writing_is_not_kept(tmp_path):
+    with working_directory(tmp_path / "run", config()) as work:
+        with replacing(work / "snapshots" / "whole") as temporary:
+            pass
+        temporary.write_text("ha")
+    with working_directory(tmp_path / "run", config()) as work:
+        assert [file.name for file in work.rglob("*") if file.is_file()] == ["whole"]
 
 
 def test_two_processes_do_not_train_the_same_run(tmp_path):

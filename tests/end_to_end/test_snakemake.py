@@ -170,7 +170,10 @@ def run_files(folder: Path) -> dict[str, bytes]:
 
 
 def kill_while_training(arguments: list[str], folder: Path, victim: str = "everything") -> None:
-    """Start a command, wait for the first checkpoint under `folder`, and kill it, or the training process only."""
+    """Start a command, wait for the first checkpoint under `folder`, and kill it, or the training process only.
+
+    Nothing goes on after that: a warm process that forks for the jobs ends with Snakemake.
+    """
     process = subprocess.Popen(
         arguments, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )  # fmt: skip
@@ -179,11 +182,14 @@ def kill_while_training(arguments: list[str], folder: Path, victim: str = "every
         assert process.poll() is None, "it ended before it could be killed"
         assert time.monotonic() < deadline
         time.sleep(0.01)
+    children = psutil.Process(process.pid).children(recursive=True)
+    if sys.platform == "linux":
+        assert any("bench.warm_server" in child.cmdline() for child in children)
     if victim == "everything":
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+        assert not psutil.wait_procs(children, timeout=60)[1]
         return
-    children = psutil.Process(process.pid).children(recursive=True)
     training = [p for p in children if "bench.cli" in p.cmdline() or any("fedflat" in c for c in p.cmdline()[:2])]
     assert training
     for child in training:
