@@ -66,15 +66,20 @@ class Problem:
         return simulate(method, hyperparameters or {}, **{**defaults, **options})
 
     def federation(
-        self, method: str | Recipe, hyperparameters: dict, model: nn.Module | None = None, **steps
+        self,
+        method: str | Recipe,
+        hyperparameters: dict,
+        model: nn.Module | None = None,
+        device: torch.device = torch.device("cpu"),  # noqa: B008 - a value
+        **steps,
     ) -> Federation:
         """The federation behind `run`, for tests that look at its state."""
-        data, model = self.data(), model or self.model()
+        data, model = self.data(), (model or self.model()).to(device)
         sizes = [len(y) for _, y in data]
         edges = [sum(sizes[:i]) for i in range(len(sizes) + 1)]
         split = [np.arange(a, b) for a, b in pairwise(edges)]
-        x, y = (torch.cat(parts) for parts in zip(*data, strict=True))
-        device_data = DeviceData(x, y, torch.zeros(()), torch.ones(()))
+        x, y = (torch.cat(parts).to(device) for parts in zip(*data, strict=True))
+        device_data = DeviceData(x, y, torch.zeros((), device=device), torch.ones((), device=device))
         built = (recipe(method) if isinstance(method, str) else method).build(hyperparameters)
         settings = Steps(**{"lr": 0.1, "aggregation": "uniform", **steps})
         return Federation(built, Objective(model), device_data, FullBatches(split, 3), sizes, settings, self.seed)

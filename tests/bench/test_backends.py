@@ -7,11 +7,13 @@ import torch
 
 from bench.engine.backends import BACKENDS
 from bench.engine.backends.cohort import Cohort
+from bench.engine.backends.graph import Graph
 from bench.engine.backends.inputs import RoundInputs
 from bench.engine.backends.loop import Loop
 from bench.engine.backends.rows import apply, leaves, pack
 from bench.engine.batches import EpochBatches
 from bench.engine.federation import FederationState
+from bench.engine.local import Backend
 from bench.errors import UserError
 from bench.experiments import load_experiment
 from bench.methods.base import CannotBatchError, Perturbation
@@ -19,7 +21,7 @@ from bench.methods.catalog import CATALOG
 from bench.methods.describe import example
 from bench.methods.recipe import Parts, Recipe
 from bench.parts import Bench, play_round
-from bench.run import train, train_all, train_cell
+from bench.run import prepare_device, train, train_all, train_cell
 from tests.problems import Problem
 
 CPU = torch.device("cpu")
@@ -38,20 +40,36 @@ def close(a: FederationState, b: FederationState) -> None:
         assert torch.allclose(one, other, rtol=TOLERANCE, atol=TOLERANCE), name
 
 
+def follow(backend: Backend, method: str, plan: str, device: torch.device) -> None:
+    """Ten rounds by the loop and by another back end: all measurements and all vectors are equal up to rounding.
+
+    Clients are of unequal size; with epochs their mini-batches differ in size, and their numbers of steps, too.
+    """
+    problem, values = Problem(1, rounds=10), example(CATALOG[method])
+    federation = problem.federation(method, values, device=device, clip=2.0, weight_decay=0.01, lr_decay=0.95)
+    if plan == "epochs":
+        federation.batch_plan = EpochBatches(federation.batch_plan.split, 2, 4, seed=3)
+    loop = other = federation.start(federation.objective.initial())
+    for active in problem.some():
+        loop, expected = federation.run_round(loop, active)
+        other, measured = federation.run_round(other, active, backend=backend)
+        assert measured == pytest.approx(expected, rel=TOLERANCE, abs=TOLERANCE)
+    close(loop, other)
+
+
 @pytest.mark.parametrize("method", CATALOG)
 @pytest.mark.parametrize("plan", ["full", "epochs"])
 def test_a_cohort_follows_the_loop_for_ten_rounds(method, plan):
-    """Clients of unequal size; with epochs their mini-batches differ in size, and their numbers of steps, too."""
-    problem = Problem(1, rounds=10)
-    federation = problem.federation(method, example(CATALOG[method]), clip=2.0, weight_decay=0.01, lr_decay=0.95)
-    if plan == "epochs":
-        federation.batch_plan = EpochBatches(federation.batch_plan.split, 2, 4, seed=3)
-    loop = cohort = federation.start(federation.objective.initial())
-    for active in problem.some():
-        loop, expected = federation.run_round(loop, active)
-        cohort, measured = federation.run_round(cohort, active, backend=Cohort())
-        assert measured == pytest.approx(expected, rel=TOLERANCE, abs=TOLERANCE)
-    close(loop, cohort)
+    follow(Cohort(), method, plan, CPU)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("method", CATALOG)
+@pytest.mark.parametrize("plan", ["full", "epochs"])
+@pytest.mark.parametrize("backend", [Cohort, Graph])
+def test_cohorts_and_graphs_follow_the_loop_on_a_gpu(backend, method, plan):
+    """Of ten rounds with two of four clients, several have a shape that was there before: they are replayed."""
+    follow(backend(), method, plan, prepare_device("cuda", 1))
 
 
 NETWORKS = {

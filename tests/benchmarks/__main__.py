@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bench.atomic import write_text
 from bench.errors import UserError
-from tests.benchmarks import large, scaling, small
+from tests.benchmarks import large, profile, scaling, small
 from tests.benchmarks.report import Section, check_report, number, write_report
 from tests.benchmarks.setting import LARGE_COPY, Setting
 from tests.benchmarks.sizes import CPU, GPU, QUICK, Sizes
@@ -19,6 +19,7 @@ from tests.benchmarks.sizes import CPU, GPU, QUICK, Sizes
 SECTIONS: Mapping[str, Callable[[Setting], list[Section]]] = {
     "large": large.measure,
     "memory": lambda setting: [large.memory_passes(setting)],
+    "profile": lambda setting: [profile.measure(setting)],
     "scaling": scaling.measure,
     "small": small.measure,
 }

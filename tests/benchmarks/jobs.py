@@ -15,6 +15,7 @@ from tests.benchmarks.floor import Floor, Rates, precisions, synchronised
 from tests.benchmarks.ours import VARIANTS, Ours
 from tests.benchmarks.passes import vectors_per_step
 from tests.benchmarks.plain import Plain
+from tests.benchmarks.profile import Profile
 from tests.benchmarks.workload import Workload
 
 
@@ -123,4 +124,5 @@ def build(kind: str, device: torch.device, given: Mapping[str, Any]) -> Any:
         case "ours":
             variant = VARIANTS[fields.pop("variant", next(iter(VARIANTS)))]
             return Timed(Ours(device=device, variant=variant, **fields), device)
-    return {"floor": Floor, "rates": Rates, "registered": Registered, "about": About}[kind](device=device, **fields)
+    jobs = {"floor": Floor, "rates": Rates, "registered": Registered, "profile": Profile, "about": About}
+    return jobs[kind](device=device, **fields)

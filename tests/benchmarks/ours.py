@@ -10,6 +10,7 @@ from bench.data.augmentation import PRESETS, Augment, Context
 from bench.data.dataset import DeviceData
 from bench.engine.batches import EpochBatches
 from bench.engine.federation import Federation, FederationState, run_rounds
+from bench.engine.local import Backend
 from bench.engine.objective import Objective
 from bench.engine.precision import Precision, prepare_precision
 from bench.methods import recipe
@@ -41,7 +42,15 @@ VARIANTS = {variant.name: variant for variant in (Variant("FedFlat fp32", "fp32"
 class Ours:
     """Federations of one workload and method, one per seed."""
 
-    def __init__(self, workload: Workload, method: str, device: torch.device, variant: Variant, seeds: int = 1) -> None:
+    def __init__(
+        self,
+        workload: Workload,
+        method: str,
+        device: torch.device,
+        variant: Variant,
+        seeds: int = 1,
+        backend: Backend | None = None,
+    ) -> None:
         device = prepare_device(str(device), torch.get_num_threads())  # as the project's commands do
         prepare_precision(variant.precision, device)
         self.workload = workload
@@ -49,11 +58,12 @@ class Ours:
         self._data = DeviceData(*(part.to(device) for part in (data.images, data.labels, data.shift, data.factor)))
         self._method = recipe(method).build(HYPERPARAMETERS[method])
         self._objectives = [Objective(workload.module(s).to(device), variant.precision) for s in range(seeds)]
-        self._backend = variant.choice(workload, device).prepare(self._objectives)
+        chosen = variant.choice(workload, device).prepare(self._objectives)
+        self._backend = backend or chosen
         self._federations: dict[int, list[Federation]] = {}
         self.states: list[FederationState] = [
             federation.start(objective.initial())
-            for federation, objective in zip(self._of(workload.images), self._objectives, strict=True)
+            for federation, objective in zip(self.federations(workload.images), self._objectives, strict=True)
         ]
 
     @property
@@ -63,11 +73,11 @@ class Ours:
 
     def round(self, active: Sequence[int], images: int) -> float:
         """One round of every seed, each active client with so many images; the mean local loss of the first seed."""
-        played = run_rounds(self._of(images), self.states, [active] * len(self.states), self._backend)
+        played = run_rounds(self.federations(images), self.states, [active] * len(self.states), self._backend)
         self.states = [state for state, _ in played]
         return played[0][1]["local_loss"]
 
-    def _of(self, images: int) -> list[Federation]:
+    def federations(self, images: int) -> list[Federation]:
         """The federations in which each client has so many images."""
         if images not in self._federations:
             split = self.workload.split(images)

@@ -8,6 +8,7 @@ import torch
 
 from bench.errors import UserError
 from tests.benchmarks.__main__ import SECTIONS, run
+from tests.benchmarks.ours import VARIANTS
 from tests.benchmarks.passes import FEWEST, VectorTraffic, vectors_per_step
 from tests.benchmarks.process import Process
 from tests.benchmarks.report import BEGIN, END, Spread, Table, check_report, write_report
@@ -23,7 +24,7 @@ def test_the_whole_benchmark(tmp_path, capsys):
     with Setting("cpu", TOY, said.append, passes=1, all_cores=1) as setting:
         run(setting, list(SECTIONS), files)
     printed = capsys.readouterr().out
-    titles = ["lenet, batch 2, 1 threads", "Passes over memory", "Scaling", "Small models"]
+    titles = ["lenet, batch 2, 1 threads", "Passes over memory", "Profile of a round", "Scaling", "Small models"]
     assert re.findall(r"^### (.*)$", printed, re.MULTILINE) == titles
     text = files[0].read_text()
     assert text.startswith(f"How to read it.\n{BEGIN}\n\n- processor: ")
@@ -31,12 +32,13 @@ def test_the_whole_benchmark(tmp_path, capsys):
     assert "old" not in text
     sections = json.loads(files[1].read_text())["sections"]
     assert [section["title"] for section in sections] == titles
-    large, memory, scaling, small = ([table["rows"] for table in section["tables"]] for section in sections)
-    assert [row[:2] for row in large[0]] == [["fedsmoo", "plain"], ["fedsmoo", "FedFlat fp32"]]
+    large, memory, profiled, scaling, small = ([table["rows"] for table in section["tables"]] for section in sections)
+    assert [row[:2] for row in large[0]] == [["fedsmoo", name] for name in ("plain", *VARIANTS)]
     assert all(row[-1] > 100 for row in large[0]), "MiB of a process that has torch"
     assert {row[0] for row in large[1]} >= {"fp32"}
     assert all(value > 0 for row in large[1] for value in row[2])
     assert large[2][0][2] == GRADIENTS["fedsmoo"]
+    assert sum(profiled[0][0][3:]) == pytest.approx(100, abs=5), "shares of medians"
     assert [row[:3] for row in memory[0]] == [["lenet", "fedsmoo", 797_962]]
     assert [row[0] for table in scaling for row in table] == ["1", "2", "10", "1", "2"]
     assert scaling[1][0][4] > 2, "other clients in other rounds"

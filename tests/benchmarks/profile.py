@@ -1,0 +1,114 @@
+"""Where the time of one round goes: forward and backward passes, and everything else by its kind."""
+
+import dataclasses
+import functools
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from bench.engine.backends.loop import Loop
+from tests.benchmarks.floor import synchronised
+from tests.benchmarks.ours import VARIANTS, Ours
+from tests.benchmarks.process import Process
+from tests.benchmarks.report import Cell, Section, Spread, Table
+from tests.benchmarks.setting import Setting
+from tests.benchmarks.workload import Workload
+
+PASSES = "forward and backward"
+PARTS = (PASSES, "vectors of the local step", "gather and normalise", "augment", "server and all else")
+ROUNDS = 3
+
+
+class Clock:
+    """Seconds by part; what runs within another part counts for the inner one alone."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self.seconds: defaultdict[str, float] = defaultdict(float)
+        self._parts = [PARTS[-1]]
+        self._since = time.perf_counter()
+
+    def stop(self) -> None:
+        """What ran until now counts for its part."""
+        now = synchronised(self._device)
+        self.seconds[self._parts[-1]] += now - self._since
+        self._since = now
+
+    def timed(self, part: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, whose time counts for the part."""
+
+        @functools.wraps(function)
+        def run(*arguments: Any, **named: Any) -> Any:
+            self.stop()
+            self._parts.append(part)
+            try:
+                return function(*arguments, **named)
+            finally:
+                self.stop()
+                self._parts.pop()
+
+        return run
+
+
+class Profile:
+    """Rounds of the plain loop, each of its parts against the clock."""
+
+    def __init__(self, device: torch.device, workload: Workload, method: str) -> None:
+        self._ours = Ours(workload, method, device, next(iter(VARIANTS.values())), backend=Loop())
+        self._device = device
+
+    def round(self, clients: int, images: int) -> dict[str, float]:
+        """Seconds of each part in a round of the first clients, each with so many images."""
+        [federation] = self._ours.federations(images)
+        clock, plain = Clock(self._device), federation.local
+        local = dataclasses.replace(plain, data=dataclasses.replace(plain.data))
+        places = [(local, "step", PARTS[1]), (local.data, "batch", PARTS[2])]
+        for owner, name, part in places:  # attributes of these objects alone, in front of their classes' methods
+            object.__setattr__(owner, name, clock.timed(part, getattr(owner, name)))
+        object.__setattr__(local, "augment", _Augment(clock, plain.augment))
+        gradients = local.objective.gradients
+        local.objective.gradients = clock.timed(PASSES, gradients)
+        federation.local = local
+        try:
+            self._ours.round(range(clients), images)
+            clock.stop()
+        finally:
+            federation.local = plain
+            local.objective.gradients = gradients
+        return {part: clock.seconds[part] for part in PARTS}
+
+
+class _Augment:
+    """An augmentation against the clock."""
+
+    def __init__(self, clock: Clock, augment: Any) -> None:
+        self.draw = clock.timed(PARTS[3], augment.draw)
+        self._call = clock.timed(PARTS[3], augment.__call__)
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self._call(*arguments)
+
+
+def measure(setting: Setting) -> Section:
+    """A long round of the first model under each method, part by part."""
+    sizes = setting.sizes.large[0]
+    clients, images = sizes.long.clients, sizes.long.steps * sizes.batch
+    workload = Workload(sizes.model, clients, images, sizes.batch)
+    rows: list[tuple[Cell, ...]] = []
+    with Process(setting.device, setting.all_cores, keeps_memory=True) as process:
+        for method in sizes.methods:
+            setting.progress(f"profile: {method}")
+            process.build(method, "profile", workload=workload, method=method)
+            turns = [process.ask(method, "round", clients=clients, images=images) for _ in range(ROUNDS + 1)][1:]
+            total = Spread(tuple(sum(turn.values()) for turn in turns))
+            parts = [Spread(tuple(turn[part] for turn in turns)) for part in PARTS]
+            rows.append((method, total * 1e3, *(100 * part.median / total.median for part in parts)))
+    about = (
+        f"A round of {clients} clients × {sizes.long.steps} steps of {sizes.model}, batch {sizes.batch}, "
+        f"{next(iter(VARIANTS))}, by the loop: the share of each part in percent. All but the first is what the engine "
+        "adds to the arithmetic."
+    )
+    return Section("Profile of a round", [Table(about, ("method", "ms per round", *PARTS), rows)])
