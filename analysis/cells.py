@@ -1,7 +1,8 @@
 """From run directories to tidy files: each analysis of a cell, over its seeds.
 
 The output has one row per number: the cell's names, the seed, the quantity, and in `definition` what was computed on
-which data. Runs that diverged have no rows. Data are normalised a batch at a time, so they need not fit into memory.
+which data. All is computed in float32, whatever precision a run was trained in. Runs that diverged have no rows. Data
+are normalised a batch at a time, so they need not fit into memory.
 """
 
 from collections.abc import Callable
@@ -49,7 +50,7 @@ def analyse_cell(
         if run.identity != config.identity:
             raise UserError(f"'{run.path}' is a run of another configuration than {cell.path} of {experiment}")
         if not run.diverged:
-            table = _ANALYSES[name](run, Bench.set_up(config, device, run.split()), options)
+            table = _ANALYSES[name](run, Bench.set_up(config, device, run.split(), "fp32"), options)
             tables.append(identified(table, experiment, cell, config))
     write_csv(out, pd.concat(tables[1:] or tables, ignore_index=True))
 

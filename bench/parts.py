@@ -19,7 +19,7 @@ from bench.engine.federation import Federation, FederationState, run_rounds
 from bench.engine.local import Backend
 from bench.engine.objective import Objective
 from bench.engine.participation import active_clients
-from bench.engine.precision import prepare_precision
+from bench.engine.precision import Precision, prepare_precision
 from bench.engine.streams import numpy_stream
 from bench.models import build_model
 
@@ -57,22 +57,22 @@ class Bench:
         config: RunConfig,
         device: torch.device,
         split: list[Indices] | None = None,
-        *,
-        channels_last: bool = False,
+        precision: Precision | None = None,
     ) -> "Bench":
         """Build all parts; seed and configuration alone decide partition and initial model.
 
-        `split`: that of a finished run, whose partition is not drawn again. `channels_last`: the images' memory format.
+        `split`: that of a finished run, whose partition is not drawn again. `precision`: in place of the
+        configuration's, as analyses of a run in bf16 need it.
         """
         dataset = load_dataset(config.dataset, data_root())
         if split is None:
             split = config.partition.split(dataset.train, numpy_stream(config.seed, "partition"))
         train, test = _on_device(config.dataset, data_root(), device)
         settings = config.training
-        precision = settings.precision or "fp32"
+        precision = precision or settings.precision or "fp32"
         prepare_precision(precision, device)
         model = build_model(config.model, dataset.image_shape, dataset.classes, config.seed)
-        objective = Objective(model.to(device), precision, channels_last=channels_last)
+        objective = Objective(model.to(device), precision)
         method = config.method.recipe.build(config.method.hyperparameters)
         plan = EpochBatches(split, settings.local_epochs, settings.batch_size, config.seed)
         sizes = [len(indices) for indices in split]

@@ -227,7 +227,8 @@ def prepare_device(name: str, threads: int, progress: Progress = silent) -> torc
             raise UserError("device cuda asked for, but torch sees no GPU (allowed here: auto, cpu)")
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True)
-        torch.utils.deterministic.fill_uninitialized_memory = False  # nothing here reads what it has not written
+        # Nothing here reads what it has not written.
+        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
         gpus = [str(torch.cuda.get_device_properties(i).uuid) for i in range(torch.cuda.device_count())]
         if ":" not in name:
             device = torch.device("cuda", claim(gpus, claims_folder(), progress))
