@@ -33,12 +33,6 @@ def load_dataset(source: Source, root: Path) -> Dataset:
     return source.load(root)
 
 
-@functools.lru_cache(maxsize=2)
-def _on_device(source: Source, root: Path, device: torch.device) -> tuple[DeviceData, DeviceData]:
-    """Its training and test set on a device, once for all runs of the process."""
-    return load_dataset(source, root).on(device)
-
-
 @dataclass(frozen=True)
 class Bench:
     """A run's working parts on a device."""
@@ -67,7 +61,7 @@ class Bench:
         dataset = load_dataset(config.dataset, data_root())
         if split is None:
             split = config.partition.split(dataset.train, numpy_stream(config.seed, "partition"))
-        train, test = _on_device(config.dataset, data_root(), device)
+        train, test = dataset.on(device)
         settings = config.training
         precision = precision or settings.precision or "fp32"
         prepare_precision(precision, device)

@@ -4,7 +4,7 @@ import hashlib
 import math
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -75,6 +75,9 @@ class Dataset:
     mean: tuple[float, ...]
     std: tuple[float, ...]
     task: Literal["classification"] = "classification"
+    _copies: dict[torch.device, tuple["DeviceData", "DeviceData"]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
@@ -87,10 +90,12 @@ class Dataset:
         return hashlib.sha256(f"{self.train.content_hash()}:{self.test.content_hash()}".encode()).hexdigest()[:16]
 
     def on(self, device: torch.device) -> tuple["DeviceData", "DeviceData"]:
-        """The training and the test set on a device."""
-        shift = torch.tensor(self.mean).view(-1, 1, 1) * self.scale
-        factor = 1 / (torch.tensor(self.std).view(-1, 1, 1) * self.scale)
-        return self.train.on(device, shift, factor), self.test.on(device, shift, factor)
+        """The training and the test set on a device; there is one copy of them, whoever asks."""
+        if device not in self._copies:
+            shift = torch.tensor(self.mean).view(-1, 1, 1) * self.scale
+            factor = 1 / (torch.tensor(self.std).view(-1, 1, 1) * self.scale)
+            self._copies[device] = self.train.on(device, shift, factor), self.test.on(device, shift, factor)
+        return self._copies[device]
 
 
 def _tensor(array: NDArray[Any]) -> Tensor:

@@ -95,7 +95,7 @@ def test_lesam_perturbs_only_what_has_moved_since_the_client_was_last_here():
 def test_lesam_with_an_old_model_that_is_the_current_one_has_none_under_any_gradient():
     federation = Problem(2).federation("fedlesam", {"rho": 0.1})
     state = federation.start(federation.objective.initial())
-    state = replace(state, round=1, clients={i: {"w_old": state.w.clone()} for i in (0, 1)})
+    state = replace(state, round=1, clients=state.clients.updated({i: {"w_old": state.w} for i in (0, 1)}))
     after, deltas = perturbations(federation, state, [0, 1])
     assert bool((deltas == 0).all())
     assert not torch.equal(after.w, state.w)

@@ -18,6 +18,7 @@ from bench.methods.compose import SLOTS, compose
 from bench.methods.describe import describe
 from bench.methods.recipe import Parts
 from bench.methods.user_file import recipe_from_file
+from bench.parts import play_round
 from bench.records import RunDirectory
 from bench.run import train, train_cell
 from tests.bench.test_cli import fedflat, refused
@@ -149,18 +150,22 @@ def test_a_moved_file_is_no_difference(own, tmp_path):
         train(config(elsewhere), tmp_path / "run", CPU)
 
 
-def test_a_file_that_is_edited_while_its_cell_is_trained(own, tmp_path):
-    """What has been read is trained; the seed that begins after the edit is refused, not trained as something else."""
+def test_a_file_that_is_edited_while_its_cell_is_trained(own, tmp_path, monkeypatch):
+    """What has been read when the command began is trained and kept, for all seeds."""
     (own / "experiments.yaml").write_text(EXPERIMENT.replace("seeds: [0]", "seeds: [0, 1]"))
 
-    def edit(line: str) -> None:
+    def edit(benches, states, backend):
         (own / "my_method.py").write_text(SOURCE + "# later\n")
+        return play_round(benches, states, backend)
 
     cell = experiment(own).cell(f"{SETTING}/mine")
+    monkeypatch.setattr("bench.run.play_round", edit)
+    train_cell("mine", cell, tmp_path / "cell", CPU, lambda line: None)
+    for seed in (0, 1):
+        assert (tmp_path / "cell" / f"seed-{seed}" / "method.py").read_text() == SOURCE
     with pytest.raises(UserError, match=r"my_method.py' has been edited since the command began"):
-        train_cell("mine", cell, tmp_path / "cell", CPU, edit)
-    assert (tmp_path / "cell" / "seed-0" / "method.py").read_text() == SOURCE
-    assert not (tmp_path / "cell" / "seed-1").exists()
+        train_cell("mine", cell, tmp_path / "again", CPU, lambda line: None)
+    assert not (tmp_path / "again").exists()
 
 
 def test_resume_is_bitwise(own, tmp_path, monkeypatch):

@@ -109,7 +109,7 @@ def test_the_same_bits_as_a_new_process_with_any_number_of_threads(shared, tmp_p
         for file in ("final.safetensors", "metrics.csv", "config.json"):
             assert (ours / file).read_bytes() == (alones / file).read_bytes()
         provenance, expected = (json.loads((run / "provenance.json").read_text()) for run in (ours, alones))
-        assert provenance["threads"] == threads
+        assert provenance["threads"] == provenance["engine"]["threads"] <= threads
         for measured in ("seconds", "process_peak_memory_mib"):
             del provenance[measured], expected[measured]
         assert provenance == expected

@@ -105,7 +105,7 @@ def measure(setting: Setting) -> Section:
             turns = [process.ask(method, "round", clients=clients, images=images) for _ in range(ROUNDS + 1)][1:]
             total = Spread(tuple(sum(turn.values()) for turn in turns))
             parts = [Spread(tuple(turn[part] for turn in turns)) for part in PARTS]
-            rows.append((method, total * 1e3, *(100 * part.median / total.median for part in parts)))
+            rows.append((method, total * 1e3, *((part / total * 100).median for part in parts)))
     about = (
         f"A round of {clients} clients × {sizes.long.steps} steps of {sizes.model}, batch {sizes.batch}, "
         f"{next(iter(VARIANTS))}, by the loop: the share of each part in percent. All but the first is what the engine "

@@ -38,7 +38,7 @@ def test_the_whole_benchmark(tmp_path, capsys):
     assert {row[0] for row in large[1]} >= {"fp32"}
     assert all(value > 0 for row in large[1] for value in row[2])
     assert large[2][0][2] == GRADIENTS["fedsmoo"]
-    assert sum(profiled[0][0][3:]) == pytest.approx(100, abs=5), "shares of medians"
+    assert all(0 < share < 100 for share in profiled[0][0][3:])
     assert [row[:3] for row in memory[0]] == [["lenet", "fedsmoo", 797_962]]
     assert [row[0] for table in scaling for row in table] == ["1", "2", "10", "1", "2"]
     assert scaling[1][0][4] > 2, "other clients in other rounds"

@@ -164,9 +164,15 @@ def test_snakemakes_own_report(finished):
 
 
 def run_files(folder: Path) -> dict[str, bytes]:
-    files = (f for f in (folder / "results" / "runs").rglob("*") if f.is_file())
-    kept = (f for f in files if f.name not in ("run.log", "provenance.json"))
-    return {str(f.relative_to(folder)): f.read_bytes() for f in kept}
+    """What runs leave, but for logs, provenance and times. A cell's table of metrics is without its times."""
+    files = [f for f in (folder / "results" / "runs").rglob("seed-*/**/*") if f.is_file()]
+    kept = (f for f in files if f.name not in ("run.log", "provenance.json", "times.csv"))
+    found = {str(f.relative_to(folder)): f.read_bytes() for f in kept}
+    for table in (folder / "results" / "runs").rglob("metrics.csv"):
+        if not table.parent.name.startswith("seed-"):
+            numbers = pd.read_csv(table, dtype=str).drop(columns=["train_seconds", "evaluation_seconds"])
+            found[str(table.relative_to(folder))] = numbers.to_csv().encode()
+    return found
 
 
 def kill_while_training(arguments: list[str], folder: Path, victim: str = "everything") -> None:
