@@ -23,13 +23,12 @@ class Steps(Frozen):
         """The next local iterate `[P]`; the direction is clipped first, weight decay comes after, at the unperturbed w.
 
         `proximal` is the coefficient λ of w in q. With `prox_split` as in FL-Simulator's code, λw is not clipped.
-        Three passes over the model with clipping and decay: the norm, w (1 − η ω), and the sum.
+        Two passes over the model: the norm for the clipping, and the step.
         """
-        decay, rate = self.weight_decay, lr
+        decay = self.weight_decay
         if self.prox_split:
             q, decay = torch.sub(q, w, alpha=proximal), decay + proximal
-        if self.clip is not None:
-            rate = lr * (self.clip / (norm(q) + 1e-6)).clamp(max=1)
-        if decay:
-            w = w * (1 - lr * decay)
-        return torch.addcmul(w, q, -rate) if isinstance(rate, Tensor) else torch.sub(w, q, alpha=rate)
+        rate = w.new_ones(1) if self.clip is None else (self.clip / (norm(q) + 1e-6)).clamp(max=1)
+        if isinstance(lr, Tensor):  # of a cohort, where a pass more costs little
+            return torch.addcmul(w * (1 - lr * decay), q, -lr * rate)
+        return torch.addr(w[:, None], q, -lr * rate, beta=1 - lr * decay)[:, 0]  # β w + q ⊗ (−η) in one pass

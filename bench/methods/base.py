@@ -95,8 +95,8 @@ class ServerRound:
     """What the server knows when all uploads of round t are in.
 
     `w` is w^t, `start` the model that clients started from: w^t itself, but for servers that look ahead. `updates` is
-    `[M, P]`: Δ_i = w_i⁺ − start of each active client; `models` likewise what each sent as its model: w_i⁺, but for
-    methods whose clients add their dual. `uploads` are the other uploads, stacked; `weights` `[M]` the aggregation
+    `[M, P]`: Δ_i = w_i⁺ − start of each active client; `sent` likewise, of what each sent as its model: Δ_i itself, but
+    for methods whose clients add their dual. `uploads` are the other uploads, stacked; `weights` `[M]` the aggregation
     weights p_i (they sum to 1); `steps` `[M]` the local steps K_i; `state` the server's named tensors, to be replaced,
     never edited in place.
     """
@@ -106,7 +106,7 @@ class ServerRound:
     start: Tensor
     state: dict[str, Tensor]
     updates: Tensor
-    models: Tensor
+    sent: Tensor
     uploads: Mapping[str, Tensor]
     weights: Tensor
     steps: Tensor
@@ -121,12 +121,17 @@ class ServerRound:
     @property
     def mean_update(self) -> Tensor:
         """Δ = Σ_i p_i (model_i − start), so that FedAvg is w + η_g Δ; the pseudo-gradient is −Δ."""
-        return self.mean(self.models - self.start)
+        return self.mean(self.sent)
+
+    @property
+    def mean_model(self) -> Tensor:
+        """Σ_i p_i model_i."""
+        return self.start + self.mean_update
 
     @property
     def mean_step(self) -> Tensor:
         """−Σ_i p_i Δ_i / K_i: the mean update of one local step, uphill."""
-        return -self.mean(self.updates / self.steps[:, None])
+        return -(self.weights / self.steps) @ self.updates
 
     @property
     def mean_direction(self) -> Tensor:

@@ -53,7 +53,7 @@ def server_round(**changes) -> ServerRound:
         "server_lr": 1.0,
     }
     given = {**given, **changes}
-    given.setdefault("models", given["start"] + given["updates"])
+    given.setdefault("sent", given["updates"])
     return ServerRound(**given)
 
 

@@ -98,7 +98,8 @@ def _method(
             return seconds / clients
 
         for name in names:
-            seconds_of_client(name, sizes.short.clients, sizes.short.steps)  # warm up: all clients get their state
+            for _ in range(2):  # warm up: all clients get their state, and the heap its size
+                seconds_of_client(name, sizes.short.clients, sizes.short.steps)
             together = setting.device == "cuda" and name != PLAIN  # a graph of all clients' steps is made once
             seconds_of_client(name, sizes.long.clients if together else 1, sizes.long.steps)
         for _ in range(sizes.repeats):

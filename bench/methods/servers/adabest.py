@@ -33,7 +33,7 @@ class MeanMovement(Server):
 
     def step(self, server: ServerRound) -> Tensor:
         """w̄_new + β (w̄_new − w̄)."""
-        w_bar = server.mean(server.models)
+        w_bar = server.mean_model
         step = w_bar + self.beta * (w_bar - server.state["w_bar"])
         server.state["w_bar"] = w_bar
         return step

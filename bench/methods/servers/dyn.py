@@ -55,7 +55,7 @@ class DynServer(Server):
         """The next global model, and H̄. With `active` the uploaded models hold the duals already."""
         if not self.server_correction:
             return server.w + server.server_lr * server.mean_update
-        mean_model = server.mean(server.models)
+        mean_model = server.mean_model
         if not self.keeps_dual:
             return mean_model
         clients = server.n_clients if self.dual_norm == "N" else len(server.updates)
