@@ -70,8 +70,8 @@ SMALL_METHODS = ("fedavg", "fedsam", "fedsmoo")
 CPU = Sizes(
     2048,
     (
-        Large("lenet", 50, Shape(10, 1), Shape(10, 5), repeats=4),
-        Large("resnet18_gn", 50, Shape(10, 1), Shape(2, 10), repeats=3),
+        Large("lenet", 50, Shape(10, 1), Shape(5, 8), repeats=4),
+        Large("resnet18_gn", 50, Shape(4, 1), Shape(2, 8), repeats=3),
     ),
     Scaling((1, 3, 10, 30, 100), TENS, 10, (1, 2, 4, 8), *DIGITS_SEEDS, repeats=5),
     Small(("cnn_gn", "mlp"), SMALL_METHODS, 20, 10, repeats=15),

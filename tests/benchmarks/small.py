@@ -12,6 +12,7 @@ from tests.benchmarks.workload import GRADIENTS, Workload
 IMAGES, BATCH, EPOCHS = 45, 16, 2
 """A client's images and training, as in the quick experiment."""
 ROUNDS_OF_A_RUN = 30
+SEEDS = 3
 FLOOR_REPEATS = 50
 PLAIN = "plain"
 
@@ -33,13 +34,15 @@ def measure(setting: Setting) -> list[Section]:
                 other.build(f"{PLAIN} {model} {method}", "plain", workload=workload, method=method)
                 contenders = {PLAIN: other}
                 name = next(iter(VARIANTS))
-                own.build(f"{name} {model} {method}", "ours", workload=workload, method=method, variant=name)
+                given = {"workload": workload, "method": method, "variant": name, "seeds": SEEDS}
+                own.build(f"{name} {model} {method}", "ours", **given)
                 contenders[name] = own
                 rows += _rows(small, workload, method, contenders, alone)
     about = (
         f"Digits, {small.active} of {small.clients} clients, {IMAGES} images each, batch {BATCH}, {EPOCHS} epochs, one "
         f"thread. A run is {ROUNDS_OF_A_RUN} rounds of training, without evaluation; runs per minute are those of one "
-        "process. The floor is forward and backward alone on one full batch."
+        f"process. FedFlat trains {SEEDS} seeds together, as a cell of an experiment has them. The floor is forward and "
+        "backward alone on one full batch of one client."
     )
     header = (
         "model and method", "contender", "ms per client step", "runs per minute", "plain / it", "over the floor, %",
@@ -61,7 +64,7 @@ def _rows(
         floor = alone.ask(workload.model, "seconds", repeats=FLOOR_REPEATS)
         if turn > 0:
             for name, value in at_turn.items():
-                seconds.setdefault(name, []).append(value / steps)
+                seconds.setdefault(name, []).append(value / steps / (1 if name == PLAIN else SEEDS))
             for precision, layouts in floor.items():
                 floors.setdefault(precision, []).append(min(layouts.values()))
     rows: list[tuple[Cell, ...]] = []
