@@ -27,7 +27,7 @@ from bench.methods.base import CannotBatchError
 from bench.parts import Bench
 
 STEPS = 3
-"""Local steps per client that are timed."""
+"""Local steps per client that are timed: the last ones, among which short mini-batches are."""
 REPEATS = 3
 SECONDS = 2.0
 """After so long no repetition of a measurement begins."""
@@ -96,7 +96,7 @@ def choose(benches: Sequence[Bench], states: Sequence[FederationState], log: Cal
 
 
 class _Calibration:
-    """Times candidates on the first steps of the runs' own first round."""
+    """Times candidates on steps of the runs' own first round."""
 
     def __init__(self, benches: Sequence[Bench], states: Sequence[FederationState]) -> None:
         self.benches = benches
@@ -159,7 +159,7 @@ class _Calibration:
         works: list[LocalWork] = []
         for bench, state in list(zip(self.benches, self.states, strict=True))[:count]:
             first = bench.federation.work(state, bench.active(state))
-            works += [replace(work, plan=work.plan[:STEPS]) for work in first]
+            works += [replace(work, plan=work.plan[-STEPS:]) for work in first]
         if choice.backend == "loop":
             works = works[:1]
         steps = sum(len(work.plan) for work in works)

@@ -115,7 +115,8 @@ def _read(path: Path, device: torch.device) -> tuple[FederationState, dict[str, 
     """The state without its clients, all other tensors, and the description."""
     with safetensors.safe_open(path, framework="pt", device=str(device)) as file:
         about = json.loads(file.metadata()["about"])
-        tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
+        # Copies: where in memory a vector begins can change the rounding of sums over it, and a file puts it anywhere.
+        tensors: dict[str, Tensor] = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118 - no mapping
     server = {name.removeprefix("server/"): tensors.pop(name) for name in list(tensors) if name.startswith("server/")}
     return FederationState(int(about["round"]), tensors.pop("global"), server), tensors, about
 

@@ -24,8 +24,8 @@ from bench.errors import UserError
 Vectors = Mapping[str, Tensor]
 """A client's tensors by name."""
 
-_ALIGNMENT = 16
-"""Where a tensor may begin in a record: a multiple of the size of every number format."""
+_ALIGNMENT = 64
+"""Where a tensor may begin in a record: as in torch's own memory, since that can change the rounding of sums."""
 
 
 @dataclass(frozen=True)

@@ -31,4 +31,5 @@ class Steps(Frozen):
         rate = w.new_ones(1) if self.clip is None else (self.clip / (norm(q) + 1e-6)).clamp(max=1)
         if isinstance(lr, Tensor):  # of a cohort, where a pass more costs little
             return torch.addcmul(w * (1 - lr * decay), q, -lr * rate)
-        return torch.addr(w[:, None], q, -lr * rate, beta=1 - lr * decay)[:, 0]  # β w + q ⊗ (−η) in one pass
+        shrink = max(1 - lr * decay, torch.finfo(w.dtype).min)  # what diverges does so without an error
+        return torch.addr(w[:, None], q, -lr * rate, beta=shrink)[:, 0]  # β w + q ⊗ (−η) in one pass

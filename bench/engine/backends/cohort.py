@@ -6,14 +6,14 @@ mean over samples, rows are treated in groups of equal batch size instead.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor
 from torch.func import vmap
 
 from bench.engine.backends.inputs import RoundInputs, RoundShape
-from bench.engine.backends.rows import Rows, apply, concatenate, take
+from bench.engine.backends.rows import Rows, apply, concatenate, leaves, take
 from bench.engine.local import LocalResult, LocalTraining, LocalWork, MiniBatchGradient, Probe
 from bench.methods.base import CannotBatchError, ClientRound
 from bench.models.dropout import GivenDraws
@@ -29,7 +29,7 @@ class Cohort:
         starts = [work.start(local.method) for work in works]
         groups: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
         for row in sorted(range(len(works)), key=lambda row: -len(works[row].plan)):
-            groups[tuple(starts[row])].append(row)  # a state may exist from a client's second round on only
+            groups[tuple(sorted(starts[row]))].append(row)  # a state may exist from the second round on only
         found: dict[int, LocalResult] = {}
         for rows in groups.values():
             inputs = RoundInputs.of(local, [works[row] for row in rows], [starts[row] for row in rows])
@@ -94,16 +94,16 @@ class CohortRound:
 
         rows = dict(inputs.rows) if self.shape.shared else {**inputs.rows, "sent": inputs.sent}
         rows["row"] = torch.arange(len(self.shape.plans), device=inputs.rows["steps"].device)
-        carried = vmap(start)(rows, inputs.state)
+        carried = mapped(start, rows, inputs.state)
         ended: list[Rows] = []
         for step in range(self.shape.steps):
             still, training = len(self.shape.sizes(step)), len(rows["row"])
             if still < training:
                 done = slice(still, training)
-                ended.append(vmap(finish)(take(rows, done), take(carried, done)))
+                ended.append(mapped(finish, take(rows, done), take(carried, done)))
                 rows, carried = take(rows, slice(still)), take(carried, slice(still))
             carried = self._step(inputs, rows, carried, step)
-        ended.append(vmap(finish)(rows, carried))
+        ended.append(mapped(finish, rows, carried))
         return concatenate(ended[::-1])
 
     def _step(self, inputs: RoundInputs, rows: Rows, carried: Rows, step: int) -> Rows:
@@ -121,12 +121,12 @@ class CohortRound:
             return self._carried(client, w, carried["loss"] + gradient.loss)
 
         if self.local.method.loss.separable or len(set(sizes)) == 1:
-            return dict(vmap(one_step)(rows, carried, batch))
+            return mapped(one_step, rows, carried, batch)
         parts, order = [], []
         for size, group in _equal(sizes):
             which = torch.tensor(group, device=batch["x"].device)
             cut = apply(lambda tensor: tensor[:, :size], take(batch, which))  # noqa: B023 - used at once
-            parts.append(vmap(one_step)(take(rows, which), take(carried, which), cut))
+            parts.append(mapped(one_step, take(rows, which), take(carried, which), cut))
             order += group
         return take(concatenate(parts), torch.tensor(order, device=batch["x"].device).argsort())
 
@@ -201,6 +201,18 @@ class _DrawnGradient(MiniBatchGradient):
     def __call__(self, w: Tensor) -> Tensor:
         with self._objective.drawing(self._draws):
             return super().__call__(w)
+
+
+def mapped(function: Callable[..., Rows], *rows: Rows) -> Rows:
+    """The function of one row, applied to all of them at once.
+
+    A single row goes twice: libraries have other kernels for it, which round differently. With them, a run's bits would
+    depend on how many rows happen to be in company.
+    """
+    alone = len(next(leaves(rows[0]))) == 1
+    given = [apply(lambda tensor: torch.cat([tensor, tensor]), part) for part in rows] if alone else rows
+    ends: Rows = vmap(function)(*given)
+    return take(ends, slice(1)) if alone else ends
 
 
 def _equal(sizes: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
