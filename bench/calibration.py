@@ -1,7 +1,8 @@
 """Which back end, threads and memory format are fastest for a run: measured once on a machine, then remembered.
 
-Choices change numbers by rounding. So they are remembered, in the user's cache and in checkpoints: the same run makes
-the same choice again on the same machine, however busy it is.
+Choices change numbers by rounding. So they are remembered, in the user's cache and in checkpoints, and depend on
+nothing that may differ between two calls for the same run: not on the seeds that are asked for beside it, nor on how
+busy the machine is the second time.
 """
 
 import hashlib
@@ -22,12 +23,15 @@ from bench.engine.federation import FederationState
 from bench.engine.local import Backend, LocalResult, LocalWork
 from bench.engine.objective import Objective
 from bench.errors import UserError
+from bench.locks import locked
 from bench.machine import machine
-from bench.methods.base import CannotBatchError
 from bench.parts import Bench
+from bench.records import code_fingerprint
 
 STEPS = 3
 """Local steps per client that are timed: the last ones, among which short mini-batches are."""
+SEEDS = 3
+"""A cohort is timed with so many times the clients of one seed, however many seeds are asked for."""
 REPEATS = 3
 SECONDS = 2.0
 """After so long no repetition of a measurement begins."""
@@ -50,9 +54,20 @@ class Choice:
     threads: int = 1
     channels_last: bool = False
 
+    @classmethod
+    def from_json(cls, values: Any) -> "Choice":
+        """What `as_json` gave; a ValueError for anything else."""
+        if not isinstance(values, dict) or values.keys() != asdict(cls()).keys() or values["backend"] not in BACKENDS:
+            raise ValueError(f"no choice of the engine: {values}")
+        return cls(**values)
+
     def as_json(self) -> dict[str, Any]:
-        """Plain values, from which `Choice(**values)` makes it again."""
+        """Plain values."""
         return asdict(self)
+
+    def fits(self, device: torch.device) -> bool:
+        """Whether it can be had there: a run may be resumed on another device."""
+        return self.backend != "graph" or device.type == "cuda"
 
     def prepare(self, objectives: Sequence[Objective]) -> Backend:
         """Set the process and the objectives up, and make the back end."""
@@ -66,44 +81,74 @@ class Choice:
         return ", ".join([*filter(None, parts), f"{self.threads} thread{'s' * (self.threads > 1)}"])
 
 
-def choose(benches: Sequence[Bench], states: Sequence[FederationState], log: Callable[..., None]) -> Choice:
-    """The choice for runs that differ in their seeds, from their states at the start.
+def choose(bench: Bench, state: FederationState, log: Callable[..., None]) -> Choice:
+    """The choice for a run, from its state at the start; whether seeds go together is not part of it.
 
     The threads that torch has now are the most it may take. What the configuration fixes is not measured; a `UserError`
     if it fixes what the method or the model cannot do.
     """
-    calibration = _Calibration(benches, states)
-    settings = benches[0].config.engine
-    if (remembered := calibration.remembered()) is not None:
-        log("engine: %s (measured before on this machine)", remembered)
-        return remembered
+    calibration, settings = _Calibration(bench, state), bench.config.engine
     if not calibration.can_remember():
-        plain = Choice(backend="loop" if settings.backend == "auto" else settings.backend)
-        log("engine: %s; nothing is measured, since '%s' cannot be written", plain, calibration.file.parent)
+        layout = settings.layout == "channels_last"
+        backend = "loop" if settings.backend == "auto" else settings.backend
+        plain = Choice(backend, threads=torch.get_num_threads(), channels_last=layout)
+        log("engine: nothing is measured, since '%s' cannot be written", calibration.file.parent)
         return plain
-    began = time.perf_counter()
-    choice = calibration.measured()
-    for tried, seconds in calibration.seconds.items():
-        log("engine: %s takes %.2f ms per client and step", tried, 1000 * seconds)
-    for tried, reason in calibration.impossible.items():
-        log("engine: %s is not possible: %s", tried, reason)
-    if settings.backend not in ("auto", choice.backend):
-        reasons = "; ".join(calibration.impossible.values())
-        raise UserError(f"engine.backend {settings.backend} is not possible here: {reasons} (allowed: auto, loop)")
-    calibration.remember(choice)
-    log("engine: %s (measured in %.1f s)", choice, time.perf_counter() - began)
+    with locked(calibration.file):
+        if (remembered := calibration.remembered()) is not None:
+            log("engine: measured before on this machine")
+            return remembered
+        began = time.perf_counter()
+        choice = calibration.measured()
+        for tried, seconds in calibration.seconds.items():
+            log("engine: %s takes %.2f ms per client and step", tried, 1000 * seconds)
+        for tried, reason in calibration.impossible.items():
+            log("engine: %s is not possible: %s", tried, reason)
+        if settings.backend not in ("auto", choice.backend):
+            reasons = "; ".join(calibration.impossible.values())
+            raise UserError(f"engine.backend {settings.backend} is not possible here: {reasons} (allowed: auto, loop)")
+        calibration.remember(choice)
+    log("engine: measured in %.1f s", time.perf_counter() - began)
     return choice
 
 
-class _Calibration:
-    """Times candidates on steps of the runs' own first round."""
+def go_together(
+    benches: Sequence[Bench], states: Sequence[FederationState], choice: Choice, log: Callable[..., None]
+) -> bool:
+    """Whether runs that differ in their seeds are trained in one cohort: where that is asked for, or changes no bit.
 
-    def __init__(self, benches: Sequence[Bench], states: Sequence[FederationState]) -> None:
-        self.benches = benches
-        self.states = states
-        self.device = benches[0].objective.device
-        self.precision = benches[0].objective.precision
-        self.engine = benches[0].config.engine
+    On a GPU company nearly always does change the last bits: there the same seeds must be asked for to have them again.
+    """
+    wanted = benches[0].config.engine.seeds
+    if choice.backend == "loop" or len(benches) == 1 or wanted == "apart":
+        return False
+    if wanted == "together" or benches[0].objective.device.type == "cuda":
+        return True
+    works = [_last_steps(bench, state) for bench, state in zip(benches, states, strict=True)]
+    backend, local = choice.prepare([bench.objective for bench in benches]), benches[0].federation.local
+    alone = backend.train(local, works[0])
+    together = backend.train(local, [work for own in works for work in own])
+    same = all(torch.equal(one.w, other.w) for one, other in zip(alone, together, strict=False))
+    if not same:
+        log("engine: the company of other seeds changes the last bits of a run, so they are trained one by one")
+    return same
+
+
+def _last_steps(bench: Bench, state: FederationState) -> list[LocalWork]:
+    """The last local steps of each active client in the round that follows."""
+    works = bench.federation.work(state, bench.active(state))
+    return [replace(work, plan=work.plan[-STEPS:]) for work in works]
+
+
+class _Calibration:
+    """Times candidates on steps of a run's own first round."""
+
+    def __init__(self, bench: Bench, state: FederationState) -> None:
+        self.bench = bench
+        self.state = state
+        self.device = bench.objective.device
+        self.precision = bench.objective.precision
+        self.engine = bench.config.engine
         self.most_threads = torch.get_num_threads()
         self.seconds: dict[Choice, float] = {}
         """Per client and step."""
@@ -112,11 +157,9 @@ class _Calibration:
 
     def measured(self) -> Choice:
         """The fastest candidate; the plain loop unless another is clearly faster."""
-        best = self._loop()
-        plain = best
-        for candidate in self._cohorts(best):
-            if self._try(candidate) and self._gains(candidate, best):
-                best = candidate
+        best = plain = self._loop()
+        for candidate in self._cohorts(plain):
+            best = self._better(best, candidate)
         if self.engine.backend not in ("auto", "loop"):
             wanted = [tried for tried in self.seconds if tried.backend == self.engine.backend]
             best = min(wanted, key=self.seconds.__getitem__, default=plain)
@@ -125,94 +168,68 @@ class _Calibration:
     def _loop(self) -> Choice:
         """The best loop: memory format first, with one thread, then threads."""
         best = Choice(channels_last=self.engine.layout == "channels_last")
-        self._try(best)
-        if self.engine.layout == "auto" and len(self.benches[0].dataset.image_shape) == 3:
+        self._time(best)
+        if self.engine.layout == "auto":
             best = self._better(best, replace(best, channels_last=True))
         if self.most_threads > 1:
             best = self._better(best, replace(best, threads=self.most_threads))
         return best
 
     def _cohorts(self, loop: Choice) -> Iterator[Choice]:
-        cuda, engine = self.device.type == "cuda", self.engine
-        names = ["cohort", "graph"] if cuda or engine.backend == "graph" else ["cohort"]
-        names = [name for name in names if engine.backend in ("auto", name)]
-        if engine.backend == "auto" and not cuda and self.seconds[loop] > SMALL_STEP:
+        cuda, wanted = self.device.type == "cuda", self.engine.backend
+        if wanted == "auto" and not cuda and self.seconds[loop] > SMALL_STEP:
             return
-        for name in names:
-            for together in (False, True):
-                if together and (len(self.benches) == 1 or engine.seeds == "apart"):
-                    continue
-                if not together and engine.seeds == "together" and len(self.benches) > 1:
-                    continue
-                yield Choice(name, together, 1 if not cuda else loop.threads, channels_last=False)
+        for name in ("cohort", "graph") if cuda or wanted == "graph" else ("cohort",):
+            if wanted in ("auto", name):
+                yield Choice(name, threads=loop.threads if cuda else 1)
 
     def _better(self, best: Choice, other: Choice) -> Choice:
-        return other if self._try(other) and self._gains(other, best) else best
+        try:
+            self._time(other)
+        except Exception as error:  # whatever a method, a model or the memory cannot do: the plain loop can
+            self.impossible[other] = str(error).partition("\n")[0]
+            if self.device.type == "cuda":
+                torch.cuda.empty_cache()
+            return best
+        return other if self.seconds[other] * GAIN < self.seconds[best] else best
 
-    def _gains(self, other: Choice, best: Choice) -> bool:
-        return self.seconds[other] * GAIN < self.seconds[best]
-
-    def _try(self, choice: Choice) -> bool:
-        """Time a candidate; False if it is not possible, or does not compute what the loop computes."""
-        count = len(self.benches) if choice.together else 1
-        backend = choice.prepare([bench.objective for bench in self.benches])
-        works: list[LocalWork] = []
-        for bench, state in list(zip(self.benches, self.states, strict=True))[:count]:
-            first = bench.federation.work(state, bench.active(state))
-            works += [replace(work, plan=work.plan[-STEPS:]) for work in first]
-        if choice.backend == "loop":
-            works = works[:1]
+    def _time(self, choice: Choice) -> None:
+        """Time a candidate; a ValueError if it does not compute what the loop computes."""
+        backend, local = choice.prepare([self.bench.objective]), self.bench.federation.local
+        works = _last_steps(self.bench, self.state)
+        works = works[:1] if choice.backend == "loop" else works * (1 if self.engine.seeds == "apart" else SEEDS)
         steps = sum(len(work.plan) for work in works)
         slow = HOPELESS * steps * min(self.seconds.values(), default=float("inf"))
         times: list[float] = []
         began = time.perf_counter()
-        try:
-            while len(times) <= REPEATS and (len(times) < 2 or time.perf_counter() - began < SECONDS):
-                start = time.perf_counter()
-                results = backend.train(self.benches[0].federation.local, works)
-                self._wait()
-                times.append(time.perf_counter() - start)
-                if len(times) > 1 and times[-1] > slow:
-                    break
-        except CannotBatchError as error:
-            self.impossible[choice] = str(error)
-            return False
-        if choice.together and self.engine.seeds == "auto" and self._company_matters(backend, works[:1], results[0]):
-            self.impossible[choice] = "the company of other seeds changes the last bits of a run"
-            return False
+        while len(times) <= REPEATS and (len(times) < 2 or time.perf_counter() - began < SECONDS):
+            start = time.perf_counter()
+            results = backend.train(local, works)
+            if self.device.type == "cuda":
+                torch.cuda.synchronize(self.device)
+            times.append(time.perf_counter() - start)
+            if len(times) > 1 and times[-1] > slow:
+                break
         if self._plain is None:
             self._plain = results[0]
-        elif (gap := self._gap(results[0], works[0].sent.model)) > TOLERANCE[self.precision]:
-            self.impossible[choice] = f"its update differs from the loop's by {gap:.1g} of its length"
-            return False
+        if (gap := self._gap(results[0], works[0].sent.model)) > TOLERANCE[self.precision]:
+            raise ValueError(f"its update differs from the loop's by {gap:.1g} of its length")
         self.seconds[choice] = min(times[1:]) / steps
-        return True
-
-    def _company_matters(self, backend: Backend, alone: Sequence[LocalWork], result: LocalResult) -> bool:
-        """Whether a client has other bits in a cohort than alone, on a CPU.
-
-        A GPU's kernels nearly always do: there the same seeds must be asked for to have the same bits.
-        """
-        if self.device.type != "cpu":
-            return False
-        [other] = backend.train(self.benches[0].federation.local, alone)
-        return not torch.equal(other.w, result.w)
 
     def _gap(self, result: LocalResult, start: torch.Tensor) -> float:
-        """How far an update is from the loop's; 0 where that is not finite."""
+        """How far an update is from the loop's, relative to that; 0 where that is not finite itself."""
         assert self._plain is not None
-        gap = (result.w - self._plain.w).norm() / (self._plain.w - start).norm()
-        return float(gap.nan_to_num(0.0, 0.0, 0.0))
-
-    def _wait(self) -> None:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
+        length = (self._plain.w - start).norm()
+        gap = float((result.w - self._plain.w).norm() / (length + torch.finfo(length.dtype).tiny))
+        return gap if gap == gap else float("inf") if bool(length.isfinite()) else 0.0  # noqa: PLR0124 - NaN
 
     @cached_property
     def file(self) -> Path:
         """Where the choice is remembered; named by all that it depends on."""
-        bench, config = self.benches[0], self.benches[0].config
+        bench, config = self.bench, self.bench.config
+        own = {"code": config.method.code, "hyperparameters": config.method.hyperparameters}
         about = {
+            "code": code_fingerprint(),
             "machine": machine(self.device),
             "torch": torch.__version__,
             "threads": self.most_threads,
@@ -221,19 +238,19 @@ class _Calibration:
             "data": [*bench.dataset.image_shape, bench.dataset.classes],
             "batch_size": config.training.batch_size,
             "precision": self.precision,
-            "active": len(bench.active(self.states[0])),
-            "seeds": len(self.benches),
-            "method": config.method.code or config.method.recipe.parts.loss.name,
+            "participation": config.participation.model_dump(mode="json", exclude={"file"}),
+            "clients": config.partition.clients,
+            "method": own if config.method.code else config.method.recipe.parts.loss.name,
         }
         key = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:16]
-        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        return cache / "fedflat" / "calibration" / f"{key}.json"
+        cache = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
+        return Path(cache) / "fedflat" / "calibration" / f"{key}.json"
 
     def remembered(self) -> Choice | None:
         """What was measured before; None if nothing readable is there."""
         try:
-            return Choice(**json.loads(self.file.read_text()))
-        except (OSError, ValueError, TypeError):
+            return Choice.from_json(json.loads(self.file.read_text()))
+        except (OSError, ValueError):
             return None
 
     def remember(self, choice: Choice) -> None:
@@ -244,6 +261,6 @@ class _Calibration:
         """Whether the cache can be written: a choice that cannot be made again would make runs differ."""
         try:
             self.file.parent.mkdir(parents=True, exist_ok=True)
-        except OSError:
+        except (OSError, RuntimeError):  # no home folder
             return False
         return os.access(self.file.parent, os.W_OK)

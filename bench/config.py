@@ -5,9 +5,9 @@ import json
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from bench.data.augmentation import Augmentations, Mixup
 from bench.data.partitions import AnyPartition
@@ -60,7 +60,7 @@ class Training(Steps):
     augmentation: Augmentations = Field(
         default=None, description="names or mappings with options, in order of application; null: none"
     )
-    precision: Precision | None = Field(
+    precision: Annotated[Precision | None, BeforeValidator(lambda given: None if given == "fp32" else given)] = Field(
         default=None, description="fp32, tf32 (NVIDIA) or bf16, with parameters and norms in float32; null: fp32"
     )
 

@@ -177,6 +177,11 @@ def snapshot_file(directory: Path, finished_rounds: int) -> Path:
     return directory / "snapshots" / f"round-{finished_rounds:05d}.safetensors"
 
 
+def is_complete(folder: Path) -> bool:
+    """Whether a folder has all that a finished run leaves: its configuration is written last."""
+    return (folder / "config.json").is_file()
+
+
 def is_finished(path: Path, config: RunConfig, *, replace: bool = False) -> bool:
     """Whether the finished run of this configuration is at `path` already.
 

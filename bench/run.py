@@ -5,13 +5,14 @@ import shutil
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 import torch
 
 from bench.atomic import write_bytes
-from bench.calibration import choose
+from bench.calibration import Choice, choose, go_together
 from bench.config import RunConfig
 from bench.content import hash_of, read_own
 from bench.data.root import data_root
@@ -20,8 +21,9 @@ from bench.engine.budgets import Budgets
 from bench.errors import UserError
 from bench.experiments import Cell
 from bench.gpu_claim import claim, claims_folder
+from bench.methods.base import CannotBatchError
 from bench.parts import Bench, load_dataset, play_round
-from bench.records import RunDirectory, identified, is_finished, publish, working_directory, write_csv
+from bench.records import RunDirectory, identified, is_complete, is_finished, publish, working_directory, write_csv
 from bench.unfinished import CHECKPOINT, Progress, UnfinishedRun, silent
 from bench.user_code import failure, line_of
 
@@ -98,16 +100,21 @@ def _train_into(
         works = [stack.enter_context(working_directory(out, config)) for config, out in wanted]
         runs: list[UnfinishedRun] = []
         try:
-            for (config, _), bench, work in zip(wanted, benches, works, strict=True):
+            places: list[Path] = []
+            for (config, out), bench, work in zip(wanted, benches, works, strict=True):
+                if is_complete(work):  # it had ended, but could not be put into its place
+                    publish(work, out)
+                    continue
                 _keep_own_files(config, work)
+                places.append(out)
                 runs.append(UnfinishedRun(bench, work, checkpoint_every, progress, budgets))
-            _train(runs, [out for _, out in wanted])
+            _train(runs, places)
         except Exception as error:
             for run in runs:
                 if run.work.exists():  # not in its place yet
                     run.log.exception("failed")
             for work in works:
-                if not (work / CHECKPOINT).exists():  # nothing to go on from
+                if not (work / CHECKPOINT).exists() and not is_complete(work):  # nothing to go on from
                     shutil.rmtree(work, ignore_errors=True)
             _remove_empty(made)
             if (told := _own_failure(wanted[0][0], error)) is None:
@@ -132,28 +139,55 @@ def _train(runs: Sequence[UnfinishedRun], places: Sequence[Path]) -> None:
 
     Runs that are trained together go in step; those which resumed behind the others catch up.
     """
-    resumed = [run.choice for run in runs if run.choice is not None]
-    choice = (
-        resumed[0] if resumed else choose([run.bench for run in runs], [run.state for run in runs], runs[0].log.info)
-    )
-    backend = choice.prepare([run.bench.objective for run in runs])
-    for run in runs:
-        run.choice = choice
-        run.log.info("engine: %s", choice)
-    groups = [list(runs)] if choice.together else [[run] for run in runs]
-    for group in groups:
-        while waiting := [run for run in group if not run.ended]:
-            first = min(run.state.round for run in waiting)
-            playing = [run for run in waiting if run.state.round == first]
-            began = time.perf_counter()
-            ends = play_round([run.bench for run in playing], [run.state for run in playing], backend)
-            seconds = (time.perf_counter() - began) / len(playing)
-            for run, (state, row) in zip(playing, ends, strict=True):
-                run.record(state, row, seconds)
-        for run in group:
+    if not runs:
+        return
+    engine = _Engine(runs)
+    waiting = list(zip(runs, places, strict=True))
+    while waiting:
+        group = waiting if engine.choice.together else waiting[:1]
+        while active := [run for run, _ in group if not run.ended]:
+            first = min(run.state.round for run in active)
+            engine.play([run for run in active if run.state.round == first])
+        for run, place in group:
             run.complete()
+            publish(run.work, place)
             run.close()
-            publish(run.work, places[runs.index(run)])
+        waiting = waiting[len(group) :]
+
+
+class _Engine:
+    """How some runs are computed, and the back end that does it."""
+
+    def __init__(self, runs: Sequence[UnfinishedRun]) -> None:
+        self._runs = runs
+        first = runs[0]
+        resumed = [run.choice for run in runs if run.choice is not None and run.choice.fits(first.device)]
+        choice = resumed[0] if resumed else choose(first.bench, first.state, first.log.info)
+        benches, states = [run.bench for run in runs], [run.state for run in runs]
+        self._take(replace(choice, together=go_together(benches, states, choice, first.log.info)))
+
+    def _take(self, choice: Choice) -> None:
+        self.choice = choice
+        self._backend = choice.prepare([run.bench.objective for run in self._runs])
+        for run in self._runs:
+            run.choice = choice
+            run.log.info("engine: %s", choice)
+
+    def play(self, runs: Sequence[UnfinishedRun]) -> None:
+        """One round of each of these runs, which are at the same one."""
+        began = time.perf_counter()
+        benches, states = [run.bench for run in runs], [run.state for run in runs]
+        try:
+            ends = play_round(benches, states, self._backend)
+        except CannotBatchError as error:
+            if runs[0].config.engine.backend != "auto":
+                raise UserError(f"engine.backend {self.choice.backend} is not possible here: {error}") from None
+            runs[0].log.info("engine: this round is not possible in a %s: %s", self.choice.backend, error)
+            self._take(replace(self.choice, backend="loop"))
+            ends = play_round(benches, states, self._backend)
+        seconds = (time.perf_counter() - began) / len(runs)
+        for run, (state, row) in zip(runs, ends, strict=True):
+            run.record(state, row, seconds)
 
 
 def _remove_empty(folders: list[Path]) -> None:

@@ -80,7 +80,7 @@ class UnfinishedRun:
         if about["data_hash"] != self._data_hash:
             path = self._checkpoint.path
             raise UserError(f"'{path}' was trained on other data than is there now; delete it to start over")
-        self._rows, self._times, self.choice = about["rows"], about["times"], Choice(**about["choice"])
+        self._rows, self._times, self.choice = about["rows"], about["times"], Choice.from_json(about["choice"])
         self.log.info("resumed after round %d", self.state.round)
         self._progress(
             f"seed {self.config.seed}: resumed after round {self.state.round} of {self.config.training.rounds}"
@@ -134,8 +134,14 @@ class UnfinishedRun:
         write_json(work / "config.json", config.model_dump(mode="json"))
         self._checkpoint.remove()
 
+    @property
+    def device(self) -> torch.device:
+        """Where it is computed."""
+        return self.bench.objective.device
+
     def close(self) -> None:
-        """Close the log."""
+        """Close the log, and let go of the clients' states: other runs may follow."""
+        self.state = FederationState(self.state.round, self.state.w, {})
         for handler in self.log.handlers[:]:
             handler.close()
             self.log.removeHandler(handler)

@@ -147,7 +147,7 @@ class Federation:
             raise UserError(f"{method.name} broadcasts a number named {min(taken)}, which is a column of the metrics")
         largest = torch.linalg.vector_norm(w_next, ord=float("inf"))  # far faster than asking number by number
         known |= scalars | {"diverged": largest.isfinite().logical_not()}
-        return FederationState(state.round + 1, w_next, server.state, clients), Measured(known)
+        return FederationState(state.round + 1, w_next, server.state, clients), Measured(known, w_next.device)
 
     def _weights(self, active: list[int]) -> Tensor:
         """Aggregation weights p_i `[M]`: 1/M, or n_i/Σ n_j over the active clients."""
@@ -170,11 +170,12 @@ class Measured:
     """A round's measurements, some still on the device."""
 
     values: dict[str, float | Tensor]
+    device: torch.device
 
     def numbers(self) -> dict[str, float]:
         """All as numbers, in one transfer."""
         waiting = {name: value for name, value in self.values.items() if isinstance(value, Tensor)}
-        packed = torch.stack([value.reshape(()).double() for value in waiting.values()]).tolist()
+        packed = torch.stack([value.reshape(()).double().to(self.device) for value in waiting.values()]).tolist()
         return {name: float(value) for name, value in (self.values | dict(zip(waiting, packed, strict=True))).items()}
 
 

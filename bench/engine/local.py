@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
 from bench.data.augmentation import Augment
@@ -38,6 +39,15 @@ class LocalTraining:
     def input_shape(self) -> tuple[int, ...]:
         """That of one input."""
         return tuple(self.data.images.shape[1:])
+
+    @property
+    def is_separable(self) -> bool:
+        """Whether the loss of a mini-batch is a mean over samples, each by itself."""
+        return self.method.loss.separable and self.objective.is_separable(self.data.batch(self._first)[0])
+
+    @property
+    def _first(self) -> Tensor:
+        return torch.zeros(1, dtype=torch.int64, device=self.objective.device)
 
     def step(self, w: Tensor, client: ClientRound, gradient: "MiniBatchGradient") -> Tensor:
         """The next local iterate, `[P]`."""

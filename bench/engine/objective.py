@@ -109,6 +109,7 @@ class Objective:
         self.channels_last = channels_last
         self._dropouts = [part for part in module.modules() if isinstance(part, Dropout) and part.rate > 0]
         self._draws: Draws | None = None
+        self._separable: bool | None = None
         self.parameters = list(module.parameters())
         names_shapes = [(name, tuple(p.shape)) for name, p in module.named_parameters()]
         self.layout = Layout(tuple(n for n, _ in names_shapes), tuple(s for _, s in names_shapes))
@@ -129,6 +130,18 @@ class Objective:
     def has_dropout(self) -> bool:
         """Whether gradients depend on draws."""
         return bool(self._dropouts)
+
+    def is_separable(self, x: Tensor) -> bool:
+        """Whether the scores of a sample depend on it alone, tried on three inputs like x `[B, ...]`.
+
+        They do not with batch statistics.
+        """
+        if self._separable is None:
+            module, trial = self._train(), torch.rand((3, *x.shape[1:]), generator=torch.Generator().manual_seed(0))
+            with torch.no_grad():
+                three, two = (Model(module)(self.inputs(trial[:count].to(x))) for count in (3, 2))
+            self._separable = torch.allclose(three[:2], two, rtol=1e-3, atol=1e-4)
+        return self._separable
 
     def initial(self) -> Tensor:
         """A copy of the parameters `[P]` as they are in the module now."""

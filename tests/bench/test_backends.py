@@ -4,8 +4,10 @@ from contextlib import contextmanager
 
 import pytest
 import torch
+from torch import nn
 from torch.func import vmap
 
+from bench.calibration import Choice
 from bench.engine.backends import BACKENDS
 from bench.engine.backends.cohort import Cohort
 from bench.engine.backends.graph import Graph
@@ -126,10 +128,10 @@ def test_seeds_trained_together_are_what_each_is_alone():
 
 
 def test_where_company_changes_bits_seeds_are_trained_apart(tmp_path, monkeypatch):
-    """As it did if a single row were not computed twice."""
+    """As it did, with one active client, if a single row were not computed twice."""
     monkeypatch.setattr("bench.engine.backends.cohort.mapped", lambda function, *rows: vmap(function)(*rows))
-    changes = {"training.rounds": 2, "engine.backend": "cohort"}
-    cell = load_experiment("quick_all", changes).cell("digits/dirichlet-0.1/4-of-20/fedavg")
+    changes = {"training.rounds": 2, "engine.backend": "cohort", "grid.participation": [{"active": 1}]}
+    cell = load_experiment("quick_all", changes).cell("digits/dirichlet-0.1/1-of-20/fedavg")
     runs = train_all(cell.runs, [tmp_path / str(config.seed) for config in cell.runs], CPU)
     assert not any(run.provenance["engine"]["together"] for run in runs)
     assert any("company of other seeds" in line for line in engine_lines(runs[0].path))
@@ -214,10 +216,85 @@ def test_a_choice_is_measured_once_logged_and_recorded(tmp_path, monkeypatch):
     measured, remembered = engine_lines(first.path), engine_lines(second.path)
     assert any("loop" in line and "ms per client and step" in line for line in measured)
     assert any("cohort" in line and "ms per client and step" in line for line in measured)
-    assert any("(measured in" in line for line in measured)
-    assert remembered[0] == f"{remembered[-1]} (measured before on this machine)"
+    assert any(line.startswith("measured in") for line in measured)
+    assert remembered[0] == "measured before on this machine"
     assert first.provenance["engine"] == second.provenance["engine"]
     assert (first.path / "metrics.csv").read_bytes() == (second.path / "metrics.csv").read_bytes()
+
+
+def test_a_choice_does_not_depend_on_the_seeds_that_are_asked_for(tmp_path, monkeypatch):
+    """Nor do a run's bits: seed 1 alone is what it is beside the others."""
+    cell = load_experiment("quick", {"training.rounds": 3}).cell("digits/dirichlet-0.1/4-of-20/fedsam")
+    with cache(tmp_path / "cache", monkeypatch):
+        runs = train_all(cell.runs, [tmp_path / f"all-{config.seed}" for config in cell.runs], CPU)
+        alone = train(cell.runs[1], tmp_path / "alone", CPU)
+    engines = [{**run.provenance["engine"], "together": None} for run in (*runs, alone)]
+    assert all(engine == engines[0] for engine in engines)
+    assert (alone.path / "final.safetensors").read_bytes() == (runs[1].path / "final.safetensors").read_bytes()
+
+
+def test_a_method_that_turns_out_not_to_batch_is_trained_by_the_loop(tmp_path, monkeypatch):
+    """A branch that a calibration does not meet: the run goes on, and its log says how."""
+    config = load_experiment("quick", {"training.rounds": 3}).cell("digits/dirichlet-0.1/4-of-20/fedsam").runs[0]
+    train_cohort, seen = Cohort.train, []
+
+    def failing(self, local, works, probe=None):
+        if works[0].round == 1:
+            raise CannotBatchError("a branch")
+        seen.append(works[0].round)
+        return train_cohort(self, local, works, probe)
+
+    monkeypatch.setattr(Cohort, "train", failing)
+    monkeypatch.setattr("bench.run.choose", lambda bench, state, log: Choice("cohort"))
+    run = train(config, tmp_path / "run", CPU)
+    assert set(seen) == {0}
+    assert engine_lines(run.path)[-2:] == ["this round is not possible in a cohort: a branch", "loop, 1 thread"]
+    assert run.provenance["engine"]["backend"] == "loop"
+    assert len(run.metrics()) == 3
+
+
+def test_a_finished_run_that_cannot_be_put_into_its_place_is_not_lost(tmp_path, monkeypatch):
+    config = load_experiment("quick", {"training.rounds": 2}).cell("digits/dirichlet-0.1/4-of-20/fedavg").runs[0]
+
+    def refuse(work, out):
+        raise UserError("no room")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("bench.run.publish", refuse)
+        with pytest.raises(UserError, match="no room"):
+            train(config, tmp_path / "run", CPU)
+    [left] = tmp_path.glob("run.partial-*")
+    before = (left / "times.csv").read_bytes()
+    run = train(config, tmp_path / "run", CPU)
+    assert (run.path / "times.csv").read_bytes() == before, "it was not trained again"
+
+
+class BatchStatistics(nn.Module):
+    """Scores that depend on the whole mini-batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Linear(4, 5), nn.BatchNorm1d(5, track_running_stats=False), nn.Tanh(), nn.Linear(5, 3)
+        )
+
+    def forward(self, x):
+        return self.body(x)
+
+
+def test_models_that_look_across_a_mini_batch_follow_the_loop():
+    """Their mini-batches are not filled up; those of a single sample cannot be."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = BatchStatistics().double()
+    federation = Problem(1).federation("fedsam", {"rho": 0.1}, model=model)
+    federation.batch_plan = EpochBatches(federation.batch_plan.split, 2, 3, seed=3)
+    assert not federation.local.is_separable
+    loop = cohort = federation.start(federation.objective.initial())
+    for _ in range(3):
+        loop, _ = federation.run_round(loop, [0, 3])  # 5 and 11 samples: short batches of two
+        cohort, _ = federation.run_round(cohort, [0, 3], backend=Cohort())
+    close(loop, cohort)
 
 
 @pytest.mark.parametrize("backend", ["loop", "cohort"])

@@ -1,8 +1,8 @@
 """All clients of a round in one batched call: torch.func.vmap over what one client does; best on a GPU.
 
 Clients are rows, those with most local steps first, so that the rows which still train are always the first ones. A
-mini-batch that is shorter than others of the same step is filled up with samples of weight zero; where the loss is no
-mean over samples, rows are treated in groups of equal batch size instead.
+mini-batch that is shorter than others of the same step is filled up with samples of weight zero; where loss or model
+look across samples, rows are treated in groups of equal batch size instead.
 """
 
 from collections import defaultdict
@@ -48,8 +48,10 @@ class CohortRound:
     def __init__(self, local: LocalTraining, shape: RoundShape) -> None:
         self.local = local
         self.shape = shape
+        self._separable = local.is_separable
         self._gradient_calls = [0] * shape.steps
         self._full_passes = 0
+        self._sends_w = False
 
     def __call__(self, inputs: RoundInputs) -> Rows:
         """What the rows end with: `w`, `model`, `loss` (summed over steps), `state`, `upload`."""
@@ -62,10 +64,13 @@ class CohortRound:
 
     def results(self, ends: Rows) -> list[LocalResult]:
         """One result a row; the vectors are views of the rows."""
+        rows = range(len(self.shape.plans))
+        local = [ends["w"][row] for row in rows]
+        sent = local if self._sends_w else [ends["model"][row] for row in rows]
         return [
             LocalResult(
-                w=ends["w"][row],
-                model=ends["model"][row],
+                w=local[row],
+                model=sent[row],
                 steps=len(plan),
                 upload={name: v[row] for name, v in ends["upload"].items()},
                 state={name: v[row] for name, v in ends["state"].items()},
@@ -89,6 +94,7 @@ class CohortRound:
             for part in self.local.method:
                 part.finish(carried["w"], client)
             model = self.local.method.correction.sent_model(carried["w"], client)
+            self._sends_w = model is carried["w"]
             ends = self._carried(client, carried["w"], carried["loss"])
             return {name: ends[name] for name in ("w", "loss", "state", "upload")} | {"model": model}
 
@@ -120,7 +126,7 @@ class CohortRound:
             self._gradient_calls[step] = gradient.calls
             return self._carried(client, w, carried["loss"] + gradient.loss)
 
-        if self.local.method.loss.separable or len(set(sizes)) == 1:
+        if len(set(sizes)) == 1 or self._separable:
             return mapped(one_step, rows, carried, batch)
         parts, order = [], []
         for size, group in _equal(sizes):
@@ -167,8 +173,8 @@ class CohortRound:
         """∇F_i(w) over all of the client's data; batches are gathered one at a time, and each row takes its own."""
         if not any(part.takes_full_gradient for part in self.local.method):
             raise CannotBatchError("a part that asks for full gradients must say so: takes_full_gradient = True")
-        if not self.local.method.loss.separable:
-            raise CannotBatchError("a loss that is no mean over samples has no full gradient of a cohort")
+        if not self._separable:
+            raise CannotBatchError("what is no mean over samples has no full gradient of a cohort")
         total = torch.zeros_like(w)
         rows = len(self.shape.passes)
         for k in range(len(inputs.passes["index"])):

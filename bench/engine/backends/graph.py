@@ -7,14 +7,18 @@ shape are replayed: new inputs are copied over the old ones, and what comes out 
 from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
 from bench.engine.backends.cohort import Cohort, CohortRound
 from bench.engine.backends.inputs import RoundInputs, RoundShape
-from bench.engine.backends.rows import Rows, apply
+from bench.engine.backends.rows import Rows, apply, structure
 from bench.engine.local import LocalResult, LocalTraining, LocalWork, Probe
 from bench.methods.base import CannotBatchError
+
+Key = tuple[LocalTraining, RoundShape, tuple[Any, ...]]
+"""What two rounds must share for one's graph to compute the other."""
 
 KEPT = 4
 """Graphs in memory at once; each holds the activations of a local step."""
@@ -40,8 +44,8 @@ class Graph(Cohort):
     """Rounds whose shapes repeat: equal client sizes and a fixed number of active clients make all rounds alike."""
 
     def __init__(self) -> None:
-        self._seen: Counter[tuple[LocalTraining, RoundShape]] = Counter()
-        self._captured: OrderedDict[tuple[LocalTraining, RoundShape], _Captured] = OrderedDict()
+        self._seen: Counter[Key] = Counter()
+        self._captured: OrderedDict[Key, _Captured] = OrderedDict()
 
     def train(self, local: LocalTraining, works: Sequence[LocalWork], probe: Probe | None = None) -> list[LocalResult]:
         """As `Cohort`; raises `CannotBatchError` without a GPU, too."""
@@ -51,9 +55,9 @@ class Graph(Cohort):
 
     def compute(self, local: LocalTraining, inputs: RoundInputs) -> list[LocalResult]:
         """The results of the rows: computed, captured, or replayed."""
-        key = (local, inputs.shape)
+        key = (local, inputs.shape, structure(inputs.tensors()))
         self._seen[key] += 1
-        grouped = not local.method.loss.separable and not inputs.shape.is_even  # makes its groups on the host
+        grouped = not inputs.shape.is_even and not local.is_separable  # makes its groups on the host
         if self._seen[key] == 1 or grouped:
             return super().compute(local, inputs)
         if key not in self._captured:

@@ -112,7 +112,7 @@ class RoundInputs:
         return replace(self, **tensors)
 
 
-@functools.lru_cache(maxsize=4096)
+@functools.lru_cache(maxsize=512)
 def _places(sizes: tuple[int, ...]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """For each sample of mini-batches of these sizes, one after another: its mini-batch, and its place in there."""
     return np.repeat(np.arange(len(sizes)), sizes), np.concatenate([np.arange(size) for size in sizes])

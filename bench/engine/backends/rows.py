@@ -17,6 +17,8 @@ ALIGNMENT = 16
 def apply(function: Callable[..., Tensor], *rows: Rows) -> Rows:
     """The function on every tensor of one dictionary, or on the tensors of one name of several."""
     first = rows[0]
+    if any(part.keys() != first.keys() for part in rows):
+        raise ValueError(f"rows of different names: {[sorted(map(str, part)) for part in rows]}")
     return {
         name: apply(function, *(part[name] for part in rows))
         if isinstance(value, dict)
@@ -32,6 +34,14 @@ def leaves(rows: Rows) -> Iterator[Tensor]:
             yield from leaves(value)
         else:
             yield value
+
+
+def structure(rows: Rows) -> tuple[Any, ...]:
+    """Names, shapes and number formats of all tensors: what two dictionaries must share to stand for each other."""
+    return tuple(
+        (name, structure(value) if isinstance(value, dict) else (tuple(value.shape), value.dtype))
+        for name, value in rows.items()
+    )
 
 
 def stack(entries: Sequence[Rows]) -> Rows:
