@@ -119,8 +119,8 @@ def go_together(
 
     On a GPU company nearly always does change the last bits: there the same seeds must be asked for to have them again.
     """
-    wanted = benches[0].config.engine.seeds
-    if choice.backend == "loop" or len(benches) == 1 or wanted == "apart":
+    wanted = benches[0].config.engine.seeds if benches else "apart"
+    if choice.backend == "loop" or len(benches) <= 1 or wanted == "apart":
         return False
     if wanted == "together" or benches[0].objective.device.type == "cuda":
         return True

@@ -1,10 +1,11 @@
 """What machine this is, as far as speed depends on it."""
 
-import os
 import platform
 from pathlib import Path
 
 import torch
+
+from bench.threads import available_cores
 
 
 def processor() -> str:
@@ -20,4 +21,4 @@ def machine(device: torch.device) -> str:
     """The GPU, or the processor and the number of its cores."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    return f"{processor()}, {os.cpu_count()} cores"
+    return f"{processor()}, {available_cores()} cores"

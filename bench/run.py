@@ -24,7 +24,7 @@ from bench.gpu_claim import claim, claims_folder
 from bench.methods.base import CannotBatchError
 from bench.parts import Bench, load_dataset, play_round
 from bench.records import RunDirectory, identified, is_complete, is_finished, publish, working_directory, write_csv
-from bench.unfinished import CHECKPOINT, Progress, UnfinishedRun, silent
+from bench.unfinished import CHECKPOINT, CLIENTS, Progress, UnfinishedRun, silent
 from bench.user_code import failure, line_of
 
 
@@ -102,7 +102,9 @@ def _train_into(
         try:
             places: list[Path] = []
             for (config, out), bench, work in zip(wanted, benches, works, strict=True):
-                if is_complete(work):  # it had ended, but could not be put into its place
+                if is_complete(work):  # it had ended, but was not put into its place
+                    for name in (CHECKPOINT, CLIENTS):  # as if it was killed just before they were removed
+                        (work / name).unlink(missing_ok=True)
                     publish(work, out)
                     continue
                 _keep_own_files(config, work)
@@ -163,7 +165,8 @@ class _Engine:
         first = runs[0]
         resumed = [run.choice for run in runs if run.choice is not None and run.choice.fits(first.device)]
         choice = resumed[0] if resumed else choose(first.bench, first.state, first.log.info)
-        benches, states = [run.bench for run in runs], [run.state for run in runs]
+        going = [run for run in runs if not run.ended]
+        benches, states = [run.bench for run in going], [run.state for run in going]
         self._take(replace(choice, together=go_together(benches, states, choice, first.log.info)))
 
     def _take(self, choice: Choice) -> None:

@@ -92,7 +92,8 @@ class Checkpoint:
         return state, about
 
     def remove(self) -> None:
-        """Remove both files; the one that refers to the other goes first."""
+        """Remove both files; the one that refers to the other goes first. No slot is held any more."""
+        self._held = ()
         self.path.unlink(missing_ok=True)
         self._store.remove_file()
 

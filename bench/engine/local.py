@@ -43,11 +43,8 @@ class LocalTraining:
     @property
     def is_separable(self) -> bool:
         """Whether the loss of a mini-batch is a mean over samples, each by itself."""
-        return self.method.loss.separable and self.objective.is_separable(self.data.batch(self._first)[0])
-
-    @property
-    def _first(self) -> Tensor:
-        return torch.zeros(1, dtype=torch.int64, device=self.objective.device)
+        first = torch.zeros(1, dtype=torch.int64, device=self.objective.device)
+        return self.method.loss.separable and self.objective.is_separable(self.data.batch(first)[0])
 
     def step(self, w: Tensor, client: ClientRound, gradient: "MiniBatchGradient") -> Tensor:
         """The next local iterate, `[P]`."""

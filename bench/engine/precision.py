@@ -1,7 +1,7 @@
 """In which number format networks are evaluated; parameters, gradients and norms are float32 in all of them."""
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 
@@ -9,8 +9,6 @@ from bench.errors import UserError
 
 Precision = Literal["fp32", "tf32", "bf16"]
 """`tf32`: NVIDIA's matrix units with 10 bits of mantissa; `bf16`: torch's autocast, master weights in float32."""
-
-PRECISIONS: tuple[str, ...] = get_args(Precision)
 
 
 def autocast(precision: Precision, device: torch.device) -> AbstractContextManager[object]:

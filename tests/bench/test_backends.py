@@ -265,8 +265,10 @@ def test_a_finished_run_that_cannot_be_put_into_its_place_is_not_lost(tmp_path, 
             train(config, tmp_path / "run", CPU)
     [left] = tmp_path.glob("run.partial-*")
     before = (left / "times.csv").read_bytes()
+    (left / "checkpoint.safetensors").write_bytes(b"as if it was killed before it removed this")
     run = train(config, tmp_path / "run", CPU)
     assert (run.path / "times.csv").read_bytes() == before, "it was not trained again"
+    assert not (run.path / "checkpoint.safetensors").exists()
 
 
 class BatchStatistics(nn.Module):

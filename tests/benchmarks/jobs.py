@@ -10,6 +10,8 @@ import numpy as np
 import torch
 
 from bench.engine.participation import Participation, active_clients
+from bench.machine import processor
+from bench.threads import available_cores
 from tests.benchmarks import machine
 from tests.benchmarks.floor import Floor, Rates, precisions, synchronised
 from tests.benchmarks.ours import VARIANTS, Ours
@@ -94,7 +96,7 @@ class About:
     def lines(self) -> dict[str, str]:
         """What stands at the head of the report."""
         told = {
-            "processor": f"{machine.processor()}, {machine.cores()} cores"
+            "processor": f"{processor()}, {available_cores()} cores"
             f" ({', '.join(machine.instruction_sets()) or 'instruction sets unknown'})",
         }
         if self._device.type == "cuda":

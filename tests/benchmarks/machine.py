@@ -15,11 +15,6 @@ def _cpuinfo() -> dict[str, str]:
     return {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
 
 
-def processor() -> str:
-    """The CPU's model name."""
-    return _cpuinfo().get("model name") or platform.processor() or platform.machine()
-
-
 def instruction_sets() -> list[str]:
     """Those of `NOTED` that the CPU has."""
     info = _cpuinfo()
@@ -30,11 +25,6 @@ def instruction_sets() -> list[str]:
 def has_bf16() -> bool:
     """Whether the CPU multiplies bf16 matrices itself."""
     return bool({"avx512_bf16", "amx_bf16", "bf16"} & set(instruction_sets()))
-
-
-def cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def peak_memory_mib() -> float:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from tests.benchmarks.machine import cores
+from bench.threads import available_cores
 from tests.benchmarks.process import Process
 from tests.benchmarks.sizes import Sizes
 
@@ -24,7 +24,7 @@ class Setting:
     sizes: Sizes
     progress: Callable[[str], None]
     passes: int = 3
-    all_cores: int = field(default_factory=cores)
+    all_cores: int = field(default_factory=available_cores)
     _copy_rates: dict[int, float] = field(default_factory=dict)
 
     def __enter__(self) -> "Setting":

@@ -25,13 +25,12 @@ class RoundShape:
     """What decides the shapes of a round's tensors.
 
     `plans` are of the local steps, `passes` of the pass over all data (empty where no part of the method takes one);
-    `shared`: all rows start from one model; `received`: names of what the server sends beside it.
+    `shared`: all rows start from one model.
     """
 
     plans: Plan
     passes: Plan
     shared: bool
-    received: tuple[str, ...]
 
     @property
     def steps(self) -> int:
@@ -75,7 +74,6 @@ class RoundInputs:
             plans=tuple(tuple(map(len, work.plan)) for work in works),
             passes=tuple(tuple(map(len, work.one_pass)) if takes_pass else () for work in works),
             shared=all(work.sent is first.sent for work in works),
-            received=tuple(first.sent.vectors),
         )
         sent = [{"w": work.sent.model, "vectors": dict(work.sent.vectors)} for work in works]
         host: Rows = {
