@@ -59,8 +59,10 @@ class Registered:
         self._workload = workload
         self._participation = Participation(active=active)
         self._device = device
+        variant = next(iter(VARIANTS.values()))
+        choice = variant.choice(workload, device)
         before = synchronised(device)
-        self._ours = Ours(workload, method, device, next(iter(VARIANTS.values())))
+        self._ours = Ours(workload, method, device, variant, choice=choice)
         self._set_up = synchronised(device) - before
         self._took_part: set[int] = set()
         self._round = 0

@@ -12,40 +12,23 @@ from tests.benchmarks.setting import Setting
 from tests.benchmarks.sizes import Large, Shape
 from tests.benchmarks.workload import GRADIENTS, Workload
 
-ROUND = (10, 50)
-"""Clients and local steps of the round that is told."""
+ROUND = Shape(10, 50)
+"""The round that is told."""
 PLAIN = "plain"
 LAYOUT_NAMES = {"contiguous": "contiguous", "channels_last": "channels last"}
 
 
 @dataclass
 class Measured:
-    """One contender under one method: seconds of a client in short and in long rounds, and MiB at the peak."""
+    """One contender under one method: seconds per local step of a whole round, and MiB at the peak."""
 
-    sizes: Large
-    short: list[float] = field(default_factory=list)
-    long: list[float] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
     memory: float = 0.0
 
     @property
     def step(self) -> Spread:
-        """Seconds of a local step: a long round's client less a short one's, over the steps between them."""
-        return self._difference * (1 / (self.sizes.long.steps - self.sizes.short.steps))
-
-    @property
-    def client(self) -> Spread:
-        """Seconds that a client costs beside its steps: sending, state, uploads, its share of the server's step."""
-        return Spread(tuple(self.short)) - self.step * self.sizes.short.steps
-
-    @property
-    def round(self) -> Spread:
-        """Seconds of a round of `ROUND`."""
-        clients, steps = ROUND
-        return (self.client + self.step * steps) * clients
-
-    @property
-    def _difference(self) -> Spread:
-        return Spread(tuple(self.long)) - Spread(tuple(self.short))
+        """Seconds of a local step, with its share of all that a client and a round cost."""
+        return Spread(tuple(self.seconds))
 
 
 Passes = dict[str, dict[str, list[float]]]
@@ -58,7 +41,7 @@ def measure(setting: Setting) -> list[Section]:
 
 
 def _section(setting: Setting, sizes: Large) -> Section:
-    workload = Workload(sizes.model, sizes.clients, sizes.long.steps * sizes.batch, sizes.batch)
+    workload = Workload(sizes.model, sizes.clients, sizes.round.steps * sizes.batch, sizes.batch)
     contenders: dict[str, dict[str, Measured]] = {}
     floors: dict[str, Passes] = {}
     with Process(setting.device, setting.all_cores, keeps_memory=True) as alone:
@@ -80,7 +63,7 @@ def _method(
 ) -> tuple[dict[str, Measured], Passes]:
     """All contenders in turn, and in each turn the passes alone."""
     names = [PLAIN, *VARIANTS]
-    measured = {name: Measured(sizes) for name in names}
+    measured = {name: Measured() for name in names}
     passes: Passes = {}
     with ExitStack() as stack:
         processes: dict[str, Process] = {}
@@ -93,19 +76,16 @@ def _method(
                 process.build("run", "ours", workload=workload, method=method, variant=name)
             processes[name] = process
 
-        def seconds_of_client(name: str, clients: int, steps: int) -> float:
-            seconds = processes[name].ask("run", "seconds", clients=clients, images=steps * sizes.batch)
-            return seconds / clients
+        def seconds_of_step(name: str, shape: Shape) -> float:
+            seconds = processes[name].ask("run", "seconds", clients=shape.clients, images=shape.steps * sizes.batch)
+            return seconds / (shape.clients * shape.steps)
 
-        for name in names:
-            for _ in range(2):  # warm up: all clients get their state, and the heap its size
-                seconds_of_client(name, sizes.short.clients, sizes.short.steps)
-            together = setting.device == "cuda" and name != PLAIN  # a graph of all clients' steps is made once
-            seconds_of_client(name, sizes.long.clients if together else 1, sizes.long.steps)
+        for name in names:  # warm up: all clients get their state, the heap its size, and a GPU its graph
+            seconds_of_step(name, Shape(sizes.clients, 1))
+            seconds_of_step(name, sizes.round)
         for _ in range(sizes.repeats):
             for name in names:
-                measured[name].short.append(seconds_of_client(name, sizes.short.clients, sizes.short.steps))
-                measured[name].long.append(seconds_of_client(name, sizes.long.clients, sizes.long.steps))
+                measured[name].seconds.append(seconds_of_step(name, sizes.round))
             for precision, layouts in alone.ask("floor", "seconds", repeats=setting.passes).items():
                 for layout, seconds in layouts.items():
                     passes.setdefault(precision, {}).setdefault(layout, []).append(seconds)
@@ -119,24 +99,15 @@ def _against_plain(setting: Setting, sizes: Large, contenders: Mapping[str, Mapp
     for method, measured in contenders.items():
         plain = measured[PLAIN]
         for name, own in measured.items():
-            ratios = (None, None) if own is plain else (plain.step / own.step, plain.round / own.round)
-            rows.append((method, name, own.step * 1e3, own.client * 1e3, own.round, *ratios, own.memory))
-    clients, steps = ROUND
+            ratio = None if own is plain else plain.step / own.step
+            round_of_it = own.step * (ROUND.clients * ROUND.steps)
+            rows.append((method, name, own.step * 1e3, round_of_it, ratio, own.memory))
     memory = "of the GPU's memory" if setting.device == "cuda" else "of the process"
     about = (
-        f"Against the plain reference. Measured rounds: {_of(sizes.short)} and {_of(sizes.long)}; from them follow a "
-        f"step, a client (beside its steps) and the round of {clients} clients × {steps} steps. Peak memory {memory}, "
-        f"{sizes.clients} clients with state."
+        f"Against the plain reference. Whole rounds of {sizes.round}, per local step; a round of {ROUND} at that pace. "
+        f"Peak memory {memory}, {sizes.clients} clients with state."
     )
-    header = (
-        "method", "contender", "ms per local step", "ms per client", "s per round", "plain / it, step",
-        "plain / it, round", "peak MiB",
-    )  # fmt: skip
-    return Table(about, header, rows)
-
-
-def _of(shape: Shape) -> str:
-    return f"{shape.clients} clients × {shape.steps} steps"
+    return Table(about, ("method", "contender", "ms per local step", "s per round", "plain / it", "peak MiB"), rows)
 
 
 def _best_layout(passes: Mapping[str, list[float]]) -> str:
@@ -162,16 +133,13 @@ def _floor(setting: Setting, floors: Mapping[str, Passes], operations: float) ->
 
 def _overhead(contenders: Mapping[str, Mapping[str, Measured]], floors: Mapping[str, Passes]) -> Table:
     rows: list[tuple[Cell, ...]] = []
-    clients, steps = ROUND
     for method, measured in contenders.items():
         for name, variant in VARIANTS.items():
             passes = floors[method][variant.precision]
             floor = Spread(tuple(passes[_best_layout(passes)])) * GRADIENTS[method]
             own = measured[name]
-            over_step = own.step.percent_over(floor)
-            over_round = own.round.percent_over(floor * (clients * steps))
-            rows.append((method, name, GRADIENTS[method], floor * 1e3, own.step * 1e3, over_step, over_round))
-    header = ("method", "contender", "gradients", "floor, ms", "local step, ms", "over the floor, %", "whole round, %")
+            rows.append((method, name, GRADIENTS[method], floor * 1e3, own.step * 1e3, own.step.percent_over(floor)))
+    header = ("method", "contender", "gradients", "floor, ms", "local step, ms", "over the floor, %")
     return Table("Overhead over the floor: passes alone × the method's gradients per local step.", header, rows)
 
 

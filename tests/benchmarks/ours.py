@@ -11,7 +11,6 @@ from bench.data.augmentation import PRESETS, Augment, Context
 from bench.data.dataset import DeviceData
 from bench.engine.batches import EpochBatches
 from bench.engine.federation import Federation, FederationState, run_rounds
-from bench.engine.local import Backend
 from bench.engine.objective import Objective
 from bench.engine.precision import Precision, prepare_precision
 from bench.methods import recipe
@@ -63,7 +62,7 @@ class Ours:
         device: torch.device,
         variant: Variant,
         seeds: int = 1,
-        backend: Backend | None = None,
+        choice: Choice | None = None,
     ) -> None:
         device = prepare_device(str(device), torch.get_num_threads())  # as the project's commands do
         prepare_precision(variant.precision, device)
@@ -72,8 +71,7 @@ class Ours:
         self._data = DeviceData(*(part.to(device) for part in (data.images, data.labels, data.shift, data.factor)))
         self._method = recipe(method).build(HYPERPARAMETERS[method])
         self._objectives = [Objective(workload.module(s).to(device), variant.precision) for s in range(seeds)]
-        chosen = variant.choice(workload, device).prepare(self._objectives)
-        self._backend = backend or chosen
+        self._backend = (choice or variant.choice(workload, device)).prepare(self._objectives)
         self._federations: dict[int, list[Federation]] = {}
         self.states: list[FederationState] = [
             federation.start(objective.initial())

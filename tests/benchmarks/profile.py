@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 
-from bench.engine.backends.loop import Loop
 from tests.benchmarks.floor import synchronised
 from tests.benchmarks.ours import VARIANTS, Ours
 from tests.benchmarks.process import Process
@@ -57,7 +56,9 @@ class Profile:
     """Rounds of the plain loop, each of its parts against the clock."""
 
     def __init__(self, device: torch.device, workload: Workload, method: str) -> None:
-        self._ours = Ours(workload, method, device, next(iter(VARIANTS.values())), backend=Loop())
+        variant = next(iter(VARIANTS.values()))
+        loop = dataclasses.replace(variant.choice(workload, device), backend="loop", together=False)
+        self._ours = Ours(workload, method, device, variant, choice=loop)
         self._device = device
 
     def round(self, clients: int, images: int) -> dict[str, float]:
@@ -93,9 +94,9 @@ class _Augment:
 
 
 def measure(setting: Setting) -> Section:
-    """A long round of the first model under each method, part by part."""
+    """A round of the first model under each method, part by part."""
     sizes = setting.sizes.large[0]
-    clients, images = sizes.long.clients, sizes.long.steps * sizes.batch
+    clients, images = sizes.round.clients, sizes.round.steps * sizes.batch
     workload = Workload(sizes.model, clients, images, sizes.batch)
     rows: list[tuple[Cell, ...]] = []
     with Process(setting.device, setting.all_cores, keeps_memory=True) as process:
@@ -107,7 +108,7 @@ def measure(setting: Setting) -> Section:
             parts = [Spread(tuple(turn[part] for turn in turns)) for part in PARTS]
             rows.append((method, total * 1e3, *((part / total * 100).median for part in parts)))
     about = (
-        f"A round of {clients} clients × {sizes.long.steps} steps of {sizes.model}, batch {sizes.batch}, "
+        f"A round of {sizes.round} of {sizes.model}, batch {sizes.batch}, "
         f"{next(iter(VARIANTS))}, by the loop: the share of each part in percent. All but the first is what the engine "
         "adds to the arithmetic."
     )

@@ -23,7 +23,7 @@ class Setting:
     device: str
     sizes: Sizes
     progress: Callable[[str], None]
-    passes: int = 3
+    passes: int = 10
     all_cores: int = field(default_factory=available_cores)
     _copy_rates: dict[int, float] = field(default_factory=dict)
 

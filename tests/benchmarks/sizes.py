@@ -12,15 +12,17 @@ class Shape:
     clients: int
     steps: int
 
+    def __str__(self) -> str:
+        return f"{self.clients} client{'s' * (self.clients > 1)} × {self.steps} steps"
+
 
 @dataclass(frozen=True)
 class Large:
-    """Rounds of one model under several methods. From a short and a long shape follow what a step and a client cost."""
+    """Rounds of one shape, of one model under several methods; `clients` have state."""
 
     model: str
     batch: int
-    short: Shape
-    long: Shape
+    round: Shape
     repeats: int
     methods: tuple[str, ...] = tuple(GRADIENTS)
     clients: int = 10
@@ -70,8 +72,8 @@ SMALL_METHODS = ("fedavg", "fedsam", "fedsmoo")
 CPU = Sizes(
     2048,
     (
-        Large("lenet", 50, Shape(10, 1), Shape(5, 8), repeats=4),
-        Large("resnet18_gn", 50, Shape(4, 1), Shape(2, 8), repeats=3),
+        Large("lenet", 50, Shape(1, 50), repeats=5),
+        Large("resnet18_gn", 50, Shape(1, 25), repeats=3),
     ),
     Scaling((1, 3, 10, 30, 100), TENS, 10, (1, 2, 4, 8), *DIGITS_SEEDS, repeats=5),
     Small(("cnn_gn", "mlp"), SMALL_METHODS, 20, 10, repeats=15),
@@ -79,8 +81,8 @@ CPU = Sizes(
 GPU = Sizes(
     8192,
     (
-        Large("lenet", 50, Shape(10, 5), Shape(10, 50), repeats=3),
-        Large("resnet18_gn", 50, Shape(10, 5), Shape(10, 50), repeats=2),
+        Large("lenet", 50, Shape(10, 50), repeats=3),
+        Large("resnet18_gn", 50, Shape(10, 50), repeats=2),
     ),
     Scaling((1, 3, 10, 30, 100), TENS, 10, (1, 2, 4, 5, 8), *LENET_SEEDS, repeats=5),
     Small(("cnn_gn", "mlp"), SMALL_METHODS, 20, 10, repeats=7),
@@ -88,15 +90,15 @@ GPU = Sizes(
 QUICK = Sizes(
     1024,
     (
-        Large("lenet", 50, Shape(4, 1), Shape(4, 3), repeats=2, clients=4),
-        Large("resnet18_gn", 50, Shape(2, 1), Shape(2, 3), repeats=2, clients=2),
+        Large("lenet", 50, Shape(2, 5), repeats=2, clients=4),
+        Large("resnet18_gn", 50, Shape(1, 5), repeats=2, clients=2),
     ),
     Scaling((1, 10), (100, 10_000), 10, (1, 4), *DIGITS_SEEDS, repeats=2),
     Small(("cnn_gn", "mlp"), ("fedavg", "fedsam"), 20, 10, repeats=2),
 )
 TOY = Sizes(
     64,
-    (Large("lenet", 2, Shape(2, 1), Shape(2, 2), repeats=1, methods=("fedsmoo",), clients=2),),
+    (Large("lenet", 2, Shape(2, 2), repeats=1, methods=("fedsmoo",), clients=2),),
     Scaling((1, 2), (10,), 2, (1, 2), "cnn_gn", 2, 8, 8, repeats=1),
     Small(("mlp",), ("fedsam",), 20, 2, repeats=1),
 )
