@@ -11,7 +11,7 @@ from pathlib import Path
 
 from snakemake.utils import min_version, validate
 
-from analysis.settings import AnalysisSettings, load_settings
+from analysis.analyses import ANALYSES
 from analysis.workflow import Workflow
 from bench import warm
 from bench.experiments import experiment_data
@@ -82,6 +82,16 @@ def inputs(kind):
     return files
 
 
+def asked(w):
+    return REPORTS[w.experiment].analyses[w.analysis]
+
+
+def beside(w):
+    """Folders of the other methods' runs that an analysis compares with."""
+    setting = f"{RESULTS}/runs/{w.experiment}/{w.dataset}/{w.partition}/{w.participation}"
+    return [f"{setting}/{method}" for method in asked(w).methods_beside()]
+
+
 def shown(w, input):
     return FLOW.shown(w.experiment, map(Path, input))
 
@@ -98,7 +108,7 @@ wildcard_constraints:
     partition="[^/]+",
     participation="[^/]+",
     method="[^/]+",
-    analysis="|".join(AnalysisSettings.model_fields),
+    analysis="|".join(ANALYSES),
     name="[a-z0-9_]+",
 
 
@@ -131,21 +141,22 @@ rule analyse:
         "{wildcards.analysis} of {params.cell}"
     input:
         f"{RESULTS}/runs/{CELL}/metrics.csv",
+        beside=lambda w: [f"{folder}/metrics.csv" for folder in beside(w)],
     output:
         f"{RESULTS}/analysis/{CELL}/{{analysis}}.csv",
     params:
         identity=identity,
-        settings=lambda w: getattr(load_settings(source(w)), w.analysis).model_dump_json(),
-        source=source,
         cell=cell_path,
+        beside=lambda w: shlex.join(f"--beside={folder}" for folder in beside(w)),
+        options=lambda w: shlex.join(asked(w).as_arguments()),
     log:
         f"{RESULTS}/logs/{CELL}/{{analysis}}.log",
     threads: threads
     resources:
         gpu=GPU,
     shell:
-        "fedflat analyse {wildcards.analysis} {params.source:q} {params.cell} {ON_DEVICE} --threads {threads}"
-        " {COMMON} > {log:q} 2>&1"
+        "fedflat analyse {wildcards.analysis} \"$(dirname {input[0]:q})\" {params.beside} {params.options}"
+        " --out {output:q} {ON_DEVICE} --threads {threads} > {log:q} 2>&1"
 
 
 rule table:

@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from analysis.columns import IDS
 from analysis.quantities import Better
 from analysis.report import Report
-from analysis.tidy import IDS, titles
+from analysis.tidy import titles
 from bench.config import OWN_FILES, RunConfig
 from bench.engine.steps import Steps
 from bench.errors import UserError, unknown

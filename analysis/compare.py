@@ -14,10 +14,10 @@ import numpy as np
 import pandas as pd
 
 from analysis.baselines import METRICS, PAIR, SHARED, difference, load, place_of, run_rows
+from analysis.columns import IDS
 from analysis.method_runs import find_runs, some
 from analysis.paired import EXACT_PAIRS, RESAMPLES, holm, interval, sign_flip
 from analysis.quantities import Better
-from analysis.tidy import IDS
 from bench.errors import UserError, unknown
 
 MARKED_PAIRS = 6

@@ -10,13 +10,11 @@ import numpy as np
 import pandas as pd
 from pydantic import Field, model_validator
 
+from analysis.columns import IDS, RUN
 from analysis.quantities import Better
-from analysis.tidy import IDS
 from bench.errors import UserError
 from bench.frozen import Frozen
 from bench.methods.released import Release
-
-RUN = [*IDS, "seed"]
 
 
 class FinalValue(Frozen):

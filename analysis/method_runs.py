@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from analysis.baselines import finished_run, train_command
+from analysis.columns import IDS
 from analysis.report import Report
-from analysis.tidy import IDS
 from bench.errors import UserError, unknown
 from bench.experiments import experiment_file
 from bench.methods.catalog import CATALOG

@@ -10,9 +10,9 @@ Better = Literal["higher", "lower", "none"]
 
 @dataclass(frozen=True)
 class Quantity:
-    """One quantity: in `metrics` it is a column, one value per round; in `flatness` rows, one per model."""
+    """One quantity: in `metrics` it is a column, one value per round; in analyses rows, one per run."""
 
-    file: Literal["metrics", "flatness"]
+    file: str
     title: str
     better: Better
 
@@ -23,12 +23,12 @@ QUANTITIES = {
     "train_loss": Quantity("metrics", "training loss", "lower"),
     "local_loss": Quantity("metrics", "mean local loss", "lower"),
     "client_drift": Quantity("metrics", "client drift", "none"),
-    "lambda_max": Quantity("flatness", "largest Hessian eigenvalue λ_max", "lower"),
-    "lambda_ratio_1_5": Quantity("flatness", "eigenvalue ratio λ_1/λ_5", "lower"),
-    "lambda_residual": Quantity("flatness", "residual of the λ_max eigenpair", "none"),
-    "lambda_converged": Quantity("flatness", "whether Lanczos converged", "none"),
+    "lambda_max": Quantity("hessian", "largest Hessian eigenvalue λ_max", "lower"),
+    "lambda_ratio_1_5": Quantity("hessian", "eigenvalue ratio λ_1/λ_5", "lower"),
+    "lambda_residual": Quantity("hessian", "residual of the λ_max eigenpair", "none"),
+    "lambda_converged": Quantity("hessian", "whether Lanczos converged", "none"),
     "lpf": Quantity("flatness", "low-pass-filter loss LPF", "lower"),
-    "flatness_discrepancy": Quantity("flatness", "flatness discrepancy Δ_F", "lower"),
+    "flatness_discrepancy": Quantity("discrepancy", "flatness discrepancy Δ_F", "lower"),
     "sharpness": Quantity("flatness", "sharpness", "lower"),
 }
 

@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from analysis import figures, tables
+from analysis.analyses import load_analyses
+from analysis.analyses.base import Analysis
 from analysis.convergence import FinalValue, diverged_seeds, final_values
 from analysis.figures.base import FigureLayout
 from analysis.index_page import FigurePart, page
 from analysis.layout import Folder, Layout, are_inherited, layout_file, layout_names
 from analysis.quantities import quantity
 from analysis.table_formats import FORMATS
-from analysis.tidy import CellKey, Tidy, check_states, settings, titles
+from analysis.tidy import CellKey, Tidy, settings, titles
 from bench.atomic import write_text
 from bench.errors import UserError
 from bench.experiments import Experiment, load_experiment
@@ -37,6 +39,11 @@ class Report:
     def experiment(self) -> Experiment:
         """The experiment, with its changed values."""
         return load_experiment(self.source, self.changes)
+
+    @cached_property
+    def analyses(self) -> dict[str, Analysis]:
+        """Every analysis by name, with the experiment's options."""
+        return load_analyses(self.source)
 
     @property
     def tidy(self) -> Tidy:
@@ -147,17 +154,22 @@ class Report:
     def _table_layout(self, name: str) -> tables.TableLayout:
         layout = tables.load_table(self.source, name)
         for column in layout.columns:
-            check_states(quantity(column.metric).file, self.experiment.evaluation)
+            self._check_needs(quantity(column.metric).file)
         with _naming(layout_file(self.source, "tables", name)):
             tables.inputs(layout, self.experiment)
         return layout
 
     def _figure_layout(self, name: str) -> FigureLayout:
         layout = figures.load_figure(self.source, name)
-        check_states(layout.needs, self.experiment.evaluation)
+        self._check_needs(layout.needs)
         with _naming(layout_file(self.source, "figures", name)):
             layout.inputs(self.experiment)
         return layout
+
+    def _check_needs(self, file: str) -> None:
+        """A `UserError` if runs of the experiment do not keep what an analysis needs."""
+        if file in self.analyses:
+            self.analyses[file].check(self.experiment.evaluation)
 
     def _check_runs(self, target: str) -> None:
         """A `UserError` if nothing has been trained; it names the command that makes the target."""

@@ -15,10 +15,11 @@ from typing import Literal
 import pandas as pd
 from pydantic import Field, field_validator
 
-from analysis.convergence import RUN, FinalValue, diverged_seeds, final_values, reported
+from analysis.columns import IDS, RUN
+from analysis.convergence import FinalValue, diverged_seeds, final_values, reported
 from analysis.layout import Layout, Selection, read_layout
 from analysis.quantities import Better, quantity
-from analysis.tidy import IDS, CellKey, Setting, Tidy, relative_path, titles
+from analysis.tidy import CellKey, Setting, Tidy, relative_path, titles
 from bench.experiments import Experiment
 from bench.frozen import Frozen
 from bench.records import code_fingerprint

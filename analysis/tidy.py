@@ -15,12 +15,11 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 import pandas as pd
 
-from bench.config import Evaluation
+from analysis.analyses import ANALYSES
+from analysis.columns import IDS
 from bench.errors import UserError
 from bench.experiments import Experiment, MethodEntry
 from bench.records import RunDirectory, first_difference
-
-IDS = ["dataset", "partition", "participation", "method"]
 
 _TITLES = {
     "iid": "IID",
@@ -97,16 +96,12 @@ class CellKey:
 
 @dataclass(frozen=True)
 class TidyFile:
-    """One kind of tidy file: its place under `results/`, and the columns that its readers rely on.
-
-    `of_states`: it is made from the states that runs keep, which the configuration may turn off.
-    """
+    """One kind of tidy file: its place under `results/`, and the columns that its readers rely on."""
 
     folder: str
     name: str
     columns: tuple[str, ...]
     per_seed: bool = False
-    of_states: bool = False
 
 
 FILES = {
@@ -127,12 +122,10 @@ FILES = {
         ),
     ),
     "partition": TidyFile("runs", "partition.csv.gz", ("client", "index", "label"), per_seed=True),
-    "flatness": TidyFile("analysis", "flatness.csv", ("identity", "seed", "metric", "value", "stderr"), of_states=True),
-    "drift": TidyFile(
-        "analysis", "drift.csv", ("identity", "seed", "round", "perturbation_drift", "sharpness"), of_states=True
-    ),
-    "surface": TidyFile("analysis", "surface.csv", ("identity", "seed", "a", "b", "loss")),
-    "perturbation": TidyFile("analysis", "perturbation.csv", ("identity", "seed", "radius", "draw", "loss")),
+    **{
+        name: TidyFile("analysis", f"{name}.csv", ("identity", "seed", *analysis.columns))
+        for name, analysis in ANALYSES.items()
+    },
 }
 
 
@@ -141,15 +134,6 @@ def relative_path(experiment: str, file: str, cell: CellKey, seed: int = 0) -> s
     kind = FILES[file]
     folder = (f"seed-{seed}",) if kind.per_seed else ()
     return str(PurePosixPath(kind.folder, experiment, cell.path, *folder, kind.name))
-
-
-def check_states(file: str, evaluation: Evaluation) -> None:
-    """A `UserError` if this kind of file is made from states, and none is kept."""
-    if FILES[file].of_states and evaluation.snapshot_every is None:
-        raise UserError(
-            f"{FILES[file].name} needs states of the runs, but evaluation.snapshot_every is null: "
-            "the experiment keeps no states; set it"
-        )
 
 
 def settings(experiment: Experiment) -> tuple[Setting, ...]:

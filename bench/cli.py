@@ -1,4 +1,4 @@
-"""The `fedflat` command: run, methods, data, analyse, table, figure, report, summary, baselines, compare.
+"""The `fedflat` command: run, methods, data, analyse, analyses, table, figure, report, summary, baselines, compare.
 
 Torch is imported by the subcommands that need it: after the libraries' threads are set, and quickly for the others.
 """
@@ -9,18 +9,22 @@ import resource
 import sys
 import time
 import traceback
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 import yaml
 
+from analysis.catalogue import describe, overview
 from bench.__main__ import main
 from bench.allocator import keep_freed_memory
 from bench.cli_data import app as data
 from bench.errors import UserError
 from bench.strict_yaml import load_yaml
 from bench.threads import ONE_THREAD, available_cores
+
+T = TypeVar("T")
 
 app = typer.Typer(
     add_completion=False,
@@ -96,6 +100,22 @@ def _changes(settings: list[str] | None) -> dict[str, Any]:
     return changes
 
 
+def _each(kind: str, items: Sequence[T], do: Callable[[T], None]) -> None:
+    """Do all items, also after one that failed; a `UserError` at the end names those."""
+    failed: list[str] = []
+    for item in items:
+        try:
+            do(item)
+        except Exception as error:
+            if len(items) == 1:
+                raise
+            failed.append(str(item))
+            told = str(error) if isinstance(error, UserError) else traceback.format_exc()
+            typer.echo(f"fedflat: {item}: {told}", err=True)
+    if failed:
+        raise UserError(f"{len(failed)} of {len(items)} {kind} failed: {', '.join(failed)}")
+
+
 @app.command()
 def run(
     experiment: ExperimentName,
@@ -141,56 +161,80 @@ def run(
     if seed:
         changes["grid.seeds"] = seed
     loaded = load_experiment(experiment, changes)
-    chosen = [loaded.cell(path) for path in cell]
-    threads = threads or chosen[0].runs[0].model.threads(available_cores())
+    cells = {path: loaded.cell(path) for path in cell}
+    threads = threads or cells[cell[0]].runs[0].model.threads(available_cores())
     torch_device = prepare_device(device, threads, typer.echo)
-    failed: list[str] = []
-    for one in chosen:
-        place = out or results / "runs" / Path("custom" if changes else "") / loaded.name / one.path
-        try:
-            train_cell(loaded.name, one, place, torch_device, typer.echo, checkpoint_every, replace=replace)
-            typer.echo(f"written to {place}")
-        except Exception as error:
-            if len(chosen) == 1:
-                raise
-            failed.append(one.path)
-            told = str(error) if isinstance(error, UserError) else traceback.format_exc()
-            typer.echo(f"fedflat: {one.path}: {told}", err=True)
+
+    def train(path: str) -> None:
+        place = out or results / "runs" / Path("custom" if changes else "") / loaded.name / path
+        train_cell(loaded.name, cells[path], place, torch_device, typer.echo, checkpoint_every, replace=replace)
+        typer.echo(f"written to {place}")
+
+    _each("cells", list(cells), train)
     typer.echo(_cost(started))
-    if failed:
-        raise UserError(f"{len(failed)} of {len(chosen)} cells failed: {', '.join(failed)}")
 
 
-@app.command()
+@app.command(epilog=f"\b\nAnalyses ('fedflat analyses NAME' tells the options of one):\n{overview()}")
 def analyse(
-    analysis: Annotated[str, typer.Argument(help="flatness, drift, surface or perturbation.")],
-    experiment: ExperimentName,
-    cell: Annotated[str, typer.Argument(help="For example digits/dirichlet-0.1/4-of-20/fedsam.")],
-    set_: Set = None,
-    results: Results = Path("results"),
+    analysis: Annotated[str, typer.Argument(help="One of those below.")],
+    run_dir: Annotated[
+        list[Path],
+        typer.Argument(help="A run directory (.../seed-0), or the folder of a cell with all its seeds; several."),
+    ],
+    beside: Annotated[
+        list[Path] | None,
+        typer.Option(help="Runs of another method in the same setting, for analyses that compare; repeatable."),
+    ] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="An option of the analysis, as rho=0.05; repeatable.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Default: the runs' place with analysis/ for runs/; for runs elsewhere, analysis/ among them.",
+            parser=_file,
+            metavar="FILE",
+        ),
+    ] = None,
     device: Device = "auto",
     threads: Threads = None,
 ) -> None:
-    """Analyse a trained cell and write a tidy file. Example:
+    """Analyse finished runs and write a tidy file for each folder. Examples:
 
-    fedflat analyse flatness quick digits/dirichlet-0.1/4-of-20/fedsam
+    fedflat analyse flatness results/runs/quick/digits/dirichlet-0.1/4-of-20/fedsam
+
+    fedflat analyse hessian results/runs/quick/digits/dirichlet-0.1/4-of-20/*/seed-0 --set eigenvalues=10
     """
     started = time.perf_counter()
     keep_freed_memory()
-    from analysis.cells import analyse_cell
-    from analysis.settings import load_settings
-    from bench.experiments import load_experiment
+    from analysis.analyse import analyse, default_output, find_runs
+    from analysis.analyses import parse_analysis
     from bench.run import prepare_device
 
-    loaded = load_experiment(experiment, _changes(set_))
-    chosen = loaded.cell(cell)
-    out = results / "analysis" / loaded.name / chosen.path / f"{analysis}.csv"
-    runs = results / "runs" / loaded.name / chosen.path
-    threads = threads or chosen.runs[0].model.threads(available_cores())
-    torch_device = prepare_device(device, threads, typer.echo)
-    analyse_cell(analysis, load_settings(experiment), loaded.name, chosen, runs, out, torch_device)
-    typer.echo(f"written: {out}")
+    if out is not None and len(run_dir) > 1:
+        raise UserError(f"--out is one file, and {len(run_dir)} folders are given")
+    asked = parse_analysis(analysis, _changes(set_))
+    first = next(iter(find_runs(run_dir[0]).by_seed.values()))
+    torch_device = prepare_device(device, threads or first.config.model.threads(available_cores()), typer.echo)
+
+    def answer(folder: Path) -> None:
+        place = out or default_output(folder, analysis)
+        analyse(asked, folder, place, torch_device, typer.echo, beside or ())
+        typer.echo(f"written: {place}")
+
+    _each("folders", run_dir, answer)
     typer.echo(_cost(started))
+
+
+@app.command()
+def analyses(name: Annotated[str | None, typer.Argument(help="One analysis, in detail.")] = None) -> None:
+    """List the analyses, or tell the options of one. Examples:
+
+    fedflat analyses
+
+    fedflat analyses hessian
+    """
+    typer.echo(overview() if name is None else describe(name))
 
 
 @app.command()
@@ -319,9 +363,9 @@ def methods(name: Annotated[str | None, typer.Argument(help="One method, in deta
 
     fedflat methods fedlesam_s
     """
-    from bench.methods.describe import describe, overview
+    from bench.methods import describe as described
 
-    typer.echo(overview() if name is None else describe(name))
+    typer.echo(described.overview() if name is None else described.describe(name))
 
 
 @app.command()

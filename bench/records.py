@@ -22,7 +22,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,6 @@ from bench.data.partitions import Indices, partition_hash
 from bench.engine.checkpoint import load_state
 from bench.engine.federation import FederationState
 from bench.errors import UserError
-from bench.experiments import Cell
 
 PARTITION = "partition.csv.gz"
 TIMES = "times.csv"
@@ -155,10 +154,12 @@ class RunDirectory:
         return load_state(file, device)[0]
 
 
-def identified(table: pd.DataFrame, experiment: str, cell: Cell, config: RunConfig) -> pd.DataFrame:
-    """A run's table with the columns that name the run in front, as tidy files have them."""
-    names = {"experiment": experiment, **cell.ids(), "identity": config.identity, "seed": config.seed}
-    ids = pd.DataFrame(names, index=table.index)
+def identified(table: pd.DataFrame, cell: Mapping[str, str], config: RunConfig) -> pd.DataFrame:
+    """A run's table with the columns that name the run in front, as tidy files have them.
+
+    `cell`: the experiment, and the columns of the cell.
+    """
+    ids = pd.DataFrame({**cell, "identity": config.identity, "seed": config.seed}, index=table.index)
     return pd.concat([ids, table], axis=1)
 
 

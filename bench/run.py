@@ -235,7 +235,7 @@ def train_cell(
     tables: list[pd.DataFrame] = []
     for config, run in zip(cell.runs, runs, strict=True):
         metrics = run.metrics().merge(run.times(), on="round", how="left")
-        tables.append(identified(metrics, experiment, cell, config).assign(code=run.code))
+        tables.append(identified(metrics, {"experiment": experiment, **cell.ids()}, config).assign(code=run.code))
         progress(f"{cell.path}/seed-{config.seed}: {_outcome(metrics)}")
         if not run.of_this_code:
             progress("  (made by another version of the code; --replace trains it anew)")

@@ -26,7 +26,7 @@ from bench.warm import ACCEPTED, HANDED_OVER
 FIRST = ("bench.records", "bench.run")
 """Imported before the first command is taken on: all that training needs."""
 
-LATER = ("analysis.cells", "torch.fx.experimental.symbolic_shapes", "analysis.report")
+LATER = ("analysis.analyse", "torch.fx.experimental.symbolic_shapes", "analysis.report")
 """Imported while no command comes in. The second is what `torch.autograd.grad` imports for Hessian-vector products."""
 
 ROOT = Path(__file__).parents[1]

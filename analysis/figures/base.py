@@ -16,10 +16,11 @@ from matplotlib.textpath import TextPath
 from matplotlib.ticker import MaxNLocator
 from pydantic import Field
 
+from analysis.columns import IDS
 from analysis.convergence import curves
 from analysis.layout import Layout, Selection
 from analysis.palette import Style, styles
-from analysis.tidy import IDS, CellKey, Setting, Tidy, relative_path, titles
+from analysis.tidy import CellKey, Setting, Tidy, relative_path, titles
 from bench.experiments import Experiment
 
 # Two-column width of ICML, in inches. Figures are drawn as large as they are printed, and so is their type.

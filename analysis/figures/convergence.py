@@ -6,6 +6,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from pydantic import Field
 
+from analysis.columns import IDS
 from analysis.convergence import curves, diverged_seeds
 from analysis.figures.base import (
     PanelLayout,
@@ -18,7 +19,7 @@ from analysis.figures.base import (
     seed_statistics,
 )
 from analysis.palette import styles
-from analysis.tidy import IDS, CellKey, Tidy, of_cell, titles
+from analysis.tidy import CellKey, Tidy, of_cell, titles
 
 
 class ConvergenceLayout(PanelLayout):

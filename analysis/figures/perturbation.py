@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from analysis.columns import IDS
 from analysis.figures.base import (
     PanelLayout,
     add_legend,
@@ -15,7 +16,7 @@ from analysis.figures.base import (
     new_figure,
 )
 from analysis.palette import styles
-from analysis.tidy import IDS, CellKey, Tidy, of_cell
+from analysis.tidy import CellKey, Tidy, of_cell
 
 
 class PerturbationLayout(PanelLayout):

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.baselines import store
+from analysis.columns import IDS
 from analysis.compare import Comparison, compare, summary
 from analysis.report import Report
-from analysis.tidy import IDS
 from bench.errors import UserError
 from bench.experiments import load_experiment
 from bench.run import prepare_device, silent, train_cell

@@ -86,9 +86,12 @@ def test_mistakes_on_the_command_line(tmp_path):
     assert "unknown method 'fedlesan'" in refused("methods", "fedlesan")
     assert "unknown table of experiment quick 'acuracy'" in refused("table", "quick", "acuracy")
     assert "unknown device 'gpu'" in refused("run", "quick", CELL, *TINY[:-1], "gpu", "--out", tmp_path / "x")
-    assert "unknown analysis 'flat'" in refused("analyse", "flat", "quick", CELL, "--results", tmp_path)
+    assert "unknown analysis 'flat'" in refused("analyse", "flat", tmp_path)
+    assert "unknown key of Flatness 'roh'; did you mean 'rho'?" in refused(
+        "analyse", "flatness", tmp_path, "--set", "roh=1"
+    )
     assert "stands twice" in refused("run", "quick", CELL, "--set", "training={lr: 1, lr: 2}")
-    assert "is not a run directory" in refused("analyse", "drift", "quick", CELL, "--results", tmp_path)
+    assert "is neither a run directory" in refused("analyse", "drift", tmp_path)
 
 
 USAGE = [
@@ -226,7 +229,7 @@ def test_columns_of_methods_are_as_wide_as_their_longest_name(monkeypatch):
 
 
 def test_every_subcommand_has_help_with_an_example():
-    commands = ["run", "analyse", "table", "figure", "report", "summary", "baselines", "compare", "methods"]
+    commands = ["run", "analyse", "analyses", "table", "figure", "report", "summary", "baselines", "compare", "methods"]
     commands += ["data", "schema"]
     assert all(command in fedflat("--help").stdout for command in commands)
     commands = [*commands[:-2], "data list", "data check", "data prepare", "data partition", "schema"]

@@ -67,7 +67,8 @@ def test_the_table_holds_the_runs_own_numbers(finished):
 
 def test_analyses_say_what_they_measured(finished):
     folder = finished / "results" / "analysis" / "mini" / CELLS / "fedsam"
-    flatness = pd.read_csv(folder / "flatness.csv").set_index(["seed", "metric"])
+    names = ("hessian", "flatness", "discrepancy")
+    flatness = pd.concat([pd.read_csv(folder / f"{name}.csv") for name in names]).set_index(["seed", "metric"])
     assert flatness["value"].notna().all()
     assert (flatness.xs("lambda_residual", level="metric")["value"] < 1e-2).all()
     assert (flatness.xs("lambda_max", level="metric")["value"] > 0).all()
@@ -142,7 +143,7 @@ def test_what_is_edited_is_all_that_is_redone(tmp_path):
     assert "method.hyperparameters.rho: 0.05 there, 0.06 here" in refused.stdout + refused.stderr
     assert {f: f.stat().st_mtime_ns for f in before} == before, "a refusal touches nothing"
     plan = jobs(snakemake(tmp_path, "-n", experiments=experiments, replace="true"))
-    assert plan == {"train": 1, "analyse": 4, "table": 2, "figure": 4, "page": 1}
+    assert plan == {"train": 1, "analyse": 6, "table": 2, "figure": 4, "page": 1}
     snakemake(tmp_path, experiments=experiments, replace="true")
     assert "0.06" in (runs / "fedsam" / "seed-0" / "config.json").read_text()
 

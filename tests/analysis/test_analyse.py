@@ -6,9 +6,10 @@ import pandas as pd
 import pytest
 import torch
 
-from analysis.cells import analyse_cell
+from analysis.analyse import analyse, default_output, find_runs
+from analysis.analyses import load_analyses, parse_analysis
 from analysis.report import Report
-from analysis.settings import Line, load_settings
+from bench.engine.checkpoint import load_state, save_state
 from bench.errors import UserError
 from bench.experiments import load_experiment
 from bench.parts import Bench
@@ -18,7 +19,8 @@ MINI = str(Path(__file__).parents[1] / "end_to_end" / "mini" / "experiments.yaml
 CPU = torch.device("cpu")
 CELL = "digits/dirichlet-0.1/4-of-20/"
 DIVERGES = {"methods.fedsam.training": {"lr": 1e30}}
-ANALYSES = ("flatness", "drift", "surface", "perturbation")
+ASKED = load_analyses(MINI)
+ANALYSES = ("hessian", "flatness", "discrepancy", "drift", "surface", "perturbation")
 
 
 def run_all(results: Path, changes: dict) -> None:
@@ -28,7 +30,7 @@ def run_all(results: Path, changes: dict) -> None:
         train_cell("mini", cell, runs, CPU, str)
         for name in ANALYSES:
             out = results / "analysis" / "mini" / path / f"{name}.csv"
-            analyse_cell(name, load_settings(MINI), "mini", cell, runs, out, CPU)
+            analyse(ASKED[name], runs, out, CPU, str)
 
 
 def test_a_method_that_diverges_is_an_outcome_everywhere(tmp_path: Path) -> None:
@@ -47,11 +49,6 @@ def test_a_method_that_diverges_is_an_outcome_everywhere(tmp_path: Path) -> None
 def test_numbers_of_another_configuration_are_refused(tmp_path: Path) -> None:
     run_all(tmp_path, {})
     changes = {"training.rounds": 6}
-    cell = load_experiment(MINI, changes).cell(CELL + "fedsam")
-    runs = tmp_path / "runs" / "mini" / CELL / "fedsam"
-    with pytest.raises(UserError, match="is a run of another configuration than"):
-        analyse_cell("drift", load_settings(MINI), "mini", cell, runs, tmp_path / "x.csv", CPU)
-    assert not (tmp_path / "x.csv").exists()
     report = Report(MINI, tmp_path, changes)
     for render, name in ((report.render_table, "accuracy"), (report.render_figure, "drift")):
         with pytest.raises(
@@ -68,12 +65,12 @@ def test_without_kept_states_that_is_what_is_said(tmp_path: Path) -> None:
     train_cell("mini", cell, runs, CPU, str)
     for name in ANALYSES:
         out = tmp_path / "analysis" / "mini" / CELL / "fedsam" / f"{name}.csv"
-        if name in ("flatness", "drift"):
+        if name in ("discrepancy", "drift"):
             with pytest.raises(UserError, match=message):
-                analyse_cell(name, load_settings(MINI), "mini", cell, runs, out, CPU)
+                analyse(ASKED[name], runs, out, CPU, str)
             assert not out.exists()
         else:
-            analyse_cell(name, load_settings(MINI), "mini", cell, runs, out, CPU)
+            analyse(ASKED[name], runs, out, CPU, str)
     report = Report(MINI, tmp_path, changes)
     for make in (report.figure_inputs, report.render_figure):
         with pytest.raises(UserError, match=message):
@@ -97,7 +94,7 @@ def test_a_finished_run_needs_its_partition_file_no_more(tmp_path: Path) -> None
     def analysed(folder: str) -> list[bytes]:
         files = [tmp_path / folder / f"{name}.csv" for name in ANALYSES]
         for name, out in zip(ANALYSES, files, strict=True):
-            analyse_cell(name, load_settings(MINI), "mini", cell, tmp_path / "runs", out, CPU)
+            analyse(ASKED[name], tmp_path / "runs", out, CPU, str)
         return [out.read_bytes() for out in files]
 
     before = analysed("before")
@@ -109,7 +106,7 @@ def test_a_finished_run_needs_its_partition_file_no_more(tmp_path: Path) -> None
 @pytest.mark.parametrize("radii", [[0, -0.5], [], [True]])
 def test_radii_are_lengths(radii: list[float]) -> None:
     with pytest.raises(UserError, match="radii"):
-        Line.parse({"radii": radii, "draws": 1})
+        parse_analysis("perturbation", {"radii": radii, "draws": 1})
 
 
 def test_the_surface_is_that_of_the_first_seed_unless_one_is_named(tmp_path: Path) -> None:
@@ -120,13 +117,9 @@ def test_the_surface_is_that_of_the_first_seed_unless_one_is_named(tmp_path: Pat
     report = Report(MINI, tmp_path, changes)
     assert "Seed 1" in report.render_page().read_text()
     assert all(file.stat().st_size for name in ("surfaces", "labels") for file in report.render_figure(name))
-    named = load_settings(MINI).model_copy(
-        update={"surface": load_settings(MINI).surface.model_copy(update={"seed": 7})}
-    )
-    cell = load_experiment(MINI, changes).cell(CELL + "fedsam")
-    with pytest.raises(UserError, match=r"surface.seed = 7, but the seeds of .* are 1"):
-        runs = tmp_path / "runs" / "mini" / CELL / "fedsam"
-        analyse_cell("surface", named, "mini", cell, runs, tmp_path / "x.csv", CPU)
+    runs = tmp_path / "runs" / "mini" / CELL / "fedsam"
+    with pytest.raises(UserError, match=r"surface.seed = 7, but the seeds are 1"):
+        analyse(parse_analysis("surface", {"seed": 7}), runs, tmp_path / "x.csv", CPU, str)
 
 
 def test_no_analysis_normalises_more_than_a_batch_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,7 +128,7 @@ def test_no_analysis_normalises_more_than_a_batch_at_once(tmp_path: Path, monkey
     train_cell("mini", cell, tmp_path / "runs", CPU, str)
 
     def analysed(name: str) -> pd.DataFrame:
-        analyse_cell(name, load_settings(MINI), "mini", cell, tmp_path / "runs", tmp_path / "x.csv", CPU)
+        analyse(ASKED[name], tmp_path / "runs", tmp_path / "x.csv", CPU, str)
         return pd.read_csv(tmp_path / "x.csv")
 
     whole = {name: analysed(name) for name in ANALYSES}
@@ -147,9 +140,52 @@ def test_no_analysis_normalises_more_than_a_batch_at_once(tmp_path: Path, monkey
         bench.objective.module.register_forward_pre_hook(lambda _, inputs: passed.append(len(inputs[0])))
         return bench
 
-    monkeypatch.setattr("analysis.cells.Bench.set_up", watched)
-    monkeypatch.setattr("analysis.cells.BATCH", 100)
+    monkeypatch.setattr("analysis.subject.Bench.set_up", watched)
+    monkeypatch.setattr("analysis.subject.EVALUATION_BATCH", {"cpu": 40})
     for name in ANALYSES:
         passed.clear()
         pd.testing.assert_frame_equal(analysed(name), whole[name], rtol=1e-3, atol=1e-5)
-        assert max(passed) <= 100 < sum(passed), name
+        assert max(passed) <= 40 < sum(passed), name
+
+
+def test_runs_are_found_by_folder_and_named_by_their_cell(tmp_path: Path) -> None:
+    cell = load_experiment(MINI, {"grid.seeds": [0, 1]}).cell(CELL + "fedsam")
+    folder = tmp_path / "runs" / "mine" / CELL / "fedsam"
+    train_cell("mini", cell, folder, CPU, str)
+    names = {"experiment": "mini", **cell.ids()}
+    assert find_runs(folder).cell == names
+    assert list(find_runs(folder).by_seed) == [0, 1]
+    assert find_runs(folder / "seed-1").cell == names
+    assert list(find_runs(folder / "seed-1").by_seed) == [1]
+    (folder / "seed-1").rename(tmp_path / "alone")
+    assert find_runs(tmp_path / "alone").cell == {**names, "experiment": "custom"}
+    for none in (tmp_path, tmp_path / "gone"):
+        with pytest.raises(UserError, match="is neither a run directory"):
+            find_runs(none)
+    with pytest.raises(UserError, match="seed-1' is not a run directory"):
+        find_runs(folder)
+
+
+def test_where_the_answer_goes(tmp_path: Path) -> None:
+    runs = tmp_path / "results" / "runs" / "quick" / "a" / "seed-0"
+    assert default_output(runs, "drift") == tmp_path / "results" / "analysis" / "quick" / "a" / "seed-0" / "drift.csv"
+    assert default_output(tmp_path / "try", "drift") == tmp_path / "try" / "analysis" / "drift.csv"
+
+
+def test_a_model_that_is_not_finite_has_no_rows(tmp_path: Path) -> None:
+    cell = load_experiment(MINI, {"grid.seeds": [0]}).cell(CELL + "fedsam")
+    train_cell("mini", cell, tmp_path / "runs", CPU, str)
+    file = tmp_path / "runs" / "seed-0" / "final.safetensors"
+    state, about = load_state(file, CPU)
+    state.w[3] = float("nan")
+    save_state(file, state, about)
+    said: list[str] = []
+    analyse(ASKED["hessian"], tmp_path / "runs", tmp_path / "x.csv", CPU, said.append)
+    assert pd.read_csv(tmp_path / "x.csv").empty
+    assert [line for line in said if "has parameters that are not finite: no rows" in line]
+
+
+def test_options_travel_as_arguments() -> None:
+    asked = parse_analysis("perturbation", {"radii": [0, 2.5], "data": "test"})
+    assert asked.as_arguments() == ['--set=data="test"', "--set=radii=[0.0, 2.5]"]
+    assert parse_analysis("perturbation", {}).as_arguments() == []

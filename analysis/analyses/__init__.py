@@ -1,0 +1,47 @@
+"""Analyses by name. Each module here holds one, of its own name; a new file is a new analysis."""
+
+import importlib
+import pkgutil
+from collections.abc import Mapping
+from inspect import getmembers, isclass
+from pathlib import Path
+from typing import Any
+
+from analysis.analyses.base import Analysis
+from bench.errors import unknown
+from bench.experiments import experiment_files, read_yaml
+
+
+def _found() -> dict[str, type[Analysis]]:
+    modules = [importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__)]
+    classes = [cls for module in modules for _, cls in getmembers(module, isclass) if cls.__module__ == module.__name__]
+    return {cls.name: cls for cls in classes if issubclass(cls, Analysis) and hasattr(cls, "name")}
+
+
+ANALYSES: Mapping[str, type[Analysis]] = _found()
+
+
+def analysis_class(name: str) -> type[Analysis]:
+    """An analysis by name; a `UserError` suggests the nearest."""
+    if name not in ANALYSES:
+        raise unknown("analysis", name, ANALYSES)
+    return ANALYSES[name]
+
+
+def parse_analysis(name: str, options: Mapping[str, Any]) -> Analysis:
+    """An analysis with these options, the others at their defaults."""
+    return analysis_class(name).parse(options, name)
+
+
+def load_analyses(experiment: str) -> dict[str, Analysis]:
+    """Every analysis by name, with the options that stand beside the experiment's file in analyses.yaml.
+
+    Without such a file, those beside the experiment that it extends count; what no file says is at its default.
+    """
+    places = [file.with_name("analyses.yaml") for file in experiment_files(experiment)]
+    file: Path | None = next((place for place in places if place.is_file()), None)
+    options = {} if file is None else read_yaml(file)
+    for name in options:
+        if name not in ANALYSES:
+            raise unknown(f"analysis in '{file}'", name, ANALYSES)
+    return {name: cls.parse(options.get(name) or {}, f"{file}: {name}") for name, cls in ANALYSES.items()}

@@ -1,0 +1,75 @@
+"""What every analysis is: a question asked of a finished run, with its options and the columns of its answer."""
+
+import json
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar
+
+import pandas as pd
+from pydantic import Field
+
+from analysis.subject import Part, Subject
+from bench.config import Evaluation
+from bench.errors import UserError
+from bench.frozen import Frozen
+
+
+class Analysis(Frozen):
+    """A question asked of a finished run. Its fields are its options; each has a default."""
+
+    name: ClassVar[str]
+    columns: ClassVar[tuple[str, ...]]
+    """Those of its tidy file that readers rely on, beside those which name the run. A column `definition`, if there is
+    one, says what was computed on which data."""
+    of_diverged: ClassVar[bool] = False
+    """Whether a run that diverged has an answer too; else it has no rows."""
+
+    def as_arguments(self) -> list[str]:
+        """The options that are not at their defaults, as arguments of `fedflat analyse`."""
+        given = self.model_dump(mode="json", exclude_defaults=True)
+        return [f"--set={name}={json.dumps(value)}" for name, value in given.items()]
+
+    @abstractmethod
+    def of_run(self, subject: Subject) -> pd.DataFrame:
+        """The answer of one run."""
+
+    def check(self, evaluation: Evaluation) -> None:
+        """A `UserError` if runs that are evaluated so do not keep what this analysis needs."""
+
+    def chosen(self, seeds: Sequence[int]) -> Sequence[int]:
+        """The seeds of a cell that are analysed; a `UserError` if it has not those which are asked for."""
+        return seeds
+
+    def methods_beside(self) -> Sequence[str]:
+        """Labels of other methods of the experiment whose runs, in the same setting, are needed too."""
+        return ()
+
+
+class OnImages(Analysis):
+    """An analysis of a loss over images of the run's data set, never augmented."""
+
+    data: Part = Field(default="train", description="train or test images")
+    images: int | None = Field(
+        default=None, ge=1, description="so many, drawn by the seed, the same for all methods; null: all"
+    )
+
+
+class OfOneSeed(Analysis):
+    """An analysis that shows one run of a cell."""
+
+    seed: int | None = Field(default=None, ge=0, description="the run that is shown; null: the cell's first seed")
+
+    def chosen(self, seeds: Sequence[int]) -> Sequence[int]:
+        """The one seed."""
+        if self.seed is not None and self.seed not in seeds:
+            raise UserError(f"{self.name}.seed = {self.seed}, but the seeds are {', '.join(map(str, seeds))}")
+        return [seeds[0] if self.seed is None else self.seed]
+
+
+def needs_states(name: str, evaluation: Evaluation) -> None:
+    """A `UserError` if no state is kept."""
+    if evaluation.snapshot_every is None:
+        raise UserError(
+            f"{name} needs states of the runs, but evaluation.snapshot_every is null: "
+            "the experiment keeps no states; set it"
+        )

@@ -1,0 +1,37 @@
+"""Sharpness and the low-pass-filter measure of the final global model."""
+
+from typing import ClassVar
+
+import pandas as pd
+from pydantic import Field
+
+from analysis.analyses.base import OnImages
+from analysis.flatness import low_pass_filter, sharpness
+from analysis.subject import Subject
+from bench.engine.streams import torch_stream
+
+
+class Flatness(OnImages):
+    """Sharpness in a ball, and the low-pass-filter measure LPF, of the final global model."""
+
+    name: ClassVar[str] = "flatness"
+    columns: ClassVar[tuple[str, ...]] = ("metric", "value", "stderr")
+
+    rho: float = Field(default=0.1, gt=0, description="radius of the ball")
+    sigma: float = Field(default=0.05, gt=0, description="standard deviation of the LPF's Gaussian")
+    draws: int = Field(default=50, ge=2, description="Monte Carlo draws of the LPF")
+
+    def of_run(self, subject: Subject) -> pd.DataFrame:
+        """One row per measure."""
+        data, loss = subject.sample(self.data, self.images)
+        objective, w = subject.bench.objective, subject.w
+        lpf = low_pass_filter(
+            objective, w, data,
+            sigma=self.sigma, draws=self.draws, stream=torch_stream(subject.run.config.seed, "low-pass-filter"),
+        )  # fmt: skip
+        sharp = sharpness(objective, w, data, self.rho)
+        rows = [
+            ("lpf", lpf.value, lpf.standard_error, f"{self.draws} draws, sigma {self.sigma:g}, {loss}"),
+            ("sharpness", sharp, None, f"one ascent step of length {self.rho:g}, {loss}"),
+        ]
+        return pd.DataFrame(rows, columns=["metric", "value", "stderr", "definition"])

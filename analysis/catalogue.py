@@ -1,0 +1,36 @@
+"""Which analyses there are, told without importing them: importing torch takes longer than reading the list."""
+
+import ast
+from pathlib import Path
+
+FOLDER = Path(__file__).parent / "analyses"
+
+
+def questions() -> dict[str, str]:
+    """The first line of each analysis's module, by name."""
+    files = sorted(file for file in FOLDER.glob("*.py") if file.stem not in ("__init__", "base"))
+    return {file.stem: (ast.get_docstring(ast.parse(file.read_text())) or "").partition("\n")[0] for file in files}
+
+
+def overview() -> str:
+    """A line per analysis."""
+    told = questions()
+    width = max(map(len, told))
+    return "\n".join(f"{name:<{width}}  {question}" for name, question in told.items())
+
+
+def describe(name: str) -> str:
+    """An analysis in detail: its question, its columns, and its options with their defaults."""
+    from analysis.analyses import analysis_class  # noqa: PLC0415 - imports torch
+
+    cls = analysis_class(name)
+    lines = [f"{name}: {questions()[name]}", f"columns: {', '.join(cls.columns)}", "options:"]
+    for option, field in cls.model_fields.items():
+        lines.append(f"  {option} = {_shown(field.default)}: {field.description}")
+    return "\n".join(lines)
+
+
+def _shown(default: object) -> str:
+    if default is None:
+        return "null"
+    return f"[{', '.join(map(_shown, default))}]" if isinstance(default, tuple) else str(default)

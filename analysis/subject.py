@@ -1,0 +1,87 @@
+"""A finished run as analyses see it: its models, its data, and a way to say how far the work has come."""
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Literal, NamedTuple, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bench.data.dataset import Batches, DeviceData
+from bench.engine.federation import FederationState
+from bench.engine.streams import numpy_stream
+from bench.parts import EVALUATION_BATCH, Bench
+from bench.records import RunDirectory
+from bench.unfinished import PROGRESS_SECONDS, Progress, silent
+
+T = TypeVar("T")
+Part = Literal["train", "test"]
+_IN_WORDS: Mapping[Part, str] = {"train": "training", "test": "test"}
+
+
+class Sample(NamedTuple):
+    """Images that a loss is a mean over, and how captions name that loss."""
+
+    data: Batches
+    loss: str
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """A run on a device. All is computed in float32, whatever precision the run was trained in.
+
+    `beside` are runs of other methods in the same setting, of the same seed, for analyses that compare. `unfinished`:
+    where an analysis that takes long may keep the parts that are done; None: nowhere.
+    """
+
+    run: RunDirectory
+    device: torch.device
+    beside: Sequence["Subject"] = ()
+    unfinished: Path | None = None
+    tell: Progress = silent
+
+    @cached_property
+    def bench(self) -> Bench:
+        """The run's working parts, with the split that the run had."""
+        return Bench.set_up(self.run.config, self.device, self.run.split(), "fp32")
+
+    @cached_property
+    def w(self) -> Tensor:
+        """The final global model `[P]`; SWA's average, if the run has one."""
+        return self.run.final(self.device).w
+
+    def state(self, finished_rounds: int) -> FederationState:
+        """The kept state after so many rounds; a `UserError` if there is none."""
+        return self.run.snapshot(finished_rounds, self.device)
+
+    def sample(self, part: Part = "train", images: int | None = None) -> Sample:
+        """All images of the training or the test set, or so many, drawn by the run's seed: the same for all methods."""
+        data = self.bench.train if part == "train" else self.bench.test
+        if images is None or images >= len(data):
+            return Sample(self._batches(data), f"mean cross-entropy of all {len(data)} {_IN_WORDS[part]} images")
+        chosen = numpy_stream(self.run.config.seed, "analysis-samples").permutation(len(data))[:images]
+        index = torch.from_numpy(np.sort(chosen)).to(self.device)
+        return Sample(self._batches(data, index), f"mean cross-entropy of {images} {_IN_WORDS[part]} images")
+
+    def of_client(self, client: int) -> Batches:
+        """All training images of a client."""
+        return self._batches(self.bench.train, torch.from_numpy(self.bench.split[client]).to(self.device))
+
+    def _batches(self, data: DeviceData, index: Tensor | None = None) -> Batches:
+        return Batches(data, EVALUATION_BATCH[self.device.type], index)
+
+    def progress(self, parts: Iterable[T], what: str, total: int | None = None) -> Iterator[T]:
+        """The parts, one by one; from time to time a line tells how many are done and when the last one may be."""
+        count = len(parts) if total is None and isinstance(parts, Sized) else total
+        began = told = time.perf_counter()
+        for done, part in enumerate(parts):
+            now = time.perf_counter()
+            if now - told > PROGRESS_SECONDS:
+                left = "" if count is None else f" of {count}, about {(now - began) / done * (count - done):.0f} s left"
+                self.tell(f"seed {self.run.config.seed}: {what} {done}{left}")
+                told = now
+            yield part
