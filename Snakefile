@@ -211,8 +211,8 @@ rule page:
         "fedflat report {params.source:q} {COMMON} > {log:q} 2>&1"
 
 
-# Targets by name: an experiment (quick), all its runs (quick_runs), its tables and figures (quick_table_accuracy,
-# quick_figure_drift).
+# Targets by name: an experiment (quick), all its runs (quick_runs), one analysis of all of them (quick_analysis_hessian),
+# its tables and figures (quick_table_accuracy, quick_figure_drift).
 for name, made in REPORTS.items():
 
     rule:
@@ -224,6 +224,13 @@ for name, made in REPORTS.items():
         name: f"{name}_runs"
         input:
             [f"{RESULTS}/runs/{name}/{path}/metrics.csv" for path in made.experiment.cells()],
+
+    for analysis in ANALYSES:
+
+        rule:
+            name: f"{name}_analysis_{analysis}"
+            input:
+                [f"{RESULTS}/analysis/{name}/{path}/{analysis}.csv" for path in made.experiment.cells()],
 
     for table in made.table_names():
 
