@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +38,9 @@ SECONDS = 2.0
 """After so long no repetition of a measurement begins."""
 HOPELESS = 2.0
 """How many times slower than the best a candidate must be not to be repeated."""
-SMALL_STEP = 0.02
-"""Seconds of a client's step above which no cohort is tried on a CPU: it would gain nothing and take much memory."""
+SMALL = 5e7
+"""Largest P · height · width, a bound on the multiplications for one image, with which a cohort is tried on a CPU: of a
+larger model it would gain nothing and take much memory. No time is asked: it depends on what else the machine does."""
 GAIN = 1.1
 """How many times faster another back end or memory format must be than the plain loop, and all threads than one."""
 TOLERANCE = {"fp32": 1e-3, "tf32": 0.05, "bf16": 0.2}
@@ -88,6 +90,8 @@ def choose(bench: Bench, state: FederationState, log: Callable[..., None]) -> Ch
     if it fixes what the method or the model cannot do.
     """
     calibration, settings = _Calibration(bench, state), bench.config.engine
+    if settings.backend == "graph" and bench.objective.device.type != "cuda":
+        raise UserError("engine.backend graph needs an NVIDIA GPU (allowed here: auto, loop, cohort)")
     if not calibration.can_remember():
         layout = settings.layout == "channels_last"
         backend = "loop" if settings.backend == "auto" else settings.backend
@@ -96,7 +100,7 @@ def choose(bench: Bench, state: FederationState, log: Callable[..., None]) -> Ch
         return plain
     with locked(calibration.file):
         if (remembered := calibration.remembered()) is not None:
-            log("engine: measured before on this machine")
+            log("engine: as measured before on this machine; without '%s' it is measured again", calibration.file)
             return remembered
         began = time.perf_counter()
         choice = calibration.measured()
@@ -177,7 +181,8 @@ class _Calibration:
 
     def _cohorts(self, loop: Choice) -> Iterator[Choice]:
         cuda, wanted = self.device.type == "cuda", self.engine.backend
-        if wanted == "auto" and not cuda and self.seconds[loop] > SMALL_STEP:
+        work = self.bench.objective.layout.total * prod(self.bench.dataset.image_shape[1:])
+        if wanted == "auto" and not cuda and work > SMALL:
             return
         for name in ("cohort", "graph") if cuda or wanted == "graph" else ("cohort",):
             if wanted in ("auto", name):

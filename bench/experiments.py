@@ -213,7 +213,8 @@ def load_experiment(name: str, changes: Mapping[str, Any] | None = None) -> Expe
             if not isinstance(place, dict):
                 raise UserError(f"{dotted}: {key} is a value, not a section")
         place[last] = value
-    return Experiment.parse(data, where=str(file))
+    changed = f" with {', '.join(f'--set {key}' for key in changes)}" if changes else ""
+    return Experiment.parse(data, where=f"{file}{changed}")
 
 
 def read_yaml(file: Path) -> dict[str, Any]:

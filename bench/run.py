@@ -24,6 +24,7 @@ from bench.gpu_claim import claim, claims_folder
 from bench.methods.base import CannotBatchError
 from bench.parts import Bench, load_dataset, play_round
 from bench.records import RunDirectory, identified, is_complete, is_finished, publish, working_directory, write_csv
+from bench.threads import available_cores
 from bench.unfinished import CHECKPOINT, CLIENTS, Progress, UnfinishedRun, silent
 from bench.user_code import failure, line_of
 
@@ -165,6 +166,9 @@ class _Engine:
         first = runs[0]
         resumed = [run.choice for run in runs if run.choice is not None and run.choice.fits(first.device)]
         choice = resumed[0] if resumed else choose(first.bench, first.state, first.log.info)
+        settings = first.config.engine
+        if resumed and settings.backend not in ("auto", choice.backend):
+            first.log.info("engine: goes on as it began; engine.backend %s is not used", settings.backend)
         going = [run for run in runs if not run.ended]
         benches, states = [run.bench for run in going], [run.state for run in going]
         self._take(replace(choice, together=go_together(benches, states, choice, first.log.info)))
@@ -250,12 +254,14 @@ def _outcome(metrics: pd.DataFrame) -> str:
 
 
 def prepare_device(name: str, threads: int, progress: Progress = silent) -> torch.device:
-    """The torch device `auto`, `cpu` or `cuda[:i]`, set up for reproducible results; at most so many CPU threads.
+    """The torch device `auto`, `cpu` or `cuda[:i]`, set up for reproducible results.
+
+    `threads`: of the CPU, at most; more than there are cores are never taken.
 
     `cuda`, and `auto` where there is a GPU, take one that no other process of this user has taken so; they wait for it.
     `cuda:i` takes that one in any case.
     """
-    torch.set_num_threads(threads)
+    torch.set_num_threads(min(threads, available_cores()))
     if device_name(name) == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     device = torch.device(name)

@@ -125,6 +125,8 @@ class UnfinishedRun:
         self.log.info(
             "%s after round %d, %.1f s of training, %.1f s of evaluation", outcome, state.round, training, evaluation
         )
+        if state.clients:
+            self.log.info("states of %d clients, %d of them in memory", len(state.clients), state.clients.in_memory)
         write_csv(work / "metrics.csv", _metrics(self._rows))
         write_csv(work / TIMES, times.astype({"round": int}))
         write_csv(work / PARTITION, partition_table(self.bench.split, self.bench.dataset.train.labels))

@@ -1,6 +1,7 @@
 """One thread per test process (tiny operations on busy cores crawl with more), and small models on real digits."""
 
 import os
+import signal
 
 os.environ["OMP_NUM_THREADS"] = "1"
 
@@ -13,6 +14,9 @@ from bench.engine.objective import Objective
 from bench.models.cnn_gn import CNNGN
 
 torch.set_num_threads(1)
+
+# Jobs in a shell's background ignore Ctrl-C, and so would the commands that tests of it start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

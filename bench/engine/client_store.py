@@ -222,6 +222,11 @@ class ClientStates(Mapping[int, dict[str, Tensor]]):
         changed = {i: self.store.put(i, vectors) for i, vectors in changes.items() if vectors}
         return ClientStates(self.store, {**self.entries, **changed}) if changed else self
 
+    @property
+    def in_memory(self) -> int:
+        """How many of them are in memory; the others are in the file."""
+        return sum(entry.kept is not None for entry in self.entries.values())
+
     def __getitem__(self, client: int) -> dict[str, Tensor]:
         return self.store.read(self.entries[client])
 

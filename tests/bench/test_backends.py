@@ -217,7 +217,7 @@ def test_a_choice_is_measured_once_logged_and_recorded(tmp_path, monkeypatch):
     assert any("loop" in line and "ms per client and step" in line for line in measured)
     assert any("cohort" in line and "ms per client and step" in line for line in measured)
     assert any(line.startswith("measured in") for line in measured)
-    assert remembered[0] == "measured before on this machine"
+    assert remembered[0].startswith("as measured before on this machine; without ")
     assert first.provenance["engine"] == second.provenance["engine"]
     assert (first.path / "metrics.csv").read_bytes() == (second.path / "metrics.csv").read_bytes()
 
@@ -313,7 +313,9 @@ def test_a_back_end_can_be_asked_for(backend, tmp_path):
 def test_what_is_not_possible_is_one_line(tmp_path):
     changes = {"training.rounds": 2, "engine.backend": "graph"}
     config = load_experiment("quick", changes).cell("digits/dirichlet-0.1/4-of-20/fedsam").runs[0]
-    with pytest.raises(UserError, match=r"engine\.backend graph is not possible here: .*GPU.* \(allowed: auto"):
+    with pytest.raises(
+        UserError, match=r"engine\.backend graph needs an NVIDIA GPU \(allowed here: auto, loop, cohort"
+    ):
         train(config, tmp_path / "run", CPU)
     assert list(tmp_path.iterdir()) == []
 

@@ -86,6 +86,9 @@ def test_runs_are_bitwise_equal_in_all_placements(method, tmp_path):
         for name, budgets in (("memory", Budgets()), ("file", IN_FILE), ("mixed", Budgets(host=50_000)))
     }
     assert contents(runs["memory"].path) == contents(runs["file"].path) == contents(runs["mixed"].path)
+    said = {name: (run.path / "run.log").read_text().partition("states of ")[2].split() for name, run in runs.items()}
+    in_memory = {name: int(words[2]) for name, words in said.items()}
+    assert in_memory["memory"] == int(said["memory"][0]) > in_memory["mixed"] > in_memory["file"] == 0
     about = runs["file"].snapshot(6, CPU)
     assert len(about.clients) > 4
     assert places(about.clients) == {"memory"}

@@ -347,6 +347,14 @@ def test_images_may_stand_several_times_if_that_is_meant(columns, tmp_path):
         drawn(FromFile.parse({"file": path}))
 
 
+def test_there_may_be_more_clients_than_images_if_images_repeat(tmp_path):
+    many = pd.DataFrame({"client": range(3 * len(LABELS)), "index": [k % len(LABELS) for k in range(3 * len(LABELS))]})
+    split = drawn(FromFile.parse({"file": write(many, tmp_path / "many.csv"), "repeats": True}))
+    assert len(split) == 3 * len(LABELS)
+    with pytest.raises(UserError, match="every client needs one"):
+        drawn(IID(clients=len(LABELS) + 1))
+
+
 def test_a_file_of_whole_floats_is_read(tmp_path):
     np.savez(tmp_path / "floats.npz", client=np.array([1.0, 0.0]), index=np.array([5.0, 9.0]))
     assert [i.tolist() for i in drawn(FromFile.parse({"file": tmp_path / "floats.npz"}))] == [[9], [5]]

@@ -23,7 +23,7 @@ from bench.experiments import load_experiment
 from bench.methods import CATALOG
 from bench.parts import Bench, play_round
 from bench.records import RunDirectory, code_fingerprint, working_directory
-from bench.run import train, train_cell
+from bench.run import train, train_all, train_cell
 
 CPU = torch.device("cpu")
 SETTING = "digits/dirichlet-0.1/4-of-20"
@@ -143,6 +143,20 @@ def test_resume_is_bitwise_with_swa_and_augmentation(augmentation, tmp_path, mon
     assert float(last.server["n_swa"]) == 3
     assert torch.equal(run.final(CPU).w, last.server["w_swa"])
     assert not torch.equal(run.final(CPU).w, last.w)
+
+
+@pytest.mark.parametrize("seeds", ["auto", "together"])
+def test_seeds_that_stopped_at_different_rounds_go_on_together(seeds, tmp_path, monkeypatch):
+    changes = {**SMALL, "grid.seeds": [0, 1, 2], "engine.backend": "cohort", "engine.seeds": seeds}
+    configs = load_experiment("quick", changes).cell(f"{SETTING}/fedlesam_s").runs
+    undisturbed = train_all(configs, [tmp_path / "undisturbed" / f"seed-{s}" for s in range(3)], CPU)
+    places = [tmp_path / "resumed" / f"seed-{s}" for s in range(3)]
+    with interrupted_after_three_rounds(monkeypatch), pytest.raises(InterruptedRunError):
+        train(configs[1], places[1], CPU, checkpoint_every=2)
+    resumed = train_all(configs, places, CPU)
+    assert ["resumed after round 2" in (place / "run.log").read_text() for place in places] == [False, True, False]
+    for one, other in zip(resumed, undisturbed, strict=True):
+        assert contents(one.path) == contents(other.path)
 
 
 def test_centralized_training_is_one_client_with_everything(tmp_path):

@@ -30,9 +30,14 @@ class Partition(Frozen):
         """Name and parameter, for paths and tables."""
         return self.name
 
+    @property
+    def repeats_images(self) -> bool:
+        """Whether an image may be at several clients."""
+        return False
+
     def split(self, train: Samples, stream: np.random.Generator) -> list[Indices]:
         """The sorted training indices of each client; a `UserError` if there are too few images for all clients."""
-        if self.clients > len(train):
+        if self.clients > len(train) and not self.repeats_images:
             raise UserError(f"{self.clients} clients for {len(train)} training images: every client needs one")
         split = [np.sort(indices) for indices in self._draw(train, stream)]
         if min(map(len, split)) == 0:

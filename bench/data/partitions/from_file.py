@@ -75,6 +75,11 @@ class FromFile(Partition):
         """The file's own name, for example file-cifar10_alpha_0.5: no other partition's label begins so."""
         return "-".join(filter(None, ("file", stem(self.file))))
 
+    @property
+    def repeats_images(self) -> bool:
+        """As the configuration says."""
+        return self.repeats
+
     def _draw(self, train: Samples, stream: np.random.Generator) -> list[Indices]:
         what = _what(self.file)
         columns = read_columns(read_known(self.file, self.hash, KIND), what)
