@@ -11,6 +11,7 @@ from typing import Any
 from analysis import figures, tables
 from analysis.analyses import load_analyses
 from analysis.analyses.base import Analysis
+from analysis.analyses.convergence import Convergence
 from analysis.convergence import FinalValue, diverged_seeds, final_values
 from analysis.figures.base import FigureLayout
 from analysis.index_page import FigurePart, page
@@ -155,6 +156,7 @@ class Report:
         layout = tables.load_table(self.source, name)
         for column in layout.columns:
             self._check_needs(quantity(column.metric).file)
+            self._check_target(column)
         with _naming(layout_file(self.source, "tables", name)):
             tables.inputs(layout, self.experiment)
         return layout
@@ -165,6 +167,12 @@ class Report:
         with _naming(layout_file(self.source, "figures", name)):
             layout.inputs(self.experiment)
         return layout
+
+    def _check_target(self, column: tables.Column) -> None:
+        """A `UserError` if a column asks for a target that the experiment's analyses do not have."""
+        convergence = self.analyses["convergence"]
+        if column.target is not None and isinstance(convergence, Convergence):
+            convergence.check_target(column.target, smoothed=column.smoothed)
 
     def _check_needs(self, file: str) -> None:
         """A `UserError` if runs of the experiment do not keep what an analysis needs."""
