@@ -4,9 +4,8 @@ All in float64, exact up to the rounding of sums. Times are those of the machine
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-import numpy as np
 import pandas as pd
 
 from bench.engine.participation import active_clients
@@ -57,30 +56,29 @@ def images_of_steps(run: RunDirectory) -> dict[int, int]:
 
 
 def per_round(metrics: pd.DataFrame, times: pd.DataFrame, parameters: int) -> dict[str, float]:
-    """Means over the finished rounds, and totals, by name.
+    """What a round costs, and the run in all, by name.
 
-    `transmissions_per_round` is per client (FedGF, Table 3), `gigabytes` and `gigabytes_per_round` are of all clients.
-    `gradients_per_step`: 1 for SGD, 2 for SAM. `client_state`, `server_state`: vectors kept between rounds, in models
-    (FedLESAM, Table 7, counts the model itself too). `evaluation_seconds` are those of one evaluation, NaN if there is
-    none; `seconds_per_round` are all seconds of training and evaluation by the number of rounds (FedLESAM, Table 8).
+    Medians over the finished rounds, since some methods have nothing to send yet in the first one: models that a client
+    which takes part downloads, uploads, and both (FedGF, Table 3); `gradients_per_step`, 1 for SGD and 2 for SAM;
+    `client_state` and `server_state`, vectors kept between rounds, in models (FedLESAM, Table 7, counts the model
+    itself too). Means over rounds: `gigabytes_per_round`, of all clients, whose sum is `gigabytes`; seconds of
+    training, and of training and evaluation, evaluated or not (FedLESAM, Table 8). `evaluation_seconds` is the mean of
+    the evaluations, NaN without one.
     """
     both = metrics["download"] + metrics["upload"]
     gigabytes = metrics["active"] * both * BYTES * parameters / 1e9
     training, evaluation = times["train_seconds"], times["evaluation_seconds"].dropna()
+    rounds = len(metrics)
     return {
-        "downloads_per_round": _mean(metrics["download"]),
-        "uploads_per_round": _mean(metrics["upload"]),
-        "transmissions_per_round": _mean(both),
-        "gigabytes_per_round": _mean(gigabytes),
+        "downloads_per_round": float(metrics["download"].median()),
+        "uploads_per_round": float(metrics["upload"].median()),
+        "transmissions_per_round": float(both.median()),
+        "gradients_per_step": float(metrics["gradients"].median()),
+        "client_state": float(metrics["client_state"].median()),
+        "server_state": float(metrics["server_state"].median()),
+        "gigabytes_per_round": math.fsum(gigabytes) / rounds,
         "gigabytes": math.fsum(gigabytes),
-        "gradients_per_step": _mean(metrics["gradients"]),
-        "client_state": _mean(metrics["client_state"]),
-        "server_state": _mean(metrics["server_state"]),
-        "train_seconds_per_round": _mean(training),
-        "evaluation_seconds": _mean(evaluation),
-        "seconds_per_round": math.fsum([*training, *evaluation]) / len(times),
+        "train_seconds_per_round": math.fsum(training) / rounds,
+        "evaluation_seconds": math.fsum(evaluation) / len(evaluation) if len(evaluation) else math.nan,
+        "seconds_per_round": math.fsum([*training, *evaluation]) / rounds,
     }
-
-
-def _mean(values: pd.Series | Sequence[float]) -> float:
-    return math.fsum(values) / len(values) if len(values) else float(np.nan)

@@ -1,13 +1,13 @@
-"""What the global model does on each class or for each client, round after round (Caldarola et al., Figures 3 and 7)."""
+"""What the global model does on each class or for each client, by round (Caldarola et al., Figures 3 and 7)."""
 
 from typing import ClassVar, Literal
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 from pydantic import Field
 
-from analysis.analyses.client_rounds import ClientRounds
 from analysis.figures.base import FigureLayout, Panel, missing_note, new_figure
 from analysis.tidy import CellKey, Setting, Tidy, of_cell, titles
 from bench.errors import UserError
@@ -20,7 +20,7 @@ _DATA = {"class": "each class's test images", "client": "each client's training 
 class ClientRoundsLayout(FigureLayout):
     """A map per method, rounds from left to right, classes or clients from top to bottom; all of one seed."""
 
-    needs: ClassVar[str] = ClientRounds.name
+    needs: ClassVar[str] = "client_rounds"
     kind: Literal["client_rounds"]
     select: Panel
     group: Literal["class", "client"] = "class"
@@ -58,17 +58,18 @@ def draw(layout: ClientRoundsLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
     if not maps:
         raise UserError(f"nothing to draw for '{layout.title}': no run of seed {seed}")
     columns = min(layout.columns, len(maps))
-    rows = -(-len(maps) // columns)
+    lines = -(-len(maps) // columns)
     count = max(map(len, maps.values()))
-    height = rows * min(max(0.35 + 0.1 * count, 1.2), 2.4) + 0.35
+    height = lines * min(max(0.35 + 0.08 * count, 1.2), 2.4) + 0.35
     figure, body = new_figure(layout.width, height, [missing_note(frame, layout, tidy)])
-    grid = body.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
-    top = 100 if layout.quantity == "accuracy" else max(float(np.nanmax(table.to_numpy())) for table in maps.values())
+    grid = body.subplots(lines, columns, sharex=True, sharey=True, squeeze=False)
+    values = np.concatenate([table.to_numpy(float).ravel() for table in maps.values()])
+    lowest, highest = (0, 100) if layout.quantity == "accuracy" else (np.nanmin(values), np.nanmax(values))
     for axes, (method, table) in zip(grid.flat, maps.items(), strict=False):
         # A column of pixels stands for the rounds up to the next kept one, its edge on the round itself.
         image = axes.pcolormesh(
             _edges(table.columns.to_numpy(float)), np.arange(len(table) + 1) - 0.5, table.to_numpy(float),
-            cmap="viridis", vmin=0, vmax=top, rasterized=True,
+            cmap="viridis", vmin=lowest, vmax=highest, rasterized=True,
         )  # fmt: skip
         axes.set_title(names[method])
         axes.grid(visible=False)
@@ -87,7 +88,7 @@ def draw(layout: ClientRoundsLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
     return figure
 
 
-def _edges(rounds: np.ndarray) -> np.ndarray:
+def _edges(rounds: NDArray[np.float64]) -> NDArray[np.float64]:
     """Where the columns of kept rounds begin and end: half way between them."""
     if len(rounds) == 1:
         return np.array([rounds[0] - 0.5, rounds[0] + 0.5])

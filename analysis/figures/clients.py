@@ -9,7 +9,6 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from pydantic import Field
 
-from analysis.analyses.clients import Clients
 from analysis.figures.base import PanelLayout, count_seeds, missing_note, new_figure
 from analysis.palette import Style, styles
 from analysis.tidy import CellKey, Tidy, of_cell, titles
@@ -23,7 +22,7 @@ _LABELS = {
 class ClientsLayout(PanelLayout):
     """A row of panels per part of the data, one panel per setting, one line of points per method."""
 
-    needs: ClassVar[str] = Clients.name
+    needs: ClassVar[str] = "clients"
     kind: Literal["clients"]
     parts: tuple[Literal["train", "test"], ...] = Field(default=("test",), min_length=1)
 
@@ -51,9 +50,11 @@ def draw(layout: ClientsLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
                 if accuracies.size:
                     _draw_clients(axes, accuracies, place, looks[method])
             axes.set(title=panel.heading(setting), xlabel=_LABELS[part])
+            axes.tick_params(labelbottom=True)
             axes.grid(visible=False, axis="y")
     grid[0, 0].set_yticks(range(len(present)), [names[method] for method in present])
     grid[0, 0].invert_yaxis()
+    grid[0, 0].set_xlim(right=101)
     return figure
 
 
@@ -79,4 +80,4 @@ def _draw_clients(axes: Axes, accuracies: NDArray[np.float64], place: int, look:
 
 def _low_discrepancy(count: int) -> NDArray[np.float64]:
     """So many numbers in [0, 1), the same at every call, neighbours far apart: multiples of the golden ratio."""
-    return np.arange(count) * 0.6180339887498949 % 1
+    return np.array([k * 0.6180339887498949 % 1 for k in range(count)], dtype=np.float64)

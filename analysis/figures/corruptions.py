@@ -1,4 +1,4 @@
-"""Accuracy on corrupted test images: against severity, and by corruption at one severity (Caldarola et al., Figure 8)."""
+"""Accuracy on corrupted test images: against severity, and by corruption (Caldarola et al., Figures 6 and 8)."""
 
 from typing import ClassVar, Literal
 
@@ -8,7 +8,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pydantic import Field
 
-from analysis.analyses.corruptions import Corruptions
 from analysis.columns import IDS
 from analysis.figures.base import FigureLayout, Panel, add_legend, count_seeds, draw_curve, missing_note, new_figure
 from analysis.palette import styles
@@ -20,7 +19,7 @@ from bench.experiments import Experiment
 class CorruptionsLayout(FigureLayout):
     """One setting: mean accuracy over corruptions on the left, each corruption at one severity on the right."""
 
-    needs: ClassVar[str] = Corruptions.name
+    needs: ClassVar[str] = "corruptions"
     kind: Literal["corruptions"]
     select: Panel
     severity: int = Field(default=5, ge=1, description="of the panel on the right")
@@ -33,7 +32,7 @@ class CorruptionsLayout(FigureLayout):
         """Which images, and what lines and numbers mean."""
         suites = ", ".join(sorted(frame["suite"].unique()))
         return (
-            f"Corrupted images: {suites}. Lines: accuracy, in the mean over corruptions and {count_seeds(frame)}, bands "
+            f"Corrupted images: {suites}. Lines: accuracy, mean over corruptions and {count_seeds(frame)}, bands: "
             f"± one sample standard deviation over seeds; numbers: accuracy (%) at severity {self.severity}, mean over "
             "seeds; bold: best of each corruption."
         )

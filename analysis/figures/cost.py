@@ -1,27 +1,32 @@
 """What methods cost, side by side: traffic, gradients, seconds (FedLESAM, Tables 7 and 8; FedGF, Table 3)."""
 
+import textwrap
 from typing import ClassVar, Literal
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
-from analysis.analyses.cost import Cost
 from analysis.figures.base import FigureLayout, Panel, count_seeds, missing_note, new_figure
-from analysis.palette import styles
+from analysis.palette import Style, styles
 from analysis.quantities import QUANTITIES
 from analysis.tidy import CellKey, Setting, Tidy, of_cell, titles
 from bench.errors import unknown
 from bench.experiments import Experiment
 
-_KNOWN = [name for name, quantity in QUANTITIES.items() if quantity.file == Cost.name]
+_KNOWN = [name for name, quantity in QUANTITIES.items() if quantity.file == "cost"]
+
+_SPLIT, _PART = "seconds_per_round", "train_seconds_per_round"
+"""A quantity, and its part that is drawn in full colour."""
 
 
 class CostLayout(FigureLayout):
     """A panel of bars per quantity, one bar per method, in one setting."""
 
-    needs: ClassVar[str] = Cost.name
+    needs: ClassVar[str] = "cost"
     kind: Literal["cost"]
     select: Panel
     quantities: tuple[str, ...] = Field(
@@ -42,7 +47,8 @@ class CostLayout(FigureLayout):
 
     def statistics(self, frame: pd.DataFrame) -> str:
         """What bars mean."""
-        return f"Bars: mean over {count_seeds(frame)}; lines on them: ± one sample standard deviation."
+        pale = " Seconds per round: pale for evaluation." if _SPLIT in self.quantities else ""
+        return f"Bars: mean over {count_seeds(frame)}; lines on them: ± one sample standard deviation.{pale}"
 
 
 def draw(layout: CostLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
@@ -54,24 +60,28 @@ def draw(layout: CostLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
     panels = body.subplots(1, len(layout.quantities), sharey=True, squeeze=False)[0]
     for axes, name in zip(panels, layout.quantities, strict=True):
         for place, method in enumerate(present):
-            values = of_cell(frame[frame["metric"] == name], CellKey(setting, method))["value"].to_numpy(float)
-            if values.size == 0:
-                continue
-            spread = float(np.std(values, ddof=1)) if values.size > 1 else None
-            mean = float(values.mean())
-            axes.barh(place, mean, height=0.7, color=looks[method].colour)
-            if spread:
-                axes.errorbar(mean, place, xerr=spread, color="black", linewidth=0.8)
-            axes.annotate(
-                f"{mean:.3g}", (mean + (spread or 0), place), xytext=(2, 0), textcoords="offset points",
-                va="center", fontsize=6.5,
-            )  # fmt: skip
+            rows = of_cell(frame, CellKey(setting, method))
+            values = rows.loc[rows["metric"] == name, "value"].to_numpy(float)
+            if values.size:
+                _draw_bar(axes, place, values, looks[method], pale=name == _SPLIT)
+                part = rows.loc[rows["metric"] == _PART, "value"].mean() if name == _SPLIT else 0
+                axes.barh(place, part, height=0.7, color=looks[method].colour)
         title = QUANTITIES[name].title
-        axes.set_xlabel(f"{title[0].upper()}{title[1:]}")
+        axes.set_xlabel(textwrap.fill(f"{title[0].upper()}{title[1:]}", 26))
         axes.grid(visible=False, axis="y")
-        axes.margins(x=0.14)
+        axes.margins(x=0.2)
         axes.set_xlim(left=0)
     panels[0].set_yticks(range(len(present)), [names[method] for method in present])
     panels[0].invert_yaxis()
     body.suptitle(layout.select.heading(setting), fontsize=8)
     return figure
+
+
+def _draw_bar(axes: Axes, place: int, values: NDArray[np.float64], look: Style, *, pale: bool) -> None:
+    mean, spread = float(values.mean()), float(np.std(values, ddof=1)) if values.size > 1 else 0.0
+    axes.barh(place, mean, height=0.7, color=look.colour, alpha=0.4 if pale else 1)
+    if spread:
+        axes.errorbar(mean, place, xerr=spread, color="black", linewidth=0.8)
+    axes.annotate(
+        f"{mean:.3g}", (mean + spread, place), xytext=(2, 0), textcoords="offset points", va="center", fontsize=6.5
+    )
