@@ -156,8 +156,9 @@ class Report:
         layout = tables.load_table(self.source, name)
         for column in layout.columns:
             self._check_needs(quantity(column.metric).file)
-            self._check_target(column)
         with _naming(layout_file(self.source, "tables", name)):
+            for column in layout.columns:
+                self._check_target(column)
             tables.inputs(layout, self.experiment)
         return layout
 

@@ -44,11 +44,11 @@ class Convergence(Analysis):
 
     def check_target(self, target: float | str, *, smoothed: bool) -> None:
         """A `UserError` if its files have no such target: an accuracy, or the label of the reference."""
-        known = [*self.targets, *self.methods_beside()]
-        if target not in known:
-            raise UserError(f"convergence has no target {target} (it has: {', '.join(map(str, known))})")
+        if target not in (*self.targets, *self.methods_beside()):
+            known = ", ".join([*(f"{accuracy:g}" for accuracy in self.targets), *self.methods_beside()])
+            raise UserError(f"target {target}: the analysis convergence has {known}; set it in analyses.yaml")
         if smoothed and self.window == 1:
-            raise UserError("smoothed: convergence.window is 1; set it")
+            raise UserError("smoothed: the analysis convergence has window 1; set it in analyses.yaml")
 
     def of_run(self, subject: Subject) -> pd.DataFrame:
         """One row per target, smoothing and quantity: what was spent until then, or, not `reached`, until the end."""
