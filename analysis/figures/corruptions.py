@@ -83,7 +83,7 @@ def _draw_table(axes: Axes, table: pd.DataFrame, methods: list[str]) -> None:
         dark = value < (lowest + highest) / 2
         axes.text(
             column, row, f"{value:.0f}" if values.shape[1] > 8 else f"{value:.1f}",
-            ha="center", va="center", fontsize=6.5,
+            ha="center", va="center", fontsize=7,
             color="white" if dark else "black", fontweight="bold" if best[row, column] else "normal",
         )  # fmt: skip
     axes.set_xticks(

@@ -64,7 +64,8 @@ def draw(layout: CostLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
             values = rows.loc[rows["metric"] == name, "value"].to_numpy(float)
             if values.size:
                 _draw_bar(axes, place, values, looks[method], pale=name == _SPLIT)
-                part = rows.loc[rows["metric"] == _PART, "value"].mean() if name == _SPLIT else 0
+            if name == _SPLIT:
+                part = rows.loc[rows["metric"] == _PART, "value"].mean()
                 axes.barh(place, part, height=0.7, color=looks[method].colour)
         title = QUANTITIES[name].title
         axes.set_xlabel(textwrap.fill(f"{title[0].upper()}{title[1:]}", 26))
@@ -83,5 +84,5 @@ def _draw_bar(axes: Axes, place: int, values: NDArray[np.float64], look: Style, 
     if spread:
         axes.errorbar(mean, place, xerr=spread, color="black", linewidth=0.8)
     axes.annotate(
-        f"{mean:.3g}", (mean + spread, place), xytext=(2, 0), textcoords="offset points", va="center", fontsize=6.5
+        f"{mean:.3g}", (mean + spread, place), xytext=(2, 0), textcoords="offset points", va="center", fontsize=7
     )
