@@ -20,7 +20,7 @@ from analysis.quantities import quantity
 from analysis.table_formats import FORMATS
 from analysis.tidy import CellKey, Tidy, settings, titles
 from bench.atomic import write_text
-from bench.errors import UserError
+from bench.errors import UserError, unknown
 from bench.experiments import Experiment, load_experiment
 
 
@@ -176,9 +176,13 @@ class Report:
             convergence.check_target(column.target, smoothed=column.smoothed)
 
     def _check_needs(self, file: str) -> None:
-        """A `UserError` if runs of the experiment do not keep what an analysis needs."""
+        """A `UserError` if the experiment lacks a method that an analysis compares with, or runs do not keep what it
+        needs."""
         if file in self.analyses:
             self.analyses[file].check(self.experiment.evaluation)
+            for method in self.analyses[file].methods_beside():
+                if method not in self.experiment.methods:
+                    raise unknown(f"method that {file} compares with", method, self.experiment.methods)
 
     def _check_runs(self, target: str) -> None:
         """A `UserError` if nothing has been trained; it names the command that makes the target."""

@@ -10,6 +10,7 @@ import torch
 from analysis.analyse import analyse
 from analysis.analyses import parse_analysis
 from analysis.cost import images_of_steps, per_round, spending
+from analysis.report import Report
 from bench.errors import UserError
 from bench.records import RunDirectory
 
@@ -123,3 +124,25 @@ def test_smoothing_is_a_second_set_of_rows(little: Path) -> None:
 def test_what_is_missing_is_one_line(options: dict[str, object], message: str, little: Path) -> None:
     with pytest.raises(UserError, match=message):
         analysed("convergence", little / CELL / "fedsam", **options)
+
+
+def test_a_table_asks_for_targets_that_the_analysis_has(little: Path) -> None:
+    """And for references that the experiment has."""
+    (little / "tables").mkdir()
+    table = little / "tables" / "t.yaml"
+    place = "select: {partition: dirichlet-0.1, participation: 4-of-20}"
+    column = f"{{header: rounds, metric: rounds_to_target, target: TARGET, {place}}}"
+    layout = f"title: T\ncaption: C.\nmethods: [fedavg]\ncolumns: [{column}]\n"
+    for target, options, message in (
+        ("85", "{targets: [80]}", r"t\.yaml': target 85.0: the analysis convergence has 80; set it in analyses.yaml"),
+        ("fedavg", "{}", "target fedavg: the analysis convergence has 80"),
+        ("fedavg, smoothed: true", "{reference: fedavg}", "smoothed: the analysis convergence has window 1"),
+        ("fedavgg", "{reference: fedavgg}", "unknown method that convergence compares with 'fedavgg'; did you mean"),
+    ):
+        table.write_text(layout.replace("TARGET", target))
+        (little / "analyses.yaml").write_text(f"convergence: {options}\n")
+        with pytest.raises(UserError, match=message):
+            Report("little.yaml", Path("results")).table_inputs("t")
+    table.write_text(layout.replace("TARGET", "fedavg, smoothed: true"))
+    (little / "analyses.yaml").write_text("convergence: {targets: [80], reference: fedavg, window: 3}\n")
+    assert Report("little.yaml", Path("results")).table_inputs("t")
