@@ -24,7 +24,11 @@ def describe(name: str) -> str:
     from analysis.analyses import analysis_class  # noqa: PLC0415 - imports torch
 
     cls = analysis_class(name)
-    lines = [f"{name}: {questions()[name]}", f"columns: {', '.join(cls.columns)}", "options:"]
+    lines = [
+        f"{name}: {questions()[name]}",
+        f"columns: {', '.join(cls.columns)}",
+        "options:" if cls.model_fields else "options: none",
+    ]
     for option, field in cls.model_fields.items():
         lines.append(f"  {option} = {_shown(field.default)}: {field.description}")
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""How runs converge: mean curves over seeds, and final values under a stated rule.
+"""How runs converge: curves, smoothed and over seeds, the first round at a target, and final values under a rule.
 
 Functions of the columns of `metrics.csv` that return tidy frames. A run that diverged has no final value.
 """
@@ -75,6 +75,34 @@ def curves(frame: pd.DataFrame, column: str) -> pd.DataFrame:
     curve = curve.merge(seeds, left_on=IDS, right_index=True)
     complete: pd.DataFrame = curve[curve["seeds"] == curve["expected"]].drop(columns="expected")
     return complete.sort_values([*IDS, "round"], ignore_index=True)
+
+
+def neighbour_means(frame: pd.DataFrame, column: str, window: int = 1, every: int = 1) -> pd.DataFrame:
+    """The frame with each run's evaluations of the column replaced by the mean of `window` neighbouring ones.
+
+    At evaluation k these are k - ⌊window/2⌋ to k + ⌈window/2⌉ - 1, of those that there are; then only the rounds that
+    `every` divides are left (FedGF's Figures 4 and 8: 100 evaluations, every 800 or 1,000 rounds). Rows without an
+    evaluation stay as they are.
+    """
+    kept = frame[frame["round"] % every == 0]
+    if window == 1:
+        return kept
+    evaluated = frame[frame[column].notna()].sort_values("round")
+    runs = evaluated.groupby(RUN, sort=False)[column]
+    return kept.assign(**{column: runs.transform(lambda run: run.rolling(window, min_periods=1, center=True).mean())})
+
+
+def first_reaching(evaluations: pd.Series, target: float, window: int = 1) -> int | None:
+    """The first round at which the mean of the last `window` evaluations is at least the target; None: never.
+
+    `evaluations` are one run's values by round, in order, none missing; a mean over fewer than `window` does not count.
+    Values that fall short by 1e-9 reach it: that much is rounding.
+    """
+    if len(evaluations) < window:
+        return None
+    means = np.lib.stride_tricks.sliding_window_view(evaluations.to_numpy(float), window).mean(axis=1)
+    reaching = np.flatnonzero(means >= target - 1e-9)
+    return int(evaluations.index[window - 1 :][reaching[0]]) if len(reaching) else None
 
 
 def diverged_seeds(metrics: pd.DataFrame) -> pd.DataFrame:

@@ -17,9 +17,18 @@ class Quantity:
     better: Better
 
 
+CLIENTS: dict[str, tuple[str, Better]] = {
+    "mean": ("mean", "higher"),
+    "deviation": ("deviation of", "lower"),
+    "worst": ("lowest", "higher"),
+    "best": ("highest", "higher"),
+}
+"""What is told of the accuracies of all clients."""
+
 QUANTITIES = {
     "test_accuracy": Quantity("metrics", "test accuracy (%)", "higher"),
     "test_loss": Quantity("metrics", "test loss", "lower"),
+    "train_accuracy": Quantity("metrics", "training accuracy (%)", "higher"),
     "train_loss": Quantity("metrics", "training loss", "lower"),
     "local_loss": Quantity("metrics", "mean local loss", "lower"),
     "client_drift": Quantity("metrics", "client drift", "none"),
@@ -30,6 +39,30 @@ QUANTITIES = {
     "lpf": Quantity("flatness", "low-pass-filter loss LPF", "lower"),
     "flatness_discrepancy": Quantity("discrepancy", "flatness discrepancy Δ_F", "lower"),
     "sharpness": Quantity("flatness", "sharpness", "lower"),
+    "rounds_to_target": Quantity("convergence", "rounds", "lower"),
+    "transmissions_to_target": Quantity("convergence", "models sent and received per client", "lower"),
+    "gigabytes_to_target": Quantity("convergence", "traffic of all clients (GB)", "lower"),
+    "image_gradients_to_target": Quantity("convergence", "gradients of single images", "lower"),
+    "train_seconds_to_target": Quantity("convergence", "training time (s)", "lower"),
+    **{
+        f"client_{part}_accuracy_{name}": Quantity("clients", f"{title} {words} accuracy over clients (%)", better)
+        for part, words in {"train": "training", "test": "test"}.items()
+        for name, (title, better) in CLIENTS.items()
+    },
+    "corrupted_accuracy": Quantity("corruptions", "accuracy on corrupted test images (%)", "higher"),
+    "downloads_per_round": Quantity("cost", "models received per round", "lower"),
+    "uploads_per_round": Quantity("cost", "models sent per round", "lower"),
+    "transmissions_per_round": Quantity("cost", "models sent and received per round", "lower"),
+    "gigabytes_per_round": Quantity("cost", "traffic per round (GB)", "lower"),
+    "gigabytes": Quantity("cost", "traffic (GB)", "lower"),
+    "gradients_per_step": Quantity("cost", "gradients per local step", "lower"),
+    "client_state": Quantity("cost", "models kept by a client", "lower"),
+    "server_state": Quantity("cost", "models kept by the server", "lower"),
+    "train_seconds_per_round": Quantity("cost", "training per round (s)", "lower"),
+    "evaluation_seconds": Quantity("cost", "evaluation (s)", "lower"),
+    "seconds_per_round": Quantity("cost", "training and evaluation per round (s)", "lower"),
+    "peak_memory_mib": Quantity("cost", "largest memory (MiB)", "lower"),
+    "peak_gpu_memory_mib": Quantity("cost", "largest GPU memory (MiB)", "lower"),
 }
 
 

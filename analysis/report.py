@@ -11,6 +11,7 @@ from typing import Any
 from analysis import figures, tables
 from analysis.analyses import load_analyses
 from analysis.analyses.base import Analysis
+from analysis.analyses.convergence import Convergence
 from analysis.convergence import FinalValue, diverged_seeds, final_values
 from analysis.figures.base import FigureLayout
 from analysis.index_page import FigurePart, page
@@ -19,7 +20,7 @@ from analysis.quantities import quantity
 from analysis.table_formats import FORMATS
 from analysis.tidy import CellKey, Tidy, settings, titles
 from bench.atomic import write_text
-from bench.errors import UserError
+from bench.errors import UserError, unknown
 from bench.experiments import Experiment, load_experiment
 
 
@@ -156,6 +157,8 @@ class Report:
         for column in layout.columns:
             self._check_needs(quantity(column.metric).file)
         with _naming(layout_file(self.source, "tables", name)):
+            for column in layout.columns:
+                self._check_target(column)
             tables.inputs(layout, self.experiment)
         return layout
 
@@ -166,10 +169,20 @@ class Report:
             layout.inputs(self.experiment)
         return layout
 
+    def _check_target(self, column: tables.Column) -> None:
+        """A `UserError` if a column asks for a target that the experiment's analyses do not have."""
+        convergence = self.analyses["convergence"]
+        if column.target is not None and isinstance(convergence, Convergence):
+            convergence.check_target(column.target, smoothed=column.smoothed)
+
     def _check_needs(self, file: str) -> None:
-        """A `UserError` if runs of the experiment do not keep what an analysis needs."""
+        """A `UserError` if the experiment lacks a method that an analysis compares with, or runs do not keep what it
+        needs."""
         if file in self.analyses:
             self.analyses[file].check(self.experiment.evaluation)
+            for method in self.analyses[file].methods_beside():
+                if method not in self.experiment.methods:
+                    raise unknown(f"method that {file} compares with", method, self.experiment.methods)
 
     def _check_runs(self, target: str) -> None:
         """A `UserError` if nothing has been trained; it names the command that makes the target."""

@@ -10,16 +10,17 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import pandas as pd
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from analysis.columns import IDS, RUN
 from analysis.convergence import FinalValue, diverged_seeds, final_values, reported
 from analysis.layout import Layout, Selection, read_layout
 from analysis.quantities import Better, quantity
 from analysis.tidy import CellKey, Setting, Tidy, relative_path, titles
+from bench.errors import UserError, unknown
 from bench.experiments import Experiment
 from bench.frozen import Frozen
 from bench.records import code_fingerprint
@@ -32,6 +33,13 @@ class Column(Frozen):
     group: str = Field(default="", description="header over neighbouring columns of the same group")
     metric: str
     better: Better | None = Field(default=None, description="null: the quantity's own direction")
+    target: float | str | None = Field(
+        default=None, description="for what it takes to reach a target: accuracy in percent, or whose final accuracy"
+    )
+    smoothed: bool = Field(default=False, description="whether a mean of evaluations has to reach the target")
+    relative_to: str | None = Field(
+        default=None, description="a method of the table: values are multiples of its own, seed by seed"
+    )
     decimals: int = Field(default=2, ge=0, le=12)
     select: Selection = Selection()
 
@@ -40,6 +48,14 @@ class Column(Frozen):
     def _known(cls, name: str) -> str:
         quantity(name)
         return name
+
+    @model_validator(mode="after")
+    def _target_where_needed(self) -> "Column":
+        needed = quantity(self.metric).file == "convergence"
+        if needed != (self.target is not None) or (self.smoothed and not needed):
+            needs = "a target" if needed else "no target, and nothing smoothed"
+            raise UserError(f"column {self.name}: {self.metric} takes {needs}")
+        return self
 
     @property
     def direction(self) -> Better:
@@ -67,6 +83,13 @@ class TableLayout(Layout):
     )
     columns: tuple[Column, ...] = Field(min_length=1)
     blocks: tuple[Block, ...] = Field(default=(Block(),), min_length=1)
+
+    @model_validator(mode="after")
+    def _references_shown(self) -> "TableLayout":
+        for column in self.columns:
+            if column.relative_to is not None and column.relative_to not in self.methods:
+                raise unknown("method of the table", column.relative_to, self.methods)
+        return self
 
     def final_values(self, experiment: Experiment) -> dict[str, FinalValue]:
         """Which value of a run is reported, by method."""
@@ -116,16 +139,28 @@ def inputs(layout: TableLayout, experiment: Experiment) -> list[str]:
     return [relative_path(experiment.name, file, cell) for file in files for cell in layout.cells(experiment)]
 
 
+class Value(NamedTuple):
+    """A run's value; of a target that is not `reached` what was spent on it, which is less than it takes."""
+
+    seed: int
+    number: float
+    reached: bool = True
+
+
+Values = Mapping[tuple[str, ...], Sequence[Value]]
+"""By cell, one value per seed."""
+
+
 def fill(name: str, layout: TableLayout, tidy: Tidy) -> Table:
     """The table with everything the tidy files say."""
     cells = layout.cells(tidy.experiment)
-    metrics = tidy.gather("metrics", cells)
-    measured = any(quantity(column.metric).file == "flatness" for column in layout.columns)
-    flatness = tidy.gather("flatness", cells if measured else [])
+    files = dict.fromkeys(["metrics", *(quantity(column.metric).file for column in layout.columns)])
+    frames = {file: tidy.gather(file, cells) for file in files}
+    metrics = frames["metrics"]
     counts = diverged_seeds(metrics).set_index(IDS).astype(int)
     runs = dict(zip(counts.index, map(tuple, counts.to_numpy().tolist()), strict=True))
     finals = layout.final_values(tidy.experiment)
-    values = [_values(column, finals, metrics, flatness) for column in layout.columns]
+    values = [_values(column, finals, frames[quantity(column.metric).file]) for column in layout.columns]
     wanted = len(tidy.experiment.grid.seeds)
     blocks = []
     for block in layout.blocks:
@@ -133,39 +168,62 @@ def fill(name: str, layout: TableLayout, tidy: Tidy) -> Table:
         for column, of_cell in zip(layout.columns, values, strict=True):
             setting = layout.setting(block, column, tidy.experiment)
             keys = [CellKey(setting, method).ids for method in layout.methods]
-            entries = [_entry(runs.get(key, (0, 0)), of_cell.get(key, []), wanted) for key in keys]
+            entries = [_entry(runs.get(key, (0, 0)), of_cell.get(key, []), wanted, column.decimals) for key in keys]
             columns.append(_ranked(entries, column.direction))
         blocks.append(tuple(zip(*columns, strict=True)))
     names = titles(tidy.experiment)
     rows = tuple(names[method] for method in layout.methods)
     by_title = {names[method]: final for method, final in finals.items()}
-    return Table(name, layout, rows, tuple(blocks), _caption(layout, by_title, metrics, blocks))
+    return Table(name, layout, rows, tuple(blocks), _caption(layout, by_title, metrics, blocks, names))
 
 
-def _values(
-    column: Column, finals: Mapping[str, FinalValue], metrics: pd.DataFrame, flatness: pd.DataFrame
-) -> dict[tuple[str, ...], list[float]]:
-    """The column's quantity by cell, one value per seed."""
-    if quantity(column.metric).file == "metrics":
+def _values(column: Column, finals: Mapping[str, FinalValue], frame: pd.DataFrame) -> Values:
+    """The column's quantity, from the file that has it."""
+    file = quantity(column.metric).file
+    if file == "metrics":
         by_method = [
             final_values(rows, column.metric, finals[str(method)], column.direction)
-            for method, rows in metrics.groupby("method", sort=False)
+            for method, rows in frame.groupby("method", sort=False)
         ]
-        frame = pd.concat(by_method) if by_method else pd.DataFrame(columns=[*IDS, "value"])
+        frame = pd.concat(by_method) if by_method else pd.DataFrame(columns=[*RUN, "value"])
     else:
-        frame = flatness[flatness["metric"] == column.metric]
-    return {tuple(map(str, key)): rows["value"].tolist() for key, rows in frame.groupby(IDS)}
+        frame = frame[frame["metric"] == column.metric]
+    if file == "convergence":
+        own = frame["target_of"] == column.target
+        stated = frame["target_of"].isna() & (frame["target"] == column.target)
+        frame = frame[(own if isinstance(column.target, str) else stated) & (frame["smoothed"] == column.smoothed)]
+    reached = frame["reached"] == 1 if "reached" in frame else pd.Series(data=True, index=frame.index)
+    rows = frame[[*RUN, "value"]].assign(reached=reached).itertuples(index=False, name=None)
+    values: dict[tuple[str, ...], list[Value]] = {}
+    for *key, seed, number, there in rows:
+        values.setdefault(tuple(map(str, key)), []).append(Value(int(seed), float(number), bool(there)))
+    return values if column.relative_to is None else _multiples(values, column.relative_to)
 
 
-def _entry(runs: tuple[int, ...], values: Sequence[float], wanted: int) -> Entry:
+def _multiples(values: Values, reference: str) -> Values:
+    """Each value by that of the reference's run of the same setting and seed; none where that did not reach its target,
+    or spent nothing."""
+    multiples = {}
+    for key, own in values.items():
+        runs = values.get((*key[:-1], reference), [])
+        units = {run.seed: run.number for run in runs if run.reached and run.number != 0}
+        multiples[key] = [v._replace(number=v.number / units[v.seed]) for v in own if v.seed in units]
+    return multiples
+
+
+def _entry(runs: tuple[int, ...], values: Sequence[Value], wanted: int, decimals: int) -> Entry:
     seeds, diverged = runs
     if seeds == 0:
         return Entry(note="not run")
     if diverged:
         return Entry(seeds=seeds, note=f"diverged ({diverged} of {seeds})")
-    finite = sorted(value for value in values if math.isfinite(value))
-    if not finite:
+    known = [value for value in values if math.isfinite(value.number)]
+    if not known:
         return Entry(note="not analysed")
+    if missed := [value.number for value in known if not value.reached]:
+        some = f" ({len(known) - len(missed)} of {len(known)} seeds)" if len(missed) < len(known) else ""
+        return Entry(seeds=len(known), note=f"{math.fsum(missed) / len(missed):.{decimals}f}+{some}")
+    finite = sorted(value.number for value in known)
     mean = math.fsum(finite) / len(finite)
     spread = math.fsum((value - mean) ** 2 for value in finite)
     std = math.sqrt(spread / (len(finite) - 1)) if len(finite) > 1 else None
@@ -200,6 +258,7 @@ def _caption(
     finals: Mapping[str, FinalValue],
     metrics: pd.DataFrame,
     blocks: Sequence[Sequence[Sequence[Entry]]],
+    names: Mapping[str, str],
 ) -> str:
     """The layout's caption and the protocol: which value, how many seeds, what ± and the marks mean."""
     sources = {quantity(column.metric).file for column in layout.columns}
@@ -210,13 +269,20 @@ def _caption(
         rounds = f" (round {last[0]})" if len(last) == 1 else f" (rounds {last[0]} to {last[-1]})" if last else ""
         if "metrics" in sources:
             protocol.append(f"Values: {_reported_as(finals, rounds)}.")
-        if "flatness" in sources:
+        if sources - {"metrics", "convergence", "cost"}:
             protocol.append(f"Measured on the global model after the last round{rounds}.")
     old = metrics.loc[metrics["code"] != code_fingerprint(), RUN].drop_duplicates()
     if len(old):
         protocol.append(
             f"{len(old)} of {len(metrics[RUN].drop_duplicates())} runs were made by other code than is here."
         )
+    if "convergence" in sources:
+        protocol.append(
+            "N+: what runs spent that did not reach the target; in brackets how many seeds did, if some did."
+        )
+    if references := dict.fromkeys(column.relative_to for column in layout.columns if column.relative_to):
+        shown = " and ".join(names[reference] for reference in references)
+        protocol.append(f"Multiples: of {shown}, seed by seed; none where it has no value.")
     counts = sorted({entry.seeds for block in blocks for row in block for entry in row if entry.mean is not None})
     if counts:
         seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"

@@ -115,6 +115,7 @@ FILES = {
             "local_loss",
             "client_drift",
             "train_loss",
+            "train_accuracy",
             "test_loss",
             "test_accuracy",
             "diverged",

@@ -10,7 +10,17 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 
-from analysis.figures import convergence, drift, labels, perturbation, surfaces
+from analysis.figures import (
+    client_rounds,
+    clients,
+    convergence,
+    corruptions,
+    cost,
+    drift,
+    labels,
+    perturbation,
+    surfaces,
+)
 from analysis.figures.base import STYLE, FigureLayout, missing_note
 from analysis.layout import read_layout
 from analysis.tidy import FILES, Tidy
@@ -27,7 +37,11 @@ class Kind:
 
 
 KINDS = {
+    "client_rounds": Kind(client_rounds.ClientRoundsLayout, client_rounds.draw),
+    "clients": Kind(clients.ClientsLayout, clients.draw),
     "convergence": Kind(convergence.ConvergenceLayout, convergence.draw),
+    "corruptions": Kind(corruptions.CorruptionsLayout, corruptions.draw),
+    "cost": Kind(cost.CostLayout, cost.draw),
     "drift": Kind(drift.DriftLayout, drift.draw),
     "labels": Kind(labels.LabelsLayout, labels.draw),
     "perturbation": Kind(perturbation.PerturbationLayout, perturbation.draw),

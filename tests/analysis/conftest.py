@@ -57,8 +57,8 @@ def metrics(
             bad, evaluated = r == end, r % every == 0 or r == rounds
             value = final * r / rounds if evaluated and not bad else None
             loss = None if value is None else 2 - value / 100
-            rows.append((seed, r, 4, 0.1, None if bad else 2 / r, 0.5 / r, loss, loss, value, int(bad)))
-    names = "seed round active lr local_loss client_drift train_loss test_loss test_accuracy diverged"
+            rows.append((seed, r, 4, 0.1, None if bad else 2 / r, 0.5 / r, loss, value, loss, value, int(bad)))
+    names = "seed round active lr local_loss client_drift train_loss train_accuracy test_loss test_accuracy diverged"
     return pd.DataFrame(rows, columns=names.split())
 
 
@@ -110,16 +110,14 @@ def _partition(place: Setting) -> pd.DataFrame:
 
 def _write_analyses(results: Path, cell: CellKey, rng: np.random.Generator, sharp: float) -> None:
     seeds, axis = range(3), np.linspace(-1, 1, 21)
-    centre = {
-        "lambda_max": 40 * sharp,
-        "lambda_ratio_1_5": 1.4 + sharp,
-        "lambda_residual": 1e-6,
-        "lpf": 0.2 * sharp,
-        "flatness_discrepancy": 0.5 * sharp,
-        "sharpness": 0.1 * sharp,
+    centres = {
+        "hessian": {"lambda_max": 40 * sharp, "lambda_ratio_1_5": 1.4 + sharp, "lambda_residual": 1e-6},
+        "flatness": {"lpf": 0.2 * sharp, "sharpness": 0.1 * sharp},
+        "discrepancy": {"flatness_discrepancy": 0.5 * sharp},
     }
-    flat = [(s, name, value * rng.normal(1, 0.05), None) for s in seeds for name, value in centre.items()]
-    write(results, cell, "flatness", pd.DataFrame(flat, columns=["seed", "metric", "value", "stderr"]))
+    for file, centre in centres.items():
+        flat = [(s, name, value * rng.normal(1, 0.05), None) for s in seeds for name, value in centre.items()]
+        write(results, cell, file, pd.DataFrame(flat, columns=["seed", "metric", "value", "stderr"]))
 
     perturbs = cell.method not in {"fedavg", "scaffold", "feddyn"}
     drift = []

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from analysis.convergence import FinalValue, curves, diverged_seeds, final_values
+from analysis.convergence import FinalValue, curves, diverged_seeds, final_values, first_reaching, neighbour_means
 from analysis.tidy import CellKey, Tidy
 from bench.errors import UserError
 from bench.experiments import Experiment
@@ -77,3 +79,59 @@ def test_last_is_the_default_and_best_warns() -> None:
         FinalValue(n=3)
     with pytest.raises(UserError, match="n goes with"):
         FinalValue(rule="mean_last_n")
+
+
+# Evaluated every second round; the means of two are 45, 65, 65, 75.
+RISING = pd.Series([30.0, 60.0, 70.0, 60.0, 90.0], index=[2, 4, 6, 8, 10])
+
+
+@pytest.mark.parametrize(
+    ("target", "window", "expected"),
+    [
+        (30, 1, 2),  # equality reaches
+        (65, 1, 6),
+        (65, 2, 6),
+        (70, 2, 10),
+        (75, 2, 10),
+        (75.1, 2, None),
+        (62, 5, 10),  # 310 / 5, once there are five
+        (10, 6, None),  # there never are six
+        (90.1, 1, None),
+    ],
+)
+def test_first_round_at_a_target(target: float, window: int, expected: int | None) -> None:
+    assert first_reaching(RISING, target, window) == expected
+
+
+def test_rounding_does_not_delay_a_target() -> None:
+    """The mean of 74.1 three times is 74.09999999999998 or so."""
+    assert first_reaching(pd.Series([74.1] * 3, index=[1, 2, 3]), 74.1, 3) == 3
+
+
+runs = st.lists(st.floats(0, 100), min_size=1, max_size=30).map(lambda v: pd.Series(v, index=range(1, len(v) + 1)))
+
+
+@given(run=runs, target=st.floats(0, 100), window=st.integers(1, 5))
+def test_a_mean_reaches_no_target_before_an_evaluation_does(run: pd.Series, target: float, window: int) -> None:
+    single, smoothed = first_reaching(run, target), first_reaching(run, target, window)
+    assert smoothed is None or (single is not None and single <= smoothed)
+    higher = first_reaching(run, target + 1, window)
+    assert higher is None or (smoothed is not None and smoothed <= higher)
+
+
+def test_neighbour_means_of_each_run_alone() -> None:
+    """Of three: 10, 20, 60 become 15, 30, 40 at the ends and in the middle; of two, evaluations k - 1 and k."""
+    frame = pd.DataFrame(
+        {
+            **dict.fromkeys(("dataset", "partition", "participation", "method"), "x"),
+            "seed": [0] * 4 + [1] * 3,
+            "round": [1, 2, 3, 4, 2, 3, 4],
+            "test_accuracy": [10, 20, None, 60, 100, 100, 100],
+        }
+    )
+    three, two = (neighbour_means(frame, "test_accuracy", window)["test_accuracy"].tolist() for window in (3, 2))
+    assert three[:2] + three[3:] == [15, 30, 40, 100, 100, 100]
+    assert two[:2] + two[3:] == [10, 15, 40, 100, 100, 100]
+    assert math.isnan(three[2])
+    assert neighbour_means(frame, "test_accuracy", 1).equals(frame)
+    assert neighbour_means(frame, "test_accuracy", 3, every=2)["round"].tolist() == [2, 4, 2, 4]

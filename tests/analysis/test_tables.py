@@ -265,3 +265,71 @@ def test_runs_of_other_code_are_told(tidy: Tidy) -> None:
     frame.loc[frame["seed"] == 1, "code"] = "0123456789abcdef"
     frame.to_csv(path, index=False)
     assert "1 of 11 runs were made by other code than is here." in fill("accuracy", layout(), tidy).caption
+
+
+def reaching(*values: tuple[float, int], metric: str = "rounds_to_target") -> pd.DataFrame:
+    """What an analysis says of each seed: spent on 70 %, and whether that was reached; twice that on FedAvg's final."""
+    rows = [
+        (seed, metric, target, of, 0, factor * value, reached)
+        for seed, (value, reached) in enumerate(values)
+        for target, of, factor in ((70.0, None, 1), (81.25, "fedavg", 2))
+    ]
+    return pd.DataFrame(rows, columns=["seed", "metric", "target", "target_of", "smoothed", "value", "reached"])
+
+
+TARGET = {
+    "header": "rounds",
+    "metric": "rounds_to_target",
+    "target": 70,
+    "decimals": 0,
+    "select": {"partition": "dirichlet-0.1"},
+}
+
+
+def to_target(tidy: Tidy, **column: Any) -> list[str]:
+    """The entries as Markdown prints them."""
+    write(tidy.results, CellKey(HARD, "fedavg"), "convergence", reaching((200, 1), (400, 1), (300, 1)))
+    write(tidy.results, CellKey(HARD, "fedsam"), "convergence", reaching((100, 1), (800, 0), (800, 0)))
+    write(tidy.results, CellKey(HARD, "fedlesam_s"), "convergence", reaching((800, 0), (800, 0)))
+    filled = fill("t", layout(columns=[{**TARGET, **column}], methods=["fedavg", "fedsam", "fedlesam_s"]), tidy)
+    return [line.split(" | ")[1].removesuffix(" |") for line in markdown(filled).splitlines()[4:]]
+
+
+def test_a_target_that_is_not_reached_is_censored(tidy: Tidy) -> None:
+    """A mean over the seeds that reach it would favour those methods whose slow seeds never do."""
+    assert to_target(tidy) == ["**300 ± 100**", "800+ (1 of 3 seeds)", "800+"]
+    assert to_target(tidy, target="fedavg") == ["**600 ± 200**", "1600+ (1 of 3 seeds)", "1600+"]
+
+
+def test_multiples_are_taken_seed_by_seed(tidy: Tidy) -> None:
+    """800 / 400 and 800 / 300; 800 / 200 and 800 / 400."""
+    shown = to_target(tidy, relative_to="fedavg", decimals=2)
+    assert shown == ["**1.00 ± 0.00**", "2.33+ (1 of 3 seeds)", "3.00+"]
+    # FedSAM reaches it with its first seed alone.
+    of_fedsam = ["<u>2.00</u> (1 of 3 seeds)", "**1.00** (1 of 3 seeds)", "8.00+"]
+    assert to_target(tidy, relative_to="fedsam", decimals=2) == of_fedsam
+
+
+def test_multiples_of_nothing_are_not_shown(tidy: Tidy) -> None:
+    assert to_target(tidy, relative_to="fedlesam_s") == ["not analysed", "not analysed", "not analysed"]
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        ({**TARGET, "target": None}, "rounds_to_target takes a target"),
+        ({**ACCURACY, "target": 70}, "test_accuracy takes no target"),
+        ({**ACCURACY, "smoothed": True}, "nothing smoothed"),
+        ({**TARGET, "relative_to": "fedswa"}, "unknown method of the table 'fedswa'"),
+    ],
+)
+def test_targets_stand_where_they_belong(column: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        layout(columns=[column])
+
+
+def test_each_quantity_comes_from_its_own_file(tidy: Tidy) -> None:
+    sharp = pd.DataFrame({"seed": [0, 1, 2], "metric": "lambda_max", "value": [10.0, 20.0, 30.0], "stderr": None})
+    write(tidy.results, CellKey(HARD, "fedavg"), "hessian", sharp)
+    table = fill("t", layout(columns=[{**ACCURACY, "metric": "lambda_max"}, ACCURACY], methods=["fedavg"]), tidy)
+    assert [entry.mean for entry in table.entries[0][0]] == [20, 82]
