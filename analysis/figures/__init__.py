@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 
-from analysis.figures import convergence, drift, labels, perturbation, surfaces
+from analysis.figures import convergence, drift, interpolation, labels, perturbation, plane, surfaces
 from analysis.figures.base import STYLE, FigureLayout, missing_note
 from analysis.layout import read_layout
 from analysis.tidy import FILES, Tidy
@@ -29,8 +29,11 @@ class Kind:
 KINDS = {
     "convergence": Kind(convergence.ConvergenceLayout, convergence.draw),
     "drift": Kind(drift.DriftLayout, drift.draw),
+    "interpolation": Kind(interpolation.InterpolationLayout, interpolation.draw),
     "labels": Kind(labels.LabelsLayout, labels.draw),
+    "local_plane": Kind(plane.LocalPlaneLayout, plane.draw),
     "perturbation": Kind(perturbation.PerturbationLayout, perturbation.draw),
+    "plane": Kind(plane.PlaneLayout, plane.draw),
     "surfaces": Kind(surfaces.SurfacesLayout, surfaces.draw),
 }
 
