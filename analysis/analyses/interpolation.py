@@ -45,7 +45,8 @@ class Interpolation(OnParts):
         scores = score_points(subject, Family(start, (end - start,)), points, samples, self.asked())
         at = pd.DataFrame(points, columns=["t"])
         losses = {part: f"{sample.loss}, on the line {which}" for part, sample in samples.items()}
-        return scores.join(at, on="point").assign(definition=scores["data"].map(losses)).drop(columns="point")
+        table = scores.join(at, on="point").assign(definition=scores["data"].map(losses))
+        return table[[*self.columns, "definition"]]
 
 
 def _initial(subject: Subject) -> Tensor:

@@ -54,7 +54,8 @@ class ThroughModels(OfOneSeed, OnParts):
         at = pd.DataFrame(points, columns=["x", "y"])
         at["model"] = pd.Series(names, index=at.index[-len(names) :])
         losses = {part: f"{sample.loss}, on the plane through {which}" for part, sample in samples.items()}
-        return scores.join(at, on="point").assign(definition=scores["data"].map(losses)).drop(columns="point")
+        table = scores.join(at, on="point").assign(definition=scores["data"].map(losses))
+        return table[[*self.columns, "definition"]]
 
 
 class Plane(ThroughModels):

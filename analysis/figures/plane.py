@@ -65,36 +65,43 @@ def draw(layout: ThroughModelsLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure
     (setting,) = layout.settings(tidy.experiment)
     frame = frame[frame["seed"] == layout.shown_seed(tidy.experiment)]
     planes = {method: rows for method in layout.methods if not (rows := of_cell(frame, CellKey(setting, method))).empty}
+    shown = {value: frame[frame["data"] == part] for value, part in (("loss", layout.loss), ("error", layout.error))}
+    if any(not np.isfinite(rows[value].to_numpy(float)).any() for value, rows in shown.items()):
+        raise UserError(f"nothing to draw for '{layout.title}': no finite values of the seed and the images named")
     names = titles(tidy.experiment)
-    figure, body = new_figure(layout.width, 2.75 * max(1, len(planes)), [missing_note(frame, layout, tidy)])
-    grid = body.subplots(max(1, len(planes)), 2, squeeze=False)
     colours = {label: look.colour for label, look in styles(tidy.experiment).items()}
-    for column, (value, part) in enumerate((("loss", layout.loss), ("error", layout.error))):
-        rows = frame[frame["data"] == part]
-        levels, norm = _levels(rows[value].to_numpy(float), layout, value)
-        for axes, (method, plane) in zip(grid[:, column], planes.items(), strict=True):
-            shown = plane[plane["data"] == part]
-            table = shown[shown["model"].isna()].pivot_table(index="y", columns="x", values=value)
+    height = sum(0.36 * layout.width * _height_over_width(rows) + 0.65 for rows in planes.values())
+    figure, body = new_figure(layout.width, height, [missing_note(frame, layout, tidy)])
+    grid = body.subplots(len(planes), 2, squeeze=False)
+    for column, (value, part) in zip(grid.T, (("loss", layout.loss), ("error", layout.error)), strict=True):
+        levels, norm = _levels(shown[value][value], layout.ceiling if value == "loss" else None, value)
+        for axes, (method, plane) in zip(column, planes.items(), strict=True):
+            rows = plane[plane["data"] == part]
+            table = rows[rows["model"].isna()].pivot_table(index="y", columns="x", values=value)
             filled = _draw_contours(axes, table, levels, norm)
-            _mark_models(axes, shown[shown["model"].notna()], names, colours)
-            whose = f" ({names[method]})" if len(planes) > 1 else ""
+            _mark_models(axes, rows[rows["model"].notna()], names, colours)
+            whose = f", {names[method]}" if len(planes) > 1 else ""
             axes.set_title(f"{PART[part]} {value}{' (%)' * (value == 'error')}{whose}")
-        body.colorbar(filled, ax=list(grid[:, column]), aspect=30, pad=0.02)
+        column[-1].set_xlabel("Distance along u")
+        body.colorbar(filled, ax=list(column), aspect=15 * len(planes), pad=0.02, format="%.3g")
+    for axes in grid[:, 0]:
+        axes.set_ylabel("Distance along v")
     return figure
 
 
-def _levels(
-    values: NDArray[np.float64], layout: ThroughModelsLayout, value: str
-) -> tuple[NDArray[np.float64], Normalize]:
+def _height_over_width(plane: pd.DataFrame) -> float:
+    width, height = (float(np.ptp(plane[name].to_numpy(float))) for name in ("x", "y"))
+    return min(1.6, height / width)
+
+
+def _levels(values: pd.Series, ceiling: float | None, value: str) -> tuple[NDArray[np.float64], Normalize]:
     """Of a loss on a log scale, of an error on a linear one."""
-    values = values[np.isfinite(values)]
-    if values.size == 0:
-        raise UserError(f"nothing to draw for '{layout.title}': its plane.csv has no finite {value} of the data named")
+    finite = values[np.isfinite(values)]
+    lowest, highest = float(finite.min()), min(ceiling or np.inf, float(finite.max()))
     if value == "error":
-        levels = np.asarray(MaxNLocator(_LEVELS).tick_values(values.min(), values.max()), dtype=float)
+        levels = np.asarray(MaxNLocator(_LEVELS, min_n_ticks=2).tick_values(lowest, highest), dtype=float)
         return levels, Normalize(levels[0], levels[-1])
-    highest = min(layout.ceiling or np.inf, float(values.max()))
-    lowest = min(max(float(values.min()), highest * 1e-4), highest / 2)
+    lowest = min(max(lowest, highest * 1e-4), highest * 0.99)
     return np.geomspace(lowest, highest, _LEVELS), LogNorm(lowest, highest)
 
 
@@ -104,17 +111,17 @@ def _draw_contours(axes: Axes, table: pd.DataFrame, levels: NDArray[np.float64],
     z = np.clip(table.to_numpy(float), levels[0], levels[-1])
     filled = axes.contourf(x, y, z, levels=levels, norm=norm, cmap=_COLOURS)
     axes.contour(x, y, z, levels=levels, colors="white", linewidths=0.4)
-    axes.set(aspect="equal", xlabel="Distance along u", ylabel="Distance along v")
+    axes.set(aspect="equal")
     axes.grid(False)
-    axes.label_outer()
     return filled
 
 
 def _mark_models(axes: Axes, models: pd.DataFrame, names: Mapping[str, str], colours: Mapping[str, str]) -> None:
     """Each in its method's colour, or white, with its name beside it."""
+    outline = [withStroke(linewidth=2, foreground="white")]
     for model, x, y in models[["model", "x", "y"]].itertuples(index=False):
-        axes.plot(x, y, "o", color=colours.get(model, "white"), markeredgecolor="white", markersize=5)
+        axes.plot(x, y, "o", color=colours.get(model, "white"), markeredgecolor="black", markersize=4.5)
         axes.annotate(
             names.get(model, model), (x, y), (0, 5), textcoords="offset points", ha="center", fontsize=7,
-            color="black", path_effects=[withStroke(linewidth=2, foreground="white")],
+            path_effects=outline,
         )  # fmt: skip
