@@ -199,7 +199,7 @@ def test_kept_points_of_other_options_are_not_taken(cells: Path, tmp_path: Path)
         ("plane", {"through": ["fedsam", "fedasam"]}, (), "runs beside of: fedsam, fedasam; --beside gives: none"),
         ("plane", {"through": ["fedsam", "fedasam"]}, ("fedasam", "fedsam"), "--beside gives: fedasam, fedsam"),
         ("plane", {"through": ["fedavg", "fedsam"]}, ("fedavg", "fedsam"), "there is no one plane through them"),
-        ("local_plane", {}, ("fedsam",), "runs beside of: none; --beside gives: fedsam"),
+        ("interpolation", {}, ("fedsam",), "runs beside of: none; --beside gives: fedsam"),
         (
             "local_plane",
             {"clients": [0, 1, 20]},
