@@ -101,7 +101,7 @@ def points_together(objective: Objective, family: Family, data: Batched) -> int:
 class Prepared:
     """Batches in the memory format in which they are evaluated fastest, kept from pass to pass if they are small.
 
-    On a CPU images stand channels-last: LeNet is then 3 to 4 times as fast, and no model here is slower.
+    On a CPU images stand channels-last: LeNet is then 2 to 4 times as fast, and no model here was slower.
     """
 
     def __init__(self, data: Batched) -> None:
