@@ -94,14 +94,16 @@ def analyse(
     `beside`: folders of other methods' runs in the same setting, for analyses that compare.
     """
     runs, others = find_runs(folder), [find_runs(other) for other in beside]
+    unfinished: list[Path] = []
     tables = [pd.DataFrame(columns=[*CELL_COLUMNS, "identity", "seed", *analysis.columns])]
     for seed in analysis.chosen(list(runs.by_seed)):
         run = runs.by_seed[seed]
         for compared in others:
             if seed not in compared.by_seed:
                 raise UserError(f"{analysis.name} needs seed {seed} of {compared.cell['method']} too")
-        known = [Subject(compared.by_seed[seed], device, tell=tell) for compared in others]
-        subject = Subject(run, device, known, out.with_name(f".{out.stem}-seed-{seed}.unfinished"), tell)
+        known = [Subject(one.by_seed[seed], device, tell=tell, label=one.cell["method"]) for one in others]
+        unfinished.append(out.with_name(f".{out.stem}-seed-{seed}.unfinished"))
+        subject = Subject(run, device, known, unfinished[-1], tell, runs.cell["method"])
         reason = _nothing_to_say(analysis, [subject, *known])
         if reason is not None:
             tell(f"seed {seed}: {reason}: no rows")
@@ -109,6 +111,8 @@ def analyse(
         analysis.check(run.config.evaluation)
         tables.append(identified(analysis.of_run(subject), runs.cell, run.config))
     write_csv(out, pd.concat(tables[1:] or tables, ignore_index=True))
+    for parts in unfinished:
+        parts.unlink(missing_ok=True)
 
 
 def _nothing_to_say(analysis: Analysis, subjects: Sequence[Subject]) -> str | None:

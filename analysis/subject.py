@@ -35,7 +35,8 @@ class Subject:
     """A run on a device. All is computed in float32, whatever precision the run was trained in.
 
     `beside` are runs of other methods in the same setting, of the same seed, for analyses that compare. `unfinished`:
-    where an analysis that takes long may keep the parts that are done; None: nowhere.
+    where an analysis that takes long may keep the parts that are done; None: nowhere. `label`: the method's, in tidy
+    files.
     """
 
     run: RunDirectory
@@ -43,6 +44,12 @@ class Subject:
     beside: Sequence["Subject"] = ()
     unfinished: Path | None = None
     tell: Progress = silent
+    label: str = ""
+
+    @property
+    def labels_beside(self) -> list[str]:
+        """The methods of the runs beside."""
+        return [other.label for other in self.beside]
 
     @cached_property
     def bench(self) -> Bench:

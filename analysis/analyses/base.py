@@ -3,12 +3,12 @@
 import json
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pandas as pd
 from pydantic import Field
 
-from analysis.subject import Part, Subject
+from analysis.subject import Part, Sample, Subject
 from bench.config import Evaluation
 from bench.errors import UserError
 from bench.frozen import Frozen
@@ -29,6 +29,10 @@ class Analysis(Frozen):
         given = self.model_dump(mode="json", exclude_defaults=True)
         return [f"--set={name}={json.dumps(value)}" for name, value in given.items()]
 
+    def asked(self) -> dict[str, Any]:
+        """The analysis and all its options, as plain values."""
+        return {"analysis": self.name, **self.model_dump(mode="json")}
+
     @abstractmethod
     def of_run(self, subject: Subject) -> pd.DataFrame:
         """The answer of one run."""
@@ -44,6 +48,17 @@ class Analysis(Frozen):
         """Labels of other methods of the experiment whose runs, in the same setting, are needed too."""
         return ()
 
+    def beside(self, subject: Subject) -> Sequence[Subject]:
+        """The runs of those methods; a `UserError` if others are given, or runs of other models or data."""
+        needed, given = (", ".join(labels) or "none" for labels in (self.methods_beside(), subject.labels_beside))
+        if given != needed:
+            raise UserError(f"{self.name} with these options needs runs beside of: {needed}; --beside gives: {given}")
+        config = subject.run.config
+        for other in subject.beside:
+            if (other.run.config.model, other.run.config.dataset) != (config.model, config.dataset):
+                raise UserError(f"'{other.run.path}' has another model or data set than '{subject.run.path}'")
+        return subject.beside
+
 
 class OnImages(Analysis):
     """An analysis of a loss over images of the run's data set, never augmented."""
@@ -52,6 +67,19 @@ class OnImages(Analysis):
     images: int | None = Field(
         default=None, ge=1, description="so many, drawn by the seed, the same for all methods; null: all"
     )
+
+
+class OnParts(Analysis):
+    """An analysis of models on training and test images, never augmented."""
+
+    data: tuple[Part, ...] = Field(default=("train", "test"), min_length=1, description="train or test images, or both")
+    images: int | None = Field(
+        default=None, ge=1, description="so many of each, drawn by the seed, the same for all methods; null: all"
+    )
+
+    def samples(self, subject: Subject) -> dict[Part, Sample]:
+        """The images of each part."""
+        return {part: subject.sample(part, self.images) for part in self.data}
 
 
 class OfOneSeed(Analysis):

@@ -17,8 +17,10 @@ from analysis.figures import (
     corruptions,
     cost,
     drift,
+    interpolation,
     labels,
     perturbation,
+    plane,
     surfaces,
 )
 from analysis.figures.base import STYLE, FigureLayout, missing_note
@@ -43,8 +45,11 @@ KINDS = {
     "corruptions": Kind(corruptions.CorruptionsLayout, corruptions.draw),
     "cost": Kind(cost.CostLayout, cost.draw),
     "drift": Kind(drift.DriftLayout, drift.draw),
+    "interpolation": Kind(interpolation.InterpolationLayout, interpolation.draw),
     "labels": Kind(labels.LabelsLayout, labels.draw),
+    "local_plane": Kind(plane.LocalPlaneLayout, plane.draw),
     "perturbation": Kind(perturbation.PerturbationLayout, perturbation.draw),
+    "plane": Kind(plane.PlaneLayout, plane.draw),
     "surfaces": Kind(surfaces.SurfacesLayout, surfaces.draw),
 }
 

@@ -70,6 +70,16 @@ class FigureLayout(Layout):
         """What lines, bands and colours mean: a sentence for the caption."""
 
 
+class OneSeedLayout(FigureLayout):
+    """A figure of one run per cell, all of one seed."""
+
+    seed: int | None = Field(default=None, description="whose runs; null: the experiment's first seed")
+
+    def shown_seed(self, experiment: Experiment) -> int:
+        """The seed that is shown."""
+        return super().shown_seed(experiment) if self.seed is None else self.seed
+
+
 class Panel(Selection):
     """One panel: a setting, and the heading it gets (default: the setting's own)."""
 

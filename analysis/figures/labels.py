@@ -4,25 +4,18 @@ from typing import ClassVar, Literal
 
 import pandas as pd
 from matplotlib.figure import Figure
-from pydantic import Field
 
-from analysis.figures.base import PanelLayout, missing_note, new_figure
+from analysis.figures.base import OneSeedLayout, PanelLayout, missing_note, new_figure
 from analysis.figures.heatmap import body_height, draw_counts
 from analysis.tidy import Tidy, of_setting
-from bench.experiments import Experiment
 
 
-class LabelsLayout(PanelLayout):
+class LabelsLayout(OneSeedLayout, PanelLayout):
     """Class counts of one seed's partitions. All methods have the same ones: the layout names any of them."""
 
     needs: ClassVar[str] = "partition"
     kind: Literal["labels"]
-    seed: int | None = Field(default=None, description="whose partitions; null: the experiment's first seed")
     numbers: bool = True
-
-    def shown_seed(self, experiment: Experiment) -> int:
-        """The seed whose partitions are shown."""
-        return super().shown_seed(experiment) if self.seed is None else self.seed
 
     def statistics(self, frame: pd.DataFrame) -> str:
         """Whose split this is."""

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from pydantic import Field
 
-from analysis.figures.base import FigureLayout, Panel, missing_note, new_figure
+from analysis.figures.base import OneSeedLayout, Panel, missing_note, new_figure
 from analysis.tidy import CellKey, Setting, Tidy, of_cell, titles
 from bench.errors import UserError
 from bench.experiments import Experiment
@@ -20,20 +20,15 @@ _COLOURS = "viridis"
 Plane = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
 
 
-class SurfacesLayout(FigureLayout):
+class SurfacesLayout(OneSeedLayout):
     """One model per method, all of one seed: then directions are the same. `ceiling` cuts high losses off."""
 
     needs: ClassVar[str] = "surface"
     kind: Literal["surfaces"]
     select: Panel
-    seed: int | None = Field(default=None, description="whose runs; null: the experiment's first seed")
     ceiling: float | None = Field(
         default=None, gt=0, description="largest loss that is drawn; null: the largest there is"
     )
-
-    def shown_seed(self, experiment: Experiment) -> int:
-        """The seed whose models are shown."""
-        return super().shown_seed(experiment) if self.seed is None else self.seed
 
     def settings(self, experiment: Experiment) -> tuple[Setting, ...]:
         """The one setting."""

@@ -137,7 +137,8 @@ def _write_analyses(results: Path, cell: CellKey, rng: np.random.Generator, shar
         (s, a, b, 0.05 + sharp * (4 * a**2 + 2.5 * b**2 + a * b + 0.6 * np.sin(5 * a) * b**2))
         for s, a, b in itertools.product(seeds, axis, axis)
     ]
-    write(results, cell, "surface", pd.DataFrame(plane, columns=["seed", "a", "b", "loss"]))
+    surface = pd.DataFrame(plane, columns=["seed", "a", "b", "loss"])
+    write(results, cell, "surface", surface.assign(error=10 * surface["loss"]))
 
 
 LITTLE = """

@@ -211,7 +211,7 @@ def test_surfaces_of_a_seed_without_data_or_infinite_losses(realistic: Tidy) -> 
     cell = CellKey(HARD, "fedavg")
     plane = pd.read_csv(realistic.results / f"analysis/quick/{cell.path}/surface.csv")
     plane.loc[:5, "loss"] = np.inf
-    write(realistic.results, cell, "surface", plane[["seed", "a", "b", "loss"]])
+    write(realistic.results, cell, "surface", plane[["seed", "a", "b", "loss", "error"]])
     figures.draw(layout, realistic)
 
 

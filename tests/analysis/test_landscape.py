@@ -1,6 +1,7 @@
-"""Directions have the filters' norms; the grid's losses are those at its stated coordinates."""
+"""Scores are those of the models at the stated points: one by one, in one batched call, whatever the batches."""
 
 import copy
+from itertools import product
 
 import loss_landscapes
 import numpy as np
@@ -9,51 +10,83 @@ import torch
 from loss_landscapes.metrics import Loss
 from torch import Tensor, nn
 
-from analysis.landscape import filter_normalised_directions, plane
+from analysis import landscape
+from analysis.directions import Family, filter_normalised_directions
+from analysis.landscape import Prepared, axis_around, chunks, points_together, score, symmetric_axis
 from bench.engine.objective import Objective
 from bench.engine.streams import torch_stream
 from bench.errors import UserError
+from tests.conftest import in_batches
 
 Samples = tuple[Tensor, Tensor]
+GRID = list(product(symmetric_axis(0.3, 5), repeat=2))
 
 
-def test_directions_have_the_norm_of_every_filter_and_spare_biases(cnn: Objective, trained: Tensor) -> None:
-    weights = cnn.layout.split(trained)
-    for direction in filter_normalised_directions(cnn.layout, trained, torch_stream(0, "test")):
-        for name, part in cnn.layout.split(direction).items():
-            if part.dim() > 1:
-                norms = part.flatten(1).norm(dim=1)
-                torch.testing.assert_close(norms, weights[name].flatten(1).norm(dim=1))
-            else:
-                assert not part.any(), name
+@pytest.fixture
+def plane(cnn: Objective, trained: Tensor) -> Family:
+    return Family(trained, filter_normalised_directions(cnn.layout, trained, torch_stream(0, "test")))
 
 
-def test_a_filter_of_zeros_stays_in_place(cnn: Objective, trained: Tensor) -> None:
-    w = trained.clone()
-    cnn.layout.split(w)["conv1.weight"][0] = 0
-    for direction in filter_normalised_directions(cnn.layout, w, torch_stream(0, "test")):
-        assert not cnn.layout.split(direction)["conv1.weight"][0].any()
+def test_scores_are_what_the_coordinates_say(cnn: Objective, trained: Tensor, plane: Family, digits: Samples) -> None:
+    """All of a 5×5 grid by direct evaluation; the middle is F(w) to the last bit."""
+    d1, d2 = plane.directions
+    x, y = digits
+    for a, b in GRID:
+        found = score(cnn, plane, [(a, b)], [digits])[0]
+        w = trained + a * d1 + b * d2
+        assert found.loss == pytest.approx(cnn.loss(w, [digits]), rel=1e-12)
+        wrong = int((cnn.logits(w, x).argmax(1) != y).sum())
+        assert found.error == pytest.approx(100 * wrong / len(y))
+    assert score(cnn, plane, [(0.0, 0.0)], [digits])[0].loss == cnn.loss(trained, [digits])
 
 
-def test_models_share_the_draws_and_the_two_directions_differ(cnn: Objective, trained: Tensor) -> None:
-    stream = torch_stream(0, "test")
-    first, second = filter_normalised_directions(cnn.layout, trained, stream)
-    doubled, _ = filter_normalised_directions(cnn.layout, 2 * trained, stream)
-    torch.testing.assert_close(doubled, 2 * first)
-    assert abs(float(torch.cosine_similarity(first, second, dim=0))) < 0.2
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
+def test_a_batched_call_equals_one_by_one(
+    cnn: Objective, plane: Family, digits: Samples, dtype: torch.dtype, tolerance: float
+) -> None:
+    objective = Objective(copy.deepcopy(cnn.module).to(dtype))
+    family = Family(plane.w.to(dtype), (plane.directions[0].to(dtype), plane.directions[1].to(dtype)))
+    data = in_batches(digits[0].to(dtype), digits[1], 25)
+    single = [score(objective, family, [point], data)[0] for point in GRID]
+    together = score(objective, family, GRID, data)
+    np.testing.assert_allclose([s.loss for s in together], [s.loss for s in single], rtol=tolerance)
+    np.testing.assert_allclose([s.error for s in together], [s.error for s in single], atol=100 / len(digits[1]) + 1e-9)
 
 
-def test_grid_is_what_its_coordinates_say(cnn: Objective, trained: Tensor, digits: Samples) -> None:
-    """All of a 5×5 grid by direct evaluation, rows in order; the middle is F(w) to the last bit."""
-    d1, d2 = filter_normalised_directions(cnn.layout, trained, torch_stream(0, "test"))
-    grid = plane(cnn, trained, [digits], d1=d1, d2=d2, extent=0.3, points=5)
-    axis = [-0.3, -0.15, 0.0, 0.15, 0.3]
-    np.testing.assert_allclose(grid.a.to_numpy().reshape(5, 5), np.repeat([axis], 5, 0).T, atol=1e-15)
-    np.testing.assert_allclose(grid.b.to_numpy().reshape(5, 5), np.repeat([axis], 5, 0), atol=1e-15)
-    for row in grid.itertuples():
-        assert row.loss == cnn.loss(trained + row.a * d1 + row.b * d2, [digits])
-    middle = grid[(grid.a == 0) & (grid.b == 0)]
-    assert middle.loss.item() == cnn.loss(trained, [digits])
+@pytest.mark.parametrize("size", [1, 7, 25, 60])
+def test_batch_size_does_not_matter(cnn: Objective, plane: Family, digits: Samples, size: int) -> None:
+    whole = score(cnn, plane, GRID[:1], [digits])[0]
+    parts = score(cnn, plane, GRID[:1], in_batches(*digits, size))[0]
+    assert parts.loss == pytest.approx(whole.loss, rel=1e-12)
+    assert parts.error == whole.error
+
+
+class Passes(list):
+    """Batches that count how often they are passed over."""
+
+    count = 0
+
+    def __iter__(self):
+        self.count += 1
+        return super().__iter__()
+
+
+@pytest.mark.parametrize(("kept", "passes"), [(2**20, 2), (0, 4)])
+def test_prepared_batches_are_the_same_images(
+    monkeypatch: pytest.MonkeyPatch, digits: Samples, kept: int, passes: int
+) -> None:
+    """Small ones are prepared once (and looked at once before), large ones in each of three passes."""
+    monkeypatch.setattr(landscape, "KEPT_BYTES", kept)
+    x, y = digits[0].expand(-1, 3, -1, -1), digits[1]
+    data = Passes(in_batches(x, y, 25))
+    prepared = Prepared(data)
+    for _ in range(3):
+        found = list(prepared)
+        assert torch.equal(torch.cat([part for part, _ in found]), x)
+        assert torch.equal(torch.cat([part for _, part in found]), y)
+        assert all(part.is_contiguous(memory_format=torch.channels_last) for part, _ in found)
+    assert data.count == passes
+    assert len(prepared) == 3
 
 
 def test_line_between_two_models_agrees_with_loss_landscapes(cnn: Objective, digits: Samples) -> None:
@@ -64,14 +97,31 @@ def test_line_between_two_models_agrees_with_loss_landscapes(cnn: Objective, dig
     models = [copy.deepcopy(cnn.load(v)).eval() for v in (w, other)]
     metric = Loss(nn.CrossEntropyLoss(), *digits)
     theirs = loss_landscapes.linear_interpolation(*models, metric, steps, deepcopy_model=True)
-    nowhere = torch.zeros_like(w)
-    grid = plane(cnn, w, [digits], d1=other - w, d2=nowhere, extent=1, points=2 * steps + 1)
-    ours = grid[(grid.b == 0) & (grid.a > 0)].loss
+    line = Family(w, (other - w,))
+    ours = [score(cnn, line, [(step / steps,)], [digits])[0].loss for step in range(1, steps + 1)]
     np.testing.assert_allclose(ours, theirs, rtol=1e-6)
 
 
-@pytest.mark.parametrize("points", [1, 20])
-def test_a_grid_without_the_model_in_its_middle_is_refused(cnn: Objective, digits: Samples, points: int) -> None:
-    w = cnn.initial()
-    with pytest.raises(UserError, match=f"{points} grid points"):
-        plane(cnn, w, [digits], d1=w, d2=w, extent=1, points=points)
+def test_axes() -> None:
+    np.testing.assert_allclose(symmetric_axis(0.3, 5), [-0.3, -0.15, 0, 0.15, 0.3], atol=1e-15)
+    assert symmetric_axis(0.7, 41)[20] == 0
+    np.testing.assert_allclose(axis_around([1.0, 3.0, 0.0], 0.5, 4), [-1.5, 0.5, 2.5, 4.5])
+    assert chunks(7, 3) == [range(3), range(3, 6), range(6, 7)]
+    assert chunks(2, 5) == [range(2)]
+    for points in (1, 20):
+        with pytest.raises(UserError, match=f"{points} grid points"):
+            symmetric_axis(1, points)
+
+
+def test_a_cpu_computes_points_one_by_one(cnn: Objective, plane: Family, digits: Samples) -> None:
+    assert points_together(cnn, plane, [digits]) == 1
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_gpu_computes_as_many_points_as_fit(cnn: Objective, plane: Family, digits: Samples) -> None:
+    objective = Objective(copy.deepcopy(cnn.module).cuda())
+    family = Family(plane.w.cuda(), (plane.directions[0].cuda(), plane.directions[1].cuda()))
+    data = [(digits[0].cuda(), digits[1].cuda())]
+    assert points_together(objective, family, data) == landscape.MOST_TOGETHER
+    on_cpu = [score(cnn, plane, [point], [digits])[0].loss for point in GRID]
+    np.testing.assert_allclose([s.loss for s in score(objective, family, GRID, data)], on_cpu, rtol=1e-9)

@@ -11,12 +11,13 @@ from pathlib import Path
 
 from bench.atomic import write_text
 from bench.errors import UserError
-from tests.benchmarks import large, profile, scaling, small
+from tests.benchmarks import landscape, large, profile, scaling, small
 from tests.benchmarks.report import Section, check_report, number, write_report
 from tests.benchmarks.setting import LARGE_COPY, Setting
 from tests.benchmarks.sizes import CPU, GPU, QUICK, Sizes
 
 SECTIONS: Mapping[str, Callable[[Setting], list[Section]]] = {
+    "landscape": landscape.measure,
     "large": large.measure,
     "memory": lambda setting: [large.memory_passes(setting)],
     "profile": lambda setting: [profile.measure(setting)],

@@ -55,6 +55,16 @@ class Small:
 
 
 @dataclass(frozen=True)
+class Landscape:
+    """Points of a plane, so many in a turn, each over so many images."""
+
+    models: tuple[str, ...]
+    images: int
+    points: int
+    repeats: int
+
+
+@dataclass(frozen=True)
 class Sizes:
     """Everything that `make bench` measures."""
 
@@ -62,6 +72,7 @@ class Sizes:
     large: tuple[Large, ...]
     scaling: Scaling
     small: Small
+    landscape: Landscape
 
 
 TENS = (100, 1_000, 10_000, 100_000)
@@ -77,6 +88,7 @@ CPU = Sizes(
     ),
     Scaling((1, 3, 10, 30, 100), TENS, 10, (1, 2, 4, 8), *DIGITS_SEEDS, repeats=5),
     Small(("cnn_gn", "mlp"), SMALL_METHODS, 20, 10, repeats=15),
+    Landscape(("lenet", "resnet18_gn"), 2000, points=3, repeats=5),
 )
 GPU = Sizes(
     8192,
@@ -86,6 +98,7 @@ GPU = Sizes(
     ),
     Scaling((1, 3, 10, 30, 100), TENS, 10, (1, 2, 4, 5, 8), *LENET_SEEDS, repeats=5),
     Small(("cnn_gn", "mlp"), SMALL_METHODS, 20, 10, repeats=7),
+    Landscape(("lenet", "resnet18_gn"), 2000, points=256, repeats=3),
 )
 QUICK = Sizes(
     1024,
@@ -95,10 +108,12 @@ QUICK = Sizes(
     ),
     Scaling((1, 10), (100, 10_000), 10, (1, 4), *DIGITS_SEEDS, repeats=2),
     Small(("cnn_gn", "mlp"), ("fedavg", "fedsam"), 20, 10, repeats=2),
+    Landscape(("lenet",), 500, points=2, repeats=2),
 )
 TOY = Sizes(
     64,
     (Large("lenet", 2, Shape(2, 2), repeats=1, methods=("fedsmoo",), clients=2),),
     Scaling((1, 2), (10,), 2, (1, 2), "cnn_gn", 2, 8, 8, repeats=1),
     Small(("mlp",), ("fedsam",), 20, 2, repeats=1),
+    Landscape(("cnn_gn",), 20, points=2, repeats=1),
 )
