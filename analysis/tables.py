@@ -120,12 +120,12 @@ def fill(name: str, layout: TableLayout, tidy: Tidy) -> Table:
     """The table with everything the tidy files say."""
     cells = layout.cells(tidy.experiment)
     metrics = tidy.gather("metrics", cells)
-    measured = any(quantity(column.metric).file == "flatness" for column in layout.columns)
-    flatness = tidy.gather("flatness", cells if measured else [])
+    files = {quantity(column.metric).file for column in layout.columns} - {"metrics"}
+    analysed = {file: tidy.gather(file, cells) for file in files}
     counts = diverged_seeds(metrics).set_index(IDS).astype(int)
     runs = dict(zip(counts.index, map(tuple, counts.to_numpy().tolist()), strict=True))
     finals = layout.final_values(tidy.experiment)
-    values = [_values(column, finals, metrics, flatness) for column in layout.columns]
+    values = [_values(column, finals, metrics, analysed) for column in layout.columns]
     wanted = len(tidy.experiment.grid.seeds)
     blocks = []
     for block in layout.blocks:
@@ -143,17 +143,18 @@ def fill(name: str, layout: TableLayout, tidy: Tidy) -> Table:
 
 
 def _values(
-    column: Column, finals: Mapping[str, FinalValue], metrics: pd.DataFrame, flatness: pd.DataFrame
+    column: Column, finals: Mapping[str, FinalValue], metrics: pd.DataFrame, analysed: Mapping[str, pd.DataFrame]
 ) -> dict[tuple[str, ...], list[float]]:
     """The column's quantity by cell, one value per seed."""
-    if quantity(column.metric).file == "metrics":
+    file = quantity(column.metric).file
+    if file == "metrics":
         by_method = [
             final_values(rows, column.metric, finals[str(method)], column.direction)
             for method, rows in metrics.groupby("method", sort=False)
         ]
         frame = pd.concat(by_method) if by_method else pd.DataFrame(columns=[*IDS, "value"])
     else:
-        frame = flatness[flatness["metric"] == column.metric]
+        frame = analysed[file][analysed[file]["metric"] == column.metric]
     return {tuple(map(str, key)): rows["value"].tolist() for key, rows in frame.groupby(IDS)}
 
 
@@ -210,7 +211,7 @@ def _caption(
         rounds = f" (round {last[0]})" if len(last) == 1 else f" (rounds {last[0]} to {last[-1]})" if last else ""
         if "metrics" in sources:
             protocol.append(f"Values: {_reported_as(finals, rounds)}.")
-        if "flatness" in sources:
+        if sources - {"metrics"}:
             protocol.append(f"Measured on the global model after the last round{rounds}.")
     old = metrics.loc[metrics["code"] != code_fingerprint(), RUN].drop_duplicates()
     if len(old):

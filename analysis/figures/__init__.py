@@ -10,7 +10,16 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 
-from analysis.figures import convergence, drift, labels, perturbation, surfaces
+from analysis.figures import (
+    client_eigenvalues,
+    convergence,
+    density,
+    drift,
+    eigenvalues,
+    labels,
+    perturbation,
+    surfaces,
+)
 from analysis.figures.base import STYLE, FigureLayout, missing_note
 from analysis.layout import read_layout
 from analysis.tidy import FILES, Tidy
@@ -27,8 +36,11 @@ class Kind:
 
 
 KINDS = {
+    "client_eigenvalues": Kind(client_eigenvalues.ClientEigenvaluesLayout, client_eigenvalues.draw),
     "convergence": Kind(convergence.ConvergenceLayout, convergence.draw),
+    "density": Kind(density.DensityLayout, density.draw),
     "drift": Kind(drift.DriftLayout, drift.draw),
+    "eigenvalues": Kind(eigenvalues.EigenvaluesLayout, eigenvalues.draw),
     "labels": Kind(labels.LabelsLayout, labels.draw),
     "perturbation": Kind(perturbation.PerturbationLayout, perturbation.draw),
     "surfaces": Kind(surfaces.SurfacesLayout, surfaces.draw),

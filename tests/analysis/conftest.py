@@ -9,6 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from analysis.analyses import ANALYSES
+from analysis.quantities import quantity
 from analysis.tidy import CellKey, Setting, Tidy, relative_path, settings
 from bench.experiments import Experiment, load_experiment
 from bench.records import code_fingerprint
@@ -118,8 +120,10 @@ def _write_analyses(results: Path, cell: CellKey, rng: np.random.Generator, shar
         "flatness_discrepancy": 0.5 * sharp,
         "sharpness": 0.1 * sharp,
     }
-    flat = [(s, name, value * rng.normal(1, 0.05), None) for s in seeds for name, value in centre.items()]
-    write(results, cell, "flatness", pd.DataFrame(flat, columns=["seed", "metric", "value", "stderr"]))
+    flat = [(s, name, value * rng.normal(1, 0.05)) for s in seeds for name, value in centre.items()]
+    values = pd.DataFrame(flat, columns=["seed", "metric", "value"])
+    for file, rows in values.groupby(values["metric"].map(lambda name: quantity(name).file)):
+        write(results, cell, str(file), rows.reindex(columns=["seed", *ANALYSES[str(file)].columns]))
 
     perturbs = cell.method not in {"fedavg", "scaffold", "feddyn"}
     drift = []
