@@ -12,7 +12,10 @@ from analysis.analyses import parse_analysis
 from analysis.hessian import top_eigenvalues
 from analysis.subject import Subject
 from bench.errors import UserError
+from bench.experiments import load_experiment
 from bench.records import RunDirectory
+from bench.run import train_cell
+from tests.analysis.conftest import LITTLE
 
 CPU = torch.device("cpu")
 CELL = Path("results", "runs", "little", "digits", "dirichlet-0.1", "4-of-20")
@@ -70,10 +73,6 @@ def test_spectrum_has_density_and_trace(little: Path) -> None:
 @pytest.fixture
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A finished run with states after rounds 1 and 2."""
-    from bench.experiments import load_experiment
-    from bench.run import train_cell
-    from tests.analysis.conftest import LITTLE
-
     (tmp_path / "little.yaml").write_text(LITTLE)
     changes = {"training.rounds": 2, "evaluation.snapshot_every": 1, "grid.seeds": [0]}
     cell = load_experiment(str(tmp_path / "little.yaml"), changes).cell("digits/dirichlet-0.1/4-of-20/fedsam")

@@ -14,6 +14,7 @@ from bench.machine import processor
 from bench.threads import available_cores
 from tests.benchmarks import machine
 from tests.benchmarks.floor import Floor, Rates, precisions, synchronised
+from tests.benchmarks.hessian import Eigenvalues
 from tests.benchmarks.ours import VARIANTS, Ours
 from tests.benchmarks.passes import vectors_per_step
 from tests.benchmarks.plain import Plain
@@ -128,5 +129,12 @@ def build(kind: str, device: torch.device, given: Mapping[str, Any]) -> Any:
         case "ours":
             variant = VARIANTS[fields.pop("variant", next(iter(VARIANTS)))]
             return Timed(Ours(device=device, variant=variant, **fields), device)
-    jobs = {"floor": Floor, "rates": Rates, "registered": Registered, "profile": Profile, "about": About}
+    jobs = {
+        "floor": Floor,
+        "rates": Rates,
+        "registered": Registered,
+        "profile": Profile,
+        "about": About,
+        "hessian": Eigenvalues,
+    }
     return jobs[kind](device=device, **fields)

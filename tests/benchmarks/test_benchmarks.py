@@ -24,7 +24,14 @@ def test_the_whole_benchmark(tmp_path, capsys):
     with Setting("cpu", TOY, said.append, passes=1, all_cores=1) as setting:
         run(setting, list(SECTIONS), files)
     printed = capsys.readouterr().out
-    titles = ["lenet, batch 2, 1 threads", "Passes over memory", "Profile of a round", "Scaling", "Small models"]
+    titles = [
+        "Hessian eigenvalues",
+        "lenet, batch 2, 1 threads",
+        "Passes over memory",
+        "Profile of a round",
+        "Scaling",
+        "Small models",
+    ]
     assert re.findall(r"^### (.*)$", printed, re.MULTILINE) == titles
     text = files[0].read_text()
     assert text.startswith(f"How to read it.\n{BEGIN}\n\n- processor: ")
@@ -32,7 +39,15 @@ def test_the_whole_benchmark(tmp_path, capsys):
     assert "old" not in text
     sections = json.loads(files[1].read_text())["sections"]
     assert [section["title"] for section in sections] == titles
-    large, memory, profiled, scaling, small = ([table["rows"] for table in section["tables"]] for section in sections)
+    hessian, large, memory, profiled, scaling, small = (
+        [table["rows"] for table in section["tables"]] for section in sections
+    )
+    assert [row[:2] for row in hessian[0]] == [
+        ["FedFlat, Lanczos", 5], ["PyHessian, its defaults", 2], ["PyHessian, to such residuals", 2],
+    ]  # fmt: skip
+    assert all(row[2] > row[1] for row in hessian[0]), "several products for each eigenvalue"
+    assert hessian[0][0][3] <= 1e-3
+    assert hessian[0][2][3] < hessian[0][1][3], "a smaller residual"
     assert [row[:2] for row in large[0]] == [["fedsmoo", name] for name in ("plain", *VARIANTS)]
     assert all(row[-1] > 100 for row in large[0]), "MiB of a process that has torch"
     assert {row[0] for row in large[1]} >= {"fp32"}
