@@ -127,8 +127,8 @@ def measure(setting: Setting) -> list[Section]:
     about = (
         f"{sizes.model}, {sizes.images:,} images, after {STEPS} steps of gradient descent. FedFlat goes to residuals "
         f"of {TOLERANCE:g}·|λ|, and measures all of them. PyHessian finds one eigenvalue after the other; only its "
-        f"first {sizes.first} are timed, and *all {sizes.k}* is {sizes.k} times their mean time. That is too low: later "
-        "ones lie closer together and need more iterations."
+        f"first {sizes.first} are timed, and *all {sizes.k}* is {sizes.k} times their mean time. That is too low: "
+        "later ones lie closer together and need more iterations."
     )
     header = (
         "contender", "eigenvalues", "products", "largest residual / λ", "s", f"all {sizes.k}, s", "it / FedFlat",
