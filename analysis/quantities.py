@@ -36,6 +36,7 @@ QUANTITIES = {
     "lambda_ratio_1_5": Quantity("hessian", "eigenvalue ratio λ_1/λ_5", "lower"),
     "lambda_residual": Quantity("hessian", "residual of the λ_max eigenpair", "none"),
     "lambda_converged": Quantity("hessian", "whether Lanczos converged", "none"),
+    "trace": Quantity("spectrum", "trace of the Hessian", "lower"),
     "lpf": Quantity("flatness", "low-pass-filter loss LPF", "lower"),
     "flatness_discrepancy": Quantity("discrepancy", "flatness discrepancy Δ_F", "lower"),
     "sharpness": Quantity("flatness", "sharpness", "lower"),

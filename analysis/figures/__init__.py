@@ -11,12 +11,15 @@ from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 
 from analysis.figures import (
+    client_eigenvalues,
     client_rounds,
     clients,
     convergence,
     corruptions,
     cost,
+    density,
     drift,
+    eigenvalues,
     interpolation,
     labels,
     perturbation,
@@ -39,12 +42,15 @@ class Kind:
 
 
 KINDS = {
+    "client_eigenvalues": Kind(client_eigenvalues.ClientEigenvaluesLayout, client_eigenvalues.draw),
     "client_rounds": Kind(client_rounds.ClientRoundsLayout, client_rounds.draw),
     "clients": Kind(clients.ClientsLayout, clients.draw),
     "convergence": Kind(convergence.ConvergenceLayout, convergence.draw),
     "corruptions": Kind(corruptions.CorruptionsLayout, corruptions.draw),
     "cost": Kind(cost.CostLayout, cost.draw),
+    "density": Kind(density.DensityLayout, density.draw),
     "drift": Kind(drift.DriftLayout, drift.draw),
+    "eigenvalues": Kind(eigenvalues.EigenvaluesLayout, eigenvalues.draw),
     "interpolation": Kind(interpolation.InterpolationLayout, interpolation.draw),
     "labels": Kind(labels.LabelsLayout, labels.draw),
     "local_plane": Kind(plane.LocalPlaneLayout, plane.draw),

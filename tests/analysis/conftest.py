@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from analysis.analyses import ANALYSES
 from analysis.tidy import CellKey, Setting, Tidy, relative_path, settings
 from bench.experiments import Experiment, load_experiment
 from bench.records import code_fingerprint
@@ -117,7 +118,8 @@ def _write_analyses(results: Path, cell: CellKey, rng: np.random.Generator, shar
     }
     for file, centre in centres.items():
         flat = [(s, name, value * rng.normal(1, 0.05), None) for s in seeds for name, value in centre.items()]
-        write(results, cell, file, pd.DataFrame(flat, columns=["seed", "metric", "value", "stderr"]))
+        rows = pd.DataFrame(flat, columns=["seed", "metric", "value", "stderr"])
+        write(results, cell, file, rows.reindex(columns=["seed", *ANALYSES[file].columns]))
 
     perturbs = cell.method not in {"fedavg", "scaffold", "feddyn"}
     drift = []

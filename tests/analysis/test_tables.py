@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from analysis.analyses import ANALYSES
 from analysis.table_formats import FORMATS, escape_html, escape_latex, html, latex, markdown, tidy_csv
 from analysis.tables import Table, TableLayout, fill, inputs
 from analysis.tidy import CellKey, Setting, Tidy
@@ -177,21 +178,21 @@ def test_nothing_run_is_a_table_of_not_run(tmp_path: Path, quick: Experiment) ->
     assert table.caption == "Accuracy. Test images."
 
 
-def test_flatness_comes_from_its_own_file_and_divergence_from_metrics(tidy: Tidy) -> None:
+@pytest.mark.parametrize(("metric", "file"), [("lpf", "flatness"), ("lambda_max", "hessian"), ("trace", "spectrum")])
+def test_flatness_comes_from_its_own_file_and_divergence_from_metrics(tidy: Tidy, metric: str, file: str) -> None:
     for method in ("fedavg", "feddyn"):
         values = pd.DataFrame(
-            [(seed, "lpf", value, None) for seed, value in enumerate([0.1, 0.2, 0.3])],
-            columns=["seed", "metric", "value", "stderr"],
-        )
-        write(tidy.results, CellKey(HARD, method), "flatness", values)
-    chosen = layout(columns=[{**ACCURACY, "metric": "lpf"}], methods=["fedavg", "fedsam", "feddyn", "fedgf"])
+            [(seed, metric, value) for seed, value in enumerate([0.1, 0.2, 0.3])], columns=["seed", "metric", "value"]
+        ).reindex(columns=["seed", *ANALYSES[file].columns])
+        write(tidy.results, CellKey(HARD, method), file, values)
+    chosen = layout(columns=[{**ACCURACY, "metric": metric}], methods=["fedavg", "fedsam", "feddyn", "fedgf"])
     table = fill("t", chosen, tidy)
     assert table.entries[0][0][0].mean == pytest.approx(0.2)
     assert [row[0].note for row in table.entries[0]] == ["", "not analysed", "diverged (1 of 3)", "not run"]
     assert "Measured on the global model after the last round (round 4)." in table.caption
     paths = inputs(chosen, tidy.experiment)
     assert "runs/quick/digits/dirichlet-0.1/4-of-20/fedavg/metrics.csv" in paths
-    assert "analysis/quick/digits/dirichlet-0.1/4-of-20/fedavg/flatness.csv" in paths
+    assert f"analysis/quick/digits/dirichlet-0.1/4-of-20/fedavg/{file}.csv" in paths
 
 
 def test_equal_data_gives_equal_bytes(tidy: Tidy) -> None:

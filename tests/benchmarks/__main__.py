@@ -11,12 +11,13 @@ from pathlib import Path
 
 from bench.atomic import write_text
 from bench.errors import UserError
-from tests.benchmarks import landscape, large, profile, scaling, small
+from tests.benchmarks import hessian, landscape, large, profile, scaling, small
 from tests.benchmarks.report import Section, check_report, number, write_report
 from tests.benchmarks.setting import LARGE_COPY, Setting
 from tests.benchmarks.sizes import CPU, GPU, QUICK, Sizes
 
 SECTIONS: Mapping[str, Callable[[Setting], list[Section]]] = {
+    "hessian": hessian.measure,
     "landscape": landscape.measure,
     "large": large.measure,
     "memory": lambda setting: [large.memory_passes(setting)],
@@ -87,7 +88,7 @@ def _sizes(device: str, *, quick: bool) -> Sizes:
 
 def main() -> None:
     """Read the command line; a `UserError` is one line, and status 2."""
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description="Time the engine.")
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description="Time the engine and the analyses.")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--only", nargs="+", choices=list(SECTIONS), default=list(SECTIONS), metavar="SECTION",
                         help=f"some of: {', '.join(SECTIONS)}")  # fmt: skip

@@ -14,6 +14,7 @@ from bench.machine import processor
 from bench.threads import available_cores
 from tests.benchmarks import machine
 from tests.benchmarks.floor import Floor, Rates, precisions, synchronised
+from tests.benchmarks.hessian import Eigenvalues
 from tests.benchmarks.landscape import Points
 from tests.benchmarks.ours import VARIANTS, Ours
 from tests.benchmarks.passes import vectors_per_step
@@ -136,5 +137,6 @@ def build(kind: str, device: torch.device, given: Mapping[str, Any]) -> Any:
         "profile": Profile,
         "about": About,
         "points": Points,
+        "hessian": Eigenvalues,
     }
     return jobs[kind](device=device, **fields)

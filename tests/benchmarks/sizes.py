@@ -55,6 +55,17 @@ class Small:
 
 
 @dataclass(frozen=True)
+class Hessian:
+    """k eigenvalues of a model on so many images; the other contender finds the `first` of them."""
+
+    model: str
+    images: int
+    batch: int
+    k: int
+    first: int
+
+
+@dataclass(frozen=True)
 class Landscape:
     """Points of a plane, so many in a turn, each over so many images."""
 
@@ -72,6 +83,7 @@ class Sizes:
     large: tuple[Large, ...]
     scaling: Scaling
     small: Small
+    hessian: Hessian
     landscape: Landscape
 
 
@@ -88,6 +100,7 @@ CPU = Sizes(
     ),
     Scaling((1, 3, 10, 30, 100), TENS, 10, (1, 2, 4, 8), *DIGITS_SEEDS, repeats=5),
     Small(("cnn_gn", "mlp"), SMALL_METHODS, 20, 10, repeats=15),
+    Hessian("lenet", images=2000, batch=250, k=50, first=2),
     Landscape(("lenet", "resnet18_gn"), 2000, points=3, repeats=5),
 )
 GPU = Sizes(
@@ -98,6 +111,7 @@ GPU = Sizes(
     ),
     Scaling((1, 3, 10, 30, 100), TENS, 10, (1, 2, 4, 5, 8), *LENET_SEEDS, repeats=5),
     Small(("cnn_gn", "mlp"), SMALL_METHODS, 20, 10, repeats=7),
+    Hessian("lenet", images=2000, batch=2000, k=50, first=10),
     Landscape(("lenet", "resnet18_gn"), 2000, points=256, repeats=3),
 )
 QUICK = Sizes(
@@ -108,6 +122,7 @@ QUICK = Sizes(
     ),
     Scaling((1, 10), (100, 10_000), 10, (1, 4), *DIGITS_SEEDS, repeats=2),
     Small(("cnn_gn", "mlp"), ("fedavg", "fedsam"), 20, 10, repeats=2),
+    Hessian("lenet", images=100, batch=50, k=10, first=1),
     Landscape(("lenet",), 500, points=2, repeats=2),
 )
 TOY = Sizes(
@@ -115,5 +130,6 @@ TOY = Sizes(
     (Large("lenet", 2, Shape(2, 2), repeats=1, methods=("fedsmoo",), clients=2),),
     Scaling((1, 2), (10,), 2, (1, 2), "cnn_gn", 2, 8, 8, repeats=1),
     Small(("mlp",), ("fedsam",), 20, 2, repeats=1),
+    Hessian("mlp", images=40, batch=30, k=5, first=2),
     Landscape(("cnn_gn",), 20, points=2, repeats=1),
 )

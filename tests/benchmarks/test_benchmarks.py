@@ -25,6 +25,7 @@ def test_the_whole_benchmark(tmp_path, capsys):
         run(setting, list(SECTIONS), files)
     printed = capsys.readouterr().out
     titles = [
+        "Hessian eigenvalues",
         "Landscape",
         "lenet, batch 2, 1 threads",
         "Passes over memory",
@@ -39,9 +40,15 @@ def test_the_whole_benchmark(tmp_path, capsys):
     assert "old" not in text
     sections = json.loads(files[1].read_text())["sections"]
     assert [section["title"] for section in sections] == titles
-    landscape, large, memory, profiled, scaling, small = (
+    hessian, landscape, large, memory, profiled, scaling, small = (
         [table["rows"] for table in section["tables"]] for section in sections
     )
+    assert [row[:2] for row in hessian[0]] == [
+        ["FedFlat, Lanczos", 5], ["PyHessian, its defaults", 2], ["PyHessian, to such residuals", 2],
+    ]  # fmt: skip
+    assert all(row[2] > row[1] for row in hessian[0]), "several products for each eigenvalue"
+    assert hessian[0][0][3] <= 1e-3
+    assert hessian[0][2][3] < hessian[0][1][3], "a smaller residual"
     assert [row[0] for row in landscape[0]] == ["cnn_gn"]
     assert [row[:2] for row in large[0]] == [["fedsmoo", name] for name in ("plain", *VARIANTS)]
     assert all(row[-1] > 100 for row in large[0]), "MiB of a process that has torch"
