@@ -37,6 +37,8 @@ def write(results: Path, cell: CellKey, file: str, frame: pd.DataFrame) -> Path:
     """Write one tidy file with the id columns of the real ones."""
     path = results / relative_path("quick", file, cell)
     path.parent.mkdir(parents=True, exist_ok=True)
+    if file in ANALYSES:  # with columns that this frame has nothing for
+        frame = frame.reindex(columns=list(dict.fromkeys([*frame.columns, *ANALYSES[file].columns])))
     if file != "partition":
         ids = ("quick", cell.setting.dataset, cell.setting.partition, cell.setting.participation, cell.method)
         names = ("experiment", "dataset", "partition", "participation", "method")
@@ -118,8 +120,7 @@ def _write_analyses(results: Path, cell: CellKey, rng: np.random.Generator, shar
     }
     for file, centre in centres.items():
         flat = [(s, name, value * rng.normal(1, 0.05), None) for s in seeds for name, value in centre.items()]
-        rows = pd.DataFrame(flat, columns=["seed", "metric", "value", "stderr"])
-        write(results, cell, file, rows.reindex(columns=["seed", *ANALYSES[file].columns]))
+        write(results, cell, file, pd.DataFrame(flat, columns=["seed", "metric", "value", "stderr"]))
 
     perturbs = cell.method not in {"fedavg", "scaffold", "feddyn"}
     drift = []
