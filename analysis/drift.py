@@ -31,6 +31,7 @@ def perturbation_drift(
     replay: Replay,
     global_gradient: Gradient,
     everybody: Sequence[int] | None = None,
+    memory: int = 2**30,
 ) -> PerturbationDrift:
     """PD of one round: 0 where all perturbations point along the global one, 1 where opposite.
 
@@ -44,44 +45,70 @@ def perturbation_drift(
     - where clients make unequal numbers of steps, that mean is over those who still have a step k, and the number of
       (client, step) pairs stands in the place of KE.
 
-    Clients train twice: for the mean iterates, and again to be compared with the gradients that took their place. So E
-    vectors `[P]` are in memory, however many clients there are.
+    E vectors `[P]` are in memory, however many clients there are: the sums of the iterates, then the gradients in their
+    places. Perturbations are kept up to `memory` bytes; clients whose own do not fit train a second time.
     """
-    directions, norms = _global_directions(clients if everybody is None else everybody, replay, global_gradient)
-    totals, pairs = torch.zeros(3, dtype=torch.float64), 0
+    mean_iterates, kept = _MeanIterates(), _Perturbations(memory)
 
-    def compare(client: int, step: int, w: Tensor, delta: Tensor) -> None:
+    def remember(client: int, step: int, w: Tensor, delta: Tensor) -> None:
+        mean_iterates.add(step, w)
+        if client in clients:
+            kept.add(client, delta)
+
+    for client in clients if everybody is None else everybody:
+        replay(client, remember)
+    directions, norms = mean_iterates.replaced_by_directions(global_gradient)
+    totals, pairs = torch.zeros(3, dtype=torch.float64, device=directions[0].device), 0
+
+    def compare(client: int, step: int, w: Tensor | None, delta: Tensor) -> None:
         nonlocal totals, pairs
         local, of_global = unit(delta), directions[step]
-        found = torch.cat([norm(of_global - local), (of_global @ local).view(1), norm(delta)])
-        totals = totals.to(found.device) + found
+        totals += torch.cat([norm(of_global - local), (of_global @ local).view(1), norm(delta)])
         pairs += 1
 
     for client in clients:
-        replay(client, compare)
+        if client not in kept.of:
+            replay(client, compare)
+        for step, delta in enumerate(kept.of.pop(client, [])):
+            compare(client, step, None, delta)
     distance, cosine, length = (totals / pairs).tolist()
     return PerturbationDrift(distance / 2, cosine, length, sum(norms) / len(norms))
 
 
-def _global_directions(
-    clients: Sequence[int], replay: Replay, global_gradient: Gradient
-) -> tuple[list[Tensor], list[float]]:
-    """For each local step, the global gradient's direction `[P]` for the mean iterate of the clients, and its norm."""
-    sums: list[Tensor] = []
-    counts: list[int] = []
+class _MeanIterates:
+    """For each local step, the sum of the iterates `[P]` of the clients that have it, and their number."""
 
-    def add(client: int, step: int, w: Tensor, delta: Tensor) -> None:
-        if step == len(sums):
-            sums.append(torch.zeros_like(w))
-            counts.append(0)
-        sums[step] += w
-        counts[step] += 1
+    def __init__(self) -> None:
+        self._sums: list[Tensor] = []
+        self._counts: list[int] = []
 
-    for client in clients:
-        replay(client, add)
-    norms = []
-    for step, count in enumerate(counts):
-        gradient = global_gradient(sums[step] / count)
-        norms.append(float(norm(gradient)))
-        sums[step] = unit(gradient)  # in the place of the sum, which is not needed any more
-    return sums, norms
+    def add(self, step: int, w: Tensor) -> None:
+        if step == len(self._sums):
+            self._sums.append(torch.zeros_like(w))
+            self._counts.append(0)
+        self._sums[step] += w
+        self._counts[step] += 1
+
+    def replaced_by_directions(self, gradient: Gradient) -> tuple[list[Tensor], list[float]]:
+        """The direction of the gradient for each mean, in the place of the sum; and the gradients' norms."""
+        norms = []
+        for step, count in enumerate(self._counts):
+            g = gradient(self._sums[step] / count)
+            norms.append(float(norm(g)))
+            self._sums[step] = unit(g)
+        return self._sums, norms
+
+
+class _Perturbations:
+    """All perturbations of the first clients, of as many as fit into so many bytes."""
+
+    def __init__(self, memory: int) -> None:
+        self.of: dict[int, list[Tensor]] = {}
+        self._left = memory
+
+    def add(self, client: int, delta: Tensor) -> None:
+        self._left -= delta.nbytes
+        if self._left >= 0:
+            self.of.setdefault(client, []).append(delta)
+        else:
+            self.of.pop(client, None)

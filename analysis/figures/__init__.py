@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 
-from analysis.figures import convergence, drift, labels, perturbation, surfaces
+from analysis.figures import convergence, curves, drift, labels, perturbation, sharpness, surfaces
 from analysis.figures.base import STYLE, FigureLayout, missing_note
 from analysis.layout import read_layout
 from analysis.tidy import FILES, Tidy
@@ -28,9 +28,11 @@ class Kind:
 
 KINDS = {
     "convergence": Kind(convergence.ConvergenceLayout, convergence.draw),
+    "curves": Kind(curves.CurvesLayout, curves.draw),
     "drift": Kind(drift.DriftLayout, drift.draw),
     "labels": Kind(labels.LabelsLayout, labels.draw),
     "perturbation": Kind(perturbation.PerturbationLayout, perturbation.draw),
+    "sharpness": Kind(sharpness.SharpnessLayout, sharpness.draw),
     "surfaces": Kind(surfaces.SurfacesLayout, surfaces.draw),
 }
 
@@ -95,4 +97,4 @@ def _settle(figure: Figure) -> None:
 
 
 def _gather(layout: FigureLayout, tidy: Tidy) -> pd.DataFrame:
-    return tidy.gather(layout.needs, layout.cells(tidy.experiment), layout.shown_seed(tidy.experiment))
+    return tidy.gather(layout.needs, layout.cells(tidy.experiment), layout.shown_seed(tidy.experiment), layout.also())

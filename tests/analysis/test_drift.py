@@ -141,8 +141,26 @@ def test_nothing_that_a_client_shows_is_held() -> None:
             del w, delta
             assert all(reference() is None for reference in shown)
 
-    perturbation_drift(range(10), show, identity)
+    perturbation_drift(range(10), show, identity, memory=0)
     assert len(shown) == 2 * 10 * 3 * 2
+
+
+@unequal
+def test_memory_saves_training_and_changes_no_bit(steps: list[int], scale: float, seed: int) -> None:
+    """With room for all perturbations nobody trains twice; with room for the first client's, all others do."""
+    deltas, models = drawn(steps, seed)
+    calls: list[int] = []
+
+    def counted(client: int, probe: Probe) -> None:
+        calls.append(client)
+        replay(deltas, models)(client, probe)
+
+    found = []
+    for room, trained in ((sum(steps), len(steps)), (steps[0], 2 * len(steps) - 1), (0, 2 * len(steps))):
+        calls.clear()
+        found.append(perturbation_drift(range(len(steps)), counted, identity, memory=room * 6 * 8))
+        assert len(calls) == trained
+    assert found[0] == found[1] == found[2]
 
 
 def test_equal_clients_perturb_as_the_global_objective_asks() -> None:

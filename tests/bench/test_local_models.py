@@ -11,7 +11,10 @@ from bench.records import RunDirectory, local_models_file
 from bench.run import train, train_all
 from tests.bench.test_runs import CPU, SETTING, check_resume
 
-KEEPS = {"training.rounds": 3, "evaluation.snapshot_every": 1, "evaluation.local_models": [2, 3], "evaluation.every": 3}
+KEEPS = {
+    "training.rounds": 3, "evaluation.snapshot_every": 1, "evaluation.local_models": [2, 3], "evaluation.every": 3,
+    "engine.layout": "contiguous",
+}  # fmt: skip
 
 
 def configs(method, **changes):
