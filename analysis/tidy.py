@@ -172,14 +172,16 @@ class Tidy:
         pairs = itertools.product(settings(self.experiment), self.experiment.methods)
         return any(self.path("metrics", CellKey(*pair)).is_file() for pair in pairs)
 
-    def gather(self, file: str, cells: Iterable[CellKey], seed: int = 0) -> pd.DataFrame:
+    def gather(self, file: str, cells: Iterable[CellKey], seed: int = 0, also: Sequence[str] = ()) -> pd.DataFrame:
         """One frame of all given cells that have the file (perhaps none): id columns, then the file's own.
+
+        `also`: columns that only some of the files may have, NaN for the others.
 
         A `UserError` if a file's runs are of another configuration than the experiment's: old numbers are never
         shown as new ones.
         """
         kind = FILES[file]
-        columns = list(dict.fromkeys([*IDS, "seed", *kind.columns]))
+        columns = list(dict.fromkeys([*IDS, "seed", *kind.columns, *also]))
         frames = []
         for cell in dict.fromkeys(cells):
             path = self.path(file, cell, seed)
@@ -192,7 +194,8 @@ class Tidy:
                 self._check_identity(path, frame, cell)
             if not frame.empty:
                 frames.append(frame.assign(**dict(zip(IDS, cell.ids, strict=True))))
-        return pd.concat(frames, ignore_index=True)[columns] if frames else pd.DataFrame(columns=columns)
+        whole = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+        return whole.reindex(columns=columns)
 
     @cached_property
     def _identities(self) -> dict[str, dict[int, str]]:

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from bench.data.augmentation import Augmentations, Mixup
 from bench.data.partitions import AnyPartition
@@ -75,6 +75,20 @@ class Evaluation(Frozen):
     snapshot_every: int | None = Field(
         default=None, ge=1, description="rounds between kept states, the last one's included; null: none is kept"
     )
+    local_models: tuple[Annotated[int, Field(ge=1)], ...] | Literal["last"] | None = Field(
+        default=None,
+        description="rounds after which the participants' local models are kept, such as [10, 30], or last; null: none",
+    )
+
+    @field_validator("local_models", mode="before")
+    @classmethod
+    def _rounds(cls, given: Any) -> Any:
+        """In one order, so that equal choices are one identity."""
+        if given is None or given == "last":
+            return given
+        if not isinstance(given, list | tuple) or not given or any(type(r) is not int or r < 1 for r in given):
+            raise UserError(f"local_models = {given!r}: a list of rounds such as [10, 30], counted from 1, or last")
+        return tuple(sorted(set(given)))
 
     def is_due(self, finished_rounds: int, rounds: int) -> bool:
         """Whether the model is evaluated after so many of `rounds` rounds."""
@@ -85,6 +99,12 @@ class Evaluation(Frozen):
         if self.snapshot_every is None:
             return []
         return sorted({*range(self.snapshot_every, rounds + 1, self.snapshot_every), rounds})
+
+    def rounds_of_local_models(self, rounds: int) -> list[int]:
+        """The numbers of finished rounds after which local models are kept."""
+        if self.local_models is None:
+            return []
+        return [rounds] if self.local_models == "last" else list(self.local_models)
 
 
 class RunConfig(Frozen):
@@ -120,6 +140,8 @@ class RunConfig(Frozen):
     @model_validator(mode="after")
     def _consistent(self) -> "RunConfig":
         self.participation.check(self.partition.clients, self.training.rounds)
+        if (beyond := max(self.rounds_of_local_models, default=0)) > self.training.rounds:
+            raise UserError(f"evaluation.local_models: round {beyond}, but training takes {self.training.rounds}")
         method = self.method.recipe.build(self.method.hyperparameters)
         method.check_server_lr(self.training.server_lr)
         if method.swa is not None and method.swa.start > self.training.rounds:
@@ -134,6 +156,11 @@ class RunConfig(Frozen):
     def snapshots(self) -> list[int]:
         """The numbers of finished rounds after which the state is kept."""
         return self.evaluation.snapshots(self.training.rounds)
+
+    @cached_property
+    def rounds_of_local_models(self) -> list[int]:
+        """The numbers of finished rounds after which the participants' local models are kept."""
+        return self.evaluation.rounds_of_local_models(self.training.rounds)
 
     @property
     def own_files(self) -> list[OwnFile]:

@@ -6,6 +6,7 @@
     final.safetensors     the last global model; with SWA, the average
     method.py, model.py   copies of the user's own method and model files, if the run has such
     snapshots/            full states at the rounds that the configuration names
+    local_models/         the participants' models w_i⁺ at the rounds that the configuration names; none by default
     partition.csv.gz      client, index, label of every training image that a client holds, once for each time
     provenance.json       outcome, code, libraries, device, hashes, time, memory
     run.log
@@ -30,13 +31,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from torch import Tensor
 
 from bench.atomic import TEMPORARY, write_bytes, write_text
 from bench.columns import integers, read_columns
 from bench.config import NOT_IDENTITY, OWN_FILES, RunConfig
 from bench.data.dataset import Labels
 from bench.data.partitions import Indices, partition_hash
-from bench.engine.checkpoint import load_state
+from bench.engine.checkpoint import load_models, load_state
 from bench.engine.federation import FederationState
 from bench.errors import UserError
 
@@ -152,6 +154,14 @@ class RunDirectory:
             raise UserError(f"'{self.path}' keeps no state after round {finished_rounds} (kept: {kept})")
         return load_state(file, device)[0]
 
+    def local_models(self, finished_rounds: int, device: torch.device) -> dict[int, Tensor]:
+        """The model w_i⁺ `[P]` of each client that took part in that round, by id; a `UserError` if not kept."""
+        file = local_models_file(self.path, finished_rounds)
+        if not file.is_file():
+            kept = ", ".join(map(str, self.config.rounds_of_local_models)) or "none; set evaluation.local_models"
+            raise UserError(f"'{self.path}' keeps no local models of round {finished_rounds} (kept: {kept})")
+        return load_models(file, device)
+
 
 def identified(table: pd.DataFrame, cell: Mapping[str, str], config: RunConfig) -> pd.DataFrame:
     """A run's table with the columns that name the run in front, as tidy files have them.
@@ -175,6 +185,11 @@ def partition_table(split: Sequence[Indices], labels: Labels) -> pd.DataFrame:
 def snapshot_file(directory: Path, finished_rounds: int) -> Path:
     """Where the state after so many rounds is kept."""
     return directory / "snapshots" / f"round-{finished_rounds:05d}.safetensors"
+
+
+def local_models_file(directory: Path, finished_rounds: int) -> Path:
+    """Where the local models of a round are kept."""
+    return directory / "local_models" / f"round-{finished_rounds:05d}.safetensors"
 
 
 def is_complete(folder: Path) -> bool:

@@ -17,6 +17,7 @@ from bench.config import RunConfig
 from bench.content import hash_of, read_own
 from bench.data.root import data_root
 from bench.device import device_name
+from bench.engine.backends.keeping import Keeping
 from bench.engine.budgets import Budgets
 from bench.errors import UserError
 from bench.experiments import Cell
@@ -25,7 +26,7 @@ from bench.methods.base import CannotBatchError
 from bench.parts import Bench, load_dataset, play_round
 from bench.records import RunDirectory, identified, is_complete, is_finished, publish, working_directory, write_csv
 from bench.threads import available_cores
-from bench.unfinished import CHECKPOINT, CLIENTS, Progress, UnfinishedRun, silent
+from bench.unfinished import CHECKPOINT, CLIENTS, PlayedRound, Progress, UnfinishedRun, silent
 from bench.user_code import failure, line_of
 
 
@@ -183,18 +184,25 @@ class _Engine:
     def play(self, runs: Sequence[UnfinishedRun]) -> None:
         """One round of each of these runs, which are at the same one."""
         began = time.perf_counter()
-        benches, states = [run.bench for run in runs], [run.state for run in runs]
         try:
-            ends = play_round(benches, states, self._backend)
+            ends = self._round(runs)
         except CannotBatchError as error:
             if runs[0].config.engine.backend != "auto":
                 raise UserError(f"engine.backend {self.choice.backend} is not possible here: {error}") from None
             runs[0].log.info("engine: this round is not possible in a %s: %s", self.choice.backend, error)
             self._take(replace(self.choice, backend="loop"))
-            ends = play_round(benches, states, self._backend)
+            ends = self._round(runs)
         seconds = (time.perf_counter() - began) / len(runs)
-        for run, (state, row) in zip(runs, ends, strict=True):
-            run.record(state, row, seconds)
+        for run, end in zip(runs, ends, strict=True):
+            run.record(end, seconds)
+
+    def _round(self, runs: Sequence[UnfinishedRun]) -> list[PlayedRound]:
+        benches, states = [run.bench for run in runs], [run.state for run in runs]
+        if not runs[0].keeps_local_models:  # the same in all of them
+            return [PlayedRound(*end) for end in play_round(benches, states, self._backend)]
+        keeping = Keeping(self._backend)
+        ends = play_round(benches, states, keeping)
+        return [PlayedRound(*end, keeping.models(run.config.seed)) for run, end in zip(runs, ends, strict=True)]
 
 
 def _remove_empty(folders: list[Path]) -> None:

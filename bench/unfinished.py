@@ -5,14 +5,15 @@ import platform
 import resource
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import torch
+from torch import Tensor
 
 from bench import __version__
 from bench.allocator import allocator
@@ -20,12 +21,21 @@ from bench.calibration import Choice
 from bench.config import RunConfig
 from bench.data.partitions import partition_hash
 from bench.engine.budgets import Budgets
-from bench.engine.checkpoint import Checkpoint, save_state
+from bench.engine.checkpoint import Checkpoint, save_models, save_state
 from bench.engine.client_store import ClientStates, Store
 from bench.engine.federation import FederationState
 from bench.errors import UserError
 from bench.parts import Bench
-from bench.records import PARTITION, TIMES, code_fingerprint, partition_table, snapshot_file, write_csv, write_json
+from bench.records import (
+    PARTITION,
+    TIMES,
+    code_fingerprint,
+    local_models_file,
+    partition_table,
+    snapshot_file,
+    write_csv,
+    write_json,
+)
 
 CHECKPOINT, CLIENTS = "checkpoint.safetensors", "clients.slots"
 """Where an unfinished run has its state, and the states of its clients."""
@@ -37,6 +47,14 @@ Progress = Callable[[str], None]
 
 def silent(line: str) -> None:
     """Progress that nobody watches."""
+
+
+class PlayedRound(NamedTuple):
+    """The state after a round, its row of the metrics, and its local models by client if they are to be kept."""
+
+    state: FederationState
+    row: dict[str, Any]
+    local_models: Mapping[int, Tensor] = {}
 
 
 class UnfinishedRun:
@@ -75,6 +93,11 @@ class UnfinishedRun:
         diverged = bool(self._rows and self._rows[-1]["diverged"])
         return diverged or self.state.round >= self.config.training.rounds
 
+    @property
+    def keeps_local_models(self) -> bool:
+        """Whether the local models of the round that follows are kept."""
+        return self.state.round + 1 in self.config.rounds_of_local_models
+
     def _resume(self) -> None:
         self.state, about = self._checkpoint.load(self.state.w.device)
         if about["data_hash"] != self._data_hash:
@@ -86,15 +109,19 @@ class UnfinishedRun:
             f"seed {self.config.seed}: resumed after round {self.state.round} of {self.config.training.rounds}"
         )
 
-    def record(self, state: FederationState, row: dict[str, Any], seconds: float) -> None:
+    def record(self, end: PlayedRound, seconds: float) -> None:
         """A round that took so many seconds: keep it, evaluate and checkpoint where that is due."""
         config, rounds = self.config, self.config.training.rounds
+        state, row, local_models = end
         self.state = state
         self._rows.append(row)
         self._times.append({"round": state.round, "train_seconds": seconds})
         self._since_evaluation.append(seconds)
         if state.round in config.snapshots:
             save_state(snapshot_file(self.work, state.round), state, {"identity": config.identity})
+        if local_models:
+            about = {"identity": config.identity, "round": state.round}
+            save_models(local_models_file(self.work, state.round), local_models, about)
         if config.evaluation.is_due(state.round, rounds) and not row["diverged"]:
             self._evaluate(row)
         if state.round % self._checkpoint_every == 0:

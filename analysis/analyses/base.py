@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import pandas as pd
 from pydantic import Field
 
+from analysis.flatness import Ascent
 from analysis.subject import Part, Sample, Subject
 from bench.config import Evaluation
 from bench.errors import UserError
@@ -80,6 +81,18 @@ class OnParts(Analysis):
     def samples(self, subject: Subject) -> dict[Part, Sample]:
         """The images of each part."""
         return {part: subject.sample(part, self.images) for part in self.data}
+
+
+class ByAscent(Analysis):
+    """An analysis of sharpness, max over ‖δ‖ ≤ ρ of F(w + δ) − F(w), which is sought by projected gradient ascent."""
+
+    steps: int = Field(default=1, ge=1, description="ascent steps; of several, the best point counts")
+    step: float = Field(default=1.0, gt=0, description="length of an ascent step, in units of the ball's radius")
+
+    @property
+    def ascent(self) -> Ascent:
+        """How the maximum is sought."""
+        return Ascent(self.steps, self.step)
 
 
 class OfOneSeed(Analysis):

@@ -1,42 +1,78 @@
 """Flatness discrepancy Δ_F: how far the global model's sharpness is from its clients' (FedGF, eq. 7)."""
 
-from typing import ClassVar
+from collections.abc import Callable, Sequence
+from typing import ClassVar, Literal
 
 import pandas as pd
 from pydantic import Field
+from torch import Tensor
 
-from analysis.analyses.base import Analysis, needs_states
+from analysis.analyses.base import ByAscent, needs_states
 from analysis.flatness import flatness_discrepancy
 from analysis.subject import Subject
 from bench.config import Evaluation
+from bench.errors import UserError
+
+LocalModels = tuple[Sequence[int], Callable[[int], Tensor], str]
+"""The clients, the local model `[P]` of each, and where these come from in words."""
 
 
-class Discrepancy(Analysis):
+class Discrepancy(ByAscent):
     """Flatness discrepancy of the global model and the clients' local models."""
 
     name: ClassVar[str] = "discrepancy"
     columns: ClassVar[tuple[str, ...]] = ("metric", "value")
 
     rho: float = Field(default=0.1, gt=0, description="radius of both sharpnesses")
+    local_models: Literal["kept", "retrained"] | None = Field(
+        default=None,
+        description="kept by the run, of the round's participants; or retrained from the global model, of all clients, "
+        "for one more round; null: kept if the run keeps any",
+    )
+    round: int | None = Field(
+        default=None, ge=1, description="the global model after so many rounds; null: the last of those that are kept"
+    )
 
     def check(self, evaluation: Evaluation) -> None:
-        """Local models are trained from the final state."""
-        needs_states(self.name, evaluation)
+        """Local models are kept, or trained from a kept state."""
+        if self.local_models == "kept" and evaluation.local_models is None:
+            raise UserError(
+                f"{self.name} needs local models of the runs, but evaluation.local_models is null: the experiment "
+                "keeps none; set it to rounds such as [30], or to last (or the analysis's local_models to retrained)"
+            )
+        if not self._are_kept(evaluation):
+            needs_states(self.name, evaluation)
+
+    def _are_kept(self, evaluation: Evaluation) -> bool:
+        return self.local_models == "kept" or (self.local_models is None and evaluation.local_models is not None)
 
     def of_run(self, subject: Subject) -> pd.DataFrame:
-        """One row. The local models are those of all clients, as if one more round had full participation.
+        """Three rows: Δ_F, and the two sharpnesses whose distance it is.
 
-        Each is trained for one round's local steps from the final global model, with its own state.
+        Kept: w^r and the models w_i⁺ of the clients that took part in round r, of which it was made. Retrained: w^r and
+        the models of all clients, each trained from it for one round's local steps, with its own state.
         """
-        bench, state = subject.bench, subject.state(subject.run.config.training.rounds)
-        w, (data, loss) = bench.federation.evaluated(state), subject.sample()
-        local = bench.federation.train_clients(state, range(len(bench.split)))
-        local_data = [subject.of_client(i) for i in local]
-        value = flatness_discrepancy(
-            bench.objective, w, data, [result.w for result in local.values()], local_data, rho=self.rho
+        (data, loss), config, bench = subject.sample(), subject.run.config, subject.bench
+        kept = self._are_kept(config.evaluation)
+        finished = self.round or (config.rounds_of_local_models if kept else config.snapshots)[-1]
+        clients, model, words = (_kept if kept else _retrained)(subject, finished)
+        at_end = finished == config.training.rounds
+        w = subject.w if at_end else bench.federation.evaluated(subject.state(finished))
+        local = ((model(i), subject.of_client(i)) for i in subject.progress(clients, "client"))
+        found = flatness_discrepancy(bench.objective, w, data, local, rho=self.rho, ascent=self.ascent)
+        rows = zip(("flatness_discrepancy", "global_sharpness", "mean_local_sharpness"), found, strict=True)
+        return pd.DataFrame(rows, columns=["metric", "value"]).assign(
+            definition=f"after round {finished}, {self.ascent.words(self.rho)}, {loss}; local models: {words}"
         )
-        definition = (
-            f"one ascent step of length {self.rho:g}, {loss}; "
-            "local models: all clients', after one more round of local steps, on their own data"
-        )
-        return pd.DataFrame([("flatness_discrepancy", value, definition)], columns=["metric", "value", "definition"])
+
+
+def _kept(subject: Subject, finished_rounds: int) -> LocalModels:
+    models = subject.run.local_models(finished_rounds, subject.device)
+    words = f"those of the {len(models)} participants of round {finished_rounds}, on their own data"
+    return list(models), models.__getitem__, words
+
+
+def _retrained(subject: Subject, finished_rounds: int) -> LocalModels:
+    federation, state = subject.bench.federation, subject.state(finished_rounds)
+    words = "all clients', after one more round of local steps, on their own data"
+    return range(len(subject.bench.split)), lambda i: federation.train_clients(state, [i])[i].w, words

@@ -1,14 +1,14 @@
 """Perturbation drift and global sharpness over the rounds."""
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import pandas as pd
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from analysis.analyses.base import Analysis, needs_states
-from analysis.drift import perturbation_drift
+from analysis.analyses.base import ByAscent, needs_states
+from analysis.drift import PerturbationDrift, perturbation_drift
 from analysis.flatness import sharpness
 from analysis.subject import Subject
 from bench.config import Evaluation
@@ -17,13 +17,22 @@ from bench.engine.federation import FederationState
 from bench.methods.perturbations.none import NoPerturbation
 
 
-class Drift(Analysis):
+class Drift(ByAscent):
     """Perturbation drift (FedLESAM, section 4.1) and global sharpness after each kept round."""
 
     name: ClassVar[str] = "drift"
-    columns: ClassVar[tuple[str, ...]] = ("round", "perturbation_drift", "sharpness")
+    columns: ClassVar[tuple[str, ...]] = (
+        "round", "perturbation_drift", "cosine", "local_norm", "gradient_norm", "sharpness",
+    )  # fmt: skip
 
     rho: float = Field(default=0.1, gt=0, description="radius of the global sharpness")
+    virtual: Literal["participants", "all"] = Field(
+        default="participants",
+        description="whose iterates the virtual global model is the mean of; all: every client trains, as in the paper",
+    )
+    images: int | None = Field(
+        default=None, ge=1, description="training images of the global objective, drawn by the seed; null: all"
+    )
 
     def check(self, evaluation: Evaluation) -> None:
         """The rounds after kept states are played again."""
@@ -35,33 +44,33 @@ class Drift(Analysis):
         The drift after round r is that of the round which follows: it is replayed from the kept state with the clients
         that the schedule names. Empty for methods that do not perturb.
         """
-        bench, (train, loss) = subject.bench, subject.sample()
+        bench, (train, loss) = subject.bench, subject.sample(images=self.images)
         perturbs = not isinstance(bench.federation.method.perturbation, NoPerturbation)
-        rows: list[tuple[int, float | None, float]] = []
+        rows = []
         for finished in subject.progress(subject.run.config.snapshots, "state"):
             state = subject.state(finished)
-            sharp = sharpness(bench.objective, bench.federation.evaluated(state), train, self.rho)
-            rows.append((finished, _of_round(subject, state, train) if perturbs else None, sharp))
-        table = pd.DataFrame(rows, columns=["round", "perturbation_drift", "sharpness"])
-        return table.assign(
-            definition=f"PD of the following round's clients; sharpness: one ascent step of length {self.rho:g}; "
-            f"global objective: {loss}"
+            drift = self._of_round(subject, state, train) if perturbs else None
+            sharp = sharpness(bench.objective, bench.federation.evaluated(state), train, self.rho, self.ascent)
+            rows.append((finished, *(drift or [None] * len(PerturbationDrift._fields)), sharp))
+        whose = f"all {len(bench.split)} clients'" if self.virtual == "all" else "their"
+        return pd.DataFrame(rows, columns=list(self.columns)).assign(
+            definition=f"perturbations of the following round's clients, against the global gradient at the mean of "
+            f"{whose} iterates; sharpness: {self.ascent.words(self.rho)}; global objective: {loss}"
         )
 
+    def _of_round(self, subject: Subject, state: FederationState, train: Batches) -> PerturbationDrift:
+        bench = subject.bench
+        federation = bench.federation
+        start = federation.method.server.sent_model(state.w, state.server)
 
-def _of_round(subject: Subject, state: FederationState, train: Batches) -> float:
-    bench = subject.bench
-    active = bench.active(state)
-    deltas: dict[int, list[Tensor]] = {i: [] for i in active}
-    iterates: dict[int, list[Tensor]] = {i: [] for i in active}
+        def global_gradient(mean_iterate: Tensor) -> Tensor:
+            """∇F at the virtual global model w^t − η_g (w^t − mean of the w_i,k)."""
+            virtual_model = torch.lerp(start, mean_iterate, federation.steps.server_lr)
+            return bench.objective.full_gradient(virtual_model, train)
 
-    def watch(client: int, step: int, w: Tensor, delta: Tensor) -> None:
-        deltas[client].append(delta)
-        iterates[client].append(w)
-
-    bench.federation.train_clients(state, active, probe=watch)
-    return perturbation_drift(
-        [torch.stack(deltas[i]) for i in active],
-        [torch.stack(iterates[i]) for i in active],
-        lambda w: bench.objective.full_gradient(w, train),
-    )
+        return perturbation_drift(
+            bench.active(state),
+            lambda client, probe: federation.train_clients(state, [client], probe),
+            global_gradient,
+            range(len(bench.split)) if self.virtual == "all" else None,
+        )

@@ -5,13 +5,13 @@ from typing import ClassVar
 import pandas as pd
 from pydantic import Field
 
-from analysis.analyses.base import OnImages
+from analysis.analyses.base import ByAscent, OnImages
 from analysis.flatness import low_pass_filter, sharpness
 from analysis.subject import Subject
 from bench.engine.streams import torch_stream
 
 
-class Flatness(OnImages):
+class Flatness(ByAscent, OnImages):
     """Sharpness in a ball, and the low-pass-filter measure LPF, of the final global model."""
 
     name: ClassVar[str] = "flatness"
@@ -29,9 +29,9 @@ class Flatness(OnImages):
             objective, w, data,
             sigma=self.sigma, draws=self.draws, stream=torch_stream(subject.run.config.seed, "low-pass-filter"),
         )  # fmt: skip
-        sharp = sharpness(objective, w, data, self.rho)
+        sharp = sharpness(objective, w, data, self.rho, self.ascent)
         rows = [
             ("lpf", lpf.value, lpf.standard_error, f"{self.draws} draws, sigma {self.sigma:g}, {loss}"),
-            ("sharpness", sharp, None, f"one ascent step of length {self.rho:g}, {loss}"),
+            ("sharpness", sharp, None, f"{self.ascent.words(self.rho)}, {loss}"),
         ]
         return pd.DataFrame(rows, columns=["metric", "value", "stderr", "definition"])

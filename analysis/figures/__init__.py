@@ -17,6 +17,7 @@ from analysis.figures import (
     convergence,
     corruptions,
     cost,
+    curves,
     density,
     drift,
     eigenvalues,
@@ -24,6 +25,7 @@ from analysis.figures import (
     labels,
     perturbation,
     plane,
+    sharpness,
     surfaces,
 )
 from analysis.figures.base import STYLE, FigureLayout, missing_note
@@ -48,6 +50,7 @@ KINDS = {
     "convergence": Kind(convergence.ConvergenceLayout, convergence.draw),
     "corruptions": Kind(corruptions.CorruptionsLayout, corruptions.draw),
     "cost": Kind(cost.CostLayout, cost.draw),
+    "curves": Kind(curves.CurvesLayout, curves.draw),
     "density": Kind(density.DensityLayout, density.draw),
     "drift": Kind(drift.DriftLayout, drift.draw),
     "eigenvalues": Kind(eigenvalues.EigenvaluesLayout, eigenvalues.draw),
@@ -56,6 +59,7 @@ KINDS = {
     "local_plane": Kind(plane.LocalPlaneLayout, plane.draw),
     "perturbation": Kind(perturbation.PerturbationLayout, perturbation.draw),
     "plane": Kind(plane.PlaneLayout, plane.draw),
+    "sharpness": Kind(sharpness.SharpnessLayout, sharpness.draw),
     "surfaces": Kind(surfaces.SurfacesLayout, surfaces.draw),
 }
 
@@ -120,4 +124,4 @@ def _settle(figure: Figure) -> None:
 
 
 def _gather(layout: FigureLayout, tidy: Tidy) -> pd.DataFrame:
-    return tidy.gather(layout.needs, layout.cells(tidy.experiment), layout.shown_seed(tidy.experiment))
+    return tidy.gather(layout.needs, layout.cells(tidy.experiment), layout.shown_seed(tidy.experiment), layout.also())

@@ -65,6 +65,10 @@ class FigureLayout(Layout):
         seed = self.shown_seed(experiment)
         return [relative_path(experiment.name, self.needs, cell, seed) for cell in self.cells(experiment)]
 
+    def also(self) -> tuple[str, ...]:
+        """Columns of the tidy file that it draws and that only some runs have."""
+        return ()
+
     @abstractmethod
     def statistics(self, frame: pd.DataFrame) -> str:
         """What lines, bands and colours mean: a sentence for the caption."""

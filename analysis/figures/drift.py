@@ -1,10 +1,11 @@
-"""Perturbation drift and global sharpness against communication round, side by side (FedLESAM, Figure 2)."""
+"""Perturbation drift, global sharpness and what goes with them against communication round (FedLESAM, Figure 2)."""
 
 from typing import ClassVar, Literal
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
+from pydantic import Field
 
 from analysis.convergence import curves
 from analysis.figures.base import (
@@ -22,17 +23,28 @@ from analysis.palette import styles
 from analysis.tidy import CellKey, Setting, Tidy, of_cell
 from bench.experiments import Experiment
 
-_QUANTITIES = {"perturbation_drift": "Perturbation drift", "sharpness": "Global sharpness"}
-# Drift lies in [0, 1] by definition; the estimate of sharpness may be negative.
-_WITHIN = {"perturbation_drift": (0, 1), "sharpness": (-np.inf, np.inf)}
+_LABELS = {
+    "perturbation_drift": "Perturbation drift",
+    "cosine": "Cosine of perturbations",
+    "local_norm": "Norm of local perturbations",
+    "gradient_norm": "Norm of the global gradient",
+    "sharpness": "Global sharpness",
+}
+# By definition; the estimate of sharpness may be negative.
+_WITHIN = {"perturbation_drift": (0, 1), "cosine": (-1, 1), "local_norm": (0, np.inf), "gradient_norm": (0, np.inf)}
+
+Quantity = Literal["perturbation_drift", "cosine", "local_norm", "gradient_norm", "sharpness"]
 
 
 class DriftLayout(FigureLayout):
-    """One setting; methods without a perturbation have no drift and stand in the right panel only."""
+    """One setting, a panel per quantity; methods without a perturbation stand in the panel of sharpness only."""
 
     needs: ClassVar[str] = "drift"
     kind: Literal["drift"]
     select: Panel
+    show: tuple[Quantity, ...] = Field(
+        default=("perturbation_drift", "sharpness"), min_length=1, description="the panels, two side by side"
+    )
     sharpness_scale: Literal["linear", "log"] = "linear"
 
     def settings(self, experiment: Experiment) -> tuple[Setting, ...]:
@@ -41,23 +53,29 @@ class DriftLayout(FigureLayout):
 
     def statistics(self, frame: pd.DataFrame) -> str:
         """What lines and bands mean."""
-        return seed_statistics(frame, *_QUANTITIES)
+        return seed_statistics(frame, *self.show)
 
 
 def draw(layout: DriftLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
-    """The figure: drift on the left, sharpness on the right."""
+    """The figure."""
     (setting,) = layout.settings(tidy.experiment)
     looks, aside = styles(tidy.experiment, layout.methods), asides(layout.methods)
-    figure, body = new_figure(layout.width, 2.75, [missing_note(frame, layout, tidy)])
-    panels = body.subplots(1, 2, sharex=True)
-    for axes, (column, label) in zip(panels, _QUANTITIES.items(), strict=True):
-        mean = curves(frame, column)
+    rows, columns = -(-len(layout.show) // 2), min(len(layout.show), 2)
+    figure, body = new_figure(layout.width, 2.2 * rows + 0.55, [missing_note(frame, layout, tidy)])
+    grid = body.subplots(rows, columns, sharex=True, squeeze=False)
+    for axes, column in zip(grid.flat, layout.show, strict=False):
+        mean, within = curves(frame, column), _WITHIN.get(column, (-np.inf, np.inf))
         for method in layout.methods:
             curve = of_cell(mean, CellKey(setting, method))
-            draw_curve(axes, curve["round"], curve["mean"], curve["std"], looks[method], _WITHIN[column], aside[method])
+            draw_curve(axes, curve["round"], curve["mean"], curve["std"], looks[method], within, aside[method])
         round_axis(axes)
-        axes.set(xlabel="Communication round", ylabel=label, title=layout.select.heading(setting))
-    panels[0].set_ylim(bottom=0)
-    panels[1].set_yscale(layout.sharpness_scale)
+        axes.set(xlabel="Communication round", ylabel=_LABELS[column], title=layout.select.heading(setting))
+        axes.tick_params(labelbottom=True)
+        if within[0] == 0:
+            axes.set_ylim(bottom=0)
+        if column == "sharpness":
+            axes.set_yscale(layout.sharpness_scale)
+    for axes in grid.flat[len(layout.show) :]:
+        axes.set_visible(False)
     add_legend(body, frame, layout, tidy.experiment)
     return figure

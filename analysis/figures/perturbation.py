@@ -1,53 +1,55 @@
-"""Loss against the radius of random perturbations of the final model (FedGF, Figure 5)."""
+"""Loss against the size of perturbations of the final model, random ones or along its gradient (FedGF, Figure 5)."""
 
 from typing import ClassVar, Literal
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
+from pydantic import Field
 
-from analysis.columns import IDS
-from analysis.figures.base import (
-    PanelLayout,
-    add_legend,
-    count_seeds,
-    draw_curve,
-    missing_note,
-    new_figure,
-)
-from analysis.palette import styles
-from analysis.tidy import CellKey, Tidy, of_cell
+from analysis.figures.base import PanelLayout, count_seeds, missing_note, new_figure
+from analysis.figures.lines import draw_lines, spread
+from analysis.tidy import Tidy
+from bench.errors import UserError
+
+_LABELS = {"random": "Perturbation radius ‖δ‖₂", "gradient": "Perturbation r along the unit gradient (r > 0: uphill)"}
 
 
 class PerturbationLayout(PanelLayout):
-    """Panels of loss against radius."""
+    """Panels of loss against radius, along one kind of directions."""
 
     needs: ClassVar[str] = "perturbation"
     kind: Literal["perturbation"]
+    direction: Literal["random", "gradient"] = Field(
+        default="random", description="one of the analysis's directions; radii along the gradient may be negative"
+    )
     scale: Literal["linear", "log"] = "linear"
 
     def statistics(self, frame: pd.DataFrame) -> str:
         """What lines and bands mean."""
-        draws = frame.loc[frame["radius"] > 0, "draw"].nunique()
+        rows = frame[frame["direction"] == self.direction]
+        draws = rows.loc[rows["radius"] > 0, "draw"].nunique()
+        random = self.direction == "random"
+        lines = f"{draws} random directions for each of {count_seeds(frame)}" if random else count_seeds(frame)
+        over = "directions and seeds together" if random else "seeds"
         return (
-            f"Lines: mean over {draws} random directions for each of {count_seeds(frame)}; "
-            "bands: ± one sample standard deviation over directions and seeds together, cut at zero, "
-            "since no loss is negative."
+            f"Lines: mean over {lines}; bands: ± one sample standard deviation over {over}, cut at zero, since no loss "
+            "is negative."
         )
 
 
 def draw(layout: PerturbationLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
     """The figure; panels share the loss axis."""
-    looks = styles(tidy.experiment, layout.methods)
+    rows = frame[frame["direction"] == layout.direction]
+    if rows.empty:
+        raise UserError(
+            f"nothing to draw for '{layout.title}': the analysis perturbation was made without directions: "
+            f"[{layout.direction}]; add it to the experiment's analyses.yaml"
+        )
     figure, body = new_figure(layout.width, 2.75, [missing_note(frame, layout, tidy)])
-    losses = frame.groupby([*IDS, "radius"])["loss"].agg(["mean", "std"]).reset_index()
-    grid = body.subplots(1, len(layout.panels), sharey=True, squeeze=False)
-    for axes, panel in zip(grid.flat, layout.panels, strict=True):
-        setting = panel.setting(tidy.experiment)
-        for method in layout.methods:
-            line = of_cell(losses, CellKey(setting, method))
-            draw_curve(axes, line["radius"], line["mean"], line["std"], looks[method], within=(0, np.inf))
-        axes.set(xlabel="Perturbation radius ‖δ‖₂", title=panel.heading(setting), yscale=layout.scale)
-    grid.flat[0].set_ylabel("Loss")
-    add_legend(body, frame, layout, tidy.experiment)
+    lines = spread(rows, "radius", "loss")
+    drawn = draw_lines(body, layout, tidy, lines, "radius", columns=len(layout.panels), within=(0, np.inf))
+    for axes in drawn:
+        axes.set(xlabel=_LABELS[layout.direction], yscale=layout.scale)
+    drawn[0].set_ylabel("Loss")
     return figure

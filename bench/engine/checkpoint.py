@@ -1,4 +1,4 @@
-"""A federation's state in safetensors files: no pickles, written atomically, checked when read.
+"""A federation's state, and local models, in safetensors files: no pickles, written atomically, checked when read.
 
 A state that is kept (`save_state`) is one file that needs no other. A checkpoint, written over and over, has the client
 states in slots of a second file, which it refers to: only those that have changed are written.
@@ -47,6 +47,20 @@ def load_state(path: Path, device: torch.device) -> tuple[FederationState, dict[
             clients.setdefault(int(client), {})[vector] = v
     state.clients = state.clients.updated(clients)
     return state, about
+
+
+def save_models(path: Path, models: Mapping[int, Tensor], about: Mapping[str, Any]) -> None:
+    """Write clients' models `[P]`, each a tensor named by the client's id, and a JSON-able description."""
+    named = {str(client): w for client, w in models.items()}
+    kinds = {name: (w.dtype, tuple(w.shape)) for name, w in named.items()}
+    write_tensors(path, kinds, named.items(), {"about": json.dumps(about)})
+
+
+def load_models(path: Path, device: torch.device) -> dict[int, Tensor]:
+    """Read clients' models, in the order of their ids; a `UserError` if the file is missing, truncated or not ours."""
+    with _complaints(path), _tensors(path, device) as (tensors, _):
+        models = {int(name): w for name, w in tensors}
+    return dict(sorted(models.items()))
 
 
 class Checkpoint:
@@ -114,12 +128,18 @@ def _write(
 
 def _read(path: Path, device: torch.device) -> tuple[FederationState, dict[str, Tensor], dict[str, Any]]:
     """The state without its clients, all other tensors, and the description."""
-    with safetensors.safe_open(path, framework="pt", device=str(device)) as file:
-        about = json.loads(file.metadata()["about"])
-        # Copies: where in memory a vector begins can change the rounding of sums over it, and a file puts it anywhere.
-        tensors: dict[str, Tensor] = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118 - no mapping
+    with _tensors(path, device) as (found, about):
+        tensors = dict(found)
     server = {name.removeprefix("server/"): tensors.pop(name) for name in list(tensors) if name.startswith("server/")}
     return FederationState(int(about["round"]), tensors.pop("global"), server), tensors, about
+
+
+@contextmanager
+def _tensors(path: Path, device: torch.device) -> Iterator[tuple[Iterator[tuple[str, Tensor]], dict[str, Any]]]:
+    """The tensors of a file by name, one at a time, and its description."""
+    with safetensors.safe_open(path, framework="pt", device=str(device)) as file:
+        # Copies: where in memory a vector begins can change the rounding of sums over it, and a file puts it anywhere.
+        yield ((name, file.get_tensor(name).clone()) for name in file.keys()), json.loads(file.metadata()["about"])  # noqa: SIM118 - no mapping
 
 
 @contextmanager

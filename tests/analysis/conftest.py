@@ -126,15 +126,20 @@ def _write_analyses(results: Path, cell: CellKey, rng: np.random.Generator, shar
     drift = []
     for s, r in itertools.product(seeds, (1, 10, 20, 30, 40, 50, 60)):
         distance = 0.3 + 0.4 * sharp * (1 - np.exp(-r / 20)) + rng.normal(0, 0.02) if perturbs else None
-        drift.append((s, r, distance, sharp * (0.1 + 0.5 * np.exp(-r / 15)) * rng.normal(1, 0.05)))
-    columns = ["seed", "round", "perturbation_drift", "sharpness"]
+        cosine, length = (1 - 2 * distance**2, 0.1) if distance is not None else (None, None)  # of unit vectors
+        sharpness = sharp * (0.1 + 0.5 * np.exp(-r / 15)) * rng.normal(1, 0.05)
+        drift.append((s, r, distance, cosine, length, length, sharpness))
+    columns = ["seed", "round", "perturbation_drift", "cosine", "local_norm", "gradient_norm", "sharpness"]
     write(results, cell, "drift", pd.DataFrame(drift, columns=columns))
 
     line = [
-        (s, x, d, 0.05 + sharp * x**2 * abs(rng.normal(0.15, 0.02)))
+        (s, "random", x, d, 0.05 + sharp * x**2 * abs(rng.normal(0.15, 0.02)))
         for s, x, d in itertools.product(seeds, np.linspace(0, 4, 9), range(5))
     ]
-    write(results, cell, "perturbation", pd.DataFrame(line, columns=["seed", "radius", "draw", "loss"]))
+    line += [(s, "gradient", x, 0, 0.2 + sharp * (x / 4 + x**2)) for s, x in itertools.product(seeds, (-1, 0, 1, 2))]
+    write(results, cell, "perturbation", pd.DataFrame(line, columns=["seed", "direction", "radius", "draw", "loss"]))
+    balls = [(s, r, sharp * r * (1 + r) * rng.normal(1, 0.05), sharp * r) for s in seeds for r in (0.1, 0.5, 1)]
+    write(results, cell, "sharpness", pd.DataFrame(balls, columns=["seed", "radius", "sharpness", "first_order"]))
 
     plane = [
         (s, a, b, 0.05 + sharp * (4 * a**2 + 2.5 * b**2 + a * b + 0.6 * np.sin(5 * a) * b**2))

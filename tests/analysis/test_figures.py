@@ -57,7 +57,8 @@ def band(axes: Axes) -> tuple[float, float]:
 def drift(rounds: dict[int, tuple[list[float], list[float]]]) -> pd.DataFrame:
     """Drift and sharpness of every seed, by round."""
     rows = [(s, r, *pair) for r, values in rounds.items() for s, pair in enumerate(zip(*values, strict=True))]
-    return pd.DataFrame(rows, columns=["seed", "round", "perturbation_drift", "sharpness"])
+    table = pd.DataFrame(rows, columns=["seed", "round", "perturbation_drift", "sharpness"])
+    return table.assign(cosine=0.0, local_norm=0.1, gradient_norm=1.0)
 
 
 def test_convergence_has_a_panel_per_setting(realistic: Tidy) -> None:
@@ -172,8 +173,9 @@ def test_bands_end_where_values_do(tmp_path: Path, quick: Experiment) -> None:
     write(tmp_path, cell, "metrics", metrics([1, 1, 100]))
     write(tmp_path, CellKey(EASY, "fedsam"), "metrics", metrics([1, 100, 100]))
     write(tmp_path, cell, "drift", drift({r: ([0, 0, 0.9], [0, 0, 3]) for r in (5, 10)}))
-    losses = [(s, x, 0, loss) for x in (1, 2) for s, loss in enumerate((0.01, 0.01, 3))]
-    write(tmp_path, cell, "perturbation", pd.DataFrame(losses, columns=["seed", "radius", "draw", "loss"]))
+    losses = [(s, "random", x, 0, loss) for x in (1, 2) for s, loss in enumerate((0.01, 0.01, 3))]
+    columns = ["seed", "direction", "radius", "draw", "loss"]
+    write(tmp_path, cell, "perturbation", pd.DataFrame(losses, columns=columns))
     tidy = Tidy(tmp_path, quick)
     _, _, easy, hard = panels(drawn("convergence", tidy))
     assert (band(hard)[0], band(easy)[1]) == (0, 100)
@@ -220,7 +222,9 @@ def test_perturbation_is_the_mean_over_draws_and_seeds(realistic: Tidy) -> None:
     assert first.get_xlabel() == second.get_xlabel() == "Perturbation radius ‖δ‖₂"
     assert first.get_ylabel() == "Loss"
     data = pd.read_csv(realistic.results / f"analysis/quick/{HARD.path}/fedavg/perturbation.csv")
-    assert list(lines(second)[0][1]) == pytest.approx(list(data.groupby("radius")["loss"].mean()))
+    assert list(lines(second)[0][1]) == pytest.approx(
+        list(data[data["direction"] == "random"].groupby("radius")["loss"].mean())
+    )
     assert (len(lines(first)), len(lines(second))) == (6, 5)
     caption = figures.caption(figures.load_figure("quick", "perturbation"), realistic)
     assert "mean over 5 random directions for each of 3 seeds" in caption
@@ -368,3 +372,71 @@ def test_a_legend_is_no_wider_than_its_figure(names: list[str]) -> None:
 )
 def test_settings_have_titles_in_words(partition: str, participation: str, title: str) -> None:
     assert Setting("digits", partition, participation).title == title
+
+
+def single(realistic: Tidy, kind: str, **fields: Any) -> Figure:
+    """A figure of one panel, of four methods."""
+    where = {"partition": "dirichlet-0.1", "participation": "4-of-20"}
+    given = {"title": "t", "caption": "c", "methods": ["fedavg", "fedsam", "fedlesam", "fedgf"], **fields}
+    layout = KINDS[kind].layout.parse({"kind": kind, **({"panels": [where]} if kind != "drift" else {}), **given})
+    return figures.draw(layout, realistic)
+
+
+def test_losses_along_the_gradient_go_both_ways(realistic: Tidy) -> None:
+    (axes,) = panels(single(realistic, "perturbation", direction="gradient"))
+    assert "uphill" in axes.get_xlabel()
+    ((x, y), *others) = lines(axes)
+    assert list(x) == [-1, 0, 1, 2]
+    assert y[2] > y[1]
+    assert len(others) == 2, "FedGF was not run"
+
+
+def test_a_direction_that_was_not_asked_for_is_one_line(realistic: Tidy) -> None:
+    for setting in (HARD, EASY):
+        for method in ("fedavg", "fedsam", "fedlesam"):
+            path = realistic.results / f"analysis/quick/{setting.path}/{method}/perturbation.csv"
+            table = pd.read_csv(path)
+            table[table["direction"] == "random"].to_csv(path, index=False)
+    with pytest.raises(UserError, match=r"without directions: \[gradient\]; add it") as error:
+        single(realistic, "perturbation", direction="gradient")
+    assert "\n" not in str(error.value)
+
+
+def test_sharpness_is_the_mean_over_seeds_at_its_radii(realistic: Tidy) -> None:
+    (axes,) = panels(single(realistic, "sharpness", scale="log"))
+    data = pd.read_csv(realistic.results / f"analysis/quick/{HARD.path}/fedavg/sharpness.csv")
+    x, y = lines(axes)[0]
+    assert list(x) == [0.1, 0.5, 1]
+    assert list(y) == pytest.approx(list(data.groupby("radius")["sharpness"].mean()))
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["0.1", "0.5", "1"]
+
+
+def test_a_curve_of_any_column_of_the_metrics(realistic: Tidy) -> None:
+    figure = single(realistic, "curves", metric="client_drift", label="Drift", lowest=0)
+    (axes,) = [part for part in panels(figure) if part.get_visible()]
+    assert (axes.get_ylabel(), axes.get_xlabel()) == ("Drift", "Communication round")
+    x, y = lines(axes)[0]
+    assert list(y) == pytest.approx([0.5 / r for r in x])
+    assert axes.get_ylim()[0] < 0.01, "the smallest value that can be is in view"
+
+
+def test_a_column_that_some_methods_lack(realistic: Tidy) -> None:
+    """A broadcast number such as c: only the method that has it gets a curve and a place in the legend."""
+    path = realistic.results / f"runs/quick/{HARD.path}/fedsam/metrics.csv"
+    table = pd.read_csv(path)
+    table.assign(c=table["round"] / 60).to_csv(path, index=False)
+    figure = single(realistic, "curves", metric="c")
+    assert [len(lines(axes)) for axes in panels(figure) if axes.get_visible()] == [1]
+    assert legend(figure) == ["FedSAM"]
+    with pytest.raises(UserError, match=r"no run that it shows has numbers in a column 'd' of its metrics\.csv"):
+        single(realistic, "curves", metric="d")
+
+
+def test_drift_shows_the_quantities_that_are_asked_for(realistic: Tidy) -> None:
+    where = {"partition": "dirichlet-0.1", "participation": "4-of-20"}
+    figure = single(realistic, "drift", select=where, show=["cosine", "local_norm", "sharpness"])
+    shown = [axes for axes in panels(figure) if axes.get_visible()]
+    assert [axes.get_ylabel() for axes in shown] == [
+        "Cosine of perturbations", "Norm of local perturbations", "Global sharpness",
+    ]  # fmt: skip
+    assert [len(lines(axes)) for axes in shown] == [2, 2, 3]

@@ -1,19 +1,29 @@
 """Flatness quantities against known bounds, limits and identities."""
 
 import math
+import weakref
+from collections.abc import Iterator
 
-import pandas as pd
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from analysis.flatness import flatness_discrepancy, loss_along_perturbation, low_pass_filter, sharpness
+from analysis.flatness import (
+    Ascent,
+    flatness_discrepancy,
+    loss_along,
+    low_pass_filter,
+    random_directions,
+    sharpness,
+)
 from analysis.hessian import top_eigenvalues
 from bench.engine.objective import Batched, Objective
 from bench.engine.streams import torch_stream
 from bench.errors import UserError
+from bench.methods.base import unit
+from tests.analysis.quadratic import Quadratic, drawn, largest_rise
 from tests.conftest import in_batches
 
 Samples = tuple[Tensor, Tensor]
@@ -40,27 +50,101 @@ def test_sharpness_has_the_second_order_term(cnn: Objective, trained: Tensor, di
     assert 0 < beyond <= 0.5 * rho**2 * lambda_max * 1.01
 
 
+@pytest.mark.parametrize("rho", [0.05, 1.0, 20.0])
+@pytest.mark.parametrize("seed", range(5))
+def test_sharpness_of_a_quadratic_is_its_maximum_in_the_ball(rho: float, seed: int) -> None:
+    """One step rises by ρ‖g‖ + ½ρ² uᵀHu; many reach the maximum, to 1e-6."""
+    quadratic, w, samples = drawn(seed)
+    gradient = quadratic.full_gradient(w, [samples])
+    direction = gradient / gradient.norm()
+    one = rho * float(gradient.norm()) + 0.5 * rho**2 * float(direction @ quadratic.hessian @ direction)
+    assert sharpness(quadratic, w, [samples], rho) == pytest.approx(one)
+    most = largest_rise(quadratic.hessian, gradient, rho)
+    assert sharpness(quadratic, w, [samples], rho, Ascent(steps=200)) == pytest.approx(most, rel=1e-6)
+    assert one < most * (1 - 1e-6), "or the two could not be told apart"
+
+
+@properties
+@given(
+    seed=st.integers(0, 100), rho=st.floats(1e-3, 10), steps=st.integers(1, 12), more=st.integers(0, 5),
+    step=st.floats(0.05, 5),
+)  # fmt: skip
+def test_an_ascent_stays_in_the_ball_and_more_steps_lower_nothing(
+    seed: int, rho: float, steps: int, more: int, step: float
+) -> None:
+    quadratic, w, samples = drawn(seed)
+    longer = Ascent(steps + more, step)
+    points = list(longer.points(quadratic, w, [samples], rho))
+    assert len(points) == steps + more
+    assert all(float((point - w).norm()) <= rho * (1 + 1e-12) for point in points)
+    found, better = (sharpness(quadratic, w, [samples], rho, a) for a in (Ascent(steps, step), longer))
+    assert found <= better <= largest_rise(quadratic.hessian, quadratic.full_gradient(w, [samples]), rho) * (1 + 1e-9)
+
+
+def test_steps_may_be_shorter_than_the_radius() -> None:
+    """Two steps of half the radius on a linear-like slope end on the sphere; the first is half way."""
+    quadratic, w, samples = drawn(0)
+    first, second = Ascent(2, 0.5).points(quadratic, w, [samples], 1e-6)
+    assert float((first - w).norm()) == pytest.approx(0.5e-6)
+    assert float((second - w).norm()) == pytest.approx(1e-6, rel=1e-6)
+
+
+def test_many_steps_find_a_sharper_point_of_a_network(cnn: Objective, trained: Tensor, digits: Samples) -> None:
+    one, many = (sharpness(cnn, trained, [digits], 1.0, Ascent(steps)) for steps in (1, 15))
+    assert many > one > 0
+
+
 @properties
 @given(rho=st.floats(0, 1))
 def test_no_discrepancy_when_one_client_holds_everything(logistic: Objective, digits: Samples, rho: float) -> None:
     w = logistic.initial()
-    assert flatness_discrepancy(logistic, w, [digits], [w], [[digits]], rho=rho) == 0
+    assert flatness_discrepancy(logistic, w, [digits], [(w, [digits])], rho=rho).value == 0
 
 
 def test_discrepancy_weights_clients_by_their_data(logistic: Objective, digits: Samples) -> None:
     """Two clients with 15 and 45 samples: |S − (¼ S_1 + ¾ S_2)|."""
     x, y = digits
     w = logistic.initial()
-    models, parts = [w + 0.1, w - 0.2], [in_batches(x[:15], y[:15], 4), in_batches(x[15:], y[15:], 20)]
-    s1, s2 = (sharpness(logistic, m, part, 0.5) for m, part in zip(models, parts, strict=True))
+    local = [(w + 0.1, in_batches(x[:15], y[:15], 4)), (w - 0.2, in_batches(x[15:], y[15:], 20))]
+    s1, s2 = (sharpness(logistic, model, part, 0.5) for model, part in local)
     expected = abs(sharpness(logistic, w, [digits], 0.5) - (0.25 * s1 + 0.75 * s2))
-    assert flatness_discrepancy(logistic, w, [digits], models, parts, rho=0.5) == pytest.approx(expected)
+    found = flatness_discrepancy(logistic, w, [digits], local, rho=0.5)
+    assert found.value == pytest.approx(expected)
+    assert found.value == abs(found.of_global - found.of_local)
 
 
-def test_every_local_model_needs_its_data(logistic: Objective, digits: Samples) -> None:
-    w = logistic.initial()
-    with pytest.raises(ValueError, match="shorter"):
-        flatness_discrepancy(logistic, w, [digits], [w, w], [[digits]], rho=0.5)
+def test_discrepancy_of_quadratics_in_closed_form() -> None:
+    """Client i's loss is ½‖w − a_i‖²: sharpness in a ball is ρ‖w − a_i‖ + ½ρ², and globally with the mean of the a_i.
+
+    Local models at their minima a_i have ½ρ² each, so Δ_F at w is ρ‖w − Σ (m_i/m) a_i‖. With a_1 = (3, 0), m_1 = 1 and
+    a_2 = (0, 4), m_2 = 3: the mean is (¾, 3), and Δ_F at w = 0 is ρ √(9/16 + 9).
+    """
+    quadratic = Quadratic(torch.eye(2, dtype=torch.float64))
+    minima = torch.tensor([[3.0, 0], [0, 4], [0, 4], [0, 4]], dtype=torch.float64)
+    labels = torch.zeros(4, dtype=torch.int64)
+    # A hair off the minima, where the gradient has a direction.
+    local = [(minima[0] + 1e-9, [(minima[:1], labels[:1])]), (minima[1] - 1e-9, in_batches(minima[1:], labels[1:], 2))]
+    found = flatness_discrepancy(
+        quadratic, torch.zeros(2, dtype=torch.float64), [(minima, labels)], local, rho=0.3, ascent=Ascent(3)
+    )
+    assert found.of_local == pytest.approx(0.045)
+    assert found.value == pytest.approx(0.3 * math.sqrt(9 / 16 + 9))
+
+
+def test_local_models_are_in_memory_one_at_a_time(logistic: Objective, digits: Samples) -> None:
+    """They may be trained while they are asked for: each is gone before the next one comes."""
+    seen: list[weakref.ref[Tensor]] = []
+
+    def local() -> Iterator[tuple[Tensor, list[Samples]]]:
+        for shift in range(5):
+            assert sum(reference() is not None for reference in seen) <= 1
+            w = logistic.initial() + shift
+            seen.append(weakref.ref(w))
+            yield w, [digits]
+            del w
+
+    flatness_discrepancy(logistic, logistic.initial(), [digits], local(), rho=0.1)
+    assert len(seen) == 5
 
 
 @properties
@@ -84,6 +168,16 @@ def test_filter_is_the_mean_over_gaussian_perturbations(logistic: Objective, dig
     assert abs(value - (logistic.loss(w, [digits]) + 0.5 * sigma**2 * trace)) < 4 * error
 
 
+@pytest.mark.parametrize("sigma", [0.1, 2.0])
+def test_filter_of_a_quadratic_adds_half_the_variance_times_the_trace(sigma: float) -> None:
+    """E F(w + σε) = F(w) + ½σ² tr H exactly, whatever σ; within four standard errors of 4,000 draws."""
+    quadratic, w, samples = drawn(3)
+    expected = quadratic.loss(w, [samples]) + 0.5 * sigma**2 * float(quadratic.hessian.trace())
+    value, error = low_pass_filter(quadratic, w, [samples], sigma=sigma, draws=4000, stream=torch_stream(0, "test"))
+    assert abs(value - expected) < 4 * error
+    assert 0 < error < 0.05 * expected
+
+
 def test_standard_error_shrinks_with_the_root_of_the_draws(logistic: Objective, digits: Samples) -> None:
     w = logistic.initial()
     few, many = (
@@ -100,14 +194,14 @@ class Recorder(Objective):
         return super().loss(w, data)
 
 
-def along(objective: Objective, w: Tensor, digits: Samples, radii: list[float]) -> pd.DataFrame:
-    return loss_along_perturbation(objective, w, [digits], radii=radii, draws=3, stream=torch_stream(0, "test"))
+def random(w: Tensor, draws: int) -> Iterator[Tensor]:
+    return random_directions(w, draws, torch_stream(0, "test"))
 
 
 def test_every_point_lies_at_its_radius_on_one_ray_per_draw(logistic: Objective, digits: Samples) -> None:
     recorder, radii = Recorder(logistic.module), [0.0, 0.5, 15.0]
     w = recorder.initial()
-    table = along(recorder, w, digits, radii)
+    table = loss_along(recorder, w, [digits], random(w, 3), radii)
     assert list(table.columns) == ["radius", "draw", "loss"]
     assert len(table) == 9
     origin, *points = recorder.asked
@@ -121,12 +215,38 @@ def test_every_point_lies_at_its_radius_on_one_ray_per_draw(logistic: Objective,
 
 def test_compared_models_share_directions_whatever_was_drawn_before(logistic: Objective, digits: Samples) -> None:
     """The stream is not advanced: a second model, or more radii, sees the same directions."""
-    w, stream = logistic.initial(), torch_stream(0, "test")
-    first, second = (
-        loss_along_perturbation(logistic, w, [digits], radii=radii, draws=2, stream=stream)
-        for radii in ([1.0], [0.5, 1.0])
-    )
+    w = logistic.initial()
+    first, second = (loss_along(logistic, w, [digits], random(w, 2), radii) for radii in ([1.0], [0.5, 1.0]))
     assert list(first.loss) == list(second.loss[second.radius == 1])
+
+
+def test_along_the_gradient_of_a_quadratic_the_loss_is_a_parabola() -> None:
+    """F(w + r u) = F(w) + r‖g‖ + ½r² uᵀHu for u = g/‖g‖: uphill for r > 0, downhill for small r < 0."""
+    quadratic, w, samples = drawn(1)
+    gradient = quadratic.full_gradient(w, [samples])
+    u = gradient / gradient.norm()
+    radii = [-2.0, -0.1, 0.0, 0.1, 2.0]
+    table = loss_along(quadratic, w, [samples], [u], radii)
+    slope, bend = float(gradient.norm()), float(u @ quadratic.hessian @ u)
+    expected = [quadratic.loss(w, [samples]) + r * slope + 0.5 * r**2 * bend for r in radii]
+    assert list(table.loss) == pytest.approx(expected)
+    assert table.loss[1] < table.loss[2] < table.loss[3]
+
+
+def test_nothing_depends_on_batches(cnn: Objective, trained: Tensor, digits: Samples) -> None:
+    """To 1e-12, in float64; a ragged last batch of 4 among those of 7."""
+    whole, parts = [digits], in_batches(*digits, 7)
+
+    def measured(data: Batched) -> list[float]:
+        uphill = unit(cnn.full_gradient(trained, data))
+        return [
+            sharpness(cnn, trained, data, 0.5, Ascent(4)),
+            low_pass_filter(cnn, trained, data, sigma=0.1, draws=3, stream=torch_stream(0, "test")).value,
+            flatness_discrepancy(cnn, trained, data, [(trained + 0.01, data)], rho=0.5).value,
+            *loss_along(cnn, trained, data, [uphill], [-1, 1]).loss,
+        ]
+
+    assert measured(parts) == pytest.approx(measured(whole), rel=1e-12)
 
 
 def test_no_draws_are_refused(logistic: Objective, digits: Samples) -> None:

@@ -241,7 +241,7 @@ def test_kill_9_and_the_same_command_again(tmp_path):
     """A real process is killed as soon as it has a checkpoint; the same command then finishes the run, bit by bit."""
     cell = f"{SETTING}/fedgf"
     command = [sys.executable, "-m", "bench.cli", "run", "quick", cell, "--seed", "0", "--device", "cpu"]
-    command += ["--set", "training.rounds=30"]
+    command += ["--set", "training.rounds=30", "--set", "evaluation.local_models=[1,15,30]"]
     subprocess.run([*command, "--out", tmp_path / "undisturbed"], check=True, capture_output=True)
     killed = subprocess.Popen([*command, "--out", tmp_path / "killed"], stdout=subprocess.DEVNULL)
     deadline = time.monotonic() + 60

@@ -1,0 +1,47 @@
+"""Panels of lines with bands, one panel per setting and one line per method: what several kinds of figures are."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from analysis.columns import IDS
+from analysis.figures.base import Body, PanelLayout, add_legend, draw_curve
+from analysis.palette import styles
+from analysis.tidy import CellKey, Tidy, of_cell
+
+
+def spread(frame: pd.DataFrame, x: str, column: str) -> pd.DataFrame:
+    """Mean and sample standard deviation of a column over all rows of a cell at one x: columns `mean`, `std`."""
+    return frame.groupby([*IDS, x], sort=True)[column].agg(["mean", "std"]).reset_index()
+
+
+def draw_lines(
+    body: Body,
+    layout: PanelLayout,
+    tidy: Tidy,
+    lines: pd.DataFrame,
+    x: str,
+    *,
+    columns: int,
+    within: tuple[float, float] = (-np.inf, np.inf),
+    aside: Mapping[str, float] | None = None,
+) -> list[Axes]:
+    """The panels of a layout, `columns` side by side, on shared axes, and their legend.
+
+    `lines` has the columns that name a cell, x, `mean` and `std`; `within` and `aside` are those of `draw_curve`.
+    """
+    looks = styles(tidy.experiment, layout.methods)
+    grid = body.subplots(-(-len(layout.panels) // columns), columns, sharex=True, sharey=True, squeeze=False)
+    drawn = list(grid.flat[: len(layout.panels)])
+    for axes in grid.flat[len(layout.panels) :]:
+        axes.set_visible(False)
+    for axes, panel in zip(drawn, layout.panels, strict=True):
+        setting = panel.setting(tidy.experiment)
+        axes.set_title(panel.heading(setting))
+        for method in layout.methods:
+            line = of_cell(lines, CellKey(setting, method))
+            draw_curve(axes, line[x], line["mean"], line["std"], looks[method], within, aside[method] if aside else 0.0)
+    add_legend(body, lines, layout, tidy.experiment)
+    return drawn
