@@ -33,6 +33,10 @@ class Discrepancy(ByAscent):
         default=None, ge=1, description="the global model after so many rounds; null: the last of those that are kept"
     )
 
+    images: int | None = Field(
+        default=None, ge=1, description="training images of the global objective, drawn by the seed; null: all"
+    )
+
     def check(self, evaluation: Evaluation) -> None:
         """Local models are kept, or trained from a kept state."""
         if self.local_models == "kept" and evaluation.local_models is None:
@@ -52,7 +56,7 @@ class Discrepancy(ByAscent):
         Kept: w^r and the models w_i⁺ of the clients that took part in round r, of which it was made. Retrained: w^r and
         the models of all clients, each trained from it for one round's local steps, with its own state.
         """
-        (data, loss), config, bench = subject.sample(), subject.run.config, subject.bench
+        (data, loss), config, bench = subject.sample(images=self.images), subject.run.config, subject.bench
         kept = self._are_kept(config.evaluation)
         finished = self.round or (config.rounds_of_local_models if kept else config.snapshots)[-1]
         clients, model, words = (_kept if kept else _retrained)(subject, finished)

@@ -58,15 +58,15 @@ def test_two_clients_one_step_by_hand() -> None:
 
 
 def test_the_virtual_model_of_all_clients_by_hand() -> None:
-    """Client 2 does not take part in the round, but moves the mean model to (0, 1): δ_g = (0, 1).
+    """Client 3 does not take part in the round, but moves the mean model from (1, 0) to (0, 1).
 
-    δ_1 = (0, 2) is on it, δ_2 = (1, 0) is √2 away.
+    δ_1 = (0, 2) is along δ_g = (0, 1), δ_2 = (-1, 0) is √2 away. For the participants alone, δ_g = (1, 0): √2 and 2.
     """
-    deltas, models = [vectors([0, 2]), vectors([1, 0]), vectors([9, 9])], [vectors([1, 1]), vectors([1, -1])]
-    moved = replay(deltas, [*models, vectors([-2, 3])])
-    found = perturbation_drift([0, 1], moved, identity, everybody=range(3))
-    assert found == pytest.approx((sqrt(2) / 4, 0.5, 1.5, 1))
-    assert found.drift != pytest.approx(perturbation_drift([0], moved, identity).drift)
+    deltas = [vectors([0, 2]), vectors([-1, 0]), vectors([9, 9])]
+    show = replay(deltas, [vectors([1, 1]), vectors([1, -1]), vectors([-2, 3])])
+    of_all = perturbation_drift([0, 1], show, identity, everybody=range(3))
+    assert of_all == pytest.approx((sqrt(2) / 4, 0.5, 1.5, 1))
+    assert perturbation_drift([0, 1], show, identity) == pytest.approx(((sqrt(2) + 2) / 4, -0.5, 1.5, 1))
 
 
 def test_unequal_steps_by_hand() -> None:
@@ -147,7 +147,7 @@ def test_nothing_that_a_client_shows_is_held() -> None:
 
 @unequal
 def test_memory_saves_training_and_changes_no_bit(steps: list[int], scale: float, seed: int) -> None:
-    """With room for all perturbations nobody trains twice; with room for the first client's, all others do."""
+    """With room for all perturbations nobody trains twice; a client whose own do not all fit does."""
     deltas, models = drawn(steps, seed)
     calls: list[int] = []
 
@@ -156,11 +156,12 @@ def test_memory_saves_training_and_changes_no_bit(steps: list[int], scale: float
         replay(deltas, models)(client, probe)
 
     found = []
-    for room, trained in ((sum(steps), len(steps)), (steps[0], 2 * len(steps) - 1), (0, 2 * len(steps))):
+    clients, rooms = len(steps), {sum(steps): len(steps), sum(steps) - 1: len(steps) + 1, 0: 2 * len(steps)}
+    for room, trained in rooms.items():
         calls.clear()
-        found.append(perturbation_drift(range(len(steps)), counted, identity, memory=room * 6 * 8))
+        found.append(perturbation_drift(range(clients), counted, identity, memory=room * 6 * 8))
         assert len(calls) == trained
-    assert found[0] == found[1] == found[2]
+    assert len(set(found)) == 1
 
 
 def test_equal_clients_perturb_as_the_global_objective_asks() -> None:
