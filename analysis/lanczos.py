@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bench.engine.streams import torch_stream
+from bench.errors import UserError
 
 Product = Callable[[Tensor], Tensor]
 """v `[P]` ↦ A v `[P]`."""
@@ -67,10 +68,12 @@ class Krylov:
         return self.size > 0 and bool(self.size == self._vectors.shape[1] or self.rest <= 10 * epsilon * scale)
 
     def grow(self) -> None:
-        """One vector more, for one product."""
+        """One vector more, for one product; a `UserError` if that is not finite."""
         j = self.size
         self._vectors[j] = self._next
         column, outside = self._split(self._product(self._vectors[j]), j + 1)
+        if not np.isfinite(column).all():
+            raise UserError("a product with the Hessian is not finite: the model has no eigenvalues")
         self._projection[: j + 1, j] = self._projection[j, : j + 1] = column
         self.size = j + 1
         self.rest = _norm(outside)

@@ -21,7 +21,7 @@ class Spectrum(OnImages):
     steps: int = Field(default=80, ge=1, description="Lanczos steps, each a Hessian product, from each of them")
     width: float = Field(
         default=0.005,
-        gt=0,
+        ge=0.0005,
         le=1,
         description="standard deviation of an eigenvalue's Gaussian, in units of the range",
     )

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from analysis.lanczos import Krylov, Product, gauss_quadrature, largest_eigenpairs
 from analysis.power_iteration import deflated_power_iteration
+from bench.errors import UserError
 
 SIZE = 120
 
@@ -91,6 +92,11 @@ def test_multiple_eigenvalues_end_in_an_invariant_space() -> None:
     np.testing.assert_allclose(found.values, eigenvalues[:6], atol=1e-9)
     again = largest_eigenpairs(product, start(40), 6, tolerance=1e-9)
     assert torch.equal(found.vectors, again.vectors)
+
+
+def test_products_that_are_not_finite_are_one_line() -> None:
+    with pytest.raises(UserError, match="is not finite"):
+        largest_eigenpairs(lambda v: v / 0, start(), 3, tolerance=1e-3)
 
 
 def test_nothing_has_eigenvalue_zero() -> None:
