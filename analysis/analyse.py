@@ -73,12 +73,16 @@ def _own_names(run: RunDirectory) -> dict[str, str]:
 
 
 def default_output(folder: Path, name: str) -> Path:
-    """The tidy file of a folder of runs: in results/analysis/... for results/runs/..., else in analysis/ within it."""
+    """The tidy file of a folder of runs: results/analysis/custom/... for results/runs/..., else in analysis/ within it.
+
+    Not where the pipeline puts an experiment's own: tables would take it for one with the experiment's options.
+    """
     parts = folder.absolute().parts
     if "runs" not in parts:
         return folder / "analysis" / f"{name}.csv"
     last = len(parts) - 1 - parts[::-1].index("runs")
-    return Path(*parts[:last], "analysis", *parts[last + 1 :], f"{name}.csv")
+    below = parts[last + 2 :] if parts[last + 1 : last + 2] == ("custom",) else parts[last + 1 :]
+    return Path(*parts[:last], "analysis", "custom", *below, f"{name}.csv")
 
 
 def analyse(

@@ -191,7 +191,7 @@ def analyse(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Default: the runs' place with analysis/ for runs/; for runs elsewhere, analysis/ among them.",
+            help="Default: the runs' place with analysis/custom/ for runs/; for runs elsewhere, analysis/ among them.",
             parser=_file,
             metavar="FILE",
         ),
@@ -207,6 +207,8 @@ def analyse(
     """
     started = time.perf_counter()
     keep_freed_memory()
+    import torch
+
     from analysis.analyse import analyse, default_output, find_runs
     from analysis.analyses import parse_analysis
     from bench.run import prepare_device
@@ -214,11 +216,12 @@ def analyse(
     if out is not None and len(run_dir) > 1:
         raise UserError(f"--out is one file, and {len(run_dir)} folders are given")
     asked = parse_analysis(analysis, _changes(set_))
-    first = next(iter(find_runs(run_dir[0]).by_seed.values()))
-    torch_device = prepare_device(device, threads or first.config.model.threads(available_cores()), typer.echo)
+    torch_device = prepare_device(device, threads or available_cores(), typer.echo)
 
     def answer(folder: Path) -> None:
         place = out or default_output(folder, analysis)
+        first = next(iter(find_runs(folder).by_seed.values()))
+        torch.set_num_threads(threads or first.config.model.threads(available_cores()))
         analyse(asked, folder, place, torch_device, typer.echo, beside or ())
         typer.echo(f"written: {place}")
 

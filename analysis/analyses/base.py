@@ -56,8 +56,9 @@ class Analysis(Frozen):
             raise UserError(f"{self.name} with these options needs runs beside of: {needed}; --beside gives: {given}")
         config = subject.run.config
         for other in subject.beside:
-            if (other.run.config.model, other.run.config.dataset) != (config.model, config.dataset):
-                raise UserError(f"'{other.run.path}' has another model or data set than '{subject.run.path}'")
+            for part in ("model", "dataset"):
+                if getattr(other.run.config, part) != getattr(config, part):
+                    raise UserError(f"'{other.run.path}' has another {part} than '{subject.run.path}'")
         return subject.beside
 
 

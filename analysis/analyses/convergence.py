@@ -77,6 +77,9 @@ class Convergence(Analysis):
         if len(subject.beside) != 1:
             raise UserError(f"convergence.reference = {self.reference}: give its runs with --beside")
         run = subject.beside[0].run
+        for part in ("dataset", "partition", "participation"):
+            if getattr(run.config, part) != getattr(subject.run.config, part):
+                raise UserError(f"'{run.path}' has another {part} than '{subject.run.path}': it sets no target for it")
         if run.diverged:
             subject.tell(f"seed {run.config.seed}: '{run.path}' diverged: it sets no target")
             return

@@ -168,7 +168,10 @@ def test_runs_are_found_by_folder_and_named_by_their_cell(tmp_path: Path) -> Non
 
 def test_where_the_answer_goes(tmp_path: Path) -> None:
     runs = tmp_path / "results" / "runs" / "quick" / "a" / "seed-0"
-    assert default_output(runs, "drift") == tmp_path / "results" / "analysis" / "quick" / "a" / "seed-0" / "drift.csv"
+    place = tmp_path / "results" / "analysis" / "custom" / "quick" / "a" / "seed-0" / "drift.csv"
+    assert default_output(runs, "drift") == place, "not where tables look for the experiment's own"
+    custom = tmp_path / "results" / "runs" / "custom" / "quick" / "a" / "seed-0"
+    assert default_output(custom, "drift") == place
     assert default_output(tmp_path / "try", "drift") == tmp_path / "try" / "analysis" / "drift.csv"
 
 
