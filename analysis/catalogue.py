@@ -2,6 +2,7 @@
 
 import ast
 from pathlib import Path
+from typing import Any
 
 FOLDER = Path(__file__).parent / "analyses"
 
@@ -34,7 +35,11 @@ def describe(name: str) -> str:
     return "\n".join(lines)
 
 
-def _shown(default: object) -> str:
+def _shown(default: Any) -> str:
     if default is None:
         return "null"
-    return f"[{', '.join(map(_shown, default))}]" if isinstance(default, tuple) else str(default)
+    if isinstance(default, tuple):
+        return f"[{', '.join(map(_shown, default))}]"
+    if hasattr(default, "model_dump"):
+        return f"{{{', '.join(f'{key}: {value}' for key, value in default.model_dump(exclude_none=True).items())}}}"
+    return str(default)

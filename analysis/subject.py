@@ -14,6 +14,7 @@ from torch import Tensor
 from bench.data.dataset import Batches, DeviceData
 from bench.engine.federation import FederationState
 from bench.engine.streams import numpy_stream
+from bench.errors import UserError
 from bench.parts import EVALUATION_BATCH, Bench
 from bench.records import RunDirectory
 from bench.unfinished import PROGRESS_SECONDS, Progress, silent
@@ -62,8 +63,15 @@ class Subject:
         return self.run.final(self.device).w
 
     def state(self, finished_rounds: int) -> FederationState:
-        """The kept state after so many rounds; a `UserError` if there is none."""
-        return self.run.snapshot(finished_rounds, self.device)
+        """The kept state after so many rounds; a `UserError` if there is none, or its model is not finite."""
+        state = self.run.snapshot(finished_rounds, self.device)
+        self.check_finite(state.w, f"the global model after round {finished_rounds}")
+        return state
+
+    def check_finite(self, w: Tensor, what: str) -> None:
+        """A `UserError` if a model has parameters that are not finite: no number that follows would mean anything."""
+        if not bool(w.isfinite().all()):
+            raise UserError(f"{what} of '{self.run.path}' has parameters that are not finite")
 
     def sample(self, part: Part = "train", images: int | None = None) -> Sample:
         """All images of the training or the test set, or so many, drawn by the run's seed: the same for all methods."""

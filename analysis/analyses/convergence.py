@@ -27,7 +27,10 @@ class Convergence(Analysis):
     reference: str | None = Field(
         default=None, description="a method whose final accuracy, seed by seed, is a target too; null: none"
     )
-    final: FinalValue = Field(default=FinalValue(), description="which of its evaluations that final accuracy is")
+    final: FinalValue = Field(
+        default=FinalValue(),
+        description="which of its evaluations that is: {rule: last}, {rule: best}, or {rule: mean_last_n, n: 10}",
+    )
     window: int = Field(
         default=1, ge=1, description="beside single evaluations, the mean of the last so many has to reach it; 1: not"
     )

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar, Literal
 
 import pandas as pd
+import torch
 from pydantic import Field
 from torch import Tensor
 
@@ -44,6 +45,11 @@ class Discrepancy(ByAscent):
                 f"{self.name} needs local models of the runs, but evaluation.local_models is null: the experiment "
                 "keeps none; set it to rounds such as [30], or to last (or the analysis's local_models to retrained)"
             )
+        if self.local_models is None and evaluation.local_models is None and evaluation.snapshot_every is None:
+            raise UserError(
+                f"{self.name} needs local models of the runs, or states to train them from, but the experiment keeps "
+                "neither; set evaluation.local_models to last (or evaluation.snapshot_every)"
+            )
         if not self._are_kept(evaluation):
             needs_states(self.name, evaluation)
 
@@ -71,9 +77,14 @@ class Discrepancy(ByAscent):
 
 
 def _kept(subject: Subject, finished_rounds: int) -> LocalModels:
-    models = subject.run.local_models(finished_rounds, subject.device)
+    models = subject.run.local_models(finished_rounds, torch.device("cpu"))  # a GPU need not hold them all at once
     words = f"those of the {len(models)} participants of round {finished_rounds}, on their own data"
-    return list(models), models.__getitem__, words
+
+    def model(client: int) -> Tensor:
+        subject.check_finite(models[client], f"client {client}'s model of round {finished_rounds}")
+        return models[client].to(subject.device)
+
+    return list(models), model, words
 
 
 def _retrained(subject: Subject, finished_rounds: int) -> LocalModels:
