@@ -149,7 +149,6 @@ rule analyse:
         cell=cell_path,
         beside=lambda w: shlex.join(f"--beside={folder}" for folder in beside(w)),
         options=lambda w: shlex.join(asked(w).as_arguments()),
-        settings=lambda w: asked(w).model_dump_json(),  # defaults too: where the code changes one, the answer is outdated
     log:
         f"{RESULTS}/logs/{CELL}/{{analysis}}.log",
     threads: threads

@@ -26,9 +26,8 @@ class Analysis(Frozen):
     """Whether a run that diverged has an answer too; else it has no rows."""
 
     def as_arguments(self) -> list[str]:
-        """The options that are not at their defaults, as arguments of `fedflat analyse`."""
-        given = self.model_dump(mode="json", exclude_defaults=True)
-        return [f"--set={name}={json.dumps(value)}" for name, value in given.items()]
+        """All options as arguments of `fedflat analyse`, defaults too: where the code changes one, answers are old."""
+        return [f"--set={name}={json.dumps(value)}" for name, value in self.model_dump(mode="json").items()]
 
     def asked(self) -> dict[str, Any]:
         """The analysis and all its options, as plain values."""

@@ -68,7 +68,7 @@ class Plane(ThroughModels):
     @field_validator("through")
     @classmethod
     def _two(cls, through: tuple[str, ...]) -> tuple[str, ...]:
-        if len(through) != 2:
+        if through and len(through) != 2:
             raise UserError(f"plane.through = [{', '.join(through)}]: the labels of two other methods")
         return through
 

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from pydantic import Field
 
-from analysis.figures.base import FigureLayout, Panel, missing_note, new_figure
+from analysis.figures.base import OneSeedLayout, Panel, missing_note, new_figure
 from analysis.tidy import CellKey, Setting, Tidy, of_cell, titles
 from bench.errors import UserError
 from bench.experiments import Experiment
@@ -17,7 +17,7 @@ _LABELS = {"accuracy": "Accuracy (%)", "feature_norm": "Mean norm of the feature
 _DATA = {"class": "each class's test images", "client": "each client's training images"}
 
 
-class ClientRoundsLayout(FigureLayout):
+class ClientRoundsLayout(OneSeedLayout):
     """A map per method, rounds from left to right, classes or clients from top to bottom; all of one seed."""
 
     needs: ClassVar[str] = "client_rounds"
@@ -26,11 +26,6 @@ class ClientRoundsLayout(FigureLayout):
     group: Literal["class", "client"] = "class"
     quantity: Literal["accuracy", "feature_norm"] = "accuracy"
     columns: int = Field(default=4, ge=1, description="maps side by side")
-    seed: int | None = Field(default=None, description="whose runs; null: the experiment's first seed")
-
-    def shown_seed(self, experiment: Experiment) -> int:
-        """The seed whose runs are shown."""
-        return super().shown_seed(experiment) if self.seed is None else self.seed
 
     def settings(self, experiment: Experiment) -> tuple[Setting, ...]:
         """The one setting."""

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis.columns import IDS
 from analysis.figures.base import FigureLayout, Panel, add_legend, count_seeds, draw_curve, missing_note, new_figure
+from analysis.figures.lines import spread
 from analysis.palette import styles
 from analysis.tidy import CellKey, Setting, Tidy, of_cell
 from bench.errors import UserError
@@ -49,9 +49,9 @@ def draw(layout: InterpolationLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure
         rows = frame[frame["data"] == part]
         if rows.empty:
             raise UserError(f"nothing to draw for '{layout.title}': its interpolation.csv has no {part} images")
-        spread = rows.groupby([*IDS, "t"])[value].agg(["mean", "std"]).reset_index()
+        lines = spread(rows, "t", value)
         for method in layout.methods:
-            line = of_cell(spread, CellKey(setting, method))
+            line = of_cell(lines, CellKey(setting, method))
             draw_curve(axes, line["t"], line["mean"], line["std"], looks[method], within=(0, most))
         for t in (0, 1):
             axes.axvline(t, color="#999999", linewidth=0.8, zorder=0)

@@ -8,12 +8,14 @@ import torch
 
 from analysis.analyse import analyse, default_output, find_runs
 from analysis.analyses import load_analyses, parse_analysis
+from analysis.analyses.base import Analysis
 from analysis.report import Report
 from bench.engine.checkpoint import load_state, save_state
 from bench.errors import UserError
 from bench.experiments import load_experiment
 from bench.parts import Bench
 from bench.run import train_cell
+from bench.strict_yaml import load_yaml
 
 MINI = str(Path(__file__).parents[1] / "end_to_end" / "mini" / "experiments.yaml")
 CPU = torch.device("cpu")
@@ -202,7 +204,12 @@ def test_a_kept_state_that_is_not_finite_is_one_line(tmp_path: Path) -> None:
         assert not (tmp_path / "x.csv").exists()
 
 
-def test_options_travel_as_arguments() -> None:
-    asked = parse_analysis("perturbation", {"radii": [0, 2.5], "data": "test"})
-    assert asked.as_arguments() == ['--set=data="test"', "--set=radii=[0.0, 2.5]"]
-    assert parse_analysis("perturbation", {}).as_arguments() == []
+@pytest.mark.parametrize(
+    "asked", [*ASKED.values(), parse_analysis("perturbation", {"radii": [0, 2.5], "data": "test"})]
+)
+def test_options_travel_as_arguments(asked: Analysis) -> None:
+    """All of them, so that a default that the code changes is another command."""
+    arguments = asked.as_arguments()
+    assert len(arguments) == len(type(asked).model_fields)
+    options = dict(argument.removeprefix("--set=").split("=", 1) for argument in arguments)
+    assert parse_analysis(asked.name, {name: load_yaml(value) for name, value in options.items()}) == asked
