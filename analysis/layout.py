@@ -63,11 +63,16 @@ class Layout(Frozen):
         """The settings that are shown, each once."""
 
     def cells(self, experiment: Experiment) -> tuple[CellKey, ...]:
-        """All cells that are shown; a `UserError` if the experiment has no such method or setting."""
+        """All cells that are shown and that the experiment has; a `UserError` if it has no such method or setting."""
         for method in self.methods:
             if method not in experiment.methods:
                 raise unknown(f"method of experiment {experiment.name}", method, experiment.methods)
-        return tuple(CellKey(setting, method) for setting in self.settings(experiment) for method in self.methods)
+        return tuple(
+            CellKey(setting, method)
+            for setting in self.settings(experiment)
+            for method in self.methods
+            if method in experiment.grids[setting.dataset].methods
+        )
 
 
 def layout_names(experiment_name: str, folder: Folder) -> list[str]:

@@ -46,20 +46,23 @@ def draw_partitions(
     For each: what there is to say of it, and the files, pictures and a table as runs keep it (`partition_table`), in
     `out/EXPERIMENT/DATASET/LABEL/N-clients/seed-S`. Nothing is trained. A `UserError` names the labels that there are.
     """
-    labels = [partition.label for partition in experiment.grid.partition]
+    splits = [(part, grid, partition) for part, grid in experiment.grids.items() for partition in grid.grid.partition]
+    labels = dict.fromkeys(partition.label for *_, partition in splits)
     if label is not None and label not in labels:
-        raise unknown(f"partition of experiment {experiment.name}", label, dict.fromkeys(labels))
-    source = parse_source(experiment.dataset)
-    data = load_dataset(source, root)
-    for name, partition in zip(labels, experiment.grid.partition, strict=True):
-        if label in (None, name):
+        raise unknown(f"partition of experiment {experiment.name}", label, labels)
+    for part, grid, partition in splits:
+        if label in (None, partition.label):
+            data = load_dataset(parse_source(grid.dataset), root)
             split = partition.split(data.train, numpy_stream(seed, "partition"))
             clients = f"{partition.clients} clients" if partition.clients > 1 else "1 client"
-            folder = out / experiment.name / source.label / name / f"{partition.clients}-clients" / f"seed-{seed}"
+            folder = out.joinpath(
+                experiment.name, part, partition.label, f"{partition.clients}-clients", f"seed-{seed}"
+            )
             write_csv(folder / PARTITION, partition_table(split, data.train.labels))
-            title = f"{source.label}, {partition_title(name)}, {clients}, seed {seed}"
+            title = f"{part}, {partition_title(partition.label)}, {clients}, seed {seed}"
             figure = partition_map(data.train.labels, split, title)
-            yield _summary(name, data.train.labels, split), [folder / PARTITION, *save(figure, folder / "partition")]
+            summary = _summary(partition.label, data.train.labels, split)
+            yield summary, [folder / PARTITION, *save(figure, folder / "partition")]
 
 
 def _summary(name: str, labels: Labels, split: Sequence[Indices]) -> str:

@@ -156,7 +156,7 @@ class Report:
     def _table_layout(self, name: str) -> tables.TableLayout:
         layout = tables.load_table(self.source, name)
         for column in layout.columns:
-            self._check_needs(quantity(column.metric).file, column.file)
+            self._check_needs(quantity(column.metric).file, column.file, layout)
         with _naming(layout_file(self.source, "tables", name)):
             for column in layout.columns:
                 self._check_target(column)
@@ -165,7 +165,7 @@ class Report:
 
     def _figure_layout(self, name: str) -> FigureLayout:
         layout = figures.load_figure(self.source, name)
-        self._check_needs(layout.needs, layout.file)
+        self._check_needs(layout.needs, layout.file, layout)
         with _naming(layout_file(self.source, "figures", name)):
             layout.inputs(self.experiment)
         return layout
@@ -176,7 +176,7 @@ class Report:
         if column.target is not None and isinstance(convergence, Convergence):
             convergence.check_target(column.target, smoothed=column.smoothed)
 
-    def _check_needs(self, kind: str, name: str) -> None:
+    def _check_needs(self, kind: str, name: str, layout: Layout) -> None:
         """A `UserError` if the experiment has no such analysis of that kind, or lacks what it compares with, or runs do
         not keep what it needs."""
         if kind in RUN_FILES and name == kind:
@@ -184,7 +184,8 @@ class Report:
         of_kind = [other for other, analysis in self.analyses.items() if analysis.name == kind]
         if name not in of_kind:
             raise unknown(f"analysis of kind {kind}", name, of_kind)
-        self.analyses[name].check(self.experiment.evaluation)
+        for part in dict.fromkeys(place.dataset for place in layout.settings(self.experiment)):
+            self.analyses[name].check(self.experiment.grids[part].evaluation)
         known = [*self.experiment.methods, *dict.fromkeys(place.partition for place in settings(self.experiment))]
         for label in self.analyses[name].compared():
             if label not in known:

@@ -1,12 +1,14 @@
 """Experiments: YAML grids of methods × settings × seeds that expand to run configurations.
 
-Their readable paths, such as digits/dirichlet-0.1/4-of-20/fedsam, are what people and Snakemake see.
+Their readable paths, such as digits/dirichlet-0.1/4-of-20/fedsam, are what people and Snakemake see. An experiment may
+have parts, such as a paper's data sets: grids that share what the experiment says above them.
 """
 
 import hashlib
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
 
@@ -17,7 +19,6 @@ from bench.config import Evaluation, RunConfig, Training
 from bench.content import expanded
 from bench.data.partitions import AnyPartition
 from bench.data.sources import parse_source
-from bench.data.sources.base import Source
 from bench.engine.participation import Participation
 from bench.engine.settings import EngineSettings
 from bench.errors import UserError, unknown
@@ -34,8 +35,11 @@ PAPER_TABLES = Path(__file__).parents[1] / "paper_tables"
 """Where experiments and the layouts of their tables and figures stand, one folder each."""
 
 
-def _setting(dataset: Source, partition: AnyPartition, participation: Participation) -> str:
-    return str(PurePosixPath(dataset.label, partition.label, participation.label(partition.clients)))
+class Departure(Frozen):
+    """What differs for a method with one of the partitions."""
+
+    hyperparameters: dict[str, Any] = Field(default={}, description="those that differ")
+    training: dict[str, Any] = Field(default={}, description="fields of training that differ")
 
 
 class MethodEntry(MethodChoice):
@@ -46,6 +50,18 @@ class MethodEntry(MethodChoice):
 
     variant: str = Field(default=PUBLISHED, description="published; or released, as the authors' code does it")
     training: dict[str, Any] = Field(default={}, description="fields of training that differ")
+    where: dict[str, Departure] = Field(default={}, description="by a partition's label, what differs there")
+    parts: tuple[str, ...] | None = Field(default=None, description="the experiment's parts that have it; null: all")
+
+    def at(self, partition: str) -> "MethodEntry":
+        """The entry as it is with a partition, by its label."""
+        if partition not in self.where:
+            return self
+        other = self.where[partition]
+        hyperparameters = {**self.hyperparameters, **other.hyperparameters}
+        return self.model_copy(
+            update={"hyperparameters": hyperparameters, "training": {**self.training, **other.training}}
+        )
 
     def release(self, label: str) -> Release | None:
         """What the variant changes; None for the published one. Only methods of the catalog have others."""
@@ -58,7 +74,7 @@ class MethodEntry(MethodChoice):
 
     def choice(self, label: str) -> MethodChoice:
         """The method under this label."""
-        fields = self.model_dump(exclude={"training", "variant"})
+        fields = self.model_dump(exclude={"training", "variant", "where", "parts"})
         if self.name is None and not self.slots and self.file is None:
             fields["name"] = label.removesuffix(SWA_SUFFIX)
         if label.endswith(SWA_SUFFIX) and "swa" not in self.hyperparameters:
@@ -82,37 +98,110 @@ class Grid(Frozen):
         return seeds
 
 
+class Part(Frozen):
+    """A part of an experiment: what differs from the experiment's own values, which hold for all else."""
+
+    dataset: str | dict[str, Any] | None = None
+    model: str | dict[str, Any] | None = None
+    training: dict[str, Any] = Field(default={}, description="fields that differ")
+    evaluation: dict[str, Any] = Field(default={}, description="fields that differ")
+    engine: dict[str, Any] = Field(default={}, description="fields that differ")
+    grid: dict[str, Any] = Field(default={}, description="partition and participation; seeds are the experiment's")
+    methods: dict[str, dict[str, Any]] = Field(default={}, description="by label, what differs for a method")
+    only: tuple[str, ...] | None = Field(default=None, description="labels of the methods that the part has; null: all")
+
+    @field_validator("grid")
+    @classmethod
+    def _common_seeds(cls, grid: dict[str, Any]) -> dict[str, Any]:
+        if "seeds" in grid:
+            raise UserError("a part has no seeds of its own: all parts have the experiment's")
+        return grid
+
+
 class Experiment(Frozen):
-    """A grid of runs: settings × methods × seeds."""
+    """A grid of runs: settings × methods × seeds; or several grids, its parts."""
 
     name: str = Field(pattern=NAME)
     extends: str | None = Field(default=None, description="an experiment whose other keys and layouts are taken over")
     description: str = ""
-    dataset: str | dict[str, Any]
-    model: str | dict[str, Any]
+    dataset: str | dict[str, Any] | None = Field(default=None, description="of all parts that name none")
+    model: str | dict[str, Any] | None = Field(default=None, description="of all parts that name none")
     training: Training
     evaluation: Evaluation = Evaluation()
     engine: EngineSettings = EngineSettings()
     grid: Grid
     methods: dict[Annotated[str, Field(pattern=LABEL)], MethodEntry] = Field(min_length=1)
+    parts: dict[Annotated[str, Field(pattern=LABEL)], Part] = Field(
+        default={}, description="by labels, which stand in the place of the data set's in the cells' paths"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _methods_of_parts(cls, data: Any) -> Any:
+        """What only parts name is a method of the experiment too, which only they have."""
+        parts, common = (data.get(key) for key in ("parts", "methods")) if isinstance(data, Mapping) else (None, None)
+        if not isinstance(parts, dict) or not isinstance(common, dict):
+            return data
+        methods = dict(common)
+        for label, part in parts.items():
+            named = part.get("methods") if isinstance(part, dict) else None
+            for method, entry in named.items() if isinstance(named, dict) else ():
+                if method not in common and isinstance(entry, dict):
+                    known = methods.get(method, {**entry, "parts": []})
+                    methods[method] = {**known, "parts": [*known["parts"], label]}
+        return {**data, "methods": methods}
 
     @model_validator(mode="after")
     def _known_methods(self) -> "Experiment":
         for label, entry in self.methods.items():
             entry.choice(label).recipe  # noqa: B018 - a method that does not exist is told here
             entry.release(label)
+            for part in entry.parts or ():
+                if part not in self.parts:
+                    raise unknown(f"part of experiment {self.name}", part, self.parts)
         return self
 
+    @model_validator(mode="after")
+    def _whole_parts(self) -> "Experiment":
+        for grid in self.grids.values():  # a part that is not whole is told here
+            for name in ("dataset", "model"):
+                if getattr(grid, name) is None:
+                    raise UserError(f"experiment {self.name}: {name} is missing")
+        return self
+
+    @cached_property
+    def grids(self) -> dict[str, "Experiment"]:
+        """Each part by its label as an experiment without parts; one without parts by its data set's label."""
+        if not self.parts:
+            return {"" if self.dataset is None else parse_source(self.dataset).label: self}
+        return {label: self._resolved(label, part) for label, part in self.parts.items()}
+
+    def _resolved(self, label: str, part: Part) -> "Experiment":
+        own = part.model_dump(exclude_none=True, exclude={"methods", "only"})
+        data = merged(self.model_dump(exclude={"parts", "methods", "extends"}), own)
+        data |= {name: own[name] for name in ("dataset", "model") if name in own}  # replaced, not merged
+        for method in (*part.methods, *(part.only or ())):
+            if method not in self.methods:
+                raise unknown(f"method of experiment {self.name}", method, self.methods)
+        has = [
+            method
+            for method, entry in self.methods.items()
+            if label in (entry.parts or (label,)) and method in (part.only or (method,))
+        ]
+        common = self.model_dump(include={"methods"})["methods"]
+        entries = {method: merged({**common[method], "parts": None}, part.methods.get(method, {})) for method in has}
+        return Experiment.parse({**data, "methods": entries}, f"part {label}")
+
     def settings(self) -> dict[str, tuple[AnyPartition, Participation]]:
-        """The settings of the grid by path, such as digits/dirichlet-0.1/4-of-20."""
-        dataset = parse_source(self.dataset)
+        """The settings of all grids by path, such as digits/dirichlet-0.1/4-of-20."""
         settings: dict[str, tuple[AnyPartition, Participation]] = {}
-        for partition, participation in itertools.product(self.grid.partition, self.grid.participation):
-            participation.check(partition.clients)
-            path = _setting(dataset, partition, participation)
-            if path in settings:
-                raise UserError(f"experiment {self.name} has the setting {path} twice")
-            settings[path] = (partition, participation)
+        for label, grid in self.grids.items():
+            for partition, participation in itertools.product(grid.grid.partition, grid.grid.participation):
+                participation.check(partition.clients)
+                path = str(PurePosixPath(label, partition.label, participation.label(partition.clients)))
+                if path in settings:
+                    raise UserError(f"experiment {self.name} has the setting {path} twice")
+                settings[path] = (partition, participation)
         return settings
 
     def cells(self) -> dict[str, "Cell"]:
@@ -127,13 +216,17 @@ class Experiment(Frozen):
         return self._expanded(*grid[path])
 
     def _grid(self) -> dict[str, tuple[str, AnyPartition, Participation, str]]:
-        settings = self.settings().items()
-        return {f"{path}/{label}": (path, *pair, label) for path, pair in settings for label in self.methods}
+        return {
+            f"{path}/{method}": (path, *pair, method)
+            for path, pair in self.settings().items()
+            for method in self.grids[path.split("/")[0]].methods
+        }
 
     def _expanded(self, setting: str, partition: AnyPartition, participation: Participation, label: str) -> "Cell":
-        entry = self.methods[label]
+        grid = self.grids[setting.split("/", maxsplit=1)[0]]
+        entry = grid.methods[label].at(partition.label)
         choice, released = entry.choice(label), entry.release(label)
-        hyperparameters, training = choice.hyperparameters, self.training.model_dump()
+        hyperparameters, training = choice.hyperparameters, grid.training.model_dump()
         if released is not None:
             hyperparameters = {**released.hyperparameters, **hyperparameters, **released.faults}
             if isinstance(swa := hyperparameters.get("swa"), dict):
@@ -142,14 +235,14 @@ class Experiment(Frozen):
             participation = participation.sampled(released.sampling, partition.clients)
         where = "" if choice.name == label else label
         common = {
-            "dataset": self.dataset,
-            "model": self.model,
+            "dataset": grid.dataset,
+            "model": grid.model,
             "partition": partition.model_dump(),
             "participation": participation.model_dump(),
             "method": {**choice.model_dump(), "hyperparameters": hyperparameters},
             "training": {**training, **entry.training},
-            "evaluation": self.evaluation.model_dump(),
-            "engine": self.engine.model_dump(),
+            "evaluation": grid.evaluation.model_dump(),
+            "engine": grid.engine.model_dump(),
         }
         return Cell(setting, label, tuple(RunConfig.parse({**common, "seed": seed}, where) for seed in self.grid.seeds))
 
@@ -255,6 +348,15 @@ def experiment_data(name: str) -> dict[str, Any]:
 
 _SECTIONS = ("training", "evaluation", "engine")
 """Sections of an extended experiment in which single values can be changed."""
+
+
+def merged(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """Mappings within mappings: what `own` does not say stays. A list or another value is replaced."""
+    both = {
+        key: merged(base[key], value) if isinstance(base.get(key), dict) and isinstance(value, dict) else value
+        for key, value in own.items()
+    }
+    return {**base, **both}
 
 
 def _over(base: Any, own: Any) -> Any:

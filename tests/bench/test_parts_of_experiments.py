@@ -1,0 +1,127 @@
+"""Experiments with parts: grids that share what the experiment says above them."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from bench.errors import UserError
+from bench.experiments import Experiment, load_experiment
+
+PAPER: dict[str, Any] = {
+    "name": "paper",
+    "dataset": "digits",
+    "model": "cnn_gn",
+    "training": {"rounds": 4, "local_epochs": 1, "batch_size": 16, "lr": 0.1, "augmentation": ["flip"]},
+    "evaluation": {"every": 2, "local_models": "last"},
+    "grid": {
+        "partition": [{"name": "dirichlet", "alpha": 0.1, "clients": 20}, {"name": "iid", "clients": 20}],
+        "participation": [{"active": 4}],
+        "seeds": [0, 1],
+    },
+    "methods": {
+        "fedavg": {},
+        "fedsam": {"hyperparameters": {"rho": 0.1}, "where": {"iid": {"hyperparameters": {"rho": 0.02}}}},
+    },
+    "parts": {
+        "first": {},
+        "second": {
+            "model": "cnn_emnist",
+            "training": {"rounds": 8, "augmentation": None},
+            "evaluation": {"local_models": None},
+            "grid": {"partition": [{"name": "iid", "clients": 10}], "participation": [{"active": 2}, {"active": 3}]},
+            "methods": {
+                "fedsam": {"hyperparameters": {"rho": 0.3}, "where": {"iid": {"training": {"lr": 0.01}}}},
+                "fedsam.half": {"name": "fedsam", "hyperparameters": {"rho": 0.05}},
+            },
+        },
+        "third": {"only": ["fedavg"], "grid": {"partition": [{"name": "iid", "clients": 5}]}},
+    },
+}
+
+
+def load(tmp_path: Path, data: dict[str, Any]) -> Experiment:
+    file = tmp_path / "experiments.yaml"
+    file.write_text(yaml.safe_dump(data, sort_keys=False))
+    return load_experiment(str(file))
+
+
+def changed(path: str, value: Any) -> dict[str, Any]:
+    """PAPER with another value at a dotted path of its keys."""
+    *parents, last = path.split("/")
+    data = yaml.safe_load(yaml.safe_dump(PAPER, sort_keys=False))
+    place = data
+    for key in parents:
+        place = place.setdefault(key, {})
+    place[last] = value
+    return data
+
+
+def test_cells_are_those_of_all_parts_with_their_labels_in_front(tmp_path: Path) -> None:
+    experiment = load(tmp_path, PAPER)
+    assert list(experiment.cells()) == [
+        "first/dirichlet-0.1/4-of-20/fedavg",
+        "first/dirichlet-0.1/4-of-20/fedsam",
+        "first/iid/4-of-20/fedavg",
+        "first/iid/4-of-20/fedsam",
+        "second/iid/2-of-10/fedavg",
+        "second/iid/2-of-10/fedsam",
+        "second/iid/2-of-10/fedsam.half",
+        "second/iid/3-of-10/fedavg",
+        "second/iid/3-of-10/fedsam",
+        "second/iid/3-of-10/fedsam.half",
+        "third/iid/4-of-5/fedavg",
+    ]
+    assert list(experiment.methods) == ["fedavg", "fedsam", "fedsam.half"]
+
+
+def test_a_part_keeps_what_it_does_not_say_anew(tmp_path: Path) -> None:
+    experiment = load(tmp_path, PAPER)
+    first = experiment.cell("first/iid/4-of-20/fedsam").runs[0]
+    second = experiment.cell("second/iid/2-of-10/fedsam").runs[1]
+    assert (first.training.rounds, first.training.lr, first.training.batch_size) == (4, 0.1, 16)
+    assert (second.training.rounds, second.training.lr, second.training.batch_size) == (8, 0.01, 16)
+    assert (first.evaluation.local_models, second.evaluation.local_models) == ("last", None)
+    assert (len(first.training.augmentation or ()), second.training.augmentation) == (1, None)
+    assert (first.model.name, second.model.name, second.seed) == ("cnn_gn", "cnn_emnist", 1)
+
+
+def test_a_method_differs_where_its_entry_says_so(tmp_path: Path) -> None:
+    """By partition, in the common entry and in a part's."""
+    experiment = load(tmp_path, PAPER)
+    rho = {path: cell.runs[0].method.hyperparameters.get("rho") for path, cell in experiment.cells().items()}
+    assert rho["first/dirichlet-0.1/4-of-20/fedsam"] == 0.1
+    assert rho["first/iid/4-of-20/fedsam"] == 0.02
+    assert rho["second/iid/2-of-10/fedsam"] == 0.02
+    assert rho["second/iid/2-of-10/fedsam.half"] == 0.05
+
+
+def test_an_experiment_without_parts_is_its_only_grid() -> None:
+    quick = load_experiment("quick")
+    assert quick.grids == {"digits": quick}
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ("parts/second/grid/seeds", [3], "a part has no seeds of its own"),
+        ("parts/third/only", ["fedsma"], "unknown method of experiment paper 'fedsma'; did you mean 'fedsam'"),
+        ("parts/third/rounds", 3, "unknown key of Part 'rounds'"),
+        ("parts/second/training/round", 3, "part second: .*unknown key of Training 'round'; did you mean 'rounds'"),
+        ("methods/fedavg", {"parts": ["fourth"]}, "unknown part of experiment paper 'fourth'"),
+        ("parts/second/methods/fedavg", {"rho": 1}, "part second: .*unknown key of MethodEntry 'rho'"),
+        ("dataset", None, "part first: experiment paper: dataset is missing"),
+        ("methods/fedsam/where", {"iid": {"rho": 1}}, "unknown key of Departure 'rho'"),
+    ],
+)
+def test_mistakes_are_one_line(tmp_path: Path, path: str, value: Any, message: str) -> None:
+    with pytest.raises(UserError, match=message) as error:
+        load(tmp_path, changed(path, value))
+    assert "\n" not in str(error.value)
+
+
+def test_an_experiment_without_data_is_told(tmp_path: Path) -> None:
+    data = {key: value for key, value in PAPER.items() if key not in ("parts", "dataset")}
+    with pytest.raises(UserError, match="experiment paper: dataset is missing"):
+        load(tmp_path, data)
