@@ -173,12 +173,12 @@ def fill(name: str, layout: TableLayout, tidy: Tidy) -> Table:
     runs = dict(zip(counts.index, map(tuple, counts.to_numpy().tolist()), strict=True))
     finals = layout.final_values(tidy.experiment)
     values = [_values(column, finals, frames[column.file]) for column in layout.columns]
-    wanted = len(tidy.experiment.grid.seeds)
     blocks = []
     for block in layout.blocks:
         columns = []
         for column, of_cell in zip(layout.columns, values, strict=True):
             setting = layout.setting(block, column, tidy.experiment)
+            wanted = len(tidy.experiment.grids[setting.dataset].grid.seeds)
             keys = [CellKey(setting, method).ids for method in layout.methods]
             entries = [_entry(runs.get(key, (0, 0)), of_cell.get(key, []), wanted, column.decimals) for key in keys]
             columns.append(_ranked(entries, column.direction))

@@ -106,16 +106,9 @@ class Part(Frozen):
     training: dict[str, Any] = Field(default={}, description="fields that differ")
     evaluation: dict[str, Any] = Field(default={}, description="fields that differ")
     engine: dict[str, Any] = Field(default={}, description="fields that differ")
-    grid: dict[str, Any] = Field(default={}, description="partition and participation; seeds are the experiment's")
+    grid: dict[str, Any] = Field(default={}, description="axes that differ; of seeds, the first few")
     methods: dict[str, dict[str, Any]] = Field(default={}, description="by label, what differs for a method")
     only: tuple[str, ...] | None = Field(default=None, description="labels of the methods that the part has; null: all")
-
-    @field_validator("grid")
-    @classmethod
-    def _common_seeds(cls, grid: dict[str, Any]) -> dict[str, Any]:
-        if "seeds" in grid:
-            raise UserError("a part has no seeds of its own: all parts have the experiment's")
-        return grid
 
 
 class Experiment(Frozen):
@@ -190,7 +183,10 @@ class Experiment(Frozen):
         ]
         common = self.model_dump(include={"methods"})["methods"]
         entries = {method: merged({**common[method], "parts": None}, part.methods.get(method, {})) for method in has}
-        return Experiment.parse({**data, "methods": entries}, f"part {label}")
+        resolved = Experiment.parse({**data, "methods": entries}, f"part {label}")
+        if resolved.grid.seeds != (seeds := self.grid.seeds)[: len(resolved.grid.seeds)]:
+            raise UserError(f"part {label}: its seeds are not the first of the experiment's, which are {seeds}")
+        return resolved
 
     def settings(self) -> dict[str, tuple[AnyPartition, Participation]]:
         """The settings of all grids by path, such as digits/dirichlet-0.1/4-of-20."""
@@ -244,7 +240,7 @@ class Experiment(Frozen):
             "evaluation": grid.evaluation.model_dump(),
             "engine": grid.engine.model_dump(),
         }
-        return Cell(setting, label, tuple(RunConfig.parse({**common, "seed": seed}, where) for seed in self.grid.seeds))
+        return Cell(setting, label, tuple(RunConfig.parse({**common, "seed": seed}, where) for seed in grid.grid.seeds))
 
 
 @dataclass(frozen=True)

@@ -105,7 +105,11 @@ def test_an_experiment_without_parts_is_its_only_grid() -> None:
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        ("parts/second/grid/seeds", [3], "a part has no seeds of its own"),
+        (
+            "parts/second/grid/seeds",
+            [1],
+            r"its seeds are not the first of the experiment's, which are \(0, 1\)",
+        ),
         ("parts/third/only", ["fedsma"], "unknown method of experiment paper 'fedsma'; did you mean 'fedsam'"),
         ("parts/third/rounds", 3, "unknown key of Part 'rounds'"),
         ("parts/second/training/round", 3, "part second: .*unknown key of Training 'round'; did you mean 'rounds'"),
