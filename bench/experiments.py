@@ -26,6 +26,7 @@ from bench.frozen import LABEL, NAME, Frozen
 from bench.method_config import MethodChoice
 from bench.methods.released import Release, release
 from bench.models.user_model import parse_reference
+from bench.scale import ROUNDS, Scale, at_smoke_scale, with_rounds, with_seeds
 from bench.strict_yaml import load_yaml
 
 SWA_SUFFIX = "+swa"
@@ -115,6 +116,8 @@ class Experiment(Frozen):
     """A grid of runs: settings × methods × seeds; or several grids, its parts."""
 
     name: str = Field(pattern=NAME)
+    scale: Scale = Field(default="paper", description="smoke: the same grid on scikit-learn's digits, with few rounds")
+    chosen: tuple[str, ...] | None = Field(default=None, description="labels of the only methods to run; null: all")
     extends: str | None = Field(default=None, description="an experiment whose other keys and layouts are taken over")
     description: str = ""
     dataset: str | dict[str, Any] | None = Field(default=None, description="of all parts that name none")
@@ -146,6 +149,9 @@ class Experiment(Frozen):
 
     @model_validator(mode="after")
     def _known_methods(self) -> "Experiment":
+        for method in self.chosen or ():
+            if method not in self.methods:
+                raise unknown(f"method of experiment {self.name}", method, self.methods)
         for label, entry in self.methods.items():
             entry.choice(label).recipe  # noqa: B018 - a method that does not exist is told here
             entry.release(label)
@@ -216,6 +222,7 @@ class Experiment(Frozen):
             f"{path}/{method}": (path, *pair, method)
             for path, pair in self.settings().items()
             for method in self.grids[path.split("/")[0]].methods
+            if method in (self.chosen or (method,))
         }
 
     def _expanded(self, setting: str, partition: AnyPartition, participation: Participation, label: str) -> "Cell":
@@ -240,6 +247,8 @@ class Experiment(Frozen):
             "evaluation": grid.evaluation.model_dump(),
             "engine": grid.engine.model_dump(),
         }
+        if self.scale == "smoke":
+            common = at_smoke_scale(common)
         return Cell(setting, label, tuple(RunConfig.parse({**common, "seed": seed}, where) for seed in grid.grid.seeds))
 
 
@@ -294,7 +303,14 @@ def load_experiment(name: str, changes: Mapping[str, Any] | None = None) -> Expe
     """
     file = experiment_file(name)
     data = experiment_data(name)
-    for dotted, value in (changes or {}).items():
+    given, changes = tuple(changes or ()), dict(changes or {})
+    if changes.get("scale", "paper") != "paper":
+        data["name"] = f"{data.get('name')}_{changes['scale']}"
+        changes.setdefault("training.rounds", ROUNDS)
+    for dotted, everywhere in (("training.rounds", with_rounds), ("grid.seeds", with_seeds)):
+        if dotted in changes:
+            data = everywhere(data, changes.pop(dotted))
+    for dotted, value in changes.items():
         *parents, last = dotted.split(".")
         place = data
         for key in parents:
@@ -302,7 +318,7 @@ def load_experiment(name: str, changes: Mapping[str, Any] | None = None) -> Expe
             if not isinstance(place, dict):
                 raise UserError(f"{dotted}: {key} is a value, not a section")
         place[last] = value
-    changed = f" with {', '.join(f'--set {key}' for key in changes)}" if changes else ""
+    changed = f" with {', '.join(f'--set {key}' for key in given)}" if given else ""
     return Experiment.parse(data, where=f"{file}{changed}")
 
 

@@ -4,10 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
 
 from bench.errors import UserError
 from bench.experiments import Experiment, load_experiment
+from bench.parts import Bench
 
 PAPER: dict[str, Any] = {
     "name": "paper",
@@ -129,3 +131,42 @@ def test_an_experiment_without_data_is_told(tmp_path: Path) -> None:
     data = {key: value for key, value in PAPER.items() if key not in ("parts", "dataset")}
     with pytest.raises(UserError, match="experiment paper: dataset is missing"):
         load(tmp_path, data)
+
+
+def test_rounds_and_seeds_that_are_asked_for_hold_everywhere(tmp_path: Path) -> None:
+    data = changed("parts/second/grid/seeds", [0])
+    data["methods"]["fedavg"] = {"training": {"rounds": 9}, "hyperparameters": {"swa": {"cycle": 1, "start": 8}}}
+    (tmp_path / "experiments.yaml").write_text(yaml.safe_dump(data, sort_keys=False))
+    cells = load_experiment(str(tmp_path / "experiments.yaml"), {"training.rounds": 2, "grid.seeds": [5, 6]}).cells()
+    assert {run.training.rounds for cell in cells.values() for run in cell.runs} == {2}
+    assert {tuple(run.seed for run in cell.runs) for cell in cells.values()} == {(5, 6)}
+    swa = cells["third/iid/4-of-5/fedavg"].runs[0].method.hyperparameters["swa"]
+    assert swa["start"] == 1, "three quarters of the rounds, as ever"
+
+
+def test_smoke_scale_is_the_same_grid_on_digits(tmp_path: Path) -> None:
+    data = changed("parts/second/dataset", "cifar100")
+    data["parts"]["second"]["grid"] = {
+        "partition": [{"name": "pathological", "classes_per_client": 20, "clients": 500}],
+        "participation": [{"active": 10}],
+    }
+    (tmp_path / "experiments.yaml").write_text(yaml.safe_dump(data, sort_keys=False))
+    source = str(tmp_path / "experiments.yaml")
+    paper, smoke = load_experiment(source).cells(), load_experiment(source, {"scale": "smoke"})
+    assert smoke.name == "paper_smoke"
+    assert list(smoke.cells()) == list(paper)
+    run = smoke.cell("second/pathological-20/10-of-500/fedsam").runs[0]
+    assert (run.dataset.name, run.model.name, run.training.rounds, run.training.lr) == ("digits", "cnn_gn", 8, 0.1)
+    assert run.partition.model_dump() == {
+        "name": "pathological", "clients": 200, "classes_per_client": 2, "variant": None,
+    }  # fmt: skip
+    Bench.set_up(run, torch.device("cpu"))
+
+
+def test_only_chosen_methods_have_cells(tmp_path: Path) -> None:
+    (tmp_path / "experiments.yaml").write_text(yaml.safe_dump(PAPER, sort_keys=False))
+    source = str(tmp_path / "experiments.yaml")
+    cells = load_experiment(source, {"chosen": ["fedavg"]}).cells()
+    assert {path.rpartition("/")[2] for path in cells} == {"fedavg"}
+    with pytest.raises(UserError, match="unknown method of experiment paper 'fedavgg'; did you mean 'fedavg'"):
+        load_experiment(source, {"chosen": ["fedavgg"]})

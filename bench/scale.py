@@ -1,0 +1,79 @@
+"""Experiments at another scale than their paper's: the same grid, small and real, to try things out."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from bench.data.sources import parse_source
+
+Scale = Literal["paper", "smoke"]
+
+ROUNDS = 8
+"""Communication rounds at smoke scale, unless others are asked for."""
+
+CLIENTS = 200
+"""Registered clients at smoke scale at most: the 901 training images have to do for all of them."""
+
+IN_WORDS: Mapping[Scale, str] = {
+    "paper": "",
+    "smoke": "Smoke scale: few rounds of a small network on scikit-learn's digits stand in for the data named here.",
+}
+"""What captions say of it."""
+
+
+def at_smoke_scale(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A run's configuration on scikit-learn's digits with a small network, all else as it is where it can be.
+
+    Pathological splits keep the share of the classes that a client holds; those by groups become Dirichlet splits.
+    Images are not augmented: at 8×8 pixels, crops and flips of digits make others of them.
+    """
+    facts = getattr(parse_source(config["dataset"]), "facts", None)  # a user's own images have none
+    classes = 10 if facts is None else facts.classes
+    training, evaluation = config["training"], config["evaluation"]
+    return {
+        **config,
+        "dataset": "digits",
+        "model": "cnn_gn",
+        "partition": _partition(config["partition"], classes),
+        "training": {**training, "augmentation": None, "precision": None},
+        "evaluation": {
+            "every": 1,
+            "snapshot_every": evaluation["snapshot_every"] and max(1, training["rounds"] // 4),
+            "local_models": evaluation["local_models"] and "last",
+        },
+    }
+
+
+def _partition(partition: Mapping[str, Any], classes: int) -> dict[str, Any]:
+    few = {**partition, "clients": min(partition["clients"], CLIENTS)}
+    if partition["name"] == "pathological":
+        return {**few, "classes_per_client": max(1, round(partition["classes_per_client"] * 10 / classes))}
+    if partition["name"] in ("pam", "by_group"):
+        return {"name": "dirichlet", "alpha": partition.get("alpha", 1.0), "clients": few["clients"]}
+    return few
+
+
+def with_rounds(data: dict[str, Any], rounds: Any) -> dict[str, Any]:
+    """An experiment's file with so many rounds everywhere, whatever parts and methods say of theirs.
+
+    SWA then begins where it does by default: a round of its own would come too late.
+    """
+    return {
+        **_without(data, {"training": "rounds", "swa": "start"}),
+        "training": {**data.get("training", {}), "rounds": rounds},
+    }
+
+
+def with_seeds(data: dict[str, Any], seeds: Any) -> dict[str, Any]:
+    """An experiment's file with these seeds everywhere."""
+    common = {"grid": {**data.get("grid", {}), "seeds": seeds}}
+    return {**_without(data, {"grid": "seeds"}), **common}
+
+
+def _without(tree: dict[str, Any], left_out: Mapping[str, str]) -> dict[str, Any]:
+    """The same without certain keys of certain sections, at any depth."""
+    return {
+        name: _without({key: v for key, v in value.items() if key != left_out.get(name)}, left_out)
+        if isinstance(value, dict)
+        else value
+        for name, value in tree.items()
+    }
