@@ -26,15 +26,12 @@ def stop(error):
 
 try:
     FLOW = Workflow.of(config)
-    FLOW.cells  # a mistake in a grid is told before anything runs
 except UserError as error:
     stop(error)
-for made in FLOW.reports.values():
-    validate(experiment_data(made.source), workflow.source_path("bench/experiment.schema.json"), set_default=False)
-
 REPORTS = FLOW.reports
-for made in REPORTS.values():
-    for line in made.left_out():
+for name in FLOW.asked:
+    validate(experiment_data(REPORTS[name].source), workflow.source_path("bench/experiment.schema.json"), set_default=False)
+    for line in REPORTS[name].left_out():
         print(line, file=sys.stderr)
 RESULTS = str(FLOW.results)
 GPU = int(FLOW.device != "cpu")
@@ -112,7 +109,7 @@ wildcard_constraints:
 
 rule all:
     input:
-        expand(f"{RESULTS}/reports/{{experiment}}/index.html", experiment=REPORTS),
+        expand(f"{RESULTS}/reports/{{experiment}}/index.html", experiment=FLOW.asked),
 
 
 rule train:
@@ -211,36 +208,55 @@ rule page:
 
 
 # Targets by name: an experiment (quick), all its runs (quick_runs), one analysis of all of them (quick_analysis_hessian),
-# its tables and figures (quick_table_accuracy, quick_figure_drift).
-for name, made in REPORTS.items():
+# its tables and figures (quick_table_accuracy, fedgf_figure_4), whatever the scale; and those of all papers (all_tables).
+def of_cells(experiment, file):
+    return [f"{RESULTS}/{file.format(cell=f'{experiment}/{path}')}" for path in REPORTS[experiment].experiment.paths()]
+
+
+for experiment, made in REPORTS.items():
+    target = made.target
 
     rule:
-        name: name
+        name: target
         input:
-            expand(rules.page.output, experiment=name),
+            expand(rules.page.output, experiment=experiment),
 
     rule:
-        name: f"{name}_runs"
+        name: f"{target}_runs"
         input:
-            [f"{RESULTS}/runs/{name}/{path}/metrics.csv" for path in made.experiment.cells()],
+            lambda w, experiment=experiment: of_cells(experiment, "runs/{cell}/metrics.csv"),
 
     for analysis in made.analyses:
 
         rule:
-            name: f"{name}_analysis_{analysis}"
+            name: f"{target}_analysis_{analysis}"
             input:
-                [f"{RESULTS}/analysis/{name}/{path}/{analysis}.csv" for path in made.experiment.cells()],
+                lambda w, experiment=experiment, analysis=analysis: of_cells(
+                    experiment, "analysis/{cell}/" + f"{analysis}.csv"
+                ),
 
     for table in made.table_names():
 
         rule:
-            name: f"{name}_table_{table}"
+            name: f"{target}_table_{table}"
             input:
-                expand(rules.table.output, experiment=name, name=table),
+                expand(rules.table.output, experiment=experiment, name=table),
 
     for figure in made.figure_names():
 
         rule:
-            name: f"{name}_figure_{figure}"
+            name: f"{target}_figure_{figure}"
             input:
-                expand(rules.figure.output, experiment=name, name=figure),
+                expand(rules.figure.output, experiment=experiment, name=figure),
+
+
+PAPERS = [experiment for experiment, made in REPORTS.items() if made.is_paper]
+
+rule all_tables:
+    input:
+        [expand(rules.table.output, experiment=paper, name=REPORTS[paper].table_names()) for paper in PAPERS],
+
+
+rule all_figures:
+    input:
+        [expand(rules.figure.output, experiment=paper, name=REPORTS[paper].figure_names()) for paper in PAPERS],

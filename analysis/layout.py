@@ -1,5 +1,6 @@
 """What layouts of tables and figures share: YAML files beside an experiment, and selections of its cells."""
 
+import re
 from abc import abstractmethod
 from pathlib import Path
 from typing import Any, Literal
@@ -80,7 +81,11 @@ def layout_names(experiment_name: str, folder: Folder) -> list[str]:
 
     An experiment without such a folder has those of the experiment that it extends, whether they fit or not.
     """
-    return sorted(file.stem for file in _folder(experiment_name, folder).glob("*.yaml"))
+    names = (file.stem for file in _folder(experiment_name, folder).glob("*.yaml"))
+    return sorted(
+        names,
+        key=lambda name: [(part.isdigit(), int(part) if part.isdigit() else part) for part in re.split(r"(\d+)", name)],
+    )
 
 
 def are_inherited(experiment_name: str, folder: Folder) -> bool:

@@ -22,7 +22,7 @@ from analysis.table_formats import FORMATS
 from analysis.tidy import CellKey, Tidy, settings, titles
 from bench.atomic import write_text
 from bench.errors import UserError, unknown
-from bench.experiments import Experiment, load_experiment
+from bench.experiments import Experiment, experiment_file, experiment_names, load_experiment
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,18 @@ class Report:
     def analyses(self) -> dict[str, Analysis]:
         """Every analysis by name, with the experiment's options."""
         return load_analyses(self.source)
+
+    @property
+    def target(self) -> str:
+        """What its targets of Snakemake begin with: the experiment's name at its own scale."""
+        scale = str(self.changes.get("scale", "paper"))
+        name = self.source if self.source in experiment_names() else self.experiment.name
+        return name.removesuffix(f"_{scale}")
+
+    @property
+    def is_paper(self) -> bool:
+        """Whether it is one of the papers': with published numbers beside it."""
+        return experiment_file(self.source).with_name("published").is_dir()
 
     @property
     def tidy(self) -> Tidy:

@@ -11,25 +11,29 @@ from analysis.report import Report
 from analysis.tidy import CellKey, Setting
 from bench.device import device_name
 from bench.errors import UserError, unknown
-from bench.experiments import Cell
+from bench.experiments import Cell, experiment_names, scaled
 from bench.records import is_finished
 
-KEYS = ("device", "experiments", "replace", "results", "rounds", "seeds", "threads")
+KEYS = ("device", "experiments", "methods", "replace", "results", "rounds", "scale", "seeds", "threads")
 """What `snakemake --config` takes."""
 
-SHORT = {"rounds": "training.rounds", "seeds": "grid.seeds"}
+SHORT = {"rounds": "training.rounds", "seeds": "grid.seeds", "scale": "scale", "methods": "chosen"}
 """Keys of `--config` that change a value of every experiment."""
 
 
 @dataclass(frozen=True)
 class Workflow:
-    """The experiments of one call of Snakemake, as its configuration names them."""
+    """The experiments of one call of Snakemake: those that its configuration asks for, and all that have a name.
+
+    `reports` by the experiments' names; what has not been asked for is not read until a target needs it.
+    """
 
     results: Path
     device: str
     threads_asked: int | None
     replace: bool
     changes: Mapping[str, Any]
+    asked: tuple[str, ...]
     reports: Mapping[str, Report]
 
     @classmethod
@@ -51,19 +55,26 @@ class Workflow:
         sources = [sources] if isinstance(sources, str) else sources
         if not isinstance(sources, list) or not sources or not all(isinstance(s, str) for s in sources):
             raise UserError(f"--config experiments={sources}: a list such as [quick,my/experiments.yaml]")
-        reports = {}
+        reports: dict[str, Report] = {}
         for source in sources:
             report = Report(source, Path(results), changes)
+            report.experiment.cells()  # a mistake in a grid is told before anything runs
             if report.experiment.name in reports:
                 raise UserError(f"--config experiments: two of them are named {report.experiment.name}")
             reports[report.experiment.name] = report
+        named = {
+            scaled(name, changes.get("scale")): Report(name, Path(results), changes) for name in experiment_names()
+        }
         device = device_name(str(config.get("device", "cpu")))
-        return cls(Path(results), device, asked, replace == "true", changes, reports)
+        return cls(Path(results), device, asked, replace == "true", changes, tuple(reports), named | reports)
+
+    def cell(self, experiment: str, path: str) -> Cell:
+        """One cell of an experiment."""
+        return self._known.setdefault((experiment, path), self.reports[experiment].experiment.cell(path))
 
     @cached_property
-    def cells(self) -> dict[tuple[str, str], Cell]:
-        """Every cell by experiment and path."""
-        return {(name, path): cell for name, r in self.reports.items() for path, cell in r.experiment.cells().items()}
+    def _known(self) -> dict[tuple[str, str], Cell]:
+        return {}
 
     @property
     def options(self) -> str:
@@ -75,11 +86,11 @@ class Workflow:
         """CPU threads of a job that trains or analyses a cell, of `cores` in all; one beside a GPU."""
         if self.threads_asked is not None:
             return self.threads_asked
-        return 1 if self.device != "cpu" else self.cells[experiment, path].runs[0].model.threads(cores)
+        return 1 if self.device != "cpu" else self.cell(experiment, path).runs[0].model.threads(cores)
 
     def identity(self, experiment: str, path: str) -> str:
         """A cell's identity. Runs of another configuration in its place are told here, before anything is touched."""
-        cell = self.cells[experiment, path]
+        cell = self.cell(experiment, path)
         for run in cell.runs:
             place = self.results / "runs" / experiment / cell.path / f"seed-{run.seed}"
             is_finished(place, run, replace=self.replace)
@@ -97,10 +108,6 @@ class Workflow:
         They are a parameter of its rule: one that was made of other configurations is outdated even while the new runs
         are missing, as after a retraining that was killed.
         """
-        folders = {str(file.parent) for file in files}
-        shown = (
-            cell.identity
-            for (name, path), cell in self.cells.items()
-            if name == experiment and any(f"/{path}/" in f"{folder}/" for folder in folders)
-        )
-        return " ".join(shown)
+        known = self.reports[experiment].experiment.paths()
+        shown = ("/".join(file.relative_to(self.results).parts[2:6]) for file in files if self.results in file.parents)
+        return " ".join(self.cell(experiment, path).identity for path in dict.fromkeys(shown) if path in known)

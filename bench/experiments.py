@@ -4,6 +4,8 @@ Their readable paths, such as digits/dirichlet-0.1/4-of-20/fedsam, are what peop
 have parts, such as a paper's data sets: grids that share what the experiment says above them.
 """
 
+import copy
+import functools
 import hashlib
 import itertools
 from collections.abc import Mapping
@@ -208,15 +210,19 @@ class Experiment(Frozen):
 
     def cells(self) -> dict[str, "Cell"]:
         """All cells of the grid by path, such as digits/dirichlet-0.1/4-of-20/fedsam."""
-        return {path: self._expanded(*place) for path, place in self._grid().items()}
+        return {path: self._expanded(*place) for path, place in self._grid.items()}
 
     def cell(self, path: str) -> "Cell":
         """One cell by its path; a `UserError` suggests the nearest. What the other cells hold is not looked at."""
-        grid = self._grid()
-        if path not in grid:
-            raise unknown(f"cell of experiment {self.name}", path, grid)
-        return self._expanded(*grid[path])
+        if path not in self._grid:
+            raise unknown(f"cell of experiment {self.name}", path, self._grid)
+        return self._expanded(*self._grid[path])
 
+    def paths(self) -> list[str]:
+        """The paths of all cells, which are not expanded for that."""
+        return list(self._grid)
+
+    @cached_property
     def _grid(self) -> dict[str, tuple[str, AnyPartition, Participation, str]]:
         return {
             f"{path}/{method}": (path, *pair, method)
@@ -288,12 +294,21 @@ def experiment_file(name: str) -> Path:
     """The YAML file of a named experiment (`paper_tables/NAME/experiments.yaml`), or the given YAML file itself."""
     if name.endswith((".yaml", ".yml")):
         return Path(name)
-    known = {file.parent.name: file for file in PAPER_TABLES.glob("*/experiments.yaml")}
-    if name not in known:
+    if name not in experiment_names():
         if Path(name).is_dir():
             raise UserError(f"'{name}' is a folder; give its YAML file, for example {name}/experiments.yaml")
-        raise unknown("experiment", name, known)
-    return known[name]
+        raise unknown("experiment", name, experiment_names())
+    return PAPER_TABLES / name / "experiments.yaml"
+
+
+def experiment_names() -> list[str]:
+    """The experiments that go by a name: the folders of paper_tables that have one."""
+    return sorted(file.parent.name for file in PAPER_TABLES.glob("*/experiments.yaml"))
+
+
+def scaled(name: str, scale: str | None) -> str:
+    """What an experiment is called at a scale: its runs lie apart from those at its own."""
+    return name if scale in (None, "paper") else f"{name}_{scale}"
 
 
 def load_experiment(name: str, changes: Mapping[str, Any] | None = None) -> Experiment:
@@ -304,8 +319,8 @@ def load_experiment(name: str, changes: Mapping[str, Any] | None = None) -> Expe
     file = experiment_file(name)
     data = experiment_data(name)
     given, changes = tuple(changes or ()), dict(changes or {})
-    if changes.get("scale", "paper") != "paper":
-        data["name"] = f"{data.get('name')}_{changes['scale']}"
+    if changes.get("scale", "paper") != "paper":  # a scale that does not exist is told by the model
+        data["name"] = scaled(str(data.get("name")), changes["scale"])
         changes.setdefault("training.rounds", ROUNDS)
     for dotted, everywhere in (("training.rounds", with_rounds), ("grid.seeds", with_seeds)):
         if dotted in changes:
@@ -322,10 +337,16 @@ def load_experiment(name: str, changes: Mapping[str, Any] | None = None) -> Expe
     return Experiment.parse(data, where=f"{file}{changed}")
 
 
+@functools.lru_cache(maxsize=64)
+def _parsed(text: str) -> Any:
+    """Parsing takes long, and an experiment's file is asked for again and again."""
+    return load_yaml(text)
+
+
 def read_yaml(file: Path) -> dict[str, Any]:
     """A YAML mapping; a `UserError` says what is wrong with the file."""
     try:
-        data = load_yaml(file.read_text(encoding="utf-8"))
+        data = copy.deepcopy(_parsed(file.read_text(encoding="utf-8")))
     except OSError as error:
         raise UserError(f"cannot read '{file}': {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:

@@ -38,7 +38,7 @@ def test_a_wrong_configuration_is_one_line(config, message):
 def test_changes_reach_every_command():
     flow = Workflow.of({"experiments": MINI, "rounds": 5, "seeds": [0], "results": "my results"})
     assert flow.options == "--results 'my results' --set=training.rounds=5 '--set=grid.seeds=[0]'"
-    [run] = flow.cells["mini", FEDSAM].runs
+    [run] = flow.cell("mini", FEDSAM).runs
     assert run.training.rounds == 5
 
 
@@ -58,8 +58,8 @@ def test_small_models_get_one_thread_and_large_ones_the_cores(tmp_path):
 def test_a_report_depends_on_the_identities_of_the_cells_that_it_reads():
     one, other = (Workflow.of({"experiments": MINI, "rounds": rounds}) for rounds in (4, 5))
     files = [Path("results", "analysis", "mini", FEDSAM, "drift.csv"), Path("layout.yaml")]
-    assert one.shown("mini", files) == one.cells["mini", FEDSAM].identity
-    assert other.shown("mini", files) == other.cells["mini", FEDSAM].identity != one.shown("mini", files)
+    assert one.shown("mini", files) == one.cell("mini", FEDSAM).identity
+    assert other.shown("mini", files) == other.cell("mini", FEDSAM).identity != one.shown("mini", files)
     assert one.shown("mini", [Path("layout.yaml")]) == ""
 
 
