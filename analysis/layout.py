@@ -82,10 +82,12 @@ def layout_names(experiment_name: str, folder: Folder) -> list[str]:
     An experiment without such a folder has those of the experiment that it extends, whether they fit or not.
     """
     names = (file.stem for file in _folder(experiment_name, folder).glob("*.yaml"))
-    return sorted(
-        names,
-        key=lambda name: [(part.isdigit(), int(part) if part.isdigit() else part) for part in re.split(r"(\d+)", name)],
-    )
+    return sorted(names, key=_by_number)
+
+
+def _by_number(name: str) -> list[tuple[int, str]]:
+    """A key that puts table 2 before table 10."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name) if part]
 
 
 def are_inherited(experiment_name: str, folder: Folder) -> bool:

@@ -45,6 +45,12 @@ class Column(Frozen):
     )
     decimals: int = Field(default=2, ge=0, le=12)
     select: Selection = Selection()
+    published: dict[str, str | int | None] = Field(
+        default={}, description="keys of the published numbers that differ from the cell's own; null: any"
+    )
+    unsupported: str | None = Field(
+        default=None, description="why nothing can be reproduced: the published numbers alone are shown"
+    )
 
     @field_validator("metric")
     @classmethod
@@ -86,6 +92,10 @@ class Block(Frozen):
 class TableLayout(Layout):
     """A table: rows (methods) × columns, in one or more blocks."""
 
+    published: str | None = Field(default=None, description="the paper's table whose numbers stand beside: its number")
+    rows: dict[str, dict[str, str | int | None]] = Field(
+        default={}, description="by label, keys of the published numbers that differ from the label's own"
+    )
     final: FinalValue | None = Field(
         default=None, description="null: the last round; for released variants what their code reports"
     )
