@@ -87,7 +87,24 @@ def asked(w):
 
 def beside(w):
     """Folders of the other runs that an analysis compares with."""
-    return [f"{RESULTS}/runs/{w.experiment}/{path}" for path in FLOW.compared(w.experiment, cell_path(w), w.analysis)]
+    try:
+        paths = FLOW.compared(w.experiment, cell_path(w), w.analysis)
+    except UserError as error:
+        stop(error)
+    return [f"{RESULTS}/runs/{w.experiment}/{path}" for path in paths]
+
+
+def analysed(experiment, analysis):
+    """The files of an analysis of all cells of an experiment."""
+
+    def files(w):
+        try:
+            paths = FLOW.analysed(experiment, analysis)
+        except UserError as error:
+            stop(error)
+        return [f"{RESULTS}/analysis/{experiment}/{path}/{analysis}.csv" for path in paths]
+
+    return files
 
 
 def shown(w, input):
@@ -229,7 +246,7 @@ for name, made in REPORTS.items():
         rule:
             name: f"{name}_analysis_{analysis}"
             input:
-                [f"{RESULTS}/analysis/{name}/{path}/{analysis}.csv" for path in made.experiment.cells()],
+                analysed(name, analysis),
 
     for table in made.table_names():
 

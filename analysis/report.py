@@ -1,5 +1,6 @@
 """An experiment's report, as the command and Snakemake ask for it: tables, figures, one page, a summary."""
 
+import itertools
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -155,18 +156,17 @@ class Report:
 
     def _table_layout(self, name: str) -> tables.TableLayout:
         layout = tables.load_table(self.source, name)
-        for column in layout.columns:
-            self._check_needs(quantity(column.metric).file, column.file)
         with _naming(layout_file(self.source, "tables", name)):
             for column in layout.columns:
+                self._check_needs(quantity(column.metric).file, column.file, layout)
                 self._check_target(column)
             tables.inputs(layout, self.experiment)
         return layout
 
     def _figure_layout(self, name: str) -> FigureLayout:
         layout = figures.load_figure(self.source, name)
-        self._check_needs(layout.needs, layout.file)
         with _naming(layout_file(self.source, "figures", name)):
+            self._check_needs(layout.needs, layout.file, layout)
             layout.inputs(self.experiment)
         return layout
 
@@ -176,7 +176,7 @@ class Report:
         if column.target is not None and isinstance(convergence, Convergence):
             convergence.check_target(column.target, smoothed=column.smoothed)
 
-    def _check_needs(self, kind: str, name: str) -> None:
+    def _check_needs(self, kind: str, name: str, layout: Layout) -> None:
         """A `UserError` if the experiment has no such analysis of that kind, or lacks what it compares with, or runs do
         not keep what it needs."""
         if kind in RUN_FILES and name == kind:
@@ -185,10 +185,8 @@ class Report:
         if name not in of_kind:
             raise unknown(f"analysis of kind {kind}", name, of_kind)
         self.analyses[name].check(self.experiment.evaluation)
-        known = [*self.experiment.methods, *dict.fromkeys(place.partition for place in settings(self.experiment))]
-        for label in self.analyses[name].compared():
-            if label not in known:
-                raise unknown(f"method or partition that {name} compares with", label, known)
+        for label, cell in itertools.product(self.analyses[name].compared(), layout.cells(self.experiment)):
+            cell.compared_with(label, self.experiment)
 
     def _check_runs(self, target: str) -> None:
         """A `UserError` if nothing has been trained; it names the command that makes the target."""

@@ -18,7 +18,7 @@ import pandas as pd
 from analysis.analyses.base import Analysis
 from analysis.columns import IDS
 from analysis.made import MADE, first_difference, in_words
-from bench.errors import UserError
+from bench.errors import UserError, unknown
 from bench.experiments import Experiment, MethodEntry
 from bench.records import RunDirectory
 from bench.records import first_difference as first_difference_of_configs
@@ -91,10 +91,19 @@ class CellKey:
         return f"{self.setting.path}/{self.method}"
 
     def compared_with(self, label: str, experiment: Experiment) -> "CellKey":
-        """That of another method in the same setting, or of the same method with another partition."""
+        """That of another method in the same setting, or of the same method with another partition.
+
+        A `UserError` if the label is neither, or the experiment has no such setting.
+        """
         if label in experiment.methods:
             return CellKey(self.setting, label)
-        return CellKey(replace(self.setting, partition=label), self.method)
+        other, known = replace(self.setting, partition=label), settings(experiment)
+        if other not in known:
+            labels = [*experiment.methods, *dict.fromkeys(place.partition for place in known)]
+            if label not in labels:
+                raise unknown(f"method or partition to compare {self.path} with", label, labels)
+            raise unknown(f"setting to compare {self.path} with", other.path, [place.path for place in known])
+        return CellKey(other, self.method)
 
     @property
     def ids(self) -> tuple[str, str, str, str]:
@@ -225,8 +234,8 @@ class Tidy:
         rows = frame[["seed", "options", "beside"]].astype(object).fillna("").drop_duplicates()
         for seed, made_with, beside in rows.itertuples(index=False, name=None):
             anew = f"than experiment {self.experiment.name} has now: make it anew with snakemake"
-            if made_with != options:
-                raise UserError(f"'{path}' was made with other options ({first_difference(made_with, options)}) {anew}")
+            if (difference := first_difference(made_with, options)) is not None:
+                raise UserError(f"'{path}' was made with other options ({difference}) {anew}")
             if beside != in_words((label, self._identities[other][seed]) for label, other in others.items()):
                 raise UserError(f"'{path}' compares with other runs of {', '.join(others)} {anew}")
 

@@ -91,6 +91,14 @@ class Workflow:
         cell = CellKey(Setting(*setting), method)
         return [cell.compared_with(x, report.experiment).path for x in report.analyses[analysis].compared()]
 
+    def analysed(self, experiment: str, analysis: str) -> list[str]:
+        """The paths of all cells of which an analysis can be asked; a `UserError` if it cannot be asked at all."""
+        report = self.reports[experiment]
+        asked = report.analyses[analysis]
+        asked.check(report.experiment.evaluation)
+        cells = [path.split("/") for path in report.experiment.cells()]
+        return ["/".join(parts) for parts in cells if asked.is_for(parts[-1], parts[1])]
+
     def shown(self, experiment: str, files: Iterable[Path]) -> str:
         """The identities of the cells that a table or figure reads.
 
