@@ -84,7 +84,24 @@ def asked(w):
 
 def beside(w):
     """Folders of the other runs that an analysis compares with."""
-    return [f"{RESULTS}/runs/{w.experiment}/{path}" for path in FLOW.compared(w.experiment, cell_path(w), w.analysis)]
+    try:
+        paths = FLOW.compared(w.experiment, cell_path(w), w.analysis)
+    except UserError as error:
+        stop(error)
+    return [f"{RESULTS}/runs/{w.experiment}/{path}" for path in paths]
+
+
+def analysed(experiment, analysis):
+    """The files of an analysis of all cells of an experiment."""
+
+    def files(w):
+        try:
+            paths = FLOW.analysed(experiment, analysis)
+        except UserError as error:
+            stop(error)
+        return [f"{RESULTS}/analysis/{experiment}/{path}/{analysis}.csv" for path in paths]
+
+    return files
 
 
 def shown(w, input):
@@ -231,9 +248,7 @@ for experiment, made in REPORTS.items():
         rule:
             name: f"{target}_analysis_{analysis}"
             input:
-                lambda w, experiment=experiment, analysis=analysis: of_cells(
-                    experiment, "analysis/{cell}/" + f"{analysis}.csv"
-                ),
+                analysed(experiment, analysis),
 
     for table in made.table_names():
 

@@ -101,7 +101,7 @@ def analyse(
 ) -> None:
     """Do an analysis of the runs in a folder and write its tidy file.
 
-    `beside`: folders of other methods' runs in the same setting, for analyses that compare.
+    `beside`: folders of the runs of other methods, or partitions, for analyses that compare.
     """
     runs, others = find_runs(folder), [find_runs(other) for other in beside]
     unfinished: list[Path] = []

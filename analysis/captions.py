@@ -18,6 +18,16 @@ def definition(rows: pd.DataFrame, file: str) -> str:
     return " or: ".join(found) if len(found) <= _LISTED else f"see the column definition of the files {file}.csv"
 
 
+def less_exact(frames: Mapping[str, pd.DataFrame]) -> Iterator[str]:
+    """A sentence for each kind of tidy file of which some eigenvalues are not as exact as was asked for."""
+    for file, frame in frames.items():
+        flags = frame["converged"] if "converged" in frame else pd.Series(dtype=float)
+        if "metric" in frame:
+            flags = frame.loc[frame["metric"] == "lambda_converged", "value"]
+        if failed := int((flags == 0).sum()):
+            yield f"{failed} of {len(flags)} answers of {file} have residuals above their tolerance."
+
+
 def made_by_other_code(frames: Mapping[str, pd.DataFrame]) -> Iterator[str]:
     """A sentence for each kind of tidy file of which some were made by other code than is here."""
     for file, frame in frames.items():

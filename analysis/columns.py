@@ -7,3 +7,6 @@ RUN = [*IDS, "seed"]
 
 RUN_FILES = ("metrics", "partition")
 """Kinds of tidy files that are no analyses."""
+
+RESERVED = (*RUN_FILES, "train")
+"""Names that no analysis may have: their files and logs are others'."""

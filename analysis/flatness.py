@@ -1,9 +1,9 @@
 """How does the loss rise around a model? At worst, on average, along its gradient, and in random directions."""
 
 import statistics
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from math import sqrt
+from math import isnan, sqrt
 from typing import NamedTuple
 
 import pandas as pd
@@ -52,6 +52,13 @@ class Ascent:
             f"best of {self.steps} projected ascent steps of length {self.step * rho:g} in the ball of radius {rho:g}"
         )
 
+    @property
+    def words_for_radii(self) -> str:
+        """The same for balls of any radius."""
+        if self.steps == 1:
+            return f"one ascent step, {min(self.step, 1):g} × the radius long"
+        return f"best of {self.steps} projected ascent steps, each {self.step:g} × the radius long"
+
 
 ONE_STEP = Ascent()
 
@@ -61,10 +68,12 @@ def sharpness(objective: Objective, w: Tensor, data: Batched, rho: float, ascent
 
     One step maximises the first-order expansion (Foret et al. 2021, eq. 2). In any case the value is a lower bound of
     the maximum, and can be negative where that expansion fails: at a minimum of the full loss the gradient is rounding
-    noise. On a convex quadratic, steps of length ρ converge to the maximum linearly.
+    noise. On a convex quadratic, steps of length ρ converge to the maximum linearly. NaN if any loss on the way is, and
+    the same for any batch size to 1e-12 of F in float64 (1e-5 in float32).
     """
     centre = objective.loss(w, data)
-    return max(objective.loss(point, data) - centre for point in ascent.points(objective, w, data, rho))
+    rises = [objective.loss(point, data) - centre for point in ascent.points(objective, w, data, rho)]
+    return next(filter(isnan, rises), max(rises))
 
 
 class FlatnessDiscrepancy(NamedTuple):
@@ -88,7 +97,8 @@ def flatness_discrepancy(
 
     |sharpness of `w_global` `[P]` on the global data − Σ_i (m_i/m) sharpness of w_i `[P]` on client i's own data|, with
     m_i samples at client i and m in all. `local` has the pairs (w_i, client i's data); it is passed over once, so that
-    one local model is in memory at a time if it is a generator. `sharpness` states how each maximum is estimated.
+    one local model is in memory at a time if it is a generator. `sharpness` states how each maximum is estimated, and
+    how exact it is.
     """
     of_local, samples = 0.0, 0
     for w, data in local:
@@ -107,12 +117,14 @@ def low_pass_filter(
     sigma: float,
     draws: int,
     stream: torch.Generator,
+    counted: Callable[[Iterable[Tensor]], Iterable[Tensor]] = iter,
 ) -> Estimate:
     """LPF: the mean of F(w + ε) over ε ~ N(0, σ²I), by `draws` Monte Carlo draws (Bisla et al. 2022).
 
-    The stream is read, not advanced: models that are compared share their draws when given equal streams.
+    The stream is read, not advanced: models that are compared share their draws when given equal streams. `counted`
+    sees the draws pass, to tell how many are done. The estimate moves with the batch size by rounding alone.
     """
-    losses = [objective.loss(w + sigma * noise, data) for noise in gaussian_directions(w, draws, stream)]
+    losses = [objective.loss(w + sigma * noise, data) for noise in counted(gaussian_directions(w, draws, stream))]
     error = statistics.stdev(losses) / sqrt(draws) if draws > 1 else float("nan")
     return Estimate(statistics.fmean(losses), error)
 

@@ -1,5 +1,6 @@
 """How an analysis was made, as every row of its tidy file tells: options, runs beside it, code."""
 
+import ast
 import functools
 import hashlib
 from collections.abc import Iterable
@@ -10,12 +11,35 @@ from bench.records import code_fingerprint
 MADE = ("options", "beside", "code")
 """Those columns: all options, the identities of the runs beside, and the code's fingerprint."""
 
+_PACKAGE = Path(__file__).parent
+
 
 @functools.cache
 def analysis_fingerprint() -> str:
-    """A fingerprint of the code that numbers come from: bench/ and analysis/ without its figures; 16 hex digits."""
-    own = code_fingerprint(Path(__file__).parent, without="figures")
-    return hashlib.sha256(f"{code_fingerprint()} {own}".encode()).hexdigest()[:16]
+    """A fingerprint of the code that numbers come from: bench/ and what analyses import of analysis/; 16 hex digits."""
+    digest = hashlib.sha256(code_fingerprint().encode())
+    for file in sorted(_used_by_analyses()):
+        digest.update(str(file.relative_to(_PACKAGE)).encode())
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _used_by_analyses() -> set[Path]:
+    """The modules of this package that analyses are or import, directly or not: no tables, no figures."""
+    found: set[Path] = set()
+    left = [_PACKAGE / "analyse.py", *(_PACKAGE / "analyses").glob("*.py")]
+    while left:
+        file = left.pop()
+        if file not in found:
+            found.add(file)
+            imports = (node for node in ast.walk(ast.parse(file.read_bytes())) if isinstance(node, ast.ImportFrom))
+            left += [_file(node.module) for node in imports if (node.module or "").startswith("analysis.")]
+    return found
+
+
+def _file(module: str | None) -> Path:
+    place = _PACKAGE.joinpath(*(module or "").split(".")[1:])
+    return place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
 
 
 def in_words(pairs: Iterable[tuple[str, str]]) -> str:
@@ -23,8 +47,10 @@ def in_words(pairs: Iterable[tuple[str, str]]) -> str:
     return "; ".join(f"{name}={value}" for name, value in pairs)
 
 
-def first_difference(there: str, here: str) -> str:
-    """The first part in which two of these texts differ, as 'images=500 there, images=null here'."""
+def first_difference(there: str, here: str) -> str | None:
+    """The first part in which two of these texts differ, as 'images=500 there, images=null here'; None: none does."""
     a, b = there.split("; "), here.split("; ")
+    if sorted(a) == sorted(b):
+        return None
     only = [next((part for part in one if part not in other), "nothing") for one, other in ((a, b), (b, a))]
     return f"{only[0]} there, {only[1]} here"

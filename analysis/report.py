@@ -1,6 +1,8 @@
 """An experiment's report, as the command and Snakemake ask for it: tables, figures, one page, a summary."""
 
+import itertools
 import shlex
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,7 +21,7 @@ from analysis.index_page import FigurePart, page
 from analysis.layout import Folder, Layout, are_inherited, layout_file, layout_names
 from analysis.quantities import quantity
 from analysis.table_formats import FORMATS
-from analysis.tidy import CellKey, Tidy, settings, titles
+from analysis.tidy import Tidy, all_cells, settings, titles
 from bench.atomic import write_text
 from bench.errors import UserError, unknown
 from bench.experiments import Experiment, experiment_file, experiment_names, load_experiment
@@ -167,18 +169,17 @@ class Report:
 
     def _table_layout(self, name: str) -> tables.TableLayout:
         layout = tables.load_table(self.source, name)
-        for column in layout.columns:
-            self._check_needs(quantity(column.metric).file, column.file, layout)
         with _naming(layout_file(self.source, "tables", name)):
             for column in layout.columns:
+                self._check_needs(quantity(column.metric).file, column.file, layout)
                 self._check_target(column)
             tables.inputs(layout, self.experiment)
         return layout
 
     def _figure_layout(self, name: str) -> FigureLayout:
         layout = figures.load_figure(self.source, name)
-        self._check_needs(layout.needs, layout.file, layout)
         with _naming(layout_file(self.source, "figures", name)):
+            self._check_needs(layout.needs, layout.file, layout)
             layout.inputs(self.experiment)
         return layout
 
@@ -198,10 +199,8 @@ class Report:
             raise unknown(f"analysis of kind {kind}", name, of_kind)
         for part in dict.fromkeys(place.dataset for place in layout.settings(self.experiment)):
             self.analyses[name].check(self.experiment.grids[part].evaluation)
-        known = [*self.experiment.methods, *dict.fromkeys(place.partition for place in settings(self.experiment))]
-        for label in self.analyses[name].compared():
-            if label not in known:
-                raise unknown(f"method or partition that {name} compares with", label, known)
+        for label, cell in itertools.product(self.analyses[name].compared(), layout.cells(self.experiment)):
+            cell.compared_with(label, self.experiment)
 
     def _check_runs(self, target: str) -> None:
         """A `UserError` if nothing has been trained; it names the command that makes the target."""
@@ -224,19 +223,20 @@ def _naming(file: Path) -> Iterator[None]:
 def _headline(tidy: Tidy) -> list[str]:
     """Counts of runs, and the leading method with the runner-up."""
     experiment = tidy.experiment
-    places = settings(experiment)
-    metrics = tidy.gather("metrics", [CellKey(place, method) for place in places for method in experiment.methods])
+    cells, places = all_cells(experiment), settings(experiment)
+    metrics = tidy.gather("metrics", cells)
     runs = diverged_seeds(metrics)
-    planned = len(places) * len(experiment.methods) * len(experiment.grid.seeds)
+    planned: Counter[str] = Counter()
+    for cell in cells:
+        planned[cell.method] += len(experiment.grids[cell.setting.dataset].grid.seeds)
+    everywhere = max(planned.values())
     finished, diverged = runs["seeds"].sum(), runs["diverged"].sum()
-    lines = [f"{experiment.name}: {finished} of {planned} runs, {diverged} of them diverged"]
+    lines = [f"{experiment.name}: {finished} of {planned.total()} runs, {diverged} of them diverged"]
 
     final = FinalValue()
     values = final_values(metrics, "test_accuracy", final, "higher")
     complete = [
-        method
-        for method, rows in values.groupby("method")
-        if len(rows) == planned // len(experiment.methods) and rows["value"].notna().all()
+        method for method, rows in values.groupby("method") if len(rows) == everywhere and rows["value"].notna().all()
     ]
     means = values[values["method"].isin(complete)].groupby("method")["value"].mean().sort_values(ascending=False)
     names = titles(experiment)

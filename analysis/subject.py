@@ -14,6 +14,7 @@ from torch import Tensor
 from bench.data.dataset import Batches, DeviceData
 from bench.data.partitions import Indices
 from bench.engine.federation import FederationState
+from bench.engine.participation import scheduled_rounds
 from bench.engine.streams import numpy_stream
 from bench.errors import UserError
 from bench.parts import EVALUATION_BATCH, Bench
@@ -36,7 +37,7 @@ class Sample(NamedTuple):
 class Subject:
     """A run on a device. All is computed in float32, whatever precision the run was trained in.
 
-    `beside` are runs of other methods in the same setting, of the same seed, for analyses that compare. `unfinished`:
+    `beside` are runs of other methods or partitions, of the same seed, for analyses that compare. `unfinished`:
     where an analysis that takes long may keep the parts that are done; None: nowhere. `labels`: the method's and the
     partition's, in tidy files.
     """
@@ -79,6 +80,18 @@ class Subject:
         """A `UserError` if a model has parameters that are not finite: no number that follows would mean anything."""
         if not bool(w.isfinite().all()):
             raise UserError(f"{what} of '{self.run.path}' has parameters that are not finite")
+
+    def next_clients(self, state: FederationState) -> list[int]:
+        """The clients of the round that follows a state; none where a schedule has ended."""
+        config = self.run.config
+        ended = state.round >= scheduled_rounds(config.participation, config.partition.clients)
+        return [] if ended else self.bench.active(state)
+
+    def retrained(self, state: FederationState, client: int) -> Tensor:
+        """The client's model `[P]` after one more round of local steps from a state; a `UserError` if not finite."""
+        w = self.bench.federation.train_clients(state, [client])[client].w
+        self.check_finite(w, f"client {client}'s model, trained from that after round {state.round},")
+        return w
 
     def sample(self, part: Part = "train", images: int | None = None) -> Sample:
         """All images of the training or the test set, or so many, drawn by the run's seed: the same for all methods."""

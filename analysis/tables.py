@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 import pandas as pd
 from pydantic import Field, field_validator, model_validator
 
-from analysis.captions import definition, made_by_other_code
+from analysis.captions import definition, less_exact, made_by_other_code
 from analysis.columns import IDS, RUN, RUN_FILES
 from analysis.convergence import FinalValue, diverged_seeds, final_values, reported
 from analysis.layout import Layout, Selection, read_layout
@@ -190,7 +190,11 @@ def fill(name: str, layout: TableLayout, tidy: Tidy) -> Table:
             setting = layout.setting(block, column, tidy.experiment)
             wanted = len(tidy.experiment.grids[setting.dataset].grid.seeds)
             keys = [CellKey(setting, method).ids for method in layout.methods]
-            entries = [_entry(runs.get(key, (0, 0)), of_cell.get(key, []), wanted, column.decimals) for key in keys]
+            there = set(frames[column.file][IDS].itertuples(index=False, name=None))
+            entries = [
+                _entry(runs.get(key, (0, 0)), of_cell.get(key, []), wanted, column.decimals, analysed=key in there)
+                for key in keys
+            ]
             columns.append(_ranked(entries, column.direction))
         blocks.append(tuple(zip(*columns, strict=True)))
     names = titles(tidy.experiment)
@@ -233,7 +237,9 @@ def _multiples(values: Values, reference: str) -> Values:
     return multiples
 
 
-def _entry(runs: tuple[int, ...], values: Sequence[Value], wanted: int, decimals: int) -> Entry:
+def _entry(
+    runs: tuple[int, ...], values: Sequence[Value], wanted: int, decimals: int, *, analysed: bool = False
+) -> Entry:
     seeds, diverged = runs
     if seeds == 0:
         return Entry(note="not run")
@@ -241,7 +247,7 @@ def _entry(runs: tuple[int, ...], values: Sequence[Value], wanted: int, decimals
         return Entry(seeds=seeds, note=f"diverged ({diverged} of {seeds})")
     known = [value for value in values if math.isfinite(value.number)]
     if not known:
-        return Entry(note="not analysed")
+        return Entry(note="no value" if analysed else "not analysed")
     if incomparable := sum(not value.comparable for value in known):
         return Entry(seeds=len(known), note=f"reference: {len(known) - incomparable} of {len(known)} seeds")
     if missed := [value.number for value in known if not value.reached]:
@@ -295,7 +301,7 @@ def _caption(
             protocol.append(f"Values: {_reported_as(finals, rounds)}.")
         if any(file not in RUN_FILES and tidy.analyses[file].of_final_model for file in sources):
             protocol.append(f"Measured on the global model after the last round{rounds}.")
-    protocol += [*_definitions(layout, frames), *made_by_other_code(frames)]
+    protocol += [*_definitions(layout, frames), *less_exact(frames), *made_by_other_code(frames)]
     if any(quantity(column.metric).file == "convergence" for column in layout.columns):
         protocol.append(
             "N+: what runs spent that did not reach the target; in brackets how many seeds did, if some did."
@@ -321,7 +327,8 @@ def _definitions(layout: TableLayout, frames: Mapping[str, pd.DataFrame]) -> Ite
         shown = quantity(name)
         if shown.file not in (*RUN_FILES, "convergence"):
             told = definition(frames[file].loc[frames[file]["metric"] == name], file)
-            titles_by_definition.setdefault(told, []).append(shown.title)
+            which = "" if file == shown.file else f" ({file})"
+            titles_by_definition.setdefault(told, []).append(f"{shown.title}{which}")
     for told, of in titles_by_definition.items():
         if told:
             yield f"{of[0][0].upper()}{', '.join(of)[1:]}: {told}."

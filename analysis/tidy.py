@@ -4,7 +4,6 @@ A cell's path is its identity: data set, partition, participation and method are
 A file that does not exist is an absent cell, not an error.
 """
 
-import itertools
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +17,7 @@ import pandas as pd
 from analysis.analyses.base import Analysis
 from analysis.columns import IDS
 from analysis.made import MADE, first_difference, in_words
-from bench.errors import UserError
+from bench.errors import UserError, unknown
 from bench.experiments import Experiment, MethodEntry
 from bench.records import RunDirectory
 from bench.records import first_difference as first_difference_of_configs
@@ -91,10 +90,20 @@ class CellKey:
         return f"{self.setting.path}/{self.method}"
 
     def compared_with(self, label: str, experiment: Experiment) -> "CellKey":
-        """That of another method in the same setting, or of the same method with another partition."""
-        if label in experiment.methods:
+        """That of another method in the same setting, or of the same method with another partition.
+
+        A `UserError` if the label is neither, or the experiment has no such setting.
+        """
+        methods = experiment.grids[self.setting.dataset].methods
+        if label in methods:
             return CellKey(self.setting, label)
-        return CellKey(replace(self.setting, partition=label), self.method)
+        other, known = replace(self.setting, partition=label), settings(experiment)
+        if other not in known:
+            labels = [*methods, *dict.fromkeys(place.partition for place in known)]
+            if label not in labels:
+                raise unknown(f"method or partition to compare {self.path} with", label, labels)
+            raise unknown(f"setting to compare {self.path} with", other.path, [place.path for place in known])
+        return CellKey(other, self.method)
 
     @property
     def ids(self) -> tuple[str, str, str, str]:
@@ -151,6 +160,12 @@ def settings(experiment: Experiment) -> tuple[Setting, ...]:
     return tuple(Setting(*path.split("/")) for path in experiment.settings())
 
 
+def all_cells(experiment: Experiment) -> list[CellKey]:
+    """Every cell of an experiment, in the grid's order."""
+    parts = (path.split("/") for path in experiment.paths())
+    return [CellKey(Setting(*setting), method) for *setting, method in parts]
+
+
 def titles(experiment: Experiment) -> dict[str, str]:
     """The name of each method as a paper prints it; entries that share a catalog name also show their own."""
     names = {label: _title(label, entry) for label, entry in experiment.methods.items()}
@@ -179,8 +194,7 @@ class Tidy:
 
     def has_runs(self) -> bool:
         """Whether any cell of the experiment has been trained."""
-        pairs = itertools.product(settings(self.experiment), self.experiment.methods)
-        return any(self.path("metrics", CellKey(*pair)).is_file() for pair in pairs)
+        return any(self.path("metrics", cell).is_file() for cell in all_cells(self.experiment))
 
     def gather(self, file: str, cells: Iterable[CellKey], seed: int = 0, also: Sequence[str] = ()) -> pd.DataFrame:
         """One frame of all given cells that have the file (perhaps none): id columns, then the file's own.
@@ -209,12 +223,18 @@ class Tidy:
         whole = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
         return whole.reindex(columns=columns)
 
+    def _identities(self, cell: str) -> dict[int, str]:
+        """By seed, of the runs that the experiment has in a cell now."""
+        if cell not in self._known:
+            self._known[cell] = {run.seed: run.identity for run in self.experiment.cell(cell).runs}
+        return self._known[cell]
+
     @cached_property
-    def _identities(self) -> dict[str, dict[int, str]]:
-        return {path: {run.seed: run.identity for run in cell.runs} for path, cell in self.experiment.cells().items()}
+    def _known(self) -> dict[str, dict[int, str]]:
+        return {}
 
     def _check_identity(self, path: Path, frame: pd.DataFrame, cell: CellKey) -> None:
-        wanted = self._identities[cell.path]
+        wanted = self._identities(cell.path)
         for seed, identity in frame[["seed", "identity"]].drop_duplicates().itertuples(index=False, name=None):
             if wanted.get(seed) != identity:
                 raise UserError(f"'{path}' holds seed {seed} of another configuration{self._told(cell, int(seed))}")
@@ -225,14 +245,14 @@ class Tidy:
         rows = frame[["seed", "options", "beside"]].astype(object).fillna("").drop_duplicates()
         for seed, made_with, beside in rows.itertuples(index=False, name=None):
             anew = f"than experiment {self.experiment.name} has now: make it anew with snakemake"
-            if made_with != options:
-                raise UserError(f"'{path}' was made with other options ({first_difference(made_with, options)}) {anew}")
-            if beside != in_words((label, self._identities[other][seed]) for label, other in others.items()):
+            if (difference := first_difference(made_with, options)) is not None:
+                raise UserError(f"'{path}' was made with other options ({difference}) {anew}")
+            if beside != in_words((label, self._identities(other)[seed]) for label, other in others.items()):
                 raise UserError(f"'{path}' compares with other runs of {', '.join(others)} {anew}")
 
     def _told(self, cell: CellKey, seed: int) -> str:
         """What differs from the experiment, and what can be done about it."""
-        wanted = {run.seed: run for run in self.experiment.cells()[cell.path].runs}
+        wanted = {run.seed: run for run in self.experiment.cell(cell.path).runs}
         place = self.results / "runs" / self.experiment.name / cell.path / f"seed-{seed}"
         if seed not in wanted:
             return f" than that of experiment {self.experiment.name}, whose seeds are {', '.join(map(str, wanted))}"

@@ -102,6 +102,22 @@ class Workflow:
         cell = CellKey(Setting(*setting), method)
         return [cell.compared_with(x, report.experiment).path for x in report.analyses[analysis].compared()]
 
+    def analysed(self, experiment: str, analysis: str) -> list[str]:
+        """The paths of all cells of which an analysis can be asked; a `UserError` if it cannot be asked at all."""
+        report = self.reports[experiment]
+        asked = report.analyses[analysis]
+        parts, reasons = set(), []
+        for label, grid in report.experiment.grids.items():
+            try:
+                asked.check(grid.evaluation)
+                parts.add(label)
+            except UserError as error:
+                reasons.append(error)
+        if not parts:
+            raise reasons[0]
+        cells = [path.split("/") for path in report.experiment.paths()]
+        return ["/".join(cell) for cell in cells if cell[0] in parts and asked.is_for(cell[-1], cell[1])]
+
     def shown(self, experiment: str, files: Iterable[Path]) -> str:
         """The identities of the cells that a table or figure reads.
 

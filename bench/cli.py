@@ -183,7 +183,7 @@ def analyse(
     ],
     beside: Annotated[
         list[Path] | None,
-        typer.Option(help="Runs of another method in the same setting, for analyses that compare; repeatable."),
+        typer.Option(help="Runs of another method, or with another partition, for analyses that compare; repeatable."),
     ] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="An option of the analysis, as rho=0.05; repeatable.")

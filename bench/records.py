@@ -6,7 +6,7 @@
     final.safetensors     the last global model; with SWA, the average
     method.py, model.py   copies of the user's own method and model files, if the run has such
     snapshots/            full states at the rounds that the configuration names
-    local_models/         the participants' models w_i⁺ at the rounds that the configuration names; none by default
+    local_models/         the participants' models w_i⁺, and the global one, at the rounds that the configuration names
     partition.csv.gz      client, index, label of every training image that a client holds, once for each time
     provenance.json       outcome, code, libraries, device, hashes, time, memory
     run.log
@@ -46,17 +46,13 @@ TIMES = "times.csv"
 
 
 @functools.cache
-def code_fingerprint(root: Path = Path(__file__).parent, *, without: str | None = None) -> str:
-    """SHA-256 over the source files of a package, of this one if no other is named; first 16 hex digits.
-
-    `without`: a folder in it that does not count.
-    """
+def code_fingerprint() -> str:
+    """SHA-256 over the source files of this package, first 16 hex digits."""
+    root = Path(__file__).parent
     digest = hashlib.sha256()
     for file in sorted(root.rglob("*.py")):
-        name = file.relative_to(root)
-        if name.parts[0] != without:
-            digest.update(str(name).encode())
-            digest.update(file.read_bytes())
+        digest.update(str(file.relative_to(root)).encode())
+        digest.update(file.read_bytes())
     return digest.hexdigest()[:16]
 
 
@@ -159,7 +155,10 @@ class RunDirectory:
         return load_state(file, device)[0]
 
     def local_models(self, finished_rounds: int, device: torch.device) -> Models:
-        """The model w_i⁺ `[P]` of each client that took part in that round, by id; a `UserError` if not kept."""
+        """The model w_i⁺ `[P]` of each client that took part in that round, by id, and the global one made of them.
+
+        A `UserError` if not kept.
+        """
         file = local_models_file(self.path, finished_rounds)
         if not file.is_file():
             kept = ", ".join(map(str, self.config.rounds_of_local_models)) or "none; set evaluation.local_models"

@@ -121,7 +121,8 @@ class UnfinishedRun:
             save_state(snapshot_file(self.work, state.round), state, {"identity": config.identity})
         if local_models:
             about = {"identity": config.identity, "round": state.round}
-            save_models(local_models_file(self.work, state.round), local_models, about)
+            w_global = self.bench.federation.evaluated(state)
+            save_models(local_models_file(self.work, state.round), local_models, w_global, about)
         if config.evaluation.is_due(state.round, rounds) and not row["diverged"]:
             self._evaluate(row)
         if state.round % self._checkpoint_every == 0:

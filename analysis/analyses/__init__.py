@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.analyses.base import Analysis
-from analysis.columns import RUN_FILES
+from analysis.columns import RESERVED
 from bench.errors import UserError, unknown
 from bench.experiments import experiment_files, read_yaml
 from bench.frozen import NAME
@@ -55,7 +55,7 @@ def _entry(name: str, given: Any, where: str) -> Analysis:
         return ANALYSES[name].parse(given or {}, where)
     if not isinstance(given, dict) or "analysis" not in given:
         raise unknown(f"analysis in {where} (one with a name of its own says which: analysis: ...)", name, ANALYSES)
-    if not re.fullmatch(NAME, name) or name in RUN_FILES:
-        raise UserError(f"{where}: a name has lower-case letters, digits and '_', and is not {' or '.join(RUN_FILES)}")
+    if not re.fullmatch(NAME, name) or name in RESERVED:
+        raise UserError(f"{where}: a name has lower-case letters, digits and '_', and is none of {', '.join(RESERVED)}")
     options = {option: value for option, value in given.items() if option != "analysis"}
     return analysis_class(str(given["analysis"])).parse(options, where)

@@ -52,18 +52,23 @@ class Analysis(Frozen):
         with the same method. Their runs are needed too."""
         return ()
 
+    def is_for(self, method: str, partition: str) -> bool:
+        """Whether it can be asked of the cells of a method with a partition, by their labels."""
+        return True
+
     def beside(self, subject: Subject) -> Sequence[Subject]:
         """Those runs; a `UserError` if others are given, or runs of other models or data."""
         needed, given = self.compared(), [other.labels for other in subject.beside]
         if len(given) != len(needed) or any(label not in labels for label, labels in zip(needed, given, strict=True)):
-            told = ", ".join(method for method, _ in given) or "none"
+            told = ", ".join(" with ".join(labels) for labels in given) or "none"
             raise UserError(
                 f"{self.name} with these options needs runs beside of: {', '.join(needed) or 'none'}; "
                 f"--beside gives: {told}"
             )
         config = subject.run.config
-        for other in subject.beside:
-            for part in ("model", "dataset"):
+        for label, other in zip(needed, subject.beside, strict=True):
+            differs = "method" if label == other.labels[0] else "partition"
+            for part in ("model", "dataset", *{"method", "partition", "participation"} - {differs}):
                 if getattr(other.run.config, part) != getattr(config, part):
                     raise UserError(f"'{other.run.path}' has another {part} than '{subject.run.path}'")
         return subject.beside
@@ -89,6 +94,14 @@ class OnParts(Analysis):
     def samples(self, subject: Subject) -> dict[Part, Sample]:
         """The images of each part."""
         return {part: subject.sample(part, self.images) for part in self.data}
+
+
+class OnHeldImages(Analysis):
+    """An analysis of the global objective F = Σ m_i/m F_i: each image as often as clients hold it."""
+
+    images: int | None = Field(
+        default=None, ge=1, description="so many of all clients' images for the global objective; null: all of them"
+    )
 
 
 class ByAscent(Analysis):

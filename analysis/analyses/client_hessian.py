@@ -7,7 +7,7 @@ import pandas as pd
 from pydantic import Field
 
 from analysis.analyses.base import needs_states
-from analysis.eigenvalue_options import EigenvalueOptions
+from analysis.analyses.eigenvalue_options import EigenvalueOptions
 from analysis.subject import Subject
 from bench.config import Evaluation
 from bench.engine.streams import numpy_stream
@@ -20,7 +20,7 @@ class ClientHessian(EigenvalueOptions):
     """The largest Hessian eigenvalue of each client's local model on the client's own data, after each kept round."""
 
     name: ClassVar[str] = "client_hessian"
-    columns: ClassVar[tuple[str, ...]] = ("round", "client", "lambda_max", "residual")
+    columns: ClassVar[tuple[str, ...]] = ("round", "client", "lambda_max", "residual", "converged")
     of_final_model: ClassVar[bool] = False
 
     clients: Annotated[int, Field(ge=1)] | tuple[Number, ...] | None = Field(
@@ -38,7 +38,6 @@ class ClientHessian(EigenvalueOptions):
         The local model after round r is that of the round which follows: the client trains from the kept state, with
         its own client state, whether the schedule names it or not. One local model is in memory at a time.
         """
-        federation = subject.bench.federation
         chosen = self._chosen(subject)
         rounds = subject.run.config.snapshots if self.rounds is None else self.rounds
         parts = [(finished, client) for finished in rounds for client in chosen]
@@ -46,10 +45,11 @@ class ClientHessian(EigenvalueOptions):
         for finished, client in subject.progress(parts, "local model"):
             if state is None or state.round != finished:
                 state = subject.state(finished)
-            w = federation.train_clients(state, [client])[client].w
+            w = subject.retrained(state, client)
             data = subject.of_client(client)
             found = self.spectrum(subject, w, data, 1, f"round {finished}, client {client}")
-            rows.append((finished, client, found.eigenvalues[0], found.residuals[0], data.samples))
+            value, residual = found.eigenvalues[0], found.residuals[0]
+            rows.append((finished, client, value, residual, int(found.converged), data.samples))
         definition = f"{self.how}; mean cross-entropy of the client's own images at its model after one more round"
         return pd.DataFrame(rows, columns=[*self.columns, "images"]).assign(definition=definition)
 

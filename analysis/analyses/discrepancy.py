@@ -1,23 +1,29 @@
 """Flatness discrepancy Δ_F: how far the global model's sharpness is from its clients' (FedGF, eq. 7)."""
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, NamedTuple
 
 import pandas as pd
 from pydantic import Field
 from torch import Tensor
 
-from analysis.analyses.base import ByAscent, needs_states
+from analysis.analyses.base import ByAscent, OnHeldImages, needs_states
 from analysis.flatness import flatness_discrepancy
 from analysis.subject import Subject
 from bench.config import Evaluation
 from bench.errors import UserError
 
-LocalModels = tuple[Sequence[int], Callable[[int], Tensor], str]
-"""The clients, the local model `[P]` of each, and where these come from in words."""
+
+class Round(NamedTuple):
+    """The global model `[P]` after a round; the clients, the local model `[P]` of each, and where these come from."""
+
+    w: Tensor
+    clients: Sequence[int]
+    local_model: Callable[[int], Tensor]
+    words: str
 
 
-class Discrepancy(ByAscent):
+class Discrepancy(ByAscent, OnHeldImages):
     """Flatness discrepancy of the global model and the clients' local models."""
 
     name: ClassVar[str] = "discrepancy"
@@ -32,10 +38,6 @@ class Discrepancy(ByAscent):
     )
     round: int | None = Field(
         default=None, ge=1, description="the global model after so many rounds; null: the last of those that are kept"
-    )
-
-    images: int | None = Field(
-        default=None, ge=1, description="so many of all clients' images for the global objective; null: all of them"
     )
 
     def check(self, evaluation: Evaluation) -> None:
@@ -65,19 +67,18 @@ class Discrepancy(ByAscent):
         (data, loss), config, bench = subject.held(self.images), subject.run.config, subject.bench
         kept = self._are_kept(config.evaluation)
         finished = self.round or (config.rounds_of_local_models if kept else config.snapshots)[-1]
-        clients, model, words = (_kept if kept else _retrained)(subject, finished)
-        at_end = finished == config.training.rounds
-        w = subject.w if at_end else bench.federation.evaluated(subject.state(finished))
-        local = ((model(i), subject.of_client(i)) for i in subject.progress(clients, "client"))
-        found = flatness_discrepancy(bench.objective, w, data, local, rho=self.rho, ascent=self.ascent)
+        of_round = (_kept if kept else _retrained)(subject, finished)
+        local = ((of_round.local_model(i), subject.of_client(i)) for i in subject.progress(of_round.clients, "client"))
+        found = flatness_discrepancy(bench.objective, of_round.w, data, local, rho=self.rho, ascent=self.ascent)
         rows = zip(("flatness_discrepancy", "global_sharpness", "mean_local_sharpness"), found, strict=True)
         return pd.DataFrame(rows, columns=["metric", "value"]).assign(
-            definition=f"after round {finished}, {self.ascent.words(self.rho)}, {loss}; local models: {words}"
+            definition=f"after round {finished}, {self.ascent.words(self.rho)}, {loss}; local models: {of_round.words}"
         )
 
 
-def _kept(subject: Subject, finished_rounds: int) -> LocalModels:
+def _kept(subject: Subject, finished_rounds: int) -> Round:
     models = subject.run.local_models(finished_rounds, subject.device)
+    subject.check_finite(models.w_global, f"the global model after round {finished_rounds}")
     words = f"those of the {len(models)} participants of round {finished_rounds}, on their own data"
 
     def model(client: int) -> Tensor:
@@ -85,10 +86,11 @@ def _kept(subject: Subject, finished_rounds: int) -> LocalModels:
         subject.check_finite(w, f"client {client}'s model of round {finished_rounds}")
         return w
 
-    return list(models), model, words
+    return Round(models.w_global, list(models), model, words)
 
 
-def _retrained(subject: Subject, finished_rounds: int) -> LocalModels:
-    federation, state = subject.bench.federation, subject.state(finished_rounds)
+def _retrained(subject: Subject, finished_rounds: int) -> Round:
+    state = subject.state(finished_rounds)
+    w = subject.bench.federation.evaluated(state)
     words = "all clients', after one more round of local steps, on their own data"
-    return range(len(subject.bench.split)), lambda i: federation.train_clients(state, [i])[i].w, words
+    return Round(w, range(len(subject.bench.split)), lambda i: subject.retrained(state, i), words)

@@ -1,5 +1,6 @@
 """Perturbation drift and global sharpness over the rounds."""
 
+from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 import pandas as pd
@@ -7,7 +8,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from analysis.analyses.base import ByAscent, needs_states
+from analysis.analyses.base import ByAscent, OnHeldImages, needs_states
 from analysis.drift import PerturbationDrift, perturbation_drift
 from analysis.flatness import sharpness
 from analysis.subject import Subject
@@ -17,7 +18,7 @@ from bench.engine.federation import FederationState
 from bench.methods.perturbations.none import NoPerturbation
 
 
-class Drift(ByAscent):
+class Drift(ByAscent, OnHeldImages):
     """Perturbation drift (FedLESAM, section 4.1) and global sharpness after each kept round."""
 
     name: ClassVar[str] = "drift"
@@ -31,9 +32,6 @@ class Drift(ByAscent):
         default="participants",
         description="whose iterates the virtual global model is the mean of; all: every client trains, as in the paper",
     )
-    images: int | None = Field(
-        default=None, ge=1, description="so many of all clients' images for the global objective; null: all of them"
-    )
 
     def check(self, evaluation: Evaluation) -> None:
         """The rounds after kept states are played again."""
@@ -43,14 +41,15 @@ class Drift(ByAscent):
         """One row per kept round.
 
         The drift after round r is that of the round which follows: it is replayed from the kept state with the clients
-        that the schedule names. Empty for methods that do not perturb.
+        that the schedule names. Empty for methods that do not perturb, and where a schedule of clients has ended.
         """
         bench, (train, loss) = subject.bench, subject.held(self.images)
         perturbs = not isinstance(bench.federation.method.perturbation, NoPerturbation)
         rows = []
         for finished in subject.progress(subject.run.config.snapshots, "state"):
             state = subject.state(finished)
-            drift = self._of_round(subject, state, train) if perturbs else None
+            clients = subject.next_clients(state) if perturbs else []
+            drift = self._of_round(subject, state, clients, train) if clients else None
             sharp = sharpness(bench.objective, bench.federation.evaluated(state), train, self.rho, self.ascent)
             rows.append((finished, *(drift or [None] * len(PerturbationDrift._fields)), sharp))
         whose = f"all {len(bench.split)} clients'" if self.virtual == "all" else "their"
@@ -63,7 +62,9 @@ class Drift(ByAscent):
             definition=f"{told}; sharpness: {self.ascent.words(self.rho)}; global objective: {loss}"
         )
 
-    def _of_round(self, subject: Subject, state: FederationState, train: Batches) -> PerturbationDrift:
+    def _of_round(
+        self, subject: Subject, state: FederationState, clients: Sequence[int], train: Batches
+    ) -> PerturbationDrift:
         bench = subject.bench
         federation = bench.federation
         start = federation.method.server.sent_model(state.w, state.server)
@@ -74,7 +75,7 @@ class Drift(ByAscent):
             return bench.objective.full_gradient(virtual_model, train)
 
         return perturbation_drift(
-            bench.active(state),
+            clients,
             lambda client, probe: federation.train_clients(state, [client], probe),
             global_gradient,
             range(len(bench.split)) if self.virtual == "all" else None,

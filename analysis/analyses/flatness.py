@@ -28,6 +28,7 @@ class Flatness(ByAscent, OnImages):
         lpf = low_pass_filter(
             objective, w, data,
             sigma=self.sigma, draws=self.draws, stream=torch_stream(subject.run.config.seed, "low-pass-filter"),
+            counted=lambda draws: subject.progress(draws, "draw of the LPF", self.draws),
         )  # fmt: skip
         sharp = sharpness(objective, w, data, self.rho, self.ascent)
         rows = [

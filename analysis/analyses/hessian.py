@@ -6,7 +6,7 @@ import pandas as pd
 from pydantic import Field
 
 from analysis.analyses.base import OnImages
-from analysis.eigenvalue_options import EigenvalueOptions
+from analysis.analyses.eigenvalue_options import EigenvalueOptions
 from analysis.subject import Subject
 
 

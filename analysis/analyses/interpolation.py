@@ -33,6 +33,10 @@ class Interpolation(OnParts):
         """The other end."""
         return () if self.towards is None else (self.towards,)
 
+    def is_for(self, method: str, partition: str) -> bool:
+        """Not of the other end."""
+        return self.towards not in (method, partition)
+
     def of_run(self, subject: Subject) -> pd.DataFrame:
         """A row for each t and part of the data."""
         others = self.beside(subject)

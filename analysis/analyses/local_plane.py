@@ -39,16 +39,15 @@ class LocalPlane(ThroughModels):
         finished = self.round or subject.run.config.training.rounds
         state = subject.state(finished)
         clients = self._chosen(subject, state)
-        results = subject.bench.federation.train_clients(state, clients)
         names = [f"client {i}" for i in clients]
         which = f"the local models of {', '.join(names)}, trained from the model after round {finished}"
-        return Models(names, [results[i].w for i in clients], which)
+        return Models(names, [subject.retrained(state, i) for i in clients], which)
 
     def _chosen(self, subject: Subject, state: FederationState) -> tuple[int, ...]:
         """The clients asked for, or the first three: those that take part, then all others by their number."""
         count = len(subject.bench.split)
         if self.clients is None:
-            clients = tuple(dict.fromkeys([*subject.bench.active(state), *range(count)]))[:3]
+            clients = tuple(dict.fromkeys([*subject.next_clients(state), *range(count)]))[:3]
         else:
             clients = self.clients
         if len(clients) < 3 or not set(clients) <= set(range(count)):

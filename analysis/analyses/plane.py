@@ -85,6 +85,10 @@ class Plane(ThroughModels):
         """The two others."""
         return self.through
 
+    def is_for(self, method: str, partition: str) -> bool:
+        """Not of the models that the plane goes through beside the first."""
+        return method not in self.through and partition not in self.through
+
     def models(self, subject: Subject) -> Models:
         """This run's is the first."""
         runs = [subject, *self.beside(subject)]

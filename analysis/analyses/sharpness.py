@@ -26,8 +26,9 @@ class Sharpness(ByAscent, OnImages):
         data, loss = subject.sample(self.data, self.images)
         objective, w = subject.bench.objective, subject.w
         slope = float(objective.full_gradient(w, data).norm())
+        told = f"{self.ascent.words_for_radii}, {loss}"
         rows = [
-            (rho, sharpness(objective, w, data, rho, self.ascent), rho * slope, f"{self.ascent.words(rho)}, {loss}")
+            (rho, sharpness(objective, w, data, rho, self.ascent), rho * slope, told)
             for rho in subject.progress(self.radii, "radius")
         ]
         return pd.DataFrame(rows, columns=["radius", "sharpness", "first_order", "definition"])

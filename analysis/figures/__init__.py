@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 
-from analysis.captions import definition, made_by_other_code
+from analysis.captions import definition, less_exact, made_by_other_code
 from analysis.figures import (
     client_eigenvalues,
     client_rounds,
@@ -29,7 +29,8 @@ from analysis.figures import (
     sharpness,
     surfaces,
 )
-from analysis.figures.base import STYLE, FigureLayout, missing_note
+from analysis.figures.base import STYLE, FigureLayout, OneSeedLayout
+from analysis.figures.notes import missing_note
 from analysis.layout import read_layout
 from analysis.tidy import Tidy
 from bench.atomic import replacing
@@ -81,7 +82,8 @@ def draw(layout: FigureLayout, tidy: Tidy) -> Figure:
     """The figure; methods without data are named at its foot, no data at all is a `UserError`."""
     frame = _gather(layout, tidy)
     if frame.empty:
-        where = f"no {layout.file}.csv of its cells under '{tidy.results}'"
+        seed = f" of seed {layout.shown_seed(tidy.experiment)}" if isinstance(layout, OneSeedLayout) else ""
+        where = f"no {layout.file}.csv{seed} of its cells under '{tidy.results}'"
         raise UserError(f"nothing to draw for '{layout.title}': {where}")
     with matplotlib.rc_context(STYLE):
         return KINDS[layout.kind].draw(layout, tidy, frame)
@@ -98,6 +100,7 @@ def caption(layout: FigureLayout, tidy: Tidy) -> str:
         layout.caption.strip(),
         statistics,
         f"Computed: {told}." if told else "",
+        *less_exact({layout.file: frame}),
         *made_by_other_code({layout.file: frame}),
         f"{note[0].upper()}{note[1:]}." if note else "",
     ]
@@ -128,4 +131,6 @@ def _settle(figure: Figure) -> None:
 
 
 def _gather(layout: FigureLayout, tidy: Tidy) -> pd.DataFrame:
-    return tidy.gather(layout.file, layout.cells(tidy.experiment), layout.shown_seed(tidy.experiment), layout.also())
+    seed = layout.shown_seed(tidy.experiment)
+    frame = tidy.gather(layout.file, layout.cells(tidy.experiment), seed, layout.also())
+    return frame[frame["seed"] == seed] if isinstance(layout, OneSeedLayout) else frame

@@ -2,7 +2,7 @@
 
 import textwrap
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,7 +20,7 @@ from analysis.columns import IDS
 from analysis.convergence import curves
 from analysis.layout import Layout, Selection
 from analysis.palette import Style, styles
-from analysis.tidy import CellKey, Setting, Tidy, relative_path, titles
+from analysis.tidy import Setting, relative_path, titles
 from bench.experiments import Experiment
 
 # Two-column width of ICML, in inches. Figures are drawn as large as they are printed, and so is their type.
@@ -87,7 +87,7 @@ class FigureLayout(Layout):
 
 
 class OneSeedLayout(FigureLayout):
-    """A figure of one run per cell, all of one seed."""
+    """A figure of one run per cell, all of one seed: it is given the rows of that seed alone."""
 
     seed: int | None = Field(default=None, description="whose runs; null: the experiment's first seed")
 
@@ -104,6 +104,16 @@ class Panel(Selection):
     def heading(self, setting: Setting) -> str:
         """The panel's title."""
         return self.title or setting.title
+
+
+class OneSettingLayout(FigureLayout):
+    """A figure of one setting."""
+
+    select: Panel
+
+    def settings(self, experiment: Experiment) -> tuple[Setting, ...]:
+        """The one setting."""
+        return (self.select.setting(experiment),)
 
 
 class PanelLayout(FigureLayout):
@@ -205,35 +215,7 @@ def seed_statistics(frame: pd.DataFrame, *columns: str) -> str:
 
 
 def count_seeds(frame: pd.DataFrame) -> str:
-    """For example '3 seeds'."""
-    count = frame["seed"].nunique()
-    return f"{count} seed{'' if count == 1 else 's'}"
-
-
-def absent(frame: pd.DataFrame, cells: Iterable[CellKey]) -> list[CellKey]:
-    """The cells that have no row in the frame."""
-    present = set(frame[IDS].itertuples(index=False, name=None))
-    return [cell for cell in cells if cell.ids not in present]
-
-
-def missing_note(frame: pd.DataFrame, layout: FigureLayout, tidy: Tidy) -> str:
-    """For example 'not run: FedSAM; diverged: FedGF (Dirichlet 0.1, 4 of 20 clients)'; empty if nothing is missing."""
-    seed = layout.shown_seed(tidy.experiment)
-    cells = layout.cells(tidy.experiment)
-    missing = sorted(absent(frame, cells), key=lambda cell: layout.methods.index(cell.method))
-    everywhere = {cell.setting for cell in cells}
-    names = titles(tidy.experiment)
-    # A finished analysis without a row is that of runs that diverged.
-    reasons = {"not run": False, "diverged": True}
-    notes = []
-    for reason, has_file in reasons.items():
-        where: dict[str, list[Setting]] = {}
-        for cell in missing:
-            if tidy.path(layout.file, cell, seed).is_file() == has_file:
-                where.setdefault(cell.method, []).append(cell.setting)
-        parts = [
-            names[method] + ("" if set(places) == everywhere else f" ({' and '.join(place.title for place in places)})")
-            for method, places in where.items()
-        ]
-        notes += [f"{reason}: {'; '.join(parts)}"] if parts else []
-    return "; ".join(notes)
+    """For example '3 seeds', or '1 to 3 seeds' where cells have lost some."""
+    counts = frame.groupby(IDS)["seed"].nunique()
+    fewest, most = counts.min(), counts.max()
+    return f"{most if fewest == most else f'{fewest} to {most}'} seed{'' if most == 1 else 's'}"

@@ -6,7 +6,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.figures.base import PanelLayout, count_seeds, missing_note, new_figure, round_axis
+from analysis.figures.base import PanelLayout, count_seeds, new_figure, round_axis
+from analysis.figures.notes import missing_note
 from analysis.palette import Style, styles
 from analysis.tidy import CellKey, Tidy, of_cell, titles
 

@@ -8,28 +8,23 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from pydantic import Field
 
-from analysis.figures.base import OneSeedLayout, Panel, missing_note, new_figure
-from analysis.tidy import CellKey, Setting, Tidy, of_cell, titles
+from analysis.figures.base import OneSeedLayout, OneSettingLayout, new_figure
+from analysis.figures.notes import missing_note
+from analysis.tidy import CellKey, Tidy, of_cell, titles
 from bench.errors import UserError
-from bench.experiments import Experiment
 
 _LABELS = {"accuracy": "Accuracy (%)", "feature_norm": "Mean norm of the features"}
 _DATA = {"class": "each class's test images", "client": "each client's training images"}
 
 
-class ClientRoundsLayout(OneSeedLayout):
+class ClientRoundsLayout(OneSeedLayout, OneSettingLayout):
     """A map per method, rounds from left to right, classes or clients from top to bottom; all of one seed."""
 
     needs: ClassVar[str] = "client_rounds"
     kind: Literal["client_rounds"]
-    select: Panel
     group: Literal["class", "client"] = "class"
     quantity: Literal["accuracy", "feature_norm"] = "accuracy"
     columns: int = Field(default=4, ge=1, description="maps side by side")
-
-    def settings(self, experiment: Experiment) -> tuple[Setting, ...]:
-        """The one setting."""
-        return (self.select.setting(experiment),)
 
     def drawn(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Those of classes, or of clients."""
@@ -48,7 +43,7 @@ def draw(layout: ClientRoundsLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
     """The figure; maps share axes and colours."""
     (setting,) = layout.settings(tidy.experiment)
     seed, names = layout.shown_seed(tidy.experiment), titles(tidy.experiment)
-    shown = layout.drawn(frame[frame["seed"] == seed])
+    shown = layout.drawn(frame)
     maps = {
         method: rows.pivot_table(index="number", columns="round", values=layout.quantity, dropna=False)
         for method in layout.methods

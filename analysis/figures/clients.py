@@ -9,7 +9,8 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from pydantic import Field
 
-from analysis.figures.base import PanelLayout, count_seeds, missing_note, new_figure
+from analysis.figures.base import PanelLayout, count_seeds, new_figure
+from analysis.figures.notes import missing_note
 from analysis.palette import Style, styles
 from analysis.tidy import CellKey, Tidy, of_cell, titles
 

@@ -10,8 +10,9 @@ from pydantic import Field
 
 from analysis.columns import IDS
 from analysis.convergence import curves, diverged_seeds, neighbour_means
-from analysis.figures.base import PanelLayout, asides, missing_note, new_figure, round_axis, seed_statistics
+from analysis.figures.base import PanelLayout, asides, new_figure, round_axis, seed_statistics
 from analysis.figures.lines import draw_lines, label_outer
+from analysis.figures.notes import missing_note
 from analysis.palette import styles
 from analysis.tidy import CellKey, Tidy, of_cell, of_setting, titles
 

@@ -9,24 +9,19 @@ from matplotlib.figure import Figure
 from pydantic import Field
 
 from analysis.columns import IDS
-from analysis.figures.base import FigureLayout, Panel, add_legend, count_seeds, draw_curve, missing_note, new_figure
+from analysis.figures.base import OneSettingLayout, add_legend, count_seeds, draw_curve, new_figure
+from analysis.figures.notes import missing_note
 from analysis.palette import styles
-from analysis.tidy import CellKey, Setting, Tidy, of_cell, titles
+from analysis.tidy import CellKey, Tidy, of_cell, titles
 from bench.errors import UserError
-from bench.experiments import Experiment
 
 
-class CorruptionsLayout(FigureLayout):
+class CorruptionsLayout(OneSettingLayout):
     """One setting: mean accuracy over corruptions on the left, each corruption at one severity on the right."""
 
     needs: ClassVar[str] = "corruptions"
     kind: Literal["corruptions"]
-    select: Panel
     severity: int = Field(default=5, ge=1, description="of the panel on the right")
-
-    def settings(self, experiment: Experiment) -> tuple[Setting, ...]:
-        """The one setting."""
-        return (self.select.setting(experiment),)
 
     def drawn(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The accuracies."""

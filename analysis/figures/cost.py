@@ -10,12 +10,12 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
-from analysis.figures.base import FigureLayout, Panel, count_seeds, missing_note, new_figure
+from analysis.figures.base import OneSettingLayout, count_seeds, new_figure
+from analysis.figures.notes import missing_note
 from analysis.palette import Style, styles
 from analysis.quantities import QUANTITIES
-from analysis.tidy import CellKey, Setting, Tidy, of_cell, titles
+from analysis.tidy import CellKey, Tidy, of_cell, titles
 from bench.errors import unknown
-from bench.experiments import Experiment
 
 _KNOWN = [name for name, quantity in QUANTITIES.items() if quantity.file == "cost"]
 
@@ -23,12 +23,11 @@ _SPLIT, _PART = "seconds_per_round", "train_seconds_per_round"
 """A quantity, and its part that is drawn in full colour."""
 
 
-class CostLayout(FigureLayout):
+class CostLayout(OneSettingLayout):
     """A panel of bars per quantity, one bar per method, in one setting."""
 
     needs: ClassVar[str] = "cost"
     kind: Literal["cost"]
-    select: Panel
     quantities: tuple[str, ...] = Field(
         default=("transmissions_per_round", "gradients_per_step", "seconds_per_round"), min_length=1
     )
@@ -40,10 +39,6 @@ class CostLayout(FigureLayout):
             if name not in _KNOWN:
                 raise unknown("quantity of cost", name, _KNOWN)
         return names
-
-    def settings(self, experiment: Experiment) -> tuple[Setting, ...]:
-        """The one setting."""
-        return (self.select.setting(experiment),)
 
     def drawn(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Those of its quantities."""

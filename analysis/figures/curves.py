@@ -11,8 +11,9 @@ from matplotlib.figure import Figure
 from pydantic import Field
 
 from analysis import convergence
-from analysis.figures.base import PanelLayout, asides, missing_note, new_figure, round_axis, seed_statistics
+from analysis.figures.base import PanelLayout, asides, new_figure, round_axis, seed_statistics
 from analysis.figures.lines import draw_lines, label_outer
+from analysis.figures.notes import missing_note
 from analysis.tidy import Tidy
 from bench.errors import UserError
 

@@ -5,7 +5,8 @@ from typing import ClassVar, Literal
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis.figures.base import OneSeedLayout, PanelLayout, missing_note, new_figure
+from analysis.figures.base import OneSeedLayout, PanelLayout, new_figure
+from analysis.figures.notes import missing_note
 from analysis.palette import styles
 from analysis.tidy import CellKey, Tidy, of_cell, titles
 from bench.errors import UserError
@@ -34,7 +35,6 @@ def draw(layout: DensityLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
     """The figure; all panels share their axes."""
     looks, names = styles(tidy.experiment, layout.methods), titles(tidy.experiment)
     seed = layout.shown_seed(tidy.experiment)
-    frame = frame[frame["seed"] == seed]
     if frame.empty:
         raise UserError(f"nothing to draw for '{layout.title}': no density of seed {seed}")
     present = [method for method in layout.methods if method in set(frame["method"])]

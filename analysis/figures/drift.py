@@ -9,19 +9,17 @@ from pydantic import Field
 
 from analysis.convergence import curves
 from analysis.figures.base import (
-    FigureLayout,
-    Panel,
+    OneSettingLayout,
     add_legend,
     asides,
     draw_curve,
-    missing_note,
     new_figure,
     round_axis,
     seed_statistics,
 )
+from analysis.figures.notes import missing_note
 from analysis.palette import styles
-from analysis.tidy import CellKey, Setting, Tidy, of_cell, titles
-from bench.experiments import Experiment
+from analysis.tidy import CellKey, Tidy, of_cell, titles
 
 _LABELS = {
     "perturbation_drift": "Perturbation drift",
@@ -36,20 +34,15 @@ _WITHIN = {"perturbation_drift": (0, 1), "cosine": (-1, 1), "local_norm": (0, np
 Quantity = Literal["perturbation_drift", "cosine", "local_norm", "gradient_norm", "sharpness"]
 
 
-class DriftLayout(FigureLayout):
+class DriftLayout(OneSettingLayout):
     """One setting, a panel per quantity; methods without a perturbation stand in the panel of sharpness only."""
 
     needs: ClassVar[str] = "drift"
     kind: Literal["drift"]
-    select: Panel
     show: tuple[Quantity, ...] = Field(
         default=("perturbation_drift", "sharpness"), min_length=1, description="the panels, two side by side"
     )
     sharpness_scale: Literal["linear", "log"] = "linear"
-
-    def settings(self, experiment: Experiment) -> tuple[Setting, ...]:
-        """The one setting."""
-        return (self.select.setting(experiment),)
 
     def statistics(self, frame: pd.DataFrame) -> str:
         """What lines and bands mean."""

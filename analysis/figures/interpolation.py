@@ -6,30 +6,24 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis.figures.base import FigureLayout, Panel, add_legend, count_seeds, draw_curve, missing_note, new_figure
+from analysis.figures.base import OneSettingLayout, add_legend, count_seeds, draw_curve, new_figure
 from analysis.figures.lines import spread
+from analysis.figures.notes import missing_note
+from analysis.figures.plane import PART
 from analysis.palette import styles
-from analysis.tidy import CellKey, Setting, Tidy, of_cell
+from analysis.tidy import CellKey, Tidy, of_cell
 from bench.errors import UserError
-from bench.experiments import Experiment
-
-PART = {"train": "Training", "test": "Test"}
 
 
-class InterpolationLayout(FigureLayout):
+class InterpolationLayout(OneSettingLayout):
     """Loss on the left, error on the right, of one part of the data each. `ends` name the models at t = 0 and t = 1."""
 
     needs: ClassVar[str] = "interpolation"
     kind: Literal["interpolation"]
-    select: Panel
     loss: Literal["train", "test"] = "train"
     error: Literal["train", "test"] = "test"
     scale: Literal["linear", "log"] = "linear"
     ends: tuple[str, str] = ("initial", "final")
-
-    def settings(self, experiment: Experiment) -> tuple[Setting, ...]:
-        """The one setting."""
-        return (self.select.setting(experiment),)
 
     def statistics(self, frame: pd.DataFrame) -> str:
         """What lines and bands mean."""

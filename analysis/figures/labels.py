@@ -5,8 +5,9 @@ from typing import ClassVar, Literal
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis.figures.base import OneSeedLayout, PanelLayout, missing_note, new_figure
+from analysis.figures.base import OneSeedLayout, PanelLayout, new_figure
 from analysis.figures.heatmap import body_height, draw_counts
+from analysis.figures.notes import missing_note
 from analysis.tidy import Tidy, of_setting
 
 

@@ -14,28 +14,23 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 from pydantic import Field
 
-from analysis.figures.base import OneSeedLayout, Panel, missing_note, new_figure
+from analysis.figures.base import OneSeedLayout, OneSettingLayout, new_figure
+from analysis.figures.notes import missing_note
 from analysis.palette import styles
-from analysis.tidy import CellKey, Setting, Tidy, of_cell, settings, titles
+from analysis.tidy import CellKey, Tidy, of_cell, settings, titles
 from bench.errors import UserError
-from bench.experiments import Experiment
 
 _COLOURS = "viridis"
 _LEVELS = 13
 PART = {"train": "Training", "test": "Test"}
 
 
-class ThroughModelsLayout(OneSeedLayout):
+class ThroughModelsLayout(OneSeedLayout, OneSettingLayout):
     """A row per cell: loss on the left, error on the right, of one part of the data each."""
 
-    select: Panel
     loss: Literal["train", "test"] = "train"
     error: Literal["train", "test"] = "test"
     ceiling: float | None = Field(default=None, gt=0, description="largest loss that is drawn; null: the largest")
-
-    def settings(self, experiment: Experiment) -> tuple[Setting, ...]:
-        """The one setting."""
-        return (self.select.setting(experiment),)
 
     def statistics(self, frame: pd.DataFrame) -> str:
         """What the axes and the cut mean."""
@@ -63,7 +58,6 @@ class LocalPlaneLayout(ThroughModelsLayout):
 def draw(layout: ThroughModelsLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
     """The figure; rows share colours, so that they can be compared."""
     (setting,) = layout.settings(tidy.experiment)
-    frame = frame[frame["seed"] == layout.shown_seed(tidy.experiment)]
     planes = {method: rows for method in layout.methods if not (rows := of_cell(frame, CellKey(setting, method))).empty}
     shown = {value: frame[frame["data"] == part] for value, part in (("loss", layout.loss), ("error", layout.error))}
     if any(not np.isfinite(rows[value].to_numpy(float)).any() for value, rows in shown.items()):

@@ -5,8 +5,9 @@ from typing import ClassVar, Literal
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis.figures.base import PanelLayout, count_seeds, missing_note, new_figure
+from analysis.figures.base import PanelLayout, count_seeds, new_figure
 from analysis.figures.lines import draw_lines, spread
+from analysis.figures.notes import missing_note
 from analysis.tidy import Tidy
 
 

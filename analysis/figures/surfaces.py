@@ -11,34 +11,29 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from pydantic import Field
 
-from analysis.figures.base import OneSeedLayout, Panel, missing_note, new_figure
-from analysis.tidy import CellKey, Setting, Tidy, of_cell, titles
+from analysis.figures.base import OneSeedLayout, OneSettingLayout, new_figure
+from analysis.figures.notes import missing_note
+from analysis.tidy import CellKey, Tidy, of_cell, titles
 from bench.errors import UserError
-from bench.experiments import Experiment
 
 _COLOURS = "viridis"
 Plane = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
 
 
-class SurfacesLayout(OneSeedLayout):
+class SurfacesLayout(OneSeedLayout, OneSettingLayout):
     """One model per method, all of one seed: then directions are the same. `ceiling` cuts high losses off."""
 
     needs: ClassVar[str] = "surface"
     kind: Literal["surfaces"]
-    select: Panel
     ceiling: float | None = Field(
         default=None, gt=0, description="largest loss that is drawn; null: the largest there is"
     )
-
-    def settings(self, experiment: Experiment) -> tuple[Setting, ...]:
-        """The one setting."""
-        return (self.select.setting(experiment),)
 
     def statistics(self, frame: pd.DataFrame) -> str:
         """What the axes and the cut mean."""
         cut = f" Losses above {self.ceiling:g} are cut off." if self.ceiling else ""
         return (
-            "Directions a and b are random, filter-normalised, and the same for all models (dots). "
+            "Directions a and b: the same Gaussian draws for all models (dots), filter by filter in units of a norm. "
             f"Seed {frame['seed'].iloc[0]}; one range of loss for all.{cut}"
         )
 
@@ -47,7 +42,6 @@ def draw(layout: SurfacesLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
     """The figure; colours and heights share one range, so that panels can be compared."""
     (setting,) = layout.settings(tidy.experiment)
     seed = layout.shown_seed(tidy.experiment)
-    frame = frame[frame["seed"] == seed]
     planes = {
         method: rows.pivot_table(index="b", columns="a", values="loss")
         for method in layout.methods

@@ -21,6 +21,7 @@ from bench.engine.slots import Slot
 from bench.engine.tensor_file import Kind, write_tensors
 from bench.errors import UserError
 
+_GLOBAL = "global"
 TABLE = "clients"
 """In a checkpoint, the tensor `[clients, 3]` of each client's id, slot and checksum."""
 
@@ -49,9 +50,9 @@ def load_state(path: Path, device: torch.device) -> tuple[FederationState, dict[
     return state, about
 
 
-def save_models(path: Path, models: Mapping[int, Tensor], about: Mapping[str, Any]) -> None:
-    """Write clients' models `[P]`, each a tensor named by the client's id, and a JSON-able description."""
-    named = {str(client): w for client, w in models.items()}
+def save_models(path: Path, models: Mapping[int, Tensor], w_global: Tensor, about: Mapping[str, Any]) -> None:
+    """Write clients' models `[P]`, each named by the client's id, the global one `[P]`, and a JSON-able description."""
+    named = {str(client): w for client, w in models.items()} | {_GLOBAL: w_global}
     kinds = {name: (w.dtype, tuple(w.shape)) for name, w in named.items()}
     write_tensors(path, kinds, named.items(), {"about": json.dumps(about)})
 
@@ -59,13 +60,16 @@ def save_models(path: Path, models: Mapping[int, Tensor], about: Mapping[str, An
 class Models(Mapping[int, Tensor]):
     """Clients' models `[P]` in a file, in the order of their ids; each is read when it is asked for.
 
+    `w_global` is the global model that was made of them.
+
     A `UserError` if the file is missing, truncated or not ours.
     """
 
     def __init__(self, path: Path, device: torch.device) -> None:
         self._path, self._device = path, device
         with _complaints(path), _open(path, device) as file:
-            self._clients = sorted(map(int, file.keys()))
+            self._clients = sorted(int(name) for name in file.keys() if name != _GLOBAL)  # noqa: SIM118 - no mapping
+            self.w_global = _copied(file, _GLOBAL)
 
     def __getitem__(self, client: int) -> Tensor:
         if client not in self._clients:
@@ -137,7 +141,7 @@ def _write(
     about: Mapping[str, Any],
 ) -> None:
     """Write the global and the server's tensors, and others, whose kinds are given."""
-    own = {"global": state.w} | {f"server/{name}": v for name, v in state.server.items()}
+    own = {_GLOBAL: state.w} | {f"server/{name}": v for name, v in state.server.items()}
     kinds = {name: (v.dtype, tuple(v.shape)) for name, v in own.items()} | dict(kinds)
     metadata = {"about": json.dumps({**about, "round": state.round})}
     write_tensors(path, kinds, itertools.chain(own.items(), tensors), metadata)
@@ -148,7 +152,7 @@ def _read(path: Path, device: torch.device) -> tuple[FederationState, dict[str, 
     with _open(path, device) as file:
         tensors, about = {name: _copied(file, name) for name in file.keys()}, json.loads(file.metadata()["about"])  # noqa: SIM118 - no mapping
     server = {name.removeprefix("server/"): tensors.pop(name) for name in list(tensors) if name.startswith("server/")}
-    return FederationState(int(about["round"]), tensors.pop("global"), server), tensors, about
+    return FederationState(int(about["round"]), tensors.pop(_GLOBAL), server), tensors, about
 
 
 def _open(path: Path, device: torch.device) -> Any:

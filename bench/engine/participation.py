@@ -1,6 +1,7 @@
 """Which clients take part in a round."""
 
 import functools
+import math
 from pathlib import Path
 from typing import Any, Literal
 
@@ -92,6 +93,13 @@ def active_clients(participation: Participation, clients: int, seed: int, round_
         while len(chosen) == 0:
             chosen = np.flatnonzero(stream.random(clients) < participation.probability)
     return sorted(int(i) for i in chosen)
+
+
+def scheduled_rounds(participation: Participation, clients: int) -> float:
+    """How many rounds have clients: infinitely many unless a schedule ends."""
+    if participation.file is None or participation.hash is None:
+        return math.inf
+    return len(_schedule(participation.file, participation.hash, clients))
 
 
 Schedule = tuple[tuple[int, ...], ...]

@@ -284,7 +284,7 @@ def test_an_experiment_asks_the_same_question_twice(tmp_path: Path) -> None:
         ("wide: {analysis: flatnes}", "unknown analysis 'flatnes'; did you mean 'flatness'"),
         ("wide: {analysis: flatness, rhos: 1}", "wide: unknown key of Flatness 'rhos'; did you mean 'rho'"),
         ("Wide-1: {analysis: flatness}", "Wide-1: a name has lower-case letters"),
-        ("metrics: {analysis: flatness}", "is not metrics or partition"),
+        ("train: {analysis: flatness}", "is none of metrics, partition, train"),
         ("wide: {analysis: hessian}", "unknown analysis of kind flatness 'wide' \\(allowed: flatness\\)"),
     ],
 )

@@ -140,7 +140,7 @@ def test_a_table_asks_for_targets_that_the_analysis_has(little: Path) -> None:
         (
             "fedavgg",
             "{reference: fedavgg}",
-            "or partition that convergence compares with 'fedavgg'; did you mean",
+            "unknown method or partition to compare .* with 'fedavgg'; did you mean",
         ),
     ):
         table.write_text(layout.replace("TARGET", target))

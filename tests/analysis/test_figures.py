@@ -17,6 +17,7 @@ from analysis.figures import KINDS, FigureLayout
 from analysis.figures.base import LEGEND, STYLE, TEXT_WIDTH, legend_columns, new_figure
 from analysis.layout import layout_names
 from analysis.palette import style, styles
+from analysis.report import Report
 from analysis.tidy import CellKey, Setting, Tidy
 from bench.errors import UserError
 from bench.experiments import PAPER_TABLES, Experiment, read_yaml
@@ -208,7 +209,7 @@ def test_surfaces_share_their_range(realistic: Tidy) -> None:
 
 def test_surfaces_of_a_seed_without_data_or_infinite_losses(realistic: Tidy) -> None:
     layout = figures.load_figure("quick", "surfaces")
-    with pytest.raises(UserError, match="no finite loss of seed 7"):
+    with pytest.raises(UserError, match=r"no surface\.csv of seed 7"):
         figures.draw(layout.model_copy(update={"seed": 7}), realistic)
     cell = CellKey(HARD, "fedavg")
     plane = pd.read_csv(realistic.results / f"analysis/quick/{cell.path}/surface.csv")
@@ -252,8 +253,9 @@ def test_labels_do_not_count_twice_and_a_missing_partition_is_an_empty_panel(rea
     (realistic.results / f"runs/quick/{HARD.path}/fedavg/seed-0/partition.csv.gz").unlink()
     figure = figures.draw(both, realistic)
     assert panels(figure)[1].collections[0].get_array().count() == 0
-    assert "not run: FedAvg (Dirichlet 0.1, 4 of 20 clients); FedGF (Dirichlet 0.1, 4 of 20 clients)" in " ".join(
-        texts(figure)[0].split()
+    assert (
+        "not run: FedGF (Dirichlet 0.1, 4 of 20 clients); not analysed: FedAvg (Dirichlet 0.1, 4 of 20 clients)"
+        in " ".join(texts(figure)[0].split())
     )
 
 
@@ -299,9 +301,13 @@ def test_no_data_at_all_is_one_line(name: str, quick: Experiment, tmp_path: Path
     assert "\n" not in str(error.value)
 
 
-def test_the_experiments_have_every_kind() -> None:
-    """A kind that no experiment shows would be drawn by nobody."""
-    assert {read_yaml(file)["kind"] for file in PAPER_TABLES.glob("*/figures/*.yaml")} == set(KINDS)
+def test_one_experiment_has_every_kind_and_every_analysis() -> None:
+    """What it does not show would be drawn by nobody."""
+    folder, report = PAPER_TABLES / "analyses", Report("analyses", Path("results"))
+    assert {read_yaml(file)["kind"] for file in folder.glob("figures/*.yaml")} == set(KINDS)
+    needed = {path.stem for name in report.table_names() for path in report.table_inputs(name)}
+    needed |= {path.stem for name in report.figure_names() for path in report.figure_inputs(name)}
+    assert needed >= set(report.analyses)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -440,3 +446,21 @@ def test_drift_shows_the_quantities_that_are_asked_for(realistic: Tidy) -> None:
         "Cosine of perturbations", "Norm of local perturbations", "Global sharpness",
     ]  # fmt: skip
     assert [len(lines(axes)) for axes in shown] == [2, 2, 3]
+
+
+def test_cells_that_have_lost_seeds_are_named(realistic: Tidy) -> None:
+    """A mean over the seeds that are left is told to be one; the same in the picture and in its caption."""
+    cell = CellKey(HARD, "fedsam")
+    path = realistic.path("metrics", cell)
+    frame = pd.read_csv(path)
+    frame.assign(diverged=(frame["seed"] > 0).astype(int)).to_csv(path, index=False)
+    path = realistic.path("drift", cell)
+    frame = pd.read_csv(path)
+    frame[frame["seed"] == 0].to_csv(path, index=False)
+    layout = figures.load_figure("quick", "drift").model_copy(update={"methods": ("fedavg", "fedsam")})
+    caption = figures.caption(layout, realistic)
+    assert "mean over 1 to 3 seeds" in caption
+    assert "1 of 3 seeds: FedSAM." in caption
+    assert "1 of 3 seeds: FedSAM" in " ".join(texts(figures.draw(layout, realistic)))
+    frame[frame["seed"] > 2].to_csv(path, index=False)
+    assert "No answer: FedSAM." in figures.caption(layout, realistic), "one of its runs has not diverged"

@@ -134,7 +134,7 @@ def test_maps_are_those_of_one_seed(group: str, count: int, tidy: Tidy) -> None:
     assert "Seed 1; " in figures.caption(chosen, tidy)
     norms = panels(figures.draw(layout("client_rounds", group=group, quantity="feature_norm"), tidy))
     assert norms[0].collections[0].get_clim() == (7, 6 + count)
-    with pytest.raises(UserError, match="no run of seed 2"):
+    with pytest.raises(UserError, match=r"no client_rounds\.csv of seed 2"):
         figures.draw(layout("client_rounds", seed=2), tidy)
 
 

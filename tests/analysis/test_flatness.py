@@ -252,3 +252,17 @@ def test_nothing_depends_on_batches(cnn: Objective, trained: Tensor, digits: Sam
 def test_no_draws_are_refused(logistic: Objective, digits: Samples) -> None:
     with pytest.raises(UserError, match="0 random directions"):
         low_pass_filter(logistic, logistic.initial(), [digits], sigma=1, draws=0, stream=torch_stream(0, "test"))
+
+
+def test_a_loss_that_is_not_finite_leaves_no_sharpness() -> None:
+    """max() would keep a finite value that came before it."""
+
+    class Broken(Quadratic):
+        def loss(self, w: Tensor, data: Batched) -> float:
+            return math.nan if float(w.norm()) > 2 else super().loss(w, data)
+
+    quadratic = Broken(torch.eye(2, dtype=torch.float64))
+    w = torch.tensor([1.0, 0.0], dtype=torch.float64)
+    samples = (torch.zeros(1, 2, dtype=torch.float64), torch.zeros(1, dtype=torch.int64))
+    assert math.isfinite(sharpness(quadratic, w, [samples], 0.5, Ascent(3)))
+    assert math.isnan(sharpness(quadratic, w, [samples], 3.0, Ascent(3, 0.3)))

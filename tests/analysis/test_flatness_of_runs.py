@@ -66,10 +66,14 @@ def test_discrepancy_of_the_last_rounds_kept_models(finished: int | None, kept: 
     assert f"those of the {len(models)} participants of round 4" in table["definition"][0]
 
 
-def test_kept_models_of_a_round_before_need_its_state(kept: RunDirectory) -> None:
-    """States are kept after rounds 2 and 4."""
-    with pytest.raises(UserError, match=r"keeps no state after round 3 \(kept: 2, 4\)"):
-        of(kept, "discrepancy", round=3)
+def test_kept_models_need_no_state_of_their_round(kept: RunDirectory) -> None:
+    """States are kept after rounds 2 and 4; the global model of round 3 stands beside the local ones."""
+    subject, models = Subject(kept, CPU), kept.local_models(3, CPU)
+    clients = [(models[i], subject.of_client(i)) for i in models]
+    expected = flatness_discrepancy(subject.bench.objective, models.w_global, subject.sample().data, clients, rho=0.1)
+    assert value(of(kept, "discrepancy", round=3)) == pytest.approx(expected.value)
+    after = kept.local_models(4, CPU)
+    assert torch.equal(after.w_global, kept.snapshot(4, CPU).w)
     with pytest.raises(UserError, match=r"keeps no local models of round 2 \(kept: 3, 4\)"):
         of(kept, "discrepancy", round=2)
 
@@ -119,7 +123,7 @@ def test_sharpness_by_radius(kept: RunDirectory) -> None:
     one = of(kept, "sharpness", radii=[0.5], images=100, steps=1)["sharpness"].item()
     assert one == pytest.approx(of(kept, "flatness", rho=0.5, images=100)["value"][1])
     assert one < table["sharpness"].iloc[2]
-    assert "best of 4 projected ascent steps of length 0.5" in table["definition"].iloc[2]
+    assert "best of 4 projected ascent steps, each 1 × the radius long" in table["definition"].iloc[2]
 
 
 def test_both_directions_of_the_gradient_beside_random_ones(kept: RunDirectory) -> None:

@@ -78,7 +78,7 @@ def test_density_is_that_of_one_seed_down_to_a_single_eigenvalue(tidy: Tidy) -> 
     assert panels(other)[0].lines[0].get_ydata().max() == pytest.approx(2, abs=0.02)
     assert "Seed 0." in figures.caption(layout("density"), tidy)
     assert "Seed 1." in figures.caption(layout("density", seed=1), tidy)
-    with pytest.raises(UserError, match="no density of seed 2"):
+    with pytest.raises(UserError, match=r"no spectrum\.csv of seed 2"):
         figures.draw(layout("density", seed=2), tidy)
 
 

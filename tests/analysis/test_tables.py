@@ -291,10 +291,23 @@ def test_captions_say_what_was_computed_and_by_which_code(tidy: Tidy) -> None:
     assert "3 of 6 answers of flatness were made by other code than is here." in lpf(tidy, code="0123").caption
 
 
+def test_captions_say_which_eigenvalues_are_not_exact(tidy: Tidy) -> None:
+    for method, flags in (("fedavg", (1, 1, 1)), ("fedsam", (0, 1, 0))):
+        rows = [(seed, "lambda_max", 5.0) for seed in range(3)]
+        rows += [(seed, "lambda_converged", flag) for seed, flag in enumerate(flags)]
+        write(tidy.results, CellKey(HARD, method), "hessian", pd.DataFrame(rows, columns=["seed", "metric", "value"]))
+    shown = layout(columns=[{**ACCURACY, "metric": "lambda_max"}], methods=["fedavg", "fedsam"])
+    assert "2 of 6 answers of hessian have residuals above their tolerance." in fill("t", shown, tidy).caption
+    only = layout(columns=[{**ACCURACY, "metric": "lambda_max"}], methods=["fedavg"])
+    assert "tolerance" not in fill("t", only, tidy).caption
+
+
 def test_answers_to_other_questions_are_refused(tidy: Tidy) -> None:
     old = in_words(ASKED["flatness"].model_copy(update={"draws": 7}).options().items())
     with pytest.raises(UserError, match=r"made with other options \(draws=7 there, draws=50 here\) than .* anew"):
         lpf(tidy, options=old)
+    same = in_words(reversed(ASKED["flatness"].options().items()))
+    assert lpf(tidy, options=same).entries[0][1][0].mean == pytest.approx(0.2), "in whatever order"
 
 
 @pytest.mark.parametrize("identity", ["", "fedavg=0123456789abcdef"])

@@ -1,5 +1,6 @@
 """What the Snakefile asks: options, identities, and which cells a report shows."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -130,3 +131,39 @@ def test_own_layouts_must_fit(tmp_path):
     assert report.figure_names() == ["convergence", "labels"]
     with pytest.raises(UserError, match=r"mine.yaml': unknown partition of experiment extended 'iid'"):
         report.table_inputs("mine")
+
+
+def with_analyses(folder: Path, text: str) -> Workflow:
+    """Mini with a second partition and these analyses."""
+    shutil.copytree(Path(MINI).parent, folder)
+    file = folder / "experiments.yaml"
+    iid = "  partition: [{name: dirichlet, alpha: 0.1, clients: 20}, {name: iid, clients: 40}]\n"
+    lines = file.read_text().splitlines(keepends=True)
+    file.write_text("".join(iid if line.startswith("  partition:") else line for line in lines))
+    (folder / "analyses.yaml").write_text(text)
+    return Workflow.of({"experiments": str(file)})
+
+
+def test_a_target_of_an_analysis_leaves_out_what_it_compares_with(tmp_path):
+    flow = with_analyses(tmp_path / "mine", "interpolation: {towards: fedsam}\n")
+    asked = ["digits/dirichlet-0.1/4-of-20/fedavg", "digits/iid/4-of-40/fedavg"]
+    assert flow.analysed("mini", "interpolation") == asked
+    assert len(flow.analysed("mini", "hessian")) == 4
+    with pytest.raises(UserError, match="name the two others in its option through"):
+        flow.analysed("mini", "plane")
+
+
+@pytest.mark.parametrize(
+    ("label", "message"),
+    [
+        (
+            "fedsma",
+            "unknown method or partition to compare digits/.*/fedavg with 'fedsma'; did you mean",
+        ),
+        ("iid", "unknown setting to compare digits/dirichlet-0.1/4-of-20/fedavg with 'digits/iid/4-of-20'"),
+    ],
+)
+def test_what_cannot_be_compared_is_one_line(label, message, tmp_path):
+    flow = with_analyses(tmp_path / "mine", f"interpolation: {{towards: {label}}}\n")
+    with pytest.raises(UserError, match=message):
+        flow.compared("mini", "digits/dirichlet-0.1/4-of-20/fedavg", "interpolation")

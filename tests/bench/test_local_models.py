@@ -100,11 +100,12 @@ def test_a_round_that_is_not_kept_or_a_damaged_file_is_one_line(tmp_path):
 
 def test_models_come_back_in_the_order_of_clients(tmp_path):
     models = {i: torch.full((3,), float(i)) for i in (11, 2, 0)}
-    save_models(local_models_file(tmp_path, 7), models, {})
+    save_models(local_models_file(tmp_path, 7), models, torch.ones(3), {})
     (tmp_path / "config.json").write_text("{}")
     found = RunDirectory(tmp_path).local_models(7, CPU)
     assert list(found) == [0, 2, 11]
     assert all(torch.equal(found[i], w) for i, w in models.items())
+    assert found.w_global.tolist() == [1, 1, 1]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,61 @@
+"""What a figure cannot show, for its foot and its caption: cells without data, and those that have lost seeds."""
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from analysis.columns import IDS
+from analysis.figures.base import FigureLayout, OneSeedLayout
+from analysis.tidy import FILES, Setting, Tidy, titles
+
+Seeds = dict[tuple[str, ...], set[int]]
+
+
+def missing_note(frame: pd.DataFrame, layout: FigureLayout, tidy: Tidy) -> str:
+    """For example 'not run: FedSAM; 2 of 3 seeds: FedGF (Dirichlet 0.1, 4 of 20 clients)'; empty if all is there."""
+    cells, one = layout.cells(tidy.experiment), _shows_one_seed(layout)
+    metrics = tidy.gather("metrics", cells)
+    answered, ran, diverged = (_seeds(rows) for rows in (frame, metrics, metrics[metrics["diverged"] == 1]))
+    where: dict[str, dict[str, list[Setting]]] = {}
+    for cell in sorted(cells, key=lambda cell: layout.methods.index(cell.method)):
+        seeds_of_part = tidy.experiment.grids[cell.setting.dataset].grid.seeds
+        wanted = {layout.shown_seed(tidy.experiment)} if one else set(seeds_of_part)
+        there, of_metrics, lost = (seeds.get(cell.ids, set()) & wanted for seeds in (answered, ran, diverged))
+        if there != wanted:
+            has_file = tidy.path(layout.file, cell, min(wanted)).is_file()
+            reason = f"{len(there)} of {len(wanted)} seeds" if there else _reason(of_metrics, lost, has_file=has_file)
+            where.setdefault(reason, {}).setdefault(cell.method, []).append(cell.setting)
+    names, everywhere = titles(tidy.experiment), {cell.setting for cell in cells}
+    return "; ".join(
+        f"{reason}: {'; '.join(_place(names[method], places, everywhere) for method, places in methods.items())}"
+        for reason, methods in sorted(where.items(), key=lambda item: _ORDER.index(item[0]) if item[0] in _ORDER else 9)
+    )
+
+
+_ORDER = ("not run", "diverged", "not analysed", "no answer")
+
+
+def _reason(ran: set[int], diverged: set[int], *, has_file: bool) -> str:
+    """Why a cell has no data."""
+    if ran and ran <= diverged:
+        return "diverged"
+    if not has_file:
+        return "not analysed" if ran else "not run"
+    return "no answer"
+
+
+def _place(name: str, places: Sequence[Setting], everywhere: set[Setting]) -> str:
+    return name if set(places) == everywhere else f"{name} ({' and '.join(place.title for place in places)})"
+
+
+def _shows_one_seed(layout: FigureLayout) -> bool:
+    return isinstance(layout, OneSeedLayout) or (layout.file in FILES and FILES[layout.file].per_seed)
+
+
+def _seeds(rows: pd.DataFrame) -> Seeds:
+    """The seeds of each cell."""
+    pairs = rows[[*IDS, "seed"]].drop_duplicates().itertuples(index=False, name=None)
+    seeds: Seeds = {}
+    for *ids, seed in pairs:
+        seeds.setdefault(tuple(ids), set()).add(int(seed))
+    return seeds
