@@ -11,7 +11,6 @@ from pathlib import Path
 
 from snakemake.utils import min_version, validate
 
-from analysis.analyses import ANALYSES
 from analysis.workflow import Workflow
 from bench import warm
 from bench.experiments import experiment_data
@@ -87,9 +86,8 @@ def asked(w):
 
 
 def beside(w):
-    """Folders of the other methods' runs that an analysis compares with."""
-    setting = f"{RESULTS}/runs/{w.experiment}/{w.dataset}/{w.partition}/{w.participation}"
-    return [f"{setting}/{method}" for method in asked(w).methods_beside()]
+    """Folders of the other runs that an analysis compares with."""
+    return [f"{RESULTS}/runs/{w.experiment}/{path}" for path in FLOW.compared(w.experiment, cell_path(w), w.analysis)]
 
 
 def shown(w, input):
@@ -108,7 +106,7 @@ wildcard_constraints:
     partition="[^/]+",
     participation="[^/]+",
     method="[^/]+",
-    analysis="|".join(ANALYSES),
+    analysis="|".join(dict.fromkeys(analysis for made in REPORTS.values() for analysis in made.analyses)),
     name="[a-z0-9_]+",
 
 
@@ -146,16 +144,17 @@ rule analyse:
         f"{RESULTS}/analysis/{CELL}/{{analysis}}.csv",
     params:
         identity=identity,
+        name=lambda w: asked(w).name,
         cell=cell_path,
         beside=lambda w: shlex.join(f"--beside={folder}" for folder in beside(w)),
-        options=lambda w: shlex.join(asked(w).as_arguments()),
+        options=lambda w: shlex.join(f"--set={name}={value}" for name, value in asked(w).options().items()),
     log:
         f"{RESULTS}/logs/{CELL}/{{analysis}}.log",
     threads: threads
     resources:
         gpu=GPU,
     shell:
-        "fedflat analyse {wildcards.analysis} \"$(dirname {input[0]:q})\" {params.beside} {params.options}"
+        "fedflat analyse {params.name} \"$(dirname {input[0]:q})\" {params.beside} {params.options}"
         " --out {output:q} {ON_DEVICE} --threads {threads} > {log:q} 2>&1"
 
 
@@ -225,7 +224,7 @@ for name, made in REPORTS.items():
         input:
             [f"{RESULTS}/runs/{name}/{path}/metrics.csv" for path in made.experiment.cells()],
 
-    for analysis in ANALYSES:
+    for analysis in made.analyses:
 
         rule:
             name: f"{name}_analysis_{analysis}"

@@ -1,7 +1,7 @@
 """From run directories to tidy files: one analysis of the runs in a folder.
 
-The output has the columns that name a run, then those of the analysis. Runs that diverged have no rows, unless the
-analysis has an answer for them.
+The output has the columns that name a run, those of the analysis, and how that was made. Runs that diverged have no
+rows, unless the analysis has an answer for them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,6 +13,7 @@ import torch
 
 from analysis.analyses.base import Analysis
 from analysis.columns import IDS
+from analysis.made import MADE, analysis_fingerprint, in_words
 from analysis.subject import Subject
 from bench.errors import UserError
 from bench.records import RunDirectory, identified, write_csv
@@ -27,6 +28,11 @@ class Runs:
 
     cell: Mapping[str, str]
     by_seed: Mapping[int, RunDirectory]
+
+    @property
+    def labels(self) -> tuple[str, str]:
+        """The method's and the partition's."""
+        return self.cell["method"], self.cell["partition"]
 
 
 def find_runs(folder: Path) -> Runs:
@@ -99,24 +105,32 @@ def analyse(
     """
     runs, others = find_runs(folder), [find_runs(other) for other in beside]
     unfinished: list[Path] = []
-    tables = [pd.DataFrame(columns=[*CELL_COLUMNS, "identity", "seed", *analysis.columns])]
+    tables = [pd.DataFrame(columns=[*CELL_COLUMNS, "identity", "seed", *analysis.columns, "definition", *MADE])]
     for seed in analysis.chosen(list(runs.by_seed)):
         run = runs.by_seed[seed]
         for compared in others:
             if seed not in compared.by_seed:
                 raise UserError(f"{analysis.name} needs seed {seed} of {compared.cell['method']} too")
-        known = [Subject(one.by_seed[seed], device, tell=tell, label=one.cell["method"]) for one in others]
+        known = [Subject(one.by_seed[seed], device, tell=tell, labels=one.labels) for one in others]
         unfinished.append(out.with_name(f".{out.stem}-seed-{seed}.unfinished"))
-        subject = Subject(run, device, known, unfinished[-1], tell, runs.cell["method"])
+        subject = Subject(run, device, known, unfinished[-1], tell, runs.labels)
         reason = _nothing_to_say(analysis, [subject, *known])
         if reason is not None:
             tell(f"seed {seed}: {reason}: no rows")
             continue
         analysis.check(run.config.evaluation)
-        tables.append(identified(analysis.of_run(subject), runs.cell, run.config))
+        made = _made(analysis, subject)
+        tables.append(identified(analysis.of_run(subject).assign(**made), runs.cell, run.config))
     write_csv(out, pd.concat(tables[1:] or tables, ignore_index=True))
     for parts in unfinished:
         parts.unlink(missing_ok=True)
+
+
+def _made(analysis: Analysis, subject: Subject) -> dict[str, str]:
+    """What each row tells of its making; a `UserError` if other runs are beside than those which are needed."""
+    beside = zip(analysis.compared(), analysis.beside(subject), strict=True)
+    identities = in_words((label, other.run.identity) for label, other in beside)
+    return dict(zip(MADE, (in_words(analysis.options().items()), identities, analysis_fingerprint()), strict=True))
 
 
 def _nothing_to_say(analysis: Analysis, subjects: Sequence[Subject]) -> str | None:

@@ -1,6 +1,9 @@
-"""The columns that name a run in every tidy file."""
+"""Names in tidy files: the columns that name a run, and the files that runs themselves leave."""
 
 IDS = ["dataset", "partition", "participation", "method"]
 """Those of a cell; an experiment has each combination once."""
 
 RUN = [*IDS, "seed"]
+
+RUN_FILES = ("metrics", "partition")
+"""Kinds of tidy files that are no analyses."""

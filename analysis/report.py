@@ -12,6 +12,7 @@ from analysis import figures, tables
 from analysis.analyses import load_analyses
 from analysis.analyses.base import Analysis
 from analysis.analyses.convergence import Convergence
+from analysis.columns import RUN_FILES
 from analysis.convergence import FinalValue, diverged_seeds, final_values
 from analysis.figures.base import FigureLayout
 from analysis.index_page import FigurePart, page
@@ -49,7 +50,7 @@ class Report:
     @property
     def tidy(self) -> Tidy:
         """Its tidy files."""
-        return Tidy(self.results, self.experiment)
+        return Tidy(self.results, self.experiment, self.analyses)
 
     @property
     def folder(self) -> Path:
@@ -155,7 +156,7 @@ class Report:
     def _table_layout(self, name: str) -> tables.TableLayout:
         layout = tables.load_table(self.source, name)
         for column in layout.columns:
-            self._check_needs(quantity(column.metric).file)
+            self._check_needs(quantity(column.metric).file, column.file)
         with _naming(layout_file(self.source, "tables", name)):
             for column in layout.columns:
                 self._check_target(column)
@@ -164,25 +165,30 @@ class Report:
 
     def _figure_layout(self, name: str) -> FigureLayout:
         layout = figures.load_figure(self.source, name)
-        self._check_needs(layout.needs)
+        self._check_needs(layout.needs, layout.file)
         with _naming(layout_file(self.source, "figures", name)):
             layout.inputs(self.experiment)
         return layout
 
     def _check_target(self, column: tables.Column) -> None:
         """A `UserError` if a column asks for a target that the experiment's analyses do not have."""
-        convergence = self.analyses["convergence"]
+        convergence = self.analyses.get(column.file)
         if column.target is not None and isinstance(convergence, Convergence):
             convergence.check_target(column.target, smoothed=column.smoothed)
 
-    def _check_needs(self, file: str) -> None:
-        """A `UserError` if the experiment lacks a method that an analysis compares with, or runs do not keep what it
-        needs."""
-        if file in self.analyses:
-            self.analyses[file].check(self.experiment.evaluation)
-            for method in self.analyses[file].methods_beside():
-                if method not in self.experiment.methods:
-                    raise unknown(f"method that {file} compares with", method, self.experiment.methods)
+    def _check_needs(self, kind: str, name: str) -> None:
+        """A `UserError` if the experiment has no such analysis of that kind, or lacks what it compares with, or runs do
+        not keep what it needs."""
+        if kind in RUN_FILES and name == kind:
+            return
+        of_kind = [other for other, analysis in self.analyses.items() if analysis.name == kind]
+        if name not in of_kind:
+            raise unknown(f"analysis of kind {kind}", name, of_kind)
+        self.analyses[name].check(self.experiment.evaluation)
+        known = [*self.experiment.methods, *dict.fromkeys(place.partition for place in settings(self.experiment))]
+        for label in self.analyses[name].compared():
+            if label not in known:
+                raise unknown(f"method or partition that {name} compares with", label, known)
 
     def _check_runs(self, target: str) -> None:
         """A `UserError` if nothing has been trained; it names the command that makes the target."""

@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -11,8 +10,8 @@ import torch
 from analysis.directions import Family
 from analysis.kept import KeptParts
 from analysis.landscape import Point, Prepared, chunks, points_together, score
+from analysis.made import analysis_fingerprint
 from analysis.subject import Part, Sample, Subject
-from bench.records import code_fingerprint
 
 
 def score_points(
@@ -24,7 +23,7 @@ def score_points(
     models, data, code or another way to compute are not taken.
     """
     objective = subject.bench.objective
-    data = {part: Prepared(sample.data) for part, sample in samples.items()}
+    data = {part: Prepared(objective, sample.data) for part, sample in samples.items()}
     together = {part: points_together(objective, family, batches) for part, batches in data.items()}
     steps = [(part, chunk) for part in data for chunk in chunks(len(points), together[part])]
     kept = KeptParts(subject.unfinished, {**_key(subject, family, points), "together": together, "asked": asked})
@@ -49,6 +48,6 @@ def _key(subject: Subject, family: Family, points: Sequence[Point]) -> dict[str,
         "run": subject.run.identity,
         "points": digest.hexdigest(),
         "images": subject.bench.dataset.content_hash(),
-        "code": [code_fingerprint(), code_fingerprint(Path(__file__).parent)],
+        "code": analysis_fingerprint(),
         "computed": [torch.__version__, str(subject.device), torch.get_num_threads()],
     }

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from bench.data.dataset import Batches, DeviceData
+from bench.data.partitions import Indices
 from bench.engine.federation import FederationState
 from bench.engine.streams import numpy_stream
 from bench.errors import UserError
@@ -36,8 +37,8 @@ class Subject:
     """A run on a device. All is computed in float32, whatever precision the run was trained in.
 
     `beside` are runs of other methods in the same setting, of the same seed, for analyses that compare. `unfinished`:
-    where an analysis that takes long may keep the parts that are done; None: nowhere. `label`: the method's, in tidy
-    files.
+    where an analysis that takes long may keep the parts that are done; None: nowhere. `labels`: the method's and the
+    partition's, in tidy files.
     """
 
     run: RunDirectory
@@ -45,17 +46,23 @@ class Subject:
     beside: Sequence["Subject"] = ()
     unfinished: Path | None = None
     tell: Progress = silent
-    label: str = ""
+    labels: tuple[str, str] = ("", "")
 
-    @property
-    def labels_beside(self) -> list[str]:
-        """The methods of the runs beside."""
-        return [other.label for other in self.beside]
+    def name_among(self, others: Sequence[str]) -> str:
+        """What tells this run from those which go by these labels: its partition, if they are partitions."""
+        method, partition = self.labels
+        partitions = [other.labels[1] for other in self.beside]
+        return partition if list(others) == partitions else method
 
     @cached_property
     def bench(self) -> Bench:
-        """The run's working parts, with the split that the run had."""
-        return Bench.set_up(self.run.config, self.device, self.run.split(), "fp32")
+        """The run's working parts, with the split that the run had.
+
+        On a CPU images stand channels-last: LeNet is then two to four times as fast, and no model here was slower.
+        """
+        bench = Bench.set_up(self.run.config, self.device, self.run.split(), "fp32")
+        bench.objective.channels_last = self.device.type == "cpu"
+        return bench
 
     @cached_property
     def w(self) -> Tensor:
@@ -76,17 +83,35 @@ class Subject:
     def sample(self, part: Part = "train", images: int | None = None) -> Sample:
         """All images of the training or the test set, or so many, drawn by the run's seed: the same for all methods."""
         data = self.bench.train if part == "train" else self.bench.test
-        if images is None or images >= len(data):
-            return Sample(self._batches(data), f"mean cross-entropy of all {len(data)} {_IN_WORDS[part]} images")
-        chosen = numpy_stream(self.run.config.seed, "analysis-samples").permutation(len(data))[:images]
-        index = torch.from_numpy(np.sort(chosen)).to(self.device)
-        return Sample(self._batches(data, index), f"mean cross-entropy of {images} {_IN_WORDS[part]} images")
+        return self._sample(data, None, images, f"{_IN_WORDS[part]} images")
+
+    def held(self, images: int | None = None) -> Sample:
+        """The global objective F = Σ m_i/m F_i: each image as often as clients hold it; or so many, drawn by seed."""
+        held = np.sort(np.concatenate(self.bench.split))
+        if np.array_equal(held, np.arange(len(self.bench.train))):
+            return self.sample("train", images)
+        repeats = " (some more than once)" if len(np.unique(held)) < len(held) else ""
+        return self._sample(self.bench.train, held, images, f"training images that clients hold{repeats}")
+
+    def _sample(self, data: DeviceData, of: Indices | None, images: int | None, what: str) -> Sample:
+        """All of the data, or the indices `of` it; or so many, drawn by the run's seed."""
+        count = len(data) if of is None else len(of)
+        if images is None or images >= count:
+            batches = self.batches(data) if of is None else self._at(data, of)
+            return Sample(batches, f"mean cross-entropy of all {count} {what}")
+        chosen = np.sort(numpy_stream(self.run.config.seed, "analysis-samples").permutation(count)[:images])
+        batches = self._at(data, chosen if of is None else of[chosen])
+        return Sample(batches, f"mean cross-entropy of {images} {what}")
 
     def of_client(self, client: int) -> Batches:
         """All training images of a client."""
-        return self._batches(self.bench.train, torch.from_numpy(self.bench.split[client]).to(self.device))
+        return self._at(self.bench.train, self.bench.split[client])
 
-    def _batches(self, data: DeviceData, index: Tensor | None = None) -> Batches:
+    def _at(self, data: DeviceData, index: Indices) -> Batches:
+        return self.batches(data, torch.from_numpy(index).to(self.device))
+
+    def batches(self, data: DeviceData, index: Tensor | None = None) -> Batches:
+        """All of the data, or the samples in `index`, in batches of the size that suits the device."""
         return Batches(data, EVALUATION_BATCH[self.device.type], index)
 
     def progress(self, parts: Iterable[T], what: str, total: int | None = None) -> Iterator[T]:

@@ -8,14 +8,15 @@ been run, or has diverged, says so and is never ranked.
 import itertools
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 import pandas as pd
 from pydantic import Field, field_validator, model_validator
 
-from analysis.columns import IDS, RUN
+from analysis.captions import definition, made_by_other_code
+from analysis.columns import IDS, RUN, RUN_FILES
 from analysis.convergence import FinalValue, diverged_seeds, final_values, reported
 from analysis.layout import Layout, Selection, read_layout
 from analysis.quantities import Better, quantity
@@ -23,7 +24,6 @@ from analysis.tidy import CellKey, Setting, Tidy, relative_path, titles
 from bench.errors import UserError, unknown
 from bench.experiments import Experiment
 from bench.frozen import Frozen
-from bench.records import code_fingerprint
 
 
 class Column(Frozen):
@@ -32,6 +32,9 @@ class Column(Frozen):
     header: str
     group: str = Field(default="", description="header over neighbouring columns of the same group")
     metric: str
+    analysis: str | None = Field(
+        default=None, description="which of the experiment's analyses of the metric's kind; null: the one of its name"
+    )
     better: Better | None = Field(default=None, description="null: the quantity's own direction")
     target: float | str | None = Field(
         default=None, description="for what it takes to reach a target: accuracy in percent, or whose final accuracy"
@@ -56,6 +59,11 @@ class Column(Frozen):
             needs = "a target" if needed else "no target, and nothing smoothed"
             raise UserError(f"column {self.name}: {self.metric} takes {needs}")
         return self
+
+    @property
+    def file(self) -> str:
+        """The kind of tidy file that has the values."""
+        return self.analysis or quantity(self.metric).file
 
     @property
     def direction(self) -> Better:
@@ -135,16 +143,20 @@ def load_table(experiment_name: str, name: str) -> TableLayout:
 
 def inputs(layout: TableLayout, experiment: Experiment) -> list[str]:
     """The tidy files a table reads, relative to `results/`. Metrics always: they tell which runs diverged."""
-    files = dict.fromkeys(["metrics", *(quantity(column.metric).file for column in layout.columns)])
+    files = dict.fromkeys(["metrics", *(column.file for column in layout.columns)])
     return [relative_path(experiment.name, file, cell) for file in files for cell in layout.cells(experiment)]
 
 
 class Value(NamedTuple):
-    """A run's value; of a target that is not `reached` what was spent on it, which is less than it takes."""
+    """A run's value; of a target that is not `reached` what was spent on it, which is less than it takes.
+
+    A multiple of another run's value that does not exist, or is zero, is not `comparable`.
+    """
 
     seed: int
     number: float
     reached: bool = True
+    comparable: bool = True
 
 
 Values = Mapping[tuple[str, ...], Sequence[Value]]
@@ -154,13 +166,13 @@ Values = Mapping[tuple[str, ...], Sequence[Value]]
 def fill(name: str, layout: TableLayout, tidy: Tidy) -> Table:
     """The table with everything the tidy files say."""
     cells = layout.cells(tidy.experiment)
-    files = dict.fromkeys(["metrics", *(quantity(column.metric).file for column in layout.columns)])
+    files = dict.fromkeys(["metrics", *(column.file for column in layout.columns)])
     frames = {file: tidy.gather(file, cells) for file in files}
     metrics = frames["metrics"]
     counts = diverged_seeds(metrics).set_index(IDS).astype(int)
     runs = dict(zip(counts.index, map(tuple, counts.to_numpy().tolist()), strict=True))
     finals = layout.final_values(tidy.experiment)
-    values = [_values(column, finals, frames[quantity(column.metric).file]) for column in layout.columns]
+    values = [_values(column, finals, frames[column.file]) for column in layout.columns]
     wanted = len(tidy.experiment.grid.seeds)
     blocks = []
     for block in layout.blocks:
@@ -174,7 +186,7 @@ def fill(name: str, layout: TableLayout, tidy: Tidy) -> Table:
     names = titles(tidy.experiment)
     rows = tuple(names[method] for method in layout.methods)
     by_title = {names[method]: final for method, final in finals.items()}
-    return Table(name, layout, rows, tuple(blocks), _caption(layout, by_title, metrics, blocks, names))
+    return Table(name, layout, rows, tuple(blocks), _caption(layout, by_title, frames, tidy, blocks))
 
 
 def _values(column: Column, finals: Mapping[str, FinalValue], frame: pd.DataFrame) -> Values:
@@ -201,13 +213,13 @@ def _values(column: Column, finals: Mapping[str, FinalValue], frame: pd.DataFram
 
 
 def _multiples(values: Values, reference: str) -> Values:
-    """Each value by that of the reference's run of the same setting and seed; none where that did not reach its target,
-    or spent nothing."""
+    """Each value by that of the reference's run of the same setting and seed, if that reached its target and spent
+    anything."""
     multiples = {}
     for key, own in values.items():
         runs = values.get((*key[:-1], reference), [])
         units = {run.seed: run.number for run in runs if run.reached and run.number != 0}
-        multiples[key] = [v._replace(number=v.number / units[v.seed]) for v in own if v.seed in units]
+        multiples[key] = [v._replace(number=v.number / units.get(v.seed, 1), comparable=v.seed in units) for v in own]
     return multiples
 
 
@@ -220,6 +232,8 @@ def _entry(runs: tuple[int, ...], values: Sequence[Value], wanted: int, decimals
     known = [value for value in values if math.isfinite(value.number)]
     if not known:
         return Entry(note="not analysed")
+    if incomparable := sum(not value.comparable for value in known):
+        return Entry(seeds=len(known), note=f"reference: {len(known) - incomparable} of {len(known)} seeds")
     if missed := [value.number for value in known if not value.reached]:
         some = f" ({len(known) - len(missed)} of {len(known)} seeds)" if len(missed) < len(known) else ""
         return Entry(seeds=len(known), note=f"{math.fsum(missed) / len(missed):.{decimals}f}+{some}")
@@ -256,33 +270,29 @@ def _equal(a: float, b: float) -> bool:
 def _caption(
     layout: TableLayout,
     finals: Mapping[str, FinalValue],
-    metrics: pd.DataFrame,
+    frames: Mapping[str, pd.DataFrame],
+    tidy: Tidy,
     blocks: Sequence[Sequence[Sequence[Entry]]],
-    names: Mapping[str, str],
 ) -> str:
     """The layout's caption and the protocol: which value, how many seeds, what ± and the marks mean."""
-    sources = {quantity(column.metric).file for column in layout.columns}
-    protocol = []
+    metrics, protocol = frames["metrics"], []
+    sources, names = {column.file for column in layout.columns}, titles(tidy.experiment)
     if not metrics.empty:
         whole = metrics.groupby(RUN).agg(last=("round", "max"), bad=("diverged", "max"))
         last = sorted(whole.loc[whole["bad"] == 0, "last"].unique())
         rounds = f" (round {last[0]})" if len(last) == 1 else f" (rounds {last[0]} to {last[-1]})" if last else ""
         if "metrics" in sources:
             protocol.append(f"Values: {_reported_as(finals, rounds)}.")
-        if sources - {"metrics", "convergence", "cost"}:
+        if any(file not in RUN_FILES and tidy.analyses[file].of_final_model for file in sources):
             protocol.append(f"Measured on the global model after the last round{rounds}.")
-    old = metrics.loc[metrics["code"] != code_fingerprint(), RUN].drop_duplicates()
-    if len(old):
-        protocol.append(
-            f"{len(old)} of {len(metrics[RUN].drop_duplicates())} runs were made by other code than is here."
-        )
-    if "convergence" in sources:
+    protocol += [*_definitions(layout, frames), *made_by_other_code(frames)]
+    if any(quantity(column.metric).file == "convergence" for column in layout.columns):
         protocol.append(
             "N+: what runs spent that did not reach the target; in brackets how many seeds did, if some did."
         )
     if references := dict.fromkeys(column.relative_to for column in layout.columns if column.relative_to):
-        shown = " and ".join(names[reference] for reference in references)
-        protocol.append(f"Multiples: of {shown}, seed by seed; none where it has no value.")
+        shown_names = " and ".join(names[reference] for reference in references)
+        protocol.append(f"Multiples: of {shown_names}, seed by seed; none is shown unless it has a value in all seeds.")
     counts = sorted({entry.seeds for block in blocks for row in block for entry in row if entry.mean is not None})
     if counts:
         seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
@@ -292,6 +302,19 @@ def _caption(
             within = "of a column within its block" if len(layout.blocks) > 1 else "of a column"
             protocol.append(f"Bold: best mean {within}; underlined: second best.")
     return " ".join([f"{layout.title}.", layout.caption.strip(), *protocol])
+
+
+def _definitions(layout: TableLayout, frames: Mapping[str, pd.DataFrame]) -> Iterator[str]:
+    """What was computed, for the analyses' quantities. Those of convergence depend on the column's target."""
+    titles_by_definition: dict[str, list[str]] = {}
+    for name, file in dict.fromkeys((column.metric, column.file) for column in layout.columns):
+        shown = quantity(name)
+        if shown.file not in (*RUN_FILES, "convergence"):
+            told = definition(frames[file].loc[frames[file]["metric"] == name], file)
+            titles_by_definition.setdefault(told, []).append(shown.title)
+    for told, of in titles_by_definition.items():
+        if told:
+            yield f"{of[0][0].upper()}{', '.join(of)[1:]}: {told}."
 
 
 def _reported_as(finals: Mapping[str, FinalValue], rounds: str) -> str:

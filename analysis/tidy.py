@@ -7,19 +7,21 @@ A file that does not exist is an absent cell, not an error.
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 import numpy as np
 import pandas as pd
 
-from analysis.analyses import ANALYSES
+from analysis.analyses.base import Analysis
 from analysis.columns import IDS
+from analysis.made import MADE, first_difference, in_words
 from bench.errors import UserError
 from bench.experiments import Experiment, MethodEntry
-from bench.records import RunDirectory, first_difference
+from bench.records import RunDirectory
+from bench.records import first_difference as first_difference_of_configs
 
 _TITLES = {
     "iid": "IID",
@@ -88,6 +90,12 @@ class CellKey:
         """For example digits/dirichlet-0.1/4-of-20/fedsam."""
         return f"{self.setting.path}/{self.method}"
 
+    def compared_with(self, label: str, experiment: Experiment) -> "CellKey":
+        """That of another method in the same setting, or of the same method with another partition."""
+        if label in experiment.methods:
+            return CellKey(self.setting, label)
+        return CellKey(replace(self.setting, partition=label), self.method)
+
     @property
     def ids(self) -> tuple[str, str, str, str]:
         """The values of the id columns."""
@@ -123,16 +131,17 @@ FILES = {
         ),
     ),
     "partition": TidyFile("runs", "partition.csv.gz", ("client", "index", "label"), per_seed=True),
-    **{
-        name: TidyFile("analysis", f"{name}.csv", ("identity", "seed", *analysis.columns))
-        for name, analysis in ANALYSES.items()
-    },
 }
+"""Those of runs; all others are named by their analysis."""
+
+
+def _of_analysis(name: str, columns: tuple[str, ...]) -> TidyFile:
+    return TidyFile("analysis", f"{name}.csv", ("identity", "seed", *columns, *MADE))
 
 
 def relative_path(experiment: str, file: str, cell: CellKey, seed: int = 0) -> str:
     """Where a tidy file lies under `results/`; `seed` matters for the kinds that are written per seed."""
-    kind = FILES[file]
+    kind = FILES.get(file) or _of_analysis(file, ())
     folder = (f"seed-{seed}",) if kind.per_seed else ()
     return str(PurePosixPath(kind.folder, experiment, cell.path, *folder, kind.name))
 
@@ -158,10 +167,11 @@ def _title(label: str, entry: MethodEntry) -> str:
 
 @dataclass(frozen=True)
 class Tidy:
-    """The tidy files of one experiment under a results folder."""
+    """The tidy files of one experiment under a results folder. `analyses`: its analyses by name, with their options."""
 
     results: Path
     experiment: Experiment
+    analyses: Mapping[str, Analysis]
 
     def path(self, file: str, cell: CellKey, seed: int = 0) -> Path:
         """Where a tidy file of a cell lies, whether it is there or not."""
@@ -177,11 +187,11 @@ class Tidy:
 
         `also`: columns that only some of the files may have, NaN for the others.
 
-        A `UserError` if a file's runs are of another configuration than the experiment's: old numbers are never
-        shown as new ones.
+        A `UserError` if a file's runs, or those which they were compared with, are of another configuration than the
+        experiment's, or analysed with other options: old numbers are never shown as new ones.
         """
-        kind = FILES[file]
-        columns = list(dict.fromkeys([*IDS, "seed", *kind.columns, *also]))
+        kind = FILES.get(file) or _of_analysis(file, self.analyses[file].columns)
+        columns = list(dict.fromkeys([*IDS, "seed", *kind.columns, *([] if file in FILES else ["definition"]), *also]))
         frames = []
         for cell in dict.fromkeys(cells):
             path = self.path(file, cell, seed)
@@ -192,6 +202,8 @@ class Tidy:
                 frame = frame.assign(seed=seed)
             else:
                 self._check_identity(path, frame, cell)
+            if file not in FILES:
+                self._check_made(path, frame, cell, self.analyses[file])
             if not frame.empty:
                 frames.append(frame.assign(**dict(zip(IDS, cell.ids, strict=True))))
         whole = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
@@ -207,13 +219,24 @@ class Tidy:
             if wanted.get(seed) != identity:
                 raise UserError(f"'{path}' holds seed {seed} of another configuration{self._told(cell, int(seed))}")
 
+    def _check_made(self, path: Path, frame: pd.DataFrame, cell: CellKey, asked: Analysis) -> None:
+        options = in_words(asked.options().items())
+        others = {label: cell.compared_with(label, self.experiment).path for label in asked.compared()}
+        rows = frame[["seed", "options", "beside"]].astype(object).fillna("").drop_duplicates()
+        for seed, made_with, beside in rows.itertuples(index=False, name=None):
+            anew = f"than experiment {self.experiment.name} has now: make it anew with snakemake"
+            if made_with != options:
+                raise UserError(f"'{path}' was made with other options ({first_difference(made_with, options)}) {anew}")
+            if beside != in_words((label, self._identities[other][seed]) for label, other in others.items()):
+                raise UserError(f"'{path}' compares with other runs of {', '.join(others)} {anew}")
+
     def _told(self, cell: CellKey, seed: int) -> str:
         """What differs from the experiment, and what can be done about it."""
         wanted = {run.seed: run for run in self.experiment.cells()[cell.path].runs}
         place = self.results / "runs" / self.experiment.name / cell.path / f"seed-{seed}"
         if seed not in wanted:
             return f" than that of experiment {self.experiment.name}, whose seeds are {', '.join(map(str, wanted))}"
-        difference = first_difference(RunDirectory(place).config, wanted[seed]) if place.exists() else None
+        difference = first_difference_of_configs(RunDirectory(place).config, wanted[seed]) if place.exists() else None
         if difference is None:
             return ": its run is gone, or has been replaced since; make it anew with snakemake"
         return (

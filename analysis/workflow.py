@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.report import Report
+from analysis.tidy import CellKey, Setting
 from bench.device import device_name
 from bench.errors import UserError, unknown
 from bench.experiments import Cell
@@ -83,6 +84,12 @@ class Workflow:
             place = self.results / "runs" / experiment / cell.path / f"seed-{run.seed}"
             is_finished(place, run, replace=self.replace)
         return cell.identity
+
+    def compared(self, experiment: str, path: str, analysis: str) -> list[str]:
+        """The paths of the cells that an analysis of this cell compares it with."""
+        report, (*setting, method) = self.reports[experiment], path.split("/")
+        cell = CellKey(Setting(*setting), method)
+        return [cell.compared_with(x, report.experiment).path for x in report.analyses[analysis].compared()]
 
     def shown(self, experiment: str, files: Iterable[Path]) -> str:
         """The identities of the cells that a table or figure reads.

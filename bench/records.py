@@ -31,14 +31,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from torch import Tensor
 
 from bench.atomic import TEMPORARY, write_bytes, write_text
 from bench.columns import integers, read_columns
 from bench.config import NOT_IDENTITY, OWN_FILES, RunConfig
 from bench.data.dataset import Labels
 from bench.data.partitions import Indices, partition_hash
-from bench.engine.checkpoint import load_models, load_state
+from bench.engine.checkpoint import Models, load_state
 from bench.engine.federation import FederationState
 from bench.errors import UserError
 
@@ -47,12 +46,17 @@ TIMES = "times.csv"
 
 
 @functools.cache
-def code_fingerprint(root: Path = Path(__file__).parent) -> str:
-    """SHA-256 over the source files of a package, of this one if no other is named; first 16 hex digits."""
+def code_fingerprint(root: Path = Path(__file__).parent, *, without: str | None = None) -> str:
+    """SHA-256 over the source files of a package, of this one if no other is named; first 16 hex digits.
+
+    `without`: a folder in it that does not count.
+    """
     digest = hashlib.sha256()
     for file in sorted(root.rglob("*.py")):
-        digest.update(str(file.relative_to(root)).encode())
-        digest.update(file.read_bytes())
+        name = file.relative_to(root)
+        if name.parts[0] != without:
+            digest.update(str(name).encode())
+            digest.update(file.read_bytes())
     return digest.hexdigest()[:16]
 
 
@@ -154,13 +158,13 @@ class RunDirectory:
             raise UserError(f"'{self.path}' keeps no state after round {finished_rounds} (kept: {kept})")
         return load_state(file, device)[0]
 
-    def local_models(self, finished_rounds: int, device: torch.device) -> dict[int, Tensor]:
+    def local_models(self, finished_rounds: int, device: torch.device) -> Models:
         """The model w_i⁺ `[P]` of each client that took part in that round, by id; a `UserError` if not kept."""
         file = local_models_file(self.path, finished_rounds)
         if not file.is_file():
             kept = ", ".join(map(str, self.config.rounds_of_local_models)) or "none; set evaluation.local_models"
             raise UserError(f"'{self.path}' keeps no local models of round {finished_rounds} (kept: {kept})")
-        return load_models(file, device)
+        return Models(file, device)
 
 
 def identified(table: pd.DataFrame, cell: Mapping[str, str], config: RunConfig) -> pd.DataFrame:

@@ -2,14 +2,17 @@
 
 import importlib
 import pkgutil
+import re
 from collections.abc import Mapping
 from inspect import getmembers, isclass
 from pathlib import Path
 from typing import Any
 
 from analysis.analyses.base import Analysis
-from bench.errors import unknown
+from analysis.columns import RUN_FILES
+from bench.errors import UserError, unknown
 from bench.experiments import experiment_files, read_yaml
+from bench.frozen import NAME
 
 
 def _found() -> dict[str, type[Analysis]]:
@@ -36,12 +39,23 @@ def parse_analysis(name: str, options: Mapping[str, Any]) -> Analysis:
 def load_analyses(experiment: str) -> dict[str, Analysis]:
     """Every analysis by name, with the options that stand beside the experiment's file in analyses.yaml.
 
+    An entry there may also have a name of its own and say `analysis: NAME`: one more of that kind, with other options.
     Without such a file, those beside the experiment that it extends count; what no file says is at its default.
     """
     places = [file.with_name("analyses.yaml") for file in experiment_files(experiment)]
     file: Path | None = next((place for place in places if place.is_file()), None)
-    options = {} if file is None else read_yaml(file)
-    for name in options:
-        if name not in ANALYSES:
-            raise unknown(f"analysis in '{file}'", name, ANALYSES)
-    return {name: cls.parse(options.get(name) or {}, f"{file}: {name}") for name, cls in ANALYSES.items()}
+    entries = {} if file is None else read_yaml(file)
+    defaults = {name: cls() for name, cls in ANALYSES.items()}
+    return defaults | {name: _entry(name, given, f"'{file}': {name}") for name, given in entries.items()}
+
+
+def _entry(name: str, given: Any, where: str) -> Analysis:
+    """What analyses.yaml says under a name."""
+    if name in ANALYSES:
+        return ANALYSES[name].parse(given or {}, where)
+    if not isinstance(given, dict) or "analysis" not in given:
+        raise unknown(f"analysis in {where} (one with a name of its own says which: analysis: ...)", name, ANALYSES)
+    if not re.fullmatch(NAME, name) or name in RUN_FILES:
+        raise UserError(f"{where}: a name has lower-case letters, digits and '_', and is not {' or '.join(RUN_FILES)}")
+    options = {option: value for option, value in given.items() if option != "analysis"}
+    return analysis_class(str(given["analysis"])).parse(options, where)

@@ -20,14 +20,17 @@ class Analysis(Frozen):
 
     name: ClassVar[str]
     columns: ClassVar[tuple[str, ...]]
-    """Those of its tidy file that readers rely on, beside those which name the run. A column `definition`, if there is
-    one, says what was computed on which data."""
+    """Those of its tidy file that readers rely on, beside those which name the run and `definition`, which says what
+    was computed on which data."""
     of_diverged: ClassVar[bool] = False
     """Whether a run that diverged has an answer too; else it has no rows."""
 
-    def as_arguments(self) -> list[str]:
-        """All options as arguments of `fedflat analyse`, defaults too: where the code changes one, answers are old."""
-        return [f"--set={name}={json.dumps(value)}" for name, value in self.model_dump(mode="json").items()]
+    of_final_model: ClassVar[bool] = True
+    """Whether it is of the global model after the last round; else its definitions say of which."""
+
+    def options(self) -> dict[str, str]:
+        """All options as JSON, as commands and tidy files state them; defaults too, since the code may change one."""
+        return {name: json.dumps(value) for name, value in self.model_dump(mode="json").items()}
 
     def asked(self) -> dict[str, Any]:
         """The analysis and all its options, as plain values."""
@@ -44,15 +47,20 @@ class Analysis(Frozen):
         """The seeds of a cell that are analysed; a `UserError` if it has not those which are asked for."""
         return seeds
 
-    def methods_beside(self) -> Sequence[str]:
-        """Labels of other methods of the experiment whose runs, in the same setting, are needed too."""
+    def compared(self) -> Sequence[str]:
+        """Labels of what is compared with: another method of the experiment in the same setting, or another partition
+        with the same method. Their runs are needed too."""
         return ()
 
     def beside(self, subject: Subject) -> Sequence[Subject]:
-        """The runs of those methods; a `UserError` if others are given, or runs of other models or data."""
-        needed, given = (", ".join(labels) or "none" for labels in (self.methods_beside(), subject.labels_beside))
-        if given != needed:
-            raise UserError(f"{self.name} with these options needs runs beside of: {needed}; --beside gives: {given}")
+        """Those runs; a `UserError` if others are given, or runs of other models or data."""
+        needed, given = self.compared(), [other.labels for other in subject.beside]
+        if len(given) != len(needed) or any(label not in labels for label, labels in zip(needed, given, strict=True)):
+            told = ", ".join(method for method, _ in given) or "none"
+            raise UserError(
+                f"{self.name} with these options needs runs beside of: {', '.join(needed) or 'none'}; "
+                f"--beside gives: {told}"
+            )
         config = subject.run.config
         for other in subject.beside:
             for part in ("model", "dataset"):

@@ -21,6 +21,7 @@ class ClientHessian(EigenvalueOptions):
 
     name: ClassVar[str] = "client_hessian"
     columns: ClassVar[tuple[str, ...]] = ("round", "client", "lambda_max", "residual")
+    of_final_model: ClassVar[bool] = False
 
     clients: Annotated[int, Field(ge=1)] | tuple[Number, ...] | None = Field(
         default=None, description="so many, drawn by the seed, the same for all methods; or a list of them; null: all"

@@ -16,6 +16,7 @@ class ClientRounds(Analysis):
 
     name: ClassVar[str] = "client_rounds"
     columns: ClassVar[tuple[str, ...]] = ("round", "group", "number", "accuracy", "feature_norm")
+    of_final_model: ClassVar[bool] = False
 
     features: Features = Field(
         default="penultimate", description="penultimate: what the last linear layer is given; output: the scores"

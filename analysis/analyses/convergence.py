@@ -22,6 +22,7 @@ class Convergence(Analysis):
     name: ClassVar[str] = "convergence"
     columns: ClassVar[tuple[str, ...]] = ("metric", "target", "target_of", "smoothed", "value", "reached")
     of_diverged: ClassVar[bool] = True
+    of_final_model: ClassVar[bool] = False
 
     targets: tuple[Target, ...] = Field(default=(80.0,), description="test accuracies in percent")
     reference: str | None = Field(
@@ -41,14 +42,14 @@ class Convergence(Analysis):
             raise UserError("convergence needs targets, or a reference")
         return self
 
-    def methods_beside(self) -> Sequence[str]:
+    def compared(self) -> Sequence[str]:
         """The reference."""
         return () if self.reference is None else (self.reference,)
 
     def check_target(self, target: float | str, *, smoothed: bool) -> None:
         """A `UserError` if its files have no such target: an accuracy, or the label of the reference."""
-        if target not in (*self.targets, *self.methods_beside()):
-            known = ", ".join([*(f"{accuracy:g}" for accuracy in self.targets), *self.methods_beside()])
+        if target not in (*self.targets, *self.compared()):
+            known = ", ".join([*(f"{accuracy:g}" for accuracy in self.targets), *self.compared()])
             raise UserError(f"target {target}: the analysis convergence has {known}; set it in analyses.yaml")
         if smoothed and self.window == 1:
             raise UserError("smoothed: the analysis convergence has window 1; set it in analyses.yaml")
@@ -59,7 +60,7 @@ class Convergence(Analysis):
         metrics = run.metrics()
         spent = spending(metrics, run.times(), subject.w.numel(), images_of_steps(run)).set_index("round")
         evaluations = metrics.set_index("round")["test_accuracy"].dropna()
-        rows = []
+        rows, end = [], "; the run diverged" if run.diverged else ""
         for target, of in self._targets(subject):
             for smoothed, window in enumerate((1, self.window) if self.window > 1 else (1,)):
                 finished = first_reaching(evaluations, target, window)
@@ -67,7 +68,7 @@ class Convergence(Analysis):
                 what = "test accuracy" if window == 1 else f"mean of the last {window} test accuracies"
                 rows += [
                     (f"{name}_to_target", target, of, smoothed, until[name], int(finished is not None),
-                     f"{meaning}, until the first round with {what} >= {target:g} %")
+                     f"{meaning}, until the first round with {what} >= {target:g} %{end}")
                     for name, meaning in SPENT.items()
                 ]  # fmt: skip
         return pd.DataFrame(rows, columns=[*self.columns, "definition"])
@@ -77,9 +78,7 @@ class Convergence(Analysis):
         yield from ((target, None) for target in self.targets)
         if self.reference is None:
             return
-        if len(subject.beside) != 1:
-            raise UserError(f"convergence.reference = {self.reference}: give its runs with --beside")
-        run = subject.beside[0].run
+        run = self.beside(subject)[0].run
         for part in ("dataset", "partition", "participation"):
             if getattr(run.config, part) != getattr(subject.run.config, part):
                 raise UserError(f"'{run.path}' has another {part} than '{subject.run.path}': it sets no target for it")

@@ -9,13 +9,11 @@ from pydantic import Field
 from analysis.analyses.base import Analysis
 from analysis.corruptions import CORRUPTIONS, SEVERITIES, Corrupted
 from analysis.subject import Subject
-from bench.data.dataset import Batches
 from bench.data.root import data_root
 from bench.data.sources.cifar_c import CORRUPTIONS as CIFAR_C
 from bench.data.sources.cifar_c import Cifar10C, Cifar100C, CifarC
 from bench.engine.objective import Batched
 from bench.errors import UserError, unknown
-from bench.parts import EVALUATION_BATCH
 
 _PUBLISHED: dict[str, type[CifarC]] = {"cifar10_c": Cifar10C, "cifar100_c": Cifar100C}
 
@@ -39,21 +37,21 @@ class Corruptions(Analysis):
     def of_run(self, subject: Subject) -> pd.DataFrame:
         """A row per corruption and severity, one of the clean images (severity 0), one of the mean over the former."""
         bench, suite = subject.bench, self._suite(subject)
-        size = EVALUATION_BATCH[subject.device.type]
+        clean = subject.batches(bench.test)
 
         def accuracy(data: Batched) -> float:
             return bench.objective.evaluate(subject.w, data)[1]
 
         def corrupted(name: str, severity: int) -> Batched:
             if suite == "built_in":
-                return Corrupted(bench.test, bench.dataset.scale, size, name, severity)
+                return Corrupted(bench.test, bench.dataset.scale, clean.size, name, severity)
             source = _PUBLISHED[suite].parse({"corruption": name, "severity": severity})
             images = source.samples("test", data_root()).samples
-            return Batches(images.on(subject.device, bench.test.shift, bench.test.factor), size)
+            return subject.batches(images.on(subject.device, bench.test.shift, bench.test.factor))
 
         sets = [(name, severity) for name in self._names(suite) for severity in self.severities]
         rows: list[tuple[str, str | None, int | None, float]]
-        rows = [("accuracy", "clean", 0, accuracy(Batches(bench.test, size)))]
+        rows = [("accuracy", "clean", 0, accuracy(clean))]
         for name, severity in subject.progress(sets, "corrupted test set"):
             rows.append(("accuracy", name, severity, accuracy(corrupted(name, severity))))
         mean = math.fsum(value for *_, value in rows[1:]) / len(sets)

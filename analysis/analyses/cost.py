@@ -17,6 +17,7 @@ class Cost(Analysis):
     name: ClassVar[str] = "cost"
     columns: ClassVar[tuple[str, ...]] = ("metric", "value")
     of_diverged: ClassVar[bool] = True
+    of_final_model: ClassVar[bool] = False
 
     def of_run(self, subject: Subject) -> pd.DataFrame:
         """One row per quantity; the largest memory is that of the process, which may have trained other seeds too."""
@@ -25,4 +26,6 @@ class Cost(Analysis):
         costs = per_round(run.metrics(), run.times(), subject.w.numel())
         memory = {name: float(about[key]) for key, name in _MEMORY.items() if about.get(key) is not None}
         table = pd.DataFrame({**costs, **memory}.items(), columns=["metric", "value"])
-        return table.assign(definition=f"over {len(run.times())} rounds; times and memory: on {about.get('device')}")
+        end = ", in the last of which it diverged" if run.diverged else ""
+        over = f"over {len(run.times())} rounds{end}"
+        return table.assign(definition=f"{over}; times and memory: on {about.get('device')}")

@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar, Literal
 
 import pandas as pd
-import torch
 from pydantic import Field
 from torch import Tensor
 
@@ -23,6 +22,7 @@ class Discrepancy(ByAscent):
 
     name: ClassVar[str] = "discrepancy"
     columns: ClassVar[tuple[str, ...]] = ("metric", "value")
+    of_final_model: ClassVar[bool] = False
 
     rho: float = Field(default=0.1, gt=0, description="radius of both sharpnesses")
     local_models: Literal["kept", "retrained"] | None = Field(
@@ -35,7 +35,7 @@ class Discrepancy(ByAscent):
     )
 
     images: int | None = Field(
-        default=None, ge=1, description="training images of the global objective, drawn by the seed; null: all"
+        default=None, ge=1, description="so many of all clients' images for the global objective; null: all of them"
     )
 
     def check(self, evaluation: Evaluation) -> None:
@@ -62,7 +62,7 @@ class Discrepancy(ByAscent):
         Kept: w^r and the models w_i⁺ of the clients that took part in round r, of which it was made. Retrained: w^r and
         the models of all clients, each trained from it for one round's local steps, with its own state.
         """
-        (data, loss), config, bench = subject.sample(images=self.images), subject.run.config, subject.bench
+        (data, loss), config, bench = subject.held(self.images), subject.run.config, subject.bench
         kept = self._are_kept(config.evaluation)
         finished = self.round or (config.rounds_of_local_models if kept else config.snapshots)[-1]
         clients, model, words = (_kept if kept else _retrained)(subject, finished)
@@ -77,12 +77,13 @@ class Discrepancy(ByAscent):
 
 
 def _kept(subject: Subject, finished_rounds: int) -> LocalModels:
-    models = subject.run.local_models(finished_rounds, torch.device("cpu"))  # a GPU need not hold them all at once
+    models = subject.run.local_models(finished_rounds, subject.device)
     words = f"those of the {len(models)} participants of round {finished_rounds}, on their own data"
 
     def model(client: int) -> Tensor:
-        subject.check_finite(models[client], f"client {client}'s model of round {finished_rounds}")
-        return models[client].to(subject.device)
+        w = models[client]
+        subject.check_finite(w, f"client {client}'s model of round {finished_rounds}")
+        return w
 
     return list(models), model, words
 

@@ -24,6 +24,7 @@ class Drift(ByAscent):
     columns: ClassVar[tuple[str, ...]] = (
         "round", "perturbation_drift", "cosine", "local_norm", "gradient_norm", "sharpness",
     )  # fmt: skip
+    of_final_model: ClassVar[bool] = False
 
     rho: float = Field(default=0.1, gt=0, description="radius of the global sharpness")
     virtual: Literal["participants", "all"] = Field(
@@ -31,7 +32,7 @@ class Drift(ByAscent):
         description="whose iterates the virtual global model is the mean of; all: every client trains, as in the paper",
     )
     images: int | None = Field(
-        default=None, ge=1, description="training images of the global objective, drawn by the seed; null: all"
+        default=None, ge=1, description="so many of all clients' images for the global objective; null: all of them"
     )
 
     def check(self, evaluation: Evaluation) -> None:
@@ -44,7 +45,7 @@ class Drift(ByAscent):
         The drift after round r is that of the round which follows: it is replayed from the kept state with the clients
         that the schedule names. Empty for methods that do not perturb.
         """
-        bench, (train, loss) = subject.bench, subject.sample(images=self.images)
+        bench, (train, loss) = subject.bench, subject.held(self.images)
         perturbs = not isinstance(bench.federation.method.perturbation, NoPerturbation)
         rows = []
         for finished in subject.progress(subject.run.config.snapshots, "state"):
@@ -53,9 +54,13 @@ class Drift(ByAscent):
             sharp = sharpness(bench.objective, bench.federation.evaluated(state), train, self.rho, self.ascent)
             rows.append((finished, *(drift or [None] * len(PerturbationDrift._fields)), sharp))
         whose = f"all {len(bench.split)} clients'" if self.virtual == "all" else "their"
+        told = (
+            f"perturbations of the next round's clients against the global gradient at the mean of {whose} iterates"
+            if perturbs
+            else "no perturbations"
+        )
         return pd.DataFrame(rows, columns=list(self.columns)).assign(
-            definition=f"perturbations of the following round's clients, against the global gradient at the mean of "
-            f"{whose} iterates; sharpness: {self.ascent.words(self.rho)}; global objective: {loss}"
+            definition=f"{told}; sharpness: {self.ascent.words(self.rho)}; global objective: {loss}"
         )
 
     def _of_round(self, subject: Subject, state: FederationState, train: Batches) -> PerturbationDrift:

@@ -23,21 +23,22 @@ class Interpolation(OnParts):
 
     towards: str | None = Field(
         default=None,
-        description="a method: from this run's final model (t = 0) to that one's (t = 1); "
+        description="a method, or a partition: from this run's final model (t = 0) to that one's (t = 1); "
         "null: from the initial model to the final one",
     )
     steps: int = Field(default=20, ge=1, description="equal steps from one model to the other")
     beyond: int = Field(default=5, ge=0, description="so many more steps on either side")
 
-    def methods_beside(self) -> Sequence[str]:
-        """The method at the other end."""
+    def compared(self) -> Sequence[str]:
+        """The other end."""
         return () if self.towards is None else (self.towards,)
 
     def of_run(self, subject: Subject) -> pd.DataFrame:
         """A row for each t and part of the data."""
         others = self.beside(subject)
         if others:
-            start, end, which = subject.w, others[0].w, f"from the final model of {subject.label} to {self.towards}'s"
+            own = subject.name_among(self.compared())
+            start, end, which = subject.w, others[0].w, f"from the final model of {own} to {self.towards}'s"
         else:
             start, end, which = _initial(subject), subject.w, "from the initial to the final model"
         points = [(step / self.steps,) for step in range(-self.beyond, self.steps + self.beyond + 1)]

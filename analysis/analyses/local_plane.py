@@ -16,6 +16,7 @@ class LocalPlane(ThroughModels):
     """Local models after one more round of training from a kept state (Caldarola et al. 2022, Figures 2, 12, 13)."""
 
     name: ClassVar[str] = "local_plane"
+    of_final_model: ClassVar[bool] = False
 
     clients: tuple[int, ...] | None = Field(
         default=None, description="three clients; null: the first of those which the schedule names for that round"

@@ -1,4 +1,4 @@
-"""Loss and error on the plane through the final models of three methods."""
+"""Loss and error on the plane through three final models, of three methods or of three partitions."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -59,30 +59,34 @@ class ThroughModels(OfOneSeed, OnParts):
 
 
 class Plane(ThroughModels):
-    """The final models of three methods (Caldarola et al. 2022, Figure 14; one of them is the analysed run's)."""
+    """The final models of three methods (Caldarola et al. 2022, Figure 14), or of one method with three partitions
+    (Figure 2, a and b); one of them is the analysed run's."""
 
     name: ClassVar[str] = "plane"
 
-    through: tuple[str, ...] = Field(default=(), description="the two other methods")
+    through: tuple[str, ...] = Field(default=(), description="the two other methods, or partitions")
 
     @field_validator("through")
     @classmethod
     def _two(cls, through: tuple[str, ...]) -> tuple[str, ...]:
         if through and len(through) != 2:
-            raise UserError(f"plane.through = [{', '.join(through)}]: the labels of two other methods")
+            raise UserError(f"plane.through = [{', '.join(through)}]: the labels of two other methods, or partitions")
         return through
 
     def check(self, evaluation: Evaluation) -> None:
-        """Other methods must be named: no default fits all experiments."""
+        """The others must be named: no default fits all experiments."""
         if not self.through:
-            raise UserError("plane goes through the models of three methods: name the two others in its option through")
+            raise UserError(
+                "plane goes through the models of three methods, or partitions: name the two others in its option "
+                "through"
+            )
 
-    def methods_beside(self) -> Sequence[str]:
+    def compared(self) -> Sequence[str]:
         """The two others."""
         return self.through
 
     def models(self, subject: Subject) -> Models:
         """This run's is the first."""
         runs = [subject, *self.beside(subject)]
-        names = [run.label for run in runs]
+        names = [subject.name_among(self.through), *self.through]
         return Models(names, [run.w for run in runs], f"the final models of {', '.join(names)}")

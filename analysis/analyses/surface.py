@@ -42,7 +42,7 @@ class Surface(OfOneSeed, OnImages):
             raise UserError(f"surface.points = {points}: an odd number, so that the model is one of the grid points")
         return points
 
-    def methods_beside(self) -> Sequence[str]:
+    def compared(self) -> Sequence[str]:
         """The method of reference."""
         return () if self.reference is None else (self.reference,)
 

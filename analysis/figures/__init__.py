@@ -10,6 +10,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 
+from analysis.captions import definition, made_by_other_code
 from analysis.figures import (
     client_eigenvalues,
     client_rounds,
@@ -30,7 +31,7 @@ from analysis.figures import (
 )
 from analysis.figures.base import STYLE, FigureLayout, missing_note
 from analysis.layout import read_layout
-from analysis.tidy import FILES, Tidy
+from analysis.tidy import Tidy
 from bench.atomic import replacing
 from bench.errors import UserError, unknown
 
@@ -80,21 +81,24 @@ def draw(layout: FigureLayout, tidy: Tidy) -> Figure:
     """The figure; methods without data are named at its foot, no data at all is a `UserError`."""
     frame = _gather(layout, tidy)
     if frame.empty:
-        name = FILES[layout.needs].name
-        raise UserError(f"nothing to draw for '{layout.title}': no {name} of its cells under '{tidy.results}'")
+        where = f"no {layout.file}.csv of its cells under '{tidy.results}'"
+        raise UserError(f"nothing to draw for '{layout.title}': {where}")
     with matplotlib.rc_context(STYLE):
         return KINDS[layout.kind].draw(layout, tidy, frame)
 
 
 def caption(layout: FigureLayout, tidy: Tidy) -> str:
-    """The layout's caption, what lines and bands mean, and what has not been run."""
+    """The layout's caption, what lines and bands mean, what was computed, and what has not been run."""
     frame = _gather(layout, tidy)
     statistics = "" if frame.empty else layout.statistics(frame)
+    told = definition(layout.drawn(frame), layout.file)
     note = missing_note(frame, layout, tidy)
     parts = [
         f"{layout.title}.",
         layout.caption.strip(),
         statistics,
+        f"Computed: {told}." if told else "",
+        *made_by_other_code({layout.file: frame}),
         f"{note[0].upper()}{note[1:]}." if note else "",
     ]
     return " ".join(part for part in parts if part)
@@ -124,4 +128,4 @@ def _settle(figure: Figure) -> None:
 
 
 def _gather(layout: FigureLayout, tidy: Tidy) -> pd.DataFrame:
-    return tidy.gather(layout.needs, layout.cells(tidy.experiment), layout.shown_seed(tidy.experiment), layout.also())
+    return tidy.gather(layout.file, layout.cells(tidy.experiment), layout.shown_seed(tidy.experiment), layout.also())

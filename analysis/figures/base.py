@@ -50,11 +50,19 @@ LEGEND: dict[str, Any] = {"frameon": False, "handlelength": 3.2, "columnspacing"
 
 
 class FigureLayout(Layout):
-    """A figure of any kind. `needs` is the kind of tidy file that it draws."""
+    """A figure of any kind. `needs` is the analysis (or the file of runs) that it draws."""
 
     needs: ClassVar[str]
     kind: str
+    analysis: str | None = Field(
+        default=None, description="which of the experiment's analyses of the kind that it draws; null: that of its name"
+    )
     width: float = Field(default=TEXT_WIDTH, gt=1, le=20, description="inches, as printed")
+
+    @property
+    def file(self) -> str:
+        """The kind of tidy file that it reads."""
+        return self.analysis or self.needs
 
     def shown_seed(self, experiment: Experiment) -> int:
         """The seed that is shown, by figures that show one run: the experiment's first, unless the layout names one."""
@@ -63,11 +71,15 @@ class FigureLayout(Layout):
     def inputs(self, experiment: Experiment) -> list[str]:
         """The tidy files the figure reads, relative to `results/`."""
         seed = self.shown_seed(experiment)
-        return [relative_path(experiment.name, self.needs, cell, seed) for cell in self.cells(experiment)]
+        return [relative_path(experiment.name, self.file, cell, seed) for cell in self.cells(experiment)]
 
     def also(self) -> tuple[str, ...]:
         """Columns of the tidy file that it draws and that only some runs have."""
         return ()
+
+    def drawn(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """The rows of its tidy files that it draws."""
+        return frame
 
     @abstractmethod
     def statistics(self, frame: pd.DataFrame) -> str:
@@ -217,7 +229,7 @@ def missing_note(frame: pd.DataFrame, layout: FigureLayout, tidy: Tidy) -> str:
     for reason, has_file in reasons.items():
         where: dict[str, list[Setting]] = {}
         for cell in missing:
-            if tidy.path(layout.needs, cell, seed).is_file() == has_file:
+            if tidy.path(layout.file, cell, seed).is_file() == has_file:
                 where.setdefault(cell.method, []).append(cell.setting)
         parts = [
             names[method] + ("" if set(places) == everywhere else f" ({' and '.join(place.title for place in places)})")

@@ -31,6 +31,10 @@ class ClientRoundsLayout(OneSeedLayout):
         """The one setting."""
         return (self.select.setting(experiment),)
 
+    def drawn(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Those of classes, or of clients."""
+        return frame[frame["group"] == self.group]
+
     def statistics(self, frame: pd.DataFrame) -> str:
         """Which run, and on which images."""
         rounds = sorted(frame["round"].unique())
@@ -44,7 +48,7 @@ def draw(layout: ClientRoundsLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
     """The figure; maps share axes and colours."""
     (setting,) = layout.settings(tidy.experiment)
     seed, names = layout.shown_seed(tidy.experiment), titles(tidy.experiment)
-    shown = frame[(frame["group"] == layout.group) & (frame["seed"] == seed)]
+    shown = layout.drawn(frame[frame["seed"] == seed])
     maps = {
         method: rows.pivot_table(index="number", columns="round", values=layout.quantity, dropna=False)
         for method in layout.methods

@@ -26,6 +26,10 @@ class ClientsLayout(PanelLayout):
     kind: Literal["clients"]
     parts: tuple[Literal["train", "test"], ...] = Field(default=("test",), min_length=1)
 
+    def drawn(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Every client's accuracy."""
+        return frame[frame["metric"].isin([f"client_{part}_accuracy" for part in self.parts])]
+
     def statistics(self, frame: pd.DataFrame) -> str:
         """What points and boxes mean."""
         return (

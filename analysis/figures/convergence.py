@@ -4,23 +4,16 @@ from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pydantic import Field
 
 from analysis.columns import IDS
 from analysis.convergence import curves, diverged_seeds, neighbour_means
-from analysis.figures.base import (
-    PanelLayout,
-    add_legend,
-    asides,
-    draw_curve,
-    missing_note,
-    new_figure,
-    round_axis,
-    seed_statistics,
-)
+from analysis.figures.base import PanelLayout, asides, missing_note, new_figure, round_axis, seed_statistics
+from analysis.figures.lines import draw_lines, label_outer
 from analysis.palette import styles
-from analysis.tidy import CellKey, Tidy, of_cell, titles
+from analysis.tidy import CellKey, Tidy, of_cell, of_setting, titles
 
 _LABELS = {
     "test_accuracy": "Test accuracy (%)",
@@ -56,41 +49,30 @@ class ConvergenceLayout(PanelLayout):
 
 def draw(layout: ConvergenceLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
     """The figure. A method whose seed diverged ends there, marked by a cross, and is named at the foot."""
-    looks, aside = styles(tidy.experiment, layout.methods), asides(layout.methods)
     rows = -(-len(layout.panels) // layout.columns)
     notes = [_diverged_note(frame, titles(tidy.experiment)), missing_note(frame, layout, tidy)]
     figure, body = new_figure(layout.width, 2.0 * rows + 0.55, notes)
-    grid = body.subplots(rows, layout.columns, sharex=True, sharey=True, squeeze=False)
     mean = curves(neighbour_means(frame, layout.metric, layout.window, layout.every), layout.metric)
     within = (0, 100) if layout.metric.endswith("accuracy") else (0, np.inf)
-    for axes, panel in zip(grid.flat, layout.panels, strict=False):
-        setting = panel.setting(tidy.experiment)
-        axes.set_title(panel.heading(setting))
-        for method in layout.methods:
-            curve = of_cell(mean, CellKey(setting, method))
-            draw_curve(axes, curve["round"], curve["mean"], curve["std"], looks[method], within, aside[method])
-            if not curve.empty and of_cell(frame, CellKey(setting, method))["diverged"].any():
-                end = curve.iloc[-1]
-                axes.plot(
-                    end["round"] + (aside[method] if len(curve) == 1 else 0),
-                    end["mean"],
-                    "x",
-                    color=looks[method].colour,
-                    markersize=5,
-                    markeredgewidth=1.5,
-                )
+    aside = asides(layout.methods)
+    drawn = draw_lines(body, layout, tidy, mean, "round", columns=layout.columns, within=within, aside=aside)
+    diverged = frame[frame.groupby(IDS)["diverged"].transform("max") > 0]
+    for axes, panel in zip(drawn, layout.panels, strict=True):
+        for method in set(of_setting(diverged, panel.setting(tidy.experiment))["method"]):
+            curve = of_cell(mean, CellKey(panel.setting(tidy.experiment), method))
+            _cross_the_end(axes, curve, styles(tidy.experiment)[method].colour, aside[method])
         for target in layout.targets:
             axes.axhline(target, color="#777777", linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
         round_axis(axes)
-    for axes in grid.flat[len(layout.panels) :]:
-        axes.set_visible(False)
-    for axes in grid[-1]:
-        axes.set_xlabel("Communication round")
-    for axes in grid[:, 0]:
-        axes.set_ylabel(_LABELS[layout.metric])
-    grid.flat[0].set_ylim(*_limits(layout, mean.groupby(IDS)["mean"].last()))
-    add_legend(body, frame, layout, tidy.experiment)
+    label_outer(drawn, layout.columns, "Communication round", _LABELS[layout.metric])
+    drawn[0].set_ylim(*_limits(layout, mean.groupby(IDS)["mean"].last()))
     return figure
+
+
+def _cross_the_end(axes: Axes, curve: pd.DataFrame, colour: str, aside: float) -> None:
+    """A cross on a curve's last point, if it has one; `aside` is that of a single point."""
+    end = curve[["round", "mean"]].tail(1).to_numpy(float)
+    axes.plot(end[:, 0] + (aside if len(curve) == 1 else 0), end[:, 1], "x", color=colour, ms=5, markeredgewidth=1.5)
 
 
 def _limits(layout: ConvergenceLayout, ends: pd.Series) -> tuple[float | None, float | None]:

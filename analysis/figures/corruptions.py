@@ -28,6 +28,10 @@ class CorruptionsLayout(FigureLayout):
         """The one setting."""
         return (self.select.setting(experiment),)
 
+    def drawn(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """The accuracies."""
+        return frame[frame["metric"] == "accuracy"]
+
     def statistics(self, frame: pd.DataFrame) -> str:
         """Which images, and what lines and numbers mean."""
         suites = ", ".join(sorted(frame["suite"].unique()))
@@ -41,7 +45,7 @@ class CorruptionsLayout(FigureLayout):
 def draw(layout: CorruptionsLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
     """The figure; severity 0 stands for the clean images."""
     (setting,) = layout.settings(tidy.experiment)
-    frame = frame[frame["metric"] == "accuracy"]
+    frame = layout.drawn(frame)
     at = frame[frame["severity"] == layout.severity]
     if at.empty:
         raise UserError(f"nothing to draw for '{layout.title}': no images of severity {layout.severity}")

@@ -45,6 +45,10 @@ class CostLayout(FigureLayout):
         """The one setting."""
         return (self.select.setting(experiment),)
 
+    def drawn(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Those of its quantities."""
+        return frame[frame["metric"].isin(self.quantities)]
+
     def statistics(self, frame: pd.DataFrame) -> str:
         """What bars mean."""
         pale = " Seconds per round: pale for evaluation." if _SPLIT in self.quantities else ""

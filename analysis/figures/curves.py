@@ -12,7 +12,7 @@ from pydantic import Field
 
 from analysis import convergence
 from analysis.figures.base import PanelLayout, asides, missing_note, new_figure, round_axis, seed_statistics
-from analysis.figures.lines import draw_lines
+from analysis.figures.lines import draw_lines, label_outer
 from analysis.tidy import Tidy
 from bench.errors import UserError
 
@@ -60,9 +60,5 @@ def draw(layout: CurvesLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
         axes.set(yscale=layout.scale)
         axes.update_datalim([(0, bound) for bound in within if np.isfinite(bound)], updatex=False)
         axes.autoscale_view()
-    for axes in drawn[-columns:]:
-        axes.set_xlabel("Communication round")
-        axes.tick_params(labelbottom=True)
-    for axes in drawn[::columns]:
-        axes.set_ylabel(layout.label or layout.metric)
+    label_outer(drawn, columns, "Communication round", layout.label or layout.metric)
     return figure

@@ -4,25 +4,22 @@ from typing import ClassVar, Literal
 
 import pandas as pd
 from matplotlib.figure import Figure
-from pydantic import Field
 
-from analysis.figures.base import PanelLayout, missing_note, new_figure
+from analysis.figures.base import OneSeedLayout, PanelLayout, missing_note, new_figure
 from analysis.palette import styles
 from analysis.tidy import CellKey, Tidy, of_cell, titles
 from bench.errors import UserError
-from bench.experiments import Experiment
 
 
-class DensityLayout(PanelLayout):
+class DensityLayout(OneSeedLayout, PanelLayout):
     """A row of panels per setting, a column per method, all of one seed: a mean would blur single eigenvalues."""
 
     needs: ClassVar[str] = "spectrum"
     kind: Literal["density"]
-    seed: int | None = Field(default=None, description="whose runs; null: the experiment's first seed")
 
-    def shown_seed(self, experiment: Experiment) -> int:
-        """The seed whose models are shown."""
-        return super().shown_seed(experiment) if self.seed is None else self.seed
+    def drawn(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """The density's points."""
+        return frame[frame["metric"] == "density"]
 
     def statistics(self, frame: pd.DataFrame) -> str:
         """What a line means, and where the axis ends."""
@@ -41,7 +38,7 @@ def draw(layout: DensityLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
     if frame.empty:
         raise UserError(f"nothing to draw for '{layout.title}': no density of seed {seed}")
     present = [method for method in layout.methods if method in set(frame["method"])]
-    points = frame[frame["metric"] == "density"]
+    points = layout.drawn(frame)
     floor = frame.loc[frame["metric"] == "density_single", "value"].min() / 2
     figure, body = new_figure(layout.width, 1.75 * len(layout.panels) + 0.4, [missing_note(frame, layout, tidy)])
     grid = body.subplots(len(layout.panels), len(present), sharex=True, sharey=True, squeeze=False)

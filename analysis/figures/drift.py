@@ -20,7 +20,7 @@ from analysis.figures.base import (
     seed_statistics,
 )
 from analysis.palette import styles
-from analysis.tidy import CellKey, Setting, Tidy, of_cell
+from analysis.tidy import CellKey, Setting, Tidy, of_cell, titles
 from bench.experiments import Experiment
 
 _LABELS = {
@@ -61,7 +61,9 @@ def draw(layout: DriftLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
     (setting,) = layout.settings(tidy.experiment)
     looks, aside = styles(tidy.experiment, layout.methods), asides(layout.methods)
     rows, columns = -(-len(layout.show) // 2), min(len(layout.show), 2)
-    figure, body = new_figure(layout.width, 2.2 * rows + 0.55, [missing_note(frame, layout, tidy)])
+    figure, body = new_figure(
+        layout.width, 2.2 * rows + 0.55, [_without_note(layout, tidy, frame), missing_note(frame, layout, tidy)]
+    )
     grid = body.subplots(rows, columns, sharex=True, squeeze=False)
     for axes, column in zip(grid.flat, layout.show, strict=False):
         mean, within = curves(frame, column), _WITHIN.get(column, (-np.inf, np.inf))
@@ -77,5 +79,13 @@ def draw(layout: DriftLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
             axes.set_yscale(layout.sharpness_scale)
     for axes in grid.flat[len(layout.show) :]:
         axes.set_visible(False)
-    add_legend(body, frame, layout, tidy.experiment)
+    add_legend(body, frame.dropna(subset=list(layout.show), how="all"), layout, tidy.experiment)
     return figure
+
+
+def _without_note(layout: DriftLayout, tidy: Tidy, frame: pd.DataFrame) -> str:
+    """The methods that do not perturb: they have no curve but that of the sharpness."""
+    columns = [column for column in layout.show if column != "sharpness"]
+    values = frame.set_index("method")[columns].notna().any(axis=1).groupby(level=0).any()
+    names = [titles(tidy.experiment)[method] for method in layout.methods if not values.get(method, True)]
+    return f"no perturbations: {', '.join(names)}" if columns and names else ""

@@ -17,6 +17,10 @@ class EigenvaluesLayout(PanelLayout):
     kind: Literal["eigenvalues"]
     scale: Literal["linear", "log"] = "linear"
 
+    def drawn(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """The eigenvalues."""
+        return frame[frame["metric"] == "eigenvalue"]
+
     def statistics(self, frame: pd.DataFrame) -> str:
         """What lines and bands mean."""
         return f"Lines: mean over {count_seeds(frame)}; bands: ± one sample standard deviation."
@@ -25,7 +29,7 @@ class EigenvaluesLayout(PanelLayout):
 def draw(layout: EigenvaluesLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
     """The figure; panels share both axes."""
     figure, body = new_figure(layout.width, 2.75, [missing_note(frame, layout, tidy)])
-    lines = spread(frame[frame["metric"] == "eigenvalue"], "index", "value")
+    lines = spread(layout.drawn(frame), "index", "value")
     drawn = draw_lines(body, layout, tidy, lines, "index", columns=len(layout.panels))
     for axes in drawn:
         axes.set(xlabel="Eigenvalue index $i$", yscale=layout.scale)

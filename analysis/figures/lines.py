@@ -45,3 +45,12 @@ def draw_lines(
             draw_curve(axes, line[x], line["mean"], line["std"], looks[method], within, aside[method] if aside else 0.0)
     add_legend(body, lines, layout, tidy.experiment)
     return drawn
+
+
+def label_outer(drawn: list[Axes], columns: int, x: str, y: str) -> None:
+    """Label the lowest panel of each column and the first of each row."""
+    for axes in drawn[-columns:]:
+        axes.set_xlabel(x)
+        axes.tick_params(labelbottom=True)
+    for axes in drawn[::columns]:
+        axes.set_ylabel(y)

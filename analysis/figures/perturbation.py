@@ -25,9 +25,13 @@ class PerturbationLayout(PanelLayout):
     )
     scale: Literal["linear", "log"] = "linear"
 
+    def drawn(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Those of the one kind of directions."""
+        return frame[frame["direction"] == self.direction]
+
     def statistics(self, frame: pd.DataFrame) -> str:
         """What lines and bands mean."""
-        rows = frame[frame["direction"] == self.direction]
+        rows = self.drawn(frame)
         draws = rows.loc[rows["radius"] > 0, "draw"].nunique()
         random = self.direction == "random"
         lines = f"{draws} random directions for each of {count_seeds(frame)}" if random else count_seeds(frame)
@@ -40,7 +44,7 @@ class PerturbationLayout(PanelLayout):
 
 def draw(layout: PerturbationLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
     """The figure; panels share the loss axis."""
-    rows = frame[frame["direction"] == layout.direction]
+    rows = layout.drawn(frame)
     if rows.empty:
         raise UserError(
             f"nothing to draw for '{layout.title}': the analysis perturbation was made without directions: "

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from analysis.figures.base import OneSeedLayout, Panel, missing_note, new_figure
 from analysis.palette import styles
-from analysis.tidy import CellKey, Setting, Tidy, of_cell, titles
+from analysis.tidy import CellKey, Setting, Tidy, of_cell, settings, titles
 from bench.errors import UserError
 from bench.experiments import Experiment
 
@@ -68,7 +68,7 @@ def draw(layout: ThroughModelsLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure
     shown = {value: frame[frame["data"] == part] for value, part in (("loss", layout.loss), ("error", layout.error))}
     if any(not np.isfinite(rows[value].to_numpy(float)).any() for value, rows in shown.items()):
         raise UserError(f"nothing to draw for '{layout.title}': no finite values of the seed and the images named")
-    names = titles(tidy.experiment)
+    names = {place.partition: place.partition_title for place in settings(tidy.experiment)} | titles(tidy.experiment)
     colours = {label: look.colour for label, look in styles(tidy.experiment).items()}
     height = sum(0.36 * layout.width * _height_over_width(rows) + 0.65 for rows in planes.values())
     figure, body = new_figure(layout.width, height, [missing_note(frame, layout, tidy)])

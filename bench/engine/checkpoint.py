@@ -56,11 +56,28 @@ def save_models(path: Path, models: Mapping[int, Tensor], about: Mapping[str, An
     write_tensors(path, kinds, named.items(), {"about": json.dumps(about)})
 
 
-def load_models(path: Path, device: torch.device) -> dict[int, Tensor]:
-    """Read clients' models, in the order of their ids; a `UserError` if the file is missing, truncated or not ours."""
-    with _complaints(path), _tensors(path, device) as (tensors, _):
-        models = {int(name): w for name, w in tensors}
-    return dict(sorted(models.items()))
+class Models(Mapping[int, Tensor]):
+    """Clients' models `[P]` in a file, in the order of their ids; each is read when it is asked for.
+
+    A `UserError` if the file is missing, truncated or not ours.
+    """
+
+    def __init__(self, path: Path, device: torch.device) -> None:
+        self._path, self._device = path, device
+        with _complaints(path), _open(path, device) as file:
+            self._clients = sorted(map(int, file.keys()))
+
+    def __getitem__(self, client: int) -> Tensor:
+        if client not in self._clients:
+            raise KeyError(client)
+        with _complaints(self._path), _open(self._path, self._device) as file:
+            return _copied(file, str(client))
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._clients)
+
+    def __len__(self) -> int:
+        return len(self._clients)
 
 
 class Checkpoint:
@@ -88,7 +105,7 @@ class Checkpoint:
 
     def load(self, device: torch.device) -> tuple[FederationState, dict[str, Any]]:
         """Read the state and its description; a `UserError` if one of the two files is missing or damaged."""
-        with _complaints(self.path):
+        with _complaints(self.path, "; delete it to train from the start"):
             state, others, about = _read(self.path, device)
             table: list[list[int]] = others[TABLE].tolist()
             if table:
@@ -128,26 +145,29 @@ def _write(
 
 def _read(path: Path, device: torch.device) -> tuple[FederationState, dict[str, Tensor], dict[str, Any]]:
     """The state without its clients, all other tensors, and the description."""
-    with _tensors(path, device) as (found, about):
-        tensors = dict(found)
+    with _open(path, device) as file:
+        tensors, about = {name: _copied(file, name) for name in file.keys()}, json.loads(file.metadata()["about"])  # noqa: SIM118 - no mapping
     server = {name.removeprefix("server/"): tensors.pop(name) for name in list(tensors) if name.startswith("server/")}
     return FederationState(int(about["round"]), tensors.pop("global"), server), tensors, about
 
 
-@contextmanager
-def _tensors(path: Path, device: torch.device) -> Iterator[tuple[Iterator[tuple[str, Tensor]], dict[str, Any]]]:
-    """The tensors of a file by name, one at a time, and its description."""
-    with safetensors.safe_open(path, framework="pt", device=str(device)) as file:
-        # Copies: where in memory a vector begins can change the rounding of sums over it, and a file puts it anywhere.
-        yield ((name, file.get_tensor(name).clone()) for name in file.keys()), json.loads(file.metadata()["about"])  # noqa: SIM118 - no mapping
+def _open(path: Path, device: torch.device) -> Any:
+    return safetensors.safe_open(path, framework="pt", device=str(device))
+
+
+def _copied(file: Any, name: str) -> Tensor:
+    """A tensor of an open file. Where in memory a vector begins can change the rounding of sums over it, and a file
+    puts it anywhere; a copy does not."""
+    copy: Tensor = file.get_tensor(name).clone()
+    return copy
 
 
 @contextmanager
-def _complaints(path: Path) -> Iterator[None]:
+def _complaints(path: Path, advice: str = "") -> Iterator[None]:
     """Whatever can be wrong with a file is a `UserError` of one line."""
     try:
         yield
     except FileNotFoundError:
         raise UserError(f"'{path}' does not exist") from None
     except (safetensors.SafetensorError, AttributeError, KeyError, TypeError, ValueError, OSError):
-        raise UserError(f"checkpoint '{path}' is truncated or unreadable; delete it to train from the start") from None
+        raise UserError(f"'{path}' is truncated or unreadable{advice}") from None

@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.analyses import ANALYSES
+from analysis.analyses import ANALYSES, load_analyses
+from analysis.made import analysis_fingerprint, in_words
 from analysis.tidy import CellKey, Setting, Tidy, relative_path, settings
 from bench.experiments import Experiment, load_experiment
 from bench.records import code_fingerprint
@@ -20,6 +21,7 @@ QUICK = ROOT / "paper_tables" / "quick" / "experiments.yaml"
 IDENTITIES = {
     (path, run.seed): run.identity for path, cell in load_experiment(str(QUICK)).cells().items() for run in cell.runs
 }
+ASKED = load_analyses(str(QUICK))
 HARD = Setting("digits", "dirichlet-0.1", "4-of-20")
 
 
@@ -31,6 +33,11 @@ def _in_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def quick() -> Experiment:
     return load_experiment("quick")
+
+
+def tidy_in(results: Path, experiment: Experiment) -> Tidy:
+    """The tidy files of an experiment with quick's analyses."""
+    return Tidy(results, experiment, ASKED)
 
 
 def write(results: Path, cell: CellKey, file: str, frame: pd.DataFrame) -> Path:
@@ -45,6 +52,8 @@ def write(results: Path, cell: CellKey, file: str, frame: pd.DataFrame) -> Path:
         frame = pd.concat([pd.DataFrame([ids] * len(frame), columns=names, index=frame.index), frame], axis=1)
         frame["identity"] = [IDENTITIES.get((cell.path, seed)) for seed in frame["seed"]]
         frame["code"] = code_fingerprint()
+    if file in ANALYSES:
+        frame = frame.assign(options=in_words(ASKED[file].options().items()), beside="", code=analysis_fingerprint())
     frame.to_csv(path, index=False)
     return path
 
@@ -68,7 +77,7 @@ def metrics(
 @pytest.fixture
 def realistic(realistic_files: Path, tmp_path: Path, quick: Experiment) -> Tidy:
     """A copy of `realistic_files`, which the test may change."""
-    return Tidy(shutil.copytree(realistic_files, tmp_path / "results"), quick)
+    return tidy_in(shutil.copytree(realistic_files, tmp_path / "results"), quick)
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,6 @@
 """From run directories to tidy files, where that must refuse or leave something out."""
 
+import shutil
 from pathlib import Path
 
 import pandas as pd
@@ -10,10 +11,12 @@ from analysis.analyse import analyse, default_output, find_runs
 from analysis.analyses import load_analyses, parse_analysis
 from analysis.analyses.base import Analysis
 from analysis.report import Report
+from analysis.subject import Subject
 from bench.engine.checkpoint import load_state, save_state
 from bench.errors import UserError
 from bench.experiments import load_experiment
 from bench.parts import Bench
+from bench.records import RunDirectory
 from bench.run import train_cell
 from bench.strict_yaml import load_yaml
 
@@ -22,7 +25,12 @@ CPU = torch.device("cpu")
 CELL = "digits/dirichlet-0.1/4-of-20/"
 DIVERGES = {"methods.fedsam.training": {"lr": 1e30}}
 ASKED = load_analyses(MINI)
-ANALYSES = ("hessian", "flatness", "discrepancy", "drift", "surface", "perturbation")
+ANALYSES = tuple(name for name in ASKED if name != "plane")
+"""All that need no runs of other methods."""
+OF_STATES = ("client_hessian", "client_rounds", "drift", "local_plane")
+"""Those which need kept states."""
+OF_RECORDS = ("convergence", "cost")
+"""Those which pass no image through a model."""
 
 
 def run_all(results: Path, changes: dict) -> None:
@@ -68,8 +76,8 @@ def test_without_kept_states_that_is_what_is_said(tmp_path: Path) -> None:
     train_cell("mini", cell, runs, CPU, str)
     for name in ANALYSES:
         out = tmp_path / "analysis" / "mini" / CELL / "fedsam" / f"{name}.csv"
-        if name in ("discrepancy", "drift"):
-            with pytest.raises(UserError, match=message if name == "drift" else neither):
+        if name == "discrepancy" or name in OF_STATES:
+            with pytest.raises(UserError, match=neither if name == "discrepancy" else message):
                 analyse(ASKED[name], runs, out, CPU, str)
             assert not out.exists()
         else:
@@ -106,6 +114,26 @@ def test_a_finished_run_needs_its_partition_file_no_more(tmp_path: Path) -> None
     assert all(len(content.splitlines()) > 1 for content in before)
 
 
+def test_the_global_objective_is_the_clients(tmp_path: Path) -> None:
+    """F = Σ m_i/m F_i where a split leaves images out and gives others twice."""
+    file = tmp_path / "mine.csv"
+    pd.DataFrame({"client": [0, 0, 0, 1, 1], "index": [5, 9, 300, 9, 5]}).to_csv(file, index=False)
+    partition = [{"name": "from_file", "file": str(file), "repeats": True}]
+    changes = {"grid.partition": partition, "grid.participation": [{"active": 2}], "grid.seeds": [0]}
+    cell = load_experiment(MINI, changes).cell("digits/file-mine/2-of-2/fedavg")
+    train_cell("mini", cell, tmp_path / "runs", CPU, str)
+    subject = Subject(RunDirectory(tmp_path / "runs" / "seed-0"), CPU)
+    held, objective, w = subject.held(), subject.bench.objective, subject.w
+    of_clients = [objective.loss(w, subject.of_client(i)) for i in (0, 1)]
+    assert objective.loss(w, held.data) == pytest.approx(0.6 * of_clients[0] + 0.4 * of_clients[1], rel=1e-6)
+    assert held.loss == "mean cross-entropy of all 5 training images that clients hold (some more than once)"
+    assert subject.held(4).data.samples == 4
+    whole = load_experiment(MINI, {"grid.seeds": [0]}).cell(CELL + "fedavg")
+    train_cell("mini", whole, tmp_path / "whole", CPU, str)
+    subject = Subject(RunDirectory(tmp_path / "whole" / "seed-0"), CPU)
+    assert subject.held() == subject.sample("train"), "each image once: all of them, as they are"
+
+
 @pytest.mark.parametrize("radii", [[0, -0.5], [], [True]])
 def test_radii_are_lengths(radii: list[float]) -> None:
     with pytest.raises(UserError, match="radii"):
@@ -134,7 +162,8 @@ def test_no_analysis_normalises_more_than_a_batch_at_once(tmp_path: Path, monkey
         analyse(ASKED[name], tmp_path / "runs", tmp_path / "x.csv", CPU, str)
         return pd.read_csv(tmp_path / "x.csv")
 
-    whole = {name: analysed(name) for name in ANALYSES}
+    of_images = [name for name in ANALYSES if name not in OF_RECORDS]
+    whole = {name: analysed(name) for name in of_images}
     passed: list[int] = []
     build = Bench.set_up
 
@@ -145,7 +174,7 @@ def test_no_analysis_normalises_more_than_a_batch_at_once(tmp_path: Path, monkey
 
     monkeypatch.setattr("analysis.subject.Bench.set_up", watched)
     monkeypatch.setattr("analysis.subject.EVALUATION_BATCH", {"cpu": 40})
-    for name in ANALYSES:
+    for name in of_images:
         passed.clear()
         pd.testing.assert_frame_equal(analysed(name), whole[name], rtol=1e-3, atol=1e-5)
         assert max(passed) <= 40 < sum(passed), name
@@ -198,7 +227,7 @@ def test_a_kept_state_that_is_not_finite_is_one_line(tmp_path: Path) -> None:
     state, about = load_state(file, CPU)
     state.w[3] = float("nan")
     save_state(file, state, about)
-    for name in ("discrepancy", "drift", "client_rounds", "local_plane", "client_hessian"):
+    for name in ("discrepancy", *OF_STATES):
         with pytest.raises(UserError, match=r"the global model after round 4 of .* parameters that are not finite"):
             analyse(ASKED[name], tmp_path / "runs", tmp_path / "x.csv", CPU, str)
         assert not (tmp_path / "x.csv").exists()
@@ -207,9 +236,59 @@ def test_a_kept_state_that_is_not_finite_is_one_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "asked", [*ASKED.values(), parse_analysis("perturbation", {"radii": [0, 2.5], "data": "test"})]
 )
-def test_options_travel_as_arguments(asked: Analysis) -> None:
+def test_options_travel_as_text(asked: Analysis) -> None:
     """All of them, so that a default that the code changes is another command."""
-    arguments = asked.as_arguments()
-    assert len(arguments) == len(type(asked).model_fields)
-    options = dict(argument.removeprefix("--set=").split("=", 1) for argument in arguments)
+    options = asked.options()
+    assert list(options) == list(type(asked).model_fields)
     assert parse_analysis(asked.name, {name: load_yaml(value) for name, value in options.items()}) == asked
+
+
+def own_analyses(folder: Path, text: str, **files: str) -> str:
+    """A copy of mini with these analyses, and layouts by name; the experiment's file."""
+    shutil.copytree(Path(MINI).parent, folder)
+    (folder / "analyses.yaml").write_text(text)
+    for name, content in files.items():
+        (folder / "tables" / f"{name}.yaml").write_text(content)
+    return str(folder / "experiments.yaml")
+
+
+SHARP = """
+title: Sharpness at two radii
+caption: Digits.
+columns:
+  - {header: "0.1", metric: sharpness, decimals: 4}
+  - {header: "0.5", metric: sharpness, analysis: wide, decimals: 4}
+"""
+
+
+def test_an_experiment_asks_the_same_question_twice(tmp_path: Path) -> None:
+    text = "flatness: {images: 60, draws: 5}\nwide: {analysis: flatness, images: 60, draws: 5, rho: 0.5}\n"
+    source = own_analyses(tmp_path / "mine", text, sharp=SHARP)
+    report = Report(source, tmp_path)
+    assert (report.analyses["flatness"].rho, report.analyses["wide"].rho) == (0.1, 0.5)
+    for path, cell in load_experiment(source).cells().items():
+        train_cell("mini", cell, tmp_path / "runs" / "mini" / path, CPU, str)
+        for name in ("flatness", "wide"):
+            out = tmp_path / "analysis" / "mini" / path / f"{name}.csv"
+            assert out in report.table_inputs("sharp")
+            analyse(report.analyses[name], tmp_path / "runs" / "mini" / path, out, CPU, str)
+    shown = pd.read_csv(next(file for file in report.render_table("sharp") if file.suffix == ".csv"))
+    narrow, wide = (shown.loc[shown["column"] == radius, "mean"].to_numpy() for radius in (0.1, 0.5))
+    assert (wide > narrow).all()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("wide: {rho: 0.5}", r"unknown analysis in '.*': wide \(one with a name of its own says which.* 'wide'"),
+        ("wide: {analysis: flatnes}", "unknown analysis 'flatnes'; did you mean 'flatness'"),
+        ("wide: {analysis: flatness, rhos: 1}", "wide: unknown key of Flatness 'rhos'; did you mean 'rho'"),
+        ("Wide-1: {analysis: flatness}", "Wide-1: a name has lower-case letters"),
+        ("metrics: {analysis: flatness}", "is not metrics or partition"),
+        ("wide: {analysis: hessian}", "unknown analysis of kind flatness 'wide' \\(allowed: flatness\\)"),
+    ],
+)
+def test_analyses_that_are_not_known_are_one_line(tmp_path: Path, text: str, message: str) -> None:
+    source = own_analyses(tmp_path / "mine", text, sharp=SHARP)
+    with pytest.raises(UserError, match=message):
+        Report(source, tmp_path).table_inputs("sharp")

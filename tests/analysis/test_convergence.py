@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.convergence import FinalValue, curves, diverged_seeds, final_values, first_reaching, neighbour_means
-from analysis.tidy import CellKey, Tidy
+from analysis.tidy import CellKey
 from bench.errors import UserError
 from bench.experiments import Experiment
-from tests.analysis.conftest import HARD, metrics, write
+from tests.analysis.conftest import HARD, metrics, tidy_in, write
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def gather(tmp_path: Path, quick: Experiment):  # type: ignore[no-untyped-def]
     def gathered(frame: pd.DataFrame) -> pd.DataFrame:
         cell = CellKey(HARD, "fedavg")
         write(tmp_path, cell, "metrics", frame)
-        return Tidy(tmp_path, quick).gather("metrics", [cell])
+        return tidy_in(tmp_path, quick).gather("metrics", [cell])
 
     return gathered
 

@@ -118,7 +118,7 @@ def test_smoothing_is_a_second_set_of_rows(little: Path) -> None:
     [
         ({"targets": []}, "convergence needs targets, or a reference"),
         ({"targets": [101.0]}, "targets.0 = 101.0"),
-        ({"reference": "fedavg"}, "reference = fedavg: give its runs with --beside"),
+        ({"reference": "fedavg"}, "needs runs beside of: fedavg; --beside gives: none"),
     ],
 )
 def test_what_is_missing_is_one_line(options: dict[str, object], message: str, little: Path) -> None:
@@ -137,7 +137,11 @@ def test_a_table_asks_for_targets_that_the_analysis_has(little: Path) -> None:
         ("85", "{targets: [80]}", r"t\.yaml': target 85.0: the analysis convergence has 80; set it in analyses.yaml"),
         ("fedavg", "{}", "target fedavg: the analysis convergence has 80"),
         ("fedavg, smoothed: true", "{reference: fedavg}", "smoothed: the analysis convergence has window 1"),
-        ("fedavgg", "{reference: fedavgg}", "unknown method that convergence compares with 'fedavgg'; did you mean"),
+        (
+            "fedavgg",
+            "{reference: fedavgg}",
+            "or partition that convergence compares with 'fedavgg'; did you mean",
+        ),
     ):
         table.write_text(layout.replace("TARGET", target))
         (little / "analyses.yaml").write_text(f"convergence: {options}\n")

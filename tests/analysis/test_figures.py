@@ -21,7 +21,7 @@ from analysis.tidy import CellKey, Setting, Tidy
 from bench.errors import UserError
 from bench.experiments import PAPER_TABLES, Experiment, read_yaml
 from bench.methods.catalog import CATALOG
-from tests.analysis.conftest import HARD, metrics, write
+from tests.analysis.conftest import HARD, metrics, tidy_in, write
 
 EASY = Setting("digits", "dirichlet-0.6", "4-of-20")
 
@@ -80,7 +80,7 @@ def test_convergence_has_a_panel_per_setting(realistic: Tidy) -> None:
 
 def test_convergence_draws_mean_and_band(tmp_path: Path, quick: Experiment) -> None:
     write(tmp_path, CellKey(HARD, "fedavg"), "metrics", metrics([80, 90]))
-    axes = panels(drawn("convergence", Tidy(tmp_path, quick)))[3]
+    axes = panels(drawn("convergence", tidy_in(tmp_path, quick)))[3]
     ((x, y),) = lines(axes)
     assert (list(x), list(y)) == ([2, 4], [42.5, 85.0])
     # The band at round 4: 85 ± 10 / √2.
@@ -96,7 +96,7 @@ def test_a_diverged_curve_ends_at_a_cross(realistic: Tidy) -> None:
 
 def test_the_cross_of_a_single_point_stands_on_it(tmp_path: Path, quick: Experiment) -> None:
     write(tmp_path, CellKey(HARD, "fedavg"), "metrics", metrics([80, 90], diverged={1: 3}))
-    figure = drawn("convergence", Tidy(tmp_path, quick))
+    figure = drawn("convergence", tidy_in(tmp_path, quick))
     (mark, cross) = panels(figure)[3].lines
     assert cross.get_marker() == "x"
     assert (mark.get_xydata() == cross.get_xydata()).all()
@@ -118,7 +118,7 @@ def test_limits_of_the_layout_hide_no_curve(
     for method, final in finals.items():
         write(tmp_path, CellKey(HARD, method), "metrics", metrics([final, final]))
     layout = figures.load_figure("quick", "convergence").model_copy(update={"y_min": 50, "y_max": 95})
-    axes = panels(figures.draw(layout, Tidy(tmp_path, quick)))[3]
+    axes = panels(figures.draw(layout, tidy_in(tmp_path, quick)))[3]
     low, high = axes.get_ylim()
     values = [value for _, y in lines(axes) for value in y]
     assert low == y_min if y_min else min(values) - 10 < low < min(values)
@@ -131,7 +131,7 @@ def test_ticks_of_rounds_are_whole_numbers(rounds: int, tmp_path: Path, quick: E
     write(tmp_path, cell, "metrics", metrics([80, 90], rounds=rounds, every=1))
     write(tmp_path, cell, "drift", drift({r: ([0.3, 0.4], [1, 2]) for r in range(1, rounds + 1)}))
     for name in ("convergence", "drift"):
-        for axes in panels(drawn(name, Tidy(tmp_path, quick))):
+        for axes in panels(drawn(name, tidy_in(tmp_path, quick))):
             if axes.lines:
                 low, high = axes.get_xlim()
                 ticks = [tick for tick in axes.get_xticks() if low <= tick <= high]
@@ -142,7 +142,7 @@ def test_ticks_of_rounds_are_whole_numbers(rounds: int, tmp_path: Path, quick: E
 def test_single_points_are_marks_with_bars_that_hide_no_other(tmp_path: Path, quick: Experiment) -> None:
     for method in ("fedsam", "fedlesam"):
         write(tmp_path, CellKey(HARD, method), "drift", drift({5: ([0.3, 0.5], [1, 3])}))
-    tidy = Tidy(tmp_path, quick)
+    tidy = tidy_in(tmp_path, quick)
     for axes, mean, std in zip(panels(drawn("drift", tidy)), (0.4, 2), (0.02**0.5, 2**0.5), strict=True):
         assert [line.get_marker() for line in axes.lines] == ["_", "_"]
         (x, y), (other_x, other_y) = (line.get_xydata()[0] for line in axes.lines)
@@ -176,7 +176,7 @@ def test_bands_end_where_values_do(tmp_path: Path, quick: Experiment) -> None:
     losses = [(s, "random", x, 0, loss) for x in (1, 2) for s, loss in enumerate((0.01, 0.01, 3))]
     columns = ["seed", "direction", "radius", "draw", "loss"]
     write(tmp_path, cell, "perturbation", pd.DataFrame(losses, columns=columns))
-    tidy = Tidy(tmp_path, quick)
+    tidy = tidy_in(tmp_path, quick)
     _, _, easy, hard = panels(drawn("convergence", tidy))
     assert (band(hard)[0], band(easy)[1]) == (0, 100)
     left, right = panels(drawn("drift", tidy))
@@ -295,7 +295,7 @@ def test_saved_figures_are_laid_out_at_rounded_places(realistic: Tidy, tmp_path:
 @pytest.mark.parametrize("name", layout_names("quick", "figures"))
 def test_no_data_at_all_is_one_line(name: str, quick: Experiment, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="nothing to draw for") as error:
-        drawn(name, Tidy(tmp_path, quick))
+        drawn(name, tidy_in(tmp_path, quick))
     assert "\n" not in str(error.value)
 
 

@@ -14,7 +14,7 @@ from analysis.figures import KINDS, FigureLayout
 from analysis.tidy import CellKey, Tidy
 from bench.errors import UserError
 from bench.experiments import Experiment
-from tests.analysis.conftest import HARD, metrics, write
+from tests.analysis.conftest import HARD, metrics, tidy_in, write
 
 METHODS = ("fedavg", "fedsam", "fedgf")
 PLACE = {"partition": "dirichlet-0.1", "participation": "4-of-20"}
@@ -79,7 +79,7 @@ def tidy(tmp_path: Path, quick: Experiment) -> Tidy:
         write(tmp_path, cell, "corruptions", corruptions(50 + factor, ["blots", "haze"]))
         write(tmp_path, cell, "cost", cost(factor))
         write(tmp_path, cell, "metrics", metrics([5 * factor, 5 * factor], rounds=8))
-    return Tidy(tmp_path, quick)
+    return tidy_in(tmp_path, quick)
 
 
 def panels(figure: Figure) -> list[Axes]:

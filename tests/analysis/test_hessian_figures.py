@@ -13,7 +13,7 @@ from analysis.figures import KINDS, FigureLayout
 from analysis.tidy import CellKey, Setting, Tidy
 from bench.errors import UserError
 from bench.experiments import Experiment
-from tests.analysis.conftest import HARD, write
+from tests.analysis.conftest import HARD, tidy_in, write
 
 EASY = Setting("digits", "dirichlet-0.6", "4-of-20")
 PANELS = [{"partition": place.partition, "participation": place.participation} for place in (EASY, HARD)]
@@ -45,7 +45,7 @@ def tidy(tmp_path: Path, quick: Experiment) -> Tidy:
             clients = [(s, r, c, scale * (c + 1) / r, 0.0) for s in (0, 1) for r in (1, 5, 9) for c in range(5)]
             columns = ["seed", "round", "client", "lambda_max", "residual"]
             write(tmp_path, cell, "client_hessian", pd.DataFrame(clients, columns=columns))
-    return Tidy(tmp_path, quick)
+    return tidy_in(tmp_path, quick)
 
 
 def panels(figure: Figure) -> list[Any]:

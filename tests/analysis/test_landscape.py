@@ -73,13 +73,14 @@ class Passes(list):
 
 @pytest.mark.parametrize(("kept", "passes"), [(2**20, 2), (0, 4)])
 def test_prepared_batches_are_the_same_images(
-    monkeypatch: pytest.MonkeyPatch, digits: Samples, kept: int, passes: int
+    monkeypatch: pytest.MonkeyPatch, cnn: Objective, digits: Samples, kept: int, passes: int
 ) -> None:
     """Small ones are prepared once (and looked at once before), large ones in each of three passes."""
     monkeypatch.setattr(landscape, "KEPT_BYTES", kept)
     x, y = digits[0].expand(-1, 3, -1, -1), digits[1]
     data = Passes(in_batches(x, y, 25))
-    prepared = Prepared(data)
+    monkeypatch.setattr(cnn, "channels_last", True)
+    prepared = Prepared(cnn, data)
     for _ in range(3):
         found = list(prepared)
         assert torch.equal(torch.cat([part for part, _ in found]), x)

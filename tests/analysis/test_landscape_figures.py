@@ -12,10 +12,10 @@ from analysis import figures
 from analysis.figures.interpolation import InterpolationLayout
 from analysis.figures.plane import LocalPlaneLayout, PlaneLayout
 from analysis.palette import styles
-from analysis.tidy import CellKey, Tidy
+from analysis.tidy import CellKey
 from bench.errors import UserError
 from bench.experiments import Experiment
-from tests.analysis.conftest import HARD, write
+from tests.analysis.conftest import HARD, tidy_in, write
 
 TEXT = {"title": "A title", "caption": "Digits.", "select": {"partition": "dirichlet-0.1", "participation": "4-of-20"}}
 PLACES = {"fedavg": (0.0, 0.0), "fedsam": (2.0, 0.0), "client 3": (0.5, 1.0)}
@@ -36,7 +36,7 @@ def plane(sharp: float) -> pd.DataFrame:
 def test_a_plane_marks_its_models_in_both_panels(tmp_path: Path, quick: Experiment) -> None:
     write(tmp_path, CellKey(HARD, "fedavg"), "plane", plane(0.3))
     layout = PlaneLayout.parse({"kind": "plane", "methods": ["fedavg"], **TEXT})
-    figure = figures.draw(layout, Tidy(tmp_path, quick))
+    figure = figures.draw(layout, tidy_in(tmp_path, quick))
     loss, error, *bars = figure.get_axes()
     assert [axes.get_title() for axes in (loss, error)] == ["Training loss", "Test error (%)"]
     assert len(bars) == 2
@@ -52,7 +52,7 @@ def test_a_plane_marks_its_models_in_both_panels(tmp_path: Path, quick: Experime
         assert axes.get_aspect() == 1
     values = 0.3 * (1 + plane(1)[["x", "y"]].pow(2).sum(axis=1))
     assert bars[0].get_ylim() == pytest.approx((values.min(), values.max()))
-    assert "Seed 0." in figures.caption(layout, Tidy(tmp_path, quick))
+    assert "Seed 0." in figures.caption(layout, tidy_in(tmp_path, quick))
     assert all(file.stat().st_size for file in figures.save(figure, tmp_path / "plane"))
 
 
@@ -61,7 +61,7 @@ def test_rows_of_local_planes_share_their_colours(tmp_path: Path, quick: Experim
         write(tmp_path, CellKey(HARD, method), "local_plane", plane(sharp))
     methods = ["fedavg", "fedsam", "fedgf"]
     layout = LocalPlaneLayout.parse({"kind": "local_plane", "methods": methods, "ceiling": 3, **TEXT})
-    figure = figures.draw(layout, Tidy(tmp_path, quick))
+    figure = figures.draw(layout, tidy_in(tmp_path, quick))
     panels = [axes for axes in figure.get_axes() if axes.get_title()]
     assert [axes.get_title() for axes in panels] == [
         "Training loss, FedAvg", "Test error (%), FedAvg", "Training loss, FedSAM", "Test error (%), FedSAM",
@@ -71,7 +71,7 @@ def test_rows_of_local_planes_share_their_colours(tmp_path: Path, quick: Experim
     assert ranges[1] == ranges[3]
     notes = [text.get_text() for part in figure.subfigs for text in part.texts]
     assert any("not run: FedGF" in note for note in notes)
-    assert "Losses above 3 are cut off." in figures.caption(layout, Tidy(tmp_path, quick))
+    assert "Losses above 3 are cut off." in figures.caption(layout, tidy_in(tmp_path, quick))
 
 
 def test_a_line_is_the_mean_over_seeds(tmp_path: Path, quick: Experiment) -> None:
@@ -81,12 +81,12 @@ def test_a_line_is_the_mean_over_seeds(tmp_path: Path, quick: Experiment) -> Non
     write(tmp_path, CellKey(HARD, "fedavg"), "interpolation", frame)
     given = {"kind": "interpolation", "methods": ["fedavg"], "ends": ["initial", "final"], **TEXT}
     layout = InterpolationLayout.parse(given)
-    figure = figures.draw(layout, Tidy(tmp_path, quick))
+    figure = figures.draw(layout, tidy_in(tmp_path, quick))
     loss, error = figure.get_axes()
     np.testing.assert_allclose(loss.lines[0].get_xydata(), np.column_stack([t, 1.5 - t]))
     np.testing.assert_allclose(error.lines[0].get_xydata(), np.column_stack([t, 90 - 40 * t]))
     assert (loss.get_ylabel(), error.get_ylabel()) == ("Training loss", "Test error (%)")
-    caption = figures.caption(layout, Tidy(tmp_path, quick))
+    caption = figures.caption(layout, tidy_in(tmp_path, quick))
     assert "mean over 2 seeds" in caption
     assert "At t = 0 the initial model" in caption
 
@@ -97,4 +97,4 @@ def test_images_that_were_not_asked_for_cannot_be_drawn(tmp_path: Path, quick: E
     write(tmp_path, CellKey(HARD, "fedavg"), kind, frame[frame["data"] == "train"])
     layout = figures.KINDS[kind].layout.parse({"kind": kind, "methods": ["fedavg"], **TEXT})
     with pytest.raises(UserError, match="nothing to draw for 'A title'"):
-        figures.draw(layout, Tidy(tmp_path, quick))
+        figures.draw(layout, tidy_in(tmp_path, quick))

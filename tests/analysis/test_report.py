@@ -20,7 +20,7 @@ MINI = str(Path(__file__).parents[1] / "end_to_end" / "mini" / "experiments.yaml
 
 
 def test_inputs_of_quick_are_cells_of_quick(quick: Experiment) -> None:
-    named = {file.name for file in FILES.values()}
+    named = {file.name for file in FILES.values()} | {f"{name}.csv" for name in QUICK.analyses}
     layouts = [tables.inputs(tables.load_table("quick", name), quick) for name in QUICK.table_names()]
     layouts += [figures.load_figure("quick", name).inputs(quick) for name in QUICK.figure_names()]
     for paths in layouts:

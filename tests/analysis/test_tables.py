@@ -2,19 +2,21 @@
 
 import csv
 import io
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 
-from analysis.analyses import ANALYSES
+from analysis.analyses import ANALYSES, parse_analysis
+from analysis.made import in_words
 from analysis.table_formats import FORMATS, escape_html, escape_latex, html, latex, markdown, tidy_csv
 from analysis.tables import Table, TableLayout, fill, inputs
 from analysis.tidy import CellKey, Setting, Tidy
 from bench.errors import UserError
 from bench.experiments import Experiment
-from tests.analysis.conftest import HARD, metrics, write
+from tests.analysis.conftest import ASKED, HARD, IDENTITIES, metrics, tidy_in, write
 
 ACCURACY = {"header": "0.1", "metric": "test_accuracy", "select": {"partition": "dirichlet-0.1"}}
 
@@ -41,7 +43,7 @@ def tidy(tmp_path: Path, quick: Experiment) -> Tidy:
     }
     for method, frame in runs.items():
         write(tmp_path, CellKey(HARD, method), "metrics", frame)
-    return Tidy(tmp_path, quick)
+    return tidy_in(tmp_path, quick)
 
 
 @pytest.fixture
@@ -64,7 +66,7 @@ def test_ties_share_the_first_place_and_the_next_mean_is_second(table: Table) ->
 def test_ranking_uses_unrounded_means(tmp_path: Path, quick: Experiment) -> None:
     for method, value in {"fedavg": 80.001, "fedsam": 80.002, "fedgf": 79}.items():
         write(tmp_path, CellKey(HARD, method), "metrics", metrics([value] * 3))
-    text = markdown(fill("t", layout(methods=["fedavg", "fedsam", "fedgf"]), Tidy(tmp_path, quick)))
+    text = markdown(fill("t", layout(methods=["fedavg", "fedsam", "fedgf"]), tidy_in(tmp_path, quick)))
     assert "| FedAvg | <u>80.00 ± 0.00</u> |" in text
     assert "| FedSAM | **80.00 ± 0.00** |" in text
     assert "| FedGF | 79.00 ± 0.00 |" in text
@@ -167,13 +169,13 @@ def test_caption_states_protocol_seeds_and_marks(table: Table) -> None:
 
 def test_one_seed_has_no_spread(tmp_path: Path, quick: Experiment) -> None:
     write(tmp_path, CellKey(HARD, "fedavg"), "metrics", metrics([80]))
-    table = fill("t", layout(methods=["fedavg"]), Tidy(tmp_path, quick))
+    table = fill("t", layout(methods=["fedavg"]), tidy_in(tmp_path, quick))
     assert "**80.00** (1 of 3 seeds)" in markdown(table)
     assert "Mean over 1 seed." in table.caption
 
 
 def test_nothing_run_is_a_table_of_not_run(tmp_path: Path, quick: Experiment) -> None:
-    table = fill("t", layout(), Tidy(tmp_path, quick))
+    table = fill("t", layout(), tidy_in(tmp_path, quick))
     assert {row[0].note for row in table.entries[0]} == {"not run"}
     assert table.caption == "Accuracy. Test images."
 
@@ -202,7 +204,7 @@ def test_equal_data_gives_equal_bytes(tidy: Tidy) -> None:
 
 def test_entries_that_share_a_catalog_name_keep_their_own(tmp_path: Path, quick: Experiment) -> None:
     twice = {**quick.methods, "fedsam_small": quick.methods["fedsam"].model_copy(update={"name": "fedsam"})}
-    tidy = Tidy(tmp_path, quick.model_copy(update={"methods": twice}))
+    tidy = tidy_in(tmp_path, quick.model_copy(update={"methods": twice}))
     table = fill("t", layout(methods=["fedavg", "fedsam", "fedsam_small"]), tidy)
     assert table.rows == ("FedAvg", "FedSAM (fedsam)", "FedSAM (fedsam_small)")
 
@@ -253,7 +255,7 @@ def test_released_variants_report_what_their_code_reports(tidy: Tidy, quick: Exp
     path = write(tidy.results, CellKey(HARD, "fedlesam_s"), "metrics", falling)
     identities = {run.seed: run.identity for run in cell.runs}
     pd.read_csv(path).assign(identity=lambda frame: frame["seed"].map(identities)).to_csv(path, index=False)
-    filled = fill("accuracy", layout(methods=["fedavg", "fedlesam_s"]), Tidy(tidy.results, experiment))
+    filled = fill("accuracy", layout(methods=["fedavg", "fedlesam_s"]), tidy_in(tidy.results, experiment))
     assert filled.rows[1] == "FedLESAM-S (released, Bernoulli participation)"
     assert filled.entries[0][1][0].mean == 75.0
     assert "FedLESAM-S (released, Bernoulli participation): best of all evaluations" in filled.caption
@@ -266,6 +268,48 @@ def test_runs_of_other_code_are_told(tidy: Tidy) -> None:
     frame.loc[frame["seed"] == 1, "code"] = "0123456789abcdef"
     frame.to_csv(path, index=False)
     assert "1 of 11 runs were made by other code than is here." in fill("accuracy", layout(), tidy).caption
+
+
+LPF = {**ACCURACY, "metric": "lpf"}
+
+
+def lpf(tidy: Tidy, **changes: object) -> Table:
+    """FedAvg's and FedSAM's LPF over three seeds, FedSAM's file changed by hand."""
+    rows = pd.DataFrame({"seed": range(3), "metric": "lpf", "value": 0.2, "definition": "5 draws"})
+    for method in ("fedavg", "fedsam"):
+        path = write(tidy.results, CellKey(HARD, method), "flatness", rows)
+    pd.read_csv(path).assign(**changes).to_csv(path, index=False)
+    return fill("t", layout(columns=[LPF], methods=["fedavg", "fedsam"]), tidy)
+
+
+def test_captions_say_what_was_computed_and_by_which_code(tidy: Tidy) -> None:
+    assert "Low-pass-filter loss LPF: 5 draws." in lpf(tidy).caption
+    assert "LPF: 5 draws or: 7 draws." in lpf(tidy, definition="7 draws").caption
+    several = lpf(tidy, definition=["6 draws", "7 draws", "8 draws"]).caption
+    assert "LPF: see the column definition of the files flatness.csv." in several
+    assert "other code" not in several
+    assert "3 of 6 answers of flatness were made by other code than is here." in lpf(tidy, code="0123").caption
+
+
+def test_answers_to_other_questions_are_refused(tidy: Tidy) -> None:
+    old = in_words(ASKED["flatness"].model_copy(update={"draws": 7}).options().items())
+    with pytest.raises(UserError, match=r"made with other options \(draws=7 there, draws=50 here\) than .* anew"):
+        lpf(tidy, options=old)
+
+
+@pytest.mark.parametrize("identity", ["", "fedavg=0123456789abcdef"])
+def test_answers_that_compare_with_other_runs_are_refused(tidy: Tidy, identity: str) -> None:
+    asked = parse_analysis("convergence", {"reference": "fedavg"})
+    tidy = replace(tidy, analyses={**ASKED, "convergence": asked})
+    path = write(tidy.results, CellKey(HARD, "fedsam"), "convergence", reaching((200, 1), (400, 1), (300, 1)))
+    own = [f"fedavg={IDENTITIES[CellKey(HARD, 'fedavg').path, seed]}" for seed in range(3) for _ in range(2)]
+    made = pd.read_csv(path).assign(options=in_words(asked.options().items()), beside=own)
+    made.to_csv(path, index=False)
+    shown = layout(columns=[TARGET], methods=["fedsam"])
+    assert fill("t", shown, tidy).entries[0][0][0].mean == 300
+    made.assign(beside=identity).to_csv(path, index=False)
+    with pytest.raises(UserError, match="compares with other runs of fedavg than experiment quick has now"):
+        fill("t", shown, tidy)
 
 
 def reaching(*values: tuple[float, int], metric: str = "rounds_to_target") -> pd.DataFrame:
@@ -306,13 +350,14 @@ def test_multiples_are_taken_seed_by_seed(tidy: Tidy) -> None:
     """800 / 400 and 800 / 300; 800 / 200 and 800 / 400."""
     shown = to_target(tidy, relative_to="fedavg", decimals=2)
     assert shown == ["**1.00 ± 0.00**", "2.33+ (1 of 3 seeds)", "3.00+"]
-    # FedSAM reaches it with its first seed alone.
-    of_fedsam = ["<u>2.00</u> (1 of 3 seeds)", "**1.00** (1 of 3 seeds)", "8.00+"]
+
+
+def test_multiples_of_what_was_not_reached_are_not_shown(tidy: Tidy) -> None:
+    """A mean over the seeds in which the reference got there would be over its lucky ones."""
+    of_fedsam = ["reference: 1 of 3 seeds", "reference: 1 of 3 seeds", "reference: 1 of 2 seeds"]
     assert to_target(tidy, relative_to="fedsam", decimals=2) == of_fedsam
-
-
-def test_multiples_of_nothing_are_not_shown(tidy: Tidy) -> None:
-    assert to_target(tidy, relative_to="fedlesam_s") == ["not analysed", "not analysed", "not analysed"]
+    of_fedlesam = ["reference: 0 of 3 seeds", "reference: 0 of 3 seeds", "reference: 0 of 2 seeds"]
+    assert to_target(tidy, relative_to="fedlesam_s") == of_fedlesam
 
 
 @pytest.mark.parametrize(

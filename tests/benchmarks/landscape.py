@@ -27,11 +27,11 @@ class Points:
     def __init__(self, workload: Workload, device: torch.device) -> None:
         device = prepare_device(str(device), torch.get_num_threads())
         self._device = device
-        self._objective = Objective(workload.module(0).to(device))
+        self._objective = Objective(workload.module(0).to(device), channels_last=device.type == "cpu")
         self._model = workload.module(0).to(device).eval()
         x, y = (part.to(device) for part in workload.batch_of(workload.images))
         size = EVALUATION_BATCH[device.type]
-        self._data = Prepared(list(zip(x.split(size), y.split(size), strict=True)))
+        self._data = Prepared(self._objective, list(zip(x.split(size), y.split(size), strict=True)))
         w = self._objective.initial()
         self._plane = Family(w, filter_normalised_directions(self._objective.layout, w, torch_stream(0, "landscape")))
         self._together = points_together(self._objective, self._plane, self._data)

@@ -65,6 +65,16 @@ def test_the_table_holds_the_runs_own_numbers(finished):
     assert (row["n_seeds"], row["source"]) == (2, "run")
 
 
+def test_an_analysis_with_a_name_of_its_own(finished):
+    snakemake(finished, "mini_analysis_wide")
+    folder = finished / "results" / "analysis" / "mini" / CELLS / "fedsam"
+    wide, usual = (pd.read_csv(folder / f"{name}.csv") for name in ("wide", "flatness"))
+    assert wide["options"].str.contains("rho=0.5").all()
+    values = [frame.set_index(["metric", "seed"])["value"] for frame in (wide, usual)]
+    assert (values[0]["sharpness"] > values[1]["sharpness"]).all()
+    assert (values[0]["lpf"] == values[1]["lpf"]).all(), "the same draws"
+
+
 def test_analyses_say_what_they_measured(finished):
     folder = finished / "results" / "analysis" / "mini" / CELLS / "fedsam"
     names = ("hessian", "flatness", "discrepancy")

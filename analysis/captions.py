@@ -1,0 +1,29 @@
+"""Sentences of captions that follow from tidy files: what was computed, and by which code."""
+
+from collections.abc import Iterator, Mapping
+
+import pandas as pd
+
+from analysis.columns import RUN, RUN_FILES
+from analysis.made import analysis_fingerprint
+from bench.records import code_fingerprint
+
+_LISTED = 2
+"""So many definitions are listed at most; of more the caption says where they stand."""
+
+
+def definition(rows: pd.DataFrame, file: str) -> str:
+    """What was computed, by the column `definition` of these rows of a tidy file; empty if they have none."""
+    found = [str(text) for text in rows["definition"].dropna().unique()] if "definition" in rows else []
+    return " or: ".join(found) if len(found) <= _LISTED else f"see the column definition of the files {file}.csv"
+
+
+def made_by_other_code(frames: Mapping[str, pd.DataFrame]) -> Iterator[str]:
+    """A sentence for each kind of tidy file of which some were made by other code than is here."""
+    for file, frame in frames.items():
+        if "code" in frame:
+            here = code_fingerprint() if file in RUN_FILES else analysis_fingerprint()
+            runs = frame.drop_duplicates(RUN)
+            if old := int((runs["code"] != here).sum()):
+                what = "runs" if file in RUN_FILES else f"answers of {file}"
+                yield f"{old} of {len(runs)} {what} were made by other code than is here."
