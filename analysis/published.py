@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from bench.errors import UserError, unknown
 from bench.experiments import PAPER_TABLES
@@ -192,9 +194,10 @@ def find(
         "metric": metric, "variant": variant,
     }  # fmt: skip
     given = {key: value for key, value in asked.items() if value is not None}
-    rows = frame
+    fitting = np.ones(len(frame), dtype=bool)
     for key, value in given.items():
-        rows = rows[_fits(rows[key], value)]
+        fitting &= _fits(frame[key], value)
+    rows = frame[fitting]
     if rows.empty:
         return None
     if len(rows) > 1:
@@ -205,12 +208,18 @@ def find(
     return PublishedNumber(number, std, str(row["note"]), int(row["decimals"]))
 
 
-def _fits(column: "pd.Series[str]", asked: str | int) -> "pd.Series[bool]":
+def _fits(column: "pd.Series[str]", asked: str | int) -> NDArray[np.bool_]:
+    """Which rows of a key fit what is asked."""
     if column.name in COUNTS:
-        return column.isna() | (column == asked).fillna(value=False)
+        numbers = column.to_numpy(dtype=float, na_value=np.nan)
+        return np.asarray(np.isnan(numbers) | (numbers == asked))
+    texts = column.to_numpy(dtype=object)
+    fits: NDArray[np.bool_] = texts == asked
+    if column.name in SETTING:
+        fits |= texts == ""
     if column.name == "partition_param":
-        return column.map(lambda text: text == "" or asked in (text, *_VALUES.split(text)))
-    return (column == asked) | ((column == "") & (column.name in SETTING))
+        fits |= np.array([asked in _VALUES.split(text) for text in texts], dtype=bool)
+    return fits
 
 
 def _differences(rows: pd.DataFrame) -> str:

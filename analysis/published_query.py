@@ -8,8 +8,11 @@ import pandas as pd
 from analysis.published import NOTES, as_printed, kinds
 from bench.errors import UserError, unknown
 
-LEAST_NOTE = 20
-"""Notes are cut to the width that is left, but not further."""
+LAST = ("variant", "note")
+"""The last columns, cut to what is left of the width."""
+
+LEAST_LEFT = 20
+"""But not further than this."""
 
 
 def query(asked: Mapping[str, Sequence[str]], notes: Sequence[str] = ()) -> pd.DataFrame:
@@ -40,7 +43,7 @@ def query(asked: Mapping[str, Sequence[str]], notes: Sequence[str] = ()) -> pd.D
 def aligned(frame: pd.DataFrame, width: int) -> str:
     """For a terminal of so many columns: what all rows share stands above the table, empty columns are left out.
 
-    Of notes, what fits is shown.
+    Of variant and note, what fits is shown.
     """
     shown = pd.DataFrame(
         {
@@ -54,10 +57,10 @@ def aligned(frame: pd.DataFrame, width: int) -> str:
     )
     shown = shown.loc[:, (shown != "").any()]
     common = [column for column in shown if len(shown) > 1 and shown[column].nunique() == 1]
-    told = [f"{column}: {shown[column].iloc[0]}" for column in common]
-    lines = [*textwrap.wrap("; ".join(told), width), *([""] if told else [])]
+    told = "; ".join(f"{column}: {shown[column].iloc[0]}" for column in common)
     count = f"{len(frame)} number{'s' if len(frame) > 1 else ''}"
-    return "\n".join([*lines, *_columns(shown.drop(columns=common), width), "", count])
+    head = [*textwrap.wrap(told, width), ""] if told else []
+    return "\n".join([*head, *_columns(shown.drop(columns=common), width), "", count])
 
 
 def _joined(frame: pd.DataFrame, first: str, sign: str, second: str) -> "pd.Series[str]":
@@ -67,10 +70,12 @@ def _joined(frame: pd.DataFrame, first: str, sign: str, second: str) -> "pd.Seri
 
 
 def _columns(shown: pd.DataFrame, width: int) -> Iterator[str]:
-    """Header and rows, left-aligned two blanks apart; the last column, if it is the note, cut to what is left."""
+    """Header and rows, left-aligned two blanks apart; variant and note share what is left of the width."""
     rows = [list(shown.columns), *shown.to_numpy().tolist()]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    left = max(width - sum(widths[:-1]) - 2 * (len(widths) - 1), LEAST_NOTE)
-    for *cells, last in rows:
-        end = textwrap.shorten(last, left, placeholder=" …") if shown.columns[-1] == "note" else last
-        yield "  ".join([*map(str.ljust, cells, widths), end]).rstrip()
+    cut = sum(column not in LAST for column in shown)
+    widths = [max(map(len, column)) for column in zip(*(row[:cut] for row in rows), strict=True)]
+    left = max(width - sum(widths) - 2 * len(widths), LEAST_LEFT)
+    for row in rows:
+        end = "; ".join(filter(None, row[cut:]))
+        end = end if len(end) <= left else f"{end[: left - 1].rstrip()}…"
+        yield "  ".join([*map(str.ljust, row, widths), end]).rstrip()

@@ -21,7 +21,7 @@ from analysis.catalogue import describe, overview
 from bench.__main__ import main
 from bench.allocator import keep_freed_memory
 from bench.cli_data import app as data
-from bench.cli_published import published
+from bench.cli_published import audit, published
 from bench.errors import UserError
 from bench.strict_yaml import load_yaml
 from bench.threads import ONE_THREAD, available_cores
@@ -387,6 +387,7 @@ def schema() -> None:
 
 
 app.command()(published)
+app.command()(audit)
 
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 """Typer does not export it, and brings its module from Click or from its own copy of Click."""
