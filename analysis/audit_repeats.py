@@ -192,12 +192,10 @@ def _repeats(
         if _no_chance(len(values), len(spreads), len(shared), with_spread):
             told.add(pair)
             equal = " ".join([*values, *spreads])
-            both = [[x for x, _ in shared], [y for _, y in shared]]
-            what = f"{len(values)} of {len(shared)} values" if values else ""
-            what += " and " if values and spreads else ""
-            what += f"{len(spreads)} of {with_spread} deviations" if spreads else ""
-            what += " are equal, place by place"
-            yield Anomaly("repeated", called(both[0]), equal, called(both[1]), equal, what)
+            line_a, line_b = zip(*shared, strict=True)
+            numbers = {"values": (values, len(shared)), "deviations": (spreads, with_spread)}
+            what = " and ".join(f"{len(some)} of {most} {kind}" for kind, (some, most) in numbers.items() if some)
+            yield Anomaly("repeated", called(line_a), equal, called(line_b), equal, f"{what} are equal, place by place")
 
 
 def _no_chance(values: int, spreads: int, most_values: int, most_spreads: int) -> bool:

@@ -85,11 +85,6 @@ class Cell:
         return 0.5 * 10.0 ** -len(self.value.partition(".")[2])
 
     @property
-    def spread(self) -> float | None:
-        """The printed deviation."""
-        return float(self.std) if self.std else None
-
-    @property
     def shown(self) -> str:
         """The value, with its deviation if there is one."""
         return f"{self.value} ± {self.std}" if self.std else self.value

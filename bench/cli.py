@@ -1,5 +1,4 @@
-"""The `fedflat` command: run, methods, data, analyse, analyses, table, figure, report, summary, baselines, compare,
-published, audit.
+"""The `fedflat` command; `fedflat --help` lists its subcommands.
 
 Torch is imported by the subcommands that need it: after the libraries' threads are set, and quickly for the others.
 """

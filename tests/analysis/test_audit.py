@@ -6,11 +6,12 @@ import pytest
 
 from analysis import anomalies, audit_arithmetic, audit_repeats
 from analysis.anomalies import KINDS, Anomaly, listed
-from analysis.audit import CHECKS, page
+from analysis.audit import CHECKS, DAMAGE, page
 from analysis.published import papers
 from analysis.published_cells import Cell, cells, method_title
 from bench.errors import UserError
 from bench.experiments import PAPER_TABLES
+from tests.bench.test_cli import fedflat, refused
 
 CELL = Cell(
     paper="fedtoga", table="1", method="fedsam", dataset="cifar10", model="lenet", partition="dirichlet",
@@ -27,16 +28,22 @@ def says(findings) -> list[tuple[str, str]]:
     return [(finding.says_a, finding.says_b) for finding in findings]
 
 
-def test_the_committed_page_is_what_the_code_generates():
+@pytest.fixture(scope="module")
+def generated() -> str:
+    return page()
+
+
+def test_the_committed_page_is_what_the_code_generates(generated):
     committed = (PAPER_TABLES / "audit.md").read_text(encoding="utf-8")
-    assert committed == page(), "run: fedflat audit"
+    assert committed == generated, "run: fedflat audit"
 
 
-def test_the_page_has_every_anomaly_that_is_not_damage_of_the_text():
-    text = page().replace(r"\|", "|")
+def test_the_page_has_every_anomaly_that_is_not_damage_of_the_text(generated):
+    text = generated.replace(r"\|", "|")
     for paper in papers():
         for anomaly in listed(paper):
-            if anomaly.place_b != "the copy of the text at hand":
+            if anomaly.place_b != DAMAGE:
+                assert f"| {anomaly.says_a} |" in text
                 assert f"| {anomaly.what} |" in text
     assert all(f"## {title} (" in text for title in KINDS.values())
 
@@ -236,3 +243,10 @@ def test_damaged_lists_are_told(tmp_path, monkeypatch):
 
 def test_every_check_says_what_it_is_for():
     assert all(check.__doc__ for check in CHECKS)
+
+
+def test_the_command_writes_the_page(generated, tmp_path):
+    file = tmp_path / "some" / "audit.md"
+    assert fedflat("audit", "--out", file).stdout == f"{file}\n"
+    assert file.read_text(encoding="utf-8") == generated
+    assert refused("audit", "--out", "").startswith("fedflat: --out is empty")

@@ -223,10 +223,10 @@ def test_the_table_says_once_what_all_rows_share_and_fits_the_terminal():
         "partition  metric                value  note",
         "lda 0      lpf                   2.67",
         "lda 0      lambda_max            43.32  typo_suspected: identical value in tabl…",
-        "lda 0      flatness_discrepancy  0.31",
-        "lda 10     lpf                   1.11",
+        "lda 0      flatness_discrepancy  0.33",
+        "lda 10     lpf                   1.10",
         "lda 10     lambda_max            25.36  typo_suspected: table 8 (cifar10) print…",
-        "lda 10     flatness_discrepancy  0.10",
+        "lda 10     flatness_discrepancy  0.04",
         "",
         "6 numbers",
     ]
