@@ -1,4 +1,4 @@
-"""The `fedflat` command: run, methods, data, analyse, analyses, table, figure, report, summary, baselines, compare.
+"""The `fedflat` command; `fedflat --help` lists its subcommands.
 
 Torch is imported by the subcommands that need it: after the libraries' threads are set, and quickly for the others.
 """
@@ -20,6 +20,7 @@ from analysis.catalogue import describe, overview
 from bench.__main__ import main
 from bench.allocator import keep_freed_memory
 from bench.cli_data import app as data
+from bench.cli_published import audit, published
 from bench.errors import UserError
 from bench.strict_yaml import load_yaml
 from bench.threads import ONE_THREAD, available_cores
@@ -383,6 +384,9 @@ def schema() -> None:
 
     typer.echo(json.dumps(experiment_schema(), indent=1))
 
+
+app.command()(published)
+app.command()(audit)
 
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 """Typer does not export it, and brings its module from Click or from its own copy of Click."""
