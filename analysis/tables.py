@@ -19,11 +19,14 @@ from analysis.captions import definition, less_exact, made_by_other_code
 from analysis.columns import IDS, RUN, RUN_FILES
 from analysis.convergence import FinalValue, diverged_seeds, final_values, reported
 from analysis.layout import Layout, Selection, read_layout
+from analysis.published import PublishedNumber
 from analysis.quantities import Better, quantity
 from analysis.tidy import CellKey, Setting, Tidy, relative_path, titles
+from analysis.verdicts import Missing, RankCorrelation, Verdict
 from bench.errors import UserError, unknown
 from bench.experiments import Experiment
 from bench.frozen import Frozen
+from bench.scale import IN_WORDS
 
 
 class Column(Frozen):
@@ -113,36 +116,60 @@ class TableLayout(Layout):
         """Which value of a run is reported, by method."""
         return {method: self.final or reported(experiment.methods[method].release(method)) for method in self.methods}
 
+    @property
+    def supported(self) -> tuple[Column, ...]:
+        """The columns that can be reproduced."""
+        return tuple(column for column in self.columns if column.unsupported is None)
+
     def setting(self, block: Block, column: Column, experiment: Experiment) -> Setting:
         """The setting of a column within a block."""
         return block.select.narrowed(column.select).setting(experiment)
 
     def settings(self, experiment: Experiment) -> tuple[Setting, ...]:
         """The settings of all columns in all blocks, each once."""
-        pairs = itertools.product(self.blocks, self.columns)
+        pairs = itertools.product(self.blocks, self.supported)
         return tuple(dict.fromkeys(self.setting(block, column, experiment) for block, column in pairs))
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One cell of a table; `place` is 1 for the best of its column and block, 2 for the second, else 0."""
+    """One cell of a table; `place` is 1 for the best of its column and block, 2 for the second, else 0.
+
+    `missing`: why there is no mean, if there is none.
+    """
 
     mean: float | None = None
     std: float | None = None
     seeds: int = 0
     note: str = ""
     place: Literal[0, 1, 2] = 0
+    missing: Missing = "not run"
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What stands beside an entry: the published number, if there is one, and what the entry says of it."""
+
+    number: PublishedNumber | None
+    verdict: Verdict
 
 
 @dataclass(frozen=True)
 class Table:
-    """A filled table: `entries[block][row][column]`, in the layout's order."""
+    """A filled table: `entries[block][row][column]`, in the layout's order.
+
+    Of a table that is published, `beside` has the same shape, `taus[block][column]` are rank correlations of both, and
+    `foot` sums up.
+    """
 
     name: str
     layout: TableLayout
     rows: tuple[str, ...]
     entries: tuple[tuple[tuple[Entry, ...], ...], ...]
     caption: str
+    beside: tuple[tuple[tuple[Beside, ...], ...], ...] = ()
+    taus: tuple[tuple[RankCorrelation | None, ...], ...] = ()
+    foot: str = ""
 
 
 def load_table(experiment_name: str, name: str) -> TableLayout:
@@ -153,7 +180,7 @@ def load_table(experiment_name: str, name: str) -> TableLayout:
 
 def inputs(layout: TableLayout, experiment: Experiment) -> list[str]:
     """The tidy files a table reads, relative to `results/`. Metrics always: they tell which runs diverged."""
-    files = dict.fromkeys(["metrics", *(column.file for column in layout.columns)])
+    files = dict.fromkeys(["metrics", *(column.file for column in layout.supported)])
     return [relative_path(experiment.name, file, cell) for file in files for cell in layout.cells(experiment)]
 
 
@@ -176,17 +203,21 @@ Values = Mapping[tuple[str, ...], Sequence[Value]]
 def fill(name: str, layout: TableLayout, tidy: Tidy) -> Table:
     """The table with everything the tidy files say."""
     cells = layout.cells(tidy.experiment)
-    files = dict.fromkeys(["metrics", *(column.file for column in layout.columns)])
+    files = dict.fromkeys(["metrics", *(column.file for column in layout.supported)])
     frames = {file: tidy.gather(file, cells) for file in files}
     metrics = frames["metrics"]
     counts = diverged_seeds(metrics).set_index(IDS).astype(int)
     runs = dict(zip(counts.index, map(tuple, counts.to_numpy().tolist()), strict=True))
     finals = layout.final_values(tidy.experiment)
-    values = [_values(column, finals, frames[column.file]) for column in layout.columns]
+    values = {id(column): _values(column, finals, frames[column.file]) for column in layout.supported}
     blocks = []
     for block in layout.blocks:
         columns = []
-        for column, of_cell in zip(layout.columns, values, strict=True):
+        for column in layout.columns:
+            if column.unsupported is not None:
+                columns.append([Entry(note=column.unsupported)] * len(layout.methods))
+                continue
+            of_cell = values[id(column)]
             setting = layout.setting(block, column, tidy.experiment)
             wanted = len(tidy.experiment.grids[setting.dataset].grid.seeds)
             keys = [CellKey(setting, method).ids for method in layout.methods]
@@ -244,15 +275,18 @@ def _entry(
     if seeds == 0:
         return Entry(note="not run")
     if diverged:
-        return Entry(seeds=seeds, note=f"diverged ({diverged} of {seeds})")
+        return Entry(seeds=seeds, note=f"diverged ({diverged} of {seeds})", missing="diverged")
     known = [value for value in values if math.isfinite(value.number)]
     if not known:
         return Entry(note="no value" if analysed else "not analysed")
     if incomparable := sum(not value.comparable for value in known):
-        return Entry(seeds=len(known), note=f"reference: {len(known) - incomparable} of {len(known)} seeds")
+        return Entry(
+            seeds=len(known), note=f"reference: {len(known) - incomparable} of {len(known)} seeds", missing="censored"
+        )
     if missed := [value.number for value in known if not value.reached]:
         some = f" ({len(known) - len(missed)} of {len(known)} seeds)" if len(missed) < len(known) else ""
-        return Entry(seeds=len(known), note=f"{math.fsum(missed) / len(missed):.{decimals}f}+{some}")
+        note = f"{math.fsum(missed) / len(missed):.{decimals}f}+{some}"
+        return Entry(seeds=len(known), note=note, missing="censored")
     finite = sorted(value.number for value in known)
     mean = math.fsum(finite) / len(finite)
     spread = math.fsum((value - mean) ** 2 for value in finite)
@@ -292,7 +326,7 @@ def _caption(
 ) -> str:
     """The layout's caption and the protocol: which value, how many seeds, what ± and the marks mean."""
     metrics, protocol = frames["metrics"], []
-    sources, names = {column.file for column in layout.columns}, titles(tidy.experiment)
+    sources, names = {column.file for column in layout.supported}, titles(tidy.experiment)
     if not metrics.empty:
         whole = metrics.groupby(RUN).agg(last=("round", "max"), bad=("diverged", "max"))
         last = sorted(whole.loc[whole["bad"] == 0, "last"].unique())
@@ -302,11 +336,11 @@ def _caption(
         if any(file not in RUN_FILES and tidy.analyses[file].of_final_model for file in sources):
             protocol.append(f"Measured on the global model after the last round{rounds}.")
     protocol += [*_definitions(layout, frames), *less_exact(frames), *made_by_other_code(frames)]
-    if any(quantity(column.metric).file == "convergence" for column in layout.columns):
+    if any(quantity(column.metric).file == "convergence" for column in layout.supported):
         protocol.append(
             "N+: what runs spent that did not reach the target; in brackets how many seeds did, if some did."
         )
-    if references := dict.fromkeys(column.relative_to for column in layout.columns if column.relative_to):
+    if references := dict.fromkeys(column.relative_to for column in layout.supported if column.relative_to):
         shown_names = " and ".join(names[reference] for reference in references)
         protocol.append(f"Multiples: of {shown_names}, seed by seed; none is shown unless it has a value in all seeds.")
     counts = sorted({entry.seeds for block in blocks for row in block for entry in row if entry.mean is not None})
@@ -317,13 +351,14 @@ def _caption(
         if any(column.direction != "none" for column in layout.columns):
             within = "of a column within its block" if len(layout.blocks) > 1 else "of a column"
             protocol.append(f"Bold: best mean {within}; underlined: second best.")
-    return " ".join([f"{layout.title}.", layout.caption.strip(), *protocol])
+    scale = IN_WORDS[tidy.experiment.scale]
+    return " ".join(part for part in [f"{layout.title}.", scale, layout.caption.strip(), *protocol] if part)
 
 
 def _definitions(layout: TableLayout, frames: Mapping[str, pd.DataFrame]) -> Iterator[str]:
     """What was computed, for the analyses' quantities. Those of convergence depend on the column's target."""
     titles_by_definition: dict[str, list[str]] = {}
-    for name, file in dict.fromkeys((column.metric, column.file) for column in layout.columns):
+    for name, file in dict.fromkeys((column.metric, column.file) for column in layout.supported):
         shown = quantity(name)
         if shown.file not in (*RUN_FILES, "convergence"):
             told = definition(frames[file].loc[frames[file]["metric"] == name], file)

@@ -1,0 +1,97 @@
+"""A filled table beside the published one: each number with what a paper prints for it, and a verdict."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+
+from analysis.published import PublishedNumber, find, published
+from analysis.tables import Beside, Block, Column, Entry, Table, TableLayout
+from analysis.verdicts import RankCorrelation, Reproduced, Verdict, counts, rank_correlation, rule, verdict
+from bench.data.sources import parse_source
+from bench.engine.participation import Participation
+from bench.experiments import Experiment
+
+Keys = Mapping[str, str | int | None]
+
+
+def beside_published(table: Table, experiment: Experiment, paper: str) -> Table:
+    """The table with the published numbers of `layout.published`, verdicts, and rank correlations per column.
+
+    At another scale than the paper's nothing is judged. A `UserError` if several published numbers fit one entry.
+    """
+    layout, numbers = table.layout, published(paper)
+    judged = experiment.scale == "paper"
+    rows = [
+        [
+            tuple(
+                _beside(entry, _number(numbers, layout, experiment, block, method, column), column, judged=judged)
+                for column, entry in zip(layout.columns, entries, strict=True)
+            )
+            for method, entries in zip(layout.methods, of_block, strict=True)
+        ]
+        for block, of_block in zip(layout.blocks, table.entries, strict=True)
+    ]
+    beside = tuple(map(tuple, rows))
+    taus = tuple(_taus(layout, *pair) for pair in zip(table.entries, beside, strict=True))
+    found = [one.verdict for of_block in beside for of_method in of_block for one in of_method]
+    told = f"Verdicts: {counts(found)}. {rule()}" if judged else "Nothing is judged at this scale."
+    ranks = " Kendall's τ: of the order of methods, reproduced against published." if any(map(any, taus)) else ""
+    return replace(table, beside=beside, taus=taus, foot=told + ranks)
+
+
+def keys_of(layout: TableLayout, experiment: Experiment, block: Block, method: str, column: Column) -> dict[str, Any]:
+    """The keys of an entry's published number: those of its cell, and what the layout says of row and column."""
+    keys: dict[str, str | int | None] = {"table": layout.published, "method": method, "metric": column.metric}
+    if column.unsupported is None:
+        setting = layout.setting(block, column, experiment)
+        partition, participation = experiment.settings()[setting.path]
+        part = experiment.grids[setting.dataset]
+        model = part.model if isinstance(part.model, str) else (part.model or {}).get("name")
+        name, _, parameter = partition.label.partition("-")
+        keys |= {
+            "dataset": parse_source(part.dataset).name, "model": model,
+            "partition": name, "partition_param": parameter or None,
+            "n_clients": partition.clients, "active_clients": _active(participation, partition.clients),
+        }  # fmt: skip
+    given = {**keys, **layout.rows.get(method, {}), **column.published}
+    return {key: value for key, value in given.items() if value is not None}
+
+
+def _active(participation: Participation, clients: int) -> int:
+    """Clients per round, in the mean."""
+    if participation.probability is not None:
+        return round(participation.probability * clients)
+    return participation.active or clients
+
+
+def _number(
+    numbers: pd.DataFrame, layout: TableLayout, experiment: Experiment, block: Block, method: str, column: Column
+) -> PublishedNumber | None:
+    return find(numbers, **keys_of(layout, experiment, block, method, column))
+
+
+def _beside(entry: Entry, number: PublishedNumber | None, column: Column, *, judged: bool) -> Beside:
+    if number is not None and not judged:
+        return Beside(number, Verdict("not judged"))
+    reproduced = entry.missing if entry.mean is None else Reproduced(entry.mean, entry.std, entry.seeds)
+    return Beside(number, verdict(reproduced, number, column.metric))
+
+
+def _taus(
+    layout: TableLayout, entries: tuple[tuple[Entry, ...], ...], beside: tuple[tuple[Beside, ...], ...]
+) -> tuple[RankCorrelation | None, ...]:
+    """Of each column of a block, over the methods that have both numbers, the published one not in doubt."""
+    columns = zip(zip(*entries, strict=True), zip(*beside, strict=True), strict=True)
+    return tuple(
+        rank_correlation(
+            {method: entry.mean for method, entry in zip(layout.methods, of_column, strict=True)},
+            {
+                method: one.number.value
+                for method, one in zip(layout.methods, others, strict=True)
+                if one.number is not None and not one.number.doubtful and not one.number.censored
+            },
+        )
+        for of_column, others in columns
+    )
