@@ -20,6 +20,7 @@ from analysis.figures.base import FigureLayout
 from analysis.index_page import FigurePart, page
 from analysis.layout import Folder, Layout, are_inherited, layout_file, layout_names
 from analysis.quantities import quantity
+from analysis.reproduction import beside_published
 from analysis.table_formats import FORMATS
 from analysis.tidy import Tidy, all_cells, settings, titles
 from bench.atomic import write_text
@@ -93,7 +94,7 @@ class Report:
         """Write a table as Markdown, LaTeX and CSV; return the files."""
         layout = self._table_layout(name)
         self._check_runs(f"{self.experiment.name}_table_{name}")
-        table = tables.fill(name, layout, self.tidy)
+        table = self._filled(name, layout)
         files = {self.folder / "tables" / f"{name}.{extension}": render(table) for extension, render in FORMATS.items()}
         for file, text in files.items():
             write_text(file, text)
@@ -109,7 +110,7 @@ class Report:
     def render_page(self) -> Path:
         """Write the page that gathers all tables and figures; a figure that has not been drawn says so."""
         self._check_runs(self.experiment.name)
-        filled = [tables.fill(name, self._table_layout(name), self.tidy) for name in self.table_names()]
+        filled = [self._filled(name, self._table_layout(name)) for name in self.table_names()]
         figure_parts = []
         for name in self.figure_names():
             layout = self._figure_layout(name)
@@ -170,11 +171,16 @@ class Report:
     def _table_layout(self, name: str) -> tables.TableLayout:
         layout = tables.load_table(self.source, name)
         with _naming(layout_file(self.source, "tables", name)):
-            for column in layout.columns:
+            for column in layout.supported:
                 self._check_needs(quantity(column.metric).file, column.file, layout)
                 self._check_target(column)
             tables.inputs(layout, self.experiment)
         return layout
+
+    def _filled(self, name: str, layout: tables.TableLayout) -> tables.Table:
+        """The table, beside the published one if it has one."""
+        table = tables.fill(name, layout, self.tidy)
+        return table if layout.published is None else beside_published(table, self.experiment, self.target)
 
     def _figure_layout(self, name: str) -> FigureLayout:
         layout = figures.load_figure(self.source, name)

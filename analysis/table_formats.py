@@ -5,9 +5,10 @@ import html as html_module
 import io
 import itertools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
-from analysis.tables import Column, Entry, Table
+from analysis.tables import Beside, Column, Entry, Table
 
 _ARROWS = {"higher": "↑", "lower": "↓", "none": ""}
 
@@ -64,6 +65,46 @@ def _marked(entry: Entry, decimals: int, plus_minus: str, marks: dict[int, str],
     return marks.get(entry.place, "{}").replace("{}", number) + note
 
 
+def _published(beside: Beside, plus_minus: str, escape: Callable[[str], str]) -> str:
+    """The published number as it is printed, and the verdict; empty where nothing is published."""
+    number = beside.number
+    if number is None:
+        return ""
+    printed = "–" if number.value is None else f"{number.value:.{number.decimals}f}{'+' * number.censored}"
+    std = "" if number.std is None else f"{plus_minus}{number.std:g}"
+    doubt = "?" * (number.doubtful and number.value is not None)
+    return f"{printed}{std}{doubt} {escape(beside.verdict.text(number.decimals))}"
+
+
+@dataclass(frozen=True)
+class _Line:
+    """A line of a table's body: its title, its cells as text, and what it is."""
+
+    title: str
+    cells: list[str]
+    kind: str = "reproduced"
+
+
+def _body(
+    table: Table, plus_minus: str, marks: dict[int, str], escape: Callable[[str], str]
+) -> Iterator[tuple[str, list[_Line]]]:
+    """Of each block its header and its lines: one per method, each followed by the published one, if there is one."""
+    columns = table.layout.columns
+    for b, (block, rows) in enumerate(zip(table.layout.blocks, table.entries, strict=True)):
+        lines = []
+        for m, (title, entries) in enumerate(zip(table.rows, rows, strict=True)):
+            pairs = zip(entries, columns, strict=True)
+            shown = [_marked(entry, column.decimals, plus_minus, marks, escape) for entry, column in pairs]
+            lines.append(_Line(escape(title), shown))
+            if table.beside:
+                published = [_published(beside, plus_minus, escape) for beside in table.beside[b][m]]
+                lines.append(_Line("published", published, "published"))
+        if table.taus and any(table.taus[b]):
+            taus = ["" if tau is None else f"{tau.tau:.2f} ({tau.methods})" for tau in table.taus[b]]
+            lines.append(_Line(escape("Kendall's τ (methods)"), taus, "rank"))
+        yield escape(block.header), lines
+
+
 def _escape_markdown(text: str) -> str:
     return text.replace("|", "\\|")
 
@@ -74,16 +115,13 @@ def markdown(table: Table) -> str:
     marks = {1: "**{}**", 2: "<u>{}</u>"}
     header = ["Method", *(f"{_escape_markdown(c.name)} {_ARROWS[c.direction]}".strip() for c in columns)]
     lines = [table.caption, "", _pipes(header), _pipes(["---", *("---:" for _ in columns)])]
-    for block, rows in zip(table.layout.blocks, table.entries, strict=True):
-        if block.header:
-            lines.append(_pipes([f"*{_escape_markdown(block.header)}*", *("" for _ in columns)]))
-        for title, entries in zip(table.rows, rows, strict=True):
-            shown = (
-                _marked(entry, column.decimals, " ± ", marks, _escape_markdown)
-                for entry, column in zip(entries, columns, strict=True)
-            )
-            lines.append(_pipes([_escape_markdown(title), *shown]))
-    return "\n".join(lines) + "\n"
+    for block, body in _body(table, " ± ", marks, _escape_markdown):
+        if block:
+            lines.append(_pipes([f"*{block}*", *("" for _ in columns)]))
+        lines += [
+            _pipes([line.title if line.kind == "reproduced" else f"*{line.title}*", *line.cells]) for line in body
+        ]
+    return "\n".join([*lines, *(["", table.foot] if table.foot else [])]) + "\n"
 
 
 def _pipes(cells: list[str]) -> str:
@@ -120,17 +158,15 @@ def latex(table: Table) -> str:
         lines += [_ampersands(heads), "".join(rules)]
     names = (f"{escape_latex(c.header)} {escape_latex(_ARROWS[c.direction])}".strip() for c in columns)
     lines.append(_ampersands(["Method", *names]))
-    for block, rows in zip(table.layout.blocks, table.entries, strict=True):
+    for block, body in _body(table, r" $\pm$ ", marks, escape_latex):
         lines.append(r"\midrule")
-        if block.header:
-            lines.append(rf"\multicolumn{{{width}}}{{l}}{{\textit{{{escape_latex(block.header)}}}}} \\")
-        for title, entries in zip(table.rows, rows, strict=True):
-            shown = (
-                _marked(entry, column.decimals, r" $\pm$ ", marks, escape_latex)
-                for entry, column in zip(entries, columns, strict=True)
-            )
-            lines.append(_ampersands([escape_latex(title), *shown]))
-    lines += [r"\bottomrule", r"\end{tabular}", rf"\end{{{environment}}}"]
+        if block:
+            lines.append(rf"\multicolumn{{{width}}}{{l}}{{\textit{{{block}}}}} \\")
+        for line in body:
+            cells = [line.title, *line.cells]
+            lines.append(_ampersands(cells if line.kind == "reproduced" else [rf"{{\scriptsize {c}}}" for c in cells]))
+    foot = [rf"\par\smallskip\footnotesize {escape_latex(table.foot)}"] if table.foot else []
+    lines += [r"\bottomrule", r"\end{tabular}", *foot, rf"\end{{{environment}}}"]
     return "\n".join(lines) + "\n"
 
 
@@ -148,30 +184,29 @@ def html(table: Table) -> str:
         lines.append(f"<tr><th></th>{''.join(heads)}</tr>")
     names = (f"<th>{escape(column.header)} {_ARROWS[column.direction]}</th>" for column in columns)
     lines += [f"<tr><th>Method</th>{''.join(names)}</tr>", "</thead>"]
-    for block, rows in zip(table.layout.blocks, table.entries, strict=True):
+    notes = {escape(entry.note) for block in table.entries for row in block for entry in row if entry.mean is None}
+    for header, body in _body(table, " ± ", marks, escape):
         lines.append("<tbody>")
-        if block.header:
-            lines.append(f'<tr><th colspan="{len(columns) + 1}" class="block">{escape(block.header)}</th></tr>')
-        for title, entries in zip(table.rows, rows, strict=True):
-            shown = "".join(
-                f"<td{'' if entry.mean is not None else ' class=note'}>"
-                f"{_marked(entry, column.decimals, ' ± ', marks, escape)}</td>"
-                for entry, column in zip(entries, columns, strict=True)
-            )
-            lines.append(f"<tr><th>{escape(title)}</th>{shown}</tr>")
+        if header:
+            lines.append(f'<tr><th colspan="{len(columns) + 1}" class="block">{header}</th></tr>')
+        for line in body:
+            ours = line.kind == "reproduced"
+            cells = (f"<td{'' if ours and cell not in notes else ' class=note'}>{cell}</td>" for cell in line.cells)
+            lines.append(f"<tr><th{'' if ours else ' class=note'}>{line.title}</th>{''.join(cells)}</tr>")
         lines.append("</tbody>")
     lines.append("</table>")
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *([f"<p>{escape(table.foot)}</p>"] if table.foot else [])]) + "\n"
 
 
 def tidy_csv(table: Table) -> str:
     """One line per entry, unrounded: a number names its `source`, an entry without one says why in `note`."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(["table", "row", "block", "column", "metric", "mean", "std", "n_seeds", "source", "note"])
-    for block, rows in zip(table.layout.blocks, table.entries, strict=True):
-        for method, entries in zip(table.layout.methods, rows, strict=True):
-            for column, entry in zip(table.layout.columns, entries, strict=True):
+    head = ["table", "row", "block", "column", "metric", "mean", "std", "n_seeds", "source", "note"]
+    writer.writerow([*head, *(_PUBLISHED if table.beside else ())])
+    for b, (block, rows) in enumerate(zip(table.layout.blocks, table.entries, strict=True)):
+        for m, (method, entries) in enumerate(zip(table.layout.methods, rows, strict=True)):
+            for c, (column, entry) in enumerate(zip(table.layout.columns, entries, strict=True)):
                 numbers = ["" if value is None else repr(value) for value in (entry.mean, entry.std)]
                 source = "" if entry.mean is None else "run"
                 writer.writerow(
@@ -185,9 +220,20 @@ def tidy_csv(table: Table) -> str:
                         entry.seeds,
                         source,
                         entry.note,
+                        *(_published_fields(table.beside[b][m][c]) if table.beside else ()),
                     ]
                 )
     return stream.getvalue()
+
+
+_PUBLISHED = ("published", "published_std", "published_note", "verdict", "gap")
+
+
+def _published_fields(beside: Beside) -> list[str]:
+    number, gap = beside.number, beside.verdict.gap
+    value, std = (None, None) if number is None else (number.value, number.std)
+    texts = ["" if x is None else repr(x) for x in (value, std)]
+    return [*texts, "" if number is None else number.note, beside.verdict.kind, "" if gap is None else repr(gap)]
 
 
 FORMATS: dict[str, Callable[[Table], str]] = {"md": markdown, "tex": latex, "csv": tidy_csv}
