@@ -222,8 +222,9 @@ def analyse(
         place = out or default_output(folder, analysis)
         first = next(iter(find_runs(folder).by_seed.values()))
         torch.set_num_threads(threads or first.config.model.threads(available_cores()))
+        done = "replaced" if place.exists() else "written"
         analyse(asked, folder, place, torch_device, typer.echo, beside or ())
-        typer.echo(f"written: {place}")
+        typer.echo(f"{done}: {place}")
 
     _each("folders", run_dir, answer)
     typer.echo(_cost(started))
