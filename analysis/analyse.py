@@ -130,7 +130,9 @@ def _made(analysis: Analysis, subject: Subject) -> dict[str, str]:
     """What each row tells of its making; a `UserError` if other runs are beside than those which are needed."""
     beside = zip(analysis.compared(), analysis.beside(subject), strict=True)
     identities = in_words((label, other.run.identity) for label, other in beside)
-    return dict(zip(MADE, (in_words(analysis.options().items()), identities, analysis_fingerprint()), strict=True))
+    return dict(
+        zip(MADE, (in_words(analysis.options().items()), identities, analysis_fingerprint(analysis.name)), strict=True)
+    )
 
 
 def _nothing_to_say(analysis: Analysis, subjects: Sequence[Subject]) -> str | None:

@@ -1,11 +1,14 @@
 """Sentences of captions that follow from tidy files: what was computed, and by which code."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import pandas as pd
 
+from analysis.analyses.base import Analysis
 from analysis.columns import RUN, RUN_FILES
 from analysis.made import analysis_fingerprint
+from analysis.tidy import titles
+from bench.experiments import Experiment
 from bench.records import code_fingerprint
 
 _LISTED = 2
@@ -18,6 +21,18 @@ def definition(rows: pd.DataFrame, file: str) -> str:
     return " or: ".join(found) if len(found) <= _LISTED else f"see the column definition of the files {file}.csv"
 
 
+def trained_otherwise(experiment: Experiment, methods: Sequence[str]) -> Iterator[str]:
+    """A sentence if some of these methods are not trained as the others, such as at another learning rate."""
+    names = titles(experiment)
+    told = [
+        f"{names[method]} ({', '.join(f'{key} {value}' for key, value in own.items())})"
+        for method in methods
+        if (own := experiment.methods[method].training)
+    ]
+    if told:
+        yield f"Trained otherwise: {', '.join(told)}."
+
+
 def less_exact(frames: Mapping[str, pd.DataFrame]) -> Iterator[str]:
     """A sentence for each kind of tidy file of which some eigenvalues are not as exact as was asked for."""
     for file, frame in frames.items():
@@ -28,11 +43,11 @@ def less_exact(frames: Mapping[str, pd.DataFrame]) -> Iterator[str]:
             yield f"{failed} of {len(flags)} answers of {file} have residuals above their tolerance."
 
 
-def made_by_other_code(frames: Mapping[str, pd.DataFrame]) -> Iterator[str]:
+def made_by_other_code(frames: Mapping[str, pd.DataFrame], analyses: Mapping[str, Analysis]) -> Iterator[str]:
     """A sentence for each kind of tidy file of which some were made by other code than is here."""
     for file, frame in frames.items():
         if "code" in frame:
-            here = code_fingerprint() if file in RUN_FILES else analysis_fingerprint()
+            here = code_fingerprint() if file in RUN_FILES else analysis_fingerprint(analyses[file].name)
             runs = frame.drop_duplicates(RUN)
             if old := int((runs["code"] != here).sum()):
                 what = "runs" if file in RUN_FILES else f"answers of {file}"

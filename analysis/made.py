@@ -15,19 +15,19 @@ _PACKAGE = Path(__file__).parent
 
 
 @functools.cache
-def analysis_fingerprint() -> str:
-    """A fingerprint of the code that numbers come from: bench/ and what analyses import of analysis/; 16 hex digits."""
+def analysis_fingerprint(name: str) -> str:
+    """A fingerprint of the code that an analysis' numbers come from: bench/ and what it imports; 16 hex digits."""
     digest = hashlib.sha256(code_fingerprint().encode())
-    for file in sorted(_used_by_analyses()):
+    for file in sorted(_used_by(name)):
         digest.update(str(file.relative_to(_PACKAGE)).encode())
         digest.update(file.read_bytes())
     return digest.hexdigest()[:16]
 
 
-def _used_by_analyses() -> set[Path]:
-    """The modules of this package that analyses are or import, directly or not: no tables, no figures."""
+def _used_by(name: str) -> set[Path]:
+    """The modules of this package that the analysis is or imports, directly or not: no other analysis, no figure."""
     found: set[Path] = set()
-    left = [_PACKAGE / "analyse.py", *(_PACKAGE / "analyses").glob("*.py")]
+    left = [_PACKAGE / "analyse.py", _PACKAGE / "analyses" / f"{name}.py"]
     while left:
         file = left.pop()
         if file not in found:

@@ -115,7 +115,10 @@ class Report:
         for name in self.figure_names():
             layout = self._figure_layout(name)
             drawn = (self.folder / "figures" / f"{name}.png").is_file()
-            figure_parts.append(FigurePart(name, layout.title, figures.caption(layout, self.tidy), drawn))
+            try:
+                figure_parts.append(FigurePart(name, layout.title, figures.caption(layout, self.tidy), drawn))
+            except UserError as error:  # an outdated file: the others are shown all the same
+                figure_parts.append(FigurePart(name, layout.title, f"Not shown: {error}", drawn=False))
         path = self.folder / "index.html"
         write_text(path, page(self.experiment, _headline(self.tidy), filled, figure_parts))
         return path
@@ -247,12 +250,13 @@ def _headline(tidy: Tidy) -> list[str]:
     means = values[values["method"].isin(complete)].groupby("method")["value"].mean().sort_values(ascending=False)
     names = titles(experiment)
     ranked = [f"{names[str(method)]} with {mean:.2f} %" for method, mean in means.items()]
-    if ranked:
+    of = "" if len(ranked) == len(experiment.methods) else f", of the {len(ranked)} methods that finished all of them"
+    if len(ranked) > 1 or len(experiment.methods) == len(ranked) == 1:
         runner_up = f", then {ranked[1]}" if len(ranked) > 1 else ""
         lines.append(
-            f"highest mean test accuracy over {len(places)} setting{'s' if len(places) > 1 else ''} "
+            f"highest mean test accuracy over {len(places)} setting{'s' if len(places) > 1 else ''}{of} "
             f"({final.description}): {ranked[0]}{runner_up}"
         )
     else:
-        lines.append("no method has finished all settings without divergence: none leads")
+        lines.append("fewer than two methods have finished all settings without divergence: none leads")
     return lines

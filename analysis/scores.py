@@ -26,7 +26,7 @@ def score_points(
     data = {part: Prepared(objective, sample.data) for part, sample in samples.items()}
     together = {part: points_together(objective, family, batches) for part, batches in data.items()}
     steps = [(part, chunk) for part in data for chunk in chunks(len(points), together[part])]
-    kept = KeptParts(subject.unfinished, {**_key(subject, family, points), "together": together, "asked": asked})
+    kept = KeptParts(subject.unfinished, {**_key(subject, family, points, asked), "together": together})
     if kept.parts:
         subject.tell(f"seed {subject.run.config.seed}: {len(kept.parts)} of {len(steps)} steps were done before")
     for part, chunk in subject.progress(steps[len(kept.parts) :], "step"):
@@ -39,15 +39,16 @@ def score_points(
     return pd.DataFrame(rows, columns=["point", "data", "loss", "error"])
 
 
-def _key(subject: Subject, family: Family, points: Sequence[Point]) -> dict[str, Any]:
-    """What the scores at the points depend on, beside the choice of images."""
+def _key(subject: Subject, family: Family, points: Sequence[Point], asked: Mapping[str, Any]) -> dict[str, Any]:
+    """What the scores at the points depend on."""
     digest = hashlib.sha256(repr([tuple(point) for point in points]).encode())
     for vector in (family.w, *family.directions):
         digest.update(vector.cpu().numpy().data)
     return {
+        "asked": asked,
         "run": subject.run.identity,
         "points": digest.hexdigest(),
         "images": subject.bench.dataset.content_hash(),
-        "code": analysis_fingerprint(),
+        "code": analysis_fingerprint(asked["analysis"]),
         "computed": [torch.__version__, str(subject.device), torch.get_num_threads()],
     }

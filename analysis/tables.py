@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 import pandas as pd
 from pydantic import Field, field_validator, model_validator
 
-from analysis.captions import definition, less_exact, made_by_other_code
+from analysis.captions import definition, less_exact, made_by_other_code, trained_otherwise
 from analysis.columns import IDS, RUN, RUN_FILES
 from analysis.convergence import FinalValue, diverged_seeds, final_values, reported
 from analysis.layout import Layout, Selection, read_layout
@@ -335,7 +335,8 @@ def _caption(
             protocol.append(f"Values: {_reported_as(finals, rounds)}.")
         if any(file not in RUN_FILES and tidy.analyses[file].of_final_model for file in sources):
             protocol.append(f"Measured on the global model after the last round{rounds}.")
-    protocol += [*_definitions(layout, frames), *less_exact(frames), *made_by_other_code(frames)]
+    protocol += trained_otherwise(tidy.experiment, layout.methods)
+    protocol += [*_definitions(layout, frames), *less_exact(frames), *made_by_other_code(frames, tidy.analyses)]
     if any(quantity(column.metric).file == "convergence" for column in layout.supported):
         protocol.append(
             "N+: what runs spent that did not reach the target; in brackets how many seeds did, if some did."

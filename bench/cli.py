@@ -20,6 +20,7 @@ from analysis.catalogue import describe, overview
 from bench.__main__ import main
 from bench.allocator import keep_freed_memory
 from bench.cli_data import app as data
+from bench.cli_plan import plan
 from bench.cli_published import audit, published
 from bench.errors import UserError
 from bench.strict_yaml import load_yaml
@@ -223,8 +224,9 @@ def analyse(
         place = out or default_output(folder, analysis)
         first = next(iter(find_runs(folder).by_seed.values()))
         torch.set_num_threads(threads or first.config.model.threads(available_cores()))
+        done = "replaced" if place.exists() else "written"
         analyse(asked, folder, place, torch_device, typer.echo, beside or ())
-        typer.echo(f"written: {place}")
+        typer.echo(f"{done}: {place}")
 
     _each("folders", run_dir, answer)
     typer.echo(_cost(started))
@@ -387,6 +389,7 @@ def schema() -> None:
 
 app.command()(published)
 app.command()(audit)
+app.command()(plan)
 
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 """Typer does not export it, and brings its module from Click or from its own copy of Click."""

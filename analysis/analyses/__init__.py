@@ -5,7 +5,6 @@ import pkgutil
 import re
 from collections.abc import Mapping
 from inspect import getmembers, isclass
-from pathlib import Path
 from typing import Any
 
 from analysis.analyses.base import Analysis
@@ -40,13 +39,13 @@ def load_analyses(experiment: str) -> dict[str, Analysis]:
     """Every analysis by name, with the options that stand beside the experiment's file in analyses.yaml.
 
     An entry there may also have a name of its own and say `analysis: NAME`: one more of that kind, with other options.
-    Without such a file, those beside the experiment that it extends count; what no file says is at its default.
+    An entry that this file lacks is that of the experiment which it extends; what no file says is at its default.
     """
-    places = [file.with_name("analyses.yaml") for file in experiment_files(experiment)]
-    file: Path | None = next((place for place in places if place.is_file()), None)
-    entries = {} if file is None else read_yaml(file)
-    defaults = {name: cls() for name, cls in ANALYSES.items()}
-    return defaults | {name: _entry(name, given, f"'{file}': {name}") for name, given in entries.items()}
+    found: dict[str, Analysis] = {name: cls() for name, cls in ANALYSES.items()}
+    for experiments in reversed(experiment_files(experiment)):
+        if (file := experiments.with_name("analyses.yaml")).is_file():
+            found |= {name: _entry(name, given, f"'{file}': {name}") for name, given in read_yaml(file).items()}
+    return found
 
 
 def _entry(name: str, given: Any, where: str) -> Analysis:

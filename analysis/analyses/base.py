@@ -60,6 +60,8 @@ class Analysis(Frozen):
         """Those runs; a `UserError` if others are given, or runs of other models or data."""
         needed, given = self.compared(), [other.labels for other in subject.beside]
         if len(given) != len(needed) or any(label not in labels for label, labels in zip(needed, given, strict=True)):
+            if not needed:
+                raise UserError(f"{self.name} with these options takes no runs beside (--beside)")
             told = ", ".join(" with ".join(labels) for labels in given) or "none"
             raise UserError(
                 f"{self.name} with these options needs runs beside of: {', '.join(needed) or 'none'}; "

@@ -60,7 +60,8 @@ class Convergence(Analysis):
         metrics = run.metrics()
         spent = spending(metrics, run.times(), subject.w.numel(), images_of_steps(run)).set_index("round")
         evaluations = metrics.set_index("round")["test_accuracy"].dropna()
-        rows, end = [], "; the run diverged" if run.diverged else ""
+        end = f"; evaluated every {run.config.evaluation.every} rounds{', diverged' if run.diverged else ''}"
+        rows = []
         for target, of in self._targets(subject):
             for smoothed, window in enumerate((1, self.window) if self.window > 1 else (1,)):
                 finished = first_reaching(evaluations, target, window)

@@ -28,4 +28,7 @@ class Cost(Analysis):
         table = pd.DataFrame({**costs, **memory}.items(), columns=["metric", "value"])
         end = ", in the last of which it diverged" if run.diverged else ""
         over = f"over {len(run.times())} rounds{end}"
-        return table.assign(definition=f"{over}; times and memory: on {about.get('device')}")
+        return table.assign(
+            definition=f"{over}; times and memory: on {about.get('device')}, whatever "
+            "else it did; seeds that are trained together share their time equally"
+        )

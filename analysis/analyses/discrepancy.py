@@ -31,10 +31,10 @@ class Discrepancy(ByAscent, OnHeldImages):
     of_final_model: ClassVar[bool] = False
 
     rho: float = Field(default=0.1, gt=0, description="radius of both sharpnesses")
-    local_models: Literal["kept", "retrained"] | None = Field(
-        default=None,
+    local_models: Literal["kept", "retrained"] = Field(
+        default="kept",
         description="kept by the run, of the round's participants; or retrained from the global model, of all clients, "
-        "for one more round; null: kept if the run keeps any",
+        "for one more round",
     )
     round: int | None = Field(
         default=None, ge=1, description="the global model after so many rounds; null: the last of those that are kept"
@@ -47,16 +47,8 @@ class Discrepancy(ByAscent, OnHeldImages):
                 f"{self.name} needs local models of the runs, but evaluation.local_models is null: the experiment "
                 "keeps none; set it to rounds such as [30], or to last (or the analysis's local_models to retrained)"
             )
-        if self.local_models is None and evaluation.local_models is None and evaluation.snapshot_every is None:
-            raise UserError(
-                f"{self.name} needs local models of the runs, or states to train them from, but the experiment keeps "
-                "neither; set evaluation.local_models to last (or evaluation.snapshot_every)"
-            )
-        if not self._are_kept(evaluation):
+        if self.local_models == "retrained":
             needs_states(self.name, evaluation)
-
-    def _are_kept(self, evaluation: Evaluation) -> bool:
-        return self.local_models == "kept" or (self.local_models is None and evaluation.local_models is not None)
 
     def of_run(self, subject: Subject) -> pd.DataFrame:
         """Three rows: Δ_F, and the two sharpnesses whose distance it is.
@@ -65,7 +57,7 @@ class Discrepancy(ByAscent, OnHeldImages):
         the models of all clients, each trained from it for one round's local steps, with its own state.
         """
         (data, loss), config, bench = subject.held(self.images), subject.run.config, subject.bench
-        kept = self._are_kept(config.evaluation)
+        kept = self.local_models == "kept"
         finished = self.round or (config.rounds_of_local_models if kept else config.snapshots)[-1]
         of_round = (_kept if kept else _retrained)(subject, finished)
         local = ((of_round.local_model(i), subject.of_client(i)) for i in subject.progress(of_round.clients, "client"))

@@ -24,7 +24,9 @@ class Perturbation(OnImages):
     columns: ClassVar[tuple[str, ...]] = ("direction", "radius", "draw", "loss")
 
     directions: tuple[Direction, ...] = Field(
-        default=("random",), min_length=1, description="random, gradient (uphill and, at negative radii, downhill)"
+        default=("random",),
+        min_length=1,
+        description="random, gradient (uphill, and downhill at negative radii)",
     )
     radii: tuple[Annotated[float, Field(ge=0)], ...] = Field(
         default=(0, 1, 2, 3, 4, 5), min_length=1, description="lengths of the perturbations"

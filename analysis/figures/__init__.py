@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 
-from analysis.captions import definition, less_exact, made_by_other_code
+from analysis.captions import definition, less_exact, made_by_other_code, trained_otherwise
 from analysis.figures import (
     client_eigenvalues,
     client_rounds,
@@ -100,8 +100,9 @@ def caption(layout: FigureLayout, tidy: Tidy) -> str:
         layout.caption.strip(),
         statistics,
         f"Computed: {told}." if told else "",
+        *trained_otherwise(tidy.experiment, layout.methods),
         *less_exact({layout.file: frame}),
-        *made_by_other_code({layout.file: frame}),
+        *made_by_other_code({layout.file: frame}, tidy.analyses),
         f"{note[0].upper()}{note[1:]}." if note else "",
     ]
     return " ".join(part for part in parts if part)

@@ -22,7 +22,7 @@ from analysis.palette import styles
 from analysis.tidy import CellKey, Tidy, of_cell, titles
 
 _LABELS = {
-    "perturbation_drift": "Perturbation drift",
+    "perturbation_drift": "Perturbation drift PD (0 to 1)",
     "cosine": "Cosine of perturbations",
     "local_norm": "Norm of local perturbations",
     "gradient_norm": "Norm of the global gradient",

@@ -53,7 +53,9 @@ def write(results: Path, cell: CellKey, file: str, frame: pd.DataFrame) -> Path:
         frame["identity"] = [IDENTITIES.get((cell.path, seed)) for seed in frame["seed"]]
         frame["code"] = code_fingerprint()
     if file in ANALYSES:
-        frame = frame.assign(options=in_words(ASKED[file].options().items()), beside="", code=analysis_fingerprint())
+        frame = frame.assign(
+            options=in_words(ASKED[file].options().items()), beside="", code=analysis_fingerprint(ASKED[file].name)
+        )
     frame.to_csv(path, index=False)
     return path
 

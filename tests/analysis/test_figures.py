@@ -190,7 +190,7 @@ def test_bands_end_where_values_do(tmp_path: Path, quick: Experiment) -> None:
 
 def test_drift_has_no_line_for_methods_that_do_not_perturb(realistic: Tidy) -> None:
     left, right = panels(drawn("drift", realistic))
-    assert (left.get_ylabel(), right.get_ylabel()) == ("Perturbation drift", "Global sharpness")
+    assert (left.get_ylabel(), right.get_ylabel()) == ("Perturbation drift PD (0 to 1)", "Global sharpness")
     assert left.get_xlabel() == right.get_xlabel() == "Communication round"
     assert (len(lines(left)), len(lines(right))) == (8, 9)  # FedAvg on the right only; FedGF not run
     assert list(lines(left)[0][0]) == [1, 10, 20, 30, 40, 50, 60]

@@ -94,13 +94,14 @@ def test_retrained_models_are_all_clients_from_the_state(kept: RunDirectory) -> 
 
 def test_what_is_taken_unless_the_options_say(kept: RunDirectory, trained: Trained) -> None:
     assert "participants of round 4" in of(kept, "discrepancy")["definition"][0]
-    assert "all clients', after one more round" in of(trained(), "discrepancy")["definition"][0]
+    retrained = of(trained(), "discrepancy", local_models="retrained")
+    assert "all clients', after one more round" in retrained["definition"][0]
 
 
 def test_a_run_without_kept_models_asked_for_them_is_one_line(trained: Trained, tmp_path: Path) -> None:
     run = trained()
     with pytest.raises(UserError, match=r"evaluation.local_models is null: .*set it to rounds such as \[30\]") as error:
-        analyse(parse_analysis("discrepancy", {"local_models": "kept"}), run.path, tmp_path / "x.csv", CPU, str)
+        analyse(parse_analysis("discrepancy", {}), run.path, tmp_path / "x.csv", CPU, str)
     assert "\n" not in str(error.value)
     assert not (tmp_path / "x.csv").exists()
 

@@ -224,7 +224,7 @@ def test_a_plane_through_three_partitions(cells: Path, tmp_path: Path) -> None:
             "gives: fedasam with dirichlet-0.1, fedsam",
         ),
         ("plane", {"through": ["fedavg", "fedsam"]}, ("fedavg", "fedsam"), "there is no one plane through them"),
-        ("interpolation", {}, ("fedsam",), "runs beside of: none; --beside gives: fedsam"),
+        ("interpolation", {}, ("fedsam",), "interpolation with these options takes no runs beside"),
         (
             "local_plane",
             {"clients": [0, 1, 20]},
@@ -232,7 +232,7 @@ def test_a_plane_through_three_partitions(cells: Path, tmp_path: Path) -> None:
             "three of the run's 20 clients, .* asked for: 0, 1, 20",
         ),
         ("local_plane", {"round": 7}, (), "keeps no state after round 7"),
-        ("hessian", {}, ("fedsam",), "hessian with these options needs runs beside of: none; --beside gives: fedsam"),
+        ("hessian", {}, ("fedsam",), "hessian with these options takes no runs beside"),
         ("interpolation", {"towards": "fedsam"}, (), "runs beside of: fedsam; --beside gives: none"),
         ("surface", {"reference": "fedsam"}, (), "runs beside of: fedsam; --beside gives: none"),
     ],

@@ -162,7 +162,8 @@ def test_csv_is_unrounded_and_every_number_has_a_source(table: Table) -> None:
 
 def test_caption_states_protocol_seeds_and_marks(table: Table) -> None:
     assert table.caption == (
-        "Accuracy. Test images. Values: after the last round (round 4). Mean ± sample standard deviation "
+        "Accuracy. Test images. Values: after the last round (round 4). Trained otherwise: FedDyn (lr_decay 0.9995), "
+        "FedGF (lr 0.03). Mean ± sample standard deviation "
         "over 2 to 3 seeds. Bold: best mean of a column; underlined: second best."
     )
 
@@ -177,7 +178,7 @@ def test_one_seed_has_no_spread(tmp_path: Path, quick: Experiment) -> None:
 def test_nothing_run_is_a_table_of_not_run(tmp_path: Path, quick: Experiment) -> None:
     table = fill("t", layout(), tidy_in(tmp_path, quick))
     assert {row[0].note for row in table.entries[0]} == {"not run"}
-    assert table.caption == "Accuracy. Test images."
+    assert table.caption.startswith("Accuracy. Test images. Trained otherwise: FedDyn")
 
 
 @pytest.mark.parametrize(("metric", "file"), [("lpf", "flatness"), ("lambda_max", "hessian"), ("trace", "spectrum")])
