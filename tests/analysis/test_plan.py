@@ -29,7 +29,7 @@ def test_a_table_needs_the_runs_that_it_shows(tmp_path: Path) -> None:
 def test_targets_without_runs_are_told() -> None:
     with pytest.raises(UserError, match="unknown target 'fedgff'; did you mean 'fedgf'"):
         plan.plan("fedgff", Path("none"), {}, CPU)
-    with pytest.raises(UserError, match="'quick_tabel_x' is no target with runs .allowed: quick, quick_runs"):
+    with pytest.raises(UserError, match=r"'quick_tabel_x' is no target with runs .allowed: quick, quick_runs"):
         plan.plan("quick_tabel_x", Path("none"), {}, CPU)
     with pytest.raises(UserError, match="unknown table of experiment quick 'accurace'; did you mean 'accuracy'"):
         plan.plan("quick_table_accurace", Path("none"), {}, CPU)
