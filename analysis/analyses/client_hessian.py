@@ -6,8 +6,7 @@ from typing import Annotated, ClassVar
 import pandas as pd
 from pydantic import Field
 
-from analysis.analyses.base import needs_states
-from analysis.analyses.eigenvalue_options import EigenvalueOptions
+from analysis.analyses.base import OfEigenvalues, needs_states
 from analysis.subject import Subject
 from bench.config import Evaluation
 from bench.engine.streams import numpy_stream
@@ -16,7 +15,7 @@ from bench.errors import UserError
 Number = Annotated[int, Field(ge=0)]
 
 
-class ClientHessian(EigenvalueOptions):
+class ClientHessian(OfEigenvalues):
     """The largest Hessian eigenvalue of each client's local model on the client's own data, after each kept round."""
 
     name: ClassVar[str] = "client_hessian"

@@ -5,12 +5,11 @@ from typing import ClassVar
 import pandas as pd
 from pydantic import Field
 
-from analysis.analyses.base import OnImages
-from analysis.analyses.eigenvalue_options import EigenvalueOptions
+from analysis.analyses.base import OfEigenvalues, OnImages
 from analysis.subject import Subject
 
 
-class Hessian(EigenvalueOptions, OnImages):
+class Hessian(OfEigenvalues, OnImages):
     """The largest eigenvalues of the Hessian at the final global model, and the ratio λ_1/λ_5."""
 
     name: ClassVar[str] = "hessian"
