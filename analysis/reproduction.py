@@ -34,7 +34,7 @@ def beside_published(table: Table, experiment: Experiment, paper: str) -> Table:
         for block, of_block in zip(layout.blocks, table.entries, strict=True)
     ]
     beside = tuple(map(tuple, rows))
-    taus = tuple(_taus(layout, *pair) for pair in zip(table.entries, beside, strict=True))
+    taus = tuple(_taus(layout, *pair) for pair in zip(table.entries, beside, strict=True)) if judged else ()
     found = [one.verdict for of_block in beside for of_method in of_block for one in of_method]
     told = f"Verdicts: {counts(found)}. {rule()}" if judged else "Nothing is judged at this scale."
     ranks = " Kendall's τ: of the order of methods, reproduced against published." if any(map(any, taus)) else ""

@@ -73,7 +73,8 @@ def _published(beside: Beside, plus_minus: str, escape: Callable[[str], str]) ->
     printed = "–" if number.value is None else f"{number.value:.{number.decimals}f}{'+' * number.censored}"
     std = "" if number.std is None else f"{plus_minus}{number.std:g}"
     doubt = "?" * (number.doubtful and number.value is not None)
-    return f"{printed}{std}{doubt} {escape(beside.verdict.text(number.decimals))}"
+    verdict = beside.verdict.text(number.decimals)  # what is not judged is in doubt, or the foot says why
+    return f"{printed}{std}{doubt} {'' if verdict == 'not judged' else escape(verdict)}".rstrip()
 
 
 @dataclass(frozen=True)
