@@ -1,11 +1,10 @@
 """A filled table beside the published one: each number with what a paper prints for it, and a verdict."""
 
 from dataclasses import replace
-from typing import Any
 
 import pandas as pd
 
-from analysis.published import PublishedNumber, find, published
+from analysis.published import Asked, PublishedNumber, find, fitting, published
 from analysis.table_layout import Block, Column, Keys, TableLayout
 from analysis.tables import Beside, Entry, Table
 from analysis.verdicts import RankCorrelation, Reproduced, Verdict, counts, rank_correlation, rule, verdict
@@ -39,7 +38,7 @@ def beside_published(table: Table, experiment: Experiment, paper: str) -> Table:
     return replace(table, beside=beside, taus=taus, foot=told + ranks)
 
 
-def keys_of(layout: TableLayout, experiment: Experiment, block: Block, method: str, column: Column) -> dict[str, Any]:
+def keys_of(layout: TableLayout, experiment: Experiment, block: Block, method: str, column: Column) -> dict[str, Asked]:
     """The keys of an entry's published number: those of its cell, and what the layout says of block, row and column.
 
     Where a mean over several settings is taken, they are of the first.
@@ -67,10 +66,19 @@ def _active(participation: Participation, clients: int) -> int:
     return participation.active or clients
 
 
+def of_entry(
+    numbers: pd.DataFrame, layout: TableLayout, experiment: Experiment, block: Block, method: str, column: Column
+) -> pd.DataFrame:
+    """The published numbers that fit an entry. None fits one that the experiment does not have at all."""
+    if layout.why_unsupported(method, column) is None and not layout.has(block, method, column, experiment):
+        return numbers.iloc[:0]
+    return fitting(numbers, keys_of(layout, experiment, block, method, column))
+
+
 def _number(
     numbers: pd.DataFrame, layout: TableLayout, experiment: Experiment, block: Block, method: str, column: Column
 ) -> PublishedNumber | None:
-    number = find(numbers, **keys_of(layout, experiment, block, method, column))
+    number = find(of_entry(numbers, layout, experiment, block, method, column))
     return number.deviation if number is not None and "value" in column.published else number
 
 

@@ -210,6 +210,11 @@ class TableLayout(Layout):
         chosen = (base.narrowed(selection) for selection in column.mean_of or (Selection(),))
         return tuple(_instead(selection, block).setting(experiment) for selection in chosen)
 
+    def has(self, block: Block, method: str, column: Column, experiment: Experiment) -> bool:
+        """Whether the experiment has the cells of an entry: parts may leave out methods."""
+        settings = self.settings_of(block, column, experiment)
+        return all(method in experiment.grids[setting.dataset].methods for setting in settings)
+
     def settings(self, experiment: Experiment) -> tuple[Setting, ...]:
         """The settings of all columns in all blocks, each once."""
         pairs = itertools.product(self.blocks, self.supported)

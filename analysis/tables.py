@@ -120,8 +120,11 @@ def _column(
     entries = []
     for method, own in compared(column, of_method).items():
         why = layout.why_unsupported(method, column)
-        exists = all(method in experiment.grids[setting.dataset].methods for setting in settings)
-        if why is not None or not exists or (column.gain_over and method not in column.gain_over):
+        if (
+            why is not None
+            or not layout.has(block, method, column, experiment)
+            or (column.gain_over and method not in column.gain_over)
+        ):
             entries.append(Entry(note=why or "–"))
             continue
         seeds, diverged, ran = runs_over([runs.get(key, (0, 0)) for key in cells[method]])
