@@ -78,7 +78,7 @@ def of_entry(
 def _number(
     numbers: pd.DataFrame, layout: TableLayout, experiment: Experiment, block: Block, method: str, column: Column
 ) -> PublishedNumber | None:
-    number = find(of_entry(numbers, layout, experiment, block, method, column))
+    number = find(of_entry(numbers, layout, experiment, block, method, column), table=layout.published)
     return number.deviation if number is not None and "value" in column.published else number
 
 
