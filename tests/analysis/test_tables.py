@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -399,10 +400,7 @@ def cells_of(tidy: Tidy, **changes: Any) -> list[str]:
     """The entries of a table's last column as Markdown prints them, without marks."""
     text = markdown(fill("t", layout(**{"columns": [ACCURACY], **changes}), tidy))
     lines = [line for line in text.splitlines()[4:] if line.startswith("| Fed")]
-    return [
-        line.split(" | ")[-1].removesuffix(" |").replace("**", "").replace("<u>", "").replace("</u>", "")
-        for line in lines
-    ]
+    return [re.sub(r"\*\*|</?u>| \|$", "", line.split(" | ")[-1]) for line in lines]
 
 
 MOSTLY = ["fedavg", "fedsam", "fedlesam_s"]
@@ -411,7 +409,9 @@ MOSTLY = ["fedavg", "fedsam", "fedlesam_s"]
 def test_gains_are_taken_seed_by_seed(tidy: Tidy) -> None:
     """84 - 80, 84 - 82, 78 - 84: mean 0, (16 + 4 + 36) / 2 = 28; in percent 5, 2.44, -7.14."""
     gain = {**ACCURACY, "gain_over": {"fedsam": "fedavg", "fedlesam_s": "feddyn"}}
-    assert cells_of(tidy, columns=[gain])[:3] == ["–", "0.00 ± 5.29", "reference: 0 of 2 seeds"]
+    assert cells_of(tidy, columns=[gain])[:3] == ["–", "0.00 ± 5.29", "-29.00 ± 0.00 (2 of 3 seeds)"]
+    of_diverged = {**ACCURACY, "gain_over": {"fedsam": "feddyn"}}
+    assert cells_of(tidy, columns=[of_diverged])[1] == "reference: 2 of 3 seeds"
     assert cells_of(tidy, columns=[{**gain, "in_percent": True}])[1] == "0.10 ± 6.40"
     caption = fill("t", layout(columns=[gain]), tidy).caption
     assert "Gains, seed by seed: FedSAM over FedAvg, FedLESAM-S over FedDyn." in caption

@@ -28,9 +28,9 @@ def _of(paper: str, part: str, method: str, partition: str) -> Iterator[tuple[st
     """The runs that a line of a transcript speaks of; `*` is all."""
     for path, run in _runs(paper).items():
         its_part, its_partition, _, its_method = path.split("/")
-        if part == its_part or (part == "*" and its_part != COUNTS):
-            if method in ("*", its_method) and partition in ("*", its_partition):
-                yield path, run
+        is_meant = part == its_part or (part == "*" and its_part != COUNTS)
+        if is_meant and method in ("*", its_method) and partition in ("*", its_partition):
+            yield path, run
 
 
 def _value(run: dict[str, Any], key: str) -> Any:
