@@ -18,15 +18,18 @@ from bench.methods.released import Release
 
 
 class FinalValue(Frozen):
-    """How one number is made of a run's evaluations. `best` chooses on what it reports: never the default."""
+    """How one number is made of a run's evaluations. `best` chooses on what it reports: never the default.
 
-    rule: Literal["last", "mean_last_n", "best"] = "last"
-    n: int | None = Field(default=None, ge=1, description="evaluations to average, for mean_last_n")
+    `std_last_n` is the sample standard deviation of the last ones, NaN of fewer than two.
+    """
+
+    rule: Literal["last", "mean_last_n", "std_last_n", "best"] = "last"
+    n: int | None = Field(default=None, ge=1, description="evaluations to take, for mean_last_n and std_last_n")
 
     @model_validator(mode="after")
     def _n_where_needed(self) -> "FinalValue":
-        if (self.rule == "mean_last_n") != (self.n is not None):
-            raise UserError("n goes with the rule mean_last_n, and only with it")
+        if (self.rule in ("mean_last_n", "std_last_n")) != (self.n is not None):
+            raise UserError("n goes with the rules mean_last_n and std_last_n, and only with them")
         return self
 
     @property
@@ -35,6 +38,7 @@ class FinalValue(Frozen):
         return {
             "last": "after the last round",
             "mean_last_n": f"mean over the last {self.n} evaluations",
+            "std_last_n": f"sample standard deviation of the last {self.n} evaluations",
             "best": "best of all evaluations (chosen on the reported data, hence optimistic)",
         }[self.rule]
 
@@ -45,6 +49,7 @@ class FinalValue(Frozen):
         reduce: dict[str, Callable[[pd.Series], float]] = {
             "last": lambda v: v.iloc[-1],
             "mean_last_n": lambda v: v.iloc[-(self.n or 0) :].mean(),
+            "std_last_n": lambda v: v.iloc[-(self.n or 0) :].std(),
             "best": lambda v: v.max() if better == "higher" else v.min(),
         }
         return float(reduce[self.rule](values))
@@ -111,13 +116,19 @@ def diverged_seeds(metrics: pd.DataFrame) -> pd.DataFrame:
     return runs.groupby(IDS, sort=False).agg(seeds=("seed", "count"), diverged=("diverged", "sum")).reset_index()
 
 
-def final_values(metrics: pd.DataFrame, column: str, final: FinalValue, better: Better) -> pd.DataFrame:
-    """One row per run: its last `round`, whether it `diverged`, and else its `value` under the rule."""
+def final_values(
+    metrics: pd.DataFrame, column: str, final: FinalValue, better: Better, share: float = 1.0
+) -> pd.DataFrame:
+    """One row per run: its last `round`, whether it `diverged`, and else its `value` under the rule.
+
+    `share`: evaluations of so much of the rounds are taken.
+    """
     rows = []
     for key, run in metrics.groupby(RUN, sort=False):
         ordered = run.sort_values("round")
-        evaluations = ordered[column].dropna()
+        last = int(ordered["round"].iloc[-1])
+        evaluations = ordered.loc[ordered["round"] <= share * last, column].dropna()
         diverged = bool(ordered["diverged"].max())
         value = float("nan") if diverged or evaluations.empty else final.of(evaluations, better)
-        rows.append((*key, int(ordered["round"].iloc[-1]), diverged, value))
+        rows.append((*key, last, diverged, value))
     return pd.DataFrame(rows, columns=[*RUN, "round", "diverged", "value"])

@@ -60,10 +60,11 @@ def per_round(metrics: pd.DataFrame, times: pd.DataFrame, parameters: int) -> di
 
     Medians over the finished rounds, since some methods have nothing to send yet in the first one: models that a client
     which takes part downloads, uploads, and both (FedGF, Table 3); `gradients_per_step`, 1 for SGD and 2 for SAM;
-    `client_state` and `server_state`, vectors kept between rounds, in models (FedLESAM, Table 7, counts the model
-    itself too). Means over rounds: `gigabytes_per_round`, of all clients, whose sum is `gigabytes`; seconds of
-    training, and of training and evaluation, evaluated or not (FedLESAM, Table 8). `evaluation_seconds` is the mean of
-    the evaluations, NaN without one.
+    `client_state` and `server_state`, vectors kept between rounds, in models; `client_storage`, those of a client and
+    the model itself (FedTOGA, Table 4); `client_models`, those of a client and what it downloads (FedLESAM, Table 7,
+    which counts MoFedSAM's momentum, as FedTOGA does not). Means over rounds: `gigabytes_per_round`, of all clients,
+    whose sum is `gigabytes`; seconds of training, and of training and evaluation, evaluated or not (FedLESAM, Table 8).
+    `evaluation_seconds` is the mean of the evaluations, NaN without one.
     """
     both = metrics["download"] + metrics["upload"]
     gigabytes = metrics["active"] * both * BYTES * parameters / 1e9
@@ -75,6 +76,8 @@ def per_round(metrics: pd.DataFrame, times: pd.DataFrame, parameters: int) -> di
         "transmissions_per_round": float(both.median()),
         "gradients_per_step": float(metrics["gradients"].median()),
         "client_state": float(metrics["client_state"].median()),
+        "client_storage": float(metrics["client_state"].median()) + 1,
+        "client_models": float((metrics["client_state"] + metrics["download"]).median()),
         "server_state": float(metrics["server_state"].median()),
         "gigabytes_per_round": math.fsum(gigabytes) / rounds,
         "gigabytes": math.fsum(gigabytes),

@@ -4,7 +4,7 @@ One row per printed number. Keys are text, empty where the paper says nothing or
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -101,6 +101,9 @@ REMARKS = (
 )
 """How the notes begin that are of no kind: plain remarks."""
 
+Asked = str | int | tuple[str, ...]
+"""What a key may be asked for: a value, or any of several."""
+
 _PARTS = re.compile(r"; | \| ")
 _KIND = re.compile(r"[a-z]+(_[a-z]+)*")
 _VALUES = re.compile(r"[;/]")
@@ -120,6 +123,12 @@ class PublishedNumber:
     std: float | None = None
     note: str = ""
     decimals: int = 2
+    std_decimals: int = 2
+
+    @property
+    def deviation(self) -> "PublishedNumber | None":
+        """The printed deviation as a number of its own; None if there is none."""
+        return None if self.std is None else PublishedNumber(self.std, None, self.note, self.std_decimals)
 
     @property
     def censored(self) -> bool:
@@ -156,13 +165,16 @@ def published(paper: str | None = None) -> pd.DataFrame:
     """The published numbers of one paper or all.
 
     Columns as in the files: keys and `note` text, counts nullable integers, `value` and `std` floats; and `decimals`,
-    how many of them the value is printed with.
+    how many of them the value is printed with, and `std_decimals`.
     """
     frame = as_printed(paper)
-    decimals = frame["value"].str.partition(".")[2].str.len()
+    decimals = {
+        new: frame[name].str.partition(".")[2].str.len().astype(int)
+        for name, new in (("value", "decimals"), ("std", "std_decimals"))
+    }
     numbers = {name: pd.to_numeric(frame[name]).astype(float) for name in ("value", "std")}
     counts = {name: pd.to_numeric(frame[name]).astype("Int64") for name in COUNTS}
-    return frame.assign(**numbers, **counts, decimals=decimals.astype(int))
+    return frame.assign(**numbers, **counts, **decimals)
 
 
 def find(
@@ -179,25 +191,19 @@ def find(
     active_clients: int | None = None,
     rounds: int | None = None,
     metric: str | None = None,
-    variant: str | None = None,
+    variant: str | tuple[str, ...] | None = None,
 ) -> PublishedNumber | None:
-    """The number of one cell in a frame of `published()`, None if there is none.
+    """The number of one cell in a frame of `published()`, None if there is none; a `UserError` if several fit.
 
-    A key that is not given does not restrict. A key of the setting (`SETTING`) that the row leaves empty fits whatever
-    is asked: tables of flatness do not state the clients, tables of costs no setting at all. A parameter such as
-    0.6;0.1, of a number that is printed once for two partitions, fits each. All other keys must be equal. A `UserError`
-    if several numbers fit.
+    Which fit, see `fitting`.
     """
-    asked: dict[str, str | int | None] = {
+    asked: dict[str, Asked | None] = {
         "paper": paper, "table": table, "method": method, "dataset": dataset, "model": model, "partition": partition,
         "partition_param": partition_param, "n_clients": n_clients, "active_clients": active_clients, "rounds": rounds,
         "metric": metric, "variant": variant,
     }  # fmt: skip
     given = {key: value for key, value in asked.items() if value is not None}
-    fitting = np.ones(len(frame), dtype=bool)
-    for key, value in given.items():
-        fitting &= _fits(frame[key], value)
-    rows = frame[fitting]
+    rows = fitting(frame, given)
     if rows.empty:
         return None
     if len(rows) > 1:
@@ -205,7 +211,21 @@ def find(
         raise UserError(f"{len(rows)} published numbers fit {what or 'no key at all'}: {_differences(rows)}")
     row = rows.iloc[0]
     number, std = (None if pd.isna(row[name]) else float(row[name]) for name in ("value", "std"))
-    return PublishedNumber(number, std, str(row["note"]), int(row["decimals"]))
+    return PublishedNumber(number, std, str(row["note"]), int(row["decimals"]), int(row["std_decimals"]))
+
+
+def fitting(frame: pd.DataFrame, keys: Mapping[str, Asked]) -> pd.DataFrame:
+    """The rows of a frame of `published()` that fit all keys; of several values of a key, any.
+
+    A key of the setting (`SETTING`) that the row leaves empty fits whatever is asked: tables of flatness do not state
+    the clients, tables of costs no setting at all. A parameter such as 0.6;0.1, of a number that is printed once for
+    two partitions, fits each. All other keys must be equal.
+    """
+    fits = np.ones(len(frame), dtype=bool)
+    for key, asked in keys.items():
+        values = asked if isinstance(asked, tuple) else (asked,)
+        fits &= np.logical_or.reduce([_fits(frame[key], value) for value in values])
+    return frame[fits]
 
 
 def _fits(column: "pd.Series[str]", asked: str | int) -> NDArray[np.bool_]:

@@ -10,11 +10,18 @@ Better = Literal["higher", "lower", "none"]
 
 @dataclass(frozen=True)
 class Quantity:
-    """One quantity: in `metrics` it is a column, one value per round; in analyses rows, one per run."""
+    """One quantity: in `metrics` it is a column, one value per round; in analyses rows, one per run.
+
+    Of some in `metrics` the `column` is another's, of which they take the evaluations of the first `share` of the
+    rounds, or the sample standard deviation over the last `deviation_over` evaluations.
+    """
 
     file: str
     title: str
     better: Better
+    column: str = ""
+    share: float = 1.0
+    deviation_over: int | None = None
 
 
 CLIENTS: dict[str, tuple[str, Better]] = {
@@ -27,6 +34,16 @@ CLIENTS: dict[str, tuple[str, Better]] = {
 
 QUANTITIES = {
     "test_accuracy": Quantity("metrics", "test accuracy (%)", "higher"),
+    "test_accuracy_half": Quantity(
+        "metrics", "test accuracy after half of the rounds (%)", "higher", column="test_accuracy", share=0.5
+    ),
+    "test_accuracy_std_last100": Quantity(
+        "metrics",
+        "deviation of the last 100 test accuracies (points)",
+        "lower",
+        column="test_accuracy",
+        deviation_over=100,
+    ),
     "test_loss": Quantity("metrics", "test loss", "lower"),
     "train_accuracy": Quantity("metrics", "training accuracy (%)", "higher"),
     "train_loss": Quantity("metrics", "training loss", "lower"),
@@ -58,6 +75,8 @@ QUANTITIES = {
     "gigabytes": Quantity("cost", "traffic (GB)", "lower"),
     "gradients_per_step": Quantity("cost", "gradients per local step", "lower"),
     "client_state": Quantity("cost", "models kept by a client", "lower"),
+    "client_storage": Quantity("cost", "models kept by a client, and the model itself", "lower"),
+    "client_models": Quantity("cost", "models kept and received by a client", "lower"),
     "server_state": Quantity("cost", "models kept by the server", "lower"),
     "train_seconds_per_round": Quantity("cost", "training per round (s)", "lower"),
     "evaluation_seconds": Quantity("cost", "evaluation (s)", "lower"),

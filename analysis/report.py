@@ -22,6 +22,7 @@ from analysis.layout import Folder, Layout, are_inherited, layout_file, layout_n
 from analysis.quantities import quantity
 from analysis.reproduction import beside_published
 from analysis.table_formats import FORMATS
+from analysis.table_layout import Column, TableLayout, load_table
 from analysis.tidy import Tidy, all_cells, settings, titles
 from bench.atomic import write_text
 from bench.errors import UserError, unknown
@@ -171,8 +172,8 @@ class Report:
         others = [key for key in self.changes if key not in short]
         return command + (f" (with {', '.join(others)} changed in the experiment's file)" if others else "")
 
-    def _table_layout(self, name: str) -> tables.TableLayout:
-        layout = tables.load_table(self.source, name)
+    def _table_layout(self, name: str) -> TableLayout:
+        layout = load_table(self.source, name)
         with _naming(layout_file(self.source, "tables", name)):
             for column in layout.supported:
                 self._check_needs(quantity(column.metric).file, column.file, layout)
@@ -180,7 +181,7 @@ class Report:
             tables.inputs(layout, self.experiment)
         return layout
 
-    def _filled(self, name: str, layout: tables.TableLayout) -> tables.Table:
+    def _filled(self, name: str, layout: TableLayout) -> tables.Table:
         """The table, beside the published one if it has one."""
         table = tables.fill(name, layout, self.tidy)
         return table if layout.published is None else beside_published(table, self.experiment, self.target)
@@ -192,7 +193,7 @@ class Report:
             layout.inputs(self.experiment)
         return layout
 
-    def _check_target(self, column: tables.Column) -> None:
+    def _check_target(self, column: Column) -> None:
         """A `UserError` if a column asks for a target that the experiment's analyses do not have."""
         convergence = self.analyses.get(column.file)
         if column.target is not None and isinstance(convergence, Convergence):

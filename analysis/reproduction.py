@@ -1,19 +1,16 @@
 """A filled table beside the published one: each number with what a paper prints for it, and a verdict."""
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import pandas as pd
 
-from analysis.published import PublishedNumber, find, published
-from analysis.tables import Beside, Block, Column, Entry, Table, TableLayout
+from analysis.published import Asked, PublishedNumber, find, fitting, published
+from analysis.table_layout import Block, Column, Keys, TableLayout
+from analysis.tables import Beside, Entry, Table
 from analysis.verdicts import RankCorrelation, Reproduced, Verdict, counts, rank_correlation, rule, verdict
 from bench.data.sources import parse_source
 from bench.engine.participation import Participation
 from bench.experiments import Experiment
-
-Keys = Mapping[str, str | int | None]
 
 
 def beside_published(table: Table, experiment: Experiment, paper: str) -> Table:
@@ -41,11 +38,14 @@ def beside_published(table: Table, experiment: Experiment, paper: str) -> Table:
     return replace(table, beside=beside, taus=taus, foot=told + ranks)
 
 
-def keys_of(layout: TableLayout, experiment: Experiment, block: Block, method: str, column: Column) -> dict[str, Any]:
-    """The keys of an entry's published number: those of its cell, and what the layout says of row and column."""
-    keys: dict[str, str | int | None] = {"table": layout.published, "method": method, "metric": column.metric}
+def keys_of(layout: TableLayout, experiment: Experiment, block: Block, method: str, column: Column) -> dict[str, Asked]:
+    """The keys of an entry's published number: those of its cell, and what the layout says of block, row and column.
+
+    Where a mean over several settings is taken, they are of the first.
+    """
+    keys: Keys = {"table": layout.published, "method": method, "metric": column.metric}
     if column.unsupported is None:
-        setting = layout.setting(block, column, experiment)
+        setting = layout.settings_of(block, column, experiment)[0]
         partition, participation = experiment.settings()[setting.path]
         part = experiment.grids[setting.dataset]
         model = part.model if isinstance(part.model, str) else (part.model or {}).get("name")
@@ -55,8 +55,8 @@ def keys_of(layout: TableLayout, experiment: Experiment, block: Block, method: s
             "partition": name, "partition_param": parameter or None,
             "n_clients": partition.clients, "active_clients": _active(participation, partition.clients),
         }  # fmt: skip
-    given = {**keys, **layout.rows.get(method, {}), **column.published}
-    return {key: value for key, value in given.items() if value is not None}
+    given = {**keys, **block.published, **layout.rows.get(method, {}), **column.published}
+    return {key: value for key, value in given.items() if value is not None and key != "value"}
 
 
 def _active(participation: Participation, clients: int) -> int:
@@ -66,17 +66,27 @@ def _active(participation: Participation, clients: int) -> int:
     return participation.active or clients
 
 
+def of_entry(
+    numbers: pd.DataFrame, layout: TableLayout, experiment: Experiment, block: Block, method: str, column: Column
+) -> pd.DataFrame:
+    """The published numbers that fit an entry. None fits one that the experiment does not have at all."""
+    if layout.why_unsupported(method, column) is None and not layout.has(block, method, column, experiment):
+        return numbers.iloc[:0]
+    return fitting(numbers, keys_of(layout, experiment, block, method, column))
+
+
 def _number(
     numbers: pd.DataFrame, layout: TableLayout, experiment: Experiment, block: Block, method: str, column: Column
 ) -> PublishedNumber | None:
-    return find(numbers, **keys_of(layout, experiment, block, method, column))
+    number = find(of_entry(numbers, layout, experiment, block, method, column), table=layout.published)
+    return number.deviation if number is not None and "value" in column.published else number
 
 
 def _beside(entry: Entry, number: PublishedNumber | None, column: Column, *, judged: bool) -> Beside:
     if number is not None and not judged:
         return Beside(number, Verdict("not judged"))
     reproduced = entry.missing if entry.mean is None else Reproduced(entry.mean, entry.std, entry.seeds)
-    return Beside(number, verdict(reproduced, number, column.metric))
+    return Beside(number, verdict(reproduced, number, column.judged_as))
 
 
 def _taus(

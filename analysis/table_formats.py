@@ -8,7 +8,8 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from analysis.tables import Beside, Column, Entry, Table
+from analysis.table_layout import Column
+from analysis.tables import Beside, Entry, Table
 
 _ARROWS = {"higher": "↑", "lower": "↓", "none": ""}
 

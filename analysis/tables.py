@@ -5,130 +5,25 @@ lower half of FedLESAM's Table 2). Each entry is a mean ± sample standard devia
 been run, or has diverged, says so and is never ranked.
 """
 
-import itertools
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import pandas as pd
-from pydantic import Field, field_validator, model_validator
 
 from analysis.captions import definition, less_exact, made_by_other_code, trained_otherwise
 from analysis.columns import IDS, RUN, RUN_FILES
-from analysis.convergence import FinalValue, diverged_seeds, final_values, reported
-from analysis.layout import Layout, Selection, read_layout
+from analysis.convergence import FinalValue, diverged_seeds
 from analysis.published import PublishedNumber
 from analysis.quantities import Better, quantity
-from analysis.tidy import CellKey, Setting, Tidy, relative_path, titles
+from analysis.table_layout import Block, Column, TableLayout
+from analysis.table_values import Value, Values, compared, mean_over, runs_over, values_of
+from analysis.tidy import CellKey, Tidy, relative_path, titles
 from analysis.verdicts import Missing, RankCorrelation, Verdict
-from bench.errors import UserError, unknown
 from bench.experiments import Experiment
-from bench.frozen import Frozen
 from bench.scale import IN_WORDS
-
-
-class Column(Frozen):
-    """One column: a quantity in a (part of a) setting."""
-
-    header: str
-    group: str = Field(default="", description="header over neighbouring columns of the same group")
-    metric: str
-    analysis: str | None = Field(
-        default=None, description="which of the experiment's analyses of the metric's kind; null: the one of its name"
-    )
-    better: Better | None = Field(default=None, description="null: the quantity's own direction")
-    target: float | str | None = Field(
-        default=None, description="for what it takes to reach a target: accuracy in percent, or whose final accuracy"
-    )
-    smoothed: bool = Field(default=False, description="whether a mean of evaluations has to reach the target")
-    relative_to: str | None = Field(
-        default=None, description="a method of the table: values are multiples of its own, seed by seed"
-    )
-    decimals: int = Field(default=2, ge=0, le=12)
-    select: Selection = Selection()
-    published: dict[str, str | int | None] = Field(
-        default={}, description="keys of the published numbers that differ from the cell's own; null: any"
-    )
-    unsupported: str | None = Field(
-        default=None, description="why nothing can be reproduced: the published numbers alone are shown"
-    )
-
-    @field_validator("metric")
-    @classmethod
-    def _known(cls, name: str) -> str:
-        quantity(name)
-        return name
-
-    @model_validator(mode="after")
-    def _target_where_needed(self) -> "Column":
-        needed = quantity(self.metric).file == "convergence"
-        if needed != (self.target is not None) or (self.smoothed and not needed):
-            needs = "a target" if needed else "no target, and nothing smoothed"
-            raise UserError(f"column {self.name}: {self.metric} takes {needs}")
-        return self
-
-    @property
-    def file(self) -> str:
-        """The kind of tidy file that has the values."""
-        return self.analysis or quantity(self.metric).file
-
-    @property
-    def direction(self) -> Better:
-        """Which direction is better."""
-        return self.better or quantity(self.metric).better
-
-    @property
-    def name(self) -> str:
-        """Group and header, for one-line headings."""
-        return f"{self.group} {self.header}".strip()
-
-
-class Block(Frozen):
-    """A stacked part of the table, with its own ranking."""
-
-    header: str = ""
-    select: Selection = Selection()
-
-
-class TableLayout(Layout):
-    """A table: rows (methods) × columns, in one or more blocks."""
-
-    published: str | None = Field(default=None, description="the paper's table whose numbers stand beside: its number")
-    rows: dict[str, dict[str, str | int | None]] = Field(
-        default={}, description="by label, keys of the published numbers that differ from the label's own"
-    )
-    final: FinalValue | None = Field(
-        default=None, description="null: the last round; for released variants what their code reports"
-    )
-    columns: tuple[Column, ...] = Field(min_length=1)
-    blocks: tuple[Block, ...] = Field(default=(Block(),), min_length=1)
-
-    @model_validator(mode="after")
-    def _references_shown(self) -> "TableLayout":
-        for column in self.columns:
-            if column.relative_to is not None and column.relative_to not in self.methods:
-                raise unknown("method of the table", column.relative_to, self.methods)
-        return self
-
-    def final_values(self, experiment: Experiment) -> dict[str, FinalValue]:
-        """Which value of a run is reported, by method."""
-        return {method: self.final or reported(experiment.methods[method].release(method)) for method in self.methods}
-
-    @property
-    def supported(self) -> tuple[Column, ...]:
-        """The columns that can be reproduced."""
-        return tuple(column for column in self.columns if column.unsupported is None)
-
-    def setting(self, block: Block, column: Column, experiment: Experiment) -> Setting:
-        """The setting of a column within a block."""
-        return block.select.narrowed(column.select).setting(experiment)
-
-    def settings(self, experiment: Experiment) -> tuple[Setting, ...]:
-        """The settings of all columns in all blocks, each once."""
-        pairs = itertools.product(self.blocks, self.supported)
-        return tuple(dict.fromkeys(self.setting(block, column, experiment) for block, column in pairs))
 
 
 @dataclass(frozen=True)
@@ -172,32 +67,10 @@ class Table:
     foot: str = ""
 
 
-def load_table(experiment_name: str, name: str) -> TableLayout:
-    """A table's layout, validated; a `UserError` says what is wrong with it."""
-    file, data = read_layout(experiment_name, "tables", name)
-    return TableLayout.parse(data, where=str(file))
-
-
 def inputs(layout: TableLayout, experiment: Experiment) -> list[str]:
     """The tidy files a table reads, relative to `results/`. Metrics always: they tell which runs diverged."""
     files = dict.fromkeys(["metrics", *(column.file for column in layout.supported)])
     return [relative_path(experiment.name, file, cell) for file in files for cell in layout.cells(experiment)]
-
-
-class Value(NamedTuple):
-    """A run's value; of a target that is not `reached` what was spent on it, which is less than it takes.
-
-    A multiple of another run's value that does not exist, or is zero, is not `comparable`.
-    """
-
-    seed: int
-    number: float
-    reached: bool = True
-    comparable: bool = True
-
-
-Values = Mapping[tuple[str, ...], Sequence[Value]]
-"""By cell, one value per seed."""
 
 
 def fill(name: str, layout: TableLayout, tidy: Tidy) -> Table:
@@ -207,9 +80,9 @@ def fill(name: str, layout: TableLayout, tidy: Tidy) -> Table:
     frames = {file: tidy.gather(file, cells) for file in files}
     metrics = frames["metrics"]
     counts = diverged_seeds(metrics).set_index(IDS).astype(int)
-    runs = dict(zip(counts.index, map(tuple, counts.to_numpy().tolist()), strict=True))
+    runs = {key: (seeds, diverged) for key, seeds, diverged in counts.itertuples(name=None)}
     finals = layout.final_values(tidy.experiment)
-    values = {id(column): _values(column, finals, frames[column.file]) for column in layout.supported}
+    shared: dict[tuple[object, ...], Values] = {}
     blocks = []
     for block in layout.blocks:
         columns = []
@@ -217,59 +90,54 @@ def fill(name: str, layout: TableLayout, tidy: Tidy) -> Table:
             if column.unsupported is not None:
                 columns.append([Entry(note=column.unsupported)] * len(layout.methods))
                 continue
-            of_cell = values[id(column)]
-            setting = layout.setting(block, column, tidy.experiment)
-            wanted = len(tidy.experiment.grids[setting.dataset].grid.seeds)
-            keys = [CellKey(setting, method).ids for method in layout.methods]
-            there = set(frames[column.file][IDS].itertuples(index=False, name=None))
-            entries = [
-                _entry(runs.get(key, (0, 0)), of_cell.get(key, []), wanted, column.decimals, analysed=key in there)
-                for key in keys
-            ]
-            columns.append(_ranked(entries, column.direction))
+            frame = frames[column.file]
+            asked = (column.metric, column.file, column.final, column.target, column.smoothed, column.direction)
+            if asked not in shared:
+                shared[asked] = values_of(column, finals, frame)
+            columns.append(_column(layout, block, column, tidy.experiment, runs, shared[asked], frame))
         blocks.append(tuple(zip(*columns, strict=True)))
-    names = titles(tidy.experiment)
+    names = {label: row.title for label, row in layout.unsupported_rows.items()} | titles(tidy.experiment)
     rows = tuple(names[method] for method in layout.methods)
     by_title = {names[method]: final for method, final in finals.items()}
     return Table(name, layout, rows, tuple(blocks), _caption(layout, by_title, frames, tidy, blocks))
 
 
-def _values(column: Column, finals: Mapping[str, FinalValue], frame: pd.DataFrame) -> Values:
-    """The column's quantity, from the file that has it."""
-    file = quantity(column.metric).file
-    if file == "metrics":
-        by_method = [
-            final_values(rows, column.metric, finals[str(method)], column.direction)
-            for method, rows in frame.groupby("method", sort=False)
-        ]
-        frame = pd.concat(by_method) if by_method else pd.DataFrame(columns=[*RUN, "value"])
-    else:
-        frame = frame[frame["metric"] == column.metric]
-    if file == "convergence":
-        own = frame["target_of"] == column.target
-        stated = frame["target_of"].isna() & (frame["target"] == column.target)
-        frame = frame[(own if isinstance(column.target, str) else stated) & (frame["smoothed"] == column.smoothed)]
-    reached = frame["reached"] == 1 if "reached" in frame else pd.Series(data=True, index=frame.index)
-    rows = frame[[*RUN, "value"]].assign(reached=reached).itertuples(index=False, name=None)
-    values: dict[tuple[str, ...], list[Value]] = {}
-    for *key, seed, number, there in rows:
-        values.setdefault(tuple(map(str, key)), []).append(Value(int(seed), float(number), bool(there)))
-    return values if column.relative_to is None else _multiples(values, column.relative_to)
-
-
-def _multiples(values: Values, reference: str) -> Values:
-    """Each value by that of the reference's run of the same setting and seed, if that reached its target and spent
-    anything."""
-    multiples = {}
-    for key, own in values.items():
-        runs = values.get((*key[:-1], reference), [])
-        units = {run.seed: run.number for run in runs if run.reached and run.number != 0}
-        multiples[key] = [v._replace(number=v.number / units.get(v.seed, 1), comparable=v.seed in units) for v in own]
-    return multiples
+def _column(
+    layout: TableLayout,
+    block: Block,
+    column: Column,
+    experiment: Experiment,
+    runs: Mapping[tuple[str, ...], tuple[int, int]],
+    values: Values,
+    frame: pd.DataFrame,
+) -> list[Entry]:
+    """The entries of a column in a block. `runs`: by cell, how many seeds ran, and how many diverged."""
+    settings = layout.settings_of(block, column, experiment)
+    wanted = min(len(experiment.grids[setting.dataset].grid.seeds) for setting in settings)
+    there = set(frame[IDS].itertuples(index=False, name=None))
+    cells = {method: [CellKey(setting, method).ids for setting in settings] for method in layout.methods}
+    of_method = {method: mean_over([values.get(key, []) for key in keys]) for method, keys in cells.items()}
+    entries = []
+    for method, own in compared(column, of_method).items():
+        why = layout.why_unsupported(method, column)
+        if (
+            why is not None
+            or not layout.has(block, method, column, experiment)
+            or (column.gain_over and method not in column.gain_over)
+        ):
+            entries.append(Entry(note=why or "–"))
+            continue
+        seeds, diverged, ran = runs_over([runs.get(key, (0, 0)) for key in cells[method]])
+        if 0 < ran < len(settings):
+            entries.append(Entry(note=f"{ran} of {len(settings)} settings"))
+        else:
+            analysed = all(key in there for key in cells[method])
+            entries.append(_entry((seeds, diverged), own, wanted, column.decimals, analysed=analysed))
+    return _ranked(entries, column.direction)
 
 
 def _entry(
-    runs: tuple[int, ...], values: Sequence[Value], wanted: int, decimals: int, *, analysed: bool = False
+    runs: tuple[int, int], values: Sequence[Value], wanted: int, decimals: int, *, analysed: bool = False
 ) -> Entry:
     seeds, diverged = runs
     if seeds == 0:
@@ -331,8 +199,11 @@ def _caption(
         whole = metrics.groupby(RUN).agg(last=("round", "max"), bad=("diverged", "max"))
         last = sorted(whole.loc[whole["bad"] == 0, "last"].unique())
         rounds = f" (round {last[0]})" if len(last) == 1 else f" (rounds {last[0]} to {last[-1]})" if last else ""
-        if "metrics" in sources:
+        if any(_by_the_rule(column) for column in layout.supported):
             protocol.append(f"Values: {_reported_as(finals, rounds)}.")
+        for final in dict.fromkeys(column.final for column in layout.supported if column.final is not None):
+            names_of = ", ".join(column.name for column in layout.supported if column.final == final)
+            protocol.append(f"{names_of}: {final.description}.")
         if any(file not in RUN_FILES and tidy.analyses[file].of_final_model for file in sources):
             protocol.append(f"Measured on the global model after the last round{rounds}.")
     protocol += trained_otherwise(tidy.experiment, layout.methods)
@@ -344,6 +215,9 @@ def _caption(
     if references := dict.fromkeys(column.relative_to for column in layout.supported if column.relative_to):
         shown_names = " and ".join(names[reference] for reference in references)
         protocol.append(f"Multiples: of {shown_names}, seed by seed; none is shown unless it has a value in all seeds.")
+    if gains := {method: other for column in layout.supported for method, other in column.gain_over.items()}:
+        pairs = ", ".join(f"{names[method]} over {names[other]}" for method, other in gains.items())
+        protocol.append(f"Gains, seed by seed: {pairs}.")
     counts = sorted({entry.seeds for block in blocks for row in block for entry in row if entry.mean is not None})
     if counts:
         seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
@@ -368,6 +242,12 @@ def _definitions(layout: TableLayout, frames: Mapping[str, pd.DataFrame]) -> Ite
     for told, of in titles_by_definition.items():
         if told:
             yield f"{of[0][0].upper()}{', '.join(of)[1:]}: {told}."
+
+
+def _by_the_rule(column: Column) -> bool:
+    """Whether a column shows of each run the value that the table's rule says."""
+    shown = quantity(column.metric)
+    return shown.file == "metrics" and column.final is None and shown.deviation_over is None
 
 
 def _reported_as(finals: Mapping[str, FinalValue], rounds: str) -> str:

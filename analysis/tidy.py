@@ -18,7 +18,7 @@ from analysis.analyses.base import Analysis
 from analysis.columns import IDS
 from analysis.made import MADE, first_difference, in_words
 from bench.errors import UserError, unknown
-from bench.experiments import Experiment, MethodEntry
+from bench.experiments import SWA_SUFFIX, Experiment, MethodEntry
 from bench.records import RunDirectory
 from bench.records import first_difference as first_difference_of_configs
 
@@ -167,13 +167,23 @@ def all_cells(experiment: Experiment) -> list[CellKey]:
 
 
 def titles(experiment: Experiment) -> dict[str, str]:
-    """The name of each method as a paper prints it; entries that share a catalog name also show their own."""
+    """The name of each method as a paper prints it, or as the experiment has it.
+
+    Of entries that share one, those show their own label too that are not called as the method is.
+    """
     names = {label: _title(label, entry) for label, entry in experiment.methods.items()}
     uses = Counter(names.values())
-    return {label: name if uses[name] == 1 else f"{name} ({label})" for label, name in names.items()}
+    own = {
+        label
+        for label, entry in experiment.methods.items()
+        if uses[names[label]] == 1 or label.removesuffix(SWA_SUFFIX) == entry.choice(label).name
+    }
+    return {label: name if label in own else f"{name} ({label})" for label, name in names.items()}
 
 
 def _title(label: str, entry: MethodEntry) -> str:
+    if entry.title is not None:
+        return entry.title
     recipe, released = entry.choice(label).recipe, entry.release(label)
     wrapped = " + SWA" if "swa" in entry.hyperparameters else ""
     law = ", Bernoulli participation" if released is not None and released.sampling == "bernoulli" else ""

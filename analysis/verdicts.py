@@ -33,6 +33,7 @@ TOLERANCE = 1.0
 
 ACCURACIES = {
     "test_accuracy",
+    "test_accuracy_half",
     "train_accuracy",
     "corrupted_accuracy",
     "client_test_accuracy_mean",

@@ -51,6 +51,7 @@ class MethodEntry(MethodChoice):
     Without name, parts and file, the entry's own key is the name; one that ends in +swa also needs `swa`.
     """
 
+    title: str | None = Field(default=None, description="its name in tables and figures; null: the method's")
     variant: str = Field(default=PUBLISHED, description="published; or released, as the authors' code does it")
     training: dict[str, Any] = Field(default={}, description="fields of training that differ")
     where: dict[str, Departure] = Field(default={}, description="by a partition's label, what differs there")
@@ -77,7 +78,7 @@ class MethodEntry(MethodChoice):
 
     def choice(self, label: str) -> MethodChoice:
         """The method under this label."""
-        fields = self.model_dump(exclude={"training", "variant", "where", "parts"})
+        fields = self.model_dump(exclude={"title", "training", "variant", "where", "parts"})
         if self.name is None and not self.slots and self.file is None:
             fields["name"] = label.removesuffix(SWA_SUFFIX)
         if label.endswith(SWA_SUFFIX) and "swa" not in self.hyperparameters:

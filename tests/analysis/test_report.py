@@ -10,6 +10,7 @@ import pytest
 
 from analysis import figures, tables
 from analysis.report import Report
+from analysis.table_layout import load_table
 from analysis.tidy import FILES, CellKey, Tidy
 from bench.errors import UserError
 from bench.experiments import PAPER_TABLES, Experiment
@@ -21,7 +22,7 @@ MINI = str(Path(__file__).parents[1] / "end_to_end" / "mini" / "experiments.yaml
 
 def test_inputs_of_quick_are_cells_of_quick(quick: Experiment) -> None:
     named = {file.name for file in FILES.values()} | {f"{name}.csv" for name in QUICK.analyses}
-    layouts = [tables.inputs(tables.load_table("quick", name), quick) for name in QUICK.table_names()]
+    layouts = [tables.inputs(load_table("quick", name), quick) for name in QUICK.table_names()]
     layouts += [figures.load_figure("quick", name).inputs(quick) for name in QUICK.figure_names()]
     for paths in layouts:
         assert paths

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ import pytest
 from analysis.analyses import ANALYSES, parse_analysis
 from analysis.made import in_words
 from analysis.table_formats import FORMATS, escape_html, escape_latex, html, latex, markdown, tidy_csv
-from analysis.tables import Table, TableLayout, fill, inputs
+from analysis.table_layout import TableLayout
+from analysis.tables import Table, fill, inputs
 from analysis.tidy import CellKey, Setting, Tidy
 from bench.errors import UserError
 from bench.experiments import Experiment
@@ -207,7 +209,7 @@ def test_entries_that_share_a_catalog_name_keep_their_own(tmp_path: Path, quick:
     twice = {**quick.methods, "fedsam_small": quick.methods["fedsam"].model_copy(update={"name": "fedsam"})}
     tidy = tidy_in(tmp_path, quick.model_copy(update={"methods": twice}))
     table = fill("t", layout(methods=["fedavg", "fedsam", "fedsam_small"]), tidy)
-    assert table.rows == ("FedAvg", "FedSAM (fedsam)", "FedSAM (fedsam_small)")
+    assert table.rows == ("FedAvg", "FedSAM", "FedSAM (fedsam_small)")
 
 
 @pytest.mark.parametrize(
@@ -393,3 +395,104 @@ def test_each_quantity_comes_from_its_own_file(tidy: Tidy) -> None:
     write(tidy.results, CellKey(HARD, "fedavg"), "hessian", sharp)
     table = fill("t", layout(columns=[{**ACCURACY, "metric": "lambda_max"}, ACCURACY], methods=["fedavg"]), tidy)
     assert [entry.mean for entry in table.entries[0][0]] == [20, 82]
+
+
+def cells_of(tidy: Tidy, **changes: Any) -> list[str]:
+    """The entries of a table's last column as Markdown prints them, without marks."""
+    text = markdown(fill("t", layout(**{"columns": [ACCURACY], **changes}), tidy))
+    lines = [line for line in text.splitlines()[4:] if line.startswith("| Fed")]
+    return [re.sub(r"\*\*|</?u>| \|$", "", line.split(" | ")[-1]) for line in lines]
+
+
+MOSTLY = ["fedavg", "fedsam", "fedlesam_s"]
+
+
+def test_gains_are_taken_seed_by_seed(tidy: Tidy) -> None:
+    """84 - 80, 84 - 82, 78 - 84: mean 0, (16 + 4 + 36) / 2 = 28; in percent 5, 2.44, -7.14."""
+    gain = {**ACCURACY, "gain_over": {"fedsam": "fedavg", "fedlesam_s": "feddyn"}}
+    assert cells_of(tidy, columns=[gain])[:3] == ["–", "0.00 ± 5.29", "-29.00 ± 0.00 (2 of 3 seeds)"]
+    of_diverged = {**ACCURACY, "gain_over": {"fedsam": "feddyn"}}
+    assert cells_of(tidy, columns=[of_diverged])[1] == "reference: 2 of 3 seeds"
+    assert cells_of(tidy, columns=[{**gain, "in_percent": True}])[1] == "0.10 ± 6.40"
+    caption = fill("t", layout(columns=[gain]), tidy).caption
+    assert "Gains, seed by seed: FedSAM over FedAvg, FedLESAM-S over FedDyn." in caption
+
+
+def test_means_over_settings_need_all_of_them(tidy: Tidy) -> None:
+    """FedAvg: (80 + 70) / 2, (82 + 70) / 2, and no third seed in the other setting."""
+    place = Setting("digits", "dirichlet-0.1", "10-of-20")
+    write(tidy.results, CellKey(place, "fedavg"), "metrics", metrics([70, 70]))
+    both = {**ACCURACY, "mean_of": [{"participation": "4-of-20"}, {"participation": "10-of-20"}]}
+    assert cells_of(tidy, columns=[both], methods=MOSTLY) == [
+        "75.50 ± 0.71 (2 of 3 seeds)", "1 of 2 settings", "1 of 2 settings",
+    ]  # fmt: skip
+
+
+def test_a_block_may_have_other_labels_than_its_columns(tidy: Tidy) -> None:
+    column = {**ACCURACY, "select": {"partition": "dirichlet-0.1", "participation": "10-of-20"}}
+    assert cells_of(tidy, columns=[column], methods=MOSTLY, blocks=[{}]) == ["not run"] * 3
+    swapped = cells_of(tidy, columns=[column], methods=MOSTLY, blocks=[{"instead": {"10-of-20": "4-of-20"}}])
+    assert swapped[0] == "82.00 ± 2.00"
+
+
+def test_values_are_divided_by_the_unit(tidy: Tidy) -> None:
+    assert cells_of(tidy, columns=[{**ACCURACY, "unit": 10}], methods=MOSTLY)[0] == "8.20 ± 0.20"
+
+
+def test_rows_that_cannot_be_run_say_why(tidy: Tidy) -> None:
+    shown = layout(
+        methods=["fedavg", "silobn"], unsupported_rows={"silobn": {"title": "SiloBN", "why": "not supported"}}
+    )
+    assert "| SiloBN | not supported |" in markdown(fill("t", shown, tidy))
+    assert not any("silobn" in path for path in inputs(shown, tidy.experiment))
+
+
+def curve(tidy: Tidy, values: list[float]) -> None:
+    """One seed of FedAvg that is evaluated every round."""
+    run = pd.concat([metrics([values[0]])] * len(values)).drop_duplicates("round")
+    frame = run.iloc[[0] * len(values)].assign(round=range(1, len(values) + 1), test_accuracy=values)
+    write(tidy.results, CellKey(HARD, "fedavg"), "metrics", frame)
+
+
+def test_deviation_over_a_runs_last_hundred_evaluations(tidy: Tidy) -> None:
+    """0 and 2 by turns have the variance 100 / 99; what comes before does not count."""
+    deviation = {**ACCURACY, "metric": "test_accuracy_std_last100", "decimals": 6}
+    curve(tidy, [50.0] * 20 + [0.0, 2.0] * 50)
+    assert cells_of(tidy, columns=[deviation], methods=["fedavg"]) == [f"{(100 / 99) ** 0.5:.6f} (1 of 3 seeds)"]
+    curve(tidy, [50.0])
+    assert cells_of(tidy, columns=[deviation], methods=["fedavg"]) == ["no value"]
+
+
+def test_accuracy_after_half_of_the_rounds_follows_the_rule(tidy: Tidy) -> None:
+    half = {**ACCURACY, "metric": "test_accuracy_half"}
+    curve(tidy, [10.0, 20.0, 30.0, 40.0, 50.0])
+    assert cells_of(tidy, columns=[half], methods=["fedavg"]) == ["20.00 (1 of 3 seeds)"]
+    mean = {"rule": "mean_last_n", "n": 2}
+    assert cells_of(tidy, columns=[half], methods=["fedavg"], final=mean) == ["15.00 (1 of 3 seeds)"]
+    last = {**half, "final": {"rule": "last"}}
+    assert cells_of(tidy, columns=[last], methods=["fedavg"], final=mean) == ["20.00 (1 of 3 seeds)"]
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        ({"gain_over": {"fedsam": "fedswa"}}, "unknown method of the table 'fedswa'"),
+        ({"gain_over": {"fedsam": "fedavg"}, "relative_to": "fedavg"}, "exclude each other"),
+        ({"in_percent": True}, "in_percent goes with gain_over"),
+        ({"published": {"valeu": "std"}}, "unknown key of published numbers 'valeu'; did you mean 'value'"),
+        ({"published": {"value": "mean"}}, "unknown part of published numbers 'mean'"),
+        ({"metric": "lpf", "final": {"rule": "last"}}, "lpf takes no final value"),
+        ({"metric": "miou"}, "unknown metric 'miou'"),
+        ({"unit": 0}, "unit"),
+    ],
+)
+def test_mistakes_in_columns_are_told(column: dict[str, Any], message: str) -> None:
+    with pytest.raises((UserError, ValueError), match=message):
+        layout(columns=[{**ACCURACY, **column}])
+
+
+def test_titles_of_entries_are_their_own(tmp_path: Path, quick: Experiment) -> None:
+    plain = quick.methods["fedsam"].model_copy(update={"name": "fedsam"})
+    methods = {**quick.methods, "fedsam_wide": plain.model_copy(update={"title": "FedSAM, ρ = 1"})}
+    tidy = tidy_in(tmp_path, quick.model_copy(update={"methods": methods}))
+    assert fill("t", layout(methods=["fedsam", "fedsam_wide"]), tidy).rows == ("FedSAM", "FedSAM, ρ = 1")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from analysis.report import Report
-from analysis.tables import load_table
+from analysis.table_layout import load_table
 from analysis.workflow import Workflow
 from bench.errors import UserError
 

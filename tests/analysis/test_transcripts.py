@@ -1,0 +1,68 @@
+"""Hyper-parameters of each paper's experiment against a list transcribed from the paper, value by value."""
+
+import csv
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import pytest
+
+from analysis.published import papers
+from bench.experiments import PAPER_TABLES, load_experiment
+
+DEPARTURES = {("fedsam_caldarola", "cifar100_pam", "training.local_momentum")}
+"""What the papers state and the experiments do not have; each paper's README says why."""
+
+COUNTS = "counts"
+"""A part in which messages are counted, in few rounds on other data: what a paper states of all is not meant of it."""
+
+
+@cache
+def _runs(paper: str) -> dict[str, dict[str, Any]]:
+    """By the path of each cell, its first run as plain values."""
+    experiment = load_experiment(paper)
+    return {path: experiment.cell(path).runs[0].model_dump() for path in experiment.paths()}
+
+
+def _of(paper: str, part: str, method: str, partition: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The runs that a line of a transcript speaks of; `*` is all."""
+    for path, run in _runs(paper).items():
+        its_part, its_partition, _, its_method = path.split("/")
+        is_meant = part == its_part or (part == "*" and its_part != COUNTS)
+        if is_meant and method in ("*", its_method) and partition in ("*", its_partition):
+            yield path, run
+
+
+def _value(run: dict[str, Any], key: str) -> Any:
+    """What a run has by a dotted key; an augmentation goes by its name."""
+    section, *names = key.split(".")
+    value: Any = run["method"][section] if section == "hyperparameters" else run[section]
+    for name in names:
+        if isinstance(value, (tuple, list)):
+            value = {step["name"]: step for step in value}
+        value = value.get(name)
+    return value
+
+
+def _same(value: Any, printed: str) -> bool:
+    """Whether a value is the printed one, or one of several with | between them."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return any(float(value) == float(one) for one in printed.split("|"))
+    return str(value).lower() in printed.split("|")
+
+
+@pytest.mark.parametrize("paper", papers())
+def test_experiments_agree_with_what_the_papers_state(paper: str) -> None:
+    departing, wrong = set(), []
+    with (PAPER_TABLES / paper / "transcript.csv").open(encoding="utf-8", newline="") as file:
+        for line in csv.DictReader(file):
+            part, method, partition, key, printed = line.values()
+            found = {path: _value(run, key) for path, run in _of(paper, part, method, partition)}
+            assert found, f"nothing fits {part}, {method}, {partition}"
+            bad = {path: value for path, value in found.items() if not _same(value, printed)}
+            if bad and (paper, part, key) in DEPARTURES:
+                departing.add((paper, part, key))
+            elif bad:
+                wrong.append((*line.values(), *next(iter(bad.items()))))
+    assert not wrong
+    assert departing == {known for known in DEPARTURES if known[0] == paper}
