@@ -185,7 +185,7 @@ class Report:
     def _figure_layout(self, name: str) -> FigureLayout:
         layout = figures.load_figure(self.source, name)
         with _naming(layout_file(self.source, "figures", name)):
-            self._check_needs(layout.needs, layout.file, layout)
+            self._check_needs(layout.asks, layout.file, layout)
             layout.inputs(self.experiment)
         return layout
 

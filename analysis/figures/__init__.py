@@ -28,6 +28,7 @@ from analysis.figures import (
     plane,
     sharpness,
     surfaces,
+    sweep,
 )
 from analysis.figures.base import STYLE, FigureLayout, OneSeedLayout
 from analysis.figures.notes import missing_note
@@ -63,6 +64,7 @@ KINDS = {
     "plane": Kind(plane.PlaneLayout, plane.draw),
     "sharpness": Kind(sharpness.SharpnessLayout, sharpness.draw),
     "surfaces": Kind(surfaces.SurfacesLayout, surfaces.draw),
+    "sweep": Kind(sweep.SweepLayout, sweep.draw),
 }
 
 # Without dates, equal data gives equal bytes.

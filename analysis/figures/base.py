@@ -62,7 +62,12 @@ class FigureLayout(Layout):
     @property
     def file(self) -> str:
         """The kind of tidy file that it reads."""
-        return self.analysis or self.needs
+        return self.analysis or self.asks
+
+    @property
+    def asks(self) -> str:
+        """The analysis (or the file of runs) that it draws: `needs`, unless the layout itself says which."""
+        return self.needs
 
     def shown_seed(self, experiment: Experiment) -> int:
         """The seed that is shown, by figures that show one run: the experiment's first, unless the layout names one."""

@@ -9,10 +9,10 @@ from matplotlib.figure import Figure
 from pydantic import Field
 
 from analysis.columns import IDS
-from analysis.convergence import curves, diverged_seeds, neighbour_means
+from analysis.convergence import curves, neighbour_means
 from analysis.figures.base import PanelLayout, asides, new_figure, round_axis, seed_statistics
 from analysis.figures.lines import draw_lines, label_outer
-from analysis.figures.notes import missing_note
+from analysis.figures.notes import diverged_note, missing_note
 from analysis.palette import styles
 from analysis.tidy import CellKey, Tidy, of_cell, of_setting, titles
 
@@ -51,7 +51,10 @@ class ConvergenceLayout(PanelLayout):
 def draw(layout: ConvergenceLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
     """The figure. A method whose seed diverged ends there, marked by a cross, and is named at the foot."""
     rows = -(-len(layout.panels) // layout.columns)
-    notes = [_diverged_note(frame, titles(tidy.experiment)), missing_note(frame, layout, tidy)]
+    notes = [
+        diverged_note(frame, titles(tidy.experiment), "the curve ends at a cross"),
+        missing_note(frame, layout, tidy),
+    ]
     figure, body = new_figure(layout.width, 2.0 * rows + 0.55, notes)
     mean = curves(neighbour_means(frame, layout.metric, layout.window, layout.every), layout.metric)
     within = (0, 100) if layout.metric.endswith("accuracy") else (0, np.inf)
@@ -84,12 +87,3 @@ def _limits(layout: ConvergenceLayout, ends: pd.Series) -> tuple[float | None, f
     y_min = layout.y_min if layout.y_min is not None and (ends > layout.y_min).all() else None
     y_max = layout.y_max if layout.y_max is not None and (ends < layout.y_max).all() else None
     return y_min, y_max
-
-
-def _diverged_note(frame: pd.DataFrame, names: dict[str, str]) -> str:
-    runs = diverged_seeds(frame)
-    count = runs.groupby("method", sort=False)[["diverged", "seeds"]].sum()
-    parts = [
-        f"{names[str(method)]} ({row.diverged} of {row.seeds} runs)" for method, row in count.iterrows() if row.diverged
-    ]
-    return f"diverged (the curve ends at a cross): {', '.join(parts)}" if parts else ""
