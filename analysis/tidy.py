@@ -166,9 +166,12 @@ def all_cells(experiment: Experiment) -> list[CellKey]:
     return [CellKey(Setting(*setting), method) for *setting, method in parts]
 
 
-def titles(experiment: Experiment) -> dict[str, str]:
-    """The name of each method as a paper prints it; entries that share a catalog name also show their own."""
-    names = {label: _title(label, entry) for label, entry in experiment.methods.items()}
+def titles(experiment: Experiment, shown: Iterable[str] | None = None) -> dict[str, str]:
+    """The name of each method as a paper prints it; entries that share a catalog name also show their own.
+
+    `shown`: labels of those that stand side by side; None: all of the experiment's.
+    """
+    names = {label: _title(label, experiment.methods[label]) for label in (shown or experiment.methods)}
     uses = Counter(names.values())
     return {label: name if uses[name] == 1 else f"{name} ({label})" for label, name in names.items()}
 

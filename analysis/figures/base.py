@@ -191,7 +191,7 @@ def _line(look: Style) -> dict[str, Any]:
 
 def add_legend(body: Body, frame: pd.DataFrame, layout: FigureLayout, experiment: Experiment) -> None:
     """One legend for all panels, below them, of the methods that have data."""
-    names, present = titles(experiment), set(frame["method"])
+    names, present = titles(experiment, layout.methods), set(frame["method"])
     looks = styles(experiment, [method for method in layout.methods if method in present])
     handles = [Line2D([], [], label=names[label], **_line(look)) for label, look in looks.items()]
     columns = legend_columns([names[label] for label in looks], layout.width)

@@ -193,7 +193,7 @@ def _draw_panel(axes: Axes, panel: SweepPanel, layout: SweepLayout, tidy: Tidy, 
     for method, line in found.dropna(subset="x").groupby("method", sort=False):
         look = looks[str(method)]
         draw_curve(axes, line["x"], line["mean"], line["std"], look)
-        axes.plot(line["x"], line["mean"], look.marker or "o", color=look.colour, markersize=3)
+        axes.plot(line["x"], line["mean"], look.marker or ".", color=look.colour, markersize=4.5)
     for _, level in found[found["x"].isna()].iterrows():
         look = looks[str(level["method"])]
         axes.axhline(float(level["mean"]), color=look.colour, linestyle=look.dashes)
