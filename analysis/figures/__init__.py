@@ -36,6 +36,7 @@ from analysis.layout import read_layout
 from analysis.tidy import Tidy
 from bench.atomic import replacing
 from bench.errors import UserError, unknown
+from bench.scale import IN_WORDS
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,10 @@ def draw(layout: FigureLayout, tidy: Tidy) -> Figure:
         where = f"no {layout.file}.csv{seed} of its cells under '{tidy.results}'"
         raise UserError(f"nothing to draw for '{layout.title}': {where}")
     with matplotlib.rc_context(STYLE):
-        return KINDS[layout.kind].draw(layout, tidy, frame)
+        figure = KINDS[layout.kind].draw(layout, tidy, frame)
+        if tidy.experiment.scale != "paper":
+            figure.suptitle("Smoke scale: scikit-learn's digits", fontsize=STYLE["axes.titlesize"])
+        return figure
 
 
 def caption(layout: FigureLayout, tidy: Tidy) -> str:
@@ -99,6 +103,7 @@ def caption(layout: FigureLayout, tidy: Tidy) -> str:
     note = missing_note(frame, layout, tidy)
     parts = [
         f"{layout.title}.",
+        IN_WORDS[tidy.experiment.scale],
         layout.caption.strip(),
         statistics,
         f"Computed: {told}." if told else "",

@@ -108,7 +108,7 @@ class Recipe:
         return {name: (fields | switches)[name] for name in (self.takes if self.takes is not None else fields)}
 
     def complete(self, hyperparameters: Mapping[str, Any]) -> dict[str, Any]:
-        """Every hyper-parameter that acts, as the parts have it, but those that are null: equal methods give equal values.
+        """Every hyper-parameter that acts and is not null, as the parts have it: equal methods give equal values.
 
         A `UserError` as in `build`. Infinity is written as text, which JSON can hold.
         """
