@@ -94,7 +94,8 @@ def neighbour_means(frame: pd.DataFrame, column: str, window: int = 1, every: in
         return kept
     evaluated = frame[frame[column].notna()].sort_values("round")
     runs = evaluated.groupby(RUN, sort=False)[column]
-    return kept.assign(**{column: runs.transform(lambda run: run.rolling(window, min_periods=1, center=True).mean())})
+    means = runs.transform(lambda run: run.rolling(window, min_periods=1, center=True).mean())
+    return kept.assign(**{column: means.reindex(kept.index)})
 
 
 def first_reaching(evaluations: pd.Series, target: float, window: int = 1) -> int | None:

@@ -21,6 +21,7 @@ from analysis.index_page import FigurePart, page
 from analysis.layout import Folder, Layout, are_inherited, layout_file, layout_names
 from analysis.quantities import quantity
 from analysis.reproduction import beside_published
+from analysis.spans import fitted
 from analysis.table_formats import FORMATS
 from analysis.table_layout import Column, TableLayout, load_table
 from analysis.tidy import Tidy, all_cells, settings, titles
@@ -48,8 +49,8 @@ class Report:
 
     @cached_property
     def analyses(self) -> dict[str, Analysis]:
-        """Every analysis by name, with the experiment's options."""
-        return load_analyses(self.source)
+        """Every analysis by name, with the experiment's options, as they fit its scale."""
+        return {name: fitted(asked, self.experiment) for name, asked in load_analyses(self.source).items()}
 
     @property
     def target(self) -> str:
@@ -187,9 +188,9 @@ class Report:
         return table if layout.published is None else beside_published(table, self.experiment, self.target)
 
     def _figure_layout(self, name: str) -> FigureLayout:
-        layout = figures.load_figure(self.source, name)
+        layout = fitted(figures.load_figure(self.source, name), self.experiment)
         with _naming(layout_file(self.source, "figures", name)):
-            self._check_needs(layout.needs, layout.file, layout)
+            self._check_needs(layout.asks, layout.file, layout)
             layout.inputs(self.experiment)
         return layout
 

@@ -166,17 +166,18 @@ def all_cells(experiment: Experiment) -> list[CellKey]:
     return [CellKey(Setting(*setting), method) for *setting, method in parts]
 
 
-def titles(experiment: Experiment) -> dict[str, str]:
+def titles(experiment: Experiment, shown: Iterable[str] | None = None) -> dict[str, str]:
     """The name of each method as a paper prints it, or as the experiment has it.
 
-    Of entries that share one, those show their own label too that are not called as the method is.
+    Of entries that share one, those show their own label too that are not called as the method is. `shown`: labels of
+    those that stand side by side; None: all of the experiment's.
     """
-    names = {label: _title(label, entry) for label, entry in experiment.methods.items()}
+    names = {label: _title(label, experiment.methods[label]) for label in (shown or experiment.methods)}
     uses = Counter(names.values())
     own = {
         label
-        for label, entry in experiment.methods.items()
-        if uses[names[label]] == 1 or label.removesuffix(SWA_SUFFIX) == entry.choice(label).name
+        for label in names
+        if uses[names[label]] == 1 or label.removesuffix(SWA_SUFFIX) == experiment.methods[label].choice(label).name
     }
     return {label: name if label in own else f"{name} ({label})" for label, name in names.items()}
 

@@ -15,7 +15,8 @@ CLIENTS = 200
 
 IN_WORDS: Mapping[Scale, str] = {
     "paper": "",
-    "smoke": "Smoke scale: few rounds of a small network on scikit-learn's digits stand in for the data named here.",
+    "smoke": "Smoke scale: few rounds of a small network on scikit-learn's digits stand in for the data named here. "
+    "Windows, and what lies between points, are a quarter of the rounds at most.",
 }
 """What captions say of it."""
 

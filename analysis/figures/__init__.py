@@ -28,6 +28,7 @@ from analysis.figures import (
     plane,
     sharpness,
     surfaces,
+    sweep,
 )
 from analysis.figures.base import STYLE, FigureLayout, OneSeedLayout
 from analysis.figures.notes import missing_note
@@ -35,6 +36,7 @@ from analysis.layout import read_layout
 from analysis.tidy import Tidy
 from bench.atomic import replacing
 from bench.errors import UserError, unknown
+from bench.scale import IN_WORDS
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,7 @@ KINDS = {
     "plane": Kind(plane.PlaneLayout, plane.draw),
     "sharpness": Kind(sharpness.SharpnessLayout, sharpness.draw),
     "surfaces": Kind(surfaces.SurfacesLayout, surfaces.draw),
+    "sweep": Kind(sweep.SweepLayout, sweep.draw),
 }
 
 # Without dates, equal data gives equal bytes.
@@ -86,7 +89,10 @@ def draw(layout: FigureLayout, tidy: Tidy) -> Figure:
         where = f"no {layout.file}.csv{seed} of its cells under '{tidy.results}'"
         raise UserError(f"nothing to draw for '{layout.title}': {where}")
     with matplotlib.rc_context(STYLE):
-        return KINDS[layout.kind].draw(layout, tidy, frame)
+        figure = KINDS[layout.kind].draw(layout, tidy, frame)
+        if tidy.experiment.scale != "paper":
+            figure.suptitle("Smoke scale: scikit-learn's digits", fontsize=STYLE["axes.titlesize"])
+        return figure
 
 
 def caption(layout: FigureLayout, tidy: Tidy) -> str:
@@ -97,6 +103,7 @@ def caption(layout: FigureLayout, tidy: Tidy) -> str:
     note = missing_note(frame, layout, tidy)
     parts = [
         f"{layout.title}.",
+        IN_WORDS[tidy.experiment.scale],
         layout.caption.strip(),
         statistics,
         f"Computed: {told}." if told else "",

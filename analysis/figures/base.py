@@ -62,7 +62,12 @@ class FigureLayout(Layout):
     @property
     def file(self) -> str:
         """The kind of tidy file that it reads."""
-        return self.analysis or self.needs
+        return self.analysis or self.asks
+
+    @property
+    def asks(self) -> str:
+        """The analysis (or the file of runs) that it draws: `needs`, unless the layout itself says which."""
+        return self.needs
 
     def shown_seed(self, experiment: Experiment) -> int:
         """The seed that is shown, by figures that show one run: the experiment's first, unless the layout names one."""
@@ -186,7 +191,7 @@ def _line(look: Style) -> dict[str, Any]:
 
 def add_legend(body: Body, frame: pd.DataFrame, layout: FigureLayout, experiment: Experiment) -> None:
     """One legend for all panels, below them, of the methods that have data."""
-    names, present = titles(experiment), set(frame["method"])
+    names, present = titles(experiment, layout.methods), set(frame["method"])
     looks = styles(experiment, [method for method in layout.methods if method in present])
     handles = [Line2D([], [], label=names[label], **_line(look)) for label, look in looks.items()]
     columns = legend_columns([names[label] for label in looks], layout.width)

@@ -9,12 +9,13 @@ from matplotlib.figure import Figure
 from pydantic import Field
 
 from analysis.columns import IDS
-from analysis.convergence import curves, diverged_seeds, neighbour_means
+from analysis.convergence import curves, neighbour_means
 from analysis.figures.base import PanelLayout, asides, new_figure, round_axis, seed_statistics
 from analysis.figures.lines import draw_lines, label_outer
-from analysis.figures.notes import missing_note
+from analysis.figures.notes import diverged_note, missing_note
 from analysis.palette import styles
 from analysis.tidy import CellKey, Tidy, of_cell, of_setting, titles
+from bench.errors import UserError
 
 _LABELS = {
     "test_accuracy": "Test accuracy (%)",
@@ -44,16 +45,27 @@ class ConvergenceLayout(PanelLayout):
         thinned = f"every {self.every} rounds" if self.every > 1 else ""
         between = ", " if smoothing and thinned else " Drawn " if thinned else ""
         end = "." if smoothing or thinned else ""
-        shown = neighbour_means(frame, self.metric, self.window, self.every)
-        return f"{seed_statistics(shown, self.metric)}{smoothing}{between}{thinned}{end}"
+        shown = self.shown(frame)
+        return "" if shown.empty else f"{seed_statistics(shown, self.metric)}{smoothing}{between}{thinned}{end}"
+
+    def shown(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """The rows that are drawn: smoothed and thinned."""
+        return neighbour_means(frame, self.metric, self.window, self.every)
 
 
 def draw(layout: ConvergenceLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
     """The figure. A method whose seed diverged ends there, marked by a cross, and is named at the foot."""
+    shown = layout.shown(frame)
+    if shown.empty:
+        last = int(frame["round"].max())
+        raise UserError(f"nothing to draw for '{layout.title}': every = {layout.every}, but runs end at round {last}")
     rows = -(-len(layout.panels) // layout.columns)
-    notes = [_diverged_note(frame, titles(tidy.experiment)), missing_note(frame, layout, tidy)]
+    notes = [
+        diverged_note(frame, titles(tidy.experiment), "the curve ends at a cross"),
+        missing_note(frame, layout, tidy),
+    ]
     figure, body = new_figure(layout.width, 2.0 * rows + 0.55, notes)
-    mean = curves(neighbour_means(frame, layout.metric, layout.window, layout.every), layout.metric)
+    mean = curves(shown, layout.metric)
     within = (0, 100) if layout.metric.endswith("accuracy") else (0, np.inf)
     aside = asides(layout.methods)
     drawn = draw_lines(body, layout, tidy, mean, "round", columns=layout.columns, within=within, aside=aside)
@@ -84,12 +96,3 @@ def _limits(layout: ConvergenceLayout, ends: pd.Series) -> tuple[float | None, f
     y_min = layout.y_min if layout.y_min is not None and (ends > layout.y_min).all() else None
     y_max = layout.y_max if layout.y_max is not None and (ends < layout.y_max).all() else None
     return y_min, y_max
-
-
-def _diverged_note(frame: pd.DataFrame, names: dict[str, str]) -> str:
-    runs = diverged_seeds(frame)
-    count = runs.groupby("method", sort=False)[["diverged", "seeds"]].sum()
-    parts = [
-        f"{names[str(method)]} ({row.diverged} of {row.seeds} runs)" for method, row in count.iterrows() if row.diverged
-    ]
-    return f"diverged (the curve ends at a cross): {', '.join(parts)}" if parts else ""

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from analysis.columns import IDS
+from analysis.convergence import diverged_seeds
 from analysis.figures.base import FigureLayout, OneSeedLayout
 from analysis.tidy import FILES, Setting, Tidy, titles
 
@@ -17,7 +18,8 @@ def missing_note(frame: pd.DataFrame, layout: FigureLayout, tidy: Tidy) -> str:
     metrics = tidy.gather("metrics", cells)
     answered, ran, diverged = (_seeds(rows) for rows in (frame, metrics, metrics[metrics["diverged"] == 1]))
     where: dict[str, dict[str, list[Setting]]] = {}
-    for cell in sorted(cells, key=lambda cell: layout.methods.index(cell.method)):
+    order = list(dict.fromkeys([*layout.methods, *(cell.method for cell in cells)]))
+    for cell in sorted(cells, key=lambda cell: order.index(cell.method)):
         seeds_of_part = tidy.experiment.grids[cell.setting.dataset].grid.seeds
         wanted = {layout.shown_seed(tidy.experiment)} if one else set(seeds_of_part)
         there, of_metrics, lost = (seeds.get(cell.ids, set()) & wanted for seeds in (answered, ran, diverged))
@@ -30,6 +32,17 @@ def missing_note(frame: pd.DataFrame, layout: FigureLayout, tidy: Tidy) -> str:
         f"{reason}: {'; '.join(_place(names[method], places, everywhere) for method, places in methods.items())}"
         for reason, methods in sorted(where.items(), key=lambda item: _ORDER.index(item[0]) if item[0] in _ORDER else 9)
     )
+
+
+def diverged_note(metrics: pd.DataFrame, names: dict[str, str], where: str) -> str:
+    """For example 'diverged (the curve ends at a cross): FedSAM (1 of 3 runs)'; empty if none did. `where`: what the
+    figure shows of it."""
+    runs = diverged_seeds(metrics)
+    count = runs.groupby("method", sort=False)[["diverged", "seeds"]].sum()
+    parts = [
+        f"{names[str(method)]} ({row.diverged} of {row.seeds} runs)" for method, row in count.iterrows() if row.diverged
+    ]
+    return f"diverged ({where}): {', '.join(parts)}" if parts else ""
 
 
 _ORDER = ("not run", "diverged", "not analysed", "no answer")

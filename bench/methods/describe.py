@@ -92,7 +92,7 @@ NEUTRAL: dict[str, str] = {
     "rho": "0", "fedprox.lam": "0", "fedacg.lam": "0", "beta": "0", "mu": "0", "kappa": "0",
     "T_D": "infinity", "correction_weight": "0", "eta_psi": "0", "weight_scl": "0", "weight_pen": "0", "alpha": "1",
     "fedspeed.alpha": "0",
-    "lr_end": "the local rate", "start": "T",
+    "lr_end": "the local rate", "c": "0", "start": "T",
 }  # fmt: skip
 """Where a hyper-parameter does nothing, by its canonical name; by method and name where methods differ."""
 

@@ -108,7 +108,7 @@ class Recipe:
         return {name: (fields | switches)[name] for name in (self.takes if self.takes is not None else fields)}
 
     def complete(self, hyperparameters: Mapping[str, Any]) -> dict[str, Any]:
-        """Every hyper-parameter that acts, as the parts have it: equal methods give equal values.
+        """Every hyper-parameter that acts and is not null, as the parts have it: equal methods give equal values.
 
         A `UserError` as in `build`. Infinity is written as text, which JSON can hold.
         """
@@ -124,7 +124,11 @@ class Recipe:
                 values[name] = next(iter(own.values()))
             else:
                 values |= {f"{slot}.{name}": value for slot, value in own.items()}
-        values = {name: str(v) if isinstance(v, float) and math.isinf(v) else v for name, v in values.items()}
+        values = {
+            name: str(value) if isinstance(value, float) and math.isinf(value) else value
+            for name, value in values.items()
+            if value is not None
+        }
         return values if method.swa is None else {**values, "swa": method.swa.model_dump()}
 
     def build(self, hyperparameters: Mapping[str, Any]) -> Method:

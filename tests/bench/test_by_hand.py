@@ -149,6 +149,14 @@ def test_fedgf_windows(rule, history, c):
     assert float(part.broadcast(vector(1, 0), state)["c"]) == pytest.approx(c)
 
 
+@pytest.mark.parametrize("c", [0, 0.5, 1])
+def test_fedgf_with_a_constant_c_sends_it_whatever_the_distances(c):
+    part = GF(rho=0.1, rho_g=0.1, T_D=1.0, W=3, c=c)
+    for indicators in (vector(0), vector(1, 1)):
+        assert float(part.broadcast(vector(1, 0), {"w_previous": vector(0, 0), "indicators": indicators})["c"]) == c
+    assert part.broadcast(vector(1, 0), part.start_server(vector(1, 0))) == {}, "the first round is SAM's"
+
+
 def test_fedgf_sends_the_point_that_is_uphill_of_the_last_step():
     """From w = (0, 0) to (3, 4): v = w − ρ_g (3, 4)/5."""
     part = GF(rho=0.1, rho_g=0.5, T_D=1.0, W=3)

@@ -250,6 +250,15 @@ def test_what_has_no_effect_is_no_part_of_a_run():
     assert fedavg(without, "fedsmoo").identity == fedavg(given, "fedsmoo").identity
 
 
+def test_a_hyperparameter_that_is_null_is_no_part_of_a_run():
+    adaptive, null, constant = (
+        fedavg({f"methods.fedgf.hyperparameters.{key}": value}, "fedgf")
+        for key, value in (("W", 10), ("c", None), ("c", 0.5))
+    )
+    assert "c" not in adaptive.method.hyperparameters
+    assert adaptive.identity == null.identity != constant.identity
+
+
 def test_a_release_on_a_bernoulli_grid_and_the_other_way_round():
     bernoulli = {"grid.participation": [{"sampling": "bernoulli", "probability": 0.2}]}
     experiment = load_experiment("quick", {**bernoulli, "methods.fedgf.variant": "released"})

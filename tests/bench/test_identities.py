@@ -40,6 +40,7 @@ REDUCTIONS = [
     ("fedspeed", {"rho": 0.2, "lam": 0.3, "alpha": 0}, "feddyn", {"lam": 0.3}),
     ("feddyn", {"lam": 0, "server_correction": False}, "fedavg", {}),
     ("fedgf", {"rho": 0.2, "rho_g": 0.1, "T_D": math.inf, "W": 3}, "fedsam", {"rho": 0.2}),
+    ("fedgf", {"rho": 0.2, "rho_g": 0.1, "T_D": -1, "W": 3, "c": 0}, "fedsam", {"rho": 0.2}),
     ("mofedsam", {"rho": 0, "alpha": 0.3}, "fedcm", {"alpha": 0.3}),
     ("fedcm", {"alpha": 1}, "fedavg", {}),
     ("mimelite", {"alpha": 1}, "fedavg", {}),
@@ -129,6 +130,16 @@ def test_fedgf_with_full_interpolation_takes_all_gradients_at_the_global_model(p
     torch.nn.utils.vector_to_parameters(gf[0], model.parameters())
     one_step = problem.run("fedavg", model=model, participants=problem.everybody()[:1], local_steps=1, lr=0.3)
     assert torch.allclose(gf[1], one_step.global_params[0], atol=EXACT)
+
+
+@few
+@given(problem=problems, options=step_settings)
+def test_fedgf_with_a_constant_c_of_one_is_that_of_a_threshold_below_all_distances(problem, options):
+    values = {"rho": 0.2, "rho_g": 0.1, "W": 3}
+    constant = problem.run("fedgf", {**values, "T_D": math.inf, "c": 1}, **options)
+    assert distance(constant, problem.run("fedgf", {**values, "T_D": -1}, **options)) < EXACT
+    half = problem.run("fedgf", {**values, "T_D": math.inf, "c": 0.5}, **options)
+    assert distance(half, constant) > 1e-6
 
 
 DUAL_METHODS = {"feddyn": {"lam": 0.3}, "feddc": {"lam": 0.3}, "fedspeed": {"lam": 0.3, "rho": 0.1},

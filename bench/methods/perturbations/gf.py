@@ -4,7 +4,8 @@
     v = w^t + ρ_g G/‖G‖,  G = w^{t−1} − w^t          perturbed global point, made by the server
     z = c v + (1−c) u                               where the gradient is taken   (Lee and Yoon 2024, eqs. 9-14)
 
-c is the share of the last W rounds whose mean client distance D = mean_i ‖w_i⁺ − w^t‖ exceeded T_D (eqs. 15, 16).
+c is the share of the last W rounds whose mean client distance D = mean_i ‖w_i⁺ − w^t‖ exceeded T_D (eqs. 15, 16), or
+a constant (Table 5). In the first round there is no G, and c = 0.
 """
 
 import math
@@ -34,6 +35,10 @@ class GF(Perturbation):
         description="c is the mean of the rounds in the window; or their sum over W; or Algorithm 1's W+1 entries",
     )
 
+    c: float | None = Field(
+        default=None, ge=0, le=1, description="a constant c, whatever T_D and W say; null: the share of rounds"
+    )
+
     @field_validator("T_D")
     @classmethod
     def _ordered(cls, value: float) -> float:
@@ -50,7 +55,8 @@ class GF(Perturbation):
         if len(state["indicators"]) == 0:
             return {}
         v = w + self.rho_g * unit(state["w_previous"] - w)
-        return {"v": v, "c": self.interpolation(state["indicators"])}
+        indicators = state["indicators"]
+        return {"v": v, "c": self.interpolation(indicators) if self.c is None else indicators.new_tensor(self.c)}
 
     def interpolation(self, indicators: Tensor) -> Tensor:
         """c from the indicators of all rounds kept, newest last; a tensor of one number."""

@@ -1,0 +1,69 @@
+"""Windows of a paper's length, at smoke scale and at its own."""
+
+from pathlib import Path
+
+import pytest
+
+from analysis import figures
+from analysis.analyses.convergence import Convergence
+from analysis.figures.convergence import ConvergenceLayout
+from analysis.report import Report
+from analysis.spans import fitted
+from analysis.tidy import CellKey, Tidy
+from bench.errors import UserError
+from bench.experiments import Experiment, load_experiment
+from tests.analysis.conftest import HARD, metrics, tidy_in, write
+
+LONG = {"kind": "convergence", "title": "T", "caption": "C.", "methods": ["fedavg"], "window": 100, "every": 800,
+        "panels": [{"partition": "dirichlet-0.1", "participation": "4-of-20"}]}  # fmt: skip
+
+
+@pytest.mark.parametrize(("rounds", "window", "every"), [(8, 2, 2), (3, 2, 1), (40, 10, 10), (10_000, 100, 800)])
+def test_at_smoke_scale_spans_are_a_quarter_of_the_rounds_at_most(rounds: int, window: int, every: int) -> None:
+    smoke = load_experiment("quick", {"scale": "smoke", "training.rounds": rounds})
+    layout = fitted(ConvergenceLayout.parse(LONG), smoke)
+    assert (layout.window, layout.every) == (window, every)
+    assert fitted(Convergence(window=100), smoke).window == window
+    assert fitted(Convergence(), smoke).window == 1, "what is not smoothed stays so"
+
+
+def test_at_its_own_scale_nothing_changes(quick: Experiment) -> None:
+    layout = ConvergenceLayout.parse(LONG)
+    assert fitted(layout, quick) == layout
+
+
+def test_a_report_asks_for_spans_that_fit() -> None:
+    smoke = Report("fedgf", Path("results"), {"scale": "smoke"})
+    asked = smoke.analyses["convergence"]
+    assert isinstance(asked, Convergence)
+    assert asked.window == 2
+    asked.check_target("fedavg", smoothed=True)
+
+
+@pytest.fixture
+def short(tmp_path: Path, quick: Experiment) -> Tidy:
+    """Two seeds of four rounds."""
+    write(tmp_path, CellKey(HARD, "fedavg"), "metrics", metrics([60, 70]))
+    return tidy_in(tmp_path, quick)
+
+
+def test_runs_that_end_before_the_first_point_are_told_in_one_line(short: Tidy) -> None:
+    layout = ConvergenceLayout.parse(LONG)
+    with pytest.raises(UserError, match=r"nothing to draw for 'T': every = 800, but runs end at round 4$"):
+        figures.draw(layout, short)
+    assert figures.caption(layout, short).startswith("T. C.")
+
+
+def test_the_scale_is_told_in_caption_and_picture(short: Tidy) -> None:
+    layout = ConvergenceLayout.parse({**LONG, "window": 1, "every": 1})
+    told = "a quarter of the rounds at most"
+    assert told not in figures.caption(layout, short)
+    assert figures.draw(layout, short).get_suptitle() == ""
+    smoke = load_experiment("quick", {"scale": "smoke", "training.rounds": 4, "grid.seeds": [0, 1]})
+    cell, tidy = CellKey(HARD, "fedavg"), Tidy(short.results, smoke, short.analyses)
+    tidy.path("metrics", cell).parent.mkdir(parents=True)
+    identities = {run.seed: run.identity for run in smoke.cell(cell.path).runs}
+    frame = metrics([60, 70])
+    frame.assign(identity=frame["seed"].map(identities), code="c").to_csv(tidy.path("metrics", cell), index=False)
+    assert told in figures.caption(layout, tidy)
+    assert figures.draw(layout, tidy).get_suptitle() == "Smoke scale: scikit-learn's digits"
