@@ -46,6 +46,8 @@ def test_a_round_costs() -> None:
     costs = per_round(METRICS, TIMES, 250_000_000)
     assert (costs["downloads_per_round"], costs["uploads_per_round"], costs["transmissions_per_round"]) == (2, 1, 3)
     assert (costs["gradients_per_step"], costs["client_state"], costs["server_state"]) == (1, 1, 0)
+    assert costs["client_storage"] == 1 + costs["client_state"]
+    assert costs["client_models"] == costs["downloads_per_round"] + costs["client_state"]
     assert costs["gigabytes"] == 26
     assert costs["gigabytes_per_round"] == pytest.approx(26 / 3)
     assert (costs["train_seconds_per_round"], costs["evaluation_seconds"]) == (2, 0.375)

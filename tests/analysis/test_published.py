@@ -247,3 +247,22 @@ def test_the_command_prints_a_table_or_csv_and_refuses_in_one_line():
 def test_the_files_are_utf_8_without_mark():
     for file in Path(PAPER_TABLES).glob("*/published/*.csv"):
         assert file.read_bytes().startswith(b"paper,table,")
+
+
+def test_deviations_are_numbers_of_their_own(frame):
+    """As printed: FedGF's Table 9 has two decimals of both; Caldarola et al. print none."""
+    number = find(frame, **CELL, table="9", active_clients=5)
+    assert number is not None
+    assert number.std is not None
+    assert number.deviation == PublishedNumber(number.std, None, number.note, number.std_decimals, 2)
+    assert PublishedNumber(70.16).deviation is None
+
+
+def test_any_of_several_values_fits(frame):
+    cell = {"paper": "fedsam_caldarola", "table": "2", "method": "fedavg", "dataset": "cifar10"}
+    cell |= {"partition_param": "0", "active_clients": 5}
+    one = find(frame, **cell, variant="epoch=1")
+    assert one is not None
+    assert find(frame, **cell, variant=("epoch=1", "epoch=7")) == one
+    with pytest.raises(UserError, match="2 published numbers fit"):
+        find(frame, **cell, variant=("epoch=1", "epoch=2"))
