@@ -166,11 +166,12 @@ def _cell(setting: Setting, label: str, experiment: Experiment) -> CellKey:
 
 def draw(layout: SweepLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
     """The figure; panels share the y axis. A cell of which a run diverged has no point, and is named at the foot."""
-    rows = -(-len(layout.panels) // layout.columns)
+    columns = min(layout.columns, len(layout.panels))
+    rows = -(-len(layout.panels) // columns)
     metrics = tidy.gather("metrics", layout.cells(tidy.experiment))
     notes = [diverged_note(metrics, titles(tidy.experiment), "no point"), missing_note(frame, layout, tidy)]
     figure, body = new_figure(layout.width, 2.1 * rows + 0.45, notes)
-    grid = body.subplots(rows, layout.columns, sharey=True, squeeze=False)
+    grid = body.subplots(rows, columns, sharey=True, squeeze=False)
     values, seen = layout.values(frame, tidy.experiment), set()
     for axes in grid.flat[len(layout.panels) :]:
         axes.set_visible(False)

@@ -18,6 +18,7 @@ from analysis import scores
 from analysis.analyse import analyse
 from analysis.analyses import parse_analysis
 from analysis.subject import Part, Subject
+from bench.config import Evaluation
 from bench.errors import UserError
 from bench.experiments import load_experiment
 from bench.records import RunDirectory
@@ -29,7 +30,7 @@ name: planes
 dataset: digits
 model: cnn_gn
 training: {rounds: 2, local_epochs: 1, batch_size: 24, lr: 0.1}
-evaluation: {every: 2, snapshot_every: 1}
+evaluation: {every: 2, snapshot_every: 1, local_models: last}
 grid:
   partition: [{name: dirichlet, alpha: 0.1, clients: 20}]
   participation: [{active: 4}]
@@ -125,6 +126,28 @@ def test_a_line_goes_to_another_method_s_model(cells: Path, tmp_path: Path) -> N
         for part in ("train", "test"):
             expected = loss_and_error(cells / method, final(cells / method), part, None)[0]
             assert losses[part] == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_surface_around_a_local_model_is_on_its_client_s_images(cells: Path, tmp_path: Path) -> None:
+    table = answer(cells, "surface", {"points": 3, "model": "local"}, tmp_path / "a.csv")
+    subject = Subject(RunDirectory(cells / "fedavg" / "seed-3"), CPU)
+    models = subject.run.local_models(2, CPU)
+    client = next(iter(models))
+    loss, _ = subject.bench.objective.evaluate(models[client], subject.of_client(client))
+    centre = table[(table["a"] == 0) & (table["b"] == 0)]
+    assert centre["loss"].item() == pytest.approx(loss, rel=1e-5)
+    told = f"client {client}'s model of round 2: mean cross-entropy of all its {len(subject.bench.split[client])} "
+    assert table["definition"].str.startswith(told).all()
+
+
+def test_a_surface_around_a_local_model_needs_one_and_all_its_images() -> None:
+    local = parse_analysis("surface", {"model": "local"})
+    local.check(Evaluation(local_models="last"))
+    with pytest.raises(UserError, match=r"needs local models of the runs, but evaluation\.local_models is null"):
+        local.check(Evaluation())
+    for options in ({"data": "test"}, {"images": 50}):
+        with pytest.raises(UserError, match="data and images stay unset"):
+            parse_analysis("surface", {"model": "local", **options})
 
 
 def test_a_reference_gives_every_surface_its_own_directions(cells: Path, tmp_path: Path) -> None:
