@@ -206,7 +206,7 @@ def _caption(
             protocol.append(f"{names_of}: {final.description}.")
         if any(file not in RUN_FILES and tidy.analyses[file].of_final_model for file in sources):
             protocol.append(f"Measured on the global model after the last round{rounds}.")
-    protocol += trained_otherwise(tidy.experiment, layout.methods)
+    protocol += trained_otherwise(tidy.experiment, layout.supported_methods)
     protocol += [*_definitions(layout, frames), *less_exact(frames), *made_by_other_code(frames, tidy.analyses)]
     if any(quantity(column.metric).file == "convergence" for column in layout.supported):
         protocol.append(
