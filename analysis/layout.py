@@ -68,12 +68,8 @@ class Layout(Frozen):
         for method in self.methods:
             if method not in experiment.methods:
                 raise unknown(f"method of experiment {experiment.name}", method, experiment.methods)
-        return tuple(
-            CellKey(setting, method)
-            for setting in self.settings(experiment)
-            for method in self.methods
-            if method in experiment.grids[setting.dataset].methods
-        )
+        cells = (CellKey(setting, method) for setting in self.settings(experiment) for method in self.methods)
+        return tuple(cell for cell in cells if experiment.has(cell.path))
 
 
 def layout_names(experiment_name: str, folder: Folder) -> list[str]:

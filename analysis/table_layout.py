@@ -213,7 +213,7 @@ class TableLayout(Layout):
     def has(self, block: Block, method: str, column: Column, experiment: Experiment) -> bool:
         """Whether the experiment has the cells of an entry: parts may leave out methods."""
         settings = self.settings_of(block, column, experiment)
-        return all(method in experiment.grids[setting.dataset].methods for setting in settings)
+        return all(experiment.has(f"{setting.path}/{method}") for setting in settings)
 
     def settings(self, experiment: Experiment) -> tuple[Setting, ...]:
         """The settings of all columns in all blocks, each once."""

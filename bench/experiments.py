@@ -219,6 +219,10 @@ class Experiment(Frozen):
             raise unknown(f"cell of experiment {self.name}", path, self._grid)
         return self._expanded(*self._grid[path])
 
+    def has(self, path: str) -> bool:
+        """Whether there is a cell of this path."""
+        return path in self._grid
+
     def paths(self) -> list[str]:
         """The paths of all cells, which are not expanded for that."""
         return list(self._grid)

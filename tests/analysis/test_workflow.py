@@ -167,3 +167,11 @@ def test_what_cannot_be_compared_is_one_line(label, message, tmp_path):
     flow = with_analyses(tmp_path / "mine", f"interpolation: {{towards: {label}}}\n")
     with pytest.raises(UserError, match=message):
         flow.compared("mini", "digits/dirichlet-0.1/4-of-20/fedavg", "interpolation")
+
+
+def test_only_chosen_methods_are_asked_for():
+    flow = Workflow.of({"experiments": MINI, "methods": ["fedsam"]})
+    report = flow.reports["mini"]
+    shown = {path.parent.name for path in report.table_inputs("accuracy") if path.name == "metrics.csv"}
+    assert shown == {"fedsam"}
+    assert {path.rpartition("/")[2] for path in flow.analysed("mini", "hessian")} == {"fedsam"}
