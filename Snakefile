@@ -120,7 +120,7 @@ wildcard_constraints:
     partition="[^/]+",
     participation="[^/]+",
     method="[^/]+",
-    analysis="|".join(dict.fromkeys(analysis for made in REPORTS.values() for analysis in made.analyses)),
+    analysis="|".join(dict.fromkeys(analysis for made in REPORTS.values() for analysis in made.analysis_names)),
     name="[a-z0-9_]+",
 
 
@@ -243,7 +243,7 @@ for experiment, made in REPORTS.items():
         input:
             lambda w, experiment=experiment: of_cells(experiment, "runs/{cell}/metrics.csv"),
 
-    for analysis in made.analyses:
+    for analysis in made.analysis_names:
 
         rule:
             name: f"{target}_analysis_{analysis}"

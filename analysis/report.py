@@ -53,6 +53,11 @@ class Report:
         return {name: fitted(asked, self.experiment) for name, asked in load_analyses(self.source).items()}
 
     @property
+    def analysis_names(self) -> list[str]:
+        """Their names; the experiment itself is not read for that."""
+        return list(load_analyses(self.source))
+
+    @property
     def target(self) -> str:
         """What its targets of Snakemake begin with: the experiment's name at its own scale."""
         scale = str(self.changes.get("scale", "paper"))

@@ -180,7 +180,7 @@ class Experiment(Frozen):
 
     def _resolved(self, label: str, part: Part) -> "Experiment":
         own = part.model_dump(exclude_none=True, exclude={"methods", "only"})
-        data = merged(self.model_dump(exclude={"parts", "methods", "extends"}), own)
+        data = merged(self.model_dump(exclude={"parts", "methods", "extends", "chosen"}), own)
         data |= {name: own[name] for name in ("dataset", "model") if name in own}  # replaced, not merged
         for method in (*part.methods, *(part.only or ())):
             if method not in self.methods:

@@ -166,7 +166,8 @@ def test_smoke_scale_is_the_same_grid_on_digits(tmp_path: Path) -> None:
 def test_only_chosen_methods_have_cells(tmp_path: Path) -> None:
     (tmp_path / "experiments.yaml").write_text(yaml.safe_dump(PAPER, sort_keys=False))
     source = str(tmp_path / "experiments.yaml")
-    cells = load_experiment(source, {"chosen": ["fedavg"]}).cells()
-    assert {path.rpartition("/")[2] for path in cells} == {"fedavg"}
+    for method in ("fedavg", "fedsam"):
+        cells = load_experiment(source, {"chosen": [method]}).cells()
+        assert {path.rpartition("/")[2] for path in cells} == {method}, "parts without it have no cells"
     with pytest.raises(UserError, match="unknown method of experiment paper 'fedavgg'; did you mean 'fedavg'"):
         load_experiment(source, {"chosen": ["fedavgg"]})
