@@ -293,9 +293,13 @@ def _where(frame: pd.DataFrame, ids: Sequence[str]) -> pd.DataFrame:
     return frame[mask]
 
 
+# As text even where it looks like a number: hashes of sixteen digits, or such as 12345678901234e5.
+_TEXT = dict.fromkeys(["experiment", *IDS, "identity", *MADE], str)
+
+
 def _read(path: Path, kind: TidyFile) -> pd.DataFrame:
     try:
-        frame = pd.read_csv(path)
+        frame = pd.read_csv(path, dtype=_TEXT)
     except (OSError, ValueError) as error:  # pandas' parser errors are ValueErrors
         raise UserError(f"cannot read '{path}': {' '.join(str(error).split())}") from None
     missing = [column for column in kind.columns if column not in frame]

@@ -16,6 +16,7 @@ from analysis.table_formats import FORMATS, escape_html, escape_latex, html, lat
 from analysis.table_layout import TableLayout
 from analysis.tables import Table, fill, inputs
 from analysis.tidy import CellKey, Setting, Tidy
+from bench.config import RunConfig
 from bench.errors import UserError
 from bench.experiments import Experiment
 from tests.analysis.conftest import ASKED, HARD, IDENTITIES, metrics, tidy_in, write
@@ -496,3 +497,13 @@ def test_titles_of_entries_are_their_own(tmp_path: Path, quick: Experiment) -> N
     methods = {**quick.methods, "fedsam_wide": plain.model_copy(update={"title": "FedSAM, ρ = 1"})}
     tidy = tidy_in(tmp_path, quick.model_copy(update={"methods": methods}))
     assert fill("t", layout(methods=["fedsam", "fedsam_wide"]), tidy).rows == ("FedSAM", "FedSAM, ρ = 1")
+
+
+@pytest.mark.parametrize("identity", ["3774932184096623", "00000000000000e5"])
+def test_a_hash_that_looks_like_a_number_is_text(identity: str, tidy: Tidy, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RunConfig, "identity", identity)
+    path = tidy.path("metrics", CellKey(HARD, "fedavg"))
+    pd.read_csv(path).assign(identity=identity, code=identity).to_csv(path, index=False)
+    table = fill("t", layout(methods=["fedavg"]), tidy_in(tidy.results, tidy.experiment))
+    assert table.entries[0][0][0].mean == 82
+    assert "3 of 3 runs were made by other code than is here." in table.caption
