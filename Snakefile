@@ -52,11 +52,16 @@ def source(w):
     return REPORTS[w.experiment].source
 
 
-def identity(w):
+def answer(function, *arguments):
+    """What a function says; bad input ends everything."""
     try:
-        return FLOW.identity(w.experiment, cell_path(w))
+        return function(*arguments)
     except UserError as error:
         stop(error)
+
+
+def identity(w):
+    return answer(FLOW.identity, w.experiment, cell_path(w))
 
 
 def threads(w):
@@ -68,10 +73,7 @@ def inputs(kind):
 
     def files(w):
         made = REPORTS[w.experiment]
-        try:
-            needed = made.table_inputs(w.name) if kind == "table" else made.figure_inputs(w.name)
-        except UserError as error:
-            stop(error)
+        needed = answer(made.table_inputs if kind == "table" else made.figure_inputs, w.name)
         # A run directory is not an output by itself: whoever reads its partition asks for its metrics.
         return [f.parents[1] / "metrics.csv" if f.name == "partition.csv.gz" else f for f in needed]
 
@@ -84,24 +86,21 @@ def asked(w):
 
 def beside(w):
     """Folders of the other runs that an analysis compares with."""
-    try:
-        paths = FLOW.compared(w.experiment, cell_path(w), w.analysis)
-    except UserError as error:
-        stop(error)
+    paths = answer(FLOW.compared, w.experiment, cell_path(w), w.analysis)
     return [f"{RESULTS}/runs/{w.experiment}/{path}" for path in paths]
+
+
+def trained(experiment):
+    """The files of all runs of an experiment."""
+    return lambda w: [f"{RESULTS}/runs/{experiment}/{path}/metrics.csv" for path in answer(FLOW.trained, experiment)]
 
 
 def analysed(experiment, analysis):
     """The files of an analysis of all cells of an experiment."""
-
-    def files(w):
-        try:
-            paths = FLOW.analysed(experiment, analysis)
-        except UserError as error:
-            stop(error)
-        return [f"{RESULTS}/analysis/{experiment}/{path}/{analysis}.csv" for path in paths]
-
-    return files
+    return lambda w: [
+        f"{RESULTS}/analysis/{experiment}/{path}/{analysis}.csv"
+        for path in answer(FLOW.analysed, experiment, analysis)
+    ]
 
 
 def shown(w, input):
@@ -226,10 +225,6 @@ rule page:
 
 # Targets by name: an experiment (quick), all its runs (quick_runs), one analysis of all of them (quick_analysis_hessian),
 # its tables and figures (quick_table_accuracy, fedgf_figure_4), whatever the scale; and those of all papers (all_tables).
-def of_cells(experiment, file):
-    return [f"{RESULTS}/{file.format(cell=f'{experiment}/{path}')}" for path in REPORTS[experiment].experiment.paths()]
-
-
 for experiment, made in REPORTS.items():
     target = made.target
 
@@ -241,7 +236,7 @@ for experiment, made in REPORTS.items():
     rule:
         name: f"{target}_runs"
         input:
-            lambda w, experiment=experiment: of_cells(experiment, "runs/{cell}/metrics.csv"),
+            trained(experiment),
 
     for analysis in made.analysis_names:
 

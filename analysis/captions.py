@@ -23,7 +23,7 @@ def definition(rows: pd.DataFrame, file: str) -> str:
 
 def trained_otherwise(experiment: Experiment, methods: Sequence[str]) -> Iterator[str]:
     """A sentence if some of these methods are not trained as the others, such as at another learning rate."""
-    names = titles(experiment)
+    names = titles(experiment, methods)
     told = [
         f"{names[method]} ({', '.join(f'{key} {value}' for key, value in own.items())})"
         for method in methods

@@ -46,20 +46,24 @@ def draw_partitions(
     For each: what there is to say of it, and the files, pictures and a table as runs keep it (`partition_table`), in
     `out/EXPERIMENT/DATASET/LABEL/N-clients/seed-S`. Nothing is trained. A `UserError` names the labels that there are.
     """
-    splits = [(part, grid, partition) for part, grid in experiment.grids.items() for partition in grid.grid.partition]
+    splits = [
+        (label_of_part, part, partition)
+        for label_of_part, part in experiment.whole_parts.items()
+        for partition in part.grid.partition
+    ]
     labels = dict.fromkeys(partition.label for *_, partition in splits)
     if label is not None and label not in labels:
         raise unknown(f"partition of experiment {experiment.name}", label, labels)
-    for part, grid, partition in splits:
+    for name, part, partition in splits:
         if label in (None, partition.label):
-            data = load_dataset(parse_source(grid.dataset), root)
+            data = load_dataset(parse_source(part.dataset), root)
             split = partition.split(data.train, numpy_stream(seed, "partition"))
             clients = f"{partition.clients} clients" if partition.clients > 1 else "1 client"
             folder = out.joinpath(
-                experiment.name, part, partition.label, f"{partition.clients}-clients", f"seed-{seed}"
+                experiment.name, name, partition.label, f"{partition.clients}-clients", f"seed-{seed}"
             )
             write_csv(folder / PARTITION, partition_table(split, data.train.labels))
-            title = f"{part}, {partition_title(partition.label)}, {clients}, seed {seed}"
+            title = f"{name}, {partition_title(partition.label)}, {clients}, seed {seed}"
             figure = partition_map(data.train.labels, split, title)
             summary = _summary(partition.label, data.train.labels, split)
             yield summary, [folder / PARTITION, *save(figure, folder / "partition")]

@@ -17,6 +17,7 @@ import torch
 from pydantic import TypeAdapter
 
 from analysis.report import Report
+from analysis.tidy import cells_of
 from bench.config import RunConfig
 from bench.data.root import data_root
 from bench.engine.objective import Objective
@@ -86,10 +87,8 @@ def _files(report: Report, *, tables: bool, figures: bool) -> list[Path]:
 
 
 def _estimates(report: Report, files: Iterable[Path], device: torch.device) -> Iterator[Estimate]:
-    places = (file.relative_to(report.results).parts for file in files if report.results in file.parents)
-    cells = dict.fromkeys("/".join(parts[2:6]) for parts in places)
     by_part: dict[str, list[tuple[Path, RunConfig]]] = {}
-    for path in cells:
+    for path in cells_of(report.results, files):
         folder = report.results / "runs" / report.experiment.name / path
         runs = [(folder / f"seed-{run.seed}", run) for run in report.experiment.cell(path).runs]
         by_part.setdefault(path.split("/")[0], []).extend(runs)
@@ -138,14 +137,13 @@ def _facts(run: RunConfig) -> tuple[int, int, tuple[int, int, int], int]:
 
 def _costs(run: RunConfig) -> dict[str, float]:
     """What the method costs per round and step, in models and gradients: counted in a small run."""
-    return _costs_of(run.method.model_dump_json(exclude={"hyperparameters"}), run.method)
+    return _costs_of(run.method.model_dump_json())
 
 
-def _costs_of(name: str, method: MethodConfig, known: dict[str, dict[str, float]] = {}) -> dict[str, float]:  # noqa: B006
-    """Once per method: hyper-parameters hardly matter."""
-    if name not in known:
-        known[name] = measured_costs(method.recipe, method.hyperparameters)
-    return known[name]
+@functools.cache
+def _costs_of(method: str) -> dict[str, float]:
+    config = MethodConfig.model_validate_json(method)
+    return measured_costs(config.recipe, config.hyperparameters)
 
 
 @functools.cache

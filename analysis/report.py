@@ -27,7 +27,7 @@ from analysis.table_layout import Column, TableLayout, load_table
 from analysis.tidy import Tidy, all_cells, settings, titles
 from bench.atomic import write_text
 from bench.errors import UserError, unknown
-from bench.experiments import Experiment, experiment_file, experiment_names, load_experiment
+from bench.experiments import Experiment, experiment_data, experiment_file, experiment_names, load_experiment
 
 
 @dataclass(frozen=True)
@@ -59,10 +59,10 @@ class Report:
 
     @property
     def target(self) -> str:
-        """What its targets of Snakemake begin with: the experiment's name at its own scale."""
-        scale = str(self.changes.get("scale", "paper"))
-        name = self.source if self.source in experiment_names() else self.experiment.name
-        return name.removesuffix(f"_{scale}")
+        """What its targets of Snakemake begin with: the experiment's name, whatever the scale."""
+        if self.source in experiment_names():
+            return self.source
+        return str(experiment_data(self.source)["name"])
 
     @property
     def is_paper(self) -> bool:
@@ -214,7 +214,7 @@ class Report:
         if name not in of_kind:
             raise unknown(f"analysis of kind {kind}", name, of_kind)
         for part in dict.fromkeys(place.dataset for place in layout.settings(self.experiment)):
-            self.analyses[name].check(self.experiment.grids[part].evaluation)
+            self.analyses[name].check(self.experiment.whole_parts[part].evaluation)
         for label, cell in itertools.product(self.analyses[name].compared(), layout.cells(self.experiment)):
             cell.compared_with(label, self.experiment)
 
@@ -244,7 +244,7 @@ def _headline(tidy: Tidy) -> list[str]:
     runs = diverged_seeds(metrics)
     planned: Counter[str] = Counter()
     for cell in cells:
-        planned[cell.method] += len(experiment.grids[cell.setting.dataset].grid.seeds)
+        planned[cell.method] += len(experiment.whole_parts[cell.setting.dataset].grid.seeds)
     everywhere = max(planned.values())
     finished, diverged = runs["seeds"].sum(), runs["diverged"].sum()
     lines = [f"{experiment.name}: {finished} of {planned.total()} runs, {diverged} of them diverged"]

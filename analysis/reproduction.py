@@ -47,7 +47,7 @@ def keys_of(layout: TableLayout, experiment: Experiment, block: Block, method: s
     if column.unsupported is None:
         setting = layout.settings_of(block, column, experiment)[0]
         partition, participation = experiment.settings()[setting.path]
-        part = experiment.grids[setting.dataset]
+        part = experiment.whole_parts[setting.dataset]
         model = part.model if isinstance(part.model, str) else (part.model or {}).get("name")
         name, _, parameter = partition.label.partition("-")
         keys |= {

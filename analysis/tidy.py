@@ -94,7 +94,7 @@ class CellKey:
 
         A `UserError` if the label is neither, or the experiment has no such setting.
         """
-        methods = experiment.grids[self.setting.dataset].methods
+        methods = experiment.whole_parts[self.setting.dataset].methods
         if label in methods:
             return CellKey(self.setting, label)
         other, known = replace(self.setting, partition=label), settings(experiment)
@@ -153,6 +153,12 @@ def relative_path(experiment: str, file: str, cell: CellKey, seed: int = 0) -> s
     kind = FILES.get(file) or _of_analysis(file, ())
     folder = (f"seed-{seed}",) if kind.per_seed else ()
     return str(PurePosixPath(kind.folder, experiment, cell.path, *folder, kind.name))
+
+
+def cells_of(results: Path, files: Iterable[Path]) -> list[str]:
+    """The paths of the cells that tidy files under `results` belong to, each once; other files belong to none."""
+    below = (file.relative_to(results).parts for file in files if results in file.parents)
+    return list(dict.fromkeys("/".join(parts[2:6]) for parts in below if parts[0] in {"runs", "analysis"}))
 
 
 def settings(experiment: Experiment) -> tuple[Setting, ...]:

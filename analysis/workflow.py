@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.report import Report
-from analysis.tidy import CellKey, Setting
+from analysis.tidy import CellKey, Setting, cells_of
 from bench.device import device_name
 from bench.errors import UserError, unknown
 from bench.experiments import Cell, experiment_names, scaled
@@ -70,7 +70,9 @@ class Workflow:
 
     def cell(self, experiment: str, path: str) -> Cell:
         """One cell of an experiment."""
-        return self._known.setdefault((experiment, path), self.reports[experiment].experiment.cell(path))
+        if (experiment, path) not in self._known:
+            self._known[experiment, path] = self.reports[experiment].experiment.cell(path)
+        return self._known[experiment, path]
 
     @cached_property
     def _known(self) -> dict[tuple[str, str], Cell]:
@@ -102,14 +104,18 @@ class Workflow:
         cell = CellKey(Setting(*setting), method)
         return [cell.compared_with(x, report.experiment).path for x in report.analyses[analysis].compared()]
 
+    def trained(self, experiment: str) -> list[str]:
+        """The paths of all cells of an experiment."""
+        return self.reports[experiment].experiment.paths()
+
     def analysed(self, experiment: str, analysis: str) -> list[str]:
         """The paths of all cells of which an analysis can be asked; a `UserError` if it cannot be asked at all."""
         report = self.reports[experiment]
         asked = report.analyses[analysis]
         parts, reasons = set(), []
-        for label, grid in report.experiment.grids.items():
+        for label, part in report.experiment.whole_parts.items():
             try:
-                asked.check(grid.evaluation)
+                asked.check(part.evaluation)
                 parts.add(label)
             except UserError as error:
                 reasons.append(error)
@@ -124,6 +130,4 @@ class Workflow:
         They are a parameter of its rule: one that was made of other configurations is outdated even while the new runs
         are missing, as after a retraining that was killed.
         """
-        known = self.reports[experiment].experiment.paths()
-        shown = ("/".join(file.relative_to(self.results).parts[2:6]) for file in files if self.results in file.parents)
-        return " ".join(self.cell(experiment, path).identity for path in dict.fromkeys(shown) if path in known)
+        return " ".join(self.cell(experiment, path).identity for path in cells_of(self.results, files))

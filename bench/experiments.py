@@ -164,15 +164,15 @@ class Experiment(Frozen):
         return self
 
     @model_validator(mode="after")
-    def _whole_parts(self) -> "Experiment":
-        for grid in self.grids.values():  # a part that is not whole is told here
+    def _complete(self) -> "Experiment":
+        for part in self.whole_parts.values():  # one that lacks something is told here
             for name in ("dataset", "model"):
-                if getattr(grid, name) is None:
+                if getattr(part, name) is None:
                     raise UserError(f"experiment {self.name}: {name} is missing")
         return self
 
     @cached_property
-    def grids(self) -> dict[str, "Experiment"]:
+    def whole_parts(self) -> dict[str, "Experiment"]:
         """Each part by its label as an experiment without parts; one without parts by its data set's label."""
         if not self.parts:
             return {"" if self.dataset is None else parse_source(self.dataset).label: self}
@@ -197,11 +197,15 @@ class Experiment(Frozen):
             raise UserError(f"part {label}: its seeds are not the first of the experiment's, which are {seeds}")
         return resolved
 
-    def settings(self) -> dict[str, tuple[AnyPartition, Participation]]:
-        """The settings of all grids by path, such as digits/dirichlet-0.1/4-of-20."""
+    def settings(self) -> Mapping[str, tuple[AnyPartition, Participation]]:
+        """The settings of all parts by path, such as digits/dirichlet-0.1/4-of-20."""
+        return self._settings
+
+    @cached_property
+    def _settings(self) -> dict[str, tuple[AnyPartition, Participation]]:
         settings: dict[str, tuple[AnyPartition, Participation]] = {}
-        for label, grid in self.grids.items():
-            for partition, participation in itertools.product(grid.grid.partition, grid.grid.participation):
+        for label, part in self.whole_parts.items():
+            for partition, participation in itertools.product(part.grid.partition, part.grid.participation):
                 participation.check(partition.clients)
                 path = str(PurePosixPath(label, partition.label, participation.label(partition.clients)))
                 if path in settings:
@@ -232,15 +236,15 @@ class Experiment(Frozen):
         return {
             f"{path}/{method}": (path, *pair, method)
             for path, pair in self.settings().items()
-            for method in self.grids[path.split("/")[0]].methods
+            for method in self.whole_parts[path.split("/")[0]].methods
             if method in (self.chosen or (method,))
         }
 
     def _expanded(self, setting: str, partition: AnyPartition, participation: Participation, label: str) -> "Cell":
-        grid = self.grids[setting.split("/", maxsplit=1)[0]]
-        entry = grid.methods[label].at(partition.label)
+        part = self.whole_parts[setting.split("/", maxsplit=1)[0]]
+        entry = part.methods[label].at(partition.label)
         choice, released = entry.choice(label), entry.release(label)
-        hyperparameters, training = choice.hyperparameters, grid.training.model_dump()
+        hyperparameters, training = choice.hyperparameters, part.training.model_dump()
         if released is not None:
             hyperparameters = {**released.hyperparameters, **hyperparameters, **released.faults}
             if isinstance(swa := hyperparameters.get("swa"), dict):
@@ -249,18 +253,18 @@ class Experiment(Frozen):
             participation = participation.sampled(released.sampling, partition.clients)
         where = "" if choice.name == label else label
         common = {
-            "dataset": grid.dataset,
-            "model": grid.model,
+            "dataset": part.dataset,
+            "model": part.model,
             "partition": partition.model_dump(),
             "participation": participation.model_dump(),
             "method": {**choice.model_dump(), "hyperparameters": hyperparameters},
             "training": {**training, **entry.training},
-            "evaluation": grid.evaluation.model_dump(),
-            "engine": grid.engine.model_dump(),
+            "evaluation": part.evaluation.model_dump(),
+            "engine": part.engine.model_dump(),
         }
         if self.scale == "smoke":
             common = at_smoke_scale(common)
-        return Cell(setting, label, tuple(RunConfig.parse({**common, "seed": seed}, where) for seed in grid.grid.seeds))
+        return Cell(setting, label, tuple(RunConfig.parse({**common, "seed": seed}, where) for seed in part.grid.seeds))
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,14 @@ from matplotlib.figure import Figure
 from pydantic import Field, field_validator, model_validator
 
 from analysis.columns import RUN
-from analysis.convergence import FinalValue, final_values, reported
+from analysis.convergence import FinalValue, reported
 from analysis.figures.base import FigureLayout, add_legend, count_seeds, draw_curve, new_figure
 from analysis.figures.notes import diverged_note, missing_note
 from analysis.layout import Selection
 from analysis.palette import styles
 from analysis.quantities import Quantity, quantity
+from analysis.table_layout import Column
+from analysis.table_values import values_of
 from analysis.tidy import CellKey, Setting, Tidy, of_cell, relative_path, titles
 from bench.errors import UserError, unknown
 from bench.experiments import Experiment
@@ -147,18 +149,16 @@ class SweepLayout(FigureLayout):
 
     def values(self, frame: pd.DataFrame, experiment: Experiment) -> pd.DataFrame:
         """One row per run: the columns that name it, and its `value`, NaN of a run that diverged."""
-        if self.asks != "metrics":
-            return self.drawn(frame)[[*RUN, "value"]]
-        parts = []
-        for method, rows in frame.groupby("method", sort=False):
-            final = self.final or reported(experiment.methods[str(method)].release(str(method)))
-            parts.append(final_values(rows, self.metric, final, self.quantity.better))
-        return pd.concat(parts)[[*RUN, "value"]]
+        column = Column(header=self.metric, metric=self.metric, final=self.final if self.asks == "metrics" else None)
+        finals = {label: reported(entry.release(label)) for label, entry in experiment.methods.items()}
+        values = values_of(column, finals, frame)
+        rows = [(*cell, value.seed, value.number) for cell, of_seeds in values.items() for value in of_seeds]
+        return pd.DataFrame(rows, columns=[*RUN, "value"])
 
 
 def _cell(setting: Setting, label: str, experiment: Experiment) -> CellKey:
     """A cell that the experiment has; a `UserError` if it does not."""
-    known = experiment.grids[setting.dataset].methods
+    known = experiment.whole_parts[setting.dataset].methods
     if label not in known:
         raise unknown(f"method of experiment {experiment.name} in {setting.path}", label, known)
     return CellKey(setting, label)

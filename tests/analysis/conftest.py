@@ -199,3 +199,17 @@ def little(little_files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     folder = Path(shutil.copytree(little_files, tmp_path / "little"))
     monkeypatch.chdir(folder)
     return folder
+
+
+@pytest.fixture
+def tidy(tmp_path: Path, quick: Experiment) -> Tidy:
+    """By hand: FedAvg and FedSAM with equal means; FedLESAM-S lower; FedDyn higher, but one run diverged; no FedGF."""
+    runs = {
+        "fedavg": metrics([80, 82, 84]),
+        "fedsam": metrics([84, 84, 78]),
+        "fedlesam_s": metrics([70, 70]),
+        "feddyn": metrics([99, 99, 99], diverged={2: 3}),
+    }
+    for method, frame in runs.items():
+        write(tmp_path, CellKey(HARD, method), "metrics", frame)
+    return tidy_in(tmp_path, quick)

@@ -27,19 +27,8 @@ from analysis.published import (
 from analysis.published_query import aligned, query
 from bench.errors import UserError
 from bench.experiments import PAPER_TABLES
+from tests.analysis.published_counts import ROWS
 from tests.bench.test_cli import fedflat, refused
-
-ROWS = {
-    "fedgf": {"1": 198, "2": 36, "3": 18, "4": 18, "5": 16, "7": 198, "8": 36, "9": 36, "10": 36},
-    "fedlesam": {"2": 192, "3": 240, "4": 36, "5": 48, "7": 24, "8": 8, "9": 48},
-    "fedsam_caldarola": {
-        "1": 24, "2": 126, "3": 108, "4": 108, "5": 44, "6": 206, "7": 1, "8": 44, "13": 16, "14": 214, "15": 12,
-        "16": 26, "17": 162,
-    },
-    "fedsam_qu": {"1": 63, "2": 63, "4": 63, "5": 63},
-    "fedtoga": {"1": 288, "2": 112, "3": 28, "4": 16, "7": 303, "8": 72, "9": 7, "10": 8},
-}  # fmt: skip
-"""Rows of each file, transcribed from them."""
 
 WITHOUT_VALUE = {
     ("fedgf", "1"): 17,

@@ -101,7 +101,7 @@ def test_a_method_differs_where_its_entry_says_so(tmp_path: Path) -> None:
 
 def test_an_experiment_without_parts_is_its_only_grid() -> None:
     quick = load_experiment("quick")
-    assert quick.grids == {"digits": quick}
+    assert quick.whole_parts == {"digits": quick}
 
 
 @pytest.mark.parametrize(
