@@ -34,6 +34,7 @@ for name in FLOW.asked:
     for line in REPORTS[name].left_out():
         print(line, file=sys.stderr)
 RESULTS = str(FLOW.results)
+REPORT_FOLDER = FLOW.report_folder
 GPU = int(FLOW.device != "cpu")
 ON_DEVICE = f"--device {FLOW.device}"
 COMMON = FLOW.options
@@ -125,7 +126,7 @@ wildcard_constraints:
 
 rule all:
     input:
-        expand(f"{RESULTS}/reports/{{experiment}}/index.html", experiment=FLOW.asked),
+        expand(f"{REPORT_FOLDER}/index.html", experiment=FLOW.asked),
 
 
 rule train:
@@ -177,9 +178,10 @@ rule table:
     input:
         inputs("table"),
     output:
-        report(f"{RESULTS}/reports/{{experiment}}/tables/{{name}}.md", category="{experiment}", subcategory="tables"),
-        f"{RESULTS}/reports/{{experiment}}/tables/{{name}}.tex",
-        f"{RESULTS}/reports/{{experiment}}/tables/{{name}}.csv",
+        report(f"{REPORT_FOLDER}/tables/{{name}}.md", category="{experiment}", subcategory="tables"),
+        f"{REPORT_FOLDER}/tables/{{name}}.tex",
+        f"{REPORT_FOLDER}/tables/{{name}}.csv",
+        f"{REPORT_FOLDER}/tables/{{name}}.html",
     params:
         cells=shown,
         source=source,
@@ -195,8 +197,8 @@ rule figure:
     input:
         inputs("figure"),
     output:
-        report(f"{RESULTS}/reports/{{experiment}}/figures/{{name}}.png", category="{experiment}", subcategory="figures"),
-        f"{RESULTS}/reports/{{experiment}}/figures/{{name}}.pdf",
+        report(f"{REPORT_FOLDER}/figures/{{name}}.png", category="{experiment}", subcategory="figures"),
+        f"{REPORT_FOLDER}/figures/{{name}}.pdf",
     params:
         cells=shown,
         source=source,
@@ -213,7 +215,7 @@ rule page:
         lambda w: expand(rules.table.output[0], experiment=w.experiment, name=REPORTS[w.experiment].table_names()),
         lambda w: expand(rules.figure.output[0], experiment=w.experiment, name=REPORTS[w.experiment].figure_names()),
     output:
-        report(f"{RESULTS}/reports/{{experiment}}/index.html", category="{experiment}"),
+        report(f"{REPORT_FOLDER}/index.html", category="{experiment}"),
     params:
         source=source,
         description=lambda w: REPORTS[w.experiment].experiment.description,

@@ -32,6 +32,12 @@ class FinalValue(Frozen):
             raise UserError("n goes with the rules mean_last_n and std_last_n, and only with them")
         return self
 
+    @classmethod
+    def named(cls, name: str) -> "FinalValue":
+        """Of a name such as last, best or mean_last_100."""
+        rule, _, number = name.partition("_last_")
+        return cls(rule=f"{rule}_last_n", n=int(number)) if number else cls(rule=rule)
+
     @property
     def description(self) -> str:
         """For captions."""
@@ -57,11 +63,7 @@ class FinalValue(Frozen):
 
 def reported(release: Release | None) -> FinalValue:
     """What a method reports: published ones the last round, released ones what their code does."""
-    rule = None if release is None else release.report
-    return {
-        "best": FinalValue(rule="best"),
-        "mean_last_100": FinalValue(rule="mean_last_n", n=100),
-    }.get(rule or "last", FinalValue())
+    return FinalValue() if release is None or release.report is None else FinalValue.named(release.report)
 
 
 def curves(frame: pd.DataFrame, column: str) -> pd.DataFrame:

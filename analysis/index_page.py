@@ -59,35 +59,48 @@ def page(
     figures: Sequence[FigurePart],
 ) -> str:
     """The whole page."""
-    titles = [(table.name, table.layout.title) for table in tables] + [(f.name, f.title) for f in figures]
-    links = "".join(f'<li><a href="#{name}">{html.escape(title)}</a></li>' for name, title in titles)
+    titles = [(f"table-{table.name}", table.layout.title) for table in tables]
+    titles += [(f"figure-{part.name}", part.title) for part in figures]
+    links = "".join(f'<li><a href="#{anchor}">{html.escape(title)}</a></li>' for anchor, title in titles)
     lead = "".join(f'<p class="lead">{html.escape(line)}</p>' for line in headline)
     body = [_table(table) for table in tables] + [_figure(part) for part in figures]
+    return _document(
+        f"FedFlat: {experiment.name}",
+        f"<p>{html.escape(experiment.description)}</p>\n{lead}\n<nav><ul>{links}</ul></nav>\n{''.join(body)}",
+    )
+
+
+def table_page(table: Table) -> str:
+    """One table as a page by itself."""
+    return _document(table.layout.title, _shown(table))
+
+
+def _document(title: str, body: str) -> str:
     return f"""<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>FedFlat: {html.escape(experiment.name)}</title>
+<title>{html.escape(title)}</title>
 <style>{_STYLE}</style>
 </head>
 <body>
-<h1>FedFlat: {html.escape(experiment.name)}</h1>
-<p>{html.escape(experiment.description)}</p>
-{lead}
-<nav><ul>{links}</ul></nav>
-{"".join(body)}</body>
+<h1>{html.escape(title)}</h1>
+{body}</body>
 </html>
 """
 
 
 def _table(table: Table) -> str:
-    files = _links("tables", table.name, tuple(FORMATS))
+    files = _links("tables", table.name, (*FORMATS, "html"))
     return (
-        f'<section id="{table.name}">\n<h2>{html.escape(table.layout.title)}</h2>\n'
-        f'<div class="scroll">\n{html_table(table)}</div>\n'
-        f'<p class="caption">{escape_html(table.caption)}</p>\n{files}</section>\n'
+        f'<section id="table-{table.name}">\n<h2>{html.escape(table.layout.title)}</h2>\n'
+        f"{_shown(table)}{files}</section>\n"
     )
+
+
+def _shown(table: Table) -> str:
+    return f'<div class="scroll">\n{html_table(table)}</div>\n<p class="caption">{escape_html(table.caption)}</p>\n'
 
 
 def _figure(part: FigurePart) -> str:
@@ -98,7 +111,7 @@ def _figure(part: FigurePart) -> str:
     else:
         image, files = '<p class="lead">Not drawn yet.</p>', ""
     return (
-        f'<section id="{part.name}">\n<h2>{title}</h2>\n<figure>{image}\n'
+        f'<section id="figure-{part.name}">\n<h2>{title}</h2>\n<figure>{image}\n'
         f"<figcaption>{html.escape(part.caption)}</figcaption></figure>\n{files}</section>\n"
     )
 

@@ -17,17 +17,20 @@ from analysis.analyses.convergence import Convergence
 from analysis.columns import RUN_FILES
 from analysis.convergence import FinalValue, diverged_seeds, final_values
 from analysis.figures.base import FigureLayout
-from analysis.index_page import FigurePart, page
+from analysis.index_page import FigurePart, page, table_page
 from analysis.layout import Folder, Layout, are_inherited, layout_file, layout_names
+from analysis.protocol import fitted, reporting
 from analysis.quantities import quantity
 from analysis.reproduction import beside_published
-from analysis.spans import fitted
 from analysis.table_formats import FORMATS
 from analysis.table_layout import Column, TableLayout, load_table
 from analysis.tidy import Tidy, all_cells, settings, titles
 from bench.atomic import write_text
 from bench.errors import UserError, unknown
 from bench.experiments import Experiment, experiment_data, experiment_file, experiment_names, load_experiment
+
+SHORT = {"rounds": "training.rounds", "seeds": "grid.seeds", "scale": "scale", "methods": "chosen", "report": "report"}
+"""Keys of Snakemake's `--config` that change a value of every experiment."""
 
 
 @dataclass(frozen=True)
@@ -76,8 +79,8 @@ class Report:
 
     @property
     def folder(self) -> Path:
-        """Where the report lies."""
-        return self.results / "reports" / self.experiment.name
+        """Where the report lies; one of other values than the experiment's own, apart from that."""
+        return self.results / "reports" / f"{self.experiment.name}{reported_apart(self.changes)}"
 
     def table_names(self) -> list[str]:
         """All tables, sorted; of those that an extended experiment has, the ones that fit."""
@@ -98,11 +101,12 @@ class Report:
         return [layout_file(self.source, "figures", name), *(self.results / path for path in paths)]
 
     def render_table(self, name: str) -> list[Path]:
-        """Write a table as Markdown, LaTeX and CSV; return the files."""
+        """Write a table as Markdown, LaTeX, CSV and HTML; return the files."""
         layout = self._table_layout(name)
-        self._check_runs(f"{self.experiment.name}_table_{name}")
+        self._check_runs(f"{self.target}_table_{name}")
         table = self._filled(name, layout)
-        files = {self.folder / "tables" / f"{name}.{extension}": render(table) for extension, render in FORMATS.items()}
+        formats = {**FORMATS, "html": table_page}
+        files = {self.folder / "tables" / f"{name}.{extension}": render(table) for extension, render in formats.items()}
         for file, text in files.items():
             write_text(file, text)
         return list(files)
@@ -110,13 +114,13 @@ class Report:
     def render_figure(self, name: str) -> list[Path]:
         """Draw a figure as PNG and PDF; return the files."""
         layout = self._figure_layout(name)
-        self._check_runs(f"{self.experiment.name}_figure_{name}")
+        self._check_runs(f"{self.target}_figure_{name}")
         figure = figures.draw(layout, self.tidy)
         return figures.save(figure, self.folder / "figures" / name)
 
     def render_page(self) -> Path:
         """Write the page that gathers all tables and figures; a figure that has not been drawn says so."""
-        self._check_runs(self.experiment.name)
+        self._check_runs(self.target)
         filled = [self._filled(name, self._table_layout(name)) for name in self.table_names()]
         figure_parts = []
         for name in self.figure_names():
@@ -132,7 +136,7 @@ class Report:
 
     def summary(self) -> str:
         """A few lines: how many runs, which method leads, where the report lies."""
-        self._check_runs(self.experiment.name)
+        self._check_runs(self.target)
         return "\n".join(
             [
                 *_headline(self.tidy),
@@ -168,18 +172,18 @@ class Report:
 
     def snakemake(self, target: str) -> str:
         """The command that makes a target of the Snakefile, whose defaults are left out."""
-        short = {"training.rounds": "rounds", "grid.seeds": "seeds"}
+        short = {changed: key for key, changed in SHORT.items()}
         config = [f"{short[key]}={value}" for key, value in self.changes.items() if key in short]
         if self.results != Path("results"):
             config.insert(0, f"results={self.results}")
-        if self.source != "quick":
+        if self.source not in experiment_names():
             config.insert(0, f"experiments=[{self.source}]")
         command = shlex.join(["snakemake", "--cores", "2", target, *(["--config", *config] if config else [])])
         others = [key for key in self.changes if key not in short]
         return command + (f" (with {', '.join(others)} changed in the experiment's file)" if others else "")
 
     def _table_layout(self, name: str) -> TableLayout:
-        layout = load_table(self.source, name)
+        layout = load_table(self.source, name).under(self.experiment)
         with _naming(layout_file(self.source, "tables", name)):
             for column in layout.supported:
                 self._check_needs(quantity(column.metric).file, column.file, layout)
@@ -193,7 +197,7 @@ class Report:
         return table if layout.published is None else beside_published(table, self.experiment, self.target)
 
     def _figure_layout(self, name: str) -> FigureLayout:
-        layout = fitted(figures.load_figure(self.source, name), self.experiment)
+        layout = reporting(fitted(figures.load_figure(self.source, name), self.experiment), self.experiment)
         with _naming(layout_file(self.source, "figures", name)):
             self._check_needs(layout.asks, layout.file, layout)
             layout.inputs(self.experiment)
@@ -225,6 +229,11 @@ class Report:
                 f"no run of experiment {self.experiment.name} under '{self.results}'; "
                 f"make them with: {self.snakemake(target)}"
             )
+
+
+def reported_apart(changes: Mapping[str, Any]) -> str:
+    """What the name of a report's folder ends in, if other values are reported than the experiment's own."""
+    return f"_{changes['report']}" if "report" in changes else ""
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from pydantic import Field, field_validator, model_validator
 
 from analysis.convergence import FinalValue, reported
 from analysis.layout import Layout, Selection, read_layout
+from analysis.protocol import fitted, reporting, shortened
 from analysis.published import KEYS, METRICS
 from analysis.quantities import QUANTITIES, Better, quantity
 from analysis.tidy import CellKey, Setting
@@ -107,6 +108,11 @@ class Column(Frozen):
         return self.analysis or quantity(self.metric).file
 
     @property
+    def shows_deviation(self) -> bool:
+        """Whether it shows how much a run's last evaluations differ, rather than one of them or their mean."""
+        return self.final is not None and self.final.rule == "std_last_n"
+
+    @property
     def direction(self) -> Better:
         """Which direction is better."""
         known = QUANTITIES.get(self.metric)
@@ -184,9 +190,21 @@ class TableLayout(Layout):
     def final_values(self, experiment: Experiment) -> dict[str, FinalValue]:
         """Which value of a run is reported, by method."""
         return {
-            method: self.final or reported(experiment.methods[method].release(method))
+            method: self.final or shortened(reported(experiment.methods[method].release(method)), experiment)
             for method in self.supported_methods
         }
+
+    def under(self, experiment: Experiment) -> "TableLayout":
+        """The layout as it fits the experiment, showing the values that the experiment reports.
+
+        What is asked for goes before what columns say; only deviations stay deviations.
+        """
+        columns = [fitted(column, experiment) for column in self.columns]
+        if experiment.report is not None:
+            columns = [
+                column if column.shows_deviation else column.model_copy(update={"final": None}) for column in columns
+            ]
+        return reporting(fitted(self, experiment), experiment).model_copy(update={"columns": tuple(columns)})
 
     @property
     def supported(self) -> tuple[Column, ...]:

@@ -200,7 +200,8 @@ def _caption(
         last = sorted(whole.loc[whole["bad"] == 0, "last"].unique())
         rounds = f" (round {last[0]})" if len(last) == 1 else f" (rounds {last[0]} to {last[-1]})" if last else ""
         if any(_by_the_rule(column) for column in layout.supported):
-            protocol.append(f"Values: {_reported_as(finals, rounds)}.")
+            asked = "" if tidy.experiment.report is None else ", as asked for in place of the table's own protocol"
+            protocol.append(f"Values{asked}: {_reported_as(finals, rounds)}.")
         for final in dict.fromkeys(column.final for column in layout.supported if column.final is not None):
             names_of = ", ".join(column.name for column in layout.supported if column.final == final)
             protocol.append(f"{names_of}: {final.description}.")

@@ -7,18 +7,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from analysis.report import Report
+from analysis.report import SHORT, Report, reported_apart
 from analysis.tidy import CellKey, Setting, cells_of
 from bench.device import device_name
 from bench.errors import UserError, unknown
 from bench.experiments import Cell, experiment_names, scaled
 from bench.records import is_finished
 
-KEYS = ("device", "experiments", "methods", "replace", "results", "rounds", "scale", "seeds", "threads")
+KEYS = sorted([*SHORT, "device", "experiments", "replace", "results", "threads"])
 """What `snakemake --config` takes."""
-
-SHORT = {"rounds": "training.rounds", "seeds": "grid.seeds", "scale": "scale", "methods": "chosen"}
-"""Keys of `--config` that change a value of every experiment."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +80,11 @@ class Workflow:
         """Options of every `fedflat` command, quoted for the shell."""
         changes = (f"--set={key}={value}" for key, value in self.changes.items())
         return shlex.join(["--results", str(self.results), *changes])
+
+    @property
+    def report_folder(self) -> str:
+        """Where reports lie, with a wildcard for the experiment."""
+        return f"{self.results}/reports/{{experiment}}{reported_apart(self.changes)}"
 
     def threads(self, experiment: str, path: str, cores: int) -> int:
         """CPU threads of a job that trains or analyses a cell, of `cores` in all; one beside a GPU."""

@@ -24,7 +24,7 @@ from bench.data.sources import parse_source
 from bench.engine.participation import Participation
 from bench.engine.settings import EngineSettings
 from bench.errors import UserError, unknown
-from bench.frozen import LABEL, NAME, Frozen
+from bench.frozen import LABEL, NAME, REPORT, Frozen
 from bench.method_config import MethodChoice
 from bench.methods.released import Release, release
 from bench.models.user_model import parse_reference
@@ -121,6 +121,11 @@ class Experiment(Frozen):
     name: str = Field(pattern=NAME)
     scale: Scale = Field(default="paper", description="smoke: the same grid on scikit-learn's digits, with few rounds")
     chosen: tuple[str, ...] | None = Field(default=None, description="labels of the only methods to run; null: all")
+    report: str | None = Field(
+        default=None,
+        pattern=REPORT,
+        description="the value of a run that tables show: last, best, or mean_last_N; null: what each table says",
+    )
     extends: str | None = Field(default=None, description="an experiment whose other keys and layouts are taken over")
     description: str = ""
     dataset: str | dict[str, Any] | None = Field(default=None, description="of all parts that name none")

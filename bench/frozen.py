@@ -14,9 +14,13 @@ NAME = r"^[a-z0-9_]+$"
 LABEL = r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$"
 """Labels are parts of paths and of Snakemake's wildcards."""
 
+REPORT = r"^(last|best|mean_last_[1-9][0-9]*)$"
+"""Which value of a run is reported."""
+
 _IN_WORDS = {
     NAME: "lower-case letters, digits and '_'",
     LABEL: "letters, digits, '_', '.', '+' and '-', the first one a letter or a digit",
+    REPORT: "last, best, and mean_last_N, such as mean_last_100",
 }
 
 

@@ -47,9 +47,9 @@ def test_tables_and_figures_of_quick() -> None:
 def test_render_writes_where_it_says(realistic: Tidy) -> None:
     folder = realistic.results / "reports" / "quick"
     written = Report("quick", realistic.results).render_table("accuracy")
-    assert written == [folder / "tables" / f"accuracy.{extension}" for extension in ("md", "tex", "csv")]
+    assert written == [folder / "tables" / f"accuracy.{extension}" for extension in ("md", "tex", "csv", "html")]
     written += Report("quick", realistic.results).render_figure("labels")
-    assert written[3:] == [folder / "figures" / f"labels.{extension}" for extension in ("png", "pdf")]
+    assert written[4:] == [folder / "figures" / f"labels.{extension}" for extension in ("png", "pdf")]
     assert all(path.stat().st_size for path in written)
 
 
@@ -74,7 +74,7 @@ def test_page_leaves_no_dead_link(realistic: Tidy) -> None:
         report.render_figure(name)
     page = report.render_page()
     links = re.findall(r'(?:src|href)="([^"#]+)"', page.read_text())
-    assert len(links) == 2 * 3 + 5 * 3
+    assert len(links) == 2 * 4 + 5 * 3
     assert all((page.parent / link).is_file() for link in links)
 
 

@@ -1,4 +1,4 @@
-"""Windows of a paper's length, at smoke scale and at its own."""
+"""Protocols: windows of a paper's length at smoke scale and at its own, and other reported values."""
 
 from pathlib import Path
 
@@ -6,10 +6,13 @@ import pytest
 
 from analysis import figures
 from analysis.analyses.convergence import Convergence
+from analysis.convergence import FinalValue
 from analysis.figures.convergence import ConvergenceLayout
+from analysis.protocol import fitted
 from analysis.report import Report
-from analysis.spans import fitted
+from analysis.table_layout import TableLayout, load_table
 from analysis.tidy import CellKey, Tidy
+from analysis.workflow import Workflow
 from bench.errors import UserError
 from bench.experiments import Experiment, load_experiment
 from tests.analysis.conftest import HARD, metrics, tidy_in, write
@@ -67,3 +70,38 @@ def test_the_scale_is_told_in_caption_and_picture(short: Tidy) -> None:
     frame.assign(identity=frame["seed"].map(identities), code="c").to_csv(tidy.path("metrics", cell), index=False)
     assert told in figures.caption(layout, tidy)
     assert figures.draw(layout, tidy).get_suptitle() == "Smoke scale: scikit-learn's digits"
+
+
+def test_one_protocol_is_asked_for_in_place_of_all_others(quick: Experiment) -> None:
+    fields = {"title": "T", "caption": "C.", "methods": ["fedavg"], "final": {"rule": "mean_last_n", "n": 100}}
+    ways = [{}, {"final": {"rule": "last"}}, {"final": {"rule": "std_last_n", "n": 100}}]
+    columns = [{"header": f"{i}", "metric": "test_accuracy", **way} for i, way in enumerate(ways)]
+    layout = TableLayout.parse({**fields, "columns": columns})
+    assert layout.under(quick) == layout
+    best = load_experiment("quick", {"report": "best"})
+    under = layout.under(best)
+    assert under.final_values(best) == {"fedavg": FinalValue(rule="best")}
+    assert [column.final for column in under.columns] == [None, None, FinalValue(rule="std_last_n", n=100)]
+    last10 = load_experiment("quick", {"report": "mean_last_10"})
+    assert layout.under(last10).final == FinalValue(rule="mean_last_n", n=10)
+
+
+def test_at_smoke_scale_means_are_over_few_evaluations() -> None:
+    smoke = Report("fedgf", Path("results"), {"scale": "smoke"})
+    layout = load_table("fedgf", "1").under(smoke.experiment)
+    assert layout.final == FinalValue(rule="mean_last_n", n=2)
+    assert smoke.analyses["convergence"].model_dump()["final"] == {"rule": "mean_last_n", "n": 2}
+
+
+def test_reports_under_another_protocol_lie_apart() -> None:
+    changes = {"scale": "smoke", "report": "best"}
+    assert Report("fedgf", Path("r"), changes).folder == Path("r/reports/fedgf_smoke_best")
+    assert Workflow.of(changes | {"results": "r"}).report_folder == "r/reports/{experiment}_best"
+    runs = [Report("fedgf", Path("r"), {"scale": "smoke", **more}).experiment for more in ({}, {"report": "best"})]
+    assert runs[0].cells() == runs[1].cells(), "what is trained stays the same"
+
+
+@pytest.mark.parametrize("report", ["mean", "mean_last_0", "std_last_10", "Best", ""])
+def test_an_unknown_protocol_is_one_line(report: str) -> None:
+    with pytest.raises(UserError, match=f"report = '{report}': allowed are last, best, and mean_last_N, such as"):
+        load_experiment("quick", {"report": report})
