@@ -218,7 +218,7 @@ rule page:
         report(f"{REPORT_FOLDER}/index.html", category="{experiment}"),
     params:
         source=source,
-        description=lambda w: REPORTS[w.experiment].experiment.description,
+        description=lambda w: answer(FLOW.description, w.experiment),
     log:
         f"{RESULTS}/logs/{{experiment}}/page.log",
     shell:

@@ -17,6 +17,9 @@ from bench.records import is_finished
 KEYS = sorted([*SHORT, "device", "experiments", "replace", "results", "threads"])
 """What `snakemake --config` takes."""
 
+DEFAULT = "quick"
+"""The experiment that is made if none is asked for."""
+
 
 @dataclass(frozen=True)
 class Workflow:
@@ -48,10 +51,17 @@ class Workflow:
         asked = config.get("threads")
         if asked is not None and (type(asked) is not int or asked < 1):
             raise UserError(f"--config threads={asked}: a whole number from 1 on")
-        sources = config.get("experiments", ["quick"])
+        sources = config.get("experiments", [DEFAULT])
         sources = [sources] if isinstance(sources, str) else sources
         if not isinstance(sources, list) or not sources or not all(isinstance(s, str) for s in sources):
             raise UserError(f"--config experiments={sources}: a list such as [quick,my/experiments.yaml]")
+        named = {
+            scaled(name, changes.get("scale")): Report(name, Path(results), changes) for name in experiment_names()
+        }
+        device = device_name(str(config.get("device", "cpu")))
+        common = (Path(results), device, asked, replace == "true", changes)
+        if "experiments" not in config and "methods" in config:  # they are the methods of a target, and none of its own
+            return cls(*common, (scaled(DEFAULT, changes.get("scale")),), named)
         reports: dict[str, Report] = {}
         for source in sources:
             report = Report(source, Path(results), changes)
@@ -59,11 +69,7 @@ class Workflow:
             if report.experiment.name in reports:
                 raise UserError(f"--config experiments: two of them are named {report.experiment.name}")
             reports[report.experiment.name] = report
-        named = {
-            scaled(name, changes.get("scale")): Report(name, Path(results), changes) for name in experiment_names()
-        }
-        device = device_name(str(config.get("device", "cpu")))
-        return cls(Path(results), device, asked, replace == "true", changes, tuple(reports), named | reports)
+        return cls(*common, tuple(reports), named | reports)
 
     def cell(self, experiment: str, path: str) -> Cell:
         """One cell of an experiment."""
@@ -85,6 +91,10 @@ class Workflow:
     def report_folder(self) -> str:
         """Where reports lie, with a wildcard for the experiment."""
         return f"{self.results}/reports/{{experiment}}{reported_apart(self.changes)}"
+
+    def description(self, experiment: str) -> str:
+        """What an experiment says of itself."""
+        return self.reports[experiment].experiment.description
 
     def threads(self, experiment: str, path: str, cores: int) -> int:
         """CPU threads of a job that trains or analyses a cell, of `cores` in all; one beside a GPU."""

@@ -19,6 +19,7 @@ CELLS = "digits/dirichlet-0.1/4-of-20"
 
 def command(folder: Path, *arguments: str, **config: object) -> list[str]:
     values = {"experiments": f"[{MINI}]", "results": folder / "results", **config}
+    values = {key: value for key, value in values.items() if value is not None}
     return [
         sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"), "--directory", str(folder),
         "--workflow-profile", str(ROOT / "profiles" / "default"), "--cores", "2", *arguments,
