@@ -14,6 +14,7 @@ from analysis import figures, tables
 from analysis.analyses import load_analyses
 from analysis.analyses.base import Analysis
 from analysis.analyses.convergence import Convergence
+from analysis.changes import SHORT
 from analysis.columns import RUN_FILES
 from analysis.convergence import FinalValue, diverged_seeds, final_values
 from analysis.figures.base import FigureLayout
@@ -27,10 +28,14 @@ from analysis.table_layout import Column, TableLayout, load_table
 from analysis.tidy import Tidy, all_cells, settings, titles
 from bench.atomic import write_text
 from bench.errors import UserError, unknown
-from bench.experiments import Experiment, experiment_data, experiment_file, experiment_names, load_experiment
-
-SHORT = {"rounds": "training.rounds", "seeds": "grid.seeds", "scale": "scale", "methods": "chosen", "report": "report"}
-"""Keys of Snakemake's `--config` that change a value of every experiment."""
+from bench.experiments import (
+    Experiment,
+    experiment_data,
+    experiment_file,
+    experiment_files,
+    experiment_names,
+    load_experiment,
+)
 
 
 @dataclass(frozen=True)
@@ -73,6 +78,16 @@ class Report:
         return experiment_file(self.source).with_name("published").is_dir()
 
     @property
+    def _chosen(self) -> str:
+        return ", ".join(self.experiment.chosen or ())
+
+    @property
+    def _paper(self) -> str:
+        """The paper whose numbers stand beside: its own, or that of an experiment which it extends."""
+        folders = [file.parent for file in experiment_files(self.source)]
+        return next((folder.name for folder in folders if (folder / "published").is_dir()), self.target)
+
+    @property
     def tidy(self) -> Tidy:
         """Its tidy files."""
         return Tidy(self.results, self.experiment, self.analyses)
@@ -103,7 +118,8 @@ class Report:
     def render_table(self, name: str) -> list[Path]:
         """Write a table as Markdown, LaTeX, CSV and HTML; return the files."""
         layout = self._table_layout(name)
-        self._check_runs(f"{self.target}_table_{name}")
+        if layout.cells(self.experiment):  # else the published numbers stand alone
+            self._check_runs(f"{self.target}_table_{name}")
         table = self._filled(name, layout)
         formats = {**FORMATS, "html": table_page}
         files = {self.folder / "tables" / f"{name}.{extension}": render(table) for extension, render in formats.items()}
@@ -114,6 +130,8 @@ class Report:
     def render_figure(self, name: str) -> list[Path]:
         """Draw a figure as PNG and PDF; return the files."""
         layout = self._figure_layout(name)
+        if not layout.cells(self.experiment):
+            raise UserError(f"figure {name} of {self.experiment.name} shows none of the methods {self._chosen}")
         self._check_runs(f"{self.target}_figure_{name}")
         figure = figures.draw(layout, self.tidy)
         return figures.save(figure, self.folder / "figures" / name)
@@ -194,7 +212,9 @@ class Report:
     def _filled(self, name: str, layout: TableLayout) -> tables.Table:
         """The table, beside the published one if it has one."""
         table = tables.fill(name, layout, self.tidy)
-        return table if layout.published is None else beside_published(table, self.experiment, self.target)
+        return (
+            table if layout.published is None else beside_published(table, self.experiment, self._paper, self.changes)
+        )
 
     def _figure_layout(self, name: str) -> FigureLayout:
         layout = reporting(fitted(figures.load_figure(self.source, name), self.experiment), self.experiment)
@@ -224,6 +244,8 @@ class Report:
 
     def _check_runs(self, target: str) -> None:
         """A `UserError` if nothing has been trained; it names the command that makes the target."""
+        if not self.experiment.paths():
+            raise UserError(f"experiment {self.experiment.name} has none of the methods {self._chosen}")
         if not self.tidy.has_runs():
             raise UserError(
                 f"no run of experiment {self.experiment.name} under '{self.results}'; "

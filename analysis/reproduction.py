@@ -1,10 +1,12 @@
 """A filled table beside the published one: each number with what a paper prints for it, and a verdict."""
 
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import pandas as pd
 
 from analysis.published import Asked, PublishedNumber, find, fitting, published
+from analysis.quantities import quantity
 from analysis.table_layout import Block, Column, Keys, TableLayout
 from analysis.tables import Beside, Entry, Table
 from analysis.verdicts import RankCorrelation, Reproduced, Verdict, counts, rank_correlation, rule, verdict
@@ -12,18 +14,30 @@ from bench.data.sources import parse_source
 from bench.engine.participation import Participation
 from bench.experiments import Experiment
 
+FREE = {"chosen", "grid.seeds", "report"}
+"""What may be changed of a paper's experiment without another result: fewer methods, other seeds, what is reported."""
 
-def beside_published(table: Table, experiment: Experiment, paper: str) -> Table:
+
+def beside_published(table: Table, experiment: Experiment, paper: str, changed: Collection[str] = ()) -> Table:
     """The table with the published numbers of `layout.published`, verdicts, and rank correlations per column.
 
-    At another scale than the paper's nothing is judged. A `UserError` if several published numbers fit one entry.
+    Nothing is judged at another scale than the paper's, nor if one of the experiment's values is `changed` that decides
+    what runs reach; nor is a number of other rounds than the run's. A `UserError` if several published numbers fit one
+    entry.
     """
     layout, numbers = table.layout, published(paper)
-    judged = experiment.scale == "paper"
+    others = sorted(set(changed) - FREE)
+    judged = experiment.scale == "paper" and not others
+
+    def found_beside(entry: Entry, block: Block, method: str, column: Column) -> Beside:
+        number = _number(numbers, layout, experiment, block, method, column)
+        fair = judged and _same_rounds(number, layout, experiment, block, method, column)
+        return _beside(entry, number, column, judged=fair)
+
     rows = [
         [
             tuple(
-                _beside(entry, _number(numbers, layout, experiment, block, method, column), column, judged=judged)
+                found_beside(entry, block, method, column)
                 for column, entry in zip(layout.columns, entries, strict=True)
             )
             for method, entries in zip(layout.methods, of_block, strict=True)
@@ -33,7 +47,7 @@ def beside_published(table: Table, experiment: Experiment, paper: str) -> Table:
     beside = tuple(map(tuple, rows))
     taus = tuple(_taus(layout, *pair) for pair in zip(table.entries, beside, strict=True)) if judged else ()
     found = [one.verdict for of_block in beside for of_method in of_block for one in of_method]
-    told = f"Verdicts: {counts(found)}. {rule()}" if judged else "Nothing is judged at this scale."
+    told = f"Verdicts: {counts(found)}. {rule()}" if judged else f"Nothing is judged{_why_not(others)}."
     ranks = " Kendall's τ: of the order of methods, reproduced against published." if any(map(any, taus)) else ""
     return replace(table, beside=beside, taus=taus, foot=told + ranks)
 
@@ -78,8 +92,36 @@ def of_entry(
 def _number(
     numbers: pd.DataFrame, layout: TableLayout, experiment: Experiment, block: Block, method: str, column: Column
 ) -> PublishedNumber | None:
+    """The published number of an entry. Where the table has columns of printed deviations, other columns show none."""
     number = find(of_entry(numbers, layout, experiment, block, method, column), table=layout.published)
-    return number.deviation if number is not None and "value" in column.published else number
+    if number is None or "value" in column.published:
+        return number and number.deviation
+    apart = any("value" in other.published for other in layout.columns)
+    return replace(number, std=None) if apart else number
+
+
+def _same_rounds(
+    number: PublishedNumber | None,
+    layout: TableLayout,
+    experiment: Experiment,
+    block: Block,
+    method: str,
+    column: Column,
+) -> bool:
+    """Whether an entry's runs have as many rounds as the published number is of, if both are known."""
+    if number is None or number.rounds is None or layout.why_unsupported(method, column) is not None:
+        return True
+    if not layout.has(block, method, column, experiment):
+        return True
+    cells = (experiment.cell(f"{setting.path}/{method}") for setting in layout.settings_of(block, column, experiment))
+    share = quantity(column.metric).share
+    return all(run.training.rounds * share == number.rounds for cell in cells for run in cell.runs)
+
+
+def _why_not(changed: Sequence[str]) -> str:
+    if not changed or "scale" in changed:
+        return " at this scale"
+    return f": {', '.join(changed)} {'are' if len(changed) > 1 else 'is'} not the paper's"
 
 
 def _beside(entry: Entry, number: PublishedNumber | None, column: Column, *, judged: bool) -> Beside:

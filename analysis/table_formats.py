@@ -72,7 +72,7 @@ def _published(beside: Beside, plus_minus: str, escape: Callable[[str], str]) ->
     if number is None:
         return ""
     printed = "–" if number.value is None else f"{number.value:.{number.decimals}f}{'+' * number.censored}"
-    std = "" if number.std is None else f"{plus_minus}{number.std:g}"
+    std = "" if number.std is None else f"{plus_minus}{number.std:.{number.std_decimals}f}"
     doubt = "?" * (number.doubtful and number.value is not None)
     verdict = beside.verdict.text(number.decimals)  # what is not judged is in doubt, or the foot says why
     return f"{printed}{std}{doubt} {'' if verdict == 'not judged' else escape(verdict)}".rstrip()

@@ -88,7 +88,8 @@ def fill(name: str, layout: TableLayout, tidy: Tidy) -> Table:
         columns = []
         for column in layout.columns:
             if column.unsupported is not None:
-                columns.append([Entry(note=column.unsupported)] * len(layout.methods))
+                unsupported = Entry(note=column.unsupported, missing="not supported")
+                columns.append([unsupported] * len(layout.methods))
                 continue
             frame = frames[column.file]
             asked = (column.metric, column.file, column.final, column.target, column.smoothed, column.direction)
@@ -120,12 +121,11 @@ def _column(
     entries = []
     for method, own in compared(column, of_method).items():
         why = layout.why_unsupported(method, column)
-        if (
-            why is not None
-            or not layout.has(block, method, column, experiment)
-            or (column.gain_over and method not in column.gain_over)
-        ):
-            entries.append(Entry(note=why or "–"))
+        if why is not None:
+            entries.append(Entry(note=why, missing="not supported"))
+            continue
+        if not layout.has(block, method, column, experiment) or (column.gain_over and method not in column.gain_over):
+            entries.append(Entry(note="–"))
             continue
         seeds, diverged, ran = runs_over([runs.get(key, (0, 0)) for key in cells[method]])
         if 0 < ran < len(settings):
@@ -146,7 +146,7 @@ def _entry(
         return Entry(seeds=seeds, note=f"diverged ({diverged} of {seeds})", missing="diverged")
     known = [value for value in values if math.isfinite(value.number)]
     if not known:
-        return Entry(note="no value" if analysed else "not analysed")
+        return Entry(seeds=seeds, note="no value" if analysed else "not analysed", missing="not analysed")
     if incomparable := sum(not value.comparable for value in known):
         return Entry(
             seeds=len(known), note=f"reference: {len(known) - incomparable} of {len(known)} seeds", missing="censored"

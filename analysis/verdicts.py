@@ -10,15 +10,18 @@ from scipy import stats
 
 from analysis.published import PublishedNumber
 
-Missing = Literal["not run", "diverged", "censored"]
-"""Why a cell has no reproduced number: nothing was run, a run diverged, a run did not reach its target."""
+Missing = Literal["not supported", "not run", "not analysed", "diverged", "censored"]
+"""Why a cell has no reproduced number: the suite cannot run it, nothing was run, runs were not analysed or have no
+value, a run diverged, a run did not reach its target."""
 
 Kind = Literal["agrees", "differs", "not judged", "not published", Missing]
 
 PLURALS: dict[Kind, str] = {
     "agrees": "agree",
     "differs": "differ",
+    "not supported": "not supported",
     "not run": "not run",
+    "not analysed": "not analysed",
     "diverged": "diverged",
     "censored": "censored",
     "not judged": "not judged",
@@ -81,13 +84,13 @@ def verdict(
 
     *Agrees*: the published value lies within the 95 % confidence interval of the reproduced mean, or within `tolerance`
     of it if the metric is an accuracy in percent, or is the mean in as many decimals as are printed. *Differs*: it does
-    not. Neither is said of what is not published or not run, has diverged, is a bound on either side, is doubtful in
-    print or a failure there; nor of one seed's other metrics, which have neither interval nor tolerance.
+    not. Neither is said of what is not published, run or analysed, has diverged, is a bound on either side, is doubtful
+    in print or a failure there; nor of one seed's other metrics, which have neither interval nor tolerance.
     """
     kind: Kind
     if published is None or (published.value is None and not published.failed):
         kind = "not published"
-    elif reproduced in ("not run", "diverged"):
+    elif not isinstance(reproduced, Reproduced) and reproduced != "censored":
         kind = reproduced
     elif published.value is None or published.doubtful:
         kind = "not judged"
@@ -113,8 +116,8 @@ def rule(tolerance: float = TOLERANCE) -> str:
     return (
         "Agrees: the published value is within the 95 % confidence interval of the reproduced mean (Student's t, two "
         f"or more seeds), within {points} of it (accuracies), or equal to it in the printed decimals; differs: it is "
-        "not, with the gap, reproduced less published; not judged: the published value is doubtful or a failure, or "
-        "there is neither interval nor tolerance."
+        "not, with the gap, reproduced less published; not judged: the published value is doubtful, a failure, or of "
+        "other rounds than the run's, or there is neither interval nor tolerance."
     )
 
 

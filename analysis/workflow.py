@@ -7,7 +7,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from analysis.report import SHORT, Report, reported_apart
+from analysis.changes import SHORT, changes, check_methods
+from analysis.report import Report, reported_apart
 from analysis.tidy import CellKey, Setting, cells_of
 from bench.device import device_name
 from bench.errors import UserError, unknown
@@ -16,9 +17,6 @@ from bench.records import is_finished
 
 KEYS = sorted([*SHORT, "device", "experiments", "replace", "results", "threads"])
 """What `snakemake --config` takes."""
-
-DEFAULT = "quick"
-"""The experiment that is made if none is asked for."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +40,7 @@ class Workflow:
         for key in config:
             if key not in KEYS:
                 raise unknown("--config key", key, KEYS)
-        changes = {SHORT[key]: config[key] for key in SHORT if key in config}
+        changed = changes(config)
         results, replace = config.get("results", "results"), str(config.get("replace", False)).lower()
         if not isinstance(results, str) or not results:
             raise UserError(f"--config results={results}: the name of a folder is needed")
@@ -51,25 +49,23 @@ class Workflow:
         asked = config.get("threads")
         if asked is not None and (type(asked) is not int or asked < 1):
             raise UserError(f"--config threads={asked}: a whole number from 1 on")
-        sources = config.get("experiments", [DEFAULT])
+        sources = config.get("experiments", ["quick"])
         sources = [sources] if isinstance(sources, str) else sources
         if not isinstance(sources, list) or not sources or not all(isinstance(s, str) for s in sources):
             raise UserError(f"--config experiments={sources}: a list such as [quick,my/experiments.yaml]")
+        check_methods(config.get("methods", []), dict.fromkeys([*sources, *experiment_names()]))
         named = {
-            scaled(name, changes.get("scale")): Report(name, Path(results), changes) for name in experiment_names()
+            scaled(name, changed.get("scale")): Report(name, Path(results), changed) for name in experiment_names()
         }
         device = device_name(str(config.get("device", "cpu")))
-        common = (Path(results), device, asked, replace == "true", changes)
-        if "experiments" not in config and "methods" in config:  # they are the methods of a target, and none of its own
-            return cls(*common, (scaled(DEFAULT, changes.get("scale")),), named)
         reports: dict[str, Report] = {}
         for source in sources:
-            report = Report(source, Path(results), changes)
+            report = Report(source, Path(results), changed)
             report.experiment.cells()  # a mistake in a grid is told before anything runs
             if report.experiment.name in reports:
                 raise UserError(f"--config experiments: two of them are named {report.experiment.name}")
             reports[report.experiment.name] = report
-        return cls(*common, tuple(reports), named | reports)
+        return cls(Path(results), device, asked, replace == "true", changed, tuple(reports), named | reports)
 
     def cell(self, experiment: str, path: str) -> Cell:
         """One cell of an experiment."""

@@ -29,6 +29,8 @@ CASES = [
     ("exact counts", Reproduced(3.0, 0.0, 3), PublishedNumber(2.0, decimals=0), "model_transmissions", "differs", 1.0),
     ("equal in the printed decimals", Reproduced(1.3333), PublishedNumber(1.33), "comm_cost_x", "agrees", 0.0033),
     ("nothing run", "not run", PRINTED, ACCURACY, "not run", None),
+    ("no value yet", "not analysed", PRINTED, "lambda_max", "not analysed", None),
+    ("another data set", "not supported", PRINTED, ACCURACY, "not supported", None),
     ("diverged", "diverged", PRINTED, ACCURACY, "diverged", None),
     ("not reached here", "censored", PRINTED, "rounds_to_target", "censored", None),
     ("a bound", Reproduced(9.0), PublishedNumber(800.0, note="censored"), "rounds_to_target", "censored", None),

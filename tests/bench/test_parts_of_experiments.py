@@ -169,5 +169,4 @@ def test_only_chosen_methods_have_cells(tmp_path: Path) -> None:
     for method in ("fedavg", "fedsam"):
         cells = load_experiment(source, {"chosen": [method]}).cells()
         assert {path.rpartition("/")[2] for path in cells} == {method}, "parts without it have no cells"
-    with pytest.raises(UserError, match="unknown method of experiment paper 'fedavgg'; did you mean 'fedavg'"):
-        load_experiment(source, {"chosen": ["fedavgg"]})
+    assert load_experiment(source, {"chosen": ["fedgf"]}).paths() == [], "methods may be another experiment's"

@@ -12,7 +12,7 @@ TARGETS = {
     "fedlesam": ("7", "2b", "[fedavg,fedlesam,sam]"),
     "fedtoga": ("10", "2a", "[fedavg,fedsam,fedtoga]"),
     "fedsam_qu": ("2", "1", "[fedavg,fedsam]"),
-    "fedsam_caldarola": ("15", "9", "[fedavg,fedasam]"),
+    "fedsam_caldarola": ("5", "11", "[fedavg,fedasam]"),
 }
 """By paper: a table, a figure, and the methods that are run of each."""
 
