@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from analysis import audit_arithmetic, audit_repeats
 from analysis.anomalies import KINDS, Anomaly, listed
+from analysis.markdown import table
 from analysis.published import papers
 from analysis.published_cells import Cell, cells
 
@@ -53,7 +54,7 @@ def page() -> str:
         "",
         *_counts(by_paper, unlisted),
         "",
-        *_table(["check", "finds"], [[_first_line(check), str(len(some))] for check, some in by_check.items()]),
+        *table(["check", "finds"], [[_first_line(check), str(len(some))] for check, some in by_check.items()]),
     ]
     for kind, title in KINDS.items():
         rows = {paper: [a for a in own if a.kind == kind] for paper, own in by_paper.items()}
@@ -72,7 +73,7 @@ def _counts(by_paper: dict[str, list[Anomaly]], unlisted: Sequence[Anomaly]) -> 
     for paper, own in by_paper.items():
         kinds = Counter(a.kind for a in own)
         rows.append([paper, *(str(kinds[kind]) for kind in KINDS), str(len(_of(paper, unlisted)))])
-    return _table(["", *KINDS.values(), "Computed only"], rows)
+    return table(["", *KINDS.values(), "Computed only"], rows)
 
 
 def _section(title: str, rows: dict[str, list[Anomaly]], confirmed: set[Anomaly]) -> list[str]:
@@ -86,13 +87,13 @@ def _section(title: str, rows: dict[str, list[Anomaly]], confirmed: set[Anomaly]
         if printed:
             marks = any(a in confirmed for a in printed)
             header = ["place", "says", "other place", "says", "what", *(["✓"] if marks else [])]
-            lines += _table(header, [_row(a, paper, a in confirmed, marks) for a in printed])
+            lines += table(header, [_row(a, paper, a in confirmed, marks) for a in printed])
         if damaged:
             count, where = len(damaged), sorted({a.first_table for a in damaged} - {math.inf})
             lines += [""] if printed else []
             lines.append(
                 f"{count} places are damaged or illegible in the text at hand, in tables "
-                f"{', '.join(f'{table:g}' for table in where)}: see [anomalies.csv]({paper}/anomalies.csv)."
+                f"{', '.join(f'{number:g}' for number in where)}: see [anomalies.csv]({paper}/anomalies.csv)."
             )
     return lines
 
@@ -107,9 +108,3 @@ def _row(anomaly: Anomaly, paper: str, confirmed: bool, marks: bool) -> list[str
 
 def _of(paper: str, found: Iterable[Anomaly]) -> list[Anomaly]:
     return [finding for finding in found if finding.place_a.startswith(f"{paper} ")]
-
-
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """A Markdown table."""
-    escaped = [[cell.replace("|", r"\|") for cell in row] for row in rows]
-    return [f"| {' | '.join(row)} |" for row in [header, ["---"] * len(header), *escaped]]

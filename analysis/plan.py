@@ -1,57 +1,90 @@
 """What a target of Snakemake would take, before anything starts: runs, hours and disk space.
 
-Hours are those of training and evaluation, from gradients that are timed here and now on random images; a local step
-takes `OVERHEAD` times its gradients (docs/performance.md). Hours of analyses are not in them.
+Hours are those of training and evaluation, from the times of gradients (`analysis.run_cost`). Hours of analyses are
+not in them.
 """
 
-import functools
-import statistics
-import time
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from math import ceil
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import add
 from pathlib import Path
 from typing import Any
 
-import torch
-from pydantic import TypeAdapter
-
+from analysis.gradient_times import Times
 from analysis.report import Report
+from analysis.run_cost import disk, seconds
 from analysis.tidy import cells_of
-from bench.config import RunConfig
-from bench.data.root import data_root
-from bench.engine.objective import Objective
 from bench.errors import UserError, unknown
 from bench.experiments import experiment_names
-from bench.method_config import MethodConfig
-from bench.methods.describe import measured_costs
-from bench.models import Model, build_model
-from bench.parts import load_dataset
 from bench.records import is_complete
-
-OVERHEAD = 1.2
-FORWARD = 1 / 3
-"""A forward pass in units of a gradient."""
-REPEATS = 3
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Of a part of an experiment: its runs, how many of them are finished, and hours and bytes of the others."""
+    """Of some runs: how many there are, how many of them are finished, and hours and bytes of the others."""
 
-    part: str
-    runs: int
-    finished: int
-    hours: float
-    bytes: float
+    runs: int = 0
+    finished: int = 0
+    hours: float = 0.0
+    bytes: float = 0.0
+
+    def __add__(self, other: "Estimate") -> "Estimate":
+        return Estimate(
+            self.runs + other.runs,
+            self.finished + other.finished,
+            self.hours + other.hours,
+            self.bytes + other.bytes,
+        )
 
 
-def plan(target: str, results: Path, changes: dict[str, Any], device: torch.device) -> list[Estimate]:
+def total(estimates: Iterable[Estimate]) -> Estimate:
+    """Their sum."""
+    return reduce(add, estimates, Estimate())
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The cells of an experiment, each estimated when it is first asked for. `anew`: as if no run were finished."""
+
+    report: Report
+    times: Times
+    anew: bool = False
+    _known: dict[str, Estimate] = field(default_factory=dict, init=False)
+
+    def cells(self, files: Iterable[Path]) -> dict[str, Estimate]:
+        """By path, those whose runs tidy files need: their own, and others that analyses compare these with."""
+        paths: dict[str, None] = {}
+        for file in files:
+            for path in cells_of(self.report.results, [file]):
+                paths[path] = None
+                if file.stem in self.report.analyses:
+                    paths |= dict.fromkeys(self.report.compared(path, file.stem))
+        return {path: self._cell(path) for path in paths}
+
+    def _cell(self, path: str) -> Estimate:
+        if path not in self._known:
+            runs = self.report.experiment.cell(path).runs
+            folder = self.report.results / "runs" / self.report.experiment.name / path
+            finished = 0 if self.anew else sum(is_complete(folder / f"seed-{run.seed}") for run in runs)
+            left = len(runs) - finished
+            # The runs of a cell differ in their seeds alone. Nothing is timed for one that is finished.
+            each = (seconds(runs[0], self.times) / 3600, disk(runs[0])) if left else (0.0, 0.0)
+            self._known[path] = Estimate(len(runs), finished, *(left * part for part in each))
+        return self._known[path]
+
+
+def plan(target: str, results: Path, changes: dict[str, Any], times: Times) -> dict[str, Estimate]:
     """One estimate per part of each experiment that a target such as fedgf_table_1, fedgf or all_tables needs.
 
     A `UserError` suggests the nearest target.
     """
-    return [one for report, files in _needed(target, results, changes) for one in _estimates(report, files, device)]
+    parts: dict[str, Estimate] = {}
+    for report, files in _needed(target, results, changes):
+        for path, estimate in Plan(report, times).cells(files).items():
+            part = f"{report.experiment.name}: {path.split('/')[0]}"
+            parts[part] = parts.get(part, Estimate()) + estimate
+    return parts
 
 
 def _needed(target: str, results: Path, changes: dict[str, Any]) -> Iterator[tuple[Report, list[Path]]]:
@@ -86,100 +119,12 @@ def _files(report: Report, *, tables: bool, figures: bool) -> list[Path]:
     return files + ([file for name in report.figure_names() for file in report.figure_inputs(name)] if figures else [])
 
 
-def _estimates(report: Report, files: Iterable[Path], device: torch.device) -> Iterator[Estimate]:
-    by_part: dict[str, list[tuple[Path, RunConfig]]] = {}
-    for path in cells_of(report.results, files):
-        folder = report.results / "runs" / report.experiment.name / path
-        runs = [(folder / f"seed-{run.seed}", run) for run in report.experiment.cell(path).runs]
-        by_part.setdefault(path.split("/")[0], []).extend(runs)
-    for part, pairs in by_part.items():
-        left = [run for place, run in pairs if not is_complete(place)]
-        hours = sum(seconds(run, device) for run in left) / 3600
-        label = f"{report.experiment.name}: {part}"
-        yield Estimate(label, len(pairs), len(pairs) - len(left), hours, sum(map(disk, left)))
-
-
-def seconds(run: RunConfig, device: torch.device) -> float:
-    """Of training and evaluation of a run on this machine."""
-    training, evaluation = run.training, run.evaluation
-    train, test, shape, classes = _facts(run)
-    gradient = _gradient_seconds(run.model.model_dump_json(), shape, classes, training.batch_size, str(device))
-    per_client = training.local_epochs * ceil(train / run.partition.clients / training.batch_size)
-    gradients = _active(run) * per_client * _costs(run)["gradients"]
-    images = min(train, evaluation.training_images or train) + test
-    evaluations = ceil(training.rounds / evaluation.every)
-    passes = images / training.batch_size * FORWARD
-    return gradient * (training.rounds * gradients * OVERHEAD + evaluations * passes)
-
-
-def disk(run: RunConfig) -> float:
-    """Bytes of the models and states that a run keeps."""
-    _, _, shape, classes = _facts(run)
-    model = 4 * _parameters(run.model.model_dump_json(), shape, classes)
-    costs, clients = _costs(run), run.partition.clients
-    state = 1 + costs["server_state"] + clients * costs["client_state"]
-    return model * (1 + len(run.snapshots) * state + len(run.rounds_of_local_models) * (1 + _active(run)))
-
-
-def _active(run: RunConfig) -> float:
-    clients, law = run.partition.clients, run.participation
-    return law.active or (clients if law.probability is None else law.probability * clients)
-
-
-def _facts(run: RunConfig) -> tuple[int, int, tuple[int, int, int], int]:
-    """Training and test images, an image's shape, classes."""
-    facts = getattr(run.dataset, "facts", None)
-    if facts is not None:
-        return facts.train, facts.test, facts.shape, facts.classes
-    data = load_dataset(run.dataset, data_root())
-    return len(data.train), len(data.test), data.image_shape, data.classes
-
-
-def _costs(run: RunConfig) -> dict[str, float]:
-    """What the method costs per round and step, in models and gradients: counted in a small run."""
-    return _costs_of(run.method.model_dump_json())
-
-
-@functools.cache
-def _costs_of(method: str) -> dict[str, float]:
-    config = MethodConfig.model_validate_json(method)
-    return measured_costs(config.recipe, config.hyperparameters)
-
-
-@functools.cache
-def _objective(model: str, shape: tuple[int, int, int], classes: int, device: str) -> Objective:
-    module = build_model(TypeAdapter(Model).validate_json(model), shape, classes, 0)
-    return Objective(module.to(device), channels_last=device == "cpu")
-
-
-def _parameters(model: str, shape: tuple[int, int, int], classes: int) -> int:
-    return _objective(model, shape, classes, "cpu").layout.total
-
-
-@functools.cache
-def _gradient_seconds(model: str, shape: tuple[int, int, int], classes: int, batch: int, device: str) -> float:
-    """Of one gradient of a mini-batch of random images; the median of a few, after one to warm up."""
-    objective = _objective(model, shape, classes, device)
-    stream = torch.Generator().manual_seed(0)
-    x = torch.rand(batch, *shape, generator=stream).to(device)
-    y = torch.randint(classes, (batch,), generator=stream).to(device)
-    w = objective.initial()
-    times = []
-    for _ in range(1 + REPEATS):
-        began = time.perf_counter()
-        float(objective.gradient(w, x, y)[1])  # waits for the device
-        times.append(time.perf_counter() - began)
-    return statistics.median(times[1:])
-
-
-def in_words(estimates: Sequence[Estimate]) -> str:
+def in_words(parts: Mapping[str, Estimate]) -> str:
     """One line per part, and their sum."""
-    total = Estimate(
-        "all", *(sum(getattr(one, field) for one in estimates) for field in ("runs", "finished", "hours", "bytes"))
-    )
-    width = max(len(one.part) for one in [*estimates, total])
+    rows = {**parts, "all": total(parts.values())} if len(parts) != 1 else parts
+    width = max(map(len, rows))
     lines = [f"{'part':{width}}  {'runs':>6}  {'finished':>8}  {'hours':>10}  {'GiB':>8}"]
-    for one in [*estimates, total] if len(estimates) > 1 else estimates:
+    for part, one in rows.items():
         gib = one.bytes / 2**30
-        lines.append(f"{one.part:{width}}  {one.runs:6,}  {one.finished:8,}  {one.hours:10,.2f}  {gib:8,.2f}")
+        lines.append(f"{part:{width}}  {one.runs:6,}  {one.finished:8,}  {one.hours:10,.2f}  {gib:8,.2f}")
     return "\n".join(lines)

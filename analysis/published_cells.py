@@ -9,7 +9,7 @@ from bench.methods.catalog import CATALOG
 DATASETS = {
     "cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "cifar100_pam": "CIFAR-100-PAM", "emnist": "EMNIST",
     "officehome": "OfficeHome", "domainnet": "DomainNet", "cityscapes": "Cityscapes", "idda": "IDDA",
-    "landmarks_user_160k": "Landmarks-User-160k",
+    "landmarks_user_160k": "Landmarks-User-160k", "cifar10_c": "CIFAR-10-C", "cifar100_c": "CIFAR-100-C",
 }  # fmt: skip
 
 OTHER_METHODS = {"centralized": "centralised", "silobn": "SiloBN"}

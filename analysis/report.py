@@ -25,7 +25,7 @@ from analysis.quantities import quantity
 from analysis.reproduction import beside_published
 from analysis.table_formats import FORMATS
 from analysis.table_layout import Column, TableLayout, load_table
-from analysis.tidy import Tidy, all_cells, settings, titles
+from analysis.tidy import CellKey, Setting, Tidy, all_cells, settings, titles
 from bench.atomic import write_text
 from bench.errors import UserError, unknown
 from bench.experiments import (
@@ -107,17 +107,23 @@ class Report:
 
     def table_inputs(self, name: str) -> list[Path]:
         """The files that a table is made from: its layout, and tidy files that may not exist yet."""
-        paths = tables.inputs(self._table_layout(name), self.experiment)
+        paths = tables.inputs(self.table_layout(name), self.experiment)
         return [layout_file(self.source, "tables", name), *(self.results / path for path in paths)]
 
     def figure_inputs(self, name: str) -> list[Path]:
         """The files that a figure is made from: its layout, and tidy files that may not exist yet."""
-        paths = self._figure_layout(name).inputs(self.experiment)
+        paths = self.figure_layout(name).inputs(self.experiment)
         return [layout_file(self.source, "figures", name), *(self.results / path for path in paths)]
+
+    def compared(self, path: str, analysis: str) -> list[str]:
+        """The paths of the cells that an analysis of a cell compares it with."""
+        *setting, method = path.split("/")
+        cell = CellKey(Setting(*setting), method)
+        return [cell.compared_with(x, self.experiment).path for x in self.analyses[analysis].compared()]
 
     def render_table(self, name: str) -> list[Path]:
         """Write a table as Markdown, LaTeX, CSV and HTML; return the files."""
-        layout = self._table_layout(name)
+        layout = self.table_layout(name)
         if layout.cells(self.experiment):  # else the published numbers stand alone
             self._check_runs(f"{self.target}_table_{name}")
         table = self._filled(name, layout)
@@ -129,7 +135,7 @@ class Report:
 
     def render_figure(self, name: str) -> list[Path]:
         """Draw a figure as PNG and PDF; return the files."""
-        layout = self._figure_layout(name)
+        layout = self.figure_layout(name)
         if not layout.cells(self.experiment):
             raise UserError(f"figure {name} of {self.experiment.name} shows none of the methods {self._chosen}")
         self._check_runs(f"{self.target}_figure_{name}")
@@ -139,10 +145,10 @@ class Report:
     def render_page(self) -> Path:
         """Write the page that gathers all tables and figures; a figure that has not been drawn says so."""
         self._check_runs(self.target)
-        filled = [self._filled(name, self._table_layout(name)) for name in self.table_names()]
+        filled = [self._filled(name, self.table_layout(name)) for name in self.table_names()]
         figure_parts = []
         for name in self.figure_names():
-            layout = self._figure_layout(name)
+            layout = self.figure_layout(name)
             drawn = (self.folder / "figures" / f"{name}.png").is_file()
             try:
                 figure_parts.append(FigurePart(name, layout.title, figures.caption(layout, self.tidy), drawn))
@@ -178,7 +184,7 @@ class Report:
     @cached_property
     def _unfit(self) -> dict[Folder, dict[str, str]]:
         """Layouts taken over that do not fit, and why."""
-        loads: dict[Folder, Callable[[str], Layout]] = {"tables": self._table_layout, "figures": self._figure_layout}
+        loads: dict[Folder, Callable[[str], Layout]] = {"tables": self.table_layout, "figures": self.figure_layout}
         unfit: dict[Folder, dict[str, str]] = {folder: {} for folder in loads}
         for folder, load in loads.items():
             for name in layout_names(self.source, folder) if are_inherited(self.source, folder) else []:
@@ -200,7 +206,8 @@ class Report:
         others = [key for key in self.changes if key not in short]
         return command + (f" (with {', '.join(others)} changed in the experiment's file)" if others else "")
 
-    def _table_layout(self, name: str) -> TableLayout:
+    def table_layout(self, name: str) -> TableLayout:
+        """A table's layout; a `UserError` if it does not fit the experiment."""
         layout = load_table(self.source, name).under(self.experiment)
         with _naming(layout_file(self.source, "tables", name)):
             for column in layout.supported:
@@ -216,7 +223,8 @@ class Report:
             table if layout.published is None else beside_published(table, self.experiment, self._paper, self.changes)
         )
 
-    def _figure_layout(self, name: str) -> FigureLayout:
+    def figure_layout(self, name: str) -> FigureLayout:
+        """A figure's layout; a `UserError` if it does not fit the experiment."""
         layout = reporting(fitted(figures.load_figure(self.source, name), self.experiment), self.experiment)
         with _naming(layout_file(self.source, "figures", name)):
             self._check_needs(layout.asks, layout.file, layout)

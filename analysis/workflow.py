@@ -9,7 +9,7 @@ from typing import Any
 
 from analysis.changes import SHORT, changes, check_methods
 from analysis.report import Report, reported_apart
-from analysis.tidy import CellKey, Setting, cells_of
+from analysis.tidy import cells_of
 from bench.device import device_name
 from bench.errors import UserError, unknown
 from bench.experiments import Cell, experiment_names, scaled
@@ -108,9 +108,7 @@ class Workflow:
 
     def compared(self, experiment: str, path: str, analysis: str) -> list[str]:
         """The paths of the cells that an analysis of this cell compares it with."""
-        report, (*setting, method) = self.reports[experiment], path.split("/")
-        cell = CellKey(Setting(*setting), method)
-        return [cell.compared_with(x, report.experiment).path for x in report.analyses[analysis].compared()]
+        return self.reports[experiment].compared(path, analysis)
 
     def trained(self, experiment: str) -> list[str]:
         """The paths of all cells of an experiment."""

@@ -20,7 +20,7 @@ from analysis.catalogue import describe, overview
 from bench.__main__ import main
 from bench.allocator import keep_freed_memory
 from bench.cli_data import app as data
-from bench.cli_plan import plan
+from bench.cli_plan import index, plan
 from bench.cli_published import audit, published
 from bench.errors import UserError
 from bench.strict_yaml import load_yaml
@@ -390,6 +390,7 @@ def schema() -> None:
 app.command()(published)
 app.command()(audit)
 app.command()(plan)
+app.command()(index)
 
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 """Typer does not export it, and brings its module from Click or from its own copy of Click."""

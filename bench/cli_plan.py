@@ -1,4 +1,4 @@
-"""The command `fedflat plan`: what a target would take, before anything starts."""
+"""The commands `fedflat plan` and `fedflat index`: what targets would take, before anything starts."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,6 +27,7 @@ def plan(
     Gradients are timed here and now on random images, one process with the threads that a run would get; several runs
     side by side share the hours. Analyses are not counted.
     """
+    from analysis.gradient_times import GradientTimes
     from analysis.plan import in_words
     from analysis.plan import plan as estimate
     from bench.run import prepare_device
@@ -39,5 +40,39 @@ def plan(
         changes["training.rounds"] = rounds
     if seeds is not None:
         changes["grid.seeds"] = list(range(seeds))
-    torch_device = prepare_device(device, available_cores(), typer.echo)
-    typer.echo(in_words(estimate(target, results, changes, torch_device)))
+    times = GradientTimes.measured(prepare_device(device, available_cores(), typer.echo))
+    typer.echo(in_words(estimate(target, results, changes, times)))
+
+
+def index(
+    measure: Annotated[bool, typer.Option("--measure", help="Time gradients anew, here and now.")] = False,
+    out: Annotated[
+        str | None, typer.Option(help="Folder of README.md and costs.csv. Default: paper_tables.", metavar="FOLDER")
+    ] = None,
+    device: Annotated[str, typer.Option(help="What is timed: auto, cpu, cuda, or cuda:<i>.")] = "auto",
+) -> None:
+    """Write the index of the papers' tables and figures, with what each takes. Examples:
+
+    fedflat index
+
+    fedflat index --measure --out /tmp/here
+
+    Hours are those of one core. They follow from the times of gradients in costs.csv; --measure writes that file, too.
+    """
+    from analysis.gradient_times import GradientTimes
+    from analysis.paper_index import page
+    from bench.atomic import write_text
+    from bench.experiments import PAPER_TABLES
+    from bench.run import prepare_device
+
+    if out is not None and not out.strip():
+        raise UserError("--out is empty (allowed: the path of a folder)")
+    folder = PAPER_TABLES if out is None else Path(out)
+    costs, readme = folder / "costs.csv", folder / "README.md"
+    # One thread: what else the machine does can make two of them take ten times as long.
+    times = GradientTimes.measured(prepare_device(device, 1, typer.echo)) if measure else GradientTimes.read(costs)
+    text = page(times)
+    if measure:
+        times.write(costs)
+    write_text(readme, text)
+    typer.echo(str(readme))

@@ -358,8 +358,13 @@ def _parsed(text: str) -> Any:
 
 def read_yaml(file: Path) -> dict[str, Any]:
     """A YAML mapping; a `UserError` says what is wrong with the file."""
+    return copy.deepcopy(_mapping(file))
+
+
+def _mapping(file: Path) -> dict[str, Any]:
+    """The same, shared by all who ask: not to be changed. Copies of large grids take long, too."""
     try:
-        data = copy.deepcopy(_parsed(file.read_text(encoding="utf-8")))
+        data = _parsed(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(f"cannot read '{file}': {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -426,7 +431,7 @@ def _with_files(data: Any, folder: Path) -> Any:
 def experiment_files(name: str) -> list[Path]:
     """The experiment's own file, then those of the experiments that it extends."""
     files = [experiment_file(name)]
-    while (base := read_yaml(files[-1]).get("extends")) is not None:
+    while (base := _mapping(files[-1]).get("extends")) is not None:
         if not isinstance(base, str):
             raise UserError(f"'{files[-1]}': extends = {base!r}: the name of an experiment, or a YAML file")
         is_file = base.endswith((".yaml", ".yml"))

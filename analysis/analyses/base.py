@@ -13,6 +13,7 @@ from analysis.flatness import Ascent
 from analysis.hessian import Estimator, Format, Spectrum, in_format, top_eigenvalues
 from analysis.subject import Part, Sample, Subject
 from bench.config import Evaluation
+from bench.data.sources.base import Source
 from bench.engine.objective import Batched
 from bench.errors import UserError
 from bench.frozen import Frozen
@@ -53,6 +54,10 @@ class Analysis(Frozen):
     def compared(self) -> Sequence[str]:
         """Labels of what is compared with: another method of the experiment in the same setting, or another partition
         with the same method. Their runs are needed too."""
+        return ()
+
+    def other_data(self, source: Source) -> Sequence[str]:
+        """The names of published data sets that it needs beside the run's own, by the latter's source."""
         return ()
 
     def is_for(self, method: str, partition: str) -> bool:

@@ -1,6 +1,7 @@
 """Accuracy of the final global model on corrupted test images, by corruption and severity."""
 
 import math
+from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal
 
 import pandas as pd
@@ -10,6 +11,7 @@ from analysis.analyses.base import Analysis
 from analysis.corruptions import CORRUPTIONS, SEVERITIES, Corrupted
 from analysis.subject import Subject
 from bench.data.root import data_root
+from bench.data.sources.base import Source
 from bench.data.sources.cifar_c import CORRUPTIONS as CIFAR_C
 from bench.data.sources.cifar_c import Cifar10C, Cifar100C, CifarC
 from bench.engine.objective import Batched
@@ -61,13 +63,21 @@ class Corruptions(Analysis):
         definition = f"test accuracy in percent; {suite}: corruptions {source_of}; mean over {len(sets)} corrupted sets"
         return table.astype({"severity": "Int64"}).assign(suite=suite, definition=definition)
 
+    def other_data(self, source: Source) -> Sequence[str]:
+        """The suite's, if it is a published one."""
+        suite = self._suite_for(source)
+        return [suite] if suite in _PUBLISHED else []
+
+    def _suite_for(self, source: Source) -> str:
+        published = f"{source.name}_c"
+        return (published if published in _PUBLISHED else "built_in") if self.suite == "auto" else self.suite
+
     def _suite(self, subject: Subject) -> str:
         """Which images; a `UserError` if they are not those of the run's data set."""
         source, dataset = subject.run.config.dataset, subject.bench.dataset
         if isinstance(source, CifarC):
             raise UserError(f"corruptions: the test images of {source.label} are corrupted already")
-        published = f"{source.name}_c"
-        suite = (published if published in _PUBLISHED else "built_in") if self.suite == "auto" else self.suite
+        suite = self._suite_for(source)
         facts = _PUBLISHED[suite].facts if suite in _PUBLISHED else None
         if facts is not None and (facts.shape, facts.classes) != (dataset.image_shape, dataset.classes):
             raise UserError(

@@ -105,6 +105,7 @@ def caption(layout: FigureLayout, tidy: Tidy) -> str:
         f"{layout.title}.",
         IN_WORDS[tidy.experiment.scale],
         layout.caption.strip(),
+        f"Not drawn: {layout.unsupported}." if layout.unsupported else "",
         statistics,
         f"Computed: {told}." if told else "",
         *trained_otherwise(tidy.experiment, layout.methods),

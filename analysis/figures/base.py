@@ -57,6 +57,7 @@ class FigureLayout(Layout):
     analysis: str | None = Field(
         default=None, description="which of the experiment's analyses of the kind that it draws; null: that of its name"
     )
+    unsupported: str | None = Field(default=None, description="which panels can't be reproduced, and why")
     width: float = Field(default=TEXT_WIDTH, gt=1, le=20, description="inches, as printed")
 
     @property

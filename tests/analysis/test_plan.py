@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from analysis import plan
-from analysis.plan import disk, in_words, seconds
+from analysis.plan import Estimate, Plan, in_words, plan, total
+from analysis.report import Report
+from analysis.run_cost import FORWARD, OVERHEAD, disk, seconds
+from bench.config import RunConfig
 from bench.errors import UserError
 from bench.experiments import load_experiment
 from bench.run import train_cell
@@ -15,37 +17,49 @@ CPU = torch.device("cpu")
 ONE = {"training.rounds": 2, "grid.seeds": [0]}
 
 
+def one_second(_: object) -> float:
+    return 1.0
+
+
 def test_a_table_needs_the_runs_that_it_shows(tmp_path: Path) -> None:
-    [estimate] = plan.plan("quick_table_flatness", tmp_path, ONE, CPU)
-    assert (estimate.part, estimate.runs, estimate.finished) == ("quick: digits", 24, 0)
+    [(part, estimate)] = plan("quick_table_flatness", tmp_path, ONE, one_second).items()
+    assert (part, estimate.runs, estimate.finished) == ("quick: digits", 24, 0)
     assert estimate.hours > 0
     cell = load_experiment("quick", ONE).cell("digits/dirichlet-0.1/4-of-20/fedsam")
     train_cell("quick", cell, tmp_path / "runs" / "quick" / cell.path, CPU, str)
-    [after] = plan.plan("quick_table_flatness", tmp_path, ONE, CPU)
+    [after] = plan("quick_table_flatness", tmp_path, ONE, one_second).values()
     assert (after.runs, after.finished) == (24, 1)
     assert after.bytes < estimate.bytes
+    assert after.hours < estimate.hours
+
+
+def test_runs_that_analyses_compare_with_are_needed_too() -> None:
+    report = Report("analyses", Path("results"))
+    cells = Plan(report, one_second).cells(report.figure_inputs("plane"))
+    methods = [path.split("/")[-1] for path in cells]
+    assert methods == [*report.figure_layout("plane").methods, *report.analyses["plane"].compared()]
+    assert len(methods) == 3
 
 
 def test_targets_without_runs_are_told() -> None:
     with pytest.raises(UserError, match="unknown target 'fedgff'; did you mean 'fedgf'"):
-        plan.plan("fedgff", Path("none"), {}, CPU)
+        plan("fedgff", Path("none"), {}, one_second)
     with pytest.raises(UserError, match=r"'quick_tabel_x' is no target with runs .allowed: quick, quick_runs"):
-        plan.plan("quick_tabel_x", Path("none"), {}, CPU)
+        plan("quick_tabel_x", Path("none"), {}, one_second)
     with pytest.raises(UserError, match="unknown table of experiment quick 'accurace'; did you mean 'accuracy'"):
-        plan.plan("quick_table_accurace", Path("none"), {}, CPU)
+        plan("quick_table_accurace", Path("none"), {}, one_second)
 
 
-def test_hours_and_bytes_grow_with_what_they_are_made_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan, "_gradient_seconds", lambda *_: 1.0)
+def test_hours_and_bytes_grow_with_what_they_are_made_of() -> None:
     changes = {"evaluation.every": 1000, "training.rounds": 10, "evaluation.snapshot_every": None}
 
-    def run(label: str, **more: object):  # type: ignore[no-untyped-def]
+    def run(label: str, **more: object) -> RunConfig:
         return load_experiment("quick", {**changes, **more}).cell(f"digits/dirichlet-0.1/{label}").runs[0]
 
-    plain, sam, many = (seconds(run(x), CPU) for x in ("4-of-20/fedavg", "4-of-20/fedsam", "10-of-20/fedavg"))
+    plain, sam, many = (seconds(run(x), one_second) for x in ("4-of-20/fedavg", "4-of-20/fedsam", "10-of-20/fedavg"))
     # 10 rounds x 4 clients x 2 epochs x 3 steps of 16 of 45 images, each a gradient of a second; one evaluation.
-    evaluation = (901 + 896) / 16 * plan.FORWARD
-    assert plain == pytest.approx(10 * 4 * 2 * 3 * plan.OVERHEAD + evaluation)
+    evaluation = (901 + 896) / 16 * FORWARD
+    assert plain == pytest.approx(10 * 4 * 2 * 3 * OVERHEAD + evaluation)
     assert sam - evaluation == pytest.approx(2 * (plain - evaluation))
     assert many - evaluation == pytest.approx(2.5 * (plain - evaluation))
     model = disk(run("4-of-20/fedavg"))
@@ -55,8 +69,15 @@ def test_hours_and_bytes_grow_with_what_they_are_made_of(monkeypatch: pytest.Mon
     assert states == pytest.approx(model * (1 + 2 * (1 + 1 + 20)))
 
 
+def test_a_share_of_emnist_takes_less() -> None:
+    run = load_experiment("fedsam_qu").cell("emnist/iid/bernoulli-0.2-of-100/fedavg").runs[0]
+    whole = run.model_copy(update={"dataset": run.dataset.model_copy(update={"share": 1.0})})
+    assert seconds(whole, one_second) == pytest.approx(5 * seconds(run, one_second), rel=0.05)
+
+
 def test_parts_are_lines_with_their_sum() -> None:
-    one, two = plan.Estimate("a: x", 2, 1, 1.5, 2**30), plan.Estimate("a: y", 3, 0, 0.25, 2**29)
-    lines = in_words([one, two]).splitlines()
+    parts = {"a: x": Estimate(2, 1, 1.5, 2**30), "a: y": Estimate(3, 0, 0.25, 2**29)}
+    lines = in_words(parts).splitlines()
     assert lines[-1].split() == ["all", "5", "1", "1.75", "1.50"]
-    assert len(in_words([one]).splitlines()) == 2
+    assert len(in_words({"a: x": parts["a: x"]}).splitlines()) == 2
+    assert total([]) == Estimate()

@@ -156,7 +156,7 @@ def test_printed_deviations_stand_once() -> None:
     """Qu et al.'s are over clients, FedGF's of Table 9 over rounds: they have columns of their own."""
     for paper, name in (("fedsam_qu", "1"), ("fedgf", "9")):
         report = Report(paper, Path("nowhere"))
-        layout = report._table_layout(name)
+        layout = report.table_layout(name)
         row = (Entry(note="not run"),) * len(layout.columns)
         entries = ((row,) * len(layout.methods),) * len(layout.blocks)
         table = beside_published(Table(name, layout, layout.methods, entries, "By hand."), report.experiment, paper)

@@ -230,7 +230,7 @@ def test_columns_of_methods_are_as_wide_as_their_longest_name(monkeypatch):
 
 def test_every_subcommand_has_help_with_an_example():
     commands = ["run", "analyse", "analyses", "table", "figure", "report", "summary", "baselines", "compare", "methods"]
-    commands += ["published", "audit", "data", "schema"]
+    commands += ["published", "audit", "plan", "index", "data", "schema"]
     assert all(command in fedflat("--help").stdout for command in commands)
     commands = [*commands[:-2], "data list", "data check", "data prepare", "data partition", "schema"]
     for command in commands:
