@@ -261,6 +261,13 @@ for experiment, made in REPORTS.items():
             input:
                 expand(rules.figure.output, experiment=experiment, name=figure),
 
+    for figure, parts in made.figures_in_parts().items():
+
+        rule:
+            name: f"{target}_figure_{figure}"
+            input:
+                expand(rules.figure.output, experiment=experiment, name=parts),
+
 
 PAPERS = [experiment for experiment, made in REPORTS.items() if made.is_paper]
 

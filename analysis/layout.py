@@ -2,6 +2,7 @@
 
 import re
 from abc import abstractmethod
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -84,6 +85,15 @@ def layout_names(experiment_name: str, folder: Folder) -> list[str]:
 def _by_number(name: str) -> list[tuple[int, str]]:
     """A key that puts table 2 before table 10."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name) if part]
+
+
+def in_parts(names: Iterable[str]) -> dict[str, list[str]]:
+    """The names that begin with the same number, by that number: 4a and 4b by 4. Not if one is called so itself."""
+    parts: dict[str, list[str]] = {}
+    for name in names:
+        if number := re.match(r"\d+", name):
+            parts.setdefault(number.group(), []).append(name)
+    return {number: of for number, of in parts.items() if len(of) > 1 and number not in of}
 
 
 def are_inherited(experiment_name: str, folder: Folder) -> bool:

@@ -100,18 +100,22 @@ def _needed(target: str, results: Path, changes: dict[str, Any]) -> Iterator[tup
         raise unknown("target", target, [*reports, "all_tables", "all_figures"])
     report, rest = reports[name], target.removeprefix(name).removeprefix("_")
     kind, _, layout = rest.partition("_")
-    if rest in ("", "runs"):
-        paths = report.experiment.paths()
-        runs = [results / "runs" / report.experiment.name / path / "metrics.csv" for path in paths]
-        yield report, runs if rest else _files(report, tables=True, figures=True)
+    experiment = report.experiment
+    if not rest:
+        yield report, _files(report, tables=True, figures=True)
+    elif rest == "runs":
+        yield report, [results / "runs" / experiment.name / path / "metrics.csv" for path in experiment.paths()]
     elif kind == "table":
         yield report, report.table_inputs(layout)
     elif kind == "figure":
-        yield report, report.figure_inputs(layout)
+        parts = report.figures_in_parts().get(layout, [layout])
+        yield report, [file for part in parts for file in report.figure_inputs(part)]
+    elif kind == "analysis":
+        cells = report.analysed(layout)
+        yield report, [results / "analysis" / experiment.name / path / f"{layout}.csv" for path in cells]
     else:
-        raise UserError(
-            f"'{target}' is no target with runs (allowed: {name}, {name}_runs, {name}_table_..., _figure_...)"
-        )
+        kinds = ", ".join(f"{name}_{kind}_..." for kind in ("table", "figure", "analysis"))
+        raise UserError(f"'{target}' is no target with runs (allowed: {name}, {name}_runs, {kinds})")
 
 
 def _files(report: Report, *, tables: bool, figures: bool) -> list[Path]:
@@ -121,6 +125,8 @@ def _files(report: Report, *, tables: bool, figures: bool) -> list[Path]:
 
 def in_words(parts: Mapping[str, Estimate]) -> str:
     """One line per part, and their sum."""
+    if not parts:
+        return "nothing to train"
     rows = {**parts, "all": total(parts.values())} if len(parts) != 1 else parts
     width = max(map(len, rows))
     lines = [f"{'part':{width}}  {'runs':>6}  {'finished':>8}  {'hours':>10}  {'GiB':>8}"]

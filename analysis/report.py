@@ -19,7 +19,7 @@ from analysis.columns import RUN_FILES
 from analysis.convergence import FinalValue, diverged_seeds, final_values
 from analysis.figures.base import FigureLayout
 from analysis.index_page import FigurePart, page, table_page
-from analysis.layout import Folder, Layout, are_inherited, layout_file, layout_names
+from analysis.layout import Folder, Layout, are_inherited, in_parts, layout_file, layout_names
 from analysis.protocol import fitted, reporting
 from analysis.quantities import quantity
 from analysis.reproduction import beside_published
@@ -105,6 +105,10 @@ class Report:
         """All figures, sorted; of those that an extended experiment has, the ones that fit."""
         return self._fitting("figures")
 
+    def figures_in_parts(self) -> dict[str, list[str]]:
+        """Figures that have several parts, such as 4a and 4b, by their number."""
+        return in_parts(self.figure_names())
+
     def table_inputs(self, name: str) -> list[Path]:
         """The files that a table is made from: its layout, and tidy files that may not exist yet."""
         paths = tables.inputs(self.table_layout(name), self.experiment)
@@ -120,6 +124,23 @@ class Report:
         *setting, method = path.split("/")
         cell = CellKey(Setting(*setting), method)
         return [cell.compared_with(x, self.experiment).path for x in self.analyses[analysis].compared()]
+
+    def analysed(self, analysis: str) -> list[str]:
+        """The paths of all cells of which an analysis can be asked; a `UserError` if it cannot be asked at all."""
+        if analysis not in self.analyses:
+            raise unknown(f"analysis of experiment {self.experiment.name}", analysis, self.analyses)
+        asked = self.analyses[analysis]
+        parts, reasons = set(), []
+        for label, part in self.experiment.whole_parts.items():
+            try:
+                asked.check(part.evaluation)
+                parts.add(label)
+            except UserError as error:
+                reasons.append(error)
+        if not parts:
+            raise reasons[0]
+        cells = [path.split("/") for path in self.experiment.paths()]
+        return ["/".join(cell) for cell in cells if cell[0] in parts and asked.is_for(cell[-1], cell[1])]
 
     def render_table(self, name: str) -> list[Path]:
         """Write a table as Markdown, LaTeX, CSV and HTML; return the files."""

@@ -16,6 +16,9 @@ OVERHEAD = 1.2
 FORWARD = 1 / 3
 """A forward pass in units of a gradient."""
 
+BYTES_PER_ROUND = 470
+"""Of a run's metrics and times, in its own files and the cell's: measured where every round is evaluated."""
+
 
 def seconds(run: RunConfig, times: Times) -> float:
     """Of training and evaluation."""
@@ -30,11 +33,12 @@ def seconds(run: RunConfig, times: Times) -> float:
 
 
 def disk(run: RunConfig) -> float:
-    """Bytes of the models and states that a run keeps."""
+    """Bytes of the models and states that a run keeps, and of its metrics and times."""
     costs, clients = _costs(run), run.partition.clients
     state = 1 + costs["server_state"] + clients * costs["client_state"]
     model = 4 * _gradient(run).parameters
-    return model * (1 + len(run.snapshots) * state + len(run.rounds_of_local_models) * (1 + _active(run)))
+    models = 1 + len(run.snapshots) * state + len(run.rounds_of_local_models) * (1 + _active(run))
+    return model * models + BYTES_PER_ROUND * run.training.rounds
 
 
 def _active(run: RunConfig) -> float:

@@ -116,19 +116,7 @@ class Workflow:
 
     def analysed(self, experiment: str, analysis: str) -> list[str]:
         """The paths of all cells of which an analysis can be asked; a `UserError` if it cannot be asked at all."""
-        report = self.reports[experiment]
-        asked = report.analyses[analysis]
-        parts, reasons = set(), []
-        for label, part in report.experiment.whole_parts.items():
-            try:
-                asked.check(part.evaluation)
-                parts.add(label)
-            except UserError as error:
-                reasons.append(error)
-        if not parts:
-            raise reasons[0]
-        cells = [path.split("/") for path in report.experiment.paths()]
-        return ["/".join(cell) for cell in cells if cell[0] in parts and asked.is_for(cell[-1], cell[1])]
+        return self.reports[experiment].analysed(analysis)
 
     def shown(self, experiment: str, files: Iterable[Path]) -> str:
         """The identities of the cells that a table or figure reads.

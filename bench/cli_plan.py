@@ -13,6 +13,9 @@ def plan(
     scale: Annotated[str, typer.Option(help="paper, or smoke.")] = "paper",
     rounds: Annotated[int | None, typer.Option(help="In place of the experiments' own.", min=1)] = None,
     seeds: Annotated[int | None, typer.Option(help="So many, from 0 on, in place of the experiments'.", min=1)] = None,
+    methods: Annotated[
+        list[str] | None, typer.Option("--method", help="Only methods of this label; repeatable.")
+    ] = None,
     results: Annotated[Path, typer.Option(help="Folder of all results: finished runs there need no time.")] = Path(
         "results"
     ),
@@ -22,14 +25,16 @@ def plan(
 
     fedflat plan fedgf_table_1
 
-    fedflat plan all_tables --scale smoke --seeds 1
+    fedflat plan all_tables --scale smoke --seeds 1 --method fedavg --method fedsam
 
     Gradients are timed here and now on random images, one process with the threads that a run would get; several runs
     side by side share the hours. Analyses are not counted.
     """
+    from analysis.changes import check_methods
     from analysis.gradient_times import GradientTimes
     from analysis.plan import in_words
     from analysis.plan import plan as estimate
+    from bench.experiments import experiment_names
     from bench.run import prepare_device
     from bench.threads import available_cores
 
@@ -40,6 +45,9 @@ def plan(
         changes["training.rounds"] = rounds
     if seeds is not None:
         changes["grid.seeds"] = list(range(seeds))
+    if methods:
+        check_methods(methods, experiment_names())
+        changes["chosen"] = methods
     times = GradientTimes.measured(prepare_device(device, available_cores(), typer.echo))
     typer.echo(in_words(estimate(target, results, changes, times)))
 

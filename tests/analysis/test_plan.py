@@ -7,7 +7,7 @@ import torch
 
 from analysis.plan import Estimate, Plan, in_words, plan, total
 from analysis.report import Report
-from analysis.run_cost import FORWARD, OVERHEAD, disk, seconds
+from analysis.run_cost import BYTES_PER_ROUND, FORWARD, OVERHEAD, disk, seconds
 from bench.config import RunConfig
 from bench.errors import UserError
 from bench.experiments import load_experiment
@@ -41,6 +41,20 @@ def test_runs_that_analyses_compare_with_are_needed_too() -> None:
     assert len(methods) == 3
 
 
+def test_a_figure_in_parts_and_an_analysis_are_targets_too() -> None:
+    smallest = {"scale": "smoke", "grid.seeds": [0]}
+    [cifar10, cifar100] = plan("fedgf_figure_4", Path("none"), smallest, one_second).values()
+    assert (cifar10.runs, cifar100.runs) == (9, 9)
+    asked = plan("quick_analysis_discrepancy", Path("none"), {**smallest, "chosen": ["fedsam"]}, one_second)
+    assert total(asked.values()).runs == 4
+    with pytest.raises(UserError, match="unknown analysis of experiment quick 'hesian'; did you mean 'hessian'"):
+        plan("quick_analysis_hesian", Path("none"), {}, one_second)
+
+
+def test_tables_of_published_numbers_alone_need_nothing() -> None:
+    assert in_words(plan("fedlesam_table_3", Path("none"), {}, one_second)) == "nothing to train"
+
+
 def test_targets_without_runs_are_told() -> None:
     with pytest.raises(UserError, match="unknown target 'fedgff'; did you mean 'fedgf'"):
         plan("fedgff", Path("none"), {}, one_second)
@@ -62,11 +76,11 @@ def test_hours_and_bytes_grow_with_what_they_are_made_of() -> None:
     assert plain == pytest.approx(10 * 4 * 2 * 3 * OVERHEAD + evaluation)
     assert sam - evaluation == pytest.approx(2 * (plain - evaluation))
     assert many - evaluation == pytest.approx(2.5 * (plain - evaluation))
-    model = disk(run("4-of-20/fedavg"))
-    assert model == 4 * 1946
-    assert disk(run("4-of-20/fedavg", **{"evaluation.local_models": "last"})) == pytest.approx(model * 6)
+    model, numbers = 4 * 1946, 10 * BYTES_PER_ROUND
+    assert disk(run("4-of-20/fedavg")) == model + numbers
+    assert disk(run("4-of-20/fedavg", **{"evaluation.local_models": "last"})) == model * 6 + numbers
     states = disk(run("4-of-20/scaffold", **{"evaluation.snapshot_every": 5}))
-    assert states == pytest.approx(model * (1 + 2 * (1 + 1 + 20)))
+    assert states == model * (1 + 2 * (1 + 1 + 20)) + numbers
 
 
 def test_a_share_of_emnist_takes_less() -> None:
