@@ -18,6 +18,7 @@ SPENT = {
     "rounds": "communication rounds",
     "transmissions": "models received and sent by a client that takes part, summed over rounds",
     "gigabytes": "received and sent by all clients that take part, 4 bytes per parameter, in 10^9 bytes",
+    "received_gigabytes": "received by all clients that take part, 4 bytes per parameter, in 10^9 bytes",
     "image_gradients": "gradients of single images that all clients compute",
     "train_seconds": "wall-clock time of training, without evaluation",
 }
@@ -28,8 +29,9 @@ def spending(metrics: pd.DataFrame, times: pd.DataFrame, parameters: int, images
     """What has been spent when a round ends: one row per `round`, the columns of `SPENT`, which never fall.
 
     Per round r, with d_r and u_r the model sizes that a client downloads and uploads, M_r clients, and P parameters:
-    transmissions d_r + u_r (the unit of FedGF's Tables 3 and 4), gigabytes M_r (d_r + u_r) 4P / 10^9 (FedLESAM's
-    Table 5), image gradients: gradients per local step times the `images` of the round's steps, 2 for SAM.
+    transmissions d_r + u_r (the unit of FedGF's Tables 3 and 4), gigabytes M_r (d_r + u_r) 4P / 10^9, received ones
+    M_r d_r 4P / 10^9 (multiples in FedLESAM's Tables 5 and 9), image gradients: gradients per local step times the
+    `images` of the round's steps, 2 for SAM.
     """
     own = metrics[["round"]].merge(times, on="round", how="left")["train_seconds"]
     both = metrics["download"] + metrics["upload"]
@@ -38,6 +40,7 @@ def spending(metrics: pd.DataFrame, times: pd.DataFrame, parameters: int, images
             "rounds": 1,
             "transmissions": both,
             "gigabytes": metrics["active"] * both * BYTES * parameters / 1e9,
+            "received_gigabytes": metrics["active"] * metrics["download"] * BYTES * parameters / 1e9,
             "image_gradients": metrics["gradients"] * metrics["round"].map(images),
             "train_seconds": own,
         }

@@ -109,13 +109,30 @@ def layout_file(experiment_name: str, folder: Folder, name: str) -> Path:
     return _folder(experiment_name, folder) / f"{name}.yaml"
 
 
+def layout_files(experiment_name: str, folder: Folder, name: str) -> list[Path]:
+    """The files that a layout is made of: its own first; a `UserError` if it is like itself."""
+    files = [layout_file(experiment_name, folder, name)]
+    while (like := read_yaml(files[-1]).get("like")) is not None:
+        if str(like) not in (names := layout_names(experiment_name, folder)):
+            raise unknown(f"layout in like of '{files[-1]}':", str(like), names)
+        files.append(layout_file(experiment_name, folder, str(like)))
+        if files[-1] in files[:-1]:
+            raise UserError(f"'{files[-2]}': like: {like} makes the layout like itself")
+    return files
+
+
 def read_layout(experiment_name: str, folder: Folder, name: str) -> tuple[Path, dict[str, Any]]:
     """One layout file and its content, not yet validated; a `UserError` suggests the nearest name.
 
-    A layout that names no methods shows all of the experiment's.
+    A layout that is `like: NAME` has the keys of that one which it does not give itself; a key is taken over as a whole
+    or not at all. One without methods shows all of the experiment's.
     """
-    file = layout_file(experiment_name, folder, name)
-    return file, {"methods": _methods(experiment_name), **read_yaml(file)}
+    files = layout_files(experiment_name, folder, name)
+    data: dict[str, Any] = {"methods": _methods(experiment_name)}
+    for file in reversed(files):
+        data |= read_yaml(file)
+    data.pop("like", None)
+    return files[0], data
 
 
 def _folder(experiment_name: str, folder: Folder) -> Path:

@@ -60,6 +60,7 @@ QUANTITIES = {
     "rounds_to_target": Quantity("convergence", "rounds", "lower"),
     "transmissions_to_target": Quantity("convergence", "models sent and received per client", "lower"),
     "gigabytes_to_target": Quantity("convergence", "traffic of all clients (GB)", "lower"),
+    "received_gigabytes_to_target": Quantity("convergence", "traffic to all clients (GB)", "lower"),
     "image_gradients_to_target": Quantity("convergence", "gradients of single images", "lower"),
     "train_seconds_to_target": Quantity("convergence", "training time (s)", "lower"),
     **{

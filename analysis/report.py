@@ -19,7 +19,7 @@ from analysis.columns import RUN_FILES
 from analysis.convergence import FinalValue, diverged_seeds, final_values
 from analysis.figures.base import FigureLayout
 from analysis.index_page import FigurePart, page, table_page
-from analysis.layout import Folder, Layout, are_inherited, in_parts, layout_file, layout_names
+from analysis.layout import Folder, Layout, are_inherited, in_parts, layout_file, layout_files, layout_names
 from analysis.protocol import fitted, reporting
 from analysis.quantities import quantity
 from analysis.reproduction import beside_published
@@ -110,14 +110,14 @@ class Report:
         return in_parts(self.figure_names())
 
     def table_inputs(self, name: str) -> list[Path]:
-        """The files that a table is made from: its layout, and tidy files that may not exist yet."""
+        """The files that a table is made from: its layouts, and tidy files that may not exist yet."""
         paths = tables.inputs(self.table_layout(name), self.experiment)
-        return [layout_file(self.source, "tables", name), *(self.results / path for path in paths)]
+        return [*layout_files(self.source, "tables", name), *(self.results / path for path in paths)]
 
     def figure_inputs(self, name: str) -> list[Path]:
-        """The files that a figure is made from: its layout, and tidy files that may not exist yet."""
+        """The files that a figure is made from: its layouts, and tidy files that may not exist yet."""
         paths = self.figure_layout(name).inputs(self.experiment)
-        return [layout_file(self.source, "figures", name), *(self.results / path for path in paths)]
+        return [*layout_files(self.source, "figures", name), *(self.results / path for path in paths)]
 
     def compared(self, path: str, analysis: str) -> list[str]:
         """The paths of the cells that an analysis of a cell compares it with."""

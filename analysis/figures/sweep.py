@@ -84,6 +84,7 @@ class SweepLayout(FigureLayout):
         default=None, description="which value of a run is reported; null: what each method reports"
     )
     columns: int = Field(default=2, ge=1)
+    select: Selection = Field(default=Selection(), description="what all panels have in common")
     panels: tuple[SweepPanel, ...] = Field(min_length=1)
 
     @field_validator("metric")
@@ -113,12 +114,13 @@ class SweepLayout(FigureLayout):
 
     def shown(self, panel: SweepPanel, experiment: Experiment) -> Iterator[_Shown]:
         """The cells of a panel, line by line; a `UserError` if the experiment has no such method or setting."""
+        place = self.select.narrowed(panel.select)
         for method, point in itertools.product(panel.lines(self.methods), panel.points):
-            setting = panel.select.narrowed(point.select).setting(experiment)
+            setting = place.narrowed(point.select).setting(experiment)
             cell = _cell(setting, method + point.suffix, experiment)
             yield _Shown(method, panel.place(point), cell)
         for method in panel.levels:
-            yield _Shown(method, None, _cell(panel.select.setting(experiment), method, experiment))
+            yield _Shown(method, None, _cell(place.setting(experiment), method, experiment))
 
     def settings(self, experiment: Experiment) -> tuple[Setting, ...]:
         """The settings of all points and levels, each once."""

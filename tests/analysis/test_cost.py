@@ -38,6 +38,7 @@ def test_spending_adds_up() -> None:
     assert spent["round"].tolist() == spent["rounds"].tolist() == [1, 2, 3]
     assert spent["transmissions"].tolist() == [2, 5, 8]
     assert spent["gigabytes"].tolist() == [8, 20, 26]  # a model is 1 GB
+    assert spent["received_gigabytes"].tolist() == [4, 12, 16]
     assert spent["image_gradients"].tolist() == [100, 180, 240]
     assert spent["train_seconds"].tolist() == [3, 4, 6]
 

@@ -164,3 +164,27 @@ def test_a_layout_that_does_not_fit_is_named(tmp_path: Path) -> None:
         Report(str(experiments), tmp_path).table_inputs("accuracy")
     with pytest.raises(UserError, match=r"^'.*figures/drift.yaml': unknown method of experiment mini 'fedsam'"):
         Report(str(experiments), tmp_path).figure_inputs("drift")
+
+
+def test_a_layout_is_like_another_one_but_for_the_keys_that_it_gives(tmp_path: Path) -> None:
+    """Also over several files, all of which a table is made from; a key is replaced as a whole."""
+    shutil.copytree(PAPER_TABLES / "quick", tmp_path / "like")
+    source = str(tmp_path / "like" / "experiments.yaml")
+    folder = tmp_path / "like" / "tables"
+    (folder / "7.yaml").write_text("like: accuracy\ntitle: Seven\nmethods: [fedsam]\n")
+    (folder / "8.yaml").write_text("like: 7\ntitle: Eight\n")
+    eight, accuracy = load_table(source, "8"), load_table(source, "accuracy")
+    assert (eight.title, eight.methods) == ("Eight", ("fedsam",))
+    assert (eight.caption, eight.columns) == (accuracy.caption, accuracy.columns)
+    report = Report(source, Path("results"))
+    assert report.table_inputs("8")[:3] == [folder / "8.yaml", folder / "7.yaml", folder / "accuracy.yaml"]
+
+    for like, message in (
+        ("acuracy", r"unknown layout in like of '.*7\.yaml': 'acuracy'; did you mean 'accuracy'\?"),
+        ("7", r"7\.yaml': like: 7 makes the layout like itself"),
+        ("8", r"8\.yaml': like: 7 makes the layout like itself"),
+    ):
+        (folder / "7.yaml").write_text(f"like: {like}\n")
+        with pytest.raises(UserError, match=message) as error:
+            report.table_inputs("7")
+        assert "\n" not in str(error.value)

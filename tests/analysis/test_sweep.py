@@ -67,6 +67,14 @@ def test_the_rule_of_the_layout_says_which_value_counts(two: Tidy) -> None:
     assert "Values: mean over the last 2 evaluations." in figures.caption(shown, two)
 
 
+def test_panels_share_what_the_figure_selects(quick: Experiment) -> None:
+    """What a point selects goes before it."""
+    place = {"dataset": "digits", "partition": "dirichlet-0.6", "participation": "4-of-20"}
+    panel = {"x": "α", "levels": ["fedsam"], "points": POINTS[:1]}
+    shared = layout(panel, select=place)
+    assert shared.cells(quick) == (CellKey(HARD, "fedavg"), CellKey(EASY, "fedsam"))
+
+
 def test_a_suffix_names_another_entry_in_the_place_of_the_method(tmp_path: Path, quick: Experiment) -> None:
     for method, final in (("fedlesam", 50), ("fedlesam_d", 60), ("fedavg", 40)):
         write(tmp_path, CellKey(HARD, method), "metrics", metrics([final]))
