@@ -107,10 +107,18 @@ class Column(Frozen):
         """The kind of tidy file that has the values."""
         return self.analysis or quantity(self.metric).file
 
-    @property
-    def shows_deviation(self) -> bool:
-        """Whether it shows how much a run's last evaluations differ, rather than one of them or their mean."""
-        return self.final is not None and self.final.rule == "std_last_n"
+    def under(self, experiment: Experiment) -> "Column":
+        """The column as it fits the experiment. What is asked for goes before its own value, if that is no deviation."""
+        if self.unsupported is not None:
+            return self
+        final = self.final
+        if (n := quantity(self.metric).deviation_over) is not None:
+            own = FinalValue(rule="std_last_n", n=n)
+            shorter = shortened(own, experiment)
+            final = None if shorter == own else shorter
+        elif experiment.report is not None and (final is None or final.rule != "std_last_n"):
+            final = None
+        return fitted(self.model_copy(update={"final": final}), experiment)
 
     @property
     def direction(self) -> Better:
@@ -199,12 +207,8 @@ class TableLayout(Layout):
 
         What is asked for goes before what columns say; only deviations stay deviations.
         """
-        columns = [fitted(column, experiment) for column in self.columns]
-        if experiment.report is not None:
-            columns = [
-                column if column.shows_deviation else column.model_copy(update={"final": None}) for column in columns
-            ]
-        return reporting(fitted(self, experiment), experiment).model_copy(update={"columns": tuple(columns)})
+        columns = tuple(column.under(experiment) for column in self.columns)
+        return reporting(fitted(self, experiment), experiment).model_copy(update={"columns": columns})
 
     @property
     def supported(self) -> tuple[Column, ...]:

@@ -203,8 +203,13 @@ def _caption(
             asked = "" if tidy.experiment.report is None else ", as asked for in place of the table's own protocol"
             protocol.append(f"Values{asked}: {_reported_as(finals, rounds)}.")
         for final in dict.fromkeys(column.final for column in layout.supported if column.final is not None):
-            names_of = ", ".join(column.name for column in layout.supported if column.final == final)
-            protocol.append(f"{names_of}: {final.description}.")
+            of = [column.name for column in layout.supported if column.final == final]
+            named = ", ".join(of) if len(of) < len(layout.supported) else "Values"
+            protocol.append(f"{named}: {final.description}.")
+        asked_for = [*finals.values(), *(column.final for column in layout.supported if column.final is not None)]
+        evaluated = int(metrics.groupby(RUN)["test_accuracy"].count().min())
+        if any((final.n or 0) > evaluated for final in asked_for):
+            protocol.append(f"Runs have as few as {evaluated} evaluations.")
         if any(file not in RUN_FILES and tidy.analyses[file].of_final_model for file in sources):
             protocol.append(f"Measured on the global model after the last round{rounds}.")
     protocol += trained_otherwise(tidy.experiment, layout.supported_methods)

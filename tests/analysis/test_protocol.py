@@ -11,6 +11,7 @@ from analysis.figures.convergence import ConvergenceLayout
 from analysis.protocol import fitted
 from analysis.report import Report
 from analysis.table_layout import TableLayout, load_table
+from analysis.tables import fill
 from analysis.tidy import CellKey, Tidy
 from analysis.workflow import Workflow
 from bench.errors import UserError
@@ -105,3 +106,22 @@ def test_reports_under_another_protocol_lie_apart() -> None:
 def test_an_unknown_protocol_is_one_line(report: str) -> None:
     with pytest.raises(UserError, match=f"report = '{report}': allowed are last, best, and mean_last_N, such as"):
         load_experiment("quick", {"report": report})
+
+
+def test_deviations_are_over_few_evaluations_too() -> None:
+    smoke, paper = (load_experiment("fedgf", changes) for changes in ({"scale": "smoke"}, {}))
+    layout = load_table("fedgf", "7")
+    assert {column.final for column in layout.under(smoke).columns} == {FinalValue(rule="std_last_n", n=2)}
+    assert layout.under(paper) == layout, "the quantity's own hundred"
+
+
+def test_runs_shorter_than_a_mean_are_told(short: Tidy) -> None:
+    column = {
+        "header": "a",
+        "metric": "test_accuracy",
+        "select": {"partition": "dirichlet-0.1", "participation": "4-of-20"},
+    }
+    fields = {"title": "T", "caption": "C.", "methods": ["fedavg"], "columns": [column]}
+    for n, told in ((100, True), (2, False)):
+        layout = TableLayout.parse({**fields, "final": {"rule": "mean_last_n", "n": n}})
+        assert ("Runs have as few as 2 evaluations." in fill("t", layout, short).caption) == told
