@@ -108,7 +108,7 @@ class Column(Frozen):
         return self.analysis or quantity(self.metric).file
 
     def under(self, experiment: Experiment) -> "Column":
-        """The column as it fits the experiment. What is asked for goes before its own value, if that is no deviation."""
+        """The column as it fits the experiment; what is asked for goes before its own value, but for a deviation."""
         if self.unsupported is not None:
             return self
         final = self.final
