@@ -74,9 +74,7 @@ def inputs(kind):
 
     def files(w):
         made = REPORTS[w.experiment]
-        needed = answer(made.table_inputs if kind == "table" else made.figure_inputs, w.name)
-        # A run directory is not an output by itself: whoever reads its partition asks for its metrics.
-        return [f.parents[1] / "metrics.csv" if f.name == "partition.csv.gz" else f for f in needed]
+        return answer(made.table_inputs if kind == "table" else made.figure_inputs, w.name)
 
     return files
 
@@ -122,6 +120,7 @@ wildcard_constraints:
     method="[^/]+",
     analysis="|".join(dict.fromkeys(analysis for made in REPORTS.values() for analysis in made.analysis_names)),
     name="[a-z0-9_]+",
+    seed="[0-9]+",
 
 
 rule all:
@@ -146,6 +145,21 @@ rule train:
     shell:
         "fedflat run {params.source:q} {params.cell} --out \"$(dirname {output:q})\" {ON_DEVICE} --threads {threads}"
         " {COMMON} {REPLACE} > {log:q} 2>&1"
+
+
+rule split:
+    message:
+        "split of {params.cell}"
+    output:
+        f"{RESULTS}/partitions/{CELL}/seed-{{seed}}/partition.csv.gz",
+    params:
+        identity=identity,
+        source=source,
+        cell=cell_path,
+    log:
+        f"{RESULTS}/logs/{CELL}/split-{{seed}}.log",
+    shell:
+        "fedflat data split {params.source:q} {params.cell} --seed {wildcards.seed} {COMMON} > {log:q} 2>&1"
 
 
 rule analyse:

@@ -17,7 +17,7 @@ from analysis.run_cost import disk, seconds
 from analysis.tidy import cells_of
 from bench.errors import UserError, unknown
 from bench.experiments import experiment_names
-from bench.records import is_complete
+from bench.records import PARTITION, is_complete
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,8 @@ class Plan:
     def cells(self, files: Iterable[Path]) -> dict[str, Estimate]:
         """By path, those whose runs tidy files need: their own, and others that analyses compare these with."""
         paths: dict[str, None] = {}
-        for file in files:
+        trained = (file for file in files if file.name != PARTITION)  # a split needs no run
+        for file in trained:
             for path in cells_of(self.report.results, [file]):
                 paths[path] = None
                 if file.stem in self.report.analyses:

@@ -19,7 +19,7 @@ from analysis.columns import IDS
 from analysis.made import MADE, first_difference, in_words
 from bench.errors import UserError, unknown
 from bench.experiments import SWA_SUFFIX, Experiment, MethodEntry
-from bench.records import RunDirectory
+from bench.records import PARTITION, RunDirectory
 from bench.records import first_difference as first_difference_of_configs
 
 _TITLES = {
@@ -121,6 +121,9 @@ class TidyFile:
     per_seed: bool = False
 
 
+SPLITS = "partitions"
+"""The folder of splits that were drawn without training."""
+
 FILES = {
     "metrics": TidyFile(
         "runs",
@@ -139,9 +142,9 @@ FILES = {
             "code",
         ),
     ),
-    "partition": TidyFile("runs", "partition.csv.gz", ("client", "index", "label"), per_seed=True),
+    "partition": TidyFile(SPLITS, PARTITION, ("client", "index", "label"), per_seed=True),
 }
-"""Those of runs; all others are named by their analysis."""
+"""Those of runs, and splits, which need no run; all others are named by their analysis."""
 
 
 def _of_analysis(name: str, columns: tuple[str, ...]) -> TidyFile:
@@ -158,7 +161,7 @@ def relative_path(experiment: str, file: str, cell: CellKey, seed: int = 0) -> s
 def cells_of(results: Path, files: Iterable[Path]) -> list[str]:
     """The paths of the cells that tidy files under `results` belong to, each once; other files belong to none."""
     below = (file.relative_to(results).parts for file in files if results in file.parents)
-    return list(dict.fromkeys("/".join(parts[2:6]) for parts in below if parts[0] in {"runs", "analysis"}))
+    return list(dict.fromkeys("/".join(parts[2:6]) for parts in below if parts[0] in {"runs", "analysis", SPLITS}))
 
 
 def settings(experiment: Experiment) -> tuple[Setting, ...]:

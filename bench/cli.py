@@ -14,16 +14,15 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
-import yaml
 
 from analysis.catalogue import describe, overview
 from bench.__main__ import main
 from bench.allocator import keep_freed_memory
 from bench.cli_data import app as data
+from bench.cli_options import ExperimentName, Results, Set, changes_of, file_path, folder_path
 from bench.cli_plan import index, plan
 from bench.cli_published import audit, published
 from bench.errors import UserError
-from bench.strict_yaml import load_yaml
 from bench.threads import ONE_THREAD, available_cores
 
 T = TypeVar("T")
@@ -37,20 +36,6 @@ app = typer.Typer(
 app.add_typer(data, name="data")
 
 
-def _folder(text: str) -> Path:
-    """A folder's path. The empty one, as of an unset shell variable, would be the current folder."""
-    if not str(text).strip():
-        raise typer.BadParameter("the path is empty (allowed: the path of a folder)")
-    return Path(text)
-
-
-def _file(text: str) -> Path:
-    """A file's path, which must not be empty either."""
-    if not str(text).strip():
-        raise typer.BadParameter("the path is empty (allowed: the path of a file)")
-    return Path(text)
-
-
 def _count(text: str) -> int | None:
     """A number of threads, or None for auto."""
     if text == "auto":
@@ -60,10 +45,6 @@ def _count(text: str) -> int | None:
     return int(text)
 
 
-Results = Annotated[Path, typer.Option(help="Folder of all results.", parser=_folder, metavar="FOLDER")]
-ExperimentName = Annotated[
-    str, typer.Argument(help="An experiment's name (a folder of paper_tables/), or the path of a YAML file.")
-]
 Threads = Annotated[
     int | None,
     typer.Option(
@@ -78,28 +59,12 @@ Device = Annotated[
     typer.Option(help="auto, cpu, cuda, or cuda:<i>. auto and cuda take a GPU that no other process of yours holds."),
 ]
 
-Set = Annotated[list[str] | None, typer.Option("--set", help="Change a value, as training.rounds=20; repeatable.")]
-
 
 def _cost(started: float) -> str:
     """What this process took since then, in seconds of `time.perf_counter`."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     cpu, peak = used.ru_utime + used.ru_stime, used.ru_maxrss // 1024
     return f"{time.perf_counter() - started:.1f} s, {cpu:.1f} s of processor time, at most {peak} MiB of memory"
-
-
-def _changes(settings: list[str] | None) -> dict[str, Any]:
-    changes: dict[str, Any] = {}
-    for setting in settings or []:
-        key, equals, value = setting.partition("=")
-        if not equals:
-            raise UserError(f"--set takes key=value, for example training.rounds=20, not '{setting}'")
-        try:
-            changes[key] = load_yaml(value)
-        except yaml.YAMLError as error:
-            reason = getattr(error, "problem", None) or error
-            raise UserError(f"--set {key}: '{value}' is not a YAML value ({reason})") from None
-    return changes
 
 
 def _each(kind: str, items: Sequence[T], do: Callable[[T], None]) -> None:
@@ -132,7 +97,7 @@ def run(
         Path | None,
         typer.Option(
             help="Folder of one cell. Default: RESULTS/runs/EXPERIMENT/CELL; with --seed or --set, runs/custom/...",
-            parser=_folder,
+            parser=folder_path,
             metavar="FOLDER",
         ),
     ] = None,
@@ -159,7 +124,7 @@ def run(
 
     if out is not None and len(cell) > 1:
         raise UserError(f"--out is the folder of one cell, and {len(cell)} are given; --results takes them all")
-    changes = _changes(set_)
+    changes = changes_of(set_)
     if seed:
         changes["grid.seeds"] = seed
     loaded = load_experiment(experiment, changes)
@@ -194,7 +159,7 @@ def analyse(
         Path | None,
         typer.Option(
             help="Default: the runs' place with analysis/custom/ for runs/; for runs elsewhere, analysis/ among them.",
-            parser=_file,
+            parser=file_path,
             metavar="FILE",
         ),
     ] = None,
@@ -217,7 +182,7 @@ def analyse(
 
     if out is not None and len(run_dir) > 1:
         raise UserError(f"--out is one file, and {len(run_dir)} folders are given")
-    asked = parse_analysis(analysis, _changes(set_))
+    asked = parse_analysis(analysis, changes_of(set_))
     torch_device = prepare_device(device, threads or available_cores(), typer.echo)
 
     def answer(folder: Path) -> None:
@@ -258,7 +223,7 @@ def table(
     """
     from analysis.report import Report
 
-    for file in Report(experiment, results, _changes(set_)).render_table(name):
+    for file in Report(experiment, results, changes_of(set_)).render_table(name):
         typer.echo(str(file))
 
 
@@ -275,7 +240,7 @@ def figure(
     """
     from analysis.report import Report
 
-    for file in Report(experiment, results, _changes(set_)).render_figure(name):
+    for file in Report(experiment, results, changes_of(set_)).render_figure(name):
         typer.echo(str(file))
 
 
@@ -287,7 +252,7 @@ def report(experiment: ExperimentName, set_: Set = None, results: Results = Path
     """
     from analysis.report import Report
 
-    typer.echo(str(Report(experiment, results, _changes(set_)).render_page()))
+    typer.echo(str(Report(experiment, results, changes_of(set_)).render_page()))
 
 
 @app.command()
@@ -298,7 +263,7 @@ def summary(experiment: ExperimentName, set_: Set = None, results: Results = Pat
     """
     from analysis.report import Report
 
-    typer.echo(Report(experiment, results, _changes(set_)).summary())
+    typer.echo(Report(experiment, results, changes_of(set_)).summary())
 
 
 @app.command()
@@ -309,7 +274,7 @@ def baselines(
     results: Results = Path("results"),
     out: Annotated[
         Path | None,
-        typer.Option(help="Default: results/baselines/GRID.csv.", parser=_file, metavar="FILE"),
+        typer.Option(help="Default: results/baselines/GRID.csv.", parser=file_path, metavar="FILE"),
     ] = None,
 ) -> None:
     """Store what all finished runs of an experiment reached, for `fedflat compare`. Example:
@@ -319,7 +284,7 @@ def baselines(
     from analysis.baselines import store
     from analysis.report import Report
 
-    typer.echo(str(store(Report(experiment, results, _changes(set_)), grid, out)))
+    typer.echo(str(store(Report(experiment, results, changes_of(set_)), grid, out)))
 
 
 @app.command()
@@ -338,10 +303,10 @@ def compare(
     results: Results = Path("results"),
     stored: Annotated[
         Path | None,
-        typer.Option("--baselines", help="Default: results/baselines/GRID.csv.", parser=_file, metavar="FILE"),
+        typer.Option("--baselines", help="Default: results/baselines/GRID.csv.", parser=file_path, metavar="FILE"),
     ] = None,
     csv: Annotated[
-        Path | None, typer.Option(help="Also write the tables as one tidy CSV.", parser=_file, metavar="FILE")
+        Path | None, typer.Option(help="Also write the tables as one tidy CSV.", parser=file_path, metavar="FILE")
     ] = None,
 ) -> None:
     """Compare a method's finished runs with stored baselines, paired by setting and seed. Examples:
@@ -354,7 +319,7 @@ def compare(
     from bench.records import write_csv
 
     found = comparing.compare(
-        method, grid, results, experiment=experiment, changes=_changes(set_), metric=metric, baselines=stored
+        method, grid, results, experiment=experiment, changes=changes_of(set_), metric=metric, baselines=stored
     )
     if csv is not None:
         write_csv(csv, found.csv(by_setting))

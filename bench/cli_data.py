@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from bench.cli_options import ExperimentName, Results, Set, changes_of
 from bench.errors import UserError
 
 app = typer.Typer(rich_markup_mode=None, help="List, check and prepare data sets; draw partitions.")
@@ -66,7 +67,7 @@ def prepare(
 
 @app.command()
 def partition(
-    experiment: Annotated[str, typer.Argument(help="An experiment's name, or the path of a YAML file.")],
+    experiment: ExperimentName,
     label: Annotated[
         str | None, typer.Argument(help="Its partitions of this label, such as dirichlet-0.1. Default: all.")
     ] = None,
@@ -87,6 +88,35 @@ def partition(
         typer.echo(told)
         for file in files:
             typer.echo(f"  {file}")
+
+
+@app.command()
+def split(
+    experiment: ExperimentName,
+    cell: Annotated[str, typer.Argument(help="For example digits/dirichlet-0.1/4-of-20/fedsam.")],
+    seed: Annotated[int, typer.Option(min=0, help="Of which of the cell's runs.")] = 0,
+    set_: Set = None,
+    results: Results = Path("results"),
+    root: Root = None,
+) -> None:
+    """Write who holds which training images in a run, as the run itself keeps it, without training. Example:
+
+    fedflat data split quick digits/dirichlet-0.1/4-of-20/fedsam
+    """
+    from analysis.tidy import FILES
+    from bench.experiments import load_experiment
+    from bench.parts import load_dataset, split_of
+    from bench.records import partition_table, write_csv
+
+    asked = load_experiment(experiment, changes_of(set_))
+    runs = {run.seed: run for run in asked.cell(cell).runs}
+    if seed not in runs:
+        raise UserError(f"--seed {seed}: the cell has the seeds {', '.join(map(str, runs))}")
+    dataset = load_dataset(runs[seed].dataset, _place(root))
+    kind = FILES["partition"]
+    file = results / kind.folder / asked.name / cell / f"seed-{seed}" / kind.name
+    write_csv(file, partition_table(split_of(runs[seed], dataset), dataset.train.labels))
+    typer.echo(str(file))
 
 
 def _place(root: str | None) -> Path:

@@ -60,7 +60,7 @@ class Bench:
         """
         dataset = load_dataset(config.dataset, data_root())
         if split is None:
-            split = config.partition.split(dataset.train, numpy_stream(config.seed, "partition"))
+            split = split_of(config, dataset)
         train, test = dataset.on(device)
         settings = config.training
         precision = precision or settings.precision or "fp32"
@@ -92,6 +92,11 @@ class Bench:
             accuracy = self.objective.evaluate(other, self.test.batches(size))[1]
             row[f"test_accuracy_{name}"] = accuracy
         return row
+
+
+def split_of(config: RunConfig, dataset: Dataset) -> list[Indices]:
+    """The indices of each client's training images in a run."""
+    return config.partition.split(dataset.train, numpy_stream(config.seed, "partition"))
 
 
 def play_round(

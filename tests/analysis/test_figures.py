@@ -239,7 +239,7 @@ def test_labels_show_the_counts(realistic: Tidy) -> None:
     shown = second.collections[0].get_array()
     assert shown.shape == (20, 10)
     assert shown.sum() == 20 * 72
-    data = pd.read_csv(realistic.results / f"runs/quick/{HARD.path}/fedavg/seed-0/partition.csv.gz")
+    data = pd.read_csv(realistic.results / f"partitions/quick/{HARD.path}/fedavg/seed-0/partition.csv.gz")
     expected = len(data[(data["client"] == 3) & (data["label"] == 5)])
     assert np.ma.filled(shown, 0)[3, 5] == expected
     (bar,) = [axes for axes in figure.get_axes() if axes.get_label() == "<colorbar>"]
@@ -250,7 +250,7 @@ def test_labels_do_not_count_twice_and_a_missing_partition_is_an_empty_panel(rea
     both = figures.load_figure("quick", "labels").model_copy(update={"methods": ("fedavg", "fedgf")})
     first, second = panels(figures.draw(both, realistic))
     assert first.collections[0].get_array().sum() == second.collections[0].get_array().sum() == 20 * 72
-    (realistic.results / f"runs/quick/{HARD.path}/fedavg/seed-0/partition.csv.gz").unlink()
+    (realistic.results / f"partitions/quick/{HARD.path}/fedavg/seed-0/partition.csv.gz").unlink()
     figure = figures.draw(both, realistic)
     assert panels(figure)[1].collections[0].get_array().count() == 0
     assert (
@@ -261,7 +261,7 @@ def test_labels_do_not_count_twice_and_a_missing_partition_is_an_empty_panel(rea
 
 def test_labels_of_a_hundred_clients_lie_along_the_x_axis(realistic: Tidy) -> None:
     for setting in (HARD, EASY):
-        path = realistic.results / f"runs/quick/{setting.path}/fedavg/seed-0/partition.csv.gz"
+        path = realistic.results / f"partitions/quick/{setting.path}/fedavg/seed-0/partition.csv.gz"
         table = pd.read_csv(path)
         pd.concat([table.assign(client=table["client"] + 20 * k) for k in range(5)]).to_csv(path, index=False)
     figure = drawn("labels", realistic)

@@ -51,8 +51,9 @@ def test_a_figure_in_parts_and_an_analysis_are_targets_too() -> None:
         plan("quick_analysis_hesian", Path("none"), {}, one_second)
 
 
-def test_tables_of_published_numbers_alone_need_nothing() -> None:
-    assert in_words(plan("fedlesam_table_3", Path("none"), {}, one_second)) == "nothing to train"
+@pytest.mark.parametrize("target", ["fedlesam_table_3", "fedlesam_figure_5a"], ids=["published alone", "splits"])
+def test_what_needs_no_runs_is_told(target: str) -> None:
+    assert in_words(plan(target, Path("none"), {}, one_second)) == "nothing to train"
 
 
 def test_targets_without_runs_are_told() -> None:

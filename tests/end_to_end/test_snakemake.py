@@ -66,6 +66,14 @@ def test_the_table_holds_the_runs_own_numbers(finished):
     assert (row["n_seeds"], row["source"]) == (2, "run")
 
 
+def test_splits_that_are_drawn_without_training_are_those_of_the_runs(finished):
+    drawn = list((finished / "results" / "partitions").rglob("partition.csv.gz"))
+    assert drawn
+    for file in drawn:
+        of_run = finished / "results" / "runs" / file.relative_to(finished / "results" / "partitions")
+        assert file.read_bytes() == of_run.read_bytes()
+
+
 def test_an_analysis_with_a_name_of_its_own(finished):
     snakemake(finished, "mini_analysis_wide")
     folder = finished / "results" / "analysis" / "mini" / CELLS / "fedsam"
