@@ -22,7 +22,7 @@ def changes(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_methods(chosen: Iterable[str], sources: Iterable[str]) -> None:
-    """A `UserError` if none of these experiments has one of the methods."""
+    """A `UserError` if one of the methods is in none of these experiments, which must be valid."""
     known = {label for source in sources for label in _labels(experiment_data(source))}
     for method in chosen:
         if method not in known:

@@ -117,22 +117,18 @@ def kinds(note: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class PublishedNumber:
-    """One printed number: `value` is None where none is printed, `decimals` tells how exactly it is, `rounds` after how
-    many it was measured, None where the paper's table does not say."""
+    """One printed number: `value` is None where none is printed, `decimals` tells how exactly it is."""
 
     value: float | None
     std: float | None = None
     note: str = ""
     decimals: int = 2
     std_decimals: int = 2
-    rounds: int | None = None
 
     @property
     def deviation(self) -> "PublishedNumber | None":
         """The printed deviation as a number of its own; None if there is none."""
-        if self.std is None:
-            return None
-        return PublishedNumber(self.std, None, self.note, self.std_decimals, rounds=self.rounds)
+        return None if self.std is None else PublishedNumber(self.std, None, self.note, self.std_decimals)
 
     @property
     def censored(self) -> bool:
@@ -215,8 +211,7 @@ def find(
         raise UserError(f"{len(rows)} published numbers fit {what or 'no key at all'}: {_differences(rows)}")
     row = rows.iloc[0]
     number, std = (None if pd.isna(row[name]) else float(row[name]) for name in ("value", "std"))
-    after = None if pd.isna(row["rounds"]) else int(row["rounds"])
-    return PublishedNumber(number, std, str(row["note"]), int(row["decimals"]), int(row["std_decimals"]), after)
+    return PublishedNumber(number, std, str(row["note"]), int(row["decimals"]), int(row["std_decimals"]))
 
 
 def fitting(frame: pd.DataFrame, keys: Mapping[str, Asked]) -> pd.DataFrame:

@@ -14,7 +14,7 @@ from analysis import figures, tables
 from analysis.analyses import load_analyses
 from analysis.analyses.base import Analysis
 from analysis.analyses.convergence import Convergence
-from analysis.changes import SHORT
+from analysis.changes import SHORT, check_methods
 from analysis.columns import RUN_FILES
 from analysis.convergence import FinalValue, diverged_seeds, final_values
 from analysis.figures.base import FigureLayout
@@ -52,8 +52,11 @@ class Report:
 
     @cached_property
     def experiment(self) -> Experiment:
-        """The experiment, with its changed values."""
-        return load_experiment(self.source, self.changes)
+        """The experiment, with its changed values. Chosen methods must be its own, or those of a named experiment."""
+        experiment = load_experiment(self.source, self.changes)
+        if experiment.chosen is not None:
+            check_methods(experiment.chosen, dict.fromkeys([self.source, *experiment_names()]))
+        return experiment
 
     @cached_property
     def analyses(self) -> dict[str, Analysis]:
@@ -109,6 +112,12 @@ class Report:
         """Figures that have several parts, such as 4a and 4b, by their number."""
         return in_parts(self.figure_names())
 
+    def figures_shown(self) -> list[str]:
+        """All figures but those that show none of the methods that were chosen."""
+        if self.experiment.chosen is None:
+            return self.figure_names()
+        return [name for name in self.figure_names() if self.figure_layout(name).cells(self.experiment)]
+
     def table_inputs(self, name: str) -> list[Path]:
         """The files that a table is made from: its layouts, and tidy files that may not exist yet."""
         paths = tables.inputs(self.table_layout(name), self.experiment)
@@ -145,7 +154,7 @@ class Report:
     def render_table(self, name: str) -> list[Path]:
         """Write a table as Markdown, LaTeX, CSV and HTML; return the files."""
         layout = self.table_layout(name)
-        if layout.cells(self.experiment):  # else the published numbers stand alone
+        if layout.published is None or layout.cells(self.experiment):  # else published numbers stand alone
             self._check_runs(f"{self.target}_table_{name}")
         table = self._filled(name, layout)
         formats = {**FORMATS, "html": table_page}
@@ -241,9 +250,7 @@ class Report:
     def _filled(self, name: str, layout: TableLayout) -> tables.Table:
         """The table, beside the published one if it has one."""
         table = tables.fill(name, layout, self.tidy)
-        return (
-            table if layout.published is None else beside_published(table, self.experiment, self._paper, self.changes)
-        )
+        return table if layout.published is None else beside_published(table, self.experiment, self._paper)
 
     def figure_layout(self, name: str) -> FigureLayout:
         """A figure's layout; a `UserError` if it does not fit the experiment."""

@@ -1,38 +1,33 @@
 """A filled table beside the published one: each number with what a paper prints for it, and a verdict."""
 
-from collections.abc import Collection, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pandas as pd
 
 from analysis.published import Asked, PublishedNumber, find, fitting, published
-from analysis.quantities import quantity
 from analysis.table_layout import Block, Column, Keys, TableLayout
 from analysis.tables import Beside, Entry, Table
 from analysis.verdicts import RankCorrelation, Reproduced, Verdict, counts, rank_correlation, rule, verdict
+from bench.config import RunConfig
 from bench.data.sources import parse_source
 from bench.engine.participation import Participation
-from bench.experiments import Experiment
-
-FREE = {"chosen", "grid.seeds", "report"}
-"""What may be changed of a paper's experiment without another result: fewer methods, other seeds, what is reported."""
+from bench.experiments import Experiment, load_experiment
 
 
-def beside_published(table: Table, experiment: Experiment, paper: str, changed: Collection[str] = ()) -> Table:
+def beside_published(table: Table, experiment: Experiment, paper: str) -> Table:
     """The table with the published numbers of `layout.published`, verdicts, and rank correlations per column.
 
-    Nothing is judged at another scale than the paper's, nor if one of the experiment's values is `changed` that decides
-    what runs reach; nor is a number of other rounds than the run's. A `UserError` if several published numbers fit one
-    entry.
+    Only runs with the settings of the paper's own experiment are judged. A `UserError` if several published numbers fit
+    one entry.
     """
-    layout, numbers = table.layout, published(paper)
-    others = sorted(set(changed) - FREE)
-    judged = experiment.scale == "paper" and not others
+    layout, numbers, papers_own = table.layout, published(paper), load_experiment(paper)
 
     def found_beside(entry: Entry, block: Block, method: str, column: Column) -> Beside:
         number = _number(numbers, layout, experiment, block, method, column)
-        fair = judged and _same_rounds(number, layout, experiment, block, method, column)
-        return _beside(entry, number, column, judged=fair)
+        settings = () if entry.mean is None else layout.settings_of(block, column, experiment)
+        fair = all(_as_in_the_paper(f"{setting.path}/{method}", experiment, papers_own) for setting in settings)
+        return _beside(entry, number, column, fair=fair)
 
     rows = [
         [
@@ -45,11 +40,32 @@ def beside_published(table: Table, experiment: Experiment, paper: str, changed: 
         for block, of_block in zip(layout.blocks, table.entries, strict=True)
     ]
     beside = tuple(map(tuple, rows))
-    taus = tuple(_taus(layout, *pair) for pair in zip(table.entries, beside, strict=True)) if judged else ()
+    if experiment.scale != "paper":
+        return replace(table, beside=beside, foot="Nothing is judged at this scale.")
+    taus = tuple(_taus(layout, *pair) for pair in zip(table.entries, beside, strict=True))
     found = [one.verdict for of_block in beside for of_method in of_block for one in of_method]
-    told = f"Verdicts: {counts(found)}. {rule()}" if judged else f"Nothing is judged{_why_not(others)}."
+    told = f"Verdicts: {counts(found)}. {rule()}"
+    asked = (
+        ""
+        if experiment.report is None
+        else f" Values are those asked for (report={experiment.report}), not the paper's."
+    )
     ranks = " Kendall's τ: of the order of methods, reproduced against published." if any(map(any, taus)) else ""
-    return replace(table, beside=beside, taus=taus, foot=told + ranks)
+    return replace(table, beside=beside, taus=taus, foot=told + asked + ranks)
+
+
+def _as_in_the_paper(path: str, experiment: Experiment, papers_own: Experiment) -> bool:
+    """Whether a cell's runs have the settings of the paper's own experiment, seeds aside."""
+    if experiment.scale != "paper" or not papers_own.has(path):
+        return False
+    ours, theirs = (_settings(one.cell(path).runs[0]) for one in (experiment, papers_own))
+    return ours == theirs
+
+
+def _settings(run: RunConfig) -> dict[str, Any]:
+    """All that decides what a run reaches and which of its rounds are evaluated, but for its seed."""
+    kept = {"snapshot_every", "local_models"}
+    return run.model_dump(exclude={"seed": True, "engine": True, "evaluation": kept})
 
 
 def keys_of(layout: TableLayout, experiment: Experiment, block: Block, method: str, column: Column) -> dict[str, Asked]:
@@ -100,33 +116,9 @@ def _number(
     return replace(number, std=None) if apart else number
 
 
-def _same_rounds(
-    number: PublishedNumber | None,
-    layout: TableLayout,
-    experiment: Experiment,
-    block: Block,
-    method: str,
-    column: Column,
-) -> bool:
-    """Whether an entry's runs have as many rounds as the published number is of, if both are known."""
-    if number is None or number.rounds is None or layout.why_unsupported(method, column) is not None:
-        return True
-    if not layout.has(block, method, column, experiment):
-        return True
-    cells = (experiment.cell(f"{setting.path}/{method}") for setting in layout.settings_of(block, column, experiment))
-    share = quantity(column.metric).share
-    return all(run.training.rounds * share == number.rounds for cell in cells for run in cell.runs)
-
-
-def _why_not(changed: Sequence[str]) -> str:
-    if not changed or "scale" in changed:
-        return " at this scale"
-    return f": {', '.join(changed)} {'are' if len(changed) > 1 else 'is'} not the paper's"
-
-
-def _beside(entry: Entry, number: PublishedNumber | None, column: Column, *, judged: bool) -> Beside:
-    if number is not None and not judged:
-        return Beside(number, Verdict("not judged"))
+def _beside(entry: Entry, number: PublishedNumber | None, column: Column, *, fair: bool) -> Beside:
+    if number is not None and not fair:
+        return Beside(number, Verdict("not judged"), fair=False)
     reproduced = entry.missing if entry.mean is None else Reproduced(entry.mean, entry.std, entry.seeds)
     return Beside(number, verdict(reproduced, number, column.judged_as))
 
@@ -142,7 +134,7 @@ def _taus(
             {
                 method: one.number.value
                 for method, one in zip(layout.methods, others, strict=True)
-                if one.number is not None and not one.number.doubtful and not one.number.censored
+                if one.number is not None and one.fair and not one.number.doubtful and not one.number.censored
             },
         )
         for of_column, others in columns

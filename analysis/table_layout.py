@@ -116,7 +116,7 @@ class Column(Frozen):
             own = FinalValue(rule="std_last_n", n=n)
             shorter = shortened(own, experiment)
             final = None if shorter == own else shorter
-        elif experiment.report is not None and (final is None or final.rule != "std_last_n"):
+        elif experiment.report is not None and final is not None and final.rule != "std_last_n":
             final = None
         return fitted(self.model_copy(update={"final": final}), experiment)
 

@@ -19,7 +19,7 @@ from analysis.convergence import FinalValue, diverged_seeds
 from analysis.published import PublishedNumber
 from analysis.quantities import Better, quantity
 from analysis.table_layout import Block, Column, TableLayout
-from analysis.table_values import Value, Values, compared, mean_over, runs_over, values_of
+from analysis.table_values import Value, Values, compared, mean_over, rule_of, runs_over, values_of
 from analysis.tidy import CellKey, Tidy, relative_path, titles
 from analysis.verdicts import Missing, RankCorrelation, Verdict
 from bench.experiments import Experiment
@@ -43,10 +43,14 @@ class Entry:
 
 @dataclass(frozen=True)
 class Beside:
-    """What stands beside an entry: the published number, if there is one, and what the entry says of it."""
+    """What stands beside an entry: the published number, if there is one, and what the entry says of it.
+
+    Not `fair`: of runs with other settings than the paper's.
+    """
 
     number: PublishedNumber | None
     verdict: Verdict
+    fair: bool = True
 
 
 @dataclass(frozen=True)
@@ -206,9 +210,9 @@ def _caption(
             of = [column.name for column in layout.supported if column.final == final]
             named = ", ".join(of) if len(of) < len(layout.supported) else "Values"
             protocol.append(f"{named}: {final.description}.")
-        asked_for = [*finals.values(), *(column.final for column in layout.supported if column.final is not None)]
+        shown = {rule_of(column, final) for column in layout.supported for final in finals.values()}
         evaluated = int(metrics.groupby(RUN)["test_accuracy"].count().min())
-        if any((final.n or 0) > evaluated for final in asked_for):
+        if any((final.n or 0) > evaluated for final in shown):
             protocol.append(f"Runs have as few as {evaluated} evaluations.")
         if any(file not in RUN_FILES and tidy.analyses[file].of_final_model for file in sources):
             protocol.append(f"Measured on the global model after the last round{rounds}.")

@@ -116,8 +116,8 @@ def rule(tolerance: float = TOLERANCE) -> str:
     return (
         "Agrees: the published value is within the 95 % confidence interval of the reproduced mean (Student's t, two "
         f"or more seeds), within {points} of it (accuracies), or equal to it in the printed decimals; differs: it is "
-        "not, with the gap, reproduced less published; not judged: the published value is doubtful, a failure, or of "
-        "other rounds than the run's, or there is neither interval nor tolerance."
+        "not, with the gap, reproduced less published; not judged: the published value is doubtful or a failure, the "
+        "runs have other settings than the paper's, or there is neither interval nor tolerance."
     )
 
 

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from analysis.changes import SHORT, changes, check_methods
+from analysis.changes import SHORT, changes
 from analysis.report import Report, reported_apart
 from analysis.tidy import cells_of
 from bench.device import device_name
@@ -53,7 +53,6 @@ class Workflow:
         sources = [sources] if isinstance(sources, str) else sources
         if not isinstance(sources, list) or not sources or not all(isinstance(s, str) for s in sources):
             raise UserError(f"--config experiments={sources}: a list such as [quick,my/experiments.yaml]")
-        check_methods(config.get("methods", []), dict.fromkeys([*sources, *experiment_names()]))
         named = {
             scaled(name, changed.get("scale")): Report(name, Path(results), changed) for name in experiment_names()
         }
@@ -119,9 +118,10 @@ class Workflow:
         return self.reports[experiment].analysed(analysis)
 
     def shown(self, experiment: str, files: Iterable[Path]) -> str:
-        """The identities of the cells that a table or figure reads.
+        """Which value of a run is reported, and the identities of the cells that a table or figure reads.
 
         They are a parameter of its rule: one that was made of other configurations is outdated even while the new runs
         are missing, as after a retraining that was killed.
         """
-        return " ".join(self.cell(experiment, path).identity for path in cells_of(self.results, files))
+        identities = [self.cell(experiment, path).identity for path in cells_of(self.results, files)]
+        return " ".join([str(self.reports[experiment].experiment.report), *identities])

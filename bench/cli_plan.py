@@ -30,11 +30,9 @@ def plan(
     Gradients are timed here and now on random images, one process with the threads that a run would get; several runs
     side by side share the hours. Analyses are not counted.
     """
-    from analysis.changes import check_methods
     from analysis.gradient_times import GradientTimes
     from analysis.plan import in_words
     from analysis.plan import plan as estimate
-    from bench.experiments import experiment_names
     from bench.run import prepare_device
     from bench.threads import available_cores
 
@@ -46,7 +44,6 @@ def plan(
     if seeds is not None:
         changes["grid.seeds"] = list(range(seeds))
     if methods:
-        check_methods(methods, experiment_names())
         changes["chosen"] = methods
     times = GradientTimes.measured(prepare_device(device, available_cores(), typer.echo))
     typer.echo(in_words(estimate(target, results, changes, times)))
