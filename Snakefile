@@ -103,7 +103,7 @@ def analysed(experiment, analysis):
 
 
 def shown(w, input):
-    return FLOW.shown(w.experiment, map(Path, input))
+    return answer(FLOW.shown, w.experiment, map(Path, input))
 
 
 onstart:
@@ -153,7 +153,7 @@ rule split:
     output:
         f"{RESULTS}/partitions/{CELL}/seed-{{seed}}/partition.csv.gz",
     params:
-        identity=identity,
+        identity=lambda w: answer(FLOW.cell, w.experiment, cell_path(w)).identity,
         source=source,
         cell=cell_path,
     log:
@@ -226,8 +226,8 @@ rule page:
     message:
         "page of {wildcards.experiment}"
     input:
-        lambda w: expand(rules.table.output[0], experiment=w.experiment, name=REPORTS[w.experiment].table_names()),
-        lambda w: expand(rules.figure.output[0], experiment=w.experiment, name=REPORTS[w.experiment].figure_names()),
+        lambda w: expand(rules.table.output[0], experiment=w.experiment, name=REPORTS[w.experiment].tables_shown()),
+        lambda w: expand(rules.figure.output[0], experiment=w.experiment, name=REPORTS[w.experiment].figures_shown()),
     output:
         report(f"{REPORT_FOLDER}/index.html", category="{experiment}"),
     params:
@@ -287,9 +287,9 @@ PAPERS = [experiment for experiment, made in REPORTS.items() if made.is_paper]
 
 rule all_tables:
     input:
-        [expand(rules.table.output, experiment=paper, name=REPORTS[paper].table_names()) for paper in PAPERS],
+        lambda w: [expand(rules.table.output, experiment=p, name=REPORTS[p].tables_shown()) for p in PAPERS],
 
 
 rule all_figures:
     input:
-        [expand(rules.figure.output, experiment=paper, name=REPORTS[paper].figure_names()) for paper in PAPERS],
+        lambda w: [expand(rules.figure.output, experiment=p, name=REPORTS[p].figures_shown()) for p in PAPERS],

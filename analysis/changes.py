@@ -7,6 +7,7 @@ from typing import Any, get_args
 from bench.errors import UserError, unknown
 from bench.experiments import experiment_data
 from bench.frozen import REPORT
+from bench.methods.catalog import CATALOG
 from bench.scale import Scale
 
 SHORT = {"rounds": "training.rounds", "seeds": "grid.seeds", "scale": "scale", "methods": "chosen", "report": "report"}
@@ -22,8 +23,8 @@ def changes(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_methods(chosen: Iterable[str], sources: Iterable[str]) -> None:
-    """A `UserError` if one of the methods is in none of these experiments, which must be valid."""
-    known = {label for source in sources for label in _labels(experiment_data(source))}
+    """A `UserError` if one of the methods is in none of these experiments, which must be valid, nor in the catalog."""
+    known = {label for source in sources for label in _labels(experiment_data(source))}.union(CATALOG)
     for method in chosen:
         if method not in known:
             raise unknown("method", method, known)

@@ -112,11 +112,15 @@ class Report:
         """Figures that have several parts, such as 4a and 4b, by their number."""
         return in_parts(self.figure_names())
 
+    def tables_shown(self) -> list[str]:
+        """All tables but those that show none of the methods that were chosen."""
+        names = self.table_names()
+        return names if self.experiment.chosen is None else [n for n in names if self.table_layout(n).methods]
+
     def figures_shown(self) -> list[str]:
         """All figures but those that show none of the methods that were chosen."""
-        if self.experiment.chosen is None:
-            return self.figure_names()
-        return [name for name in self.figure_names() if self.figure_layout(name).cells(self.experiment)]
+        names, experiment = self.figure_names(), self.experiment
+        return names if experiment.chosen is None else [n for n in names if self.figure_layout(n).cells(experiment)]
 
     def table_inputs(self, name: str) -> list[Path]:
         """The files that a table is made from: its layouts, and tidy files that may not exist yet."""
@@ -154,6 +158,8 @@ class Report:
     def render_table(self, name: str) -> list[Path]:
         """Write a table as Markdown, LaTeX, CSV and HTML; return the files."""
         layout = self.table_layout(name)
+        if not layout.methods:
+            raise UserError(f"table {name} of {self.experiment.name} shows none of the methods {self._chosen}")
         if layout.published is None or layout.cells(self.experiment):  # else published numbers stand alone
             self._check_runs(f"{self.target}_table_{name}")
         table = self._filled(name, layout)
@@ -176,9 +182,9 @@ class Report:
     def render_page(self) -> Path:
         """Write the page that gathers all tables and figures; a figure that has not been drawn says so."""
         self._check_runs(self.target)
-        filled = [self._filled(name, self.table_layout(name)) for name in self.table_names()]
+        filled = [self._filled(name, self.table_layout(name)) for name in self.tables_shown()]
         figure_parts = []
-        for name in self.figure_names():
+        for name in self.figures_shown():
             layout = self.figure_layout(name)
             drawn = (self.folder / "figures" / f"{name}.png").is_file()
             try:

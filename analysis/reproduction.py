@@ -56,7 +56,7 @@ def beside_published(table: Table, experiment: Experiment, paper: str) -> Table:
 
 def _as_in_the_paper(path: str, experiment: Experiment, papers_own: Experiment) -> bool:
     """Whether a cell's runs have the settings of the paper's own experiment, seeds aside."""
-    if experiment.scale != "paper" or not papers_own.has(path):
+    if experiment.scale != "paper" or not (experiment.has(path) and papers_own.has(path)):
         return False
     ours, theirs = (_settings(one.cell(path).runs[0]) for one in (experiment, papers_own))
     return ours == theirs

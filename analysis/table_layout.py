@@ -203,12 +203,16 @@ class TableLayout(Layout):
         }
 
     def under(self, experiment: Experiment) -> "TableLayout":
-        """The layout as it fits the experiment, showing the values that the experiment reports.
+        """The layout as it fits the experiment: the methods that are chosen, and the values that it reports.
 
         What is asked for goes before what columns say; only deviations stay deviations.
         """
         columns = tuple(column.under(experiment) for column in self.columns)
-        return reporting(fitted(self, experiment), experiment).model_copy(update={"columns": columns})
+        methods = self.methods
+        if experiment.chosen is not None:
+            methods = tuple(m for m in methods if m in experiment.methods and experiment.is_chosen(m))
+        changes = {"columns": columns, "methods": methods}
+        return reporting(fitted(self, experiment), experiment).model_copy(update=changes)
 
     @property
     def supported(self) -> tuple[Column, ...]:

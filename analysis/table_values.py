@@ -89,7 +89,7 @@ def compared(column: Column, values: Mapping[str, Sequence[Value]]) -> dict[str,
         elif reference is None:
             shown[method] = [value._replace(number=value.number / column.unit) for value in own]
         else:
-            units = _units(column, values[reference])
+            units = _units(column, values.get(reference, []))
             shown[method] = [_beside(column, value, units.get(value.seed)) for value in own]
     return shown
 

@@ -222,13 +222,16 @@ class Tidy:
         `also`: columns that only some of the files may have, NaN for the others.
 
         A `UserError` if a file's runs, or those which they were compared with, are of another configuration than the
-        experiment's, or analysed with other options: old numbers are never shown as new ones.
+        experiment's, or analysed with other options: old numbers are never shown as new ones. A split, which holds no
+        numbers of runs, is not checked; where none was drawn by itself, a run's own is taken.
         """
         kind = FILES.get(file) or _of_analysis(file, self.analyses[file].columns)
         columns = list(dict.fromkeys([*IDS, "seed", *kind.columns, *([] if file in FILES else ["definition"]), *also]))
         frames = []
         for cell in dict.fromkeys(cells):
             path = self.path(file, cell, seed)
+            if file == "partition" and not path.is_file():
+                path = self.path("metrics", cell).with_name(f"seed-{seed}") / PARTITION
             if not path.is_file():
                 continue
             frame = _read(path, kind)

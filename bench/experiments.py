@@ -121,7 +121,7 @@ class Experiment(Frozen):
     name: str = Field(pattern=NAME)
     scale: Scale = Field(default="paper", description="smoke: the same grid on scikit-learn's digits, with few rounds")
     chosen: tuple[str, ...] | None = Field(
-        default=None, description="labels of the only methods to run, as far as it has them; null: all"
+        default=None, description="the only methods to run, by label or by name (all variants); null: all"
     )
     report: str | None = Field(
         default=None,
@@ -227,6 +227,18 @@ class Experiment(Frozen):
             raise unknown(f"cell of experiment {self.name}", path, self._grid)
         return self._expanded(*self._grid[path])
 
+    def is_chosen(self, label: str) -> bool:
+        """Whether a method is to run: it is chosen by its label, or by the name that it has in the catalog."""
+        return label in self._chosen_labels
+
+    @cached_property
+    def _chosen_labels(self) -> frozenset[str]:
+        chosen = self.chosen
+        if chosen is None:
+            return frozenset(self.methods)
+        names = ((label, entry.choice(label).name) for label, entry in self.methods.items())
+        return frozenset(label for label, name in names if label in chosen or name in chosen)
+
     def has(self, path: str) -> bool:
         """Whether there is a cell of this path."""
         return path in self._grid
@@ -241,7 +253,7 @@ class Experiment(Frozen):
             f"{path}/{method}": (path, *pair, method)
             for path, pair in self.settings().items()
             for method in self.whole_parts[path.split("/")[0]].methods
-            if method in (self.chosen or (method,))
+            if self.is_chosen(method)
         }
 
     def _expanded(self, setting: str, partition: AnyPartition, participation: Participation, label: str) -> "Cell":

@@ -86,7 +86,8 @@ def draw(layout: FigureLayout, tidy: Tidy) -> Figure:
     frame = _gather(layout, tidy)
     if frame.empty:
         seed = f" of seed {layout.shown_seed(tidy.experiment)}" if isinstance(layout, OneSeedLayout) else ""
-        where = f"no {layout.file}.csv{seed} of its cells under '{tidy.results}'"
+        what = "partition" if layout.file == "partition" else f"{layout.file}.csv"
+        where = f"no {what}{seed} of its cells under '{tidy.results}'"
         raise UserError(f"nothing to draw for '{layout.title}': {where}")
     with matplotlib.rc_context(STYLE):
         figure = KINDS[layout.kind].draw(layout, tidy, frame)

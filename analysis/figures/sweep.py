@@ -129,7 +129,7 @@ class SweepLayout(FigureLayout):
     def cells(self, experiment: Experiment) -> tuple[CellKey, ...]:
         """The cells of all panels, each once."""
         shown = (one for panel in self.panels for one in self.shown(panel, experiment))
-        return tuple(dict.fromkeys(one.cell for one in shown))
+        return tuple(dict.fromkeys(one.cell for one in shown if experiment.has(one.cell.path)))
 
     def inputs(self, experiment: Experiment) -> list[str]:
         """The tidy files the figure reads. Metrics always: they tell which runs diverged."""

@@ -2,6 +2,7 @@
 
 import io
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -64,6 +65,10 @@ def filled() -> Table:
     return Table("t", LAYOUT, LAYOUT.methods, (tuple(zip(*columns, strict=True)),), "By hand.")
 
 
+UNFAIR = ["not judged", "not judged", "not run", "diverged", "not analysed", "censored"]
+"""Of the first column, where runs have other settings than the paper's."""
+
+
 def kinds(table: Table, column: int) -> list[str]:
     return [row[column].verdict.kind for row in table.beside[0]]
 
@@ -111,45 +116,35 @@ def test_tidy_rows_have_both_numbers(judged: Table) -> None:
     assert row["mean"] - row["published"] == pytest.approx(row["gap"]) == pytest.approx(5)
 
 
+@pytest.mark.parametrize("changes", [{"training.rounds": 5}, {"training.lr": 0.1}, {"evaluation.every": 10}], ids=str)
+def test_runs_with_other_settings_than_the_papers_are_not_judged(changes: dict[str, Any]) -> None:
+    table = beside_published(filled(), load_experiment("fedgf", changes), "fedgf")
+    assert kinds(table, 0) == UNFAIR
+    assert not any(map(any, table.taus)), "nor ranked"
+
+
 @pytest.mark.parametrize(
-    ("changed", "told"),
-    [
-        (["training.rounds"], "Nothing is judged: training.rounds is not the paper's."),
-        (["training.lr", "training.rounds"], "Nothing is judged: training.lr, training.rounds are not the paper's."),
-    ],
+    "changes",
+    [{"scale": "paper"}, {"chosen": ["fedavg", "fedgf"]}, {"grid.seeds": [7, 8]}, {"report": "best"}],
+    ids=str,
 )
-def test_nothing_is_judged_of_other_runs_than_the_papers(changed: list[str], told: str) -> None:
-    table = beside_published(filled(), FEDGF, "fedgf", changed)
-    assert table.foot == told
-    assert set(kinds(table, 0)) == {"not judged"}
-    assert not table.taus
-
-
-def test_fewer_methods_other_seeds_and_other_values_are_judged() -> None:
-    table = beside_published(filled(), FEDGF, "fedgf", ["chosen", "grid.seeds", "report"])
-    assert kinds(table, 0)[:2] == ["agrees", "differs"]
+def test_fewer_methods_other_seeds_and_other_values_are_judged(changes: dict[str, Any]) -> None:
+    table = beside_published(filled(), load_experiment("fedgf", changes), "fedgf")
+    assert kinds(table, 0)[0] == "agrees"
+    assert ("Values are those asked for (report=best), not the paper's" in table.foot) == ("report" in changes)
 
 
 def test_at_smoke_scale_nothing_is_judged() -> None:
-    assert beside_published(filled(), load_experiment("fedgf", {"scale": "smoke"}), "fedgf").foot == (
-        "Nothing is judged at this scale."
-    )
+    table = beside_published(filled(), load_experiment("fedgf", {"scale": "smoke"}), "fedgf")
+    assert table.foot.startswith("Nothing is judged at this scale.")
+    assert kinds(table, 0) == UNFAIR
 
 
-def accuracy(rounds: int) -> list[str]:
-    """The verdicts on FedAvg's printed accuracy in Table 1, as if that was reproduced after so many rounds."""
-    column = {"header": "5", "metric": "test_accuracy", "select": {**AT, "dataset": "cifar10"}}
-    layout = TableLayout.parse({**LAYOUT.model_dump(), "published": "1", "methods": ["fedavg"], "columns": [column]})
-    rows = PRINTED.query("table == '1' and method == 'fedavg' and dataset == 'cifar10' and partition_param == '0'")
-    [value] = rows.query("active_clients == 5")["value"]
-    table = Table("t", layout, ("FedAvg",), (((Entry(value, 0.1, 3),),),), "By hand.")
-    experiment = load_experiment("fedgf", {"training.rounds": rounds})
-    return kinds(beside_published(table, experiment, "fedgf"), 0)
-
-
-def test_numbers_of_other_rounds_are_not_judged() -> None:
-    assert accuracy(10_000) == ["agrees"]
-    assert accuracy(120) == ["not judged"]
+def test_what_extends_a_paper_is_judged_where_its_settings_are_the_papers(tmp_path: Path) -> None:
+    for name, training, kind in (("same", "{}", "agrees"), ("faster", "{lr: 0.1}", "not judged")):
+        file = tmp_path / f"{name}.yaml"
+        file.write_text(f"name: {name}\nextends: fedgf\ntraining: {training}\n")
+        assert kinds(beside_published(filled(), load_experiment(str(file)), "fedgf"), 0)[0] == kind
 
 
 def test_printed_deviations_stand_once() -> None:
@@ -172,8 +167,18 @@ def test_tables_of_unknown_data_sets_show_the_published_side_alone(tmp_path: Pat
 
 def test_methods_that_nothing_has_are_told(tmp_path: Path) -> None:
     none = Report("fedgf", tmp_path, {"chosen": ["fedtoga"]})
-    assert "Verdicts: 198 not published" in none.render_table("1")[0].read_text()
-    with pytest.raises(UserError, match="figure 5 of fedgf shows none of the methods fedtoga"):
-        none.render_figure("5")
+    for name, render in (("table 1", none.render_table), ("figure 5", none.render_figure)):
+        with pytest.raises(UserError, match=f"{name} of fedgf shows none of the methods fedtoga"):
+            render(name.split()[1])
     with pytest.raises(UserError, match="experiment fedgf has none of the methods fedtoga"):
         none.render_page()
+    with pytest.raises(UserError, match="unknown method 'fedtogaa'; did you mean 'fedtoga'"):
+        Report("fedgf", tmp_path, {"chosen": ["fedtogaa"]}).render_table("1")
+    assert (none.tables_shown(), none.figures_shown()) == ([], [])
+
+
+def test_a_methods_variants_are_chosen_with_it(tmp_path: Path) -> None:
+    own = Report("fedgf", tmp_path, {"chosen": ["fedgf"]})
+    assert own.table_layout("5").methods == ("fedgf_c0", "fedgf_c0.5", "fedgf_c1", "fedgf")
+    assert "11" in own.figures_shown()
+    assert Report("fedgf", tmp_path, {"chosen": ["fedgf_c1"]}).table_layout("5").methods == ("fedgf_c1",)
