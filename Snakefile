@@ -287,9 +287,9 @@ PAPERS = [experiment for experiment, made in REPORTS.items() if made.is_paper]
 
 rule all_tables:
     input:
-        lambda w: [expand(rules.table.output, experiment=p, name=REPORTS[p].tables_shown()) for p in PAPERS],
+        lambda w: [f for p in PAPERS for f in expand(rules.table.output, experiment=p, name=REPORTS[p].tables_shown())],
 
 
 rule all_figures:
     input:
-        lambda w: [expand(rules.figure.output, experiment=p, name=REPORTS[p].figures_shown()) for p in PAPERS],
+        lambda w: [f for p in PAPERS for f in expand(rules.figure.output, experiment=p, name=REPORTS[p].figures_shown())],

@@ -124,4 +124,5 @@ class Workflow:
         are missing, as after a retraining that was killed.
         """
         identities = [self.cell(experiment, path).identity for path in cells_of(self.results, files)]
-        return " ".join([str(self.reports[experiment].experiment.report), *identities])
+        report = self.reports[experiment].experiment.report
+        return " ".join([*([] if report is None else [report]), *identities])
