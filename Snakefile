@@ -213,6 +213,7 @@ rule figure:
     output:
         report(f"{REPORT_FOLDER}/figures/{{name}}.png", category="{experiment}", subcategory="figures"),
         f"{REPORT_FOLDER}/figures/{{name}}.pdf",
+        f"{REPORT_FOLDER}/figures/{{name}}.md",
     params:
         cells=shown,
         source=source,

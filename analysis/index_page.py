@@ -44,12 +44,12 @@ figcaption, .caption { font-size: .9rem; max-width: 48rem; }
 
 @dataclass(frozen=True)
 class FigurePart:
-    """A figure of the page; `drawn` says whether its PNG lies beside the page."""
+    """A figure of the page; `files` are the extensions of those of its files that there are."""
 
     name: str
     title: str
     caption: str
-    drawn: bool
+    files: tuple[str, ...] = ()
 
 
 def page(
@@ -73,6 +73,11 @@ def page(
 def table_page(table: Table) -> str:
     """One table as a page by itself."""
     return _document(table.layout.title, _shown(table))
+
+
+def figure_markdown(part: FigurePart) -> str:
+    """One figure by itself, as Markdown that lies beside its PNG."""
+    return f"# {part.title}\n\n![{part.title}]({part.name}.png)\n\n{part.caption}\n"
 
 
 def _document(title: str, body: str) -> str:
@@ -105,9 +110,9 @@ def _shown(table: Table) -> str:
 
 def _figure(part: FigurePart) -> str:
     title = html.escape(part.title)
-    if part.drawn:
+    if "png" in part.files:
         image = f'<img src="figures/{part.name}.png" alt="{title}">'
-        files = _links("figures", part.name, ("png", "pdf"))
+        files = _links("figures", part.name, part.files)
     else:
         image, files = '<p class="lead">Not drawn yet.</p>', ""
     return (

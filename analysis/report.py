@@ -18,7 +18,7 @@ from analysis.changes import SHORT, check_methods
 from analysis.columns import RUN_FILES
 from analysis.convergence import FinalValue, diverged_seeds, final_values
 from analysis.figures.base import FigureLayout
-from analysis.index_page import FigurePart, page, table_page
+from analysis.index_page import FigurePart, figure_markdown, page, table_page
 from analysis.layout import Folder, Layout, are_inherited, in_parts, layout_file, layout_files, layout_names
 from analysis.protocol import fitted, reporting
 from analysis.quantities import quantity
@@ -170,14 +170,18 @@ class Report:
         return list(files)
 
     def render_figure(self, name: str) -> list[Path]:
-        """Draw a figure as PNG and PDF; return the files."""
+        """Draw a figure as PNG and PDF, and show it with its caption as Markdown; return the files."""
         layout = self.figure_layout(name)
         if not layout.cells(self.experiment):
             raise UserError(f"figure {name} of {self.experiment.name} shows none of the methods {self._chosen}")
         if not any((self.results / path).is_file() for path in layout.inputs(self.experiment)):
             self._check_runs(f"{self.target}_figure_{name}")
         figure = figures.draw(layout, self.tidy)
-        return figures.save(figure, self.folder / "figures" / name)
+        told = figure_markdown(FigurePart(name, layout.title, figures.caption(layout, self.tidy)))
+        file = self.folder / "figures" / f"{name}.md"
+        written = figures.save(figure, file.with_suffix(""))
+        write_text(file, told)
+        return [*written, file]
 
     def render_page(self) -> Path:
         """Write the page that gathers all tables and figures; a figure that has not been drawn says so."""
@@ -186,11 +190,12 @@ class Report:
         figure_parts = []
         for name in self.figures_shown():
             layout = self.figure_layout(name)
-            drawn = (self.folder / "figures" / f"{name}.png").is_file()
+            stem = self.folder / "figures" / name
+            files = tuple(kind for kind in ("png", "pdf", "md") if stem.with_name(f"{name}.{kind}").is_file())
             try:
-                figure_parts.append(FigurePart(name, layout.title, figures.caption(layout, self.tidy), drawn))
+                figure_parts.append(FigurePart(name, layout.title, figures.caption(layout, self.tidy), files))
             except UserError as error:  # an outdated file: the others are shown all the same
-                figure_parts.append(FigurePart(name, layout.title, f"Not shown: {error}", drawn=False))
+                figure_parts.append(FigurePart(name, layout.title, f"Not shown: {error}"))
         path = self.folder / "index.html"
         write_text(path, page(self.experiment, _headline(self.tidy), filled, figure_parts))
         return path

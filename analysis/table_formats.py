@@ -31,6 +31,8 @@ _LATEX = {
     "σ": r"$\sigma$",
     "Δ": r"$\Delta$",
 }
+# What is not judged is in doubt, or the foot says why; of what is not supported the cell above says it.
+_UNSAID = ("not judged", "not supported")
 _INDEXED = re.compile(r"([α-ωΑ-Ω])_([A-Za-z0-9]+)")
 
 
@@ -74,8 +76,21 @@ def _published(beside: Beside, plus_minus: str, escape: Callable[[str], str]) ->
     printed = "–" if number.value is None else f"{number.value:.{number.decimals}f}{'+' * number.censored}"
     std = "" if number.std is None else f"{plus_minus}{number.std:.{number.std_decimals}f}"
     doubt = "?" * (number.doubtful and number.value is not None)
-    verdict = beside.verdict.text(number.decimals)  # what is not judged is in doubt, or the foot says why
-    return f"{printed}{std}{doubt} {'' if verdict == 'not judged' else escape(verdict)}".rstrip()
+    verdict = beside.verdict.text(number.decimals)
+    return f"{printed}{std}{doubt} {'' if verdict in _UNSAID else escape(verdict)}".rstrip()
+
+
+def _foot(table: Table) -> str:
+    """The table's foot, and what the marks in its published rows mean, of those that occur."""
+    numbers = [one.number for of_block in table.beside for of_row in of_block for one in of_row if one.number]
+    printed = [number for number in numbers if number.value is not None]
+    occur = {
+        "? doubtful in print": any(number.doubtful for number in printed),
+        "+ at least": any(number.censored for number in printed),
+        "– a failure, or a dash there": len(printed) < len(numbers),
+    }
+    told = "; ".join(mark for mark, there in occur.items() if there)
+    return " ".join(part for part in (table.foot, f"In published rows: {told}." if told else "") if part)
 
 
 @dataclass(frozen=True)
@@ -123,7 +138,7 @@ def markdown(table: Table) -> str:
         lines += [
             _pipes([line.title if line.kind == "reproduced" else f"*{line.title}*", *line.cells]) for line in body
         ]
-    return "\n".join([*lines, *(["", table.foot] if table.foot else [])]) + "\n"
+    return "\n".join([*lines, *(["", foot] if (foot := _foot(table)) else [])]) + "\n"
 
 
 def _pipes(cells: list[str]) -> str:
@@ -136,18 +151,19 @@ def _groups(columns: tuple[Column, ...]) -> list[tuple[str, int]]:
 
 
 def latex(table: Table) -> str:
-    """A `table` environment (`table*` if it is wide) that needs the package booktabs."""
+    """A `table` environment; if it is wide, a `table*`, shrunk to the page's text if it is wider than that."""
     columns = table.layout.columns
     marks = {1: r"\textbf{{}}", 2: r"\underline{{}}"}
     width = len(columns) + 1
     wide = len(columns) > 4  # more than one column of a two-column page holds
     environment = "table*" if wide else "table"
     lines = [
-        "% needs \\usepackage{booktabs}",
+        rf"% needs \usepackage{{booktabs{',graphicx' * wide}}}",
         rf"\begin{{{environment}}}",
         r"\centering\footnotesize\setlength{\tabcolsep}{3pt}" if wide else r"\centering",
         rf"\caption{{{escape_latex(table.caption)}}}",
-        rf"\label{{tab:{table.name}}}",
+        rf"\label{{tab:{'-'.join(part for part in (table.experiment, table.name) if part)}}}",
+        *([r"\resizebox{\ifdim\width>\textwidth\textwidth\else\width\fi}{!}{%"] if wide else []),
         rf"\begin{{tabular}}{{l{'r' * len(columns)}}}",
         r"\toprule",
     ]
@@ -167,8 +183,8 @@ def latex(table: Table) -> str:
         for line in body:
             cells = [line.title, *line.cells]
             lines.append(_ampersands(cells if line.kind == "reproduced" else [rf"{{\scriptsize {c}}}" for c in cells]))
-    foot = [rf"\par\smallskip\footnotesize {escape_latex(table.foot)}"] if table.foot else []
-    lines += [r"\bottomrule", r"\end{tabular}", *foot, rf"\end{{{environment}}}"]
+    foot = [rf"\par\smallskip\footnotesize {escape_latex(told)}"] if (told := _foot(table)) else []
+    lines += [r"\bottomrule", rf"\end{{tabular}}{'}' * wide}", *foot, rf"\end{{{environment}}}"]
     return "\n".join(lines) + "\n"
 
 
@@ -197,7 +213,7 @@ def html(table: Table) -> str:
             lines.append(f"<tr><th{'' if ours else ' class=note'}>{line.title}</th>{''.join(cells)}</tr>")
         lines.append("</tbody>")
     lines.append("</table>")
-    return "\n".join([*lines, *([f"<p>{escape(table.foot)}</p>"] if table.foot else [])]) + "\n"
+    return "\n".join([*lines, *([f"<p>{escape(foot)}</p>"] if (foot := _foot(table)) else [])]) + "\n"
 
 
 def tidy_csv(table: Table) -> str:

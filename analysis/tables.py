@@ -58,7 +58,7 @@ class Table:
     """A filled table: `entries[block][row][column]`, in the layout's order.
 
     Of a table that is published, `beside` has the same shape, `taus[block][column]` are rank correlations of both, and
-    `foot` sums up.
+    `foot` sums up. `experiment` is the name of the experiment whose table it is.
     """
 
     name: str
@@ -69,6 +69,7 @@ class Table:
     beside: tuple[tuple[tuple[Beside, ...], ...], ...] = ()
     taus: tuple[tuple[RankCorrelation | None, ...], ...] = ()
     foot: str = ""
+    experiment: str = ""
 
 
 def inputs(layout: TableLayout, experiment: Experiment) -> list[str]:
@@ -104,7 +105,8 @@ def fill(name: str, layout: TableLayout, tidy: Tidy) -> Table:
     names = {label: row.title for label, row in layout.unsupported_rows.items()} | titles(tidy.experiment)
     rows = tuple(names[method] for method in layout.methods)
     by_title = {names[method]: final for method, final in finals.items()}
-    return Table(name, layout, rows, tuple(blocks), _caption(layout, by_title, frames, tidy, blocks))
+    caption = _caption(layout, by_title, frames, tidy, blocks)
+    return Table(name, layout, rows, tuple(blocks), caption, experiment=tidy.experiment.name)
 
 
 def _column(
@@ -231,8 +233,8 @@ def _caption(
     counts = sorted({entry.seeds for block in blocks for row in block for entry in row if entry.mean is not None})
     if counts:
         seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-        spread = " ± sample standard deviation" if counts[-1] > 1 else ""
-        protocol.append(f"Mean{spread} over {seeds} seed{'s' if counts[-1] > 1 else ''}.")
+        one = counts[-1] == 1
+        protocol.append("One seed." if one else f"Mean ± sample standard deviation over {seeds} seeds.")
         if any(column.direction != "none" for column in layout.columns):
             within = "of a column within its block" if len(layout.blocks) > 1 else "of a column"
             protocol.append(f"Bold: best mean {within}; underlined: second best.")

@@ -99,7 +99,6 @@ def draw(layout: FigureLayout, tidy: Tidy) -> Figure:
 def caption(layout: FigureLayout, tidy: Tidy) -> str:
     """The layout's caption, what lines and bands mean, what was computed, and what has not been run."""
     frame = _gather(layout, tidy)
-    statistics = "" if frame.empty else layout.statistics(frame)
     told = definition(layout.drawn(frame), layout.file)
     note = missing_note(frame, layout, tidy)
     parts = [
@@ -107,7 +106,8 @@ def caption(layout: FigureLayout, tidy: Tidy) -> str:
         IN_WORDS[tidy.experiment.scale],
         layout.caption.strip(),
         f"Not drawn: {layout.unsupported}." if layout.unsupported else "",
-        statistics,
+        "" if frame.empty else layout.values_told(tidy.experiment),
+        "" if frame.empty else layout.statistics(frame),
         f"Computed: {told}." if told else "",
         *trained_otherwise(tidy.experiment, layout.methods),
         *less_exact({layout.file: frame}),

@@ -87,6 +87,10 @@ class FigureLayout(Layout):
         """The rows of its tidy files that it draws."""
         return frame
 
+    def values_told(self, experiment: Experiment) -> str:
+        """Which value of a run is shown, a sentence for the caption, of figures that show one of each run."""
+        return ""
+
     @abstractmethod
     def statistics(self, frame: pd.DataFrame) -> str:
         """What lines, bands and colours mean: a sentence for the caption."""

@@ -22,6 +22,8 @@ from bench.errors import UserError
 
 _COLOURS = "viridis"
 _LEVELS = 13
+_HIGHEST = 1.6  # a panel's height over the width that there is room for
+_TICK = 0.5  # inches that a tick of the x axis takes, with its label
 PART = {"train": "Training", "test": "Test"}
 
 
@@ -64,7 +66,7 @@ def draw(layout: ThroughModelsLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure
         raise UserError(f"nothing to draw for '{layout.title}': no finite values of the seed and the images named")
     names = {place.partition: place.partition_title for place in settings(tidy.experiment)} | titles(tidy.experiment)
     colours = {label: look.colour for label, look in styles(tidy.experiment).items()}
-    height = sum(0.36 * layout.width * _height_over_width(rows) + 0.65 for rows in planes.values())
+    height = sum(_panel_size(layout, rows)[1] + 0.65 for rows in planes.values()) + 0.1
     figure, body = new_figure(layout.width, height, [missing_note(frame, layout, tidy)])
     grid = body.subplots(len(planes), 2, squeeze=False)
     for column, (value, part) in zip(grid.T, (("loss", layout.loss), ("error", layout.error)), strict=True):
@@ -75,17 +77,36 @@ def draw(layout: ThroughModelsLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure
             filled = _draw_contours(axes, table, levels, norm)
             _mark_models(axes, rows[rows["model"].notna()], names, colours)
             whose = f", {names[method]}" if len(planes) > 1 else ""
+            axes.xaxis.set_major_locator(MaxNLocator(max(2, int(_panel_size(layout, plane)[0] / _TICK))))
             axes.set_title(f"{PART[part]} {value}{' (%)' * (value == 'error')}{whose}")
         column[-1].set_xlabel("Distance along u")
-        body.colorbar(filled, ax=list(column), aspect=15 * len(planes), pad=0.02, format="%.3g")
+        body.colorbar(filled, ax=list(column), aspect=15 * len(planes), pad=0.02, format=_shortest(levels))
     for axes in grid[:, 0]:
         axes.set_ylabel("Distance along v")
+    _settle_around_panels(figure)
     return figure
 
 
-def _height_over_width(plane: pd.DataFrame) -> float:
+def _panel_size(layout: ThroughModelsLayout, plane: pd.DataFrame) -> tuple[float, float]:
+    """Width and height of a panel in inches: as wide as there is room, unless it is too high then."""
     width, height = (float(np.ptp(plane[name].to_numpy(float))) for name in ("x", "y"))
-    return min(1.6, height / width)
+    room, shape = 0.36 * layout.width, height / width
+    return room * min(1, _HIGHEST / shape), room * min(_HIGHEST, shape)
+
+
+def _settle_around_panels(figure: Figure) -> None:
+    """Lay out until labels have their place: a layout reckons with panels as the one before has drawn them.
+
+    Panels keep the shape of their planes, so a layout makes some of them smaller than the room that it gives them.
+    """
+    for _ in range(3):
+        figure.draw_without_rendering()
+
+
+def _shortest(levels: NDArray[np.float64]) -> str:
+    """The format with the fewest digits, three at least, that tells levels apart."""
+    texts = {digits: {f"{level:.{digits}g}" for level in levels} for digits in range(3, 9)}
+    return f"%.{next((digits for digits, shown in texts.items() if len(shown) == len(levels)), 8)}g"
 
 
 def _levels(values: pd.Series, ceiling: float | None, value: str) -> tuple[NDArray[np.float64], Normalize]:

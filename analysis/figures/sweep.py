@@ -16,6 +16,7 @@ from analysis.figures.base import FigureLayout, add_legend, count_seeds, draw_cu
 from analysis.figures.notes import diverged_note, missing_note
 from analysis.layout import Selection
 from analysis.palette import styles
+from analysis.protocol import shortened
 from analysis.quantities import Quantity, quantity
 from analysis.table_layout import Column
 from analysis.table_values import values_of
@@ -140,19 +141,25 @@ class SweepLayout(FigureLayout):
         """The rows of its quantity."""
         return frame[frame["metric"] == self.metric] if "metric" in frame else frame
 
+    def values_told(self, experiment: Experiment) -> str:
+        """What is reported of each run."""
+        if self.asks != "metrics":
+            return ""
+        value = "what each method reports (after the last round, unless its released code says otherwise)"
+        asked = "" if experiment.report is None else ", as asked for in place of the figure's own protocol"
+        return f"Values{asked}: {value if self.final is None else self.final.description}."
+
     def statistics(self, frame: pd.DataFrame) -> str:
-        """What is reported, and what lines and bands mean."""
-        value = ""
-        if self.asks == "metrics":
-            value = "what each method reports (after the last round, unless its released code says otherwise)"
-            value = f"Values: {value if self.final is None else self.final.description}. "
+        """What lines and bands mean."""
         of_levels = " Horizontal lines: methods without the value that is swept." * any(p.levels for p in self.panels)
-        return f"{value}Points: mean over {count_seeds(frame)}; bands: ± one sample standard deviation.{of_levels}"
+        return f"Points: mean over {count_seeds(frame)}; bands: ± one sample standard deviation.{of_levels}"
 
     def values(self, frame: pd.DataFrame, experiment: Experiment) -> pd.DataFrame:
         """One row per run: the columns that name it, and its `value`, NaN of a run that diverged."""
         column = Column(header=self.metric, metric=self.metric, final=self.final if self.asks == "metrics" else None)
-        finals = {label: reported(entry.release(label)) for label, entry in experiment.methods.items()}
+        finals = {
+            label: shortened(reported(entry.release(label)), experiment) for label, entry in experiment.methods.items()
+        }
         values = values_of(column, finals, frame)
         rows = [(*cell, value.seed, value.number) for cell, of_seeds in values.items() for value in of_seeds]
         return pd.DataFrame(rows, columns=[*RUN, "value"])

@@ -49,8 +49,11 @@ def test_render_writes_where_it_says(realistic: Tidy) -> None:
     written = Report("quick", realistic.results).render_table("accuracy")
     assert written == [folder / "tables" / f"accuracy.{extension}" for extension in ("md", "tex", "csv", "html")]
     written += Report("quick", realistic.results).render_figure("labels")
-    assert written[4:] == [folder / "figures" / f"labels.{extension}" for extension in ("png", "pdf")]
+    assert written[4:] == [folder / "figures" / f"labels.{extension}" for extension in ("png", "pdf", "md")]
     assert all(path.stat().st_size for path in written)
+    told = figures.caption(figures.load_figure("quick", "labels"), realistic)
+    shown = f"# Images per client and class\n\n![Images per client and class](labels.png)\n\n{told}\n"
+    assert written[-1].read_text() == shown
 
 
 def test_page_holds_all_tables_and_links_only_what_exists(realistic: Tidy) -> None:
@@ -74,7 +77,7 @@ def test_page_leaves_no_dead_link(realistic: Tidy) -> None:
         report.render_figure(name)
     page = report.render_page()
     links = re.findall(r'(?:src|href)="([^"#]+)"', page.read_text())
-    assert len(links) == 2 * 4 + 5 * 3
+    assert len(links) == 2 * 4 + 5 * 4
     assert all((page.parent / link).is_file() for link in links)
 
 

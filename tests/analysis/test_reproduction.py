@@ -8,13 +8,13 @@ import pandas as pd
 import pytest
 
 from analysis.index_page import table_page
-from analysis.published import published
+from analysis.published import PublishedNumber, published
 from analysis.report import Report
 from analysis.reproduction import beside_published
 from analysis.table_formats import FORMATS
 from analysis.table_layout import TableLayout
-from analysis.tables import Entry, Table
-from analysis.verdicts import PLURALS
+from analysis.tables import Beside, Entry, Table
+from analysis.verdicts import PLURALS, Verdict
 from bench.errors import UserError
 from bench.experiments import load_experiment
 
@@ -163,6 +163,33 @@ def test_tables_of_unknown_data_sets_show_the_published_side_alone(tmp_path: Pat
     text = Report("fedlesam", tmp_path).render_table("3")[0].read_text()
     assert "data set not supported yet" in text
     assert "not supported" in text.rpartition("Verdicts")[2]
+    published = [line for line in text.splitlines() if line.startswith("| *published*")]
+    assert published
+    assert not any("not supported" in line for line in published), "the cell above says why"
+    assert text.endswith(" In published rows: ? doubtful in print.\n")
+
+
+def test_a_wide_table_in_latex_fits_the_page_and_names_its_paper(tmp_path: Path) -> None:
+    text = Report("fedlesam", tmp_path).render_table("3")[1].read_text()
+    assert text.startswith("% needs \\usepackage{booktabs,graphicx}\n\\begin{table*}")
+    assert "\\label{tab:fedlesam-3}\n\\resizebox{\\ifdim\\width>\\textwidth" in text
+    assert "\\end{tabular}}\n" in text
+
+
+def test_the_foot_tells_the_marks_that_occur_at_smoke_scale_too() -> None:
+    numbers = {
+        "": PublishedNumber(1.0),
+        "? doubtful in print": PublishedNumber(1.0, note="typo_suspected"),
+        "+ at least": PublishedNumber(1.0, note="censored"),
+        "– a failure, or a dash there": PublishedNumber(None, note="failed"),
+    }
+    entry = (((Entry(1.0),),),)
+    column = {"header": "5", "metric": "test_accuracy", "select": {**AT, "dataset": "cifar10"}}
+    layout = TableLayout.parse({**LAYOUT.model_dump(), "methods": ["fedavg"], "columns": [column]})
+    for mark, number in numbers.items():
+        beside = (((Beside(number, Verdict("not judged")),),),)
+        text = FORMATS["md"](Table("t", layout, ("FedAvg",), entry, "By hand.", beside, foot="Nothing."))
+        assert text.endswith(f"\n\nNothing. In published rows: {mark}.\n" if mark else "\n\nNothing.\n")
 
 
 def test_methods_that_nothing_has_are_told(tmp_path: Path) -> None:

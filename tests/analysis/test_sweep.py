@@ -1,5 +1,6 @@
 """Figures of final values against a swept value."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from matplotlib.figure import Figure
 
 from analysis import figures
 from analysis.figures.sweep import SweepLayout
+from analysis.protocol import reporting
 from analysis.tidy import CellKey, Setting, Tidy
 from bench.errors import UserError
 from bench.experiments import Experiment
@@ -65,6 +67,13 @@ def test_the_rule_of_the_layout_says_which_value_counts(two: Tidy) -> None:
     (axes,) = panels(figures.draw(shown, two))
     assert line(axes) == [(0.1, 48.75), (0.6, 60)], "evaluated half way and at the end"
     assert "Values: mean over the last 2 evaluations." in figures.caption(shown, two)
+
+
+def test_what_is_asked_for_in_place_of_the_protocol_is_told(two: Tidy) -> None:
+    experiment = two.experiment.model_copy(update={"report": "best"})
+    shown = reporting(layout(PANEL), experiment)
+    told = figures.caption(shown, replace(two, experiment=experiment))
+    assert "Values, as asked for in place of the figure's own protocol: best of all evaluations" in told
 
 
 def test_panels_share_what_the_figure_selects(quick: Experiment) -> None:

@@ -136,7 +136,7 @@ def test_one_seed_has_no_spread(tmp_path: Path, quick: Experiment) -> None:
     write(tmp_path, CellKey(HARD, "fedavg"), "metrics", metrics([80]))
     table = fill("t", layout(methods=["fedavg"]), tidy_in(tmp_path, quick))
     assert "**80.00** (1 of 3 seeds)" in markdown(table)
-    assert "Mean over 1 seed." in table.caption
+    assert "One seed." in table.caption
 
 
 def test_nothing_run_is_a_table_of_not_run(tmp_path: Path, quick: Experiment) -> None:

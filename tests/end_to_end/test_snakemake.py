@@ -49,6 +49,7 @@ def test_every_output_is_there(finished):
     for figure in ("convergence", "drift", "surfaces", "perturbation", "labels"):
         assert (report / "figures" / f"{figure}.png").read_bytes().startswith(b"\x89PNG")
         assert (report / "figures" / f"{figure}.pdf").read_bytes().startswith(b"%PDF")
+        assert f"]({figure}.png)" in (report / "figures" / f"{figure}.md").read_text()
     page = (report / "index.html").read_text()
     assert "FedSAM" in page
     assert "Not drawn yet" not in page
