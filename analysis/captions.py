@@ -1,6 +1,7 @@
 """Sentences of captions that follow from tidy files: what was computed, and by which code."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 
@@ -10,6 +11,7 @@ from analysis.made import analysis_fingerprint
 from analysis.tidy import titles
 from bench.experiments import Experiment
 from bench.records import code_fingerprint
+from bench.scale import trained_at_smoke_scale
 
 _LISTED = 2
 """So many definitions are listed at most; of more the caption says where they stand."""
@@ -23,14 +25,24 @@ def definition(rows: pd.DataFrame, file: str) -> str:
 
 def trained_otherwise(experiment: Experiment, methods: Sequence[str]) -> Iterator[str]:
     """A sentence if some of these methods are not trained as the others, such as at another learning rate."""
-    names = titles(experiment, methods)
-    told = [
-        f"{names[method]} ({', '.join(f'{key} {value}' for key, value in own.items())})"
-        for method in methods
-        if (own := experiment.methods[method].training)
-    ]
+    names, told = titles(experiment, methods), []
+    for method in methods:
+        own = experiment.methods[method].training
+        if experiment.scale == "smoke":
+            own = trained_at_smoke_scale(own)
+        if own:
+            told.append(f"{names[method]} ({', '.join(f'{key} {_shown(value)}' for key, value in own.items())})")
     if told:
         yield f"Trained otherwise: {', '.join(told)}."
+
+
+def _shown(value: Any) -> str:
+    """A value in words: a list's parts are joined by +, and options follow a name."""
+    if isinstance(value, list | tuple):
+        return " + ".join(map(_shown, value))
+    if isinstance(value, Mapping):
+        return " ".join(str(part) if key == "name" else f"{key} {_shown(part)}" for key, part in value.items())
+    return str(value)
 
 
 def less_exact(frames: Mapping[str, pd.DataFrame]) -> Iterator[str]:

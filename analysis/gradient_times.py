@@ -4,6 +4,7 @@ import csv
 import datetime
 import functools
 import io
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -18,7 +19,6 @@ from bench.engine.objective import Objective
 from bench.errors import UserError
 from bench.machine import machine
 from bench.models import Model, build_model
-from bench.models.base import ModelChoice
 
 REPEATS = 2
 SECONDS = 1.0
@@ -34,11 +34,6 @@ class Gradient(NamedTuple):
     shape: tuple[int, int, int]
     classes: int
     batch: int
-
-    @property
-    def choice(self) -> ModelChoice:
-        """The model's choice."""
-        return TypeAdapter(Model).validate_json(self.model)
 
     @property
     def parameters(self) -> int:
@@ -88,6 +83,8 @@ class GradientTimes:
                 ): float(row["milliseconds"])
                 for row in rows
             }
+            if wrong := [number for number in known.values() if not (math.isfinite(number) and number > 0)]:
+                raise UserError(f"'{file}': milliseconds {wrong[0]:g} (allowed: finite numbers above 0)")
             return cls(rows[0]["machine"], rows[0]["day"], known=known)
         except OSError as error:
             raise UserError(f"cannot read '{file}': {error.strerror}") from None
@@ -114,9 +111,9 @@ class GradientTimes:
 
 
 def _measure(gradient: Gradient, device: torch.device) -> float:
-    """Seconds of one gradient, with the threads that a run would get, after one to warm up.
+    """Seconds of one gradient, with one thread, after one to warm up.
 
-    The shortest of several: what else the machine does makes them longer only.
+    The shortest of several: what else the machine does makes them longer only; of two threads, up to ten times.
     """
     model, shape, classes, batch = gradient
     loss = objective(model, shape, classes, str(device))
@@ -126,7 +123,7 @@ def _measure(gradient: Gradient, device: torch.device) -> float:
     w = loss.initial()
     times: list[float] = []
     threads = torch.get_num_threads()
-    torch.set_num_threads(gradient.choice.threads(threads))
+    torch.set_num_threads(1)
     try:
         while len(times) <= REPEATS or sum(times) < SECONDS:
             began = time.perf_counter()

@@ -1,13 +1,15 @@
 """The index of the papers' tables and figures, as one page: the target of each, and what it takes at paper scale."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from analysis import markdown
 from analysis.figures.base import FigureLayout
 from analysis.gradient_times import GradientTimes
-from analysis.plan import Estimate, Plan, total
+from analysis.plan import Estimate, Plan, rounded, total
 from analysis.published_cells import dataset_title
 from analysis.report import Report
 from analysis.run_cost import OVERHEAD
@@ -20,35 +22,68 @@ _WITHOUT_TARGET = re.compile(r"^\| ((?:Table|Figure)s? [^|]+) \| ([^|]*\bno targ
 """A row of a paper's own README that says so."""
 
 
+HEADER = ["target", "what", "tables", "figures", "runs", "hours", "GiB"]
+
+
 def page(times: GradientTimes) -> str:
     """The whole page, in Markdown."""
-    plans = [Plan(Report(name, Path("results")), times, anew=True) for name in experiment_names()]
-    sums = {"all_tables": Estimate(), "all_figures": Estimate()}
-    papers, others, sections = [], [], []
-    for plan in plans:
-        report = plan.report
-        if any(parse_source(part.dataset).own for part in report.experiment.whole_parts.values()):
-            others.append([f"`{report.target}`", report.experiment.description, "", "", "–", "–", "–"])
-            continue
-        tables = {name: report.table_inputs(name) for name in report.table_names()}
-        figures = {name: report.figure_inputs(name) for name in report.figure_names()}
-        by_kind = {
-            "all_tables": plan.cells(file for files in tables.values() for file in files),
-            "all_figures": plan.cells(file for files in figures.values() for file in files),
-        }
-        everything = by_kind["all_tables"] | by_kind["all_figures"]
-        line = [report.experiment.description, str(len(tables)), str(len(figures)), *_numbers(everything.values())]
-        if not report.is_paper:
-            others.append([f"`{report.target}`", *line])
-            continue
-        papers.append([f"[`{report.target}`](#{report.target})", *line])
-        sums = {kind: sums[kind] + total(cells.values()) for kind, cells in by_kind.items()}
-        rows = [_row(plan, "table", name, report.table_layout(name), files) for name, files in tables.items()]
-        rows += [_row(plan, "figure", name, report.figure_layout(name), files) for name, files in figures.items()]
-        sections += _section(report, rows)
-    whole = [[f"`{kind}`", "those of all papers", "", "", *_numbers([one])] for kind, one in sums.items()]
-    header = ["target", "what", "tables", "figures", "runs", "hours", "GiB"]
-    return "\n".join([*_introduction(times), "", *markdown.table(header, [*papers, *whole, *others]), *sections]) + "\n"
+    indexed = [_Indexed(Plan(Report(name, Path("results")), times, anew=True)) for name in experiment_names()]
+    papers = [one for one in indexed if one.report.is_paper]
+    lines = [
+        *(_line(one, f"[`{one.report.target}`](#{one.report.target})") for one in papers),
+        *_sums(papers),
+        *(_line(one, f"`{one.report.target}`") for one in indexed if one not in papers),
+    ]
+    sections = [line for one in papers for line in _section(one)]
+    return "\n".join([*_introduction(times), "", *markdown.table(HEADER, lines), *sections]) + "\n"
+
+
+@dataclass(frozen=True, eq=False)
+class _Indexed:
+    """An experiment with the files that its tables and figures are made from."""
+
+    plan: Plan
+
+    @property
+    def report(self) -> Report:
+        return self.plan.report
+
+    @cached_property
+    def tables(self) -> dict[str, list[Path]]:
+        return {name: self.report.table_inputs(name) for name in self.report.table_names()}
+
+    @cached_property
+    def figures(self) -> dict[str, list[Path]]:
+        return {name: self.report.figure_inputs(name) for name in self.report.figure_names()}
+
+    def cells(self, layouts: Mapping[str, list[Path]]) -> dict[str, Estimate]:
+        """The cells of all tables, or of all figures."""
+        return self.plan.cells(file for files in layouts.values() for file in files)
+
+    @property
+    def has_own_images(self) -> bool:
+        """Whether a data set is a user's own: nothing is known of its size."""
+        return any(parse_source(part.dataset).own for part in self.report.experiment.whole_parts.values())
+
+
+def _line(one: _Indexed, target: str) -> list[str]:
+    """An experiment's line."""
+    told = [target, one.report.experiment.description]
+    if one.has_own_images:
+        return [*told, "", "", *_numbers([])]
+    cells = one.cells(one.tables) | one.cells(one.figures)
+    return [*told, str(len(one.tables)), str(len(one.figures)), *_numbers(cells.values())]
+
+
+def _sums(papers: Sequence[_Indexed]) -> Iterator[list[str]]:
+    """The lines of what is asked of all papers."""
+    by_target = {
+        "all_tables": [one.cells(one.tables) for one in papers],
+        "all_figures": [one.cells(one.figures) for one in papers],
+    }
+    for target, cells in by_target.items():
+        estimates = [estimate for of_paper in cells for estimate in of_paper.values()]
+        yield [f"`{target}`", "those of all papers", "", "", *_numbers(estimates)]
 
 
 def _introduction(times: GradientTimes) -> list[str]:
@@ -60,7 +95,9 @@ def _introduction(times: GradientTimes) -> list[str]:
         "`fedflat plan TARGET` tells what is left of it on your machine, at any scale. Runs that several targets share",
         "are counted in each; a paper's own target, `all_tables` and `all_figures` count each run once. At smoke scale",
         "(`scale=smoke`) there are as many runs, of a few rounds on digits; with `seeds=[0]`, one of each cell. What",
-        "stands below `all_figures` is not of papers (no numbers where images are a user's own).",
+        "stands below `all_figures` is not of papers (no numbers where images are a user's own). A figure in parts,",
+        "such as 4a and 4b, has a target by its number, too (`fedgf_figure_4`). One job of Snakemake trains all seeds",
+        "of a cell.",
         "",
         "Hours are those of training and evaluation at paper scale, on one core, in fp32; runs side by side share",
         f"them. They follow from the times of single gradients, measured with one thread on {times.machine}",
@@ -70,8 +107,11 @@ def _introduction(times: GradientTimes) -> list[str]:
     ]
 
 
-def _section(report: Report, rows: list[list[str]]) -> list[str]:
+def _section(one: _Indexed) -> list[str]:
     """A paper's table; at its end what has no target, as the paper's own README says."""
+    report = one.report
+    rows = [_row(one.plan, "table", name, report.table_layout(name), files) for name, files in one.tables.items()]
+    rows += [_row(one.plan, "figure", name, report.figure_layout(name), files) for name, files in one.figures.items()]
     own = (PAPER_TABLES / report.source / "README.md").read_text(encoding="utf-8")
     header = ["target", "shows", "runs", "hours", "GiB", "data", "not reproduced"]
     others = [[place, what, "", "", "", "", ""] for place, what in _WITHOUT_TARGET.findall(own)]
@@ -115,9 +155,4 @@ def _unsupported(layout: TableLayout) -> Iterator[str]:
 def _numbers(estimates: Iterable[Estimate]) -> list[str]:
     """Runs, hours and GiB; nothing but a dash where nothing is run."""
     one = total(estimates)
-    return [f"{one.runs:,}", _rounded(one.hours), _rounded(one.bytes / 2**30)] if one.runs else ["–"] * 3
-
-
-def _rounded(number: float) -> str:
-    """Two significant digits, such as 48,000 or 0.083; nothing below 0.01."""
-    return f"{float(f'{number:.2g}'):,.10g}" if number >= 0.01 else "< 0.01"
+    return [f"{one.runs:,}", rounded(one.hours), rounded(one.bytes / 2**30)] if one.runs else ["–"] * 3

@@ -1,12 +1,12 @@
-"""What a target of Snakemake would take, before anything starts: runs, hours and disk space.
+"""What targets of Snakemake would take, before anything starts: runs, hours of one core and disk space.
 
 Hours are those of training and evaluation, from the times of gradients (`analysis.run_cost`). Hours of analyses are
 not in them.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import partial, reduce
 from operator import add
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,9 @@ from analysis.tidy import cells_of
 from bench.errors import UserError, unknown
 from bench.experiments import experiment_names
 from bench.records import PARTITION, is_complete
+
+ALL = ("all_tables", "all_figures")
+"""The targets that are not of one experiment."""
 
 
 @dataclass(frozen=True)
@@ -75,48 +78,77 @@ class Plan:
         return self._known[path]
 
 
-def plan(target: str, results: Path, changes: dict[str, Any], times: Times) -> dict[str, Estimate]:
-    """One estimate per part of each experiment that a target such as fedgf_table_1, fedgf or all_tables needs.
+def plan(
+    targets: Sequence[str], results: Path, changes: dict[str, Any], times: Times, sources: Sequence[str] = ()
+) -> dict[str, Estimate]:
+    """One estimate per part of each experiment that targets such as fedgf_table_1, fedgf or all_tables need.
 
-    A `UserError` suggests the nearest target.
+    What several targets need is counted once. `sources`: names or files of further experiments that they may be of. A
+    `UserError` suggests the nearest target.
     """
+    reports = _reports(results, changes, sources)
+    plans = {name: Plan(report, times) for name, report in reports.items()}
+    needed: dict[str, dict[str, Estimate]] = {}
+    for target in targets:
+        for name, files in _needed(target, reports):
+            needed[name] = needed.get(name, {}) | plans[name].cells(files)
     parts: dict[str, Estimate] = {}
-    for report, files in _needed(target, results, changes):
-        for path, estimate in Plan(report, times).cells(files).items():
-            part = f"{report.experiment.name}: {path.split('/')[0]}"
+    for name, cells in needed.items():
+        for path, estimate in cells.items():
+            part = f"{reports[name].experiment.name}: {path.split('/')[0]}"
             parts[part] = parts.get(part, Estimate()) + estimate
     return parts
 
 
-def _needed(target: str, results: Path, changes: dict[str, Any]) -> Iterator[tuple[Report, list[Path]]]:
-    """The experiments of a target, with the files that it is made from."""
-    reports = {name: Report(name, results, changes) for name in experiment_names()}
-    if target in ("all_tables", "all_figures"):
-        for report in reports.values():
+def _reports(results: Path, changes: dict[str, Any], sources: Sequence[str]) -> dict[str, Report]:
+    """By what their targets begin with, the named experiments and those of the sources, which go before them."""
+    own: dict[str, Report] = {}
+    for source in dict.fromkeys(sources):
+        report = Report(source, results, changes)
+        if report.target in own:
+            raise UserError(f"--experiment: two of them are named {report.target}")
+        own[report.target] = report
+    return {name: Report(name, results, changes) for name in experiment_names()} | own
+
+
+def _needed(target: str, reports: Mapping[str, Report]) -> Iterator[tuple[str, list[Path]]]:
+    """The names of a target's experiments, with the files that it is made from."""
+    if target in ALL:
+        for name, report in reports.items():
             if report.is_paper:
-                yield report, _files(report, tables=target == "all_tables", figures=target == "all_figures")
+                yield name, _files(report, tables=target == "all_tables", figures=target == "all_figures")
         return
-    name = max((n for n in reports if target == n or target.startswith(f"{n}_")), key=len, default=None)
-    if name is None:
-        raise unknown("target", target, [*reports, "all_tables", "all_figures"])
-    report, rest = reports[name], target.removeprefix(name).removeprefix("_")
-    kind, _, layout = rest.partition("_")
-    experiment = report.experiment
-    if not rest:
-        yield report, _files(report, tables=True, figures=True)
-    elif rest == "runs":
-        yield report, [results / "runs" / experiment.name / path / "metrics.csv" for path in experiment.paths()]
-    elif kind == "table":
-        yield report, report.table_inputs(layout)
-    elif kind == "figure":
-        parts = report.figures_in_parts().get(layout, [layout])
-        yield report, [file for part in parts for file in report.figure_inputs(part)]
-    elif kind == "analysis":
-        cells = report.analysed(layout)
-        yield report, [results / "analysis" / experiment.name / path / f"{layout}.csv" for path in cells]
-    else:
-        kinds = ", ".join(f"{name}_{kind}_..." for kind in ("table", "figure", "analysis"))
-        raise UserError(f"'{target}' is no target with runs (allowed: {name}, {name}_runs, {kinds})")
+    beginnings = [name for name in reports if target == name or target.startswith(f"{name}_")]
+    if not beginnings:
+        raise unknown("target", target, [*ALL, *(known for report in reports.values() for known in _targets(report))])
+    name = max(beginnings, key=len)
+    known = _targets(reports[name])
+    if target not in known:
+        raise unknown("target", target, known)
+    yield name, known[target]()
+
+
+def _targets(report: Report) -> dict[str, Callable[[], list[Path]]]:
+    """Those of an experiment, as the Snakefile has them, each with the files that it is made from."""
+    name, experiment, results = report.target, report.experiment, report.results
+
+    def runs() -> list[Path]:
+        return [results / "runs" / experiment.name / path / "metrics.csv" for path in experiment.paths()]
+
+    def analysed(analysis: str) -> list[Path]:
+        return [results / "analysis" / experiment.name / path / f"{analysis}.csv" for path in report.analysed(analysis)]
+
+    def drawn(figures: Sequence[str]) -> list[Path]:
+        return [file for figure in figures for file in report.figure_inputs(figure)]
+
+    figures = {figure: [figure] for figure in report.figure_names()} | report.figures_in_parts()
+    return {
+        name: partial(_files, report, tables=True, figures=True),
+        f"{name}_runs": runs,
+        **{f"{name}_analysis_{analysis}": partial(analysed, analysis) for analysis in report.analysis_names},
+        **{f"{name}_table_{table}": partial(report.table_inputs, table) for table in report.table_names()},
+        **{f"{name}_figure_{figure}": partial(drawn, parts) for figure, parts in figures.items()},
+    }
 
 
 def _files(report: Report, *, tables: bool, figures: bool) -> list[Path]:
@@ -130,8 +162,15 @@ def in_words(parts: Mapping[str, Estimate]) -> str:
         return "nothing to train"
     rows = {**parts, "all": total(parts.values())} if len(parts) != 1 else parts
     width = max(map(len, rows))
-    lines = [f"{'part':{width}}  {'runs':>6}  {'finished':>8}  {'hours':>10}  {'GiB':>8}"]
+    lines = [f"{'part':{width}}  {'runs':>6}  {'finished':>8}  {'hours of one core':>17}  {'GiB':>8}"]
     for part, one in rows.items():
-        gib = one.bytes / 2**30
-        lines.append(f"{part:{width}}  {one.runs:6,}  {one.finished:8,}  {one.hours:10,.2f}  {gib:8,.2f}")
+        hours, gib = rounded(one.hours), rounded(one.bytes / 2**30)
+        lines.append(f"{part:{width}}  {one.runs:6,}  {one.finished:8,}  {hours:>17}  {gib:>8}")
     return "\n".join(lines)
+
+
+def rounded(number: float) -> str:
+    """Two significant digits, such as 48,000 or 0.083; of what is there, nothing below 0.01."""
+    if number == 0:
+        return "0"
+    return f"{float(f'{number:.2g}'):,.10g}" if number >= 0.01 else "< 0.01"

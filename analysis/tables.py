@@ -218,7 +218,8 @@ def _caption(
             protocol.append(f"Runs have as few as {evaluated} evaluations.")
         if any(file not in RUN_FILES and tidy.analyses[file].of_final_model for file in sources):
             protocol.append(f"Measured on the global model after the last round{rounds}.")
-    protocol += trained_otherwise(tidy.experiment, layout.supported_methods)
+    if layout.supported:
+        protocol += trained_otherwise(tidy.experiment, layout.supported_methods)
     protocol += [*_definitions(layout, frames), *less_exact(frames), *made_by_other_code(frames, tidy.analyses)]
     if any(quantity(column.metric).file == "convergence" for column in layout.supported):
         protocol.append(
@@ -238,7 +239,7 @@ def _caption(
         if any(column.direction != "none" for column in layout.columns):
             within = "of a column within its block" if len(layout.blocks) > 1 else "of a column"
             protocol.append(f"Bold: best mean {within}; underlined: second best.")
-    scale = IN_WORDS[tidy.experiment.scale]
+    scale = IN_WORDS[tidy.experiment.scale] if layout.supported else ""
     return " ".join(part for part in [f"{layout.title}.", scale, layout.caption.strip(), *protocol] if part)
 
 

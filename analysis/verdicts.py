@@ -44,6 +44,18 @@ ACCURACIES = {
 }
 """What the tolerance is for: accuracies in percent."""
 
+COUNTS = {
+    "downloads_per_round",
+    "uploads_per_round",
+    "transmissions_per_round",
+    "gradients_per_step",
+    "client_state",
+    "client_storage",
+    "client_models",
+    "server_state",
+}
+"""What is exact without an interval: every run counts the same."""
+
 LEAST_RANKED = 3
 """Fewer methods have no rank correlation."""
 
@@ -85,7 +97,8 @@ def verdict(
     *Agrees*: the published value lies within the 95 % confidence interval of the reproduced mean, or within `tolerance`
     of it if the metric is an accuracy in percent, or is the mean in as many decimals as are printed. *Differs*: it does
     not. Neither is said of what is not published, run or analysed, has diverged, is a bound on either side, is doubtful
-    in print or a failure there; nor of one seed's other metrics, which have neither interval nor tolerance.
+    in print or a failure there. One seed's other metrics have neither interval nor tolerance: they agree if equal, and
+    differ only if they are counts, which are exact.
     """
     kind: Kind
     if published is None or (published.value is None and not published.failed):
@@ -98,16 +111,16 @@ def verdict(
         kind = "censored"
     else:
         allowed = tolerance if metric in ACCURACIES else None
-        return _judged(reproduced, published.value, published.decimals, allowed)
+        return _judged(reproduced, published.value, published.decimals, allowed, exact=metric in COUNTS)
     return Verdict(kind)
 
 
-def _judged(reproduced: Reproduced, value: float, decimals: int, tolerance: float | None) -> Verdict:
+def _judged(reproduced: Reproduced, value: float, decimals: int, tolerance: float | None, *, exact: bool) -> Verdict:
     gap, interval = reproduced.mean - value, reproduced.half_width
     reach = max(0.5 * 10.0**-decimals, interval or 0.0, tolerance or 0.0)
     if abs(gap) <= reach or math.isclose(abs(gap), reach):
         return Verdict("agrees", gap)
-    return Verdict("not judged" if interval is None and tolerance is None else "differs", gap)
+    return Verdict("differs" if exact or interval is not None or tolerance is not None else "not judged", gap)
 
 
 def rule(tolerance: float = TOLERANCE) -> str:
@@ -117,7 +130,8 @@ def rule(tolerance: float = TOLERANCE) -> str:
         "Agrees: the published value is within the 95 % confidence interval of the reproduced mean (Student's t, two "
         f"or more seeds), within {points} of it (accuracies), or equal to it in the printed decimals; differs: it is "
         "not, with the gap, reproduced less published; not judged: the published value is doubtful or a failure, the "
-        "runs have other settings than the paper's, or there is neither interval nor tolerance."
+        "runs have other settings than the paper's, or there is neither interval nor tolerance, which counts, "
+        "being exact, do not need."
     )
 
 

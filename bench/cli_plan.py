@@ -5,38 +5,52 @@ from typing import Annotated, Any
 
 import typer
 
+from bench.cli_options import Results
 from bench.errors import UserError
 
 
 def plan(
-    target: Annotated[str, typer.Argument(help="For example fedgf_table_1, fedlesam, fedtoga_runs, or all_tables.")],
+    targets: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="TARGET...", help="For example fedgf_table_1, fedlesam, fedtoga_runs, or all_tables; several."
+        ),
+    ],
     scale: Annotated[str, typer.Option(help="paper, or smoke.")] = "paper",
     rounds: Annotated[int | None, typer.Option(help="In place of the experiments' own.", min=1)] = None,
     seeds: Annotated[int | None, typer.Option(help="So many, from 0 on, in place of the experiments'.", min=1)] = None,
     methods: Annotated[
         list[str] | None, typer.Option("--method", help="Only methods of this label; repeatable.")
     ] = None,
-    results: Annotated[Path, typer.Option(help="Folder of all results: finished runs there need no time.")] = Path(
-        "results"
-    ),
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, or cuda:<i>.")] = "auto",
+    experiments: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--experiment",
+            help="YAML file of an own experiment, whose targets are known then, too; repeatable.",
+            metavar="FILE",
+        ),
+    ] = None,
+    results: Results = Path("results"),
+    device: Annotated[str, typer.Option(help="What is timed: auto, cpu, cuda, or cuda:<i>.")] = "auto",
 ) -> None:
-    """Estimate runs, hours of training and disk space of a target of Snakemake on this machine. Examples:
+    """Estimate runs, hours of training and disk space of targets of Snakemake on this machine. Examples:
 
-    fedflat plan fedgf_table_1
+    fedflat plan fedgf_table_1 fedgf_figure_4
+
+    fedflat plan mine_table_accuracy --experiment mine/experiments.yaml
 
     fedflat plan all_tables --scale smoke --seeds 1 --method fedavg --method fedsam
 
-    Gradients are timed here and now on random images, one process with the threads that a run would get; several runs
-    side by side share the hours. Analyses are not counted.
+    Hours are those of one core (or of the GPU); several runs side by side share them. Gradients are timed here and now
+    on random images, with one thread. Cells that several targets need are counted once, finished runs in the folder of
+    results take no time, and analyses are not counted.
     """
     from analysis.gradient_times import GradientTimes
     from analysis.plan import in_words
     from analysis.plan import plan as estimate
     from bench.run import prepare_device
-    from bench.threads import available_cores
 
-    if not target:
+    if not all(targets):
         raise UserError("the target is empty (allowed: for example fedgf_table_1)")
     changes: dict[str, Any] = {} if scale == "paper" else {"scale": scale}
     if rounds is not None:
@@ -45,8 +59,8 @@ def plan(
         changes["grid.seeds"] = list(range(seeds))
     if methods:
         changes["chosen"] = methods
-    times = GradientTimes.measured(prepare_device(device, available_cores(), typer.echo))
-    typer.echo(in_words(estimate(target, results, changes, times)))
+    times = GradientTimes.measured(prepare_device(device, 1, typer.echo))
+    typer.echo(in_words(estimate(targets, results, changes, times, experiments or ())))
 
 
 def index(
@@ -54,7 +68,6 @@ def index(
     out: Annotated[
         str | None, typer.Option(help="Folder of README.md and costs.csv. Default: paper_tables.", metavar="FOLDER")
     ] = None,
-    device: Annotated[str, typer.Option(help="What is timed: auto, cpu, cuda, or cuda:<i>.")] = "auto",
 ) -> None:
     """Write the index of the papers' tables and figures, with what each takes. Examples:
 
@@ -62,7 +75,8 @@ def index(
 
     fedflat index --measure --out /tmp/here
 
-    Hours are those of one core. They follow from the times of gradients in costs.csv; --measure writes that file, too.
+    Hours are those of one core. They follow from the times of gradients in costs.csv; --measure writes that file, too:
+    gradients are timed on the CPU, always with one thread.
     """
     from analysis.gradient_times import GradientTimes
     from analysis.paper_index import page
@@ -74,8 +88,7 @@ def index(
         raise UserError("--out is empty (allowed: the path of a folder)")
     folder = PAPER_TABLES if out is None else Path(out)
     costs, readme = folder / "costs.csv", folder / "README.md"
-    # One thread: what else the machine does can make two of them take ten times as long.
-    times = GradientTimes.measured(prepare_device(device, 1, typer.echo)) if measure else GradientTimes.read(costs)
+    times = GradientTimes.measured(prepare_device("cpu", 1)) if measure else GradientTimes.read(costs)
     text = page(times)
     if measure:
         times.write(costs)

@@ -1,16 +1,20 @@
 """What a table says of its numbers, and which it refuses: definitions, code, options, runs that were compared with."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from analysis.analyses import parse_analysis
+from analysis.captions import trained_otherwise
 from analysis.made import in_words
+from analysis.report import Report
 from analysis.tables import Table, fill
 from analysis.tidy import CellKey, Tidy
 from bench.config import RunConfig
 from bench.errors import UserError
+from bench.experiments import load_experiment
 from tests.analysis.conftest import ASKED, HARD, IDENTITIES, tidy_in, write
 from tests.analysis.tables_by_hand import ACCURACY, TARGET, layout, reaching
 
@@ -21,6 +25,38 @@ def test_caption_states_protocol_seeds_and_marks(tidy: Tidy) -> None:
         "FedGF (lr 0.03). Mean ± sample standard deviation "
         "over 2 to 3 seeds. Bold: best mean of a column; underlined: second best."
     )
+
+
+PAPER = "fedsam_caldarola"
+
+
+def test_augmentations_are_told_in_words() -> None:
+    methods = ["fedavg", "fedavg+mixup", "fedavg+cutout"]
+    assert list(trained_otherwise(load_experiment(PAPER), methods)) == [
+        "Trained otherwise: FedAvg + Mixup (augmentation standard + mixup), "
+        "FedAvg + Cutout (augmentation standard + cutout size 8)."
+    ]
+    assert list(trained_otherwise(load_experiment(PAPER, {"scale": "smoke"}), methods)) == [
+        "Trained otherwise: FedAvg + Mixup (augmentation mixup), FedAvg + Cutout (augmentation cutout)."
+    ]
+
+
+def test_what_smoke_scale_drops_is_not_told(tmp_path: Path) -> None:
+    file = tmp_path / "experiments.yaml"
+    own = "methods: {fedavg: {training: {augmentation: [crop, flip], precision: bf16}}, fedsam: {}}\n"
+    file.write_text(f"name: mine\nextends: quick\n{own}")
+    [told] = trained_otherwise(load_experiment(str(file)), ["fedavg"])
+    assert told == "Trained otherwise: FedAvg (augmentation crop + flip, precision bf16)."
+    assert not list(trained_otherwise(load_experiment(str(file), {"scale": "smoke"}), ["fedavg"]))
+
+
+@pytest.mark.parametrize("supported", [True, False])
+def test_nothing_is_said_of_runs_that_a_table_has_none_of(tmp_path: Path, supported: bool) -> None:
+    smoke = Report("quick", tmp_path, {"scale": "smoke"}).tidy
+    column = ACCURACY if supported else {**ACCURACY, "unsupported": "data set not supported yet"}
+    caption = fill("t", layout(columns=[column]), smoke).caption
+    assert ("digits stand in" in caption) == supported
+    assert ("Trained otherwise" in caption) == supported
 
 
 def test_runs_of_other_code_are_told(tidy: Tidy) -> None:

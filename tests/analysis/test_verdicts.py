@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.published import PublishedNumber
-from analysis.verdicts import PLURALS, Reproduced, Verdict, counts, rank_correlation, rule, verdict
+from analysis.quantities import QUANTITIES
+from analysis.verdicts import ACCURACIES as ACCURACIES_IN_PERCENT
+from analysis.verdicts import COUNTS, PLURALS, Reproduced, Verdict, counts, rank_correlation, rule, verdict
 
 PRINTED = PublishedNumber(80.0)
 ACCURACY = "test_accuracy"
@@ -27,6 +29,9 @@ CASES = [
     ("the interval of other metrics", Reproduced(82.4, 1.0, 3), PRINTED, "lambda_max", "agrees", 2.4),
     ("one seed of other metrics", Reproduced(80.9), PRINTED, "lambda_max", "not judged", 0.9),
     ("exact counts", Reproduced(3.0, 0.0, 3), PublishedNumber(2.0, decimals=0), "model_transmissions", "differs", 1.0),
+    ("counts of one seed", Reproduced(3.0), PublishedNumber(2.0, decimals=0), "client_state", "differs", 1.0),
+    ("equal counts", Reproduced(2.0), PublishedNumber(2.0, decimals=0), "uploads_per_round", "agrees", 0.0),
+    ("rounded counts", Reproduced(1.3333), PublishedNumber(1.33), "gradients_per_step", "agrees", 0.0033),
     ("equal in the printed decimals", Reproduced(1.3333), PublishedNumber(1.33), "comm_cost_x", "agrees", 0.0033),
     ("nothing run", "not run", PRINTED, ACCURACY, "not run", None),
     ("no value yet", "not analysed", PRINTED, "lambda_max", "not analysed", None),
@@ -68,6 +73,12 @@ def test_the_tolerance_can_be_changed_and_the_caption_says_so():
     assert verdict(Reproduced(82.0), PRINTED, ACCURACY, tolerance=2).kind == "agrees"
     assert "within 1 point of it" in rule()
     assert "within 0.5 points of it" in rule(0.5)
+
+
+def test_counts_are_quantities_and_no_accuracies():
+    assert set(QUANTITIES) >= COUNTS
+    assert not COUNTS & ACCURACIES_IN_PERCENT
+    assert "counts, being exact" in rule()
 
 
 def test_texts():

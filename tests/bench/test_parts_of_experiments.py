@@ -1,5 +1,6 @@
 """Experiments with parts: grids that share what the experiment says above them."""
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -7,9 +8,13 @@ import pytest
 import torch
 import yaml
 
+from analysis.published import papers
+from bench.data.root import data_root
+from bench.engine.streams import numpy_stream
 from bench.errors import UserError
 from bench.experiments import Experiment, load_experiment
-from bench.parts import Bench
+from bench.parts import Bench, load_dataset
+from bench.scale import at_smoke_scale
 
 PAPER: dict[str, Any] = {
     "name": "paper",
@@ -161,6 +166,49 @@ def test_smoke_scale_is_the_same_grid_on_digits(tmp_path: Path) -> None:
         "name": "pathological", "clients": 200, "classes_per_client": 2, "variant": None,
     }  # fmt: skip
     Bench.set_up(run, torch.device("cpu"))
+
+
+@pytest.mark.parametrize("paper", papers())
+def test_at_smoke_scale_every_partition_of_the_papers_splits_the_digits(paper: str) -> None:
+    runs = [cell.runs[0] for cell in load_experiment(paper, {"scale": "smoke"}).cells().values()]
+    partitions = {run.partition.model_dump_json(): run.partition for run in runs}
+    digits = load_dataset(runs[0].dataset, data_root()).train
+    for partition, seed in itertools.product(partitions.values(), (0, 1, 2)):
+        split = partition.split(digits, numpy_stream(seed, "partition"))
+        assert len(split) == partition.clients
+        if partition.name == "pathological" and partition.variant is None:
+            held = {len(set(digits.labels[images])) for images in split}
+            assert held == {partition.classes_per_client}, "of each class that it holds, every client has an image"
+
+
+def test_at_smoke_scale_no_more_clients_are_active_than_there_are(tmp_path: Path) -> None:
+    data = changed("parts/second/dataset", "cifar10")
+    data["parts"]["second"]["grid"] = {
+        "partition": [{"name": "pathological", "classes_per_client": 10, "clients": 100}],
+        "participation": [{"active": 100}, {"sampling": "bernoulli", "probability": 0.1}],
+    }
+    (tmp_path / "experiments.yaml").write_text(yaml.safe_dump(data, sort_keys=False))
+    smoke = load_experiment(str(tmp_path / "experiments.yaml"), {"scale": "smoke"})
+    run = smoke.cell("second/pathological-10/100-of-100/fedsam").runs[0]
+    assert (run.partition.clients, run.participation.active) == (80, 80)
+    run = smoke.cell("second/pathological-10/bernoulli-0.1-of-100/fedsam").runs[0]
+    assert run.participation.probability == 0.1
+
+
+@pytest.mark.parametrize(("dataset", "size"), [("cifar10", 4), ("digits", 16)])
+def test_at_smoke_scale_mixup_and_cutout_stay(dataset: str, size: int) -> None:
+    given = ["standard", "mixup", {"name": "cutout", "size": 16}]
+    run = {
+        **load_experiment("quick").cell("digits/dirichlet-0.1/4-of-20/fedavg").runs[0].model_dump(),
+        "dataset": dataset,
+    }
+    run["training"]["augmentation"] = given
+    assert at_smoke_scale(run)["training"]["augmentation"] == [
+        {"name": "mixup", "a": 1.0},
+        {"name": "cutout", "size": size},
+    ]
+    run["training"]["augmentation"] = "standard"
+    assert at_smoke_scale(run)["training"]["augmentation"] is None
 
 
 def test_only_chosen_methods_have_cells(tmp_path: Path) -> None:
