@@ -222,10 +222,13 @@ class Experiment(Frozen):
         return {path: self._expanded(*place) for path, place in self._grid.items()}
 
     def cell(self, path: str) -> "Cell":
-        """One cell by its path; a `UserError` suggests the nearest. What the other cells hold is not looked at."""
-        if path not in self._grid:
-            raise unknown(f"cell of experiment {self.name}", path, self._grid)
-        return self._expanded(*self._grid[path])
+        """One cell by its path, chosen or not: analyses may compare with it. A `UserError` suggests the nearest.
+
+        What the other cells hold is not looked at.
+        """
+        if path not in self._whole_grid:
+            raise unknown(f"cell of experiment {self.name}", path, self._whole_grid)
+        return self._expanded(*self._whole_grid[path])
 
     def is_chosen(self, label: str) -> bool:
         """Whether a method is to run: it is chosen by its label, or by the name that it has in the catalog."""
@@ -248,13 +251,16 @@ class Experiment(Frozen):
         return list(self._grid)
 
     @cached_property
-    def _grid(self) -> dict[str, tuple[str, AnyPartition, Participation, str]]:
+    def _whole_grid(self) -> dict[str, tuple[str, AnyPartition, Participation, str]]:
         return {
             f"{path}/{method}": (path, *pair, method)
             for path, pair in self.settings().items()
             for method in self.whole_parts[path.split("/")[0]].methods
-            if self.is_chosen(method)
         }
+
+    @cached_property
+    def _grid(self) -> dict[str, tuple[str, AnyPartition, Participation, str]]:
+        return {path: place for path, place in self._whole_grid.items() if self.is_chosen(place[-1])}
 
     def _expanded(self, setting: str, partition: AnyPartition, participation: Participation, label: str) -> "Cell":
         part = self.whole_parts[setting.split("/", maxsplit=1)[0]]

@@ -221,3 +221,5 @@ def test_only_chosen_methods_have_cells(tmp_path: Path) -> None:
     one = load_experiment(source, {"chosen": ["fedsam.half"]})
     assert {path.rpartition("/")[2] for path in one.cells()} == {"fedsam.half"}
     assert load_experiment(source, {"chosen": ["fedgf"]}).paths() == [], "methods may be another experiment's"
+    [path, *_] = load_experiment(source).paths()
+    assert load_experiment(source, {"chosen": ["fedgf"]}).cell(path).path == path, "analyses may compare with others"
