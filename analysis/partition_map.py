@@ -15,10 +15,9 @@ from analysis.tidy import partition_title
 from bench.data.dataset import Labels
 from bench.data.partitions import Indices, partition_hash
 from bench.data.sources import parse_source
-from bench.engine.streams import numpy_stream
 from bench.errors import unknown
 from bench.experiments import Experiment
-from bench.parts import load_dataset
+from bench.parts import load_dataset, split_of
 from bench.records import PARTITION, partition_table, write_csv
 
 
@@ -57,7 +56,7 @@ def draw_partitions(
     for name, part, partition in splits:
         if label in (None, partition.label):
             data = load_dataset(parse_source(part.dataset), root)
-            split = partition.split(data.train, numpy_stream(seed, "partition"))
+            split = split_of(partition, data, seed)
             clients = f"{partition.clients} clients" if partition.clients > 1 else "1 client"
             folder = out.joinpath(
                 experiment.name, name, partition.label, f"{partition.clients}-clients", f"seed-{seed}"

@@ -25,7 +25,7 @@ from analysis.quantities import quantity
 from analysis.reproduction import beside_published
 from analysis.table_formats import FORMATS
 from analysis.table_layout import Column, TableLayout, load_table
-from analysis.tidy import CellKey, Setting, Tidy, all_cells, settings, titles
+from analysis.tidy import CellKey, Tidy, all_cells, settings, titles
 from bench.atomic import write_text
 from bench.errors import UserError, unknown
 from bench.experiments import (
@@ -134,8 +134,7 @@ class Report:
 
     def compared(self, path: str, analysis: str) -> list[str]:
         """The paths of the cells that an analysis of a cell compares it with."""
-        *setting, method = path.split("/")
-        cell = CellKey(Setting(*setting), method)
+        cell = CellKey.of(path)
         return [cell.compared_with(x, self.experiment).path for x in self.analyses[analysis].compared()]
 
     def analysed(self, analysis: str) -> list[str]:

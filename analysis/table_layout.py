@@ -112,13 +112,18 @@ class Column(Frozen):
         if self.unsupported is not None:
             return self
         final = self.final
-        if (n := quantity(self.metric).deviation_over) is not None:
-            own = FinalValue(rule="std_last_n", n=n)
+        if (own := self.deviation) is not None:
             shorter = shortened(own, experiment)
             final = None if shorter == own else shorter
         elif experiment.report is not None and final is not None and final.rule != "std_last_n":
             final = None
         return fitted(self.model_copy(update={"final": final}), experiment)
+
+    @property
+    def deviation(self) -> FinalValue | None:
+        """The deviation that its quantity is by itself, None if it is none."""
+        n = quantity(self.metric).deviation_over
+        return None if n is None else FinalValue(rule="std_last_n", n=n)
 
     @property
     def direction(self) -> Better:

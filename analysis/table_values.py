@@ -60,8 +60,7 @@ def values_of(column: Column, finals: Mapping[str, FinalValue], frame: pd.DataFr
 
 def rule_of(column: Column, of_table: FinalValue) -> FinalValue:
     """Which value of a run a column reports: its quantity's own, or its own, or the table's."""
-    n = quantity(column.metric).deviation_over
-    return column.final or (of_table if n is None else FinalValue(rule="std_last_n", n=n))
+    return column.final or column.deviation or of_table
 
 
 def mean_over(settings: Sequence[Sequence[Value]]) -> list[Value]:

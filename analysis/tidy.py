@@ -84,6 +84,12 @@ class CellKey:
     setting: Setting
     method: str
 
+    @classmethod
+    def of(cls, path: str) -> "CellKey":
+        """That of a path, such as digits/dirichlet-0.1/4-of-20/fedsam."""
+        *setting, method = path.split("/")
+        return cls(Setting(*setting), method)
+
     @property
     def path(self) -> str:
         """For example digits/dirichlet-0.1/4-of-20/fedsam."""
@@ -171,8 +177,7 @@ def settings(experiment: Experiment) -> tuple[Setting, ...]:
 
 def all_cells(experiment: Experiment) -> list[CellKey]:
     """Every cell of an experiment, in the grid's order."""
-    parts = (path.split("/") for path in experiment.paths())
-    return [CellKey(Setting(*setting), method) for *setting, method in parts]
+    return [CellKey.of(path) for path in experiment.paths()]
 
 
 def titles(experiment: Experiment, shown: Iterable[str] | None = None) -> dict[str, str]:

@@ -103,7 +103,7 @@ def split(
 
     fedflat data split quick digits/dirichlet-0.1/4-of-20/fedsam
     """
-    from analysis.tidy import FILES
+    from analysis.tidy import CellKey, relative_path
     from bench.experiments import load_experiment
     from bench.parts import load_dataset, split_of
     from bench.records import partition_table, write_csv
@@ -113,9 +113,8 @@ def split(
     if seed not in runs:
         raise UserError(f"--seed {seed}: the cell has the seeds {', '.join(map(str, runs))}")
     dataset = load_dataset(runs[seed].dataset, _place(root))
-    kind = FILES["partition"]
-    file = results / kind.folder / asked.name / cell / f"seed-{seed}" / kind.name
-    write_csv(file, partition_table(split_of(runs[seed], dataset), dataset.train.labels))
+    file = results / relative_path(asked.name, "partition", CellKey.of(cell), seed)
+    write_csv(file, partition_table(split_of(runs[seed].partition, dataset, seed), dataset.train.labels))
     typer.echo(str(file))
 
 

@@ -20,7 +20,7 @@ def plan(
     rounds: Annotated[int | None, typer.Option(help="In place of the experiments' own.", min=1)] = None,
     seeds: Annotated[int | None, typer.Option(help="So many, from 0 on, in place of the experiments'.", min=1)] = None,
     methods: Annotated[
-        list[str] | None, typer.Option("--method", help="Only methods of this label; repeatable.")
+        list[str] | None, typer.Option("--method", help="Only methods of this label or name; repeatable.")
     ] = None,
     experiments: Annotated[
         list[str] | None,

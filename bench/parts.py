@@ -11,7 +11,7 @@ import torch
 from bench.config import RunConfig
 from bench.data.augmentation import Augment, Context
 from bench.data.dataset import Batches, Dataset, DeviceData
-from bench.data.partitions import Indices
+from bench.data.partitions import AnyPartition, Indices
 from bench.data.root import data_root
 from bench.data.sources.base import Source
 from bench.engine.batches import EpochBatches
@@ -60,7 +60,7 @@ class Bench:
         """
         dataset = load_dataset(config.dataset, data_root())
         if split is None:
-            split = split_of(config, dataset)
+            split = split_of(config.partition, dataset, config.seed)
         train, test = dataset.on(device)
         settings = config.training
         precision = precision or settings.precision or "fp32"
@@ -94,9 +94,9 @@ class Bench:
         return row
 
 
-def split_of(config: RunConfig, dataset: Dataset) -> list[Indices]:
-    """The indices of each client's training images in a run."""
-    return config.partition.split(dataset.train, numpy_stream(config.seed, "partition"))
+def split_of(partition: AnyPartition, dataset: Dataset, seed: int) -> list[Indices]:
+    """The indices of each client's training images in a run with this seed."""
+    return partition.split(dataset.train, numpy_stream(seed, "partition"))
 
 
 def play_round(
