@@ -11,10 +11,10 @@ from pathlib import Path
 
 from snakemake.utils import min_version, validate
 
-from analysis.workflow import Workflow
-from bench import warm
-from bench.experiments import experiment_data
-from bench.errors import UserError
+from analysis.planning.workflow import Workflow
+from fedflat import warm
+from bench.experiments.experiment import experiment_data
+from bench.input.errors import UserError
 
 min_version("9.0")
 
@@ -30,7 +30,7 @@ except UserError as error:
     stop(error)
 REPORTS = FLOW.reports
 for name in FLOW.asked:
-    validate(experiment_data(REPORTS[name].source), workflow.source_path("bench/experiment.schema.json"), set_default=False)
+    validate(experiment_data(REPORTS[name].source), workflow.source_path("bench/experiments/experiment.schema.json"), set_default=False)
     for line in REPORTS[name].left_out():
         print(line, file=sys.stderr)
 RESULTS = str(FLOW.results)

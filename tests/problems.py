@@ -7,16 +7,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from bench.api import SimulationResult, simulate
 from bench.data.dataset import DeviceData
 from bench.engine.backends.loop import Loop
 from bench.engine.batches import FullBatches
 from bench.engine.federation import Federation, FederationState
 from bench.engine.objective import Objective
+from bench.engine.simulation import SimulationResult, simulate
 from bench.engine.steps import Steps
 from bench.methods.catalog import recipe
 from bench.methods.recipe import Recipe
-from bench.parts import Bench, play_round
+from bench.training.set_up import Bench, play_round
 
 
 @dataclass(frozen=True)

@@ -10,18 +10,18 @@ from pathlib import Path
 import pytest
 import torch
 
-from bench.experiments import load_experiment
+from bench.experiments.experiment import load_experiment
 from bench.methods.compose import SLOTS
 from bench.methods.user_file import recipe_from_file
+from tests.places import ROOT
 from tests.problems import Problem, distance
 
-ROOT = Path(__file__).parents[1]
 TUTORIAL = (ROOT / "docs" / "adding_a_method.md").read_text(encoding="utf-8")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"^(?:`(?P<file>[^`\n]+)`\n\n)?```(?P<language>\w+)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 PROGRAMS = {
     "python": [sys.executable],
-    "fedflat": [sys.executable, "-m", "bench.cli"],
+    "fedflat": [sys.executable, "-m", "fedflat"],
     "snakemake": [
         sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"),
         "--workflow-profile", str(ROOT / "profiles" / "default"),

@@ -9,14 +9,14 @@ import pandas as pd
 from pydantic import Field
 from torch import Tensor
 
-from analysis.flatness import Ascent
-from analysis.hessian import Estimator, Format, Spectrum, in_format, top_eigenvalues
-from analysis.subject import Part, Sample, Subject
-from bench.config import Evaluation
+from analysis.analyses.subject import Part, Sample, Subject
+from analysis.measures.flatness import Ascent
+from analysis.measures.hessian import Estimator, Format, Spectrum, in_format, top_eigenvalues
 from bench.data.sources.base import Source
 from bench.engine.objective import Batched
-from bench.errors import UserError
-from bench.frozen import Frozen
+from bench.experiments.run_config import Evaluation
+from bench.input.errors import UserError
+from bench.input.frozen import Frozen
 
 
 class Analysis(Frozen):

@@ -10,33 +10,19 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 
-from analysis.captions import definition, less_exact, made_by_other_code, trained_otherwise
-from analysis.figures import (
-    client_eigenvalues,
-    client_rounds,
-    clients,
-    convergence,
-    corruptions,
-    cost,
-    curves,
-    density,
-    drift,
-    eigenvalues,
-    interpolation,
-    labels,
-    perturbation,
-    plane,
-    sharpness,
-    surfaces,
-    sweep,
-)
 from analysis.figures.base import STYLE, FigureLayout, OneSeedLayout
+from analysis.figures.clients import client_rounds, clients, corruptions, labels
+from analysis.figures.curvature import client_eigenvalues, density, eigenvalues
+from analysis.figures.flatness import drift, perturbation, sharpness
+from analysis.figures.landscape import interpolation, plane, surfaces
 from analysis.figures.notes import missing_note
-from analysis.layout import read_layout
-from analysis.tidy import Tidy
-from bench.atomic import replacing
-from bench.errors import UserError, unknown
-from bench.scale import IN_WORDS
+from analysis.figures.training import convergence, cost, curves, sweep
+from analysis.layouts.captions import definition, less_exact, made_by_other_code, trained_otherwise
+from analysis.layouts.layout import read_layout
+from analysis.layouts.tidy import Tidy
+from bench.experiments.scale import IN_WORDS
+from bench.files.atomic import replacing
+from bench.input.errors import UserError, unknown
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,12 @@ from matplotlib.textpath import TextPath
 from matplotlib.ticker import MaxNLocator
 from pydantic import Field
 
-from analysis.columns import IDS
-from analysis.convergence import curves
-from analysis.layout import Layout, Selection
-from analysis.palette import Style, styles
-from analysis.tidy import Setting, relative_path, titles
-from bench.experiments import Experiment
+from analysis.figures.palette import Style, styles
+from analysis.layouts.layout import Layout, Selection
+from analysis.layouts.tidy import Setting, relative_path, titles
+from analysis.measures.convergence import curves
+from bench.experiments.columns import IDS
+from bench.experiments.experiment import Experiment
 
 # Two-column width of ICML, in inches. Figures are drawn as large as they are printed, and so is their type.
 TEXT_WIDTH = 6.75

@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from analysis.columns import IDS
 from analysis.figures.base import Body, PanelLayout, add_legend, draw_curve
-from analysis.palette import styles
-from analysis.tidy import CellKey, Tidy, of_cell
+from analysis.figures.palette import styles
+from analysis.layouts.tidy import CellKey, Tidy, of_cell
+from bench.experiments.columns import IDS
 
 
 def spread(frame: pd.DataFrame, x: str, column: str) -> pd.DataFrame:

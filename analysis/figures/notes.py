@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from analysis.columns import IDS
-from analysis.convergence import diverged_seeds
 from analysis.figures.base import FigureLayout, OneSeedLayout
-from analysis.tidy import FILES, Setting, Tidy, titles
+from analysis.layouts.tidy import FILES, Setting, Tidy, titles
+from analysis.measures.convergence import diverged_seeds
+from bench.experiments.columns import IDS
 
 Seeds = dict[tuple[str, ...], set[int]]
 

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field
 from torch import Tensor
 
-from bench.errors import UserError, unknown
-from bench.frozen import Frozen
+from bench.input.errors import UserError, unknown
+from bench.input.frozen import Frozen
 
 Shape = tuple[int, int, int]
 Draws = dict[str, NDArray[Any]]

@@ -24,8 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.data.dataset import Samples
-from bench.errors import UserError
-from bench.locks import locked
+from bench.files.locks import locked
+from bench.input.errors import UserError
 
 log = logging.getLogger("fedflat.data")
 

@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench.content import expanded
 from bench.data.origin import MISSING
 from bench.data.sources import SOURCES, parse_source
 from bench.data.sources.base import Published, Source
 from bench.data.sources.digits import Digits
-from bench.errors import UserError, unknown
+from bench.input.content import expanded
+from bench.input.errors import UserError, unknown
 
 
 def listing(root: Path) -> str:

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from bench.atomic import replacing
-from bench.errors import UserError
-from bench.locks import locked
-from bench.torchvision_compat import import_torchvision
+from bench.files.atomic import replacing
+from bench.files.locks import locked
+from bench.host.torchvision_compat import import_torchvision
+from bench.input.errors import UserError
 
 MISSING = "missing"
 

@@ -3,8 +3,8 @@
 import os
 from pathlib import Path
 
-from bench.content import expanded
-from bench.errors import UserError
+from bench.input.content import expanded
+from bench.input.errors import UserError
 
 ENVIRONMENT = "FEDFLAT_DATA"
 

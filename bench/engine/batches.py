@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bench.engine.streams import numpy_stream
+from bench.numerics.streams import numpy_stream
 
 
 class BatchPlan(Protocol):

@@ -17,9 +17,9 @@ from torch import Tensor
 
 from bench.engine.client_store import ClientStates, Entry, Layout, Store
 from bench.engine.federation import FederationState
-from bench.engine.slots import Slot
-from bench.engine.tensor_file import Kind, write_tensors
-from bench.errors import UserError
+from bench.files.slot_file import Slot
+from bench.files.tensor_file import Kind, write_tensors
+from bench.input.errors import UserError
 
 _GLOBAL = "global"
 TABLE = "clients"

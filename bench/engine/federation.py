@@ -15,7 +15,7 @@ from bench.engine.client_store import ClientStates
 from bench.engine.local import Backend, LocalResult, LocalTraining, LocalWork, Probe, Sent
 from bench.engine.objective import Objective
 from bench.engine.steps import Steps
-from bench.errors import UserError
+from bench.input.errors import UserError
 from bench.methods.base import Method, ServerRound, norm
 
 

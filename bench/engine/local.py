@@ -9,9 +9,10 @@ from torch import Tensor
 
 from bench.data.augmentation import Augment
 from bench.data.dataset import DeviceData
-from bench.engine.objective import Gradients, Model, Objective, Variables
+from bench.engine.objective import Gradients, Objective
 from bench.engine.steps import Steps
 from bench.methods.base import ClientRound, Loss, Method
+from bench.models.network import Network, Variables
 
 AUGMENTATION, AUGMENTATION_OF_PASS = "augmentation", "augmentation of a pass over all data"
 """Purposes of random streams. Steps of such a pass count −1, −2, ... where draws are keyed by step."""
@@ -133,7 +134,7 @@ class MiniBatchGradient:
         self._names = loss.variables
         self._scratch = scratch
 
-        def value(model: Model, variables: Variables) -> Tensor:
+        def value(model: Network, variables: Variables) -> Tensor:
             return loss.value(model, x, y, weights, variables)
 
         self._value = value

@@ -1,19 +1,20 @@
 """A model's loss as a function of one flat parameter vector."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, grad_and_value
+from torch.func import grad_and_value
 from torch.nn import functional as F
 from torch.nn.modules.dropout import _DropoutNd
 
-from bench.engine.precision import Precision, autocast
-from bench.errors import UserError
+from bench.input.errors import UserError
 from bench.models.dropout import Draws, Dropout
+from bench.models.network import Network, Variables, cross_entropy
+from bench.numerics.flat import FlatLayout
+from bench.numerics.precision import Precision
 
 
 class Batched(Protocol):
@@ -24,49 +25,7 @@ class Batched(Protocol):
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]: ...
 
 
-@dataclass(frozen=True)
-class Layout:
-    """Where each named tensor of the model lies in the flat vector, in order of registration."""
-
-    names: tuple[str, ...]
-    shapes: tuple[tuple[int, ...], ...]
-
-    @property
-    def sizes(self) -> list[int]:
-        """Number of coordinates of each tensor."""
-        return [int(torch.Size(shape).numel()) for shape in self.shapes]
-
-    @property
-    def total(self) -> int:
-        """P, the length of the flat vector."""
-        return sum(self.sizes)
-
-    def split(self, flat: Tensor) -> dict[str, Tensor]:
-        """Views of a flat vector `[P]` in the tensors' own shapes."""
-        parts = flat.split(self.sizes)
-        return {n: p.view(s) for n, p, s in zip(self.names, parts, self.shapes, strict=True)}
-
-
-@dataclass(frozen=True)
-class Model:
-    """A module with certain parameters (None: its own), as losses see it."""
-
-    module: nn.Module
-    parameters: Mapping[str, Tensor] | None = None
-    precision: Precision = "fp32"
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """Class scores `[B, C]` of inputs x `[B, ...]`, in x's number format whatever the precision."""
-        with autocast(self.precision, x.device):
-            own = self.parameters is None
-            scores: Tensor = self.module(x) if own else functional_call(self.module, dict(self.parameters or {}), (x,))
-        return scores.to(x.dtype)
-
-
-Variables = Mapping[str, Tensor]
-"""What a loss depends on beside the model's parameters, by name."""
-
-Value = Callable[[Model, Variables], Tensor]
+Value = Callable[[Network, Variables], Tensor]
 """A loss (one number) of a model."""
 
 
@@ -76,14 +35,6 @@ class Gradients(Protocol):
     def __call__(self, w: Tensor, value: Value, variables: Variables) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         """Gradient `[P]` at the flat parameters w `[P]`, the loss there, and the gradients of the variables."""
         ...
-
-
-def cross_entropy(scores: Tensor, y: Tensor, weights: Tensor | None = None) -> Tensor:
-    """Cross-entropy of scores `[B, C]`, in the mean or weighted by `[B]`; y are labels `[B]`, or class probabilities
-    `[B, C]`."""
-    if weights is None:
-        return F.cross_entropy(scores, y)
-    return (F.cross_entropy(scores, y, reduction="none") * weights).sum()
 
 
 class Objective:
@@ -112,7 +63,7 @@ class Objective:
         self._separable: bool | None = None
         self.parameters = list(module.parameters())
         names_shapes = [(name, tuple(p.shape)) for name, p in module.named_parameters()]
-        self.layout = Layout(tuple(n for n, _ in names_shapes), tuple(s for _, s in names_shapes))
+        self.layout = FlatLayout(tuple(n for n, _ in names_shapes), tuple(s for _, s in names_shapes))
         self._loaded = torch.cat([p.detach().reshape(-1) for p in self.parameters])
         self.load(self._loaded)
 
@@ -139,7 +90,7 @@ class Objective:
         if self._separable is None:
             module, trial = self._train(), torch.rand((3, *x.shape[1:]), generator=torch.Generator().manual_seed(0))
             with torch.no_grad():
-                three, two = (Model(module)(self.inputs(trial[:count].to(x))) for count in (3, 2))
+                three, two = (Network(module)(self.inputs(trial[:count].to(x))) for count in (3, 2))
             self._separable = torch.allclose(three[:2], two, rtol=1e-3, atol=1e-4)
         return self._separable
 
@@ -189,7 +140,7 @@ class Objective:
 
     def gradients(self, w: Tensor, value: Value, variables: Variables) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         """`Gradients` by one backward pass through the module."""
-        model = Model(self.load(w), None, self.precision)
+        model = Network(self.load(w), None, self.precision)
         self._train()
         others = {name: v.detach().requires_grad_() for name, v in variables.items()}
         with torch.enable_grad():
@@ -206,7 +157,7 @@ class Objective:
         module = self._train()
 
         def loss_of(w: Tensor, variables: Variables) -> Tensor:
-            return value(Model(module, self.layout.split(w), self.precision), variables)
+            return value(Network(module, self.layout.split(w), self.precision), variables)
 
         (g, others), loss = grad_and_value(loss_of, argnums=(0, 1))(w, dict(variables))
         return g, loss, others
@@ -214,7 +165,7 @@ class Objective:
     @torch.no_grad()
     def logits(self, w: Tensor, x: Tensor, batch_size: int = 2000) -> Tensor:
         """Model outputs `[B, C]`, computed in batches."""
-        model = Model(self.load(w), None, self.precision)
+        model = Network(self.load(w), None, self.precision)
         if self.module.training:
             self.module.eval()
         return torch.cat([model(self.inputs(part)) for part in x.split(batch_size)])

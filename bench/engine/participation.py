@@ -8,11 +8,11 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from bench.columns import integers, read_columns
-from bench.content import hash_of, read_known, stem, with_hash
-from bench.engine.streams import numpy_stream
-from bench.errors import UserError
-from bench.frozen import Frozen
+from bench.files.column_file import integers, read_columns
+from bench.input.content import hash_of, read_known, stem, with_hash
+from bench.input.errors import UserError
+from bench.input.frozen import Frozen
+from bench.numerics.streams import numpy_stream
 
 KIND = "schedule file"
 

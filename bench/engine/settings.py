@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from bench.frozen import Frozen
+from bench.input.frozen import Frozen
 
 
 class EngineSettings(Frozen):

@@ -4,7 +4,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from bench.frozen import Frozen
+from bench.input.frozen import Frozen
 from bench.methods.base import Aggregation, norm
 
 

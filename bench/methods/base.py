@@ -21,10 +21,11 @@ import torch
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
-from bench.engine.objective import Layout, Model, Variables
-from bench.engine.streams import torch_stream
-from bench.errors import UserError
+from bench.input.errors import UserError
 from bench.methods.swa import SWA
+from bench.models.network import Network, Variables
+from bench.numerics.flat import FlatLayout
+from bench.numerics.streams import torch_stream
 
 EPS = 1e-12
 
@@ -76,7 +77,7 @@ class ClientRound:
     first_time: Tensor
     lr: float | Tensor
     steps: int | Tensor
-    layout: Layout
+    layout: FlatLayout
     input_shape: tuple[int, ...]
     full_gradient: Gradient
     step: int = 0
@@ -238,7 +239,7 @@ class Loss(Component):
     """Whether it is a mean over samples, so that samples of weight 0 may fill up a mini-batch."""
 
     @abstractmethod
-    def value(self, model: Model, x: Tensor, y: Tensor, weights: Tensor | None, variables: Variables) -> Tensor:
+    def value(self, model: Network, x: Tensor, y: Tensor, weights: Tensor | None, variables: Variables) -> Tensor:
         """F_i on the mini-batch x `[B, ...]`, y `[B]` (or class probabilities `[B, C]`); a tensor of one number.
 
         `weights` `[B]` sum to 1; None: all equal.

@@ -4,7 +4,7 @@ Names are the canonical ones, in configurations, on the command line and in tabl
 the papers' experiments (`paper_tables/`), not here.
 """
 
-from bench.errors import unknown
+from bench.input.errors import unknown
 from bench.methods.corrections.adabest import FadingMemory
 from bench.methods.corrections.client_momentum import ClientMomentum
 from bench.methods.corrections.dyn import DynamicRegulariser

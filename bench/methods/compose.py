@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Mapping
 from typing import Any
 
-from bench.errors import UserError, unknown
+from bench.input.errors import UserError, unknown
 from bench.methods.base import Component
 from bench.methods.catalog import CATALOG
 from bench.methods.corrections.prox import Prox

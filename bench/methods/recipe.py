@@ -9,8 +9,8 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from bench.errors import UserError, unknown
-from bench.frozen import refuse_bools
+from bench.input.errors import UserError, unknown
+from bench.input.frozen import refuse_bools
 from bench.methods.base import Aggregation, Component, Correction, Loss, Method, Perturbation, Server
 from bench.methods.corrections.none import NoCorrection
 from bench.methods.losses.cross_entropy import CrossEntropy

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from bench.errors import UserError, unknown
+from bench.input.errors import UserError, unknown
 from bench.methods.catalog import recipe
 
 Sampling = Literal["fixed", "bernoulli"]

@@ -14,7 +14,7 @@ from typing import Literal
 from pydantic import Field
 from torch import Tensor
 
-from bench.frozen import Frozen
+from bench.input.frozen import Frozen
 
 
 class SWA(Frozen):

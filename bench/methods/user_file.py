@@ -3,11 +3,11 @@
 from functools import lru_cache
 from pathlib import Path
 
-from bench.content import read_own
-from bench.errors import UserError
+from bench.input.content import read_own
+from bench.input.errors import UserError
+from bench.input.user_code import run_file
 from bench.methods.compose import check_legal
 from bench.methods.recipe import Recipe
-from bench.user_code import run_file
 
 KIND = "method file"
 

@@ -7,14 +7,14 @@ import torch
 from pydantic import BeforeValidator
 from torch import nn
 
-from bench.engine.streams import torch_seed
-from bench.errors import UserError, unknown
+from bench.input.errors import UserError, unknown
 from bench.models.base import ImageShape, ModelChoice, NamedModel
 from bench.models.cnn_emnist import CNNEMNISTChoice
 from bench.models.cnn_gn import CNNGNChoice
 from bench.models.lenet import LeNetChoice
 from bench.models.resnet import ResNet18GNChoice, ResNet18NoNormChoice
 from bench.models.user_model import UserModel, parse_reference
+from bench.numerics.streams import torch_seed
 
 MODELS: dict[str, type[NamedModel]] = {
     choice.model_fields["name"].default: choice

@@ -5,8 +5,8 @@ from typing import ClassVar
 
 from torch import nn
 
-from bench.errors import UserError
-from bench.frozen import Frozen
+from bench.input.errors import UserError
+from bench.input.frozen import Frozen
 
 ImageShape = tuple[int, int, int]
 """(channels, height, width)."""

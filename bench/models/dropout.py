@@ -6,7 +6,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from bench.errors import UserError
+from bench.input.errors import UserError
 
 
 class Draws(Protocol):

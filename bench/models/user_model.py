@@ -10,10 +10,10 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bench.content import code_of, expanded, hash_of, read_own
-from bench.errors import UserError, unknown
+from bench.input.content import code_of, expanded, hash_of, read_own
+from bench.input.errors import UserError, unknown
+from bench.input.user_code import check_suffix, current_folder_importable, failure, reason, run_file
 from bench.models.base import ImageShape, ModelChoice
-from bench.user_code import check_suffix, current_folder_importable, failure, reason, run_file
 
 KIND = "model file"
 SHOWN = 4

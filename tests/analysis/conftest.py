@@ -10,13 +10,13 @@ import pandas as pd
 import pytest
 
 from analysis.analyses import ANALYSES, load_analyses
-from analysis.made import analysis_fingerprint, in_words
-from analysis.tidy import CellKey, Setting, Tidy, relative_path, settings
-from bench.experiments import Experiment, load_experiment
-from bench.records import code_fingerprint
-from bench.run import prepare_device, silent, train_cell
+from analysis.analyses.provenance import analysis_fingerprint, in_words
+from analysis.layouts.tidy import CellKey, Setting, Tidy, relative_path, settings
+from bench.experiments.experiment import Experiment, load_experiment
+from bench.training.run import prepare_device, silent, train_cell
+from bench.training.run_directory import code_fingerprint
+from tests.places import ROOT
 
-ROOT = Path(__file__).parents[2]
 QUICK = ROOT / "paper_tables" / "quick" / "experiments.yaml"
 IDENTITIES = {
     (path, run.seed): run.identity for path, cell in load_experiment(str(QUICK)).cells().items() for run in cell.runs

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bench.atomic import write_text
-from bench.errors import UserError
+from bench.files.atomic import write_text
+from bench.input.errors import UserError
 from tests.benchmarks import hessian, landscape, large, profile, scaling, small
 from tests.benchmarks.report import Section, check_report, number, write_report
 from tests.benchmarks.setting import LARGE_COPY, Setting

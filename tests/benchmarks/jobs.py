@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from bench.engine.participation import Participation, active_clients
-from bench.machine import processor
-from bench.threads import available_cores
+from bench.host.machine import processor
+from bench.host.threads import available_cores
 from tests.benchmarks import machine
 from tests.benchmarks.floor import Floor, Rates, precisions, synchronised
 from tests.benchmarks.hessian import Eigenvalues

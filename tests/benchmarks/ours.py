@@ -6,15 +6,15 @@ from dataclasses import dataclass
 
 import torch
 
-from bench.calibration import Choice
 from bench.data.augmentation import PRESETS, Augment, Context
 from bench.data.dataset import DeviceData
 from bench.engine.batches import EpochBatches
 from bench.engine.federation import Federation, FederationState, run_rounds
 from bench.engine.objective import Objective
-from bench.engine.precision import Precision, prepare_precision
 from bench.methods import recipe
-from bench.run import prepare_device
+from bench.numerics.precision import Precision, prepare_precision
+from bench.training.calibration import Choice
+from bench.training.run import prepare_device
 from tests.benchmarks.workload import CLASSES, HYPERPARAMETERS, SETTINGS, Workload
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.atomic import write_text
-from bench.errors import UserError
+from bench.files.atomic import write_text
+from bench.input.errors import UserError
 
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
 

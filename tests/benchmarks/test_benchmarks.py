@@ -6,7 +6,7 @@ import re
 import pytest
 import torch
 
-from bench.errors import UserError
+from bench.input.errors import UserError
 from tests.benchmarks.__main__ import SECTIONS, run
 from tests.benchmarks.ours import VARIANTS
 from tests.benchmarks.passes import FEWEST, VectorTraffic, vectors_per_step

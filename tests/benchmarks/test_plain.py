@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from bench.api import simulate
+from bench.engine.simulation import simulate
 from bench.engine.steps import Steps
 from tests.benchmarks.plain import PADDING, PLAIN, ClientImages, Plain
 from tests.benchmarks.workload import HYPERPARAMETERS, Workload

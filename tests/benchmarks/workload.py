@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from bench.data.dataset import DeviceData
 from bench.data.sources import Digits
 from bench.engine.steps import Steps
-from bench.engine.streams import numpy_stream
 from bench.models import build_model, parse_model
+from bench.numerics.streams import numpy_stream
 
 HYPERPARAMETERS: Mapping[str, Mapping[str, float]] = {
     "fedavg": {},

@@ -12,9 +12,10 @@ import pytest
 
 from bench.data.partitions import FromFile
 from bench.data.sources.image_folder import ImageFolder
-from bench.engine.streams import numpy_stream
+from bench.numerics.streams import numpy_stream
+from tests.places import ROOT
 
-SHARED = Path(os.environ.get("FEDFLAT_TEST_PHOTOS") or Path(__file__).parents[2] / "../shared/datasets")
+SHARED = Path(os.environ.get("FEDFLAT_TEST_PHOTOS") or ROOT / "../shared/datasets")
 PHOTOS, SPLITS = SHARED / "cifar10_jpeg.tar.xz", SHARED / "lda_splits"
 
 pytestmark = pytest.mark.skipif(not PHOTOS.exists(), reason=f"needs {PHOTOS}")

@@ -12,8 +12,8 @@ import pandas as pd
 import psutil
 import pytest
 
-ROOT = Path(__file__).parents[2]
-MINI = Path(__file__).parent / "mini" / "experiments.yaml"
+from tests.places import MINI, ROOT
+
 CELLS = "digits/dirichlet-0.1/4-of-20"
 
 
@@ -139,7 +139,7 @@ def edited(folder: Path, name: str, old: str, new: str) -> None:
 
 def test_what_is_edited_is_all_that_is_redone(tmp_path):
     """One edit after the other in a user's own experiment, and the jobs that Snakemake plans for it."""
-    own = shutil.copytree(MINI.parent, tmp_path / "own")
+    own = shutil.copytree(Path(MINI).parent, tmp_path / "own")
     experiments = f"[{own / 'experiments.yaml'}]"
     snakemake(tmp_path, experiments=experiments)
 
@@ -170,7 +170,7 @@ def test_what_is_edited_is_all_that_is_redone(tmp_path):
 
 def test_a_killed_retraining_does_not_leave_old_reports_as_current(tmp_path):
     """Its cells have no metrics yet, and the reports of the old runs are newer than nothing: they must not stay."""
-    own = shutil.copytree(MINI.parent, tmp_path / "own")
+    own = shutil.copytree(Path(MINI).parent, tmp_path / "own")
     options = {"experiments": f"[{own / 'experiments.yaml'}]", "replace": "true"}
     snakemake(tmp_path, **options)
     edited(own, "experiments.yaml", "rounds: 4", "rounds: 200")
@@ -211,13 +211,13 @@ def kill_while_training(arguments: list[str], folder: Path, victim: str = "every
         time.sleep(0.01)
     children = psutil.Process(process.pid).children(recursive=True)
     if sys.platform == "linux":
-        assert any("bench.warm_server" in child.cmdline() for child in children)
+        assert any("fedflat.warm_server" in child.cmdline() for child in children)
     if victim == "everything":
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         assert not psutil.wait_procs(children, timeout=60)[1]
         return
-    training = [p for p in children if "bench.cli" in p.cmdline() or any("fedflat" in c for c in p.cmdline()[:2])]
+    training = [p for p in children if "fedflat" in p.cmdline() or any("fedflat" in c for c in p.cmdline()[:2])]
     assert training
     for child in training:
         child.kill()
@@ -246,7 +246,7 @@ def test_kill_9_and_the_same_command_again(victim, tmp_path):
 
 def test_a_mistake_in_the_experiment_is_told_before_anything_runs(tmp_path):
     broken = tmp_path / "experiments.yaml"
-    broken.write_text(MINI.read_text().replace("rounds: 4", "rounds: 0"))
+    broken.write_text(Path(MINI).read_text().replace("rounds: 4", "rounds: 0"))
     done = subprocess.run(command(tmp_path, experiments=f"[{broken}]"), capture_output=True, text=True, check=False)
     assert done.returncode != 0
     assert "training.rounds = 0: Input should be greater than or equal to 1" in done.stdout + done.stderr

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from pydantic import AfterValidator, Field
 
 from bench.data.dataset import Labels, Samples
-from bench.errors import UserError
-from bench.frozen import Frozen
+from bench.input.errors import UserError
+from bench.input.frozen import Frozen
 
 Indices = NDArray[np.int64]
 Proportions = NDArray[np.float64]

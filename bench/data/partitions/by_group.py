@@ -6,7 +6,7 @@ import numpy as np
 
 from bench.data.dataset import Samples
 from bench.data.partitions.base import Indices, Partition
-from bench.errors import UserError
+from bench.input.errors import UserError
 
 
 class ByGroup(Partition):

@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from bench.columns import integers, read_columns, texts
-from bench.content import KnownFile, read_known, stem, with_hash
 from bench.data.dataset import Labels, Samples
 from bench.data.partitions.base import Indices, Partition
-from bench.errors import UserError
+from bench.files.column_file import integers, read_columns, texts
+from bench.input.content import KnownFile, read_known, stem, with_hash
+from bench.input.errors import UserError
 
 KIND = "partition file"
 

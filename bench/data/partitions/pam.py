@@ -7,7 +7,7 @@ from pydantic import Field
 
 from bench.data.dataset import Labels, Samples
 from bench.data.partitions.base import Indices, Partition, Proportions, class_pools, symmetric_dirichlet
-from bench.errors import UserError
+from bench.input.errors import UserError
 
 
 class PAM(Partition):

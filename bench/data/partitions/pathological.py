@@ -8,7 +8,7 @@ from pydantic import Field
 from bench.data.dataset import Samples
 from bench.data.partitions.base import Indices, Partition, Variant
 from bench.data.partitions.refill import fill_and_refill
-from bench.errors import UserError
+from bench.input.errors import UserError
 
 
 class Pathological(Partition):

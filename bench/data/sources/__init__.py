@@ -12,7 +12,7 @@ from bench.data.sources.digits import Digits
 from bench.data.sources.idx import Emnist, FashionMnist
 from bench.data.sources.image_folder import ImageFolder
 from bench.data.sources.svhn import Svhn
-from bench.errors import UserError, unknown
+from bench.input.errors import UserError, unknown
 
 AnySource = Annotated[
     Digits | ImageFolder | Cifar10 | Cifar100 | Cifar100Pam | Cifar10C | Cifar100C | Emnist | FashionMnist | Svhn,

@@ -11,8 +11,8 @@ from typing import ClassVar, Literal
 from bench.data.cache import Cached, cached, is_cached, signature
 from bench.data.dataset import Dataset, Samples
 from bench.data.origin import MISSING, Origin
-from bench.errors import UserError
-from bench.frozen import Frozen
+from bench.input.errors import UserError
+from bench.input.frozen import Frozen
 
 Part = Literal["train", "test"]
 

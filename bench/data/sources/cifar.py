@@ -13,7 +13,7 @@ from bench.data.cache import Cached, in_chunks
 from bench.data.dataset import Dataset, Samples
 from bench.data.origin import File, Origin
 from bench.data.sources.base import Facts, Part, Published
-from bench.errors import UserError
+from bench.input.errors import UserError
 
 HOMEPAGE = "https://www.cs.toronto.edu/~kriz/cifar.html"
 LICENCE = "none stated; cite Krizhevsky 2009"

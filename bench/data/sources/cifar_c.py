@@ -14,7 +14,7 @@ from bench.data.dataset import Dataset, Samples
 from bench.data.origin import File, Origin
 from bench.data.sources.base import Facts, Part, Published
 from bench.data.sources.cifar import SHAPE, Cifar, Cifar10, Cifar100, Normalisation
-from bench.errors import UserError
+from bench.input.errors import UserError
 
 Corruption = Literal[
     "brightness", "contrast", "defocus_blur", "elastic_transform", "fog", "frost", "gaussian_blur", "gaussian_noise",

@@ -9,7 +9,7 @@ import numpy as np
 
 from bench.data.dataset import Dataset, Samples
 from bench.data.sources.base import Facts, Source
-from bench.errors import UserError
+from bench.input.errors import UserError
 
 
 class Digits(Source):

@@ -14,8 +14,8 @@ from pydantic import Field
 from bench.data.dataset import Samples
 from bench.data.origin import File, Origin
 from bench.data.sources.base import Facts, Part, Published
-from bench.engine.streams import numpy_stream
-from bench.errors import UserError
+from bench.input.errors import UserError
+from bench.numerics.streams import numpy_stream
 
 SHAPE = (1, 28, 28)
 CHUNK = 10_000

@@ -9,13 +9,13 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from bench.columns import read_columns, texts
-from bench.content import KnownFile, expanded
 from bench.data.cache import Cached, cached, signature
 from bench.data.dataset import Dataset, Images, Samples
 from bench.data.sources.base import Part, Source, cache_place
-from bench.errors import UserError
-from bench.frozen import LABEL
+from bench.files.column_file import read_columns, texts
+from bench.input.content import KnownFile, expanded
+from bench.input.errors import UserError
+from bench.input.frozen import LABEL
 
 CHUNK = 1000
 PARTS: tuple[Part, ...] = ("train", "test")

@@ -10,7 +10,7 @@ from bench.data.cache import in_chunks
 from bench.data.dataset import Samples
 from bench.data.origin import File, Origin
 from bench.data.sources.base import Facts, Part, Published
-from bench.errors import UserError
+from bench.input.errors import UserError
 
 URL = "http://ufldl.stanford.edu/housenumbers"
 

@@ -13,8 +13,8 @@ from torch import Tensor
 from bench.engine.backends.rows import Rows, stack, to_device
 from bench.engine.local import AUGMENTATION, AUGMENTATION_OF_PASS, LocalTraining, LocalWork
 from bench.engine.objective import dropout_shapes
-from bench.engine.streams import numpy_stream, torch_seed
 from bench.models.dropout import KeyedDraws
+from bench.numerics.streams import numpy_stream, torch_seed
 
 Plan = tuple[tuple[int, ...], ...]
 """Each row's batch sizes."""

@@ -15,9 +15,9 @@ from bench.engine.local import (
     MiniBatchGradient,
     Probe,
 )
-from bench.engine.streams import numpy_stream, torch_seed
 from bench.methods.base import ClientRound
 from bench.models.dropout import KeyedDraws
+from bench.numerics.streams import numpy_stream, torch_seed
 
 
 class Loop:

@@ -13,8 +13,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from bench.engine.objective import Model, Variables, cross_entropy
 from bench.methods.base import ClientRound, Loss
+from bench.models.network import Network, Variables, cross_entropy
 
 
 class AffineShift(Loss):
@@ -38,7 +38,7 @@ class AffineShift(Loss):
         first = {"Lambda": torch.eye(size[0], dtype=w.dtype, device=w.device), "delta": w.new_zeros(size)}
         client.scratch.update({name: client.state.get(name, value) for name, value in first.items()})
 
-    def value(self, model: Model, x: Tensor, y: Tensor, weights: Tensor | None, variables: Variables) -> Tensor:
+    def value(self, model: Network, x: Tensor, y: Tensor, weights: Tensor | None, variables: Variables) -> Tensor:
         """ℓ at the shifted inputs; the penalties do not depend on w."""
         Lambda, delta = variables["Lambda"], variables["delta"]
         mixed = x.flatten(1 if delta.ndim == 1 else 2)

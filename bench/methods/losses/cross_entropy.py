@@ -4,8 +4,8 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from bench.engine.objective import Model, Variables, cross_entropy
 from bench.methods.base import Loss
+from bench.models.network import Network, Variables, cross_entropy
 
 
 class CrossEntropy(Loss):
@@ -13,6 +13,6 @@ class CrossEntropy(Loss):
 
     name: ClassVar[str] = "cross_entropy"
 
-    def value(self, model: Model, x: Tensor, y: Tensor, weights: Tensor | None, variables: Variables) -> Tensor:
+    def value(self, model: Network, x: Tensor, y: Tensor, weights: Tensor | None, variables: Variables) -> Tensor:
         """ℓ(w; ξ)."""
         return cross_entropy(model(x), y, weights)

@@ -22,9 +22,9 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bench.engine.objective import Model, Variables, cross_entropy
-from bench.errors import UserError
+from bench.input.errors import UserError
 from bench.methods.base import Loss
+from bench.models.network import Network, Variables, cross_entropy
 
 
 @runtime_checkable
@@ -50,7 +50,7 @@ class RelaxedContrastive(Loss):
     k_neg: int = Field(default=2, ge=1, description="negatives per anchor")
     k_pos: int = Field(default=1, ge=1, description="positives per anchor in the penalty")
 
-    def value(self, model: Model, x: Tensor, y: Tensor, weights: Tensor | None, variables: Variables) -> Tensor:
+    def value(self, model: Network, x: Tensor, y: Tensor, weights: Tensor | None, variables: Variables) -> Tensor:
         """ℓ and both terms, of equal weight for all samples."""
         with _features(model.module) as levels:
             loss = cross_entropy(model(x), y)

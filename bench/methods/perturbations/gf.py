@@ -16,7 +16,7 @@ import torch
 from pydantic import Field, field_validator
 from torch import Tensor
 
-from bench.errors import UserError
+from bench.input.errors import UserError
 from bench.methods.base import ClientRound, Gradient, Perturbation, ServerRound, along, norm, unit
 
 

@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 from pydantic import Field, model_validator
 from torch import Tensor
 
-from bench.errors import UserError
+from bench.input.errors import UserError
 from bench.methods.base import Server, ServerRound
 from bench.methods.corrections.dyn import ServerDual
 

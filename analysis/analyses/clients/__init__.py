@@ -1,0 +1,1 @@
+"""Analyses by client, class or corruption."""

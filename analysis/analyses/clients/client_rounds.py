@@ -1,0 +1,50 @@
+"""Accuracy and feature norms of the global model on each class and for each client, over the kept rounds."""
+
+from typing import ClassVar
+
+import pandas as pd
+from pydantic import Field
+
+from analysis.analyses.base import Analysis, needs_states
+from analysis.analyses.subject import Subject
+from analysis.measures.clients import Features, mean_of_classes, mean_of_clients, responses
+from bench.experiments.run_config import Evaluation
+
+
+class ClientRounds(Analysis):
+    """What the global model forgets from round to round (Caldarola et al., 2022: Figures 3 and 7)."""
+
+    name: ClassVar[str] = "client_rounds"
+    columns: ClassVar[tuple[str, ...]] = ("round", "group", "number", "accuracy", "feature_norm")
+    of_final_model: ClassVar[bool] = False
+
+    features: Features = Field(
+        default="penultimate", description="penultimate: what the last linear layer is given; output: the scores"
+    )
+
+    def check(self, evaluation: Evaluation) -> None:
+        """The models of several rounds are compared."""
+        needs_states(self.name, evaluation)
+
+    def of_run(self, subject: Subject) -> pd.DataFrame:
+        """One row per kept round and class (on its test images), or client (on its own training images)."""
+        bench = subject.bench
+        train, test = subject.sample("train").data, subject.sample("test").data
+        tables = []
+        for finished in subject.progress(subject.run.config.snapshots, "state"):
+            w = bench.federation.evaluated(subject.state(finished))
+            of_test = responses(bench.objective, w, test, self.features)
+            of_train = responses(bench.objective, w, train, self.features)
+            labels, classes = bench.dataset.test.labels, bench.dataset.classes
+            groups = {
+                "class": [mean_of_classes(v, labels, classes) for v in (of_test.correct, of_test.norms)],
+                "client": [mean_of_clients(v, bench.split) for v in (of_train.correct, of_train.norms)],
+            }
+            for group, (accuracy, norm) in groups.items():
+                numbers = range(len(accuracy))
+                columns = {"number": numbers, "accuracy": 100 * accuracy, "feature_norm": norm}
+                tables.append(pd.DataFrame({"round": finished, "group": group, **columns}))
+        return pd.concat(tables, ignore_index=True).assign(
+            definition="global model; classes: test images, clients: their own training images; accuracy in percent; "
+            f"mean L2 norm of the {self.features} features"
+        )

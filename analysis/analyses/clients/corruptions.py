@@ -1,0 +1,93 @@
+"""Accuracy of the final global model on corrupted test images, by corruption and severity."""
+
+import math
+from collections.abc import Sequence
+from typing import Annotated, ClassVar, Literal
+
+import pandas as pd
+from pydantic import Field
+
+from analysis.analyses.base import Analysis
+from analysis.analyses.subject import Subject
+from analysis.measures.corruptions import CORRUPTIONS, SEVERITIES, Corrupted
+from bench.data.root import data_root
+from bench.data.sources.base import Source
+from bench.data.sources.cifar_c import CORRUPTIONS as CIFAR_C
+from bench.data.sources.cifar_c import Cifar10C, Cifar100C, CifarC
+from bench.engine.objective import Batched
+from bench.input.errors import UserError, unknown
+
+_PUBLISHED: dict[str, type[CifarC]] = {"cifar10_c": Cifar10C, "cifar100_c": Cifar100C}
+
+
+class Corruptions(Analysis):
+    """Robustness to corrupted images (Caldarola et al., 2022: Figures 6 and 8)."""
+
+    name: ClassVar[str] = "corruptions"
+    columns: ClassVar[tuple[str, ...]] = ("metric", "suite", "corruption", "severity", "value")
+
+    suite: Literal["auto", "cifar10_c", "cifar100_c", "built_in"] = Field(
+        default="auto",
+        description="cifar10_c, cifar100_c: the published images, whose files have to be there; built_in: six "
+        "corruptions computed here, which do not compare with them; auto: the published ones for CIFAR, else built_in",
+    )
+    corruptions: tuple[str, ...] | None = Field(default=None, min_length=1, description="some of the suite; null: all")
+    severities: tuple[Annotated[int, Field(ge=1, le=SEVERITIES)], ...] = Field(
+        default=(1, 2, 3, 4, 5), min_length=1, description="of 1 to 5"
+    )
+
+    def of_run(self, subject: Subject) -> pd.DataFrame:
+        """A row per corruption and severity, one of the clean images (severity 0), one of the mean over the former."""
+        bench, suite = subject.bench, self._suite(subject)
+        clean = subject.batches(bench.test)
+
+        def accuracy(data: Batched) -> float:
+            return bench.objective.evaluate(subject.w, data)[1]
+
+        def corrupted(name: str, severity: int) -> Batched:
+            if suite == "built_in":
+                return Corrupted(bench.test, bench.dataset.scale, clean.size, name, severity)
+            source = _PUBLISHED[suite].parse({"corruption": name, "severity": severity})
+            images = source.samples("test", data_root()).samples
+            return subject.batches(images.on(subject.device, bench.test.shift, bench.test.factor))
+
+        sets = [(name, severity) for name in self._names(suite) for severity in self.severities]
+        rows: list[tuple[str, str | None, int | None, float]]
+        rows = [("accuracy", "clean", 0, accuracy(clean))]
+        for name, severity in subject.progress(sets, "corrupted test set"):
+            rows.append(("accuracy", name, severity, accuracy(corrupted(name, severity))))
+        mean = math.fsum(value for *_, value in rows[1:]) / len(sets)
+        rows.append(("corrupted_accuracy", None, None, mean))
+        table = pd.DataFrame(rows, columns=["metric", "corruption", "severity", "value"])
+        source_of = "computed here, not those of CIFAR-C" if suite == "built_in" else "as published"
+        definition = f"test accuracy in percent; {suite}: corruptions {source_of}; mean over {len(sets)} corrupted sets"
+        return table.astype({"severity": "Int64"}).assign(suite=suite, definition=definition)
+
+    def other_data(self, source: Source) -> Sequence[str]:
+        """The suite's, if it is a published one."""
+        suite = self._suite_for(source)
+        return [suite] if suite in _PUBLISHED else []
+
+    def _suite_for(self, source: Source) -> str:
+        published = f"{source.name}_c"
+        return (published if published in _PUBLISHED else "built_in") if self.suite == "auto" else self.suite
+
+    def _suite(self, subject: Subject) -> str:
+        """Which images; a `UserError` if they are not those of the run's data set."""
+        source, dataset = subject.run.config.dataset, subject.bench.dataset
+        if isinstance(source, CifarC):
+            raise UserError(f"corruptions: the test images of {source.label} are corrupted already")
+        suite = self._suite_for(source)
+        facts = _PUBLISHED[suite].facts if suite in _PUBLISHED else None
+        if facts is not None and (facts.shape, facts.classes) != (dataset.image_shape, dataset.classes):
+            raise UserError(
+                f"corruptions.suite = {suite}, but the run's data set is {dataset.name} (allowed here: built_in)"
+            )
+        return suite
+
+    def _names(self, suite: str) -> tuple[str, ...]:
+        allowed = tuple(CORRUPTIONS) if suite == "built_in" else CIFAR_C
+        for name in self.corruptions or ():
+            if name not in allowed:
+                raise unknown(f"corruption of {suite}", name, allowed)
+        return self.corruptions or allowed

@@ -1,0 +1,65 @@
+"""λ_max of each client's own loss at its local model, over the rounds (Caldarola et al. 2022, Figures 4 and 16)."""
+
+from collections.abc import Sequence
+from typing import Annotated, ClassVar
+
+import pandas as pd
+from pydantic import Field
+
+from analysis.analyses.base import OfEigenvalues, needs_states
+from analysis.analyses.subject import Subject
+from bench.experiments.run_config import Evaluation
+from bench.input.errors import UserError
+from bench.numerics.streams import numpy_stream
+
+Number = Annotated[int, Field(ge=0)]
+
+
+class ClientHessian(OfEigenvalues):
+    """The largest Hessian eigenvalue of each client's local model on the client's own data, after each kept round."""
+
+    name: ClassVar[str] = "client_hessian"
+    columns: ClassVar[tuple[str, ...]] = ("round", "client", "lambda_max", "residual", "converged")
+    of_final_model: ClassVar[bool] = False
+
+    clients: Annotated[int, Field(ge=1)] | tuple[Number, ...] | None = Field(
+        default=None, description="so many, drawn by the seed, the same for all methods; or a list of them; null: all"
+    )
+    rounds: tuple[Number, ...] | None = Field(default=None, description="some of the kept rounds; null: all of them")
+
+    def check(self, evaluation: Evaluation) -> None:
+        """Local models are trained from kept states."""
+        needs_states(self.name, evaluation)
+
+    def of_run(self, subject: Subject) -> pd.DataFrame:
+        """One row per kept round and client.
+
+        The local model after round r is that of the round which follows: the client trains from the kept state, with
+        its own client state, whether the schedule names it or not. One local model is in memory at a time.
+        """
+        chosen = self._chosen(subject)
+        rounds = subject.run.config.snapshots if self.rounds is None else self.rounds
+        parts = [(finished, client) for finished in rounds for client in chosen]
+        state, rows = None, []
+        for finished, client in subject.progress(parts, "local model"):
+            if state is None or state.round != finished:
+                state = subject.state(finished)
+            w = subject.retrained(state, client)
+            data = subject.of_client(client)
+            found = self.spectrum(subject, w, data, 1, f"round {finished}, client {client}")
+            value, residual = found.eigenvalues[0], found.residuals[0]
+            rows.append((finished, client, value, residual, int(found.converged), data.samples))
+        definition = f"{self.how}; mean cross-entropy of the client's own images at its model after one more round"
+        return pd.DataFrame(rows, columns=[*self.columns, "images"]).assign(definition=definition)
+
+    def _chosen(self, subject: Subject) -> Sequence[int]:
+        everyone = len(subject.bench.split)
+        if self.clients is None:
+            return range(everyone)
+        if isinstance(self.clients, int):
+            drawn = numpy_stream(subject.run.config.seed, "analysis-clients").permutation(everyone)[: self.clients]
+            return sorted(int(client) for client in drawn)
+        for client in self.clients:
+            if client >= everyone:
+                raise UserError(f"client_hessian.clients names {client} (allowed: 0 to {everyone - 1})")
+        return self.clients

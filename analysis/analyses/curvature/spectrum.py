@@ -1,0 +1,47 @@
+"""Density of all eigenvalues of the loss's Hessian at the final global model, and the Hessian's trace."""
+
+from typing import ClassVar
+
+import pandas as pd
+from pydantic import Field
+
+from analysis.analyses.base import OnImages
+from analysis.analyses.subject import Subject
+from analysis.measures.hessian import Format, hessian_product, in_format
+from analysis.measures.spectral_density import spectral_density
+
+
+class Spectrum(OnImages):
+    """Spectral density and trace of the Hessian at the final global model, by stochastic Lanczos quadrature."""
+
+    name: ClassVar[str] = "spectrum"
+    columns: ClassVar[tuple[str, ...]] = ("metric", "eigenvalue", "value", "stderr")
+
+    probes: int = Field(default=10, ge=2, description="random vectors of signs, the same for all methods")
+    steps: int = Field(default=80, ge=1, description="Lanczos steps, each a Hessian product, from each of them")
+    width: float = Field(
+        default=0.005,
+        ge=0.0005,
+        le=1,
+        description="standard deviation of an eigenvalue's Gaussian, in units of the range",
+    )
+    dtype: Format = Field(default="float32", description="number format of the products: float32 or float64")
+
+    def of_run(self, subject: Subject) -> pd.DataFrame:
+        """The trace; the Gaussian's σ, and the height of a single eigenvalue; then the density on a grid."""
+        data, loss = subject.sample(self.data, self.images)
+        objective, w, given = in_format(subject.bench.objective, subject.w, data, self.dtype)
+        found = spectral_density(
+            hessian_product(objective, w, given), w,
+            probes=subject.progress(range(self.probes), "spectrum: random vector"),
+            steps=self.steps, width=self.width, seed=subject.run.config.seed,
+        )  # fmt: skip
+        quadrature = f"{self.probes} random vectors, {self.steps} Lanczos steps, {self.dtype}, {loss}"
+        rows: list[tuple[str, float | None, float, float | None, str]] = [
+            ("trace", None, found.trace, found.trace_stderr, f"Hutchinson's estimate, {quadrature}"),
+            ("density_sigma", None, found.sigma, None, f"standard deviation of an eigenvalue's Gaussian, {quadrature}"),
+            ("density_single", None, found.single, None, f"height of a single eigenvalue, {quadrature}"),
+        ]
+        points = zip(found.eigenvalue, found.density, found.stderr, strict=True)
+        rows += [("density", *point, f"stochastic Lanczos quadrature, {quadrature}") for point in points]
+        return pd.DataFrame(rows, columns=[*self.columns, "definition"])

@@ -1,0 +1,1 @@
+"""Analyses of how the loss rises around a model."""

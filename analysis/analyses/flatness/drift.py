@@ -1,0 +1,82 @@
+"""Perturbation drift and global sharpness over the rounds."""
+
+from collections.abc import Sequence
+from typing import ClassVar, Literal
+
+import pandas as pd
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from analysis.analyses.base import ByAscent, OnHeldImages, needs_states
+from analysis.analyses.subject import Subject
+from analysis.measures.drift import PerturbationDrift, perturbation_drift
+from analysis.measures.flatness import sharpness
+from bench.data.dataset import Batches
+from bench.engine.federation import FederationState
+from bench.experiments.run_config import Evaluation
+from bench.methods.perturbations.none import NoPerturbation
+
+
+class Drift(ByAscent, OnHeldImages):
+    """Perturbation drift (FedLESAM, section 4.1) and global sharpness after each kept round."""
+
+    name: ClassVar[str] = "drift"
+    columns: ClassVar[tuple[str, ...]] = (
+        "round", "perturbation_drift", "cosine", "local_norm", "gradient_norm", "sharpness",
+    )  # fmt: skip
+    of_final_model: ClassVar[bool] = False
+
+    rho: float = Field(default=0.1, gt=0, description="radius of the global sharpness")
+    virtual: Literal["participants", "all"] = Field(
+        default="participants",
+        description="whose iterates the virtual global model is the mean of; all: every client trains, as in the paper",
+    )
+
+    def check(self, evaluation: Evaluation) -> None:
+        """The rounds after kept states are played again."""
+        needs_states(self.name, evaluation)
+
+    def of_run(self, subject: Subject) -> pd.DataFrame:
+        """One row per kept round.
+
+        The drift after round r is that of the round which follows: it is replayed from the kept state with the clients
+        that the schedule names. Empty for methods that do not perturb, and where a schedule of clients has ended.
+        """
+        bench, (train, loss) = subject.bench, subject.held(self.images)
+        perturbs = not isinstance(bench.federation.method.perturbation, NoPerturbation)
+        rows = []
+        for finished in subject.progress(subject.run.config.snapshots, "state"):
+            state = subject.state(finished)
+            clients = subject.next_clients(state) if perturbs else []
+            drift = self._of_round(subject, state, clients, train) if clients else None
+            sharp = sharpness(bench.objective, bench.federation.evaluated(state), train, self.rho, self.ascent)
+            rows.append((finished, *(drift or [None] * len(PerturbationDrift._fields)), sharp))
+        whose = f"all {len(bench.split)} clients'" if self.virtual == "all" else "their"
+        told = (
+            f"perturbations of the next round's clients against the global gradient at the mean of {whose} iterates"
+            if perturbs
+            else "no perturbations"
+        )
+        return pd.DataFrame(rows, columns=list(self.columns)).assign(
+            definition=f"{told}; sharpness: {self.ascent.words(self.rho)}; global objective: {loss}"
+        )
+
+    def _of_round(
+        self, subject: Subject, state: FederationState, clients: Sequence[int], train: Batches
+    ) -> PerturbationDrift:
+        bench = subject.bench
+        federation = bench.federation
+        start = federation.method.server.sent_model(state.w, state.server)
+
+        def global_gradient(mean_iterate: Tensor) -> Tensor:
+            """∇F at the virtual global model w^t − η_g (w^t − mean of the w_i,k)."""
+            virtual_model = torch.lerp(start, mean_iterate, federation.steps.server_lr)
+            return bench.objective.full_gradient(virtual_model, train)
+
+        return perturbation_drift(
+            clients,
+            lambda client, probe: federation.train_clients(state, [client], probe),
+            global_gradient,
+            range(len(bench.split)) if self.virtual == "all" else None,
+        )

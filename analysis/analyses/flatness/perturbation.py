@@ -1,0 +1,56 @@
+"""Loss of the final global model along random perturbations, and along its gradient."""
+
+from collections.abc import Iterable, Sequence
+from typing import Annotated, ClassVar, Literal
+
+import pandas as pd
+from pydantic import Field
+from torch import Tensor
+
+from analysis.analyses.base import OnImages
+from analysis.analyses.subject import Subject
+from analysis.measures.flatness import loss_along, random_directions
+from bench.data.dataset import Batches
+from bench.methods.base import unit
+from bench.numerics.streams import torch_stream
+
+Direction = Literal["random", "gradient"]
+
+
+class Perturbation(OnImages):
+    """Loss of the final global model moved along random directions, the same ones for every method, or its gradient."""
+
+    name: ClassVar[str] = "perturbation"
+    columns: ClassVar[tuple[str, ...]] = ("direction", "radius", "draw", "loss")
+
+    directions: tuple[Direction, ...] = Field(
+        default=("random",),
+        min_length=1,
+        description="random, gradient (uphill, and downhill at negative radii)",
+    )
+    radii: tuple[Annotated[float, Field(ge=0)], ...] = Field(
+        default=(0, 1, 2, 3, 4, 5), min_length=1, description="lengths of the perturbations"
+    )
+    draws: int = Field(default=10, ge=1, description="random directions")
+
+    def of_run(self, subject: Subject) -> pd.DataFrame:
+        """One row per direction and radius."""
+        data, loss = subject.sample(self.data, self.images)
+        tables = []
+        for kind in dict.fromkeys(self.directions):
+            directions, radii, words = self._of_kind(kind, subject, data)
+            along = subject.progress(directions, "direction", total=self.draws if kind == "random" else 1)
+            table = loss_along(subject.bench.objective, subject.w, data, along, radii)
+            tables.append(table.assign(direction=kind, definition=f"{loss}; {words}"))
+        return pd.concat(tables, ignore_index=True)
+
+    def _of_kind(
+        self, kind: Direction, subject: Subject, data: Batches
+    ) -> tuple[Iterable[Tensor], Sequence[float], str]:
+        """Unit directions `[P]`, radii along them, and both in words."""
+        if kind == "random":
+            stream = torch_stream(subject.run.config.seed, "perturbation-directions")
+            return random_directions(subject.w, self.draws, stream), self.radii, "random unit directions"
+        uphill = unit(subject.bench.objective.full_gradient(subject.w, data))
+        both_ways = sorted({sign * radius + 0.0 for radius in self.radii for sign in (-1, 1)})  # + 0.0: no -0.0
+        return [uphill], both_ways, "direction of this loss's gradient, negative radii downhill"

@@ -1,0 +1,34 @@
+"""Sharpness of the final global model in balls of several radii, by projected gradient ascent."""
+
+from typing import Annotated, ClassVar
+
+import pandas as pd
+from pydantic import Field
+
+from analysis.analyses.base import ByAscent, OnImages
+from analysis.analyses.subject import Subject
+from analysis.measures.flatness import sharpness
+
+
+class Sharpness(ByAscent, OnImages):
+    """Largest rise of the loss in a ball around the final global model, as a function of the ball's radius."""
+
+    name: ClassVar[str] = "sharpness"
+    columns: ClassVar[tuple[str, ...]] = ("radius", "sharpness", "first_order")
+
+    radii: tuple[Annotated[float, Field(gt=0)], ...] = Field(
+        default=(0.05, 0.1, 0.2, 0.5, 1), min_length=1, description="radii of the balls"
+    )
+    steps: int = Field(default=10, ge=1, description="ascent steps; of several, the best point counts")
+
+    def of_run(self, subject: Subject) -> pd.DataFrame:
+        """One row per radius. `first_order` is ρ‖∇F(w)‖, the maximum to first order."""
+        data, loss = subject.sample(self.data, self.images)
+        objective, w = subject.bench.objective, subject.w
+        slope = float(objective.full_gradient(w, data).norm())
+        told = f"{self.ascent.words_for_radii}, {loss}"
+        rows = [
+            (rho, sharpness(objective, w, data, rho, self.ascent), rho * slope, told)
+            for rho in subject.progress(self.radii, "radius")
+        ]
+        return pd.DataFrame(rows, columns=["radius", "sharpness", "first_order", "definition"])

@@ -1,0 +1,1 @@
+"""Analyses of the loss on lines and planes of models."""

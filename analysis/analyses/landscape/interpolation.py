@@ -1,0 +1,61 @@
+"""Loss and error on the line between two models: from the initial to the final one, or to another method's."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import pandas as pd
+from pydantic import Field
+from torch import Tensor
+
+from analysis.analyses.base import OnParts
+from analysis.analyses.scores import score_points
+from analysis.analyses.subject import Subject
+from analysis.measures.directions import Family
+from bench.engine.objective import Objective
+from bench.models import build_model
+
+
+class Interpolation(OnParts):
+    """Loss and error (percent) of (1 − t) w + t w' (Goodfellow et al. 2015)."""
+
+    name: ClassVar[str] = "interpolation"
+    columns: ClassVar[tuple[str, ...]] = ("t", "data", "loss", "error")
+
+    towards: str | None = Field(
+        default=None,
+        description="a method, or a partition: from this run's final model (t = 0) to that one's (t = 1); "
+        "null: from the initial model to the final one",
+    )
+    steps: int = Field(default=20, ge=1, description="equal steps from one model to the other")
+    beyond: int = Field(default=5, ge=0, description="so many more steps on either side")
+
+    def compared(self) -> Sequence[str]:
+        """The other end."""
+        return () if self.towards is None else (self.towards,)
+
+    def is_for(self, method: str, partition: str) -> bool:
+        """Not of the other end."""
+        return self.towards not in (method, partition)
+
+    def of_run(self, subject: Subject) -> pd.DataFrame:
+        """A row for each t and part of the data."""
+        others = self.beside(subject)
+        if others:
+            own = subject.name_among(self.compared())
+            start, end, which = subject.w, others[0].w, f"from the final model of {own} to {self.towards}'s"
+        else:
+            start, end, which = _initial(subject), subject.w, "from the initial to the final model"
+        points = [(step / self.steps,) for step in range(-self.beyond, self.steps + self.beyond + 1)]
+        samples = self.samples(subject)
+        scores = score_points(subject, Family(start, (end - start,)), points, samples, self.asked())
+        at = pd.DataFrame(points, columns=["t"])
+        losses = {part: f"{sample.loss}, on the line {which}" for part, sample in samples.items()}
+        table = scores.join(at, on="point").assign(definition=scores["data"].map(losses))
+        return table[[*self.columns, "definition"]]
+
+
+def _initial(subject: Subject) -> Tensor:
+    """The model before the first round: the seed alone decides it."""
+    config, dataset = subject.run.config, subject.bench.dataset
+    module = build_model(config.model, dataset.image_shape, dataset.classes, config.seed)
+    return Objective(module.to(subject.device)).initial()

@@ -1,0 +1,58 @@
+"""Loss and error on the plane through the local models of three clients."""
+
+from typing import ClassVar
+
+from pydantic import Field, field_validator
+
+from analysis.analyses.base import needs_states
+from analysis.analyses.landscape.plane import Models, ThroughModels
+from analysis.analyses.subject import Subject
+from bench.engine.federation import FederationState
+from bench.experiments.run_config import Evaluation
+from bench.input.errors import UserError
+
+
+class LocalPlane(ThroughModels):
+    """Local models after one more round of training from a kept state (Caldarola et al. 2022, Figures 2, 12, 13)."""
+
+    name: ClassVar[str] = "local_plane"
+    of_final_model: ClassVar[bool] = False
+
+    clients: tuple[int, ...] | None = Field(
+        default=None, description="three clients; null: the first of those which the schedule names for that round"
+    )
+    round: int | None = Field(default=None, ge=1, description="the kept state's round; null: the last one")
+
+    @field_validator("clients")
+    @classmethod
+    def _three(cls, clients: tuple[int, ...] | None) -> tuple[int, ...] | None:
+        if clients is not None and (len(clients) != 3 or len(set(clients)) != 3):
+            raise UserError(f"local_plane.clients = [{', '.join(map(str, clients))}]: three different clients, or null")
+        return clients
+
+    def check(self, evaluation: Evaluation) -> None:
+        """Local models are trained from a kept state."""
+        needs_states(self.name, evaluation)
+
+    def models(self, subject: Subject) -> Models:
+        """Trained on the clients' own data, with their own state, as a round does."""
+        finished = self.round or subject.run.config.training.rounds
+        state = subject.state(finished)
+        clients = self._chosen(subject, state)
+        names = [f"client {i}" for i in clients]
+        which = f"the local models of {', '.join(names)}, trained from the model after round {finished}"
+        return Models(names, [subject.retrained(state, i) for i in clients], which)
+
+    def _chosen(self, subject: Subject, state: FederationState) -> tuple[int, ...]:
+        """The clients asked for, or the first three: those that take part, then all others by their number."""
+        count = len(subject.bench.split)
+        if self.clients is None:
+            clients = tuple(dict.fromkeys([*subject.next_clients(state), *range(count)]))[:3]
+        else:
+            clients = self.clients
+        if len(clients) < 3 or not set(clients) <= set(range(count)):
+            raise UserError(
+                f"local_plane needs three of the run's {count} clients, numbered from 0; "
+                f"asked for: {', '.join(map(str, clients))}"
+            )
+        return clients

@@ -1,0 +1,96 @@
+"""Loss and error on the plane through three final models, of three methods or of three partitions."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from itertools import product
+from typing import ClassVar, NamedTuple
+
+import pandas as pd
+from pydantic import Field, field_validator
+from torch import Tensor
+
+from analysis.analyses.base import OfOneSeed, OnParts
+from analysis.analyses.scores import score_points
+from analysis.analyses.subject import Subject
+from analysis.measures.directions import plane_through
+from analysis.measures.landscape import axis_around
+from bench.experiments.run_config import Evaluation
+from bench.input.errors import UserError
+
+
+class Models(NamedTuple):
+    """Names, flat parameters `[P]`, and what they are in words."""
+
+    names: Sequence[str]
+    parameters: Sequence[Tensor]
+    which: str
+
+
+class ThroughModels(OfOneSeed, OnParts):
+    """Loss and error (percent) on the plane through three models of one setting."""
+
+    columns: ClassVar[tuple[str, ...]] = ("x", "y", "model", "data", "loss", "error")
+
+    points: int = Field(default=21, ge=2, description="grid points per direction")
+    margin: float = Field(
+        default=0.2, ge=0, description="by so much of the models' extent the plane reaches beyond them on every side"
+    )
+
+    @abstractmethod
+    def models(self, subject: Subject) -> Models:
+        """The three models; the first one is the plane's origin."""
+
+    def of_run(self, subject: Subject) -> pd.DataFrame:
+        """A row for each grid point, then one for each model, which `model` names there; all of that for each part.
+
+        x and y are Euclidean distances from the first model.
+        """
+        names, parameters, which = self.models(subject)
+        family, places = plane_through(*parameters)
+        axes = (axis_around(values, self.margin, self.points) for values in zip(*places, strict=True))
+        points = [*product(*axes), *places]
+        samples = self.samples(subject)
+        scores = score_points(subject, family, points, samples, self.asked())
+        at = pd.DataFrame(points, columns=["x", "y"])
+        at["model"] = pd.Series(names, index=at.index[-len(names) :])
+        losses = {part: f"{sample.loss}, on the plane through {which}" for part, sample in samples.items()}
+        table = scores.join(at, on="point").assign(definition=scores["data"].map(losses))
+        return table[[*self.columns, "definition"]]
+
+
+class Plane(ThroughModels):
+    """The final models of three methods (Caldarola et al. 2022, Figure 14), or of one method with three partitions
+    (Figure 2, a and b); one of them is the analysed run's."""
+
+    name: ClassVar[str] = "plane"
+
+    through: tuple[str, ...] = Field(default=(), description="the two other methods, or partitions")
+
+    @field_validator("through")
+    @classmethod
+    def _two(cls, through: tuple[str, ...]) -> tuple[str, ...]:
+        if through and len(through) != 2:
+            raise UserError(f"plane.through = [{', '.join(through)}]: the labels of two other methods, or partitions")
+        return through
+
+    def check(self, evaluation: Evaluation) -> None:
+        """The others must be named: no default fits all experiments."""
+        if not self.through:
+            raise UserError(
+                "plane goes through the models of three methods, or partitions: name the two others in its option "
+                "through"
+            )
+
+    def compared(self) -> Sequence[str]:
+        """The two others."""
+        return self.through
+
+    def is_for(self, method: str, partition: str) -> bool:
+        """Not of the models that the plane goes through beside the first."""
+        return method not in self.through and partition not in self.through
+
+    def models(self, subject: Subject) -> Models:
+        """This run's is the first."""
+        runs = [subject, *self.beside(subject)]
+        names = [subject.name_among(self.through), *self.through]
+        return Models(names, [run.w for run in runs], f"the final models of {', '.join(names)}")

@@ -1,0 +1,107 @@
+"""Loss and error on a filter-normalised random plane around the final global model, or a local one."""
+
+from collections.abc import Sequence
+from itertools import product
+from typing import ClassVar, Literal
+
+import pandas as pd
+from pydantic import Field, field_validator, model_validator
+from torch import Tensor
+
+from analysis.analyses.base import OfOneSeed, OnImages
+from analysis.analyses.scores import score_points
+from analysis.analyses.subject import Sample, Subject
+from analysis.measures.directions import Biases, Family, filter_normalised_directions
+from analysis.measures.landscape import symmetric_axis
+from bench.experiments.run_config import Evaluation
+from bench.input.errors import UserError
+from bench.numerics.streams import torch_stream
+
+
+class Surface(OfOneSeed, OnImages):
+    """Loss and error (percent) on a filter-normalised random plane; the same Gaussian draws for every method."""
+
+    name: ClassVar[str] = "surface"
+    columns: ClassVar[tuple[str, ...]] = ("a", "b", "loss", "error")
+
+    model: Literal["global", "local"] = Field(
+        default="global",
+        description="the final one; or local: of the first participant of the last round whose local models the run "
+        "keeps, on all its own training images",
+    )
+    extent: float = Field(default=1.0, gt=0, description="the plane spans [-extent, extent] in both directions")
+    points: int = Field(
+        default=21, ge=3, description="grid points per direction; odd, so that the model is one of them"
+    )
+    biases: Biases = Field(
+        default="zero", description="zero: biases and normalisation stay as they are; normalised: each as one filter"
+    )
+    orthogonal: bool = Field(default=False, description="whether the directions are made orthogonal, filter by filter")
+    reference: str | None = Field(
+        default=None,
+        description="a method whose filters' norms scale the directions of all models; null: each model's own",
+    )
+
+    @field_validator("points")
+    @classmethod
+    def _odd(cls, points: int) -> int:
+        if points % 2 == 0:
+            raise UserError(f"surface.points = {points}: an odd number, so that the model is one of the grid points")
+        return points
+
+    @model_validator(mode="after")
+    def _own_images(self) -> "Surface":
+        if self.model == "local" and (self.data != "train" or self.images is not None):
+            raise UserError("surface.model = local is on all training images of its client: data and images stay unset")
+        return self
+
+    def check(self, evaluation: Evaluation) -> None:
+        """A local model is kept."""
+        if self.model == "local" and evaluation.local_models is None:
+            raise UserError(
+                "surface.model = local needs local models of the runs, but evaluation.local_models is null: "
+                "the experiment keeps none; set it to last"
+            )
+
+    def compared(self) -> Sequence[str]:
+        """The method of reference."""
+        return () if self.reference is None else (self.reference,)
+
+    def of_run(self, subject: Subject) -> pd.DataFrame:
+        """One row per grid point, a outermost."""
+        w, sample = self._around(subject)
+        scale = next((other.w for other in self.beside(subject)), w)
+        directions = filter_normalised_directions(
+            subject.bench.objective.layout,
+            scale,
+            torch_stream(subject.run.config.seed, "surface-directions"),
+            biases=self.biases,
+            orthogonal=self.orthogonal,
+        )
+        axis = symmetric_axis(self.extent, self.points)
+        points = list(product(axis, axis))
+        scores = score_points(subject, Family(w, directions), points, {self.data: sample}, self.asked())
+        table = pd.DataFrame(points, columns=["a", "b"]).join(scores[["loss", "error"]])
+        return table.assign(definition=f"{sample.loss}; {self._directions()}")
+
+    def _around(self, subject: Subject) -> tuple[Tensor, Sample]:
+        """The model `[P]` in the middle, and the images; a `UserError` if it is not kept, or not finite."""
+        if self.model == "global":
+            return subject.w, subject.sample(self.data, self.images)
+        config = subject.run.config
+        finished = config.rounds_of_local_models[-1] if config.rounds_of_local_models else config.training.rounds
+        models = subject.run.local_models(finished, subject.device)
+        client = next(iter(models))
+        what = f"client {client}'s model of round {finished}"
+        subject.check_finite(models[client], what)
+        images = subject.of_client(client)
+        count = len(subject.bench.split[client])
+        return models[client], Sample(images, f"{what}: mean cross-entropy of all its {count} training images")
+
+    def _directions(self) -> str:
+        options = [
+            "orthogonal" * self.orthogonal,
+            "biases as filters" * (self.biases == "normalised"),
+            "" if self.reference is None else f"filters of {self.reference}",
+        ]
+        return ", ".join(["filter-normalised directions", *filter(None, options)])

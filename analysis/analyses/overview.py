@@ -1,0 +1,45 @@
+"""Which analyses there are, told without importing them: importing torch takes longer than reading the list."""
+
+import ast
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).parent
+
+
+def questions() -> dict[str, str]:
+    """The first line of each analysis's module, by name."""
+    files = sorted((f for f in FOLDER.glob("*/*.py") if f.stem != "__init__"), key=lambda f: f.stem)
+    return {file.stem: (ast.get_docstring(ast.parse(file.read_text())) or "").partition("\n")[0] for file in files}
+
+
+def overview() -> str:
+    """A line per analysis."""
+    told = questions()
+    width = max(map(len, told))
+    return "\n".join(f"{name:<{width}}  {question}" for name, question in told.items())
+
+
+def describe(name: str) -> str:
+    """An analysis in detail: its question, its columns, and its options with their defaults."""
+    from analysis.analyses import analysis_class  # noqa: PLC0415 - imports torch
+
+    cls = analysis_class(name)
+    lines = [
+        f"{name}: {questions()[name]}",
+        f"columns: {', '.join(cls.columns)}",
+        "options:" if cls.model_fields else "options: none",
+    ]
+    for option, field in cls.model_fields.items():
+        lines.append(f"  {option} = {_shown(field.default)}: {field.description}")
+    return "\n".join(lines)
+
+
+def _shown(default: Any) -> str:
+    if default is None:
+        return "null"
+    if isinstance(default, tuple):
+        return f"[{', '.join(map(_shown, default))}]"
+    if hasattr(default, "model_dump"):
+        return f"{{{', '.join(f'{key}: {value}' for key, value in default.model_dump(exclude_none=True).items())}}}"
+    return str(default)

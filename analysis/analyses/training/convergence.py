@@ -1,0 +1,86 @@
+"""Rounds, communication and computation until the test accuracy reaches a target."""
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated, ClassVar
+
+import pandas as pd
+from pydantic import Field, model_validator
+
+from analysis.analyses.base import Analysis
+from analysis.analyses.subject import Subject
+from analysis.measures.convergence import FinalValue, first_reaching
+from analysis.measures.cost import SPENT, images_of_steps, spending
+from bench.input.errors import UserError
+
+Target = Annotated[float, Field(gt=0, le=100)]
+
+
+class Convergence(Analysis):
+    """What a run spends until its test accuracy reaches a target (FedLESAM's Tables 5 and 9, FedGF's Table 4, FedTOGA's
+    Tables 3 and 8)."""
+
+    name: ClassVar[str] = "convergence"
+    columns: ClassVar[tuple[str, ...]] = ("metric", "target", "target_of", "smoothed", "value", "reached")
+    of_diverged: ClassVar[bool] = True
+    of_final_model: ClassVar[bool] = False
+
+    targets: tuple[Target, ...] = Field(default=(80.0,), description="test accuracies in percent")
+    reference: str | None = Field(
+        default=None, description="a method whose final accuracy, seed by seed, is a target too; null: none"
+    )
+    final: FinalValue = Field(
+        default=FinalValue(),
+        description="which of its evaluations that is: {rule: last}, {rule: best}, or {rule: mean_last_n, n: 10}",
+    )
+    window: int = Field(
+        default=1, ge=1, description="beside single evaluations, the mean of the last so many has to reach it; 1: not"
+    )
+
+    @model_validator(mode="after")
+    def _some_target(self) -> "Convergence":
+        if not self.targets and self.reference is None:
+            raise UserError("convergence needs targets, or a reference")
+        return self
+
+    def compared(self) -> Sequence[str]:
+        """The reference."""
+        return () if self.reference is None else (self.reference,)
+
+    def check_target(self, target: float | str, *, smoothed: bool) -> None:
+        """A `UserError` if its files have no such target: an accuracy, or the label of the reference."""
+        if target not in (*self.targets, *self.compared()):
+            known = ", ".join([*(f"{accuracy:g}" for accuracy in self.targets), *self.compared()])
+            raise UserError(f"target {target}: the analysis convergence has {known}; set it in analyses.yaml")
+        if smoothed and self.window == 1:
+            raise UserError("smoothed: the analysis convergence has window 1; set it in analyses.yaml")
+
+    def of_run(self, subject: Subject) -> pd.DataFrame:
+        """One row per target, smoothing and quantity: what was spent until then, or, not `reached`, until the end."""
+        run = subject.run
+        metrics = run.metrics()
+        spent = spending(metrics, run.times(), subject.w.numel(), images_of_steps(run)).set_index("round")
+        evaluations = metrics.set_index("round")["test_accuracy"].dropna()
+        end = f"; evaluated every {run.config.evaluation.every} rounds{', diverged' if run.diverged else ''}"
+        rows = []
+        for target, of in self._targets(subject):
+            for smoothed, window in enumerate((1, self.window) if self.window > 1 else (1,)):
+                finished = first_reaching(evaluations, target, window)
+                until = spent.loc[spent.index[-1] if finished is None else finished]
+                what = "test accuracy" if window == 1 else f"mean of the last {window} test accuracies"
+                rows += [
+                    (f"{name}_to_target", target, of, smoothed, until[name], int(finished is not None),
+                     f"{meaning}, until the first round with {what} >= {target:g} %{end}")
+                    for name, meaning in SPENT.items()
+                ]  # fmt: skip
+        return pd.DataFrame(rows, columns=[*self.columns, "definition"])
+
+    def _targets(self, subject: Subject) -> Iterator[tuple[float, str | None]]:
+        """Each target, and whose final accuracy it is."""
+        yield from ((target, None) for target in self.targets)
+        if self.reference is None:
+            return
+        run = self.beside(subject)[0].run
+        if run.diverged:
+            subject.tell(f"seed {run.config.seed}: '{run.path}' diverged: it sets no target")
+            return
+        yield self.final.of(run.metrics()["test_accuracy"].dropna(), "higher"), self.reference

@@ -1,0 +1,1 @@
+"""Comparing a method with stored baselines."""

@@ -1,0 +1,211 @@
+"""Stored baselines: what the finished runs of an experiment reached, one CSV per grid, kept with the code.
+
+One row per run and metric. The columns `protocol`, `partition_hash` and `data_hash` say what another run must share for
+the two to be a fair pair.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Hashable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analysis.layouts.tidy import titles
+from analysis.measures.convergence import Better
+from analysis.report.report import Report
+from bench.engine.steps import Steps
+from bench.experiments.columns import IDS
+from bench.experiments.experiment import PAPER_TABLES
+from bench.experiments.run_config import OWN_FILES, RunConfig
+from bench.input.errors import UserError, unknown
+from bench.input.frozen import NAME
+from bench.training.run_directory import RunDirectory, first_difference, write_csv
+
+METRICS: dict[str, Better] = {
+    "test_accuracy": "higher",
+    "test_loss": "lower",
+    "train_loss": "lower",
+    "train_accuracy": "higher",
+}
+"""What is stored of a run's last evaluation, and which direction is better."""
+
+PAIR = [*IDS[:3], "seed"]
+"""Two runs with these in common are a pair."""
+
+SHARED = ["protocol", "partition_hash", "data_hash"]
+"""What the two runs of a pair must have in common besides."""
+
+COLUMNS = [
+    *IDS[:3], "method", "title", "seed", "metric", "value", "outcome", "last_round",
+    "model", "rounds", "local_epochs", "batch_size", "hyperparameters", "training",
+    "identity", *SHARED, "code", "device",
+]  # fmt: skip
+NUMBERS = {"seed": int, "value": float, "last_round": int, "rounds": int, "local_epochs": int, "batch_size": int}
+
+Row = Mapping[Hashable, Any]
+"""One row of a frame, by columns."""
+
+FOLDER = Path("results") / "baselines"
+
+_TUNING = set(Steps.model_fields)
+"""Fields of training that belong to a method's own tuning: rates, decay, clipping, aggregation."""
+
+
+def protocol(config: RunConfig) -> str:
+    """Hash over what two runs must share to be comparable, first 16 hex digits.
+
+    Method, seed, evaluation and the settings of the steps, which are tuned for each method, are left out; so is the
+    folder of the images, whose content has a hash of its own.
+    """
+    left_out: dict[str, Any] = {"method": True, "seed": True, "evaluation": True, "training": _TUNING}
+    content = config.model_dump(mode="json", exclude={**OWN_FILES, **left_out})
+    return hashlib.sha256(_compact(content).encode()).hexdigest()[:16]
+
+
+def run_rows(run: RunDirectory, ids: Mapping[str, str], title: str) -> pd.DataFrame:
+    """The rows of one finished run: its metrics after the last round; without values if it diverged."""
+    config, made = run.config, run.provenance
+    last = run.metrics().iloc[-1]
+    code = made["code"]
+    about = {
+        **ids,
+        "title": title,
+        "seed": config.seed,
+        "outcome": made["outcome"],
+        "last_round": int(last["round"]),
+        "model": config.model.label,
+        "rounds": config.training.rounds,
+        "local_epochs": config.training.local_epochs,
+        "batch_size": config.training.batch_size,
+        "hyperparameters": _compact(config.method.hyperparameters),
+        "training": _compact(config.training.model_dump(mode="json", include=_TUNING)),
+        "identity": run.identity,
+        "protocol": protocol(config),
+        "partition_hash": made.get("partition_hash"),
+        "data_hash": made.get("data_hash"),
+        "code": f"{code.get('version')}+{code['fingerprint']}",
+        "device": made.get("device"),
+    }
+    values = [{"metric": name, "value": np.nan if run.diverged else float(last[name])} for name in METRICS]
+    return pd.DataFrame([{**about, **value} for value in values])[COLUMNS]
+
+
+def finished_run(place: Path, config: RunConfig) -> RunDirectory | None:
+    """The finished run of this configuration, None if there is none; a `UserError` if another's is in its place."""
+    if not place.exists():
+        return None
+    run = RunDirectory(place)
+    if run.identity != config.identity:
+        raise UserError(
+            f"'{place}' holds a run of another configuration ({first_difference(run.config, config)}): give the --set "
+            "values that it was made with, or train it anew (fedflat run ... --replace)"
+        )
+    return run
+
+
+def train_command(report: Report) -> str:
+    """The command that trains what is missing of an experiment."""
+    return report.snakemake(f"{report.experiment.name}_runs")
+
+
+def collect(report: Report) -> pd.DataFrame:
+    """The rows of all runs of an experiment; a `UserError` if any is missing, or if its methods cannot be compared."""
+    experiment, runs = report.experiment, report.results / "runs" / report.experiment.name
+    names, frames, missing, planned = titles(experiment), [], 0, 0
+    for cell in experiment.cells().values():
+        for config in cell.runs:
+            planned += 1
+            run = finished_run(runs / cell.path / f"seed-{config.seed}", config)
+            if run is None:
+                missing += 1
+            elif not missing:
+                frames.append(run_rows(run, cell.ids(), names[cell.label]))
+    if missing:
+        raise UserError(
+            f"{missing} of {planned} runs of experiment {experiment.name} are missing under '{report.results}'; "
+            f"make them with: {train_command(report)}"
+        )
+    rows = pd.concat(frames, ignore_index=True)
+    _check_comparable(rows, f"experiment {experiment.name}")
+    return rows
+
+
+def store(report: Report, grid: str, out: Path | None = None) -> Path:
+    """Write the baselines of a grid atomically; return the file."""
+    if not re.fullmatch(NAME, grid):
+        raise UserError(f"--grid '{grid}': allowed are lower-case letters, digits and '_'")
+    file = out or FOLDER / f"{grid}.csv"
+    write_csv(file, collect(report))
+    return file
+
+
+def load(grid: str, file: Path | None = None) -> pd.DataFrame:
+    """The stored baselines of a grid; a `UserError` names the command that makes them, or the grids that are stored."""
+    place = file or FOLDER / f"{grid}.csv"
+    if not place.is_file():
+        stored = sorted(found.stem for found in FOLDER.glob("*.csv"))
+        experiments = {found.parent.name for found in PAPER_TABLES.glob("*/experiments.yaml")}
+        source = f"{grid}_all" if f"{grid}_all" in experiments else grid
+        if file is None and source not in experiments:
+            raise unknown("grid of stored baselines", grid, stored)
+        where = "" if file is None else f" --out {file}"
+        source = source if source in experiments else "EXPERIMENT"
+        raise UserError(
+            f"no stored baselines at '{place}' (stored grids: {', '.join(stored) or 'none'}); "
+            f"make them with: fedflat baselines {source} --grid {grid}{where}"
+        )
+    text = {column: str for column in COLUMNS if column not in NUMBERS}
+    try:
+        rows = pd.read_csv(place, dtype={**text, **NUMBERS}, keep_default_na=False, na_values={"value": [""]})
+    except (OSError, ValueError) as error:
+        raise UserError(f"cannot read '{place}': {' '.join(str(error).split())}") from None
+    lacking = [column for column in COLUMNS if column not in rows]
+    if lacking:
+        raise UserError(f"'{place}' lacks the column {lacking[0]} (it has: {', '.join(map(str, rows.columns))})")
+    if rows.duplicated([*PAIR, "method", "metric"]).any():
+        raise UserError(f"'{place}' is damaged: it holds a run twice")
+    _check_comparable(rows, f"'{place}'")
+    return rows
+
+
+def difference(one: Row, other: Row, names: tuple[str, str]) -> str | None:
+    """Why two runs, told by their `names`, are no fair pair, in words; None if they are one."""
+
+    def told(what: str, column: str) -> str:
+        return f"{what}: {one[column]} {names[0]}, {other[column]} {names[1]}"
+
+    if one["protocol"] != other["protocol"]:
+        for name in ("model", "rounds", "local_epochs", "batch_size"):
+            if one[name] != other[name]:
+                return told(name, name)
+        return "options of data set, partition, participation or augmentation"
+    if one["data_hash"] != other["data_hash"]:
+        return told("content of the data set", "data_hash")
+    if one["partition_hash"] != other["partition_hash"]:
+        return told("content of the partition", "partition_hash")
+    return None
+
+
+def place_of(row: Row) -> str:
+    """For messages: digits/dirichlet-0.1/4-of-20/seed-0."""
+    return f"{row['dataset']}/{row['partition']}/{row['participation']}/seed-{row['seed']}"
+
+
+def _check_comparable(rows: pd.DataFrame, where: str) -> None:
+    """A `UserError` if two methods of one setting and seed are no fair pair."""
+    for _, group in rows.drop_duplicates([*PAIR, "method"]).groupby(PAIR, sort=False):
+        first, *others = group.to_dict("records")
+        for other in others:
+            why = difference(first, other, (f"in {first['method']}", f"in {other['method']}"))
+            if why is not None:
+                raise UserError(
+                    f"{where}: {first['method']} and {other['method']} cannot be compared in {place_of(first)} ({why})"
+                )
+
+
+def _compact(content: Any) -> str:
+    return json.dumps(content, sort_keys=True, separators=(",", ":"))

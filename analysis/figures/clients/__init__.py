@@ -1,0 +1,1 @@
+"""Figures by client, class or corruption."""

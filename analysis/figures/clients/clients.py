@@ -1,0 +1,88 @@
+"""Accuracy of every client, by method: a point each, and a box over all (Qu et al., 2022: deviation over clients)."""
+
+from typing import ClassVar, Literal
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from pydantic import Field
+
+from analysis.figures.base import PanelLayout, count_seeds, new_figure
+from analysis.figures.notes import missing_note
+from analysis.figures.palette import Style, styles
+from analysis.layouts.tidy import CellKey, Tidy, of_cell, titles
+
+_LABELS = {
+    "test": "Accuracy (%) on test images\nof the client's classes",
+    "train": "Accuracy (%) on the client's\ntraining images",
+}
+
+
+class ClientsLayout(PanelLayout):
+    """A row of panels per part of the data, one panel per setting, one line of points per method."""
+
+    needs: ClassVar[str] = "clients"
+    kind: Literal["clients"]
+    parts: tuple[Literal["train", "test"], ...] = Field(default=("test",), min_length=1)
+
+    def drawn(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Every client's accuracy."""
+        return frame[frame["metric"].isin([f"client_{part}_accuracy" for part in self.parts])]
+
+    def statistics(self, frame: pd.DataFrame) -> str:
+        """What points and boxes mean."""
+        return (
+            f"Points: clients of {count_seeds(frame)}; boxes: median and quartiles, whiskers: 5th and 95th percentile; "
+            "diamonds: mean over clients."
+        )
+
+
+def draw(layout: ClientsLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
+    """The figure; panels share both axes."""
+    present = [method for method in layout.methods if method in set(frame["method"])]
+    looks, names = styles(tidy.experiment, present), titles(tidy.experiment)
+    height = len(layout.parts) * (0.19 * len(present) + 0.75)
+    figure, body = new_figure(layout.width, height, [missing_note(frame, layout, tidy)])
+    grid = body.subplots(len(layout.parts), len(layout.panels), sharex=True, sharey=True, squeeze=False)
+    for row, part in zip(grid, layout.parts, strict=True):
+        of_part = frame[frame["metric"] == f"client_{part}_accuracy"]
+        for axes, panel in zip(row, layout.panels, strict=True):
+            setting = panel.setting(tidy.experiment)
+            for place, method in enumerate(present):
+                accuracies = of_cell(of_part, CellKey(setting, method))["value"].dropna().to_numpy(float)
+                if accuracies.size:
+                    _draw_clients(axes, accuracies, place, looks[method])
+            axes.set(title=panel.heading(setting), xlabel=_LABELS[part])
+            axes.tick_params(labelbottom=True)
+            axes.grid(visible=False, axis="y")
+    grid[0, 0].set_yticks(range(len(present)), [names[method] for method in present])
+    grid[0, 0].invert_yaxis()
+    grid[0, 0].set_xlim(right=101)
+    return figure
+
+
+def _draw_clients(axes: Axes, accuracies: NDArray[np.float64], place: int, look: Style) -> None:
+    spread = place + 0.5 * (_low_discrepancy(len(accuracies)) - 0.5)
+    axes.scatter(accuracies, spread, s=4, color=look.colour, alpha=min(0.6, 30 / len(accuracies)), linewidths=0)
+    axes.boxplot(
+        accuracies,
+        positions=[place],
+        orientation="horizontal",
+        widths=0.6,
+        whis=(5, 95),
+        showfliers=False,
+        showmeans=True,
+        manage_ticks=False,
+        boxprops={"color": look.colour, "linewidth": 0.9},
+        whiskerprops={"color": look.colour, "linewidth": 0.9},
+        capprops={"color": look.colour, "linewidth": 0.9},
+        medianprops={"color": look.colour, "linewidth": 1.8},
+        meanprops={"marker": "D", "markersize": 3, "markerfacecolor": "white", "markeredgecolor": "black"},
+    )
+
+
+def _low_discrepancy(count: int) -> NDArray[np.float64]:
+    """So many numbers in [0, 1), the same at every call, neighbours far apart: multiples of the golden ratio."""
+    return np.array([k * 0.6180339887498949 % 1 for k in range(count)], dtype=np.float64)

@@ -1,0 +1,94 @@
+"""Accuracy on corrupted test images: against severity, and by corruption (Caldarola et al., Figures 6 and 8)."""
+
+from typing import ClassVar, Literal
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from pydantic import Field
+
+from analysis.figures.base import OneSettingLayout, add_legend, count_seeds, draw_curve, new_figure
+from analysis.figures.notes import missing_note
+from analysis.figures.palette import styles
+from analysis.layouts.tidy import CellKey, Tidy, of_cell, titles
+from bench.experiments.columns import IDS
+from bench.input.errors import UserError
+
+
+class CorruptionsLayout(OneSettingLayout):
+    """One setting: mean accuracy over corruptions on the left, each corruption at one severity on the right."""
+
+    needs: ClassVar[str] = "corruptions"
+    kind: Literal["corruptions"]
+    severity: int = Field(default=5, ge=1, description="of the panel on the right")
+
+    def drawn(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """The accuracies."""
+        return frame[frame["metric"] == "accuracy"]
+
+    def statistics(self, frame: pd.DataFrame) -> str:
+        """Which images, and what lines and numbers mean."""
+        suites = ", ".join(sorted(frame["suite"].unique()))
+        return (
+            f"Corrupted images: {suites}. Lines: accuracy, mean over corruptions and {count_seeds(frame)}, bands: "
+            f"± one sample standard deviation over seeds; numbers: accuracy (%) at severity {self.severity}, mean over "
+            "seeds; bold: best of each corruption."
+        )
+
+
+def draw(layout: CorruptionsLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
+    """The figure; severity 0 stands for the clean images."""
+    (setting,) = layout.settings(tidy.experiment)
+    frame = layout.drawn(frame)
+    at = frame[frame["severity"] == layout.severity]
+    if at.empty:
+        raise UserError(f"nothing to draw for '{layout.title}': no images of severity {layout.severity}")
+    present = [method for method in layout.methods if not of_cell(at, CellKey(setting, method)).empty]
+    wide = at["corruption"].nunique() > 8
+    rows, columns = (2, 1) if wide else (1, 2)
+    table_height = 0.17 * len(present) + 1.1
+    height = table_height + 2.2 if wide else max(2.6, table_height + 0.5)
+    figure, body = new_figure(layout.width, height, [missing_note(frame, layout, tidy)])
+    ratios = {"height_ratios": (1.7, table_height)} if wide else {"width_ratios": (1, 1.25)}
+    left, right = np.ravel(body.subplots(rows, columns, gridspec_kw=ratios))
+    _draw_severities(left, layout, tidy, frame)
+    _draw_table(right, at.groupby(["method", "corruption"], sort=False)["value"].mean().unstack(sort=False), present)
+    right.set_yticks(range(len(present)), [titles(tidy.experiment)[method] for method in present])
+    right.set_title(f"Severity {layout.severity}")
+    left.set_title(layout.select.heading(setting))
+    add_legend(body, frame, layout, tidy.experiment)
+    return figure
+
+
+def _draw_severities(axes: Axes, layout: CorruptionsLayout, tidy: Tidy, frame: pd.DataFrame) -> None:
+    (setting,) = layout.settings(tidy.experiment)
+    looks = styles(tidy.experiment, layout.methods)
+    by_seed = frame.groupby([*IDS, "severity", "seed"])["value"].mean()
+    means = by_seed.groupby([*IDS, "severity"]).agg(["mean", "std"]).reset_index()
+    for method in layout.methods:
+        line = of_cell(means, CellKey(setting, method))
+        draw_curve(axes, line["severity"], line["mean"], line["std"], looks[method], (0, 100))
+    axes.set(xlabel="Severity (0: clean)", ylabel="Accuracy (%)", xticks=sorted(means["severity"].unique()))
+
+
+def _draw_table(axes: Axes, table: pd.DataFrame, methods: list[str]) -> None:
+    """Methods × corruptions, coloured by accuracy, with the numbers."""
+    values = table.loc[methods].to_numpy(float)
+    lowest, highest = float(np.nanmin(values)), float(np.nanmax(values))
+    axes.imshow(values, cmap="viridis", aspect="auto", vmin=lowest, vmax=highest)
+    best = np.round(values, 1) == np.round(np.nanmax(values, axis=0), 1)
+    for (row, column), value in np.ndenumerate(values):
+        dark = value < (lowest + highest) / 2
+        axes.text(
+            column, row, f"{value:.0f}" if values.shape[1] > 8 else f"{value:.1f}",
+            ha="center", va="center", fontsize=7,
+            color="white" if dark else "black", fontweight="bold" if best[row, column] else "normal",
+        )  # fmt: skip
+    axes.set_xticks(
+        range(len(table.columns)), [str(name).replace("_", " ") for name in table.columns],
+        rotation=40, ha="right", rotation_mode="anchor",
+    )  # fmt: skip
+    axes.grid(visible=False)
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)

@@ -1,0 +1,41 @@
+"""How many images of each class every client holds (FedLESAM, Figure 5): one heat map per partition."""
+
+from typing import ClassVar, Literal
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from analysis.figures.base import OneSeedLayout, PanelLayout, new_figure
+from analysis.figures.heatmap import body_height, draw_counts
+from analysis.figures.notes import missing_note
+from analysis.layouts.tidy import Tidy, of_setting
+
+
+class LabelsLayout(OneSeedLayout, PanelLayout):
+    """Class counts of one seed's partitions. All methods have the same ones: the layout names any of them."""
+
+    needs: ClassVar[str] = "partition"
+    kind: Literal["labels"]
+    numbers: bool = True
+
+    def statistics(self, frame: pd.DataFrame) -> str:
+        """Whose split this is."""
+        return f"The split of seed {frame['seed'].iloc[0]}, the same for every method; empty: no image of the class."
+
+
+def draw(layout: LabelsLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
+    """The figure; panels share one colour scale."""
+    settings = layout.settings(tidy.experiment)
+    note = missing_note(frame, layout, tidy)
+    classes = range(int(frame["label"].max()) + 1)
+    clients = range(int(frame["client"].max()) + 1)
+    tables = []
+    for setting in settings:
+        rows = of_setting(frame, setting)
+        rows = rows[rows["method"] == rows["method"].min()]  # one method's images: the others hold the same
+        counts = pd.crosstab(rows["client"], rows["label"])
+        tables.append(counts.reindex(index=clients, columns=classes, fill_value=0))
+    figure, body = new_figure(layout.width, body_height(tables[0], len(tables)), [note])
+    headings = [panel.title or setting.partition_title for panel, setting in zip(layout.panels, settings, strict=True)]
+    draw_counts(body, tables, headings, numbers=layout.numbers)
+    return figure

@@ -1,0 +1,1 @@
+"""Figures of the Hessian's eigenvalues."""

@@ -1,0 +1,39 @@
+"""The largest Hessian eigenvalues of the global model against their index (Caldarola et al. 2022, Figures 5 and 15)."""
+
+from typing import ClassVar, Literal
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from analysis.figures.base import PanelLayout, count_seeds, new_figure, round_axis
+from analysis.figures.lines import draw_lines, spread
+from analysis.figures.notes import missing_note
+from analysis.layouts.tidy import Tidy
+
+
+class EigenvaluesLayout(PanelLayout):
+    """Panels of eigenvalue against index, side by side."""
+
+    needs: ClassVar[str] = "hessian"
+    kind: Literal["eigenvalues"]
+    scale: Literal["linear", "log"] = "linear"
+
+    def drawn(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """The eigenvalues."""
+        return frame[frame["metric"] == "eigenvalue"]
+
+    def statistics(self, frame: pd.DataFrame) -> str:
+        """What lines and bands mean."""
+        return f"Lines: mean over {count_seeds(frame)}; bands: ± one sample standard deviation."
+
+
+def draw(layout: EigenvaluesLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
+    """The figure; panels share both axes."""
+    figure, body = new_figure(layout.width, 2.75, [missing_note(frame, layout, tidy)])
+    lines = spread(layout.drawn(frame), "index", "value")
+    drawn = draw_lines(body, layout, tidy, lines, "index", columns=len(layout.panels))
+    for axes in drawn:
+        axes.set(xlabel="Eigenvalue index $i$", yscale=layout.scale)
+        round_axis(axes)
+    drawn[0].set_ylabel("Hessian eigenvalue $λ_i$")
+    return figure

@@ -1,0 +1,1 @@
+"""Figures of how the loss rises around a model."""

@@ -1,0 +1,84 @@
+"""Perturbation drift, global sharpness and what goes with them against communication round (FedLESAM, Figure 2)."""
+
+from typing import ClassVar, Literal
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from pydantic import Field
+
+from analysis.figures.base import (
+    OneSettingLayout,
+    add_legend,
+    asides,
+    draw_curve,
+    new_figure,
+    round_axis,
+    seed_statistics,
+)
+from analysis.figures.notes import missing_note
+from analysis.figures.palette import styles
+from analysis.layouts.tidy import CellKey, Tidy, of_cell, titles
+from analysis.measures.convergence import curves
+
+_LABELS = {
+    "perturbation_drift": "Perturbation drift PD (0 to 1)",
+    "cosine": "Cosine of perturbations",
+    "local_norm": "Norm of local perturbations",
+    "gradient_norm": "Norm of the global gradient",
+    "sharpness": "Global sharpness",
+}
+# By definition; the estimate of sharpness may be negative.
+_WITHIN = {"perturbation_drift": (0, 1), "cosine": (-1, 1), "local_norm": (0, np.inf), "gradient_norm": (0, np.inf)}
+
+Quantity = Literal["perturbation_drift", "cosine", "local_norm", "gradient_norm", "sharpness"]
+
+
+class DriftLayout(OneSettingLayout):
+    """One setting, a panel per quantity; methods without a perturbation stand in the panel of sharpness only."""
+
+    needs: ClassVar[str] = "drift"
+    kind: Literal["drift"]
+    show: tuple[Quantity, ...] = Field(
+        default=("perturbation_drift", "sharpness"), min_length=1, description="the panels, two side by side"
+    )
+    sharpness_scale: Literal["linear", "log"] = "linear"
+
+    def statistics(self, frame: pd.DataFrame) -> str:
+        """What lines and bands mean."""
+        return seed_statistics(frame, *self.show)
+
+
+def draw(layout: DriftLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
+    """The figure."""
+    (setting,) = layout.settings(tidy.experiment)
+    looks, aside = styles(tidy.experiment, layout.methods), asides(layout.methods)
+    rows, columns = -(-len(layout.show) // 2), min(len(layout.show), 2)
+    figure, body = new_figure(
+        layout.width, 2.2 * rows + 0.55, [_without_note(layout, tidy, frame), missing_note(frame, layout, tidy)]
+    )
+    grid = body.subplots(rows, columns, sharex=True, squeeze=False)
+    for axes, column in zip(grid.flat, layout.show, strict=False):
+        mean, within = curves(frame, column), _WITHIN.get(column, (-np.inf, np.inf))
+        for method in layout.methods:
+            curve = of_cell(mean, CellKey(setting, method))
+            draw_curve(axes, curve["round"], curve["mean"], curve["std"], looks[method], within, aside[method])
+        round_axis(axes)
+        axes.set(xlabel="Communication round", ylabel=_LABELS[column], title=layout.select.heading(setting))
+        axes.tick_params(labelbottom=True)
+        if within[0] == 0:
+            axes.set_ylim(bottom=0)
+        if column == "sharpness":
+            axes.set_yscale(layout.sharpness_scale)
+    for axes in grid.flat[len(layout.show) :]:
+        axes.set_visible(False)
+    add_legend(body, frame.dropna(subset=list(layout.show), how="all"), layout, tidy.experiment)
+    return figure
+
+
+def _without_note(layout: DriftLayout, tidy: Tidy, frame: pd.DataFrame) -> str:
+    """The methods that do not perturb: they have no curve but that of the sharpness."""
+    columns = [column for column in layout.show if column != "sharpness"]
+    values = frame.set_index("method")[columns].notna().any(axis=1).groupby(level=0).any()
+    names = [titles(tidy.experiment)[method] for method in layout.methods if not values.get(method, True)]
+    return f"no perturbations: {', '.join(names)}" if columns and names else ""

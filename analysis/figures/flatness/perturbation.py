@@ -1,0 +1,60 @@
+"""Loss against the size of perturbations of the final model, random ones or along its gradient (FedGF, Figure 5)."""
+
+from typing import ClassVar, Literal
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from pydantic import Field
+
+from analysis.figures.base import PanelLayout, count_seeds, new_figure
+from analysis.figures.lines import draw_lines, spread
+from analysis.figures.notes import missing_note
+from analysis.layouts.tidy import Tidy
+from bench.input.errors import UserError
+
+_LABELS = {"random": "Perturbation radius ‖δ‖₂", "gradient": "Perturbation r along the unit gradient (r > 0: uphill)"}
+
+
+class PerturbationLayout(PanelLayout):
+    """Panels of loss against radius, along one kind of directions."""
+
+    needs: ClassVar[str] = "perturbation"
+    kind: Literal["perturbation"]
+    direction: Literal["random", "gradient"] = Field(
+        default="random", description="one of the analysis's directions; radii along the gradient may be negative"
+    )
+    scale: Literal["linear", "log"] = "linear"
+
+    def drawn(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Those of the one kind of directions."""
+        return frame[frame["direction"] == self.direction]
+
+    def statistics(self, frame: pd.DataFrame) -> str:
+        """What lines and bands mean."""
+        rows = self.drawn(frame)
+        draws = rows.loc[rows["radius"] > 0, "draw"].nunique()
+        random = self.direction == "random"
+        lines = f"{draws} random directions for each of {count_seeds(frame)}" if random else count_seeds(frame)
+        over = "directions and seeds together" if random else "seeds"
+        return (
+            f"Lines: mean over {lines}; bands: ± one sample standard deviation over {over}, cut at zero, since no loss "
+            "is negative."
+        )
+
+
+def draw(layout: PerturbationLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
+    """The figure; panels share the loss axis."""
+    rows = layout.drawn(frame)
+    if rows.empty:
+        raise UserError(
+            f"nothing to draw for '{layout.title}': the analysis perturbation was made without directions: "
+            f"[{layout.direction}]; add it to the experiment's analyses.yaml"
+        )
+    figure, body = new_figure(layout.width, 2.75, [missing_note(frame, layout, tidy)])
+    lines = spread(rows, "radius", "loss")
+    drawn = draw_lines(body, layout, tidy, lines, "radius", columns=len(layout.panels), within=(0, np.inf))
+    for axes in drawn:
+        axes.set(xlabel=_LABELS[layout.direction], yscale=layout.scale)
+    drawn[0].set_ylabel("Loss")
+    return figure

@@ -1,0 +1,38 @@
+"""Largest rise of the loss in a ball around the final model, against the ball's radius."""
+
+from typing import ClassVar, Literal
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from analysis.figures.base import PanelLayout, count_seeds, new_figure
+from analysis.figures.lines import draw_lines, spread
+from analysis.figures.notes import missing_note
+from analysis.layouts.tidy import Tidy
+
+
+class SharpnessLayout(PanelLayout):
+    """Panels of sharpness against radius. On log scales, an estimate that is not positive has no place."""
+
+    needs: ClassVar[str] = "sharpness"
+    kind: Literal["sharpness"]
+    scale: Literal["linear", "log"] = "linear"
+
+    def statistics(self, frame: pd.DataFrame) -> str:
+        """What lines and bands mean."""
+        return f"Lines: mean over {count_seeds(frame)}; bands: ± one sample standard deviation."
+
+
+def draw(layout: SharpnessLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
+    """The figure; panels share both axes."""
+    figure, body = new_figure(layout.width, 2.75, [missing_note(frame, layout, tidy)])
+    lines = spread(frame, "radius", "sharpness")
+    drawn = draw_lines(body, layout, tidy, lines, "radius", columns=len(layout.panels))
+    for axes in drawn:
+        axes.set(xlabel="Radius ρ of the ball", xscale=layout.scale, yscale=layout.scale)
+        if layout.scale == "log":
+            radii = sorted(frame["radius"].unique())
+            axes.set_xticks(radii, [f"{radius:g}" for radius in radii])
+            axes.set_xticks([], minor=True)
+    drawn[0].set_ylabel("Largest rise of the loss")
+    return figure

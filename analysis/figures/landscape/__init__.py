@@ -1,0 +1,1 @@
+"""Figures of the loss on lines and planes of models."""

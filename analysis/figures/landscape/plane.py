@@ -1,0 +1,142 @@
+"""Loss and error on the plane through three models (Caldarola et al., Figures 2, 13, 14), as contours."""
+
+from collections.abc import Mapping
+from typing import ClassVar, Literal
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm, Normalize
+from matplotlib.contour import QuadContourSet
+from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
+from pydantic import Field
+
+from analysis.figures.base import OneSeedLayout, OneSettingLayout, new_figure
+from analysis.figures.notes import missing_note
+from analysis.figures.palette import styles
+from analysis.layouts.tidy import CellKey, Tidy, of_cell, settings, titles
+from bench.input.errors import UserError
+
+_COLOURS = "viridis"
+_LEVELS = 13
+_HIGHEST = 1.6  # a panel's height over the width that there is room for
+_TICK = 0.5  # inches that a tick of the x axis takes, with its label
+PART = {"train": "Training", "test": "Test"}
+
+
+class ThroughModelsLayout(OneSeedLayout, OneSettingLayout):
+    """A row per cell: loss on the left, error on the right, of one part of the data each."""
+
+    loss: Literal["train", "test"] = "train"
+    error: Literal["train", "test"] = "test"
+    ceiling: float | None = Field(default=None, gt=0, description="largest loss that is drawn; null: the largest")
+
+    def statistics(self, frame: pd.DataFrame) -> str:
+        """What the axes and the cut mean."""
+        cut = f" Losses above {self.ceiling:g} are cut off." if self.ceiling else ""
+        return (
+            "Coordinates are distances in parameter space from the first model, along the way to the second one and at "
+            f"a right angle to it. Seed {frame['seed'].iloc[0]}.{cut}"
+        )
+
+
+class PlaneLayout(ThroughModelsLayout):
+    """Final models of methods."""
+
+    needs: ClassVar[str] = "plane"
+    kind: Literal["plane"]
+
+
+class LocalPlaneLayout(ThroughModelsLayout):
+    """Local models of clients."""
+
+    needs: ClassVar[str] = "local_plane"
+    kind: Literal["local_plane"]
+
+
+def draw(layout: ThroughModelsLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
+    """The figure; rows share colours, so that they can be compared."""
+    (setting,) = layout.settings(tidy.experiment)
+    planes = {method: rows for method in layout.methods if not (rows := of_cell(frame, CellKey(setting, method))).empty}
+    shown = {value: frame[frame["data"] == part] for value, part in (("loss", layout.loss), ("error", layout.error))}
+    if any(not np.isfinite(rows[value].to_numpy(float)).any() for value, rows in shown.items()):
+        raise UserError(f"nothing to draw for '{layout.title}': no finite values of the seed and the images named")
+    names = {place.partition: place.partition_title for place in settings(tidy.experiment)} | titles(tidy.experiment)
+    colours = {label: look.colour for label, look in styles(tidy.experiment).items()}
+    height = sum(_panel_size(layout, rows)[1] + 0.65 for rows in planes.values()) + 0.1
+    figure, body = new_figure(layout.width, height, [missing_note(frame, layout, tidy)])
+    grid = body.subplots(len(planes), 2, squeeze=False)
+    for column, (value, part) in zip(grid.T, (("loss", layout.loss), ("error", layout.error)), strict=True):
+        levels, norm = _levels(shown[value][value], layout.ceiling if value == "loss" else None, value)
+        for axes, (method, plane) in zip(column, planes.items(), strict=True):
+            rows = plane[plane["data"] == part]
+            table = rows[rows["model"].isna()].pivot_table(index="y", columns="x", values=value)
+            filled = _draw_contours(axes, table, levels, norm)
+            _mark_models(axes, rows[rows["model"].notna()], names, colours)
+            whose = f", {names[method]}" if len(planes) > 1 else ""
+            axes.xaxis.set_major_locator(MaxNLocator(max(2, int(_panel_size(layout, plane)[0] / _TICK))))
+            axes.set_title(f"{PART[part]} {value}{' (%)' * (value == 'error')}{whose}")
+        column[-1].set_xlabel("Distance along u")
+        body.colorbar(filled, ax=list(column), aspect=15 * len(planes), pad=0.02, format=_shortest(levels))
+    for axes in grid[:, 0]:
+        axes.set_ylabel("Distance along v")
+    _settle_around_panels(figure)
+    return figure
+
+
+def _panel_size(layout: ThroughModelsLayout, plane: pd.DataFrame) -> tuple[float, float]:
+    """Width and height of a panel in inches: as wide as there is room, unless it is too high then."""
+    width, height = (float(np.ptp(plane[name].to_numpy(float))) for name in ("x", "y"))
+    room, shape = 0.36 * layout.width, height / width
+    return room * min(1, _HIGHEST / shape), room * min(_HIGHEST, shape)
+
+
+def _settle_around_panels(figure: Figure) -> None:
+    """Lay out until labels have their place: a layout reckons with panels as the one before has drawn them.
+
+    Panels keep the shape of their planes, so a layout makes some of them smaller than the room that it gives them.
+    """
+    for _ in range(3):
+        figure.draw_without_rendering()
+
+
+def _shortest(levels: NDArray[np.float64]) -> str:
+    """The format with the fewest digits, three at least, that tells levels apart."""
+    texts = {digits: {f"{level:.{digits}g}" for level in levels} for digits in range(3, 9)}
+    return f"%.{next((digits for digits, shown in texts.items() if len(shown) == len(levels)), 8)}g"
+
+
+def _levels(values: pd.Series, ceiling: float | None, value: str) -> tuple[NDArray[np.float64], Normalize]:
+    """Of a loss on a log scale, of an error on a linear one."""
+    finite = values[np.isfinite(values)]
+    lowest, highest = float(finite.min()), min(ceiling or np.inf, float(finite.max()))
+    if value == "error":
+        levels = np.asarray(MaxNLocator(_LEVELS, min_n_ticks=2).tick_values(lowest, highest), dtype=float)
+        return levels, Normalize(levels[0], levels[-1])
+    lowest = min(max(lowest, highest * 1e-4), highest * 0.99)
+    return np.geomspace(lowest, highest, _LEVELS), LogNorm(lowest, highest)
+
+
+def _draw_contours(axes: Axes, table: pd.DataFrame, levels: NDArray[np.float64], norm: Normalize) -> QuadContourSet:
+    """Of values by y (rows) and x (columns)."""
+    x, y = np.meshgrid(table.columns.to_numpy(float), table.index.to_numpy(float))
+    z = np.clip(table.to_numpy(float), levels[0], levels[-1])
+    filled = axes.contourf(x, y, z, levels=levels, norm=norm, cmap=_COLOURS)
+    axes.contour(x, y, z, levels=levels, colors="white", linewidths=0.4)
+    axes.set(aspect="equal")
+    axes.grid(False)
+    return filled
+
+
+def _mark_models(axes: Axes, models: pd.DataFrame, names: Mapping[str, str], colours: Mapping[str, str]) -> None:
+    """Each in its method's colour, or white, with its name beside it."""
+    outline = [withStroke(linewidth=2, foreground="white")]
+    for model, x, y in models[["model", "x", "y"]].itertuples(index=False):
+        axes.plot(x, y, "o", color=colours.get(model, "white"), markeredgecolor="black", markersize=4.5)
+        axes.annotate(
+            names.get(model, model), (x, y), (0, 5), textcoords="offset points", ha="center", fontsize=7,
+            path_effects=outline,
+        )  # fmt: skip

@@ -1,0 +1,92 @@
+"""Loss surfaces of final models on a filter-normalised plane (FedLESAM, Figure 3), in 3-D and as contours."""
+
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import LogNorm
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from pydantic import Field
+
+from analysis.figures.base import OneSeedLayout, OneSettingLayout, new_figure
+from analysis.figures.notes import missing_note
+from analysis.layouts.tidy import CellKey, Tidy, of_cell, titles
+from bench.input.errors import UserError
+
+_COLOURS = "viridis"
+Plane = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
+
+
+class SurfacesLayout(OneSeedLayout, OneSettingLayout):
+    """One model per method, all of one seed: then directions are the same. `ceiling` cuts high losses off."""
+
+    needs: ClassVar[str] = "surface"
+    kind: Literal["surfaces"]
+    ceiling: float | None = Field(
+        default=None, gt=0, description="largest loss that is drawn; null: the largest there is"
+    )
+
+    def statistics(self, frame: pd.DataFrame) -> str:
+        """What the axes and the cut mean."""
+        cut = f" Losses above {self.ceiling:g} are cut off." if self.ceiling else ""
+        return (
+            "Directions a and b: the same Gaussian draws for all models (dots), filter by filter in units of a norm. "
+            f"Seed {frame['seed'].iloc[0]}; one range of loss for all.{cut}"
+        )
+
+
+def draw(layout: SurfacesLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
+    """The figure; colours and heights share one range, so that panels can be compared."""
+    (setting,) = layout.settings(tidy.experiment)
+    seed = layout.shown_seed(tidy.experiment)
+    planes = {
+        method: rows.pivot_table(index="b", columns="a", values="loss")
+        for method in layout.methods
+        if not (rows := of_cell(frame, CellKey(setting, method))).empty
+    }
+    losses = np.concatenate([np.empty(0), *(plane.to_numpy(float).ravel() for plane in planes.values())])
+    losses = losses[np.isfinite(losses)]
+    if losses.size == 0:
+        raise UserError(f"nothing to draw for '{layout.title}': no finite loss of seed {seed}")
+    ceiling = min(layout.ceiling or np.inf, float(losses.max()))
+    lowest = min(max(float(losses.min()), ceiling * 1e-4), ceiling / 2)
+    norm, levels = LogNorm(lowest, ceiling), np.geomspace(lowest, ceiling, 13)
+
+    names = titles(tidy.experiment)
+    figure, body = new_figure(layout.width, 3.45, [missing_note(frame, layout, tidy)])
+    grid = body.add_gridspec(2, len(planes), height_ratios=(1.1, 1))
+    for column, (method, plane) in enumerate(planes.items()):
+        a, b = np.meshgrid(plane.columns.to_numpy(float), plane.index.to_numpy(float))
+        loss = np.clip(plane.to_numpy(float), lowest, ceiling)
+        _draw_surface(body.add_subplot(grid[0, column], projection="3d"), (a, b, loss), norm, names[method])
+        _draw_contours(body.add_subplot(grid[1, column]), (a, b, loss), norm, levels)
+    bar = body.colorbar(ScalarMappable(norm, _COLOURS), ax=list(body.get_axes()), shrink=0.85, aspect=35, pad=0.01)
+    bar.set_label("Loss (log colour scale)")
+    return figure
+
+
+def _draw_contours(axes: Axes, plane: Plane, norm: LogNorm, levels: NDArray[np.float64]) -> None:
+    axes.contourf(*plane, levels=levels, norm=norm, cmap=_COLOURS)
+    axes.contour(*plane, levels=levels, colors="white", linewidths=0.4)
+    axes.plot(0, 0, "o", color="white", markersize=3)
+    axes.set(aspect="equal", xlabel="Direction a", ylabel="Direction b")
+    axes.grid(False)
+    axes.label_outer()
+
+
+def _draw_surface(axes: Any, plane: Plane, norm: LogNorm, title: str) -> None:
+    axes.plot_surface(*plane, cmap=_COLOURS, norm=norm, linewidth=0, rcount=60, ccount=60)
+    axes.set_title(title, y=1.0)
+    axes.set_zlim(0, norm.vmax)
+    axes.set_xlabel("a", labelpad=-10)
+    axes.set_ylabel("b", labelpad=-10)
+    # The axis's own label would stand in the next panel.
+    axes.text2D(0.98, 0.9, "Loss", transform=axes.transAxes, ha="right", fontsize=7)
+    axes.locator_params(nbins=3)
+    axes.tick_params(pad=-4)
+    axes.view_init(elev=28, azim=-55)
+    axes.set_box_aspect((1, 1, 0.85), zoom=1.15)
+    axes.patch.set_alpha(0)

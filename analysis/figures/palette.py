@@ -1,0 +1,103 @@
+"""One look per method in every figure: hue for where the gradient is taken, line and tone for its correction, a marker
+for a server or loss of its own.
+
+Hues are those of Okabe and Ito, which colour-blind readers can tell apart; line styles separate methods of
+one colour, in black-and-white print too.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from matplotlib.colors import to_hex, to_rgb
+
+from bench.experiments.experiment import Experiment
+from bench.methods.recipe import Recipe
+
+Dashes = tuple[float, tuple[float, ...]]
+
+# By the perturbation.
+_HUES = {
+    "none": "#555555",
+    "sam": "#0072B2",
+    "mixed_sam": "#0072B2",
+    "asam": "#CC79A7",
+    "lesam": "#D55E00",
+    "gf": "#009E73",
+    "smoo": "#56B4E9",
+    "toga": "#A6761D",
+}
+_OTHER_HUE = "#E69F00"
+
+
+@dataclass(frozen=True)
+class _Line:
+    """Dashes, and a tone between black (-1) and white (1)."""
+
+    dashes: Dashes
+    tone: float = 0.0
+
+
+# By the correction; dashes are (offset, on-off lengths in line widths), none for a solid line.
+_LINES = {
+    "none": _Line((0, ())),
+    "scaffold": _Line((0, (5, 2)), -0.4),
+    "feddyn": _Line((0, (5, 1.5, 1, 1.5)), 0.35),
+    "fedcm": _Line((0, (1, 1.2)), 0.15),
+    "feddc": _Line((0, (7, 1.5, 1, 1.5, 1, 1.5)), -0.2),
+    "prox": _Line((0, (3, 1)), 0.3),
+    "mimelite": _Line((0, (1, 2.5)), -0.2),
+    "adabest": _Line((0, (9, 2)), 0.2),
+}
+_OTHER_LINE = _Line((0, (8, 2, 1, 2, 1, 2)))
+
+# By the server, or the loss, where hue and line do not tell methods apart.
+_OWN_MARKERS = {
+    "momentum": "v",
+    "adam": "^",
+    "adagrad": "<",
+    "yogi": ">",
+    "look_ahead": "d",
+    "adabest": "*",
+    "relaxed_contrastive": "p",
+    "affine_shift": "h",
+}
+
+# Entries of an experiment that share a catalog method (a search over rho, say) share its line, not markers.
+_MARKERS = ("", "o", "s", "D", "P", "X", "H", "8")
+
+
+@dataclass(frozen=True)
+class Style:
+    """How a method's line is drawn."""
+
+    colour: str
+    dashes: Dashes
+    marker: str = ""
+
+
+def style(method: Recipe, variant: int = 0) -> Style:
+    """The look of a method."""
+    hue = _HUES.get(method.parts.perturbation.name, _OTHER_HUE)
+    line = _LINES.get(method.parts.correction.name, _OTHER_LINE)
+    parts = (method.parts.server.name, method.parts.loss.name)
+    own = next((_OWN_MARKERS[part] for part in parts if part in _OWN_MARKERS), "")
+    return Style(_toned(hue, line.tone), line.dashes, _MARKERS[variant % len(_MARKERS)] or own)
+
+
+def _toned(hue: str, tone: float) -> str:
+    """Mixed with white (tone > 0) or black (tone < 0)."""
+    towards = 1.0 if tone > 0 else 0.0
+    red, green, blue = (channel + abs(tone) * (towards - channel) for channel in to_rgb(hue))
+    return to_hex((red, green, blue))
+
+
+def styles(experiment: Experiment, labels: Iterable[str] | None = None) -> dict[str, Style]:
+    """The look of each of an experiment's methods, by label."""
+    seen: Counter[str] = Counter()
+    looks = {}
+    for label, entry in experiment.methods.items():
+        method = entry.choice(label).recipe
+        looks[label] = style(method, seen[method.name])
+        seen[method.name] += 1
+    return looks if labels is None else {label: looks[label] for label in labels}

@@ -1,0 +1,77 @@
+"""A picture of one split: how many images of each class every client holds."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from analysis.figures import save
+from analysis.figures.base import STYLE, TEXT_WIDTH, new_figure
+from analysis.figures.heatmap import body_height, draw_counts
+from analysis.layouts.tidy import partition_title
+from bench.data.dataset import Labels
+from bench.data.partitions import Indices, partition_hash
+from bench.data.sources import parse_source
+from bench.experiments.experiment import Experiment
+from bench.input.errors import unknown
+from bench.training.run_directory import PARTITION, partition_table, write_csv
+from bench.training.set_up import load_dataset, split_of
+
+
+def class_counts(labels: Labels, split: Sequence[Indices]) -> pd.DataFrame:
+    """Images by client (rows) and class (columns); an image that a client holds twice counts twice."""
+    classes = int(labels.max()) + 1
+    counts = [np.bincount(labels[indices], minlength=classes) for indices in split]
+    return pd.DataFrame(np.stack(counts)).rename_axis(index="client", columns="label")
+
+
+def partition_map(labels: Labels, split: Sequence[Indices], title: str) -> Figure:
+    """A heat map of `split`, the indices of each client's images, over the training set's `labels`."""
+    counts = class_counts(labels, split)
+    with matplotlib.rc_context(STYLE):
+        figure, body = new_figure(TEXT_WIDTH, body_height(counts, 1))
+        draw_counts(body, [counts], [title])
+    return figure
+
+
+def draw_partitions(
+    experiment: Experiment, label: str | None, seed: int, root: Path, out: Path
+) -> Iterator[tuple[str, list[Path]]]:
+    """Write the splits of an experiment's partitions, or of those with one label, as runs with this seed have them.
+
+    For each: what there is to say of it, and the files, pictures and a table as runs keep it (`partition_table`), in
+    `out/EXPERIMENT/DATASET/LABEL/N-clients/seed-S`. Nothing is trained. A `UserError` names the labels that there are.
+    """
+    splits = [
+        (label_of_part, part, partition)
+        for label_of_part, part in experiment.whole_parts.items()
+        for partition in part.grid.partition
+    ]
+    labels = dict.fromkeys(partition.label for *_, partition in splits)
+    if label is not None and label not in labels:
+        raise unknown(f"partition of experiment {experiment.name}", label, labels)
+    for name, part, partition in splits:
+        if label in (None, partition.label):
+            data = load_dataset(parse_source(part.dataset), root)
+            split = split_of(partition, data, seed)
+            clients = f"{partition.clients} clients" if partition.clients > 1 else "1 client"
+            folder = out.joinpath(
+                experiment.name, name, partition.label, f"{partition.clients}-clients", f"seed-{seed}"
+            )
+            write_csv(folder / PARTITION, partition_table(split, data.train.labels))
+            title = f"{name}, {partition_title(partition.label)}, {clients}, seed {seed}"
+            figure = partition_map(data.train.labels, split, title)
+            summary = _summary(partition.label, data.train.labels, split)
+            yield summary, [folder / PARTITION, *save(figure, folder / "partition")]
+
+
+def _summary(name: str, labels: Labels, split: Sequence[Indices]) -> str:
+    sizes = [len(indices) for indices in split]
+    held = (class_counts(labels, split) > 0).sum(axis=1)
+    return (
+        f"{name}: {len(split)} clients of {min(sizes)} to {max(sizes)} images, {held.min()} to {held.max()} classes "
+        f"({held.mean():.2f} on average), hash {partition_hash(list(split))}"
+    )

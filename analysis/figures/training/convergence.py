@@ -1,0 +1,98 @@
+"""Accuracy or loss against communication round: one panel per setting, one line per method."""
+
+from typing import Annotated, ClassVar, Literal
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from pydantic import Field
+
+from analysis.figures.base import PanelLayout, asides, new_figure, round_axis, seed_statistics
+from analysis.figures.lines import draw_lines, label_outer
+from analysis.figures.notes import diverged_note, missing_note
+from analysis.figures.palette import styles
+from analysis.layouts.tidy import CellKey, Tidy, of_cell, of_setting, titles
+from analysis.measures.convergence import curves, neighbour_means
+from bench.experiments.columns import IDS
+from bench.input.errors import UserError
+
+_LABELS = {
+    "test_accuracy": "Test accuracy (%)",
+    "train_accuracy": "Training accuracy (%)",
+    "test_loss": "Test loss",
+    "train_loss": "Training loss",
+    "local_loss": "Mean local loss",
+}
+
+
+class ConvergenceLayout(PanelLayout):
+    """Panels of convergence curves, `columns` side by side."""
+
+    needs: ClassVar[str] = "metrics"
+    kind: Literal["convergence"]
+    metric: Literal["test_accuracy", "train_accuracy", "test_loss", "train_loss", "local_loss"] = "test_accuracy"
+    columns: int = 2
+    window: int = Field(default=1, ge=1, description="evaluations to average around each one, run by run; 1: none")
+    every: int = Field(default=1, ge=1, description="rounds between the points of a curve")
+    targets: tuple[Annotated[float, Field(gt=0)], ...] = Field(default=(), description="values marked by a line")
+    y_min: float | None = Field(default=None, description="lowest value shown, unless a curve ends below it")
+    y_max: float | None = Field(default=None, description="highest value shown, unless a curve ends above it")
+
+    def statistics(self, frame: pd.DataFrame) -> str:
+        """What lines and bands mean."""
+        smoothing = f" Each run's values are means of {self.window} neighbouring evaluations" if self.window > 1 else ""
+        thinned = f"every {self.every} rounds" if self.every > 1 else ""
+        between = ", " if smoothing and thinned else " Drawn " if thinned else ""
+        end = "." if smoothing or thinned else ""
+        shown = self.shown(frame)
+        return "" if shown.empty else f"{seed_statistics(shown, self.metric)}{smoothing}{between}{thinned}{end}"
+
+    def shown(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """The rows that are drawn: smoothed and thinned."""
+        return neighbour_means(frame, self.metric, self.window, self.every)
+
+
+def draw(layout: ConvergenceLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
+    """The figure. A method whose seed diverged ends there, marked by a cross, and is named at the foot."""
+    shown = layout.shown(frame)
+    if shown.empty:
+        last = int(frame["round"].max())
+        raise UserError(f"nothing to draw for '{layout.title}': every = {layout.every}, but runs end at round {last}")
+    rows = -(-len(layout.panels) // layout.columns)
+    notes = [
+        diverged_note(frame, titles(tidy.experiment), "the curve ends at a cross"),
+        missing_note(frame, layout, tidy),
+    ]
+    figure, body = new_figure(layout.width, 2.0 * rows + 0.55, notes)
+    mean = curves(shown, layout.metric)
+    within = (0, 100) if layout.metric.endswith("accuracy") else (0, np.inf)
+    aside = asides(layout.methods)
+    drawn = draw_lines(body, layout, tidy, mean, "round", columns=layout.columns, within=within, aside=aside)
+    diverged = frame[frame.groupby(IDS)["diverged"].transform("max") > 0]
+    for axes, panel in zip(drawn, layout.panels, strict=True):
+        for method in set(of_setting(diverged, panel.setting(tidy.experiment))["method"]):
+            curve = of_cell(mean, CellKey(panel.setting(tidy.experiment), method))
+            _cross_the_end(axes, curve, styles(tidy.experiment)[method].colour, aside[method])
+        for target in layout.targets:
+            axes.axhline(target, color="#777777", linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
+        round_axis(axes)
+    label_outer(drawn, layout.columns, "Communication round", _LABELS[layout.metric])
+    drawn[0].set_ylim(*_limits(layout, mean.groupby(IDS)["mean"].last()))
+    return figure
+
+
+def _cross_the_end(axes: Axes, curve: pd.DataFrame, colour: str, aside: float) -> None:
+    """A cross on a curve's last point, if it has one; `aside` is that of a single point."""
+    end = curve[["round", "mean"]].tail(1).to_numpy(float)
+    axes.plot(end[:, 0] + (aside if len(curve) == 1 else 0), end[:, 1], "x", color=colour, ms=5, markeredgewidth=1.5)
+
+
+def _limits(layout: ConvergenceLayout, ends: pd.Series) -> tuple[float | None, float | None]:
+    """The layout's limits, each only where no curve ends beyond it; None is chosen from the data.
+
+    A limit is there to show ends well: one that suits long runs must not hide short or failed ones.
+    """
+    y_min = layout.y_min if layout.y_min is not None and (ends > layout.y_min).all() else None
+    y_max = layout.y_max if layout.y_max is not None and (ends < layout.y_max).all() else None
+    return y_min, y_max

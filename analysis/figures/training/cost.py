@@ -1,0 +1,87 @@
+"""What methods cost, side by side: traffic, gradients, seconds (FedLESAM, Tables 7 and 8; FedGF, Table 3)."""
+
+import textwrap
+from typing import ClassVar, Literal
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from pydantic import Field, field_validator
+
+from analysis.figures.base import OneSettingLayout, count_seeds, new_figure
+from analysis.figures.notes import missing_note
+from analysis.figures.palette import Style, styles
+from analysis.layouts.tidy import CellKey, Tidy, of_cell, titles
+from analysis.tables.quantities import QUANTITIES
+from bench.input.errors import unknown
+
+_KNOWN = [name for name, quantity in QUANTITIES.items() if quantity.file == "cost"]
+
+_SPLIT, _PART = "seconds_per_round", "train_seconds_per_round"
+"""A quantity, and its part that is drawn in full colour."""
+
+
+class CostLayout(OneSettingLayout):
+    """A panel of bars per quantity, one bar per method, in one setting."""
+
+    needs: ClassVar[str] = "cost"
+    kind: Literal["cost"]
+    quantities: tuple[str, ...] = Field(
+        default=("transmissions_per_round", "gradients_per_step", "seconds_per_round"), min_length=1
+    )
+
+    @field_validator("quantities")
+    @classmethod
+    def _known(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            if name not in _KNOWN:
+                raise unknown("quantity of cost", name, _KNOWN)
+        return names
+
+    def drawn(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Those of its quantities."""
+        return frame[frame["metric"].isin(self.quantities)]
+
+    def statistics(self, frame: pd.DataFrame) -> str:
+        """What bars mean."""
+        pale = " Seconds per round: pale for evaluation." if _SPLIT in self.quantities else ""
+        return f"Bars: mean over {count_seeds(frame)}; lines on them: ± one sample standard deviation.{pale}"
+
+
+def draw(layout: CostLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
+    """The figure; panels share the methods."""
+    (setting,) = layout.settings(tidy.experiment)
+    present = [method for method in layout.methods if not of_cell(frame, CellKey(setting, method)).empty]
+    looks, names = styles(tidy.experiment, present), titles(tidy.experiment)
+    figure, body = new_figure(layout.width, 0.17 * len(present) + 0.9, [missing_note(frame, layout, tidy)])
+    panels = body.subplots(1, len(layout.quantities), sharey=True, squeeze=False)[0]
+    for axes, name in zip(panels, layout.quantities, strict=True):
+        for place, method in enumerate(present):
+            rows = of_cell(frame, CellKey(setting, method))
+            values = rows.loc[rows["metric"] == name, "value"].to_numpy(float)
+            if values.size:
+                _draw_bar(axes, place, values, looks[method], pale=name == _SPLIT)
+            if name == _SPLIT:
+                part = rows.loc[rows["metric"] == _PART, "value"].mean()
+                axes.barh(place, part, height=0.7, color=looks[method].colour)
+        title = QUANTITIES[name].title
+        axes.set_xlabel(textwrap.fill(f"{title[0].upper()}{title[1:]}", 26))
+        axes.grid(visible=False, axis="y")
+        axes.margins(x=0.2)
+        axes.set_xlim(left=0)
+    panels[0].set_yticks(range(len(present)), [names[method] for method in present])
+    panels[0].invert_yaxis()
+    body.suptitle(layout.select.heading(setting), fontsize=8)
+    return figure
+
+
+def _draw_bar(axes: Axes, place: int, values: NDArray[np.float64], look: Style, *, pale: bool) -> None:
+    mean, spread = float(values.mean()), float(np.std(values, ddof=1)) if values.size > 1 else 0.0
+    axes.barh(place, mean, height=0.7, color=look.colour, alpha=0.4 if pale else 1)
+    if spread:
+        axes.errorbar(mean, place, xerr=spread, color="black", linewidth=0.8)
+    axes.annotate(
+        f"{mean:.3g}", (mean + spread, place), xytext=(2, 0), textcoords="offset points", va="center", fontsize=7
+    )

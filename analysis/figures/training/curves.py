@@ -1,0 +1,65 @@
+"""Any column of the metrics against communication round: client drift, a broadcast number such as FedGF's c, costs.
+
+For accuracy and losses the kind convergence is the one to take: it marks where runs diverged.
+"""
+
+from typing import ClassVar, Literal
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from pydantic import Field
+
+from analysis.figures.base import PanelLayout, asides, new_figure, round_axis, seed_statistics
+from analysis.figures.lines import draw_lines, label_outer
+from analysis.figures.notes import missing_note
+from analysis.layouts.tidy import Tidy
+from analysis.measures import convergence
+from bench.input.errors import UserError
+
+
+class CurvesLayout(PanelLayout):
+    """Panels of one column over rounds, `columns` side by side. Methods whose runs lack the column have no curve."""
+
+    needs: ClassVar[str] = "metrics"
+    kind: Literal["curves"]
+    metric: str = Field(min_length=1, description="a column of metrics.csv, such as client_drift")
+    label: str | None = Field(default=None, description="of the y axis; null: the column's name")
+    columns: int = Field(default=2, ge=1)
+    scale: Literal["linear", "log"] = "linear"
+    lowest: float | None = Field(
+        default=None, description="the smallest value that can be: the axis shows it, and bands are cut there"
+    )
+    highest: float | None = Field(default=None, description="the largest value that can be, likewise")
+
+    def also(self) -> tuple[str, ...]:
+        """The column."""
+        return (self.metric,)
+
+    def statistics(self, frame: pd.DataFrame) -> str:
+        """What lines and bands mean."""
+        return seed_statistics(frame, self.metric)
+
+
+def draw(layout: CurvesLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
+    """The figure. A curve ends where the first seed of its cell diverged."""
+    mean = convergence.curves(frame, layout.metric)
+    if mean.empty:
+        raise UserError(
+            f"nothing to draw for '{layout.title}': no run that it shows has numbers in a column '{layout.metric}' of "
+            "its metrics.csv"
+        )
+    columns = min(layout.columns, len(layout.panels))
+    rows = -(-len(layout.panels) // columns)
+    figure, body = new_figure(layout.width, 2.0 * rows + 0.55, [missing_note(frame, layout, tidy)])
+    within = (-np.inf if layout.lowest is None else layout.lowest, np.inf if layout.highest is None else layout.highest)
+    drawn = draw_lines(
+        body, layout, tidy, mean, "round", columns=columns, within=within, aside=asides(layout.methods)
+    )  # fmt: skip
+    for axes in drawn:
+        round_axis(axes)
+        axes.set(yscale=layout.scale)
+        axes.update_datalim([(0, bound) for bound in within if np.isfinite(bound)], updatex=False)
+        axes.autoscale_view()
+    label_outer(drawn, columns, "Communication round", layout.label or layout.metric)
+    return figure

@@ -1,0 +1,219 @@
+"""A run's final value against a value that is swept: a parameter, or how heterogeneous the clients are."""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import ClassVar, Literal, NamedTuple
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from pydantic import Field, field_validator, model_validator
+
+from analysis.figures.base import FigureLayout, add_legend, count_seeds, draw_curve, new_figure
+from analysis.figures.notes import diverged_note, missing_note
+from analysis.figures.palette import styles
+from analysis.layouts.layout import Selection
+from analysis.layouts.protocol import shortened
+from analysis.layouts.tidy import CellKey, Setting, Tidy, of_cell, relative_path, titles
+from analysis.measures.convergence import FinalValue, reported
+from analysis.tables.layout import Column
+from analysis.tables.quantities import Quantity, quantity
+from analysis.tables.values import values_of
+from bench.experiments.columns import RUN
+from bench.experiments.experiment import Experiment
+from bench.input.errors import UserError, unknown
+from bench.input.frozen import Frozen
+
+Scale = Literal["linear", "log", "even"]
+
+
+class Point(Frozen):
+    """A swept value, and which cell has it: that of the method whose label ends so, in the setting narrowed further."""
+
+    x: float
+    suffix: str = Field(default="", description="what the method's label has in addition")
+    select: Selection = Selection()
+
+
+class SweepPanel(Frozen):
+    """One swept value: a line per method through `points`, a horizontal line per method of `levels`."""
+
+    title: str | None = Field(default=None, description="heading; null: none")
+    x: str = Field(description="the swept value in words")
+    scale: Scale = Field(default="linear", description="of the x axis; even: points as far apart as their neighbours")
+    select: Selection = Selection()
+    methods: tuple[str, ...] | None = Field(default=None, description="of the figure's methods; null: all but levels")
+    levels: tuple[str, ...] = Field(default=(), description="methods that do not have the swept value")
+    points: tuple[Point, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _ascending(self) -> "SweepPanel":
+        xs = [point.x for point in self.points]
+        if any(a >= b for a, b in itertools.pairwise(xs)):
+            raise UserError(f"points of '{self.x}': x must rise from point to point")
+        if self.scale == "log" and xs[0] <= 0:
+            raise UserError(f"points of '{self.x}': x = {xs[0]:g} has no place on a log scale")
+        return self
+
+    def lines(self, methods: Sequence[str]) -> tuple[str, ...]:
+        """The methods that have a line, in the figure's order."""
+        if self.methods is None:
+            return tuple(method for method in methods if method not in self.levels)
+        return tuple(method for method in methods if method in self.methods)
+
+    def place(self, point: Point) -> float:
+        """Where a point stands on the x axis."""
+        return float(self.points.index(point)) if self.scale == "even" else point.x
+
+
+class _Shown(NamedTuple):
+    """One cell of a panel: whose line it belongs to, and its place there; None: a level."""
+
+    method: str
+    x: float | None
+    cell: CellKey
+
+
+class SweepLayout(FigureLayout):
+    """Panels of final values against a swept value, `columns` side by side."""
+
+    needs: ClassVar[str] = "metrics"
+    kind: Literal["sweep"]
+    metric: str = Field(default="test_accuracy", description="any of a table's, but of convergence")
+    final: FinalValue | None = Field(
+        default=None, description="which value of a run is reported; null: what each method reports"
+    )
+    columns: int = Field(default=2, ge=1)
+    select: Selection = Field(default=Selection(), description="what all panels have in common")
+    panels: tuple[SweepPanel, ...] = Field(min_length=1)
+
+    @field_validator("metric")
+    @classmethod
+    def _one_per_run(cls, metric: str) -> str:
+        if quantity(metric).file == "convergence":
+            raise UserError(f"a sweep does not show {metric}: it is of a target")
+        return metric
+
+    @model_validator(mode="after")
+    def _methods_of_panels(self) -> "SweepLayout":
+        for panel in self.panels:
+            for method in (*(panel.methods or ()), *panel.levels):
+                if method not in self.methods:
+                    raise unknown("method of the figure", method, self.methods)
+        return self
+
+    @property
+    def quantity(self) -> Quantity:
+        """What is shown."""
+        return quantity(self.metric)
+
+    @property
+    def asks(self) -> str:
+        """The kind of file that has the quantity."""
+        return self.quantity.file
+
+    def shown(self, panel: SweepPanel, experiment: Experiment) -> Iterator[_Shown]:
+        """The cells of a panel, line by line; a `UserError` if the experiment has no such method or setting."""
+        place = self.select.narrowed(panel.select)
+        for method, point in itertools.product(panel.lines(self.methods), panel.points):
+            setting = place.narrowed(point.select).setting(experiment)
+            cell = _cell(setting, method + point.suffix, experiment)
+            yield _Shown(method, panel.place(point), cell)
+        for method in panel.levels:
+            yield _Shown(method, None, _cell(place.setting(experiment), method, experiment))
+
+    def settings(self, experiment: Experiment) -> tuple[Setting, ...]:
+        """The settings of all points and levels, each once."""
+        return tuple(dict.fromkeys(cell.setting for cell in self.cells(experiment)))
+
+    def cells(self, experiment: Experiment) -> tuple[CellKey, ...]:
+        """The cells of all panels, each once."""
+        shown = (one for panel in self.panels for one in self.shown(panel, experiment))
+        return tuple(dict.fromkeys(one.cell for one in shown if experiment.has(one.cell.path)))
+
+    def inputs(self, experiment: Experiment) -> list[str]:
+        """The tidy files the figure reads. Metrics always: they tell which runs diverged."""
+        files = dict.fromkeys(["metrics", self.file])
+        return [relative_path(experiment.name, file, cell) for file in files for cell in self.cells(experiment)]
+
+    def drawn(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """The rows of its quantity."""
+        return frame[frame["metric"] == self.metric] if "metric" in frame else frame
+
+    def values_told(self, experiment: Experiment) -> str:
+        """What is reported of each run."""
+        if self.asks != "metrics":
+            return ""
+        value = "what each method reports (after the last round, unless its released code says otherwise)"
+        asked = "" if experiment.report is None else ", as asked for in place of the figure's own protocol"
+        return f"Values{asked}: {value if self.final is None else self.final.description}."
+
+    def statistics(self, frame: pd.DataFrame) -> str:
+        """What lines and bands mean."""
+        of_levels = " Horizontal lines: methods without the value that is swept." * any(p.levels for p in self.panels)
+        return f"Points: mean over {count_seeds(frame)}; bands: ± one sample standard deviation.{of_levels}"
+
+    def values(self, frame: pd.DataFrame, experiment: Experiment) -> pd.DataFrame:
+        """One row per run: the columns that name it, and its `value`, NaN of a run that diverged."""
+        column = Column(header=self.metric, metric=self.metric, final=self.final if self.asks == "metrics" else None)
+        finals = {
+            label: shortened(reported(entry.release(label)), experiment) for label, entry in experiment.methods.items()
+        }
+        values = values_of(column, finals, frame)
+        rows = [(*cell, value.seed, value.number) for cell, of_seeds in values.items() for value in of_seeds]
+        return pd.DataFrame(rows, columns=[*RUN, "value"])
+
+
+def _cell(setting: Setting, label: str, experiment: Experiment) -> CellKey:
+    """A cell that the experiment has; a `UserError` if it does not."""
+    known = experiment.whole_parts[setting.dataset].methods
+    if label not in known:
+        raise unknown(f"method of experiment {experiment.name} in {setting.path}", label, known)
+    return CellKey(setting, label)
+
+
+def draw(layout: SweepLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
+    """The figure; panels share the y axis. A cell of which a run diverged has no point, and is named at the foot."""
+    columns = min(layout.columns, len(layout.panels))
+    rows = -(-len(layout.panels) // columns)
+    metrics = tidy.gather("metrics", layout.cells(tidy.experiment))
+    notes = [diverged_note(metrics, titles(tidy.experiment), "no point"), missing_note(frame, layout, tidy)]
+    figure, body = new_figure(layout.width, 2.1 * rows + 0.45, notes)
+    grid = body.subplots(rows, columns, sharey=True, squeeze=False)
+    values, seen = layout.values(frame, tidy.experiment), set()
+    for axes in grid.flat[len(layout.panels) :]:
+        axes.set_visible(False)
+    for axes, panel in zip(grid.flat, layout.panels, strict=False):
+        seen |= _draw_panel(axes, panel, layout, tidy, values)
+    for axes in grid[:, 0]:
+        axes.set_ylabel(layout.quantity.title[0].upper() + layout.quantity.title[1:])
+    add_legend(body, pd.DataFrame({"method": sorted(seen)}), layout, tidy.experiment)
+    return figure
+
+
+def _draw_panel(axes: Axes, panel: SweepPanel, layout: SweepLayout, tidy: Tidy, values: pd.DataFrame) -> set[str]:
+    """One panel; returns the methods that have data there."""
+    looks = styles(tidy.experiment, layout.methods)
+    rows = [
+        (one.method, one.x, *_mean_and_std(of_cell(values, one.cell)["value"]))
+        for one in layout.shown(panel, tidy.experiment)
+    ]
+    found = pd.DataFrame(rows, columns=["method", "x", "mean", "std"]).dropna(subset="mean")
+    for method, line in found.dropna(subset="x").groupby("method", sort=False):
+        look = looks[str(method)]
+        draw_curve(axes, line["x"], line["mean"], line["std"], look)
+        axes.plot(line["x"], line["mean"], look.marker or ".", color=look.colour, markersize=4.5)
+    for _, level in found[found["x"].isna()].iterrows():
+        look = looks[str(level["method"])]
+        axes.axhline(float(level["mean"]), color=look.colour, linestyle=look.dashes)
+    axes.set(title=panel.title or "", xlabel=panel.x, xscale="log" if panel.scale == "log" else "linear")
+    axes.set_xticks([panel.place(point) for point in panel.points], [f"{point.x:g}" for point in panel.points])
+    axes.set_xticks([], minor=True)
+    return set(found["method"])
+
+
+def _mean_and_std(values: pd.Series) -> tuple[float, float]:
+    """Over seeds; of none, or if one has no finite value, there is none."""
+    whole = len(values) > 0 and bool(np.isfinite(values.astype(float)).all())
+    return (float(values.mean()), float(values.std())) if whole else (np.nan, np.nan)

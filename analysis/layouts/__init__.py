@@ -1,0 +1,1 @@
+"""What tables and figures share: layouts, the tidy files they read, captions."""

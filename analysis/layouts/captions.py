@@ -1,0 +1,66 @@
+"""Sentences of captions that follow from tidy files: what was computed, and by which code."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from analysis.analyses.base import Analysis
+from analysis.analyses.provenance import analysis_fingerprint
+from analysis.layouts.tidy import titles
+from bench.experiments.columns import RUN, RUN_FILES
+from bench.experiments.experiment import Experiment
+from bench.experiments.scale import trained_at_smoke_scale
+from bench.training.run_directory import code_fingerprint
+
+_LISTED = 2
+"""So many definitions are listed at most; of more the caption says where they stand."""
+
+
+def definition(rows: pd.DataFrame, file: str) -> str:
+    """What was computed, by the column `definition` of these rows of a tidy file; empty if they have none."""
+    found = [str(text) for text in rows["definition"].dropna().unique()] if "definition" in rows else []
+    return " or: ".join(found) if len(found) <= _LISTED else f"see the column definition of the files {file}.csv"
+
+
+def trained_otherwise(experiment: Experiment, methods: Sequence[str]) -> Iterator[str]:
+    """A sentence if some of these methods are not trained as the others, such as at another learning rate."""
+    names, told = titles(experiment, methods), []
+    for method in methods:
+        own = experiment.methods[method].training
+        if experiment.scale == "smoke":
+            own = trained_at_smoke_scale(own)
+        if own:
+            told.append(f"{names[method]} ({', '.join(f'{key} {_shown(value)}' for key, value in own.items())})")
+    if told:
+        yield f"Trained otherwise: {', '.join(told)}."
+
+
+def _shown(value: Any) -> str:
+    """A value in words: a list's parts are joined by +, and options follow a name."""
+    if isinstance(value, list | tuple):
+        return " + ".join(map(_shown, value))
+    if isinstance(value, Mapping):
+        return " ".join(str(part) if key == "name" else f"{key} {_shown(part)}" for key, part in value.items())
+    return str(value)
+
+
+def less_exact(frames: Mapping[str, pd.DataFrame]) -> Iterator[str]:
+    """A sentence for each kind of tidy file of which some eigenvalues are not as exact as was asked for."""
+    for file, frame in frames.items():
+        flags = frame["converged"] if "converged" in frame else pd.Series(dtype=float)
+        if "metric" in frame:
+            flags = frame.loc[frame["metric"] == "lambda_converged", "value"]
+        if failed := int((flags == 0).sum()):
+            yield f"{failed} of {len(flags)} answers of {file} have residuals above their tolerance."
+
+
+def made_by_other_code(frames: Mapping[str, pd.DataFrame], analyses: Mapping[str, Analysis]) -> Iterator[str]:
+    """A sentence for each kind of tidy file of which some were made by other code than is here."""
+    for file, frame in frames.items():
+        if "code" in frame:
+            here = code_fingerprint() if file in RUN_FILES else analysis_fingerprint(analyses[file].name)
+            runs = frame.drop_duplicates(RUN)
+            if old := int((runs["code"] != here).sum()):
+                what = "runs" if file in RUN_FILES else f"answers of {file}"
+                yield f"{old} of {len(runs)} {what} were made by other code than is here."

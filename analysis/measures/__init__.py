@@ -1,0 +1,1 @@
+"""Mathematics on a model and its data, or on a run's metrics."""

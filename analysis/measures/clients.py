@@ -1,0 +1,112 @@
+"""What a model does for each client and each class: accuracies, and how strongly its features respond.
+
+Accuracies are in percent; NaN stands for a client or class without images. All are means of exact counts.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from bench.engine.objective import Objective
+from bench.input.errors import UserError
+
+Floats = NDArray[np.float64]
+Features = Literal["penultimate", "output"]
+
+
+@dataclass(frozen=True)
+class Responses:
+    """A model's answers to n images: whether each is `correct` `[n]`, and the L2 `norms` `[n]` of its features."""
+
+    correct: NDArray[np.bool_]
+    norms: Floats
+
+
+def responses(
+    objective: Objective, w: Tensor, data: Iterable[tuple[Tensor, Tensor]], features: Features = "penultimate"
+) -> Responses:
+    """The answers of the model w `[P]`, in one forward pass over the data; norms agree to 1e-5 for any batch size.
+
+    Features are the scores (output), or (penultimate) what the last linear layer to be called is given. Caldarola et
+    al. (Figure 7) print the norm of the "output features f_θ(x)"; which of the two that is, is not stated.
+    """
+    correct, norms = [], []
+    with _last_linear_input(objective.module) as seen:
+        for x, y in data:
+            scores = objective.logits(w, x, batch_size=len(x))
+            if features == "penultimate" and not seen:
+                raise UserError("the model has no linear layer, so no penultimate features (allowed: output)")
+            response = scores if features == "output" else seen[0]
+            norms.append(response.flatten(1).double().norm(dim=1))
+            correct.append(scores.argmax(1) == y)
+    return Responses(torch.cat(correct).cpu().numpy(), torch.cat(norms).cpu().numpy())
+
+
+@contextmanager
+def _last_linear_input(module: nn.Module) -> Iterator[list[Tensor]]:
+    """A list that holds, after each forward pass, the input of the linear layer that was called last."""
+    seen: list[Tensor] = []
+
+    def see(_: nn.Module, inputs: tuple[Any, ...]) -> None:
+        seen[:] = inputs[:1]
+
+    hooks = [part.register_forward_pre_hook(see) for part in module.modules() if isinstance(part, nn.Linear)]
+    try:
+        yield seen
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def mean_of_clients(values: NDArray[Any], split: Sequence[NDArray[np.int64]]) -> Floats:
+    """The mean `[N]` of values `[n]` of all training images over each client's own, each as often as it is held."""
+    return np.array([np.mean(values[own]) if len(own) else np.nan for own in split], dtype=np.float64)
+
+
+def mean_of_classes(values: NDArray[Any], labels: NDArray[np.int64], classes: int) -> Floats:
+    """The mean `[C]` of values `[n]` over the images of each class."""
+    counts = np.bincount(labels, minlength=classes)
+    means: Floats = np.full(classes, np.nan)
+    sums = np.bincount(labels, weights=values, minlength=classes)
+    return np.divide(sums, counts, out=means, where=counts > 0)
+
+
+def label_shares(labels: NDArray[np.int64], split: Sequence[NDArray[np.int64]], classes: int) -> Floats:
+    """p_i(c) `[N, C]`: the share of class c among the training images of client i."""
+    counts: Floats = np.array([np.bincount(labels[own], minlength=classes) for own in split], dtype=np.float64)
+    shares: Floats = counts / np.maximum(counts.sum(1, keepdims=True), 1)
+    return shares
+
+
+def expected_of_clients(of_classes: Floats, shares: Floats) -> Floats:
+    """Σ_c p_i(c) a(c) `[N]` for the accuracies a `[C]` on the test images of each class.
+
+    That is the expected accuracy on test images drawn with the client's own label distribution, without a draw. Classes
+    that the test set lacks are left out, and the other shares scaled up.
+    """
+    there = ~np.isnan(of_classes)
+    known = shares[:, there]
+    total = known.sum(1)
+    expected: Floats = np.full(len(shares), np.nan)
+    np.divide(known @ of_classes[there], total, out=expected, where=total > 0)
+    return expected
+
+
+def summary(accuracies: Floats) -> dict[str, float]:
+    """Mean, population standard deviation, lowest and highest of the clients' accuracies, each client counting once.
+
+    Qu et al. (2022) print mean and deviation over local clients; whether over n or n - 1 is not stated.
+    """
+    known = accuracies[~np.isnan(accuracies)]
+    return {
+        "mean": float(known.mean()),
+        "deviation": float(known.std()),
+        "worst": float(known.min()),
+        "best": float(known.max()),
+    }

@@ -1,0 +1,155 @@
+"""How sharp is the loss around a model? Products with its Hessian, and the Hessian's largest eigenvalues."""
+
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from dataclasses import dataclass
+from itertools import islice, zip_longest
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from analysis.measures.lanczos import Counted, Product, largest_eigenpairs
+from analysis.measures.power_iteration import deflated_power_iteration
+from bench.engine.objective import Batched, Objective
+from bench.input.errors import UserError
+from bench.numerics.streams import torch_stream
+
+Estimator = Literal["lanczos", "power"]
+Format = Literal["float32", "float64"]
+
+GRAPHS = 2**31
+"""Bytes of gradients' graphs that are kept from one product to the next."""
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """The largest eigenvalues of a Hessian, and how far to trust them.
+
+    `eigenvalues` descend; `residuals` are the measured ‖Hv − λv‖ of the unit eigenvectors: an eigenvalue lies within
+    that distance of λ. `products` counts Hessian-vector products.
+    """
+
+    eigenvalues: tuple[float, ...]
+    residuals: tuple[float, ...]
+    tolerance: float
+    products: int
+
+    @property
+    def met(self) -> tuple[bool, ...]:
+        """Of each eigenvalue whether its residual is as small as was asked for."""
+        pairs = zip(self.eigenvalues, self.residuals, strict=True)
+        return tuple(residual <= self.tolerance * abs(value) for value, residual in pairs)
+
+    @property
+    def converged(self) -> bool:
+        """Whether all are."""
+        return all(self.met)
+
+    def ratio(self, i: int = 5) -> float:
+        """λ_1/λ_i (Caldarola et al. 2022 report i = 5); NaN where λ_i is missing or zero."""
+        divisor = self.eigenvalues[i - 1] if i <= len(self.eigenvalues) else 0
+        return self.eigenvalues[0] / divisor if divisor else float("nan")
+
+
+def top_eigenvalues(
+    objective: Objective,
+    w: Tensor,
+    data: Batched,
+    k: int = 5,
+    *,
+    tolerance: float = 1e-3,
+    estimator: Estimator = "lanczos",
+    steps: int = 20,
+    max_products: int = 1000,
+    counted: Counted = iter,
+) -> Spectrum:
+    """The k algebraically largest eigenvalues of ∇²F(w), F the mean cross-entropy over all of the data.
+
+    `lanczos`: to residuals of `tolerance`·|λ|, or as far as `max_products` go. `power`: the k eigenvalues of largest
+    modulus by at most `steps` power iterations each, as published (see the two functions). Both start from a fixed
+    vector, so that on a CPU the same call gives the same bits. Needs 0 < k < P and k ≤ `max_products`, else a
+    `UserError`. A model whose gradient is not finite has no spectrum: all NaN.
+    """
+    if not 0 < k < w.numel():
+        raise UserError(f"k = {k} eigenvalues of a model with {w.numel()} parameters (allowed: 1 to {w.numel() - 1})")
+    if k > max_products:
+        raise UserError(f"{k} eigenvalues need as many products at least, and max_products = {max_products}")
+    if not bool(objective.full_gradient(w, data).isfinite().all()):
+        nothing = (float("nan"),) * k
+        return Spectrum(nothing, nothing, tolerance, 0)
+    product = hessian_product(objective, w, data)
+    start = torch.randn(w.numel(), generator=torch_stream(0, "lanczos-start")).to(w)
+    if estimator == "power":
+        found = deflated_power_iteration(product, start, k, steps=steps, counted=counted)
+    else:
+        found = largest_eigenpairs(product, start, k, tolerance=tolerance, max_products=max_products, counted=counted)
+    return Spectrum(tuple(found.values.tolist()), tuple(found.residuals.tolist()), tolerance, found.products)
+
+
+def hessian_product(objective: Objective, w: Tensor, data: Batched, graphs: int = GRAPHS) -> Product:
+    """v `[P]` ↦ ∇²F(w) v `[P]`, by differentiating the gradient in direction v (Pearlmutter 1994).
+
+    The objective must stay at w while the function is in use. Batches are weighted by their size and summed in float64.
+    The graphs of the first batches' gradients, as many as fit into `graphs` bytes, serve all products: that saves up to
+    a third of the time. Reverse mode twice: forward mode, which curvlinops uses, does not exist for GroupNorm.
+    """
+    module = objective.load(w).eval()
+
+    def gradient(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+        with torch.enable_grad():
+            loss = cross_entropy(module(objective.inputs(x)), y)
+            return torch.autograd.grad(loss, objective.parameters, create_graph=True)
+
+    fit = graphs // max(1, _saved_bytes(gradient, *next(iter(data))))
+    kept = [gradient(x, y) for x, y in islice(data, fit)]
+
+    def product(v: Tensor) -> Tensor:
+        along = list(objective.layout.split(v).values())
+        total, samples = torch.zeros_like(v, dtype=torch.float64), 0
+        for (x, y), known in zip_longest(data, kept):
+            first = known or gradient(x, y)
+            second = torch.autograd.grad(first, objective.parameters, along, retain_graph=known is not None)
+            total.add_(torch.cat([part.reshape(-1) for part in second]), alpha=len(y))
+            samples += len(y)
+        return (total / samples).to(v)
+
+    return product
+
+
+def _saved_bytes(gradient: Callable[[Tensor, Tensor], tuple[Tensor, ...]], x: Tensor, y: Tensor) -> int:
+    """Bytes of the tensors that a gradient's graph holds on to."""
+    sizes: dict[int, int] = {}
+
+    def note(saved: Tensor) -> Tensor:
+        storage = saved.untyped_storage()
+        sizes[storage.data_ptr()] = storage.nbytes()
+        return saved.detach()
+
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda saved: saved):
+        gradient(x, y)
+    return sum(sizes.values())
+
+
+@dataclass(frozen=True)
+class _Converted:
+    """Batches whose inputs are in another number format."""
+
+    data: Batched
+    dtype: torch.dtype
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        return ((x.to(self.dtype), y) for x, y in self.data)
+
+
+def in_format(objective: Objective, w: Tensor, data: Batched, name: Format) -> tuple[Objective, Tensor, Batched]:
+    """Objective, parameters and data in a number format: as they are, or copies in the other one."""
+    dtype = getattr(torch, name)
+    if objective.dtype == dtype:
+        return objective, w, data
+    module = deepcopy(objective.module).to(dtype)
+    return Objective(module, channels_last=objective.channels_last), w.to(dtype), _Converted(data, dtype)

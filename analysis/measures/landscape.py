@@ -1,0 +1,123 @@
+"""What does the loss look like on a line or a plane of models?"""
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.func import vmap
+from torch.nn import functional as F
+
+from analysis.measures.directions import Family
+from bench.engine.objective import Batched, Objective
+from bench.input.errors import UserError
+from bench.models.network import Network
+
+Point = tuple[float, ...]
+KEPT_BYTES = 2**27
+"""Inputs of at most this size are kept between points: to normalise them anew takes some percent of a point's time."""
+SHARE_OF_GPU = 0.5
+"""Of a GPU's memory, what the models and feature maps of one batched call may take."""
+MOST_TOGETHER = 256
+
+
+class Score(NamedTuple):
+    """Mean cross-entropy, and how many percent of the images are classified wrongly."""
+
+    loss: float
+    error: float
+
+
+def symmetric_axis(extent: float, points: int) -> list[float]:
+    """`points` equally spaced numbers from −extent to extent; a `UserError` if 0 is not the middle one."""
+    if points < 3 or points % 2 == 0:
+        raise UserError(f"{points} grid points per axis (allowed: odd numbers from 3, so that the middle is the model)")
+    half = points // 2
+    return [extent * step / half for step in range(-half, half + 1)]
+
+
+def axis_around(values: Sequence[float], margin: float, points: int) -> list[float]:
+    """`points` equally spaced numbers over the span of the values and, on both sides, `margin` of that span."""
+    low, high = min(values), max(values)
+    first, last = low - margin * (high - low), high + margin * (high - low)
+    return [first + (last - first) * step / (points - 1) for step in range(points)]
+
+
+def score(objective: Objective, family: Family, points: Sequence[Point], data: Batched) -> list[Score]:
+    """Loss and error of the models at the points: one after the other, or several in one batched call.
+
+    A single point is computed as `Objective.evaluate` does, to the last bit. Several are so to 1e-5 relative in
+    float32 (1e-12 in float64), and to one image in the error where two classes tie: batched kernels sum in another
+    order. Batch sizes change results no more than that either.
+    """
+    if len(points) == 1:
+        loss, accuracy = objective.evaluate(family.at(points[0]), data)
+        return [Score(loss, 100 - accuracy)]
+    return _score_together(objective, torch.stack([family.at(point) for point in points]), data)
+
+
+@torch.no_grad()
+def _score_together(objective: Objective, models: Tensor, data: Batched) -> list[Score]:
+    """Of models `[n, P]`, by torch.func.vmap over their parameters."""
+    module, count = objective.module.eval(), len(models)
+
+    def outputs(w: Tensor, x: Tensor) -> Tensor:
+        return Network(module, objective.layout.split(w), objective.precision)(x)
+
+    loss = wrong = torch.zeros(count, dtype=torch.float64, device=models.device)
+    samples = 0
+    for x, y in data:
+        scores = vmap(outputs, in_dims=(0, None))(models, objective.inputs(x))  # [n, B, classes]
+        each = F.cross_entropy(scores.flatten(0, 1), y.repeat(count), reduction="none").view(count, -1)
+        loss = loss + each.sum(1).double()
+        wrong = wrong + (scores.argmax(2) != y).sum(1)
+        samples += len(y)
+    return [Score(*pair) for pair in zip((loss / samples).tolist(), (100 * wrong / samples).tolist(), strict=True)]
+
+
+def points_together(objective: Objective, family: Family, data: Batched) -> int:
+    """How many points are computed in one batched call: as many as fit on a GPU, one on a CPU, which loses by more.
+
+    From the GPU's size and the memory that two points take, not from what is free: the same on every call.
+    """
+    device = objective.device
+    if device.type != "cuda":
+        return 1
+    batch = [next(iter(data))]
+    before = torch.cuda.memory_allocated(device)
+    torch.cuda.reset_peak_memory_stats(device)
+    trial = torch.stack([family.w, family.w])
+    try:
+        _score_together(objective, trial, batch)
+    except RuntimeError as error:  # of a user's own model, with branches on values or operations that vmap lacks
+        if "vmap" in str(error) or "functorch" in str(error):
+            return 1
+        raise
+    each = (torch.cuda.max_memory_allocated(device) - before) / len(trial)
+    fit = SHARE_OF_GPU * torch.cuda.get_device_properties(device).total_memory / each
+    return max(1, min(MOST_TOGETHER, int(fit)))
+
+
+class Prepared:
+    """Batches in the memory format of an objective's choice, kept from pass to pass if they are small."""
+
+    def __init__(self, objective: Objective, data: Batched) -> None:
+        self._inputs = objective.inputs
+        self._data = data
+        x, _ = next(iter(data))
+        self._kept = list(self._formatted()) if len(data) * x.nbytes <= KEPT_BYTES else None
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        return self._formatted() if self._kept is None else iter(self._kept)
+
+    def _formatted(self) -> Iterator[tuple[Tensor, Tensor]]:
+        return ((self._inputs(x), y) for x, y in self._data)
+
+
+def chunks(count: int, size: int) -> list[range]:
+    """The numbers below `count` in consecutive ranges of at most `size`."""
+    return [range(*pair) for pair in pairwise([*range(0, count, size), count])]

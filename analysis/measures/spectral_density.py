@@ -1,0 +1,76 @@
+"""Density of a symmetric operator's eigenvalues, and its trace, by stochastic Lanczos quadrature."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from analysis.measures.lanczos import MEMORY, Product, gauss_quadrature
+from bench.input.errors import UserError
+from bench.numerics.streams import torch_stream
+
+_REACH = 6
+"""Standard deviations of the Gaussian that the grid goes beyond the outermost nodes: 1e-9 of its mass lies outside."""
+
+Row = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Density:
+    """Share of the eigenvalues per unit, φ(t) = 1/P Σ_i N(t; λ_i, σ²), on a grid; and the sum of all eigenvalues.
+
+    `eigenvalue`, `density` and `stderr` `[G]`; the density's integral (trapezoids) is 1. `sigma` is the Gaussian's
+    standard deviation σ; `single` the height of one eigenvalue, 1/(P σ √2π): nothing lower is really there. Standard
+    errors are those over the random vectors.
+    """
+
+    eigenvalue: Row
+    density: Row
+    stderr: Row
+    sigma: float
+    single: float
+    trace: float
+    trace_stderr: float
+
+
+def spectral_density(
+    product: Product,
+    like: Tensor,
+    *,
+    probes: Iterable[int],
+    steps: int = 80,
+    width: float = 0.005,
+    seed: int = 0,
+    memory: int = MEMORY,
+) -> Density:
+    """Density of the eigenvalues of A, on vectors like `like` `[P]`; σ is `width` times the range of the nodes.
+
+    For each of `probes` (numbers that key random signs v with vᵀv = P) Lanczos yields a Gauss quadrature of vᵀf(A)v/P
+    in at most `steps` products; its mean over v estimates 1/P Σ_i f(λ_i) (Lin, Saad and Yang, SIAM Review 58, 2016;
+    Ghorbani et al., ICML 2019). f = N(t; ·, σ²) is the density, f = identity the trace: Hutchinson's estimate.
+    The basis takes steps·P numbers: a `UserError` if they are more than `memory` bytes.
+    """
+    P = len(like)
+    if min(steps, P) * P * like.element_size() > memory:
+        allowed = memory // (P * like.element_size())
+        raise UserError(f"steps = {steps}: too many vectors of {P} numbers to keep (allowed: 1 to {allowed})")
+    rules = []
+    for probe in probes:
+        signs = torch.randint(2, (P,), generator=torch_stream(seed, "random-signs", probe)) * 2 - 1
+        rules.append(gauss_quadrature(product, signs.to(like), steps))
+    low, high = min(nodes[-1] for nodes, _ in rules), max(nodes[0] for nodes, _ in rules)
+    sigma = width * float(high - low or 1)
+    grid = np.arange(low - _REACH * sigma, high + _REACH * sigma, sigma / 2)
+    peak = 1 / (sigma * np.sqrt(2 * np.pi))
+    densities = [peak * np.exp(-0.5 * ((grid[:, None] - nodes) / sigma) ** 2) @ weights for nodes, weights in rules]
+    density, stderr = _mean(np.array(densities))
+    trace, trace_stderr = _mean(np.array([P * float(nodes @ weights) for nodes, weights in rules]))
+    return Density(grid, density, stderr, sigma, peak / P, float(trace), float(trace_stderr))
+
+
+def _mean(values: NDArray[np.float64]) -> tuple[Row, Row]:
+    """Mean over the first axis, and its standard error."""
+    return values.mean(axis=0), values.std(axis=0, ddof=1) / np.sqrt(len(values))

@@ -1,0 +1,1 @@
+"""What runs, analyses, tables and figures need, before anything starts."""

@@ -1,0 +1,72 @@
+"""What a run takes: seconds of training and evaluation, from the time of a gradient, and bytes on disk."""
+
+import functools
+from math import ceil
+
+from analysis.planning.gradient_times import Gradient, Times
+from bench.data.root import data_root
+from bench.engine.method_costs import measured_costs
+from bench.experiments.method_choice import MethodConfig
+from bench.experiments.run_config import RunConfig
+from bench.training.set_up import load_dataset
+
+OVERHEAD = 1.2
+"""A local step in units of its gradients (docs/performance.md)."""
+
+FORWARD = 1 / 3
+"""A forward pass in units of a gradient."""
+
+BYTES_PER_ROUND = 470
+"""Of a run's metrics and times, in its own files and the cell's: measured where every round is evaluated."""
+
+
+def seconds(run: RunConfig, times: Times) -> float:
+    """Of training and evaluation."""
+    training, evaluation = run.training, run.evaluation
+    train, test, _, _ = _facts(run)
+    per_client = training.local_epochs * ceil(train / run.partition.clients / training.batch_size)
+    gradients = _active(run) * per_client * _costs(run)["gradients"]
+    images = min(train, evaluation.training_images or train) + test
+    evaluations = ceil(training.rounds / evaluation.every)
+    passes = images / training.batch_size * FORWARD
+    return times(_gradient(run)) * (training.rounds * gradients * OVERHEAD + evaluations * passes)
+
+
+def disk(run: RunConfig) -> float:
+    """Bytes of the models and states that a run keeps, and of its metrics and times."""
+    costs, clients = _costs(run), run.partition.clients
+    state = 1 + costs["server_state"] + clients * costs["client_state"]
+    model = 4 * _gradient(run).parameters
+    models = 1 + len(run.snapshots) * state + len(run.rounds_of_local_models) * (1 + _active(run))
+    return model * models + BYTES_PER_ROUND * run.training.rounds
+
+
+def _active(run: RunConfig) -> float:
+    clients, law = run.partition.clients, run.participation
+    return law.active or (clients if law.probability is None else law.probability * clients)
+
+
+def _gradient(run: RunConfig) -> Gradient:
+    _, _, shape, classes = _facts(run)
+    return Gradient(run.model.model_dump_json(), shape, classes, run.training.batch_size)
+
+
+def _facts(run: RunConfig) -> tuple[int, int, tuple[int, int, int], int]:
+    """Training and test images, an image's shape, classes."""
+    facts = getattr(run.dataset, "facts", None)
+    if facts is not None:
+        share = getattr(run.dataset, "share", 1.0)
+        return round(share * facts.train), round(share * facts.test), facts.shape, facts.classes
+    data = load_dataset(run.dataset, data_root())
+    return len(data.train), len(data.test), data.image_shape, data.classes
+
+
+def _costs(run: RunConfig) -> dict[str, float]:
+    """What the method costs per round and step, in models and gradients: counted in a small run."""
+    return _costs_of(run.method.model_dump_json())
+
+
+@functools.cache
+def _costs_of(method: str) -> dict[str, float]:
+    config = MethodConfig.model_validate_json(method)
+    return measured_costs(config.recipe, config.hyperparameters)

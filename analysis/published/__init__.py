@@ -1,0 +1,1 @@
+"""The papers' published numbers, their audit, and verdicts on reproduced ones."""

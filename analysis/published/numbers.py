@@ -1,0 +1,295 @@
+"""The papers' published numbers: all `paper_tables/PAPER/published/table_NN.csv`, validated, as one frame.
+
+One row per printed number. Keys are text, empty where the paper says nothing or nothing applies; counts may be missing.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from bench.experiments.experiment import PAPER_TABLES
+from bench.input.errors import UserError, unknown
+
+COUNTS = ["n_clients", "active_clients", "rounds"]
+"""Keys that are whole numbers."""
+
+SETTING = ["dataset", "model", "partition", "partition_param", *COUNTS]
+"""Keys that a paper may leave open."""
+
+KEYS = ["paper", "table", "method", *SETTING, "metric", "variant"]
+"""A number of one paper has these to itself."""
+
+COLUMNS = ["paper", "table", "method", *SETTING, "metric", "value", "std", "variant", "note"]
+"""The header of every file."""
+
+METRICS = {
+    "test_accuracy": "test accuracy (%)",
+    "train_accuracy": "training accuracy (%)",
+    "test_accuracy_gain": "gain in test accuracy (points)",
+    "test_accuracy_std_last100": "deviation of test accuracy over the last 100 rounds (points)",
+    "accuracy_gain_abs": "gain in test accuracy (points)",
+    "accuracy_gain_rel_pct": "gain in test accuracy (% of the reference)",
+    "miou": "mean intersection over union (%)",
+    "lambda_max": "largest Hessian eigenvalue",
+    "lambda_ratio_1_5": "ratio of the first to the fifth eigenvalue",
+    "lpf": "low-pass-filter loss",
+    "flatness_discrepancy": "flatness discrepancy",
+    "rounds_to_target": "rounds to a target",
+    "rounds_to_target_x": "rounds to a target (multiple)",
+    "comm_cost_gb": "traffic (GB)",
+    "comm_cost_x": "traffic (multiple)",
+    "compute_time_min": "time of computation (min)",
+    "compute_time_x": "time of computation (multiple)",
+    "wallclock_s_per_round": "seconds per round",
+    "stored_memory_x": "models stored by a client (multiple)",
+    "backprop_x": "gradients per local step (multiple)",
+    "model_transmissions": "models sent and received",
+}
+"""All quantities that the tables have, in words."""
+
+PARTITIONS = {
+    "dirichlet", "pathological", "iid", "lda", "pam", "leave_one_domain_out", "uniform", "heterogeneous", "",
+}  # fmt: skip
+
+VALUELESS = {
+    "failed": "the paper says that the run failed",
+    "not_reported": "a dash or an empty cell",
+}
+"""Notes of rows without a value."""
+
+DOUBTFUL = {
+    "typo_suspected": "does not fit other places",
+    "ambiguous_column": "printed out of line: which column it belongs to cannot be told",
+    "ocr_uncertain": "damaged in the text at hand",
+    "ocr_zero_risk": "a 0 may be a misread 9",
+    "decimal_restored": "the decimal point is lost in the text at hand",
+    "label_inferred": "the row's label is damaged",
+    "illegible_here": "taken from another table of the paper",
+    "chance_level": "the accuracy of guessing",
+}
+"""Notes of numbers that are shown, and not judged by."""
+
+OTHER = {
+    "censored": "a bound: the target was not reached until then",
+    "crosscheck": "another place of the paper confirms it",
+    "ocr_settled": "damaged in the text at hand, and settled by another place of the paper",
+    "inferred_column": "printed out of line, and its column told by another table",
+    "setting_inferred": "the setting is not stated, and told by other tables",
+    "clients_inferred": "the clients are not stated, and told by another table",
+    "client_totals_derived": "clients in all are computed from clients per domain",
+    "std_across_clients": "the deviation is over clients, not over repeats",
+}
+
+NOTES = {**VALUELESS, **DOUBTFUL, **OTHER}
+"""Every kind of note, in words."""
+
+REMARKS = (
+    "clients inferred from table",
+    "one number printed for both coefficients",
+    "printed as Cost, equals ratio of rounds",
+    "printed once as FedLESAM(S-D)",
+    "printed validation accuracy",
+    "row called FedSAM in the text",
+    "same figure as FedLESAM table 8",
+    "table 1 prints",
+    "tick marks absent from the text copy",
+)
+"""How the notes begin that are of no kind: plain remarks."""
+
+Asked = str | int | tuple[str, ...]
+"""What a key may be asked for: a value, or any of several."""
+
+_PARTS = re.compile(r"; | \| ")
+_KIND = re.compile(r"[a-z]+(_[a-z]+)*")
+_VALUES = re.compile(r"[;/]")
+
+
+def kinds(note: str) -> tuple[str, ...]:
+    """The kinds of a note: it is made of `kind` and `kind: detail`, joined by '; ' or ' | ', and of remarks."""
+    heads = [part.partition(":")[0] for part in _PARTS.split(note)]
+    return tuple(head for head in heads if head in NOTES)
+
+
+@dataclass(frozen=True)
+class PublishedNumber:
+    """One printed number: `value` is None where none is printed, `decimals` tells how exactly it is."""
+
+    value: float | None
+    std: float | None = None
+    note: str = ""
+    decimals: int = 2
+    std_decimals: int = 2
+
+    @property
+    def deviation(self) -> "PublishedNumber | None":
+        """The printed deviation as a number of its own; None if there is none."""
+        return None if self.std is None else PublishedNumber(self.std, None, self.note, self.std_decimals)
+
+    @property
+    def censored(self) -> bool:
+        """Whether the value is a bound only."""
+        return "censored" in kinds(self.note)
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether the value should not be judged by."""
+        return not DOUBTFUL.keys().isdisjoint(kinds(self.note))
+
+    @property
+    def failed(self) -> bool:
+        """Whether the paper says that the run failed."""
+        return "failed" in kinds(self.note)
+
+
+def papers() -> list[str]:
+    """The papers that have published numbers, by name."""
+    return sorted(folder.parent.name for folder in PAPER_TABLES.glob("*/published"))
+
+
+def as_printed(paper: str | None = None) -> pd.DataFrame:
+    """All columns as text, as the files have them; of one paper or all. A `UserError` tells what is wrong in them."""
+    known = papers()
+    if paper is not None and paper not in known:
+        raise unknown("paper", paper, known)
+    names = known if paper is None else [paper]
+    files = [file for name in names for file in sorted((PAPER_TABLES / name / "published").glob("table_*.csv"))]
+    return pd.concat([_read(file) for file in files], ignore_index=True)
+
+
+def published(paper: str | None = None) -> pd.DataFrame:
+    """The published numbers of one paper or all.
+
+    Columns as in the files: keys and `note` text, counts nullable integers, `value` and `std` floats; and `decimals`,
+    how many of them the value is printed with, and `std_decimals`.
+    """
+    frame = as_printed(paper)
+    decimals = {
+        new: frame[name].str.partition(".")[2].str.len().astype(int)
+        for name, new in (("value", "decimals"), ("std", "std_decimals"))
+    }
+    numbers = {name: pd.to_numeric(frame[name]).astype(float) for name in ("value", "std")}
+    counts = {name: pd.to_numeric(frame[name]).astype("Int64") for name in COUNTS}
+    return frame.assign(**numbers, **counts, **decimals)
+
+
+def find(
+    frame: pd.DataFrame,
+    *,
+    paper: str | None = None,
+    table: str | None = None,
+    method: str | None = None,
+    dataset: str | None = None,
+    model: str | None = None,
+    partition: str | None = None,
+    partition_param: str | None = None,
+    n_clients: int | None = None,
+    active_clients: int | None = None,
+    rounds: int | None = None,
+    metric: str | None = None,
+    variant: str | tuple[str, ...] | None = None,
+) -> PublishedNumber | None:
+    """The number of one cell in a frame of `published()`, None if there is none; a `UserError` if several fit.
+
+    Which fit, see `fitting`.
+    """
+    asked: dict[str, Asked | None] = {
+        "paper": paper, "table": table, "method": method, "dataset": dataset, "model": model, "partition": partition,
+        "partition_param": partition_param, "n_clients": n_clients, "active_clients": active_clients, "rounds": rounds,
+        "metric": metric, "variant": variant,
+    }  # fmt: skip
+    given = {key: value for key, value in asked.items() if value is not None}
+    rows = fitting(frame, given)
+    if rows.empty:
+        return None
+    if len(rows) > 1:
+        what = ", ".join(f"{key} {value}" for key, value in given.items())
+        raise UserError(f"{len(rows)} published numbers fit {what or 'no key at all'}: {_differences(rows)}")
+    row = rows.iloc[0]
+    number, std = (None if pd.isna(row[name]) else float(row[name]) for name in ("value", "std"))
+    return PublishedNumber(number, std, str(row["note"]), int(row["decimals"]), int(row["std_decimals"]))
+
+
+def fitting(frame: pd.DataFrame, keys: Mapping[str, Asked]) -> pd.DataFrame:
+    """The rows of a frame of `published()` that fit all keys; of several values of a key, any.
+
+    A key of the setting (`SETTING`) that the row leaves empty fits whatever is asked: tables of flatness do not state
+    the clients, tables of costs no setting at all. A parameter such as 0.6;0.1, of a number that is printed once for
+    two partitions, fits each. All other keys must be equal.
+    """
+    fits = np.ones(len(frame), dtype=bool)
+    for key, asked in keys.items():
+        values = asked if isinstance(asked, tuple) else (asked,)
+        fits &= np.logical_or.reduce([_fits(frame[key], value) for value in values])
+    return frame[fits]
+
+
+def _fits(column: "pd.Series[str]", asked: str | int) -> NDArray[np.bool_]:
+    """Which rows of a key fit what is asked."""
+    if column.name in COUNTS:
+        numbers = column.to_numpy(dtype=float, na_value=np.nan)
+        return np.asarray(np.isnan(numbers) | (numbers == asked))
+    texts = column.to_numpy(dtype=object)
+    fits: NDArray[np.bool_] = texts == asked
+    if column.name in SETTING:
+        fits |= texts == ""
+    if column.name == "partition_param":
+        fits |= np.array([asked in _VALUES.split(text) for text in texts], dtype=bool)
+    return fits
+
+
+def _differences(rows: pd.DataFrame) -> str:
+    """In which keys the rows differ, and how."""
+    several = [key for key in KEYS if rows[key].nunique(dropna=False) > 1]
+    differing = {key: [str(value) for value in rows[key].unique()] for key in several}
+    told = (f"{key} is {', '.join(value or 'empty' for value in values)}" for key, values in differing.items())
+    return "; ".join(told) or "they differ in no key"
+
+
+def _read(file: Path) -> pd.DataFrame:
+    """One file as text, validated; a `UserError` names file, row and what is wrong."""
+    try:
+        frame = pd.read_csv(file, dtype=str, keep_default_na=False, encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise UserError(f"cannot read '{file}': {' '.join(str(error).split())}") from None
+    if list(frame.columns) != COLUMNS:
+        raise UserError(f"'{file}' has the columns {', '.join(frame.columns)} (it must have: {', '.join(COLUMNS)})")
+    table = file.stem.removeprefix("table_").lstrip("0")
+    for line, row in enumerate(frame.to_dict("records"), start=2):
+        for problem in _problems({str(key): str(value) for key, value in row.items()}, file.parents[1].name, table):
+            raise UserError(f"'{file}', line {line}: {problem}")
+    certain = frame[~frame["note"].map(lambda note: "ambiguous_column" in kinds(note))]
+    again = certain.index[certain.duplicated(KEYS)].tolist()
+    if again:
+        raise UserError(f"'{file}', line {again[0] + 2}: the same cell as another line")
+    return frame
+
+
+def _problems(row: dict[str, str], paper: str, table: str) -> Iterator[str]:
+    """What is wrong with a row of this paper's table."""
+    if (row["paper"], row["table"]) != (paper, table):
+        yield f"{row['paper']} table {row['table']} in the file of {paper} table {table}"
+    for key, allowed in (("metric", METRICS), ("partition", PARTITIONS)):
+        if row[key] not in allowed:
+            yield str(unknown(key, row[key], allowed))
+    for key in COUNTS:
+        if row[key] and not row[key].isdecimal():
+            yield f"{key} = '{row[key]}': allowed are whole numbers, or nothing"
+    for key in ("value", "std"):
+        if row[key] and not re.fullmatch(r"-?\d+(\.\d+)?", row[key]):
+            yield f"{key} = '{row[key]}': allowed are plain decimals, or nothing"
+    if not _known(row["note"]):
+        yield f"unknown note '{row['note']}' (kinds: {', '.join(NOTES)})"
+    if (row["value"] == "") == VALUELESS.keys().isdisjoint(kinds(row["note"])):
+        yield f"a row has a value, or else one of the notes {', '.join(VALUELESS)}"
+
+
+def _known(note: str) -> bool:
+    """Whether a note begins with a known kind or remark, and all its kinds are known."""
+    first, *others = (part.partition(":")[0] for part in _PARTS.split(note))
+    begins = not note or first in NOTES or note.startswith(REMARKS)
+    return begins and not any(_KIND.fullmatch(head) and head not in NOTES for head in others)

@@ -1,0 +1,1 @@
+"""Rendering an experiment's tables, figures and page."""

@@ -1,0 +1,126 @@
+"""The report page: one static HTML file with all tables and figures, styled inline, links relative."""
+
+import html
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from analysis.tables.formats import FORMATS, escape_html
+from analysis.tables.formats import html as html_table
+from analysis.tables.table import Table
+from bench.experiments.experiment import Experiment
+
+_STYLE = """
+:root { color-scheme: light dark; --ink: #1c1e21; --soft: #5c6370; --line: #d9dce1; --paper: #fff;
+  --link: #0b5fa5; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e6e6e6; --soft: #a3a9b3; --line: #3a3f47; --paper: #17191c; --link: #7db8ec; }
+  img { background: #fff; border-radius: 4px; }
+}
+body { max-width: 72rem; margin: 0 auto; padding: 2rem 1.25rem 4rem; background: var(--paper);
+  color: var(--ink); font: 16px/1.55 system-ui, sans-serif; }
+h1 { font-size: 1.7rem; margin-bottom: .25rem; }
+h2 { font-size: 1.2rem; margin: 3rem 0 .75rem; }
+a { color: var(--link); }
+.lead, .files, td.note { color: var(--soft); }
+nav ul { padding: 0; list-style: none; display: flex; flex-wrap: wrap; gap: .25rem 1.25rem; }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums;
+  border-top: 2px solid var(--ink); border-bottom: 2px solid var(--ink); }
+th, td { padding: .25rem .8rem; text-align: right; white-space: nowrap; font-weight: 400; }
+th:first-child { text-align: left; }
+thead th { font-weight: 600; }
+th.group { text-align: center; }
+tbody { border-top: 1px solid var(--line); }
+tbody tr:hover td, tbody tr:hover th { background: color-mix(in srgb, var(--ink) 5%, transparent); }
+th.block { font-style: italic; color: var(--soft); padding-top: .6rem; }
+td strong { font-weight: 700; }
+td.note { font-style: italic; }
+figure { margin: 0; }
+img { max-width: 100%; height: auto; }
+figcaption, .caption { font-size: .9rem; max-width: 48rem; }
+.files { font-size: .85rem; }
+"""
+
+
+@dataclass(frozen=True)
+class FigurePart:
+    """A figure of the page; `files` are the extensions of those of its files that there are."""
+
+    name: str
+    title: str
+    caption: str
+    files: tuple[str, ...] = ()
+
+
+def page(
+    experiment: Experiment,
+    headline: Sequence[str],
+    tables: Sequence[Table],
+    figures: Sequence[FigurePart],
+) -> str:
+    """The whole page."""
+    titles = [(f"table-{table.name}", table.layout.title) for table in tables]
+    titles += [(f"figure-{part.name}", part.title) for part in figures]
+    links = "".join(f'<li><a href="#{anchor}">{html.escape(title)}</a></li>' for anchor, title in titles)
+    lead = "".join(f'<p class="lead">{html.escape(line)}</p>' for line in headline)
+    body = [_table(table) for table in tables] + [_figure(part) for part in figures]
+    return _document(
+        f"FedFlat: {experiment.name}",
+        f"<p>{html.escape(experiment.description)}</p>\n{lead}\n<nav><ul>{links}</ul></nav>\n{''.join(body)}",
+    )
+
+
+def table_page(table: Table) -> str:
+    """One table as a page by itself."""
+    return _document(table.layout.title, _shown(table))
+
+
+def figure_markdown(part: FigurePart) -> str:
+    """One figure by itself, as Markdown that lies beside its PNG."""
+    return f"# {part.title}\n\n![{part.title}]({part.name}.png)\n\n{part.caption}\n"
+
+
+def _document(title: str, body: str) -> str:
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{html.escape(title)}</title>
+<style>{_STYLE}</style>
+</head>
+<body>
+<h1>{html.escape(title)}</h1>
+{body}</body>
+</html>
+"""
+
+
+def _table(table: Table) -> str:
+    files = _links("tables", table.name, (*FORMATS, "html"))
+    return (
+        f'<section id="table-{table.name}">\n<h2>{html.escape(table.layout.title)}</h2>\n'
+        f"{_shown(table)}{files}</section>\n"
+    )
+
+
+def _shown(table: Table) -> str:
+    return f'<div class="scroll">\n{html_table(table)}</div>\n<p class="caption">{escape_html(table.caption)}</p>\n'
+
+
+def _figure(part: FigurePart) -> str:
+    title = html.escape(part.title)
+    if "png" in part.files:
+        image = f'<img src="figures/{part.name}.png" alt="{title}">'
+        files = _links("figures", part.name, part.files)
+    else:
+        image, files = '<p class="lead">Not drawn yet.</p>', ""
+    return (
+        f'<section id="figure-{part.name}">\n<h2>{title}</h2>\n<figure>{image}\n'
+        f"<figcaption>{html.escape(part.caption)}</figcaption></figure>\n{files}</section>\n"
+    )
+
+
+def _links(folder: str, name: str, extensions: Sequence[str]) -> str:
+    links = " · ".join(f'<a href="{folder}/{name}.{extension}">{extension}</a>' for extension in extensions)
+    return f'<p class="files">{links}</p>\n'

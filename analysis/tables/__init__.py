@@ -1,0 +1,1 @@
+"""Tables: YAML layouts over an experiment, filled from tidy files."""

@@ -1,0 +1,257 @@
+"""A filled table as Markdown, LaTeX (booktabs), HTML, and tidy CSV."""
+
+import csv
+import html as html_module
+import io
+import itertools
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from analysis.tables.layout import Column
+from analysis.tables.table import Beside, Entry, Table
+
+_ARROWS = {"higher": "↑", "lower": "↓", "none": ""}
+
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    **{character: f"\\{character}" for character in "&%$#_{}"},
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
+    "×": r"$\times$",
+    "≤": r"$\leq$",
+    "≥": r"$\geq$",
+    "↑": r"$\uparrow$",
+    "↓": r"$\downarrow$",
+    "α": r"$\alpha$",
+    "β": r"$\beta$",
+    "λ": r"$\lambda$",
+    "ρ": r"$\rho$",
+    "σ": r"$\sigma$",
+    "Δ": r"$\Delta$",
+}
+# What is not judged is in doubt, or the foot says why; of what is not supported the cell above says it.
+_UNSAID = ("not judged", "not supported")
+_INDEXED = re.compile(r"([α-ωΑ-Ω])_([A-Za-z0-9]+)")
+
+
+def escape_latex(text: str) -> str:
+    """Plain text for LaTeX: special characters escaped, symbols and indexed Greek (λ_max) in math mode."""
+    parts = _INDEXED.split(text)  # text, letter, index, text, letter, index, ..., text
+    plain = ["".join(_LATEX.get(character, character) for character in part) for part in parts[::3]]
+    indexed = [
+        f"{_LATEX.get(letter, letter).rstrip('$')}_{{\\mathrm{{{index}}}}}$"
+        for letter, index in zip(parts[1::3], parts[2::3], strict=True)
+    ]
+    return "".join(itertools.chain.from_iterable(itertools.zip_longest(plain, indexed, fillvalue="")))
+
+
+def escape_html(text: str) -> str:
+    """Plain text for HTML: special characters escaped, the index of indexed Greek (λ_max) lowered."""
+    return _INDEXED.sub(r"\1<sub>\2</sub>", html_module.escape(text))
+
+
+def _number(entry: Entry, decimals: int, plus_minus: str) -> str:
+    """Mean ± std without marks or notes; an entry without a number is its note alone."""
+    if entry.mean is None:
+        return ""
+    mean = f"{entry.mean:.{decimals}f}"
+    return mean if entry.std is None else f"{mean}{plus_minus}{entry.std:.{decimals}f}"
+
+
+def _marked(entry: Entry, decimals: int, plus_minus: str, marks: dict[int, str], escape: Callable[[str], str]) -> str:
+    number = _number(entry, decimals, plus_minus)
+    if not number:
+        return escape(entry.note)
+    note = f" ({escape(entry.note)})" if entry.note else ""
+    return marks.get(entry.place, "{}").replace("{}", number) + note
+
+
+def _published(beside: Beside, plus_minus: str, escape: Callable[[str], str]) -> str:
+    """The published number as it is printed, and the verdict; empty where nothing is published."""
+    number = beside.number
+    if number is None:
+        return ""
+    printed = "–" if number.value is None else f"{number.value:.{number.decimals}f}{'+' * number.censored}"
+    std = "" if number.std is None else f"{plus_minus}{number.std:.{number.std_decimals}f}"
+    doubt = "?" * (number.doubtful and number.value is not None)
+    verdict = beside.verdict.text(number.decimals)
+    return f"{printed}{std}{doubt} {'' if verdict in _UNSAID else escape(verdict)}".rstrip()
+
+
+def _foot(table: Table) -> str:
+    """The table's foot, and what the marks in its published rows mean, of those that occur."""
+    numbers = [one.number for of_block in table.beside for of_row in of_block for one in of_row if one.number]
+    printed = [number for number in numbers if number.value is not None]
+    occur = {
+        "? doubtful in print": any(number.doubtful for number in printed),
+        "+ at least": any(number.censored for number in printed),
+        "– a failure, or a dash there": len(printed) < len(numbers),
+    }
+    told = "; ".join(mark for mark, there in occur.items() if there)
+    return " ".join(part for part in (table.foot, f"In published rows: {told}." if told else "") if part)
+
+
+@dataclass(frozen=True)
+class _Line:
+    """A line of a table's body: its title, its cells as text, and what it is."""
+
+    title: str
+    cells: list[str]
+    kind: str = "reproduced"
+
+
+def _body(
+    table: Table, plus_minus: str, marks: dict[int, str], escape: Callable[[str], str]
+) -> Iterator[tuple[str, list[_Line]]]:
+    """Of each block its header and its lines: one per method, each followed by the published one, if there is one."""
+    columns = table.layout.columns
+    for b, (block, rows) in enumerate(zip(table.layout.blocks, table.entries, strict=True)):
+        lines = []
+        for m, (title, entries) in enumerate(zip(table.rows, rows, strict=True)):
+            pairs = zip(entries, columns, strict=True)
+            shown = [_marked(entry, column.decimals, plus_minus, marks, escape) for entry, column in pairs]
+            lines.append(_Line(escape(title), shown))
+            if table.beside:
+                published = [_published(beside, plus_minus, escape) for beside in table.beside[b][m]]
+                lines.append(_Line("published", published, "published"))
+        if table.taus and any(table.taus[b]):
+            taus = ["" if tau is None else f"{tau.tau:.2f} ({tau.methods})" for tau in table.taus[b]]
+            lines.append(_Line(escape("Kendall's τ (methods)"), taus, "rank"))
+        yield escape(block.header), lines
+
+
+def _escape_markdown(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def markdown(table: Table) -> str:
+    """Caption, then one pipe table; block headers are rows."""
+    columns = table.layout.columns
+    marks = {1: "**{}**", 2: "<u>{}</u>"}
+    header = ["Method", *(f"{_escape_markdown(c.name)} {_ARROWS[c.direction]}".strip() for c in columns)]
+    lines = [table.caption, "", _pipes(header), _pipes(["---", *("---:" for _ in columns)])]
+    for block, body in _body(table, " ± ", marks, _escape_markdown):
+        if block:
+            lines.append(_pipes([f"*{block}*", *("" for _ in columns)]))
+        lines += [
+            _pipes([line.title if line.kind == "reproduced" else f"*{line.title}*", *line.cells]) for line in body
+        ]
+    return "\n".join([*lines, *(["", foot] if (foot := _foot(table)) else [])]) + "\n"
+
+
+def _pipes(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _groups(columns: tuple[Column, ...]) -> list[tuple[str, int]]:
+    """Neighbouring columns of the same group, and how many."""
+    return [(group, len(list(members))) for group, members in itertools.groupby(columns, key=lambda c: c.group)]
+
+
+def latex(table: Table) -> str:
+    """A `table` environment; if it is wide, a `table*`, shrunk to the page's text if it is wider than that."""
+    columns = table.layout.columns
+    marks = {1: r"\textbf{{}}", 2: r"\underline{{}}"}
+    width = len(columns) + 1
+    wide = len(columns) > 4  # more than one column of a two-column page holds
+    environment = "table*" if wide else "table"
+    lines = [
+        rf"% needs \usepackage{{booktabs{',graphicx' * wide}}}",
+        rf"\begin{{{environment}}}",
+        r"\centering\footnotesize\setlength{\tabcolsep}{3pt}" if wide else r"\centering",
+        rf"\caption{{{escape_latex(table.caption)}}}",
+        rf"\label{{tab:{'-'.join(part for part in (table.experiment, table.name) if part)}}}",
+        *([r"\resizebox{\ifdim\width>\textwidth\textwidth\else\width\fi}{!}{%"] if wide else []),
+        rf"\begin{{tabular}}{{l{'r' * len(columns)}}}",
+        r"\toprule",
+    ]
+    if any(column.group for column in columns):
+        heads, rules, start = [""], [], 2
+        for group, size in _groups(columns):
+            heads.append(rf"\multicolumn{{{size}}}{{c}}{{{escape_latex(group)}}}")
+            rules.append(rf"\cmidrule(lr){{{start}-{start + size - 1}}}" if group else "")
+            start += size
+        lines += [_ampersands(heads), "".join(rules)]
+    names = (f"{escape_latex(c.header)} {escape_latex(_ARROWS[c.direction])}".strip() for c in columns)
+    lines.append(_ampersands(["Method", *names]))
+    for block, body in _body(table, r" $\pm$ ", marks, escape_latex):
+        lines.append(r"\midrule")
+        if block:
+            lines.append(rf"\multicolumn{{{width}}}{{l}}{{\textit{{{block}}}}} \\")
+        for line in body:
+            cells = [line.title, *line.cells]
+            lines.append(_ampersands(cells if line.kind == "reproduced" else [rf"{{\scriptsize {c}}}" for c in cells]))
+    foot = [rf"\par\smallskip\footnotesize {escape_latex(told)}"] if (told := _foot(table)) else []
+    lines += [r"\bottomrule", rf"\end{{tabular}}{'}' * wide}", *foot, rf"\end{{{environment}}}"]
+    return "\n".join(lines) + "\n"
+
+
+def _ampersands(cells: list[str]) -> str:
+    return " & ".join(cells) + r" \\"
+
+
+def html(table: Table) -> str:
+    """A `<table>` without styles or caption."""
+    columns, escape = table.layout.columns, escape_html
+    marks = {1: "<strong>{}</strong>", 2: "<u>{}</u>"}
+    lines = ["<table>", "<thead>"]
+    if any(column.group for column in columns):
+        heads = (f'<th colspan="{size}" class="group">{escape(group)}</th>' for group, size in _groups(columns))
+        lines.append(f"<tr><th></th>{''.join(heads)}</tr>")
+    names = (f"<th>{escape(column.header)} {_ARROWS[column.direction]}</th>" for column in columns)
+    lines += [f"<tr><th>Method</th>{''.join(names)}</tr>", "</thead>"]
+    notes = {escape(entry.note) for block in table.entries for row in block for entry in row if entry.mean is None}
+    for header, body in _body(table, " ± ", marks, escape):
+        lines.append("<tbody>")
+        if header:
+            lines.append(f'<tr><th colspan="{len(columns) + 1}" class="block">{header}</th></tr>')
+        for line in body:
+            ours = line.kind == "reproduced"
+            cells = (f"<td{'' if ours and cell not in notes else ' class=note'}>{cell}</td>" for cell in line.cells)
+            lines.append(f"<tr><th{'' if ours else ' class=note'}>{line.title}</th>{''.join(cells)}</tr>")
+        lines.append("</tbody>")
+    lines.append("</table>")
+    return "\n".join([*lines, *([f"<p>{escape(foot)}</p>"] if (foot := _foot(table)) else [])]) + "\n"
+
+
+def tidy_csv(table: Table) -> str:
+    """One line per entry, unrounded: a number names its `source`, an entry without one says why in `note`."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    head = ["table", "row", "block", "column", "metric", "mean", "std", "n_seeds", "source", "note"]
+    writer.writerow([*head, *(_PUBLISHED if table.beside else ())])
+    for b, (block, rows) in enumerate(zip(table.layout.blocks, table.entries, strict=True)):
+        for m, (method, entries) in enumerate(zip(table.layout.methods, rows, strict=True)):
+            for c, (column, entry) in enumerate(zip(table.layout.columns, entries, strict=True)):
+                numbers = ["" if value is None else repr(value) for value in (entry.mean, entry.std)]
+                source = "" if entry.mean is None else "run"
+                writer.writerow(
+                    [
+                        table.name,
+                        method,
+                        block.header,
+                        column.name,
+                        column.metric,
+                        *numbers,
+                        entry.seeds,
+                        source,
+                        entry.note,
+                        *(_published_fields(table.beside[b][m][c]) if table.beside else ()),
+                    ]
+                )
+    return stream.getvalue()
+
+
+_PUBLISHED = ("published", "published_std", "published_note", "verdict", "gap")
+
+
+def _published_fields(beside: Beside) -> list[str]:
+    number, gap = beside.number, beside.verdict.gap
+    value, std = (None, None) if number is None else (number.value, number.std)
+    texts = ["" if x is None else repr(x) for x in (value, std)]
+    return [*texts, "" if number is None else number.note, beside.verdict.kind, "" if gap is None else repr(gap)]
+
+
+FORMATS: dict[str, Callable[[Table], str]] = {"md": markdown, "tex": latex, "csv": tidy_csv}

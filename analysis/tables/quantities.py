@@ -1,0 +1,92 @@
+"""What a table may show: each quantity's tidy file, name, unit, and which direction is better."""
+
+from dataclasses import dataclass
+
+from analysis.measures.convergence import Better
+from bench.input.errors import unknown
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """One quantity: in `metrics` it is a column, one value per round; in analyses rows, one per run.
+
+    Of some in `metrics` the `column` is another's, of which they take the evaluations of the first `share` of the
+    rounds, or the sample standard deviation over the last `deviation_over` evaluations.
+    """
+
+    file: str
+    title: str
+    better: Better
+    column: str = ""
+    share: float = 1.0
+    deviation_over: int | None = None
+
+
+CLIENTS: dict[str, tuple[str, Better]] = {
+    "mean": ("mean", "higher"),
+    "deviation": ("deviation of", "lower"),
+    "worst": ("lowest", "higher"),
+    "best": ("highest", "higher"),
+}
+"""What is told of the accuracies of all clients."""
+
+QUANTITIES = {
+    "test_accuracy": Quantity("metrics", "test accuracy (%)", "higher"),
+    "test_accuracy_half": Quantity(
+        "metrics", "test accuracy after half of the rounds (%)", "higher", column="test_accuracy", share=0.5
+    ),
+    "test_accuracy_std_last100": Quantity(
+        "metrics",
+        "deviation of the last 100 test accuracies (points)",
+        "lower",
+        column="test_accuracy",
+        deviation_over=100,
+    ),
+    "test_loss": Quantity("metrics", "test loss", "lower"),
+    "train_accuracy": Quantity("metrics", "training accuracy (%)", "higher"),
+    "train_loss": Quantity("metrics", "training loss", "lower"),
+    "local_loss": Quantity("metrics", "mean local loss", "lower"),
+    "client_drift": Quantity("metrics", "client drift", "none"),
+    "lambda_max": Quantity("hessian", "largest Hessian eigenvalue λ_max", "lower"),
+    "lambda_ratio_1_5": Quantity("hessian", "eigenvalue ratio λ_1/λ_5", "lower"),
+    "lambda_residual": Quantity("hessian", "residual of the λ_max eigenpair", "none"),
+    "lambda_converged": Quantity("hessian", "whether Lanczos converged", "none"),
+    "trace": Quantity("spectrum", "trace of the Hessian", "lower"),
+    "lpf": Quantity("flatness", "low-pass-filter loss LPF", "lower"),
+    "flatness_discrepancy": Quantity("discrepancy", "flatness discrepancy Δ_F", "lower"),
+    "sharpness": Quantity("flatness", "sharpness", "lower"),
+    "rounds_to_target": Quantity("convergence", "rounds", "lower"),
+    "transmissions_to_target": Quantity("convergence", "models sent and received per client", "lower"),
+    "gigabytes_to_target": Quantity("convergence", "traffic of all clients (GB)", "lower"),
+    "received_gigabytes_to_target": Quantity("convergence", "traffic to all clients (GB)", "lower"),
+    "image_gradients_to_target": Quantity("convergence", "gradients of single images", "lower"),
+    "train_seconds_to_target": Quantity("convergence", "training time (s)", "lower"),
+    **{
+        f"client_{part}_accuracy_{name}": Quantity("clients", f"{title} {words} accuracy over clients (%)", better)
+        for part, words in {"train": "training", "test": "test"}.items()
+        for name, (title, better) in CLIENTS.items()
+    },
+    "corrupted_accuracy": Quantity("corruptions", "accuracy on corrupted test images (%)", "higher"),
+    "downloads_per_round": Quantity("cost", "models received per round", "lower"),
+    "uploads_per_round": Quantity("cost", "models sent per round", "lower"),
+    "transmissions_per_round": Quantity("cost", "models sent and received per round", "lower"),
+    "gigabytes_per_round": Quantity("cost", "traffic per round (GB)", "lower"),
+    "gigabytes": Quantity("cost", "traffic (GB)", "lower"),
+    "gradients_per_step": Quantity("cost", "gradients per local step", "lower"),
+    "client_state": Quantity("cost", "models kept by a client", "lower"),
+    "client_storage": Quantity("cost", "models kept by a client, and the model itself", "lower"),
+    "client_models": Quantity("cost", "models kept and received by a client", "lower"),
+    "server_state": Quantity("cost", "models kept by the server", "lower"),
+    "train_seconds_per_round": Quantity("cost", "training per round (s)", "lower"),
+    "evaluation_seconds": Quantity("cost", "evaluation (s)", "lower"),
+    "seconds_per_round": Quantity("cost", "training and evaluation per round (s)", "lower"),
+    "peak_memory_mib": Quantity("cost", "largest memory (MiB)", "lower"),
+    "peak_gpu_memory_mib": Quantity("cost", "largest GPU memory (MiB)", "lower"),
+}
+
+
+def quantity(name: str) -> Quantity:
+    """A quantity by its name; a `UserError` suggests the nearest."""
+    if name not in QUANTITIES:
+        raise unknown("metric", name, QUANTITIES)
+    return QUANTITIES[name]

@@ -1,0 +1,29 @@
+"""What a method costs in traffic, state and gradients: counted in a small run, never declared."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from bench.engine.simulation import simulate
+from bench.methods.recipe import Recipe
+
+
+def example(entry: Recipe) -> dict[str, Any]:
+    """Hyper-parameters with which the method can be tried: the examples of those that have no default."""
+    required = {name: field for name, field in entry.hyperparameters.items() if field.is_required()}
+    return {name: field.examples[0] if field.examples else 0.1 for name, field in required.items()}
+
+
+def measured_costs(entry: Recipe, hyperparameters: Mapping[str, Any]) -> dict[str, float]:
+    """What the engine counts in the second round of a small run with two of two clients."""
+    stream = torch.Generator().manual_seed(0)
+    clients = [(torch.randn(4, 6, generator=stream), torch.tensor([0, 1, 2, 0])) for _ in range(2)]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(6, 50), nn.Tanh(), nn.Linear(50, 3))
+    run = simulate(
+        entry, hyperparameters, model, clients, participants=[[0, 1]] * 2, local_steps=4, lr=0.1, batch_size=1
+    )
+    return {str(name): float(value) for name, value in run.history.iloc[-1].items()}

@@ -1,0 +1,195 @@
+"""Configurations: one immutable `RunConfig` per run, whose identity is the hash of its canonical JSON."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import BeforeValidator, Field, field_validator, model_validator
+
+from bench.data.augmentation import Augmentations, Mixup
+from bench.data.partitions import AnyPartition
+from bench.data.sources import AnySource, parse_source
+from bench.engine.participation import Participation
+from bench.engine.settings import EngineSettings
+from bench.engine.steps import Steps
+from bench.experiments.method_choice import MethodConfig
+from bench.input.errors import UserError
+from bench.input.frozen import Frozen
+from bench.methods import user_file
+from bench.models import Model, user_model
+from bench.numerics.precision import Precision
+
+OWN_FILES: Mapping[str, Any] = {
+    "dataset": {"root": True, "clients": {"file": True}},
+    "method": {"file": True},
+    "model": {"file": True, "module": True},
+    "partition": {"file": True, "order": {"file": True}},
+    "participation": {"file": True},
+}
+"""Fields of a `RunConfig` that say where a user's own files are. The hash of a file's content stands beside each; what
+a folder of images holds is looked at when a run begins."""
+
+
+NOT_IDENTITY: Mapping[str, Any] = {**OWN_FILES, "engine": True}
+"""Fields of a `RunConfig` that may differ between equal runs."""
+
+
+class OwnFile(NamedTuple):
+    """A Python file of a user's own: the `part` of the configuration that it is, and the hash of its content."""
+
+    part: str
+    kind: str
+    file: Path
+    code: str | None
+
+    @property
+    def copy_name(self) -> str:
+        """The name of the copy that a run directory keeps."""
+        return f"{self.part}.py"
+
+
+class Training(Steps):
+    """What a run does, whatever its method: rounds, local work, and the settings of its steps."""
+
+    rounds: int = Field(ge=1, description="communication rounds T")
+    local_epochs: int = Field(ge=1, description="epochs E over a client's data per round; the last batch may be short")
+    batch_size: int = Field(ge=1, description="mini-batch size B")
+    augmentation: Augmentations = Field(
+        default=None, description="names or mappings with options, in order of application; null: none"
+    )
+    precision: Annotated[Precision | None, BeforeValidator(lambda given: None if given == "fp32" else given)] = Field(
+        default=None, description="fp32, tf32 (NVIDIA) or bf16, with parameters and norms in float32; null: fp32"
+    )
+
+
+class Evaluation(Frozen):
+    """When the global model is evaluated and on what, and which states are kept for analysis."""
+
+    every: int = Field(default=1, ge=1, description="rounds between evaluations; the last round is always evaluated")
+    training_images: int | None = Field(
+        default=None, ge=1, description="training images that are evaluated, evenly spaced in stored order; null: all"
+    )
+    snapshot_every: int | None = Field(
+        default=None, ge=1, description="rounds between kept states, the last one's included; null: none is kept"
+    )
+    local_models: tuple[Annotated[int, Field(ge=1)], ...] | Literal["last"] | None = Field(
+        default=None,
+        description="rounds after which the participants' local models are kept, such as [10, 30], or last; null: none",
+    )
+
+    @field_validator("local_models", mode="before")
+    @classmethod
+    def _rounds(cls, given: Any) -> Any:
+        """In one order, so that equal choices are one identity."""
+        if given is None or given == "last":
+            return given
+        if not isinstance(given, list | tuple) or not given or any(type(r) is not int or r < 1 for r in given):
+            raise UserError(f"local_models = {given!r}: a list of rounds such as [10, 30], counted from 1, or last")
+        return tuple(sorted(set(given)))
+
+    def is_due(self, finished_rounds: int, rounds: int) -> bool:
+        """Whether the model is evaluated after so many of `rounds` rounds."""
+        return finished_rounds % self.every == 0 or finished_rounds == rounds
+
+    def snapshots(self, rounds: int) -> list[int]:
+        """The numbers of finished rounds after which the state is kept."""
+        if self.snapshot_every is None:
+            return []
+        return sorted({*range(self.snapshot_every, rounds + 1, self.snapshot_every), rounds})
+
+    def rounds_of_local_models(self, rounds: int) -> list[int]:
+        """The numbers of finished rounds after which local models are kept."""
+        if self.local_models is None:
+            return []
+        return [rounds] if self.local_models == "last" else list(self.local_models)
+
+
+class RunConfig(Frozen):
+    """All that decides a run's numbers."""
+
+    version: Literal[2] = 2
+    dataset: AnySource
+    model: Model
+    partition: AnyPartition
+    participation: Participation
+    method: MethodConfig
+    training: Training
+    evaluation: Evaluation = Evaluation()
+    engine: EngineSettings = EngineSettings()
+    seed: int = Field(ge=0)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _shorthands(cls, data: Any) -> Any:
+        if isinstance(data, Mapping):
+            if "dataset" in data:
+                data = {**data, "dataset": parse_source(data["dataset"])}
+            method, training = data.get("method"), data.get("training")
+            if isinstance(method, str):
+                method = {"name": method}
+            if isinstance(method, Mapping) and isinstance(training, Mapping):
+                method = MethodConfig.parse(_with_swa_start(method, training.get("rounds")))
+                if training.get("aggregation") is None:
+                    training = {**training, "aggregation": method.recipe.aggregation}
+                data = {**data, "method": method, "training": training}
+        return data
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "RunConfig":
+        self.participation.check(self.partition.clients, self.training.rounds)
+        if (beyond := max(self.rounds_of_local_models, default=0)) > self.training.rounds:
+            raise UserError(f"evaluation.local_models: round {beyond}, but training takes {self.training.rounds}")
+        method = self.method.recipe.build(self.method.hyperparameters)
+        method.check_server_lr(self.training.server_lr)
+        if method.swa is not None and method.swa.start > self.training.rounds:
+            raise UserError(f"swa.start = {method.swa.start}: at most the number of rounds, {self.training.rounds}")
+        if method.loss.needs_labels and any(isinstance(part, Mixup) for part in self.training.augmentation or ()):
+            raise UserError(
+                f"{method.name} needs one label per image, which mixup mixes (allowed: the others, or null)"
+            )
+        return self
+
+    @cached_property
+    def snapshots(self) -> list[int]:
+        """The numbers of finished rounds after which the state is kept."""
+        return self.evaluation.snapshots(self.training.rounds)
+
+    @cached_property
+    def rounds_of_local_models(self) -> list[int]:
+        """The numbers of finished rounds after which the participants' local models are kept."""
+        return self.evaluation.rounds_of_local_models(self.training.rounds)
+
+    @property
+    def own_files(self) -> list[OwnFile]:
+        """The user's own files; the model's first, since a method's code calls the model's."""
+        files = []
+        if isinstance(self.model, user_model.UserModel) and self.model.file is not None:
+            files.append(OwnFile("model", user_model.KIND, self.model.file, self.model.code))
+        if self.method.file is not None:
+            files.append(OwnFile("method", user_file.KIND, self.method.file, self.method.code))
+        return files
+
+    def canonical_json(self) -> str:
+        """Every field that is given, sorted, without spaces: equal runs give equal text.
+
+        Files of a user's own count by the hash of their content, not by their place; the engine's settings do not.
+        """
+        content = self.model_dump(mode="json", exclude=NOT_IDENTITY, exclude_none=True)
+        return json.dumps(content, sort_keys=True, separators=(",", ":"))
+
+    @cached_property
+    def identity(self) -> str:
+        """SHA-256 of the canonical JSON, first 16 hex digits."""
+        return hashlib.sha256(self.canonical_json().encode()).hexdigest()[:16]
+
+
+def _with_swa_start(method: Mapping[str, Any], rounds: Any) -> Mapping[str, Any]:
+    """SWA begins after three quarters of the rounds unless the configuration says when."""
+    hyperparameters = method.get("hyperparameters")
+    swa = hyperparameters.get("swa") if isinstance(hyperparameters, Mapping) else None
+    if not isinstance(swa, Mapping) or not isinstance(rounds, int) or not isinstance(hyperparameters, Mapping):
+        return method
+    return {**method, "hyperparameters": {**hyperparameters, "swa": {"start": 3 * rounds // 4, **swa}}}

@@ -1,0 +1,1 @@
+"""Files: written atomically, locked, and read as columns, tensors or slots."""

@@ -1,0 +1,94 @@
+"""Files of a user's own that decide a run's numbers: they are known by their content, not by their place."""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pydantic import Field, model_validator
+
+from bench.input.errors import UserError
+from bench.input.frozen import Frozen
+
+
+def read_own(file: Path, kind: str) -> bytes:
+    """The bytes of a file of this kind, such as "method file"; a `UserError` if it cannot be read."""
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise UserError(f"cannot read the {kind} '{file}': {error.strerror}") from None
+
+
+def hash_of(content: bytes) -> str:
+    """SHA-256, first 16 hex digits."""
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
+def code_of(file: Path, known: object, kind: str) -> str:
+    """The hash of a file of code; a `UserError` if a configuration knows it by another."""
+    code = hash_of(read_own(file, kind))
+    if known not in (None, code):
+        raise UserError(f"the {kind} '{file}' has changed since")
+    return code
+
+
+def expanded(path: str | Path, what: str) -> Path:
+    """A path with ~ put in full; a `UserError` that begins with `what` if it is empty or there is no such home."""
+    if not str(path).strip():
+        raise UserError(f"{what} is empty (allowed: a path)")
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise UserError(f"{what} = '{path}': there is no such home folder") from None
+
+
+def with_hash(data: Any, kind: str) -> Any:
+    """The fields of a configuration, with the `hash` of the `file` that it names.
+
+    Where the hash is given, as in the configuration of a finished run, the file need not exist any more.
+    """
+    if not isinstance(data, Mapping) or not isinstance(file := data.get("file"), str | Path):
+        return data
+    file = expanded(file, f"the path of the {kind}")
+    if data.get("hash") is not None:
+        return {**data, "file": file}
+    return {**data, "file": file, "hash": hash_of(read_own(file, kind))}
+
+
+def read_known(file: Path, known_hash: str | None, kind: str) -> bytes:
+    """The bytes of a file whose hash a configuration holds; a `UserError` if its content is another one now."""
+    content = read_own(file, kind)
+    if hash_of(content) != known_hash:
+        raise UserError(f"the {kind} '{file}' has changed since")
+    return content
+
+
+class KnownFile(Frozen):
+    """A file as a part of a configuration, which knows its content by the hash; `kind` is what the file is for."""
+
+    kind: ClassVar[str]
+
+    file: Path
+    hash: str | None = Field(default=None, description="of the file's content; filled in")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known(cls, data: Any) -> Any:
+        return with_hash(data, cls.kind)
+
+    @property
+    def what(self) -> str:
+        """The file in messages."""
+        return f"the {self.kind} '{self.file}'"
+
+    def content(self) -> bytes:
+        """Its bytes; a `UserError` if they are others now."""
+        return read_known(self.file, self.hash, self.kind)
+
+
+def stem(file: Path) -> str:
+    """A file's name without folder and ending, with what does not belong in a label replaced by dashes."""
+    name = file.name.removesuffix(".gz")
+    name = name.removesuffix(Path(name).suffix) if Path(name).suffix in {".csv", ".npz"} else name
+    return re.sub(r"[^A-Za-z0-9_.+-]+", "-", name).strip("-._+")

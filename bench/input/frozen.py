@@ -1,0 +1,87 @@
+"""The base of everything that is configured: immutable, validated, no unknown keys."""
+
+from collections.abc import Mapping
+from typing import Any, Self, get_args
+
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic.fields import FieldInfo
+
+from bench.input.errors import UserError, unknown
+
+NAME = r"^[a-z0-9_]+$"
+"""Names of experiments are parts of paths and of Snakemake's targets."""
+
+LABEL = r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$"
+"""Labels are parts of paths and of Snakemake's wildcards."""
+
+REPORT = r"^(last|best|mean_last_[1-9][0-9]*)$"
+"""Which value of a run is reported."""
+
+_IN_WORDS = {
+    NAME: "lower-case letters, digits and '_'",
+    LABEL: "letters, digits, '_', '.', '+' and '-', the first one a letter or a digit",
+    REPORT: "last, best, and mean_last_N, such as mean_last_100",
+}
+
+
+class Frozen(BaseModel):
+    """A frozen pydantic model whose unknown keys are refused with the nearest known one."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known_keys(cls, data: Any) -> Any:
+        if isinstance(data, Mapping):
+            for key in data:
+                if key not in cls.model_fields:
+                    raise unknown(f"key of {cls.__name__}", key, cls.model_fields)
+            refuse_bools(cls.model_fields, data, cls.__name__)
+        return data
+
+    @classmethod
+    def parse(cls, data: Mapping[str, Any], where: str = "") -> Self:
+        """Validate; every mistake is a `UserError` of one line that begins with `where`, such as a file's name."""
+        try:
+            return cls.model_validate(dict(data))
+        except ValidationError as error:
+            problem = explain(error)
+        except UserError as error:
+            problem = error
+        raise UserError(f"{where}: {problem}" if where else str(problem))
+
+
+def refuse_bools(fields: Mapping[str, FieldInfo], data: Mapping[str, Any], owner: str) -> None:
+    """A `UserError` where true or false stands for a number: pydantic would take them for 1 and 0."""
+    for key, value in data.items():
+        values = value if isinstance(value, list | tuple) else [value]
+        if key in fields and any(isinstance(v, bool) for v in values):
+            annotation = fields[key].annotation
+            if _mentions(annotation, int, float) and not _mentions(annotation, bool):
+                raise UserError(f"{owner}: {key} = {value!r}: Input should be a number, not true or false")
+
+
+def _mentions(annotation: Any, *types: type) -> bool:
+    """Whether one of the types, or a literal of it, is part of the annotation."""
+    if annotation in types or type(annotation) in types:
+        return True
+    return any(_mentions(part, *types) for part in get_args(annotation))
+
+
+def explain(error: ValidationError) -> UserError:
+    """The first mistake that pydantic found, as one line."""
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "union_tag_invalid":
+        context = first["ctx"]
+        allowed = [tag.strip(" '") for tag in context["expected_tags"].split(",")]
+        return unknown(where, context["tag"], allowed)
+    if first["type"] == "missing":
+        return UserError(f"{where} is missing")
+    given = "" if isinstance(first["input"], dict | list) else f" = {first['input']!r}"
+    message = first["msg"].replace("a valid tuple", "a list")
+    if first["type"] == "string_pattern_mismatch" and first["ctx"]["pattern"] in _IN_WORDS:
+        message = f"allowed are {_IN_WORDS[first['ctx']['pattern']]}"
+    if first["loc"] and first["loc"][-1] == "[key]":
+        where = f"key of {'.'.join(str(part) for part in first['loc'][:-2])}"
+    return UserError(f"{where}{given}: {message}")

@@ -1,0 +1,69 @@
+"""Python files of a user's own: how they are run, and how their mistakes are told in one line."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+
+from bench.input.content import hash_of
+from bench.input.errors import UserError
+
+
+def check_suffix(file: Path, kind: str) -> None:
+    """A `UserError` if this is no Python file; `kind` is what the file is for, such as "method file"."""
+    if file.suffix != ".py":
+        raise UserError(f"the {kind} '{file}' is no Python file (its name must end in .py)")
+
+
+def run_file(file: Path, source: bytes, kind: str, package: str = "") -> ModuleType:
+    """The module that the source makes; `package` is what its relative imports start from.
+
+    What is run is what was hashed: Python's own import would take bytecode of the file's time stamp instead.
+    """
+    check_suffix(file, kind)
+    module = ModuleType(f"fedflat_user_{file.stem}_{hash_of(source)}")
+    module.__file__ = str(file)
+    module.__package__ = package
+    sys.modules[module.__name__] = module  # pydantic looks annotations up in there
+    try:
+        exec(compile(source, str(file), "exec", dont_inherit=True), module.__dict__)
+    except (Exception, SystemExit) as error:
+        del sys.modules[module.__name__]
+        raise failure(file, kind, error) from None
+    return module
+
+
+@contextmanager
+def current_folder_importable() -> Iterator[None]:
+    """Modules of the current folder are found too, after all others, as they are where Python is started by hand."""
+    folder = str(Path.cwd())
+    sys.path.append(folder)
+    try:
+        yield
+    finally:
+        sys.path.remove(folder)
+
+
+def failure(file: Path, kind: str, error: BaseException) -> UserError:
+    """An exception that came up while code of this file was at work, as one line."""
+    line = line_of(error, file)
+    return UserError(f"the {kind} '{file}' fails{'' if line is None else f' in line {line}'}: {reason(error)}")
+
+
+def line_of(error: BaseException, file: Path) -> int | None:
+    """The last line of the file itself that was at work; None if none was."""
+    line = error.lineno if isinstance(error, SyntaxError) and error.filename == str(file) else None
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == str(file):
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return line
+
+
+def reason(error: BaseException) -> str:
+    """One line, whatever the exception's own text."""
+    text = error.msg if isinstance(error, SyntaxError) else str(error)
+    words = " ".join(text.split())
+    return words if isinstance(error, UserError) else f"{type(error).__name__}: {words}".removesuffix(": ")

@@ -1,0 +1,1 @@
+"""Numbers: flat parameter vectors, number formats, random streams."""

@@ -1,0 +1,1 @@
+"""Training: from one cell of an experiment to run directories."""

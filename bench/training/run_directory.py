@@ -1,0 +1,291 @@
+"""The run directory: what a finished run leaves, and where an unfinished one works.
+
+    config.json           the RunConfig
+    metrics.csv           one row per round
+    times.csv             seconds of training and of evaluation in each round; no other file of numbers has times in it
+    final.safetensors     the last global model; with SWA, the average
+    method.py, model.py   copies of the user's own method and model files, if the run has such
+    snapshots/            full states at the rounds that the configuration names
+    local_models/         the participants' models w_i⁺, and the global one, at the rounds that the configuration names
+    partition.csv.gz      client, index, label of every training image that a client holds, once for each time
+    provenance.json       outcome, code, libraries, device, hashes, time, memory
+    run.log
+
+A run directory appears whole, by one rename, when the run has ended. Until then everything lies beside it in
+`<name>.partial-<key>`, where key is the hash of configuration and code: work of another configuration or of other code
+is never resumed.
+"""
+
+import fcntl
+import functools
+import gzip
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from bench.data.dataset import Labels
+from bench.data.partitions import Indices, partition_hash
+from bench.engine.checkpoint import Models, load_state
+from bench.engine.federation import FederationState
+from bench.experiments.run_config import NOT_IDENTITY, OWN_FILES, RunConfig
+from bench.files.atomic import TEMPORARY, write_bytes, write_text
+from bench.files.column_file import integers, read_columns
+from bench.input.errors import UserError
+
+PARTITION = "partition.csv.gz"
+TIMES = "times.csv"
+
+
+@functools.cache
+def code_fingerprint() -> str:
+    """SHA-256 over the source files of this package, first 16 hex digits."""
+    root = Path(__file__).parents[1]
+    digest = hashlib.sha256()
+    for file in sorted(root.rglob("*.py")):
+        digest.update(str(file.relative_to(root)).encode())
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+class RunDirectory:
+    """A finished run, read-only."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        if not (path / "config.json").is_file():
+            raise UserError(f"'{path}' is not a run directory (it has no config.json)")
+
+    def _json(self, name: str) -> dict[str, Any]:
+        try:
+            data = json.loads((self.path / name).read_text())
+        except (ValueError, OSError) as error:
+            raise UserError(f"'{self.path / name}' is damaged: {error}") from None
+        if not isinstance(data, dict):
+            raise UserError(f"'{self.path / name}' is damaged: it holds no mapping")
+        return data
+
+    @functools.cached_property
+    def config(self) -> RunConfig:
+        """The run's configuration. A user's own files are the run's copies: they may be gone or edited."""
+        data = self._json("config.json")
+        for part in OWN_FILES:
+            copy = self.path / f"{part}.py"
+            if copy.is_file() and isinstance(own := data.get(part), dict):
+                data = {**data, part: {**own, "file": str(copy)}}
+        try:
+            return RunConfig.parse(data)
+        except UserError as error:
+            raise UserError(f"'{self.path / 'config.json'}' is of another version or damaged: {error}") from None
+
+    @functools.cached_property
+    def provenance(self) -> dict[str, Any]:
+        """How and where the run was made."""
+        data = self._json("provenance.json")
+        missing = {"outcome", "code", "identity"} - data.keys()
+        if missing:
+            raise UserError(f"'{self.path / 'provenance.json'}' is damaged: it lacks {min(missing)}")
+        return data
+
+    @property
+    def identity(self) -> str:
+        """That of the configuration which made the run, even if it cannot be read any more."""
+        return str(self.provenance["identity"])
+
+    @property
+    def code(self) -> str:
+        """The fingerprint of the code that made the run."""
+        return str(self.provenance["code"]["fingerprint"])
+
+    @property
+    def of_this_code(self) -> bool:
+        """Whether the code that made the run is the code that runs now."""
+        return self.code == code_fingerprint()
+
+    @property
+    def diverged(self) -> bool:
+        """Whether the run ended with parameters that are not finite."""
+        return bool(self.provenance["outcome"] == "diverged")
+
+    def metrics(self) -> pd.DataFrame:
+        """One row per finished round."""
+        try:
+            return pd.read_csv(self.path / "metrics.csv")
+        except (OSError, ValueError) as error:
+            raise UserError(f"'{self.path / 'metrics.csv'}' is missing or damaged: {error}") from None
+
+    def times(self) -> pd.DataFrame:
+        """`train_seconds` and `evaluation_seconds` of each `round`; NaN where the model was not evaluated."""
+        try:
+            return pd.read_csv(self.path / TIMES)
+        except (OSError, ValueError) as error:
+            raise UserError(f"'{self.path / TIMES}' is missing or damaged: {error}") from None
+
+    def split(self) -> list[Indices]:
+        """The training indices of each client, as the run had them: its partition file may be gone or edited."""
+        file = self.path / PARTITION
+        try:
+            columns = read_columns(file.read_bytes(), "the table")
+            client, index = (integers(columns, name, "the table") for name in ("client", "index"))
+        except (OSError, UserError) as error:
+            raise UserError(f"'{file}' is missing or damaged: {error}") from None
+        split = np.split(index, np.flatnonzero(np.diff(client)) + 1)
+        if partition_hash(split) != self.provenance.get("partition_hash"):
+            raise UserError(f"'{file}' is damaged: it holds another split than the run had (by its hash)")
+        return split
+
+    def final(self, device: torch.device) -> FederationState:
+        """The last global model; server and client vectors are in the snapshots only."""
+        return load_state(self.path / "final.safetensors", device)[0]
+
+    def snapshot(self, finished_rounds: int, device: torch.device) -> FederationState:
+        """The full state after so many rounds; a `UserError` if it was not kept."""
+        file = snapshot_file(self.path, finished_rounds)
+        if not file.is_file():
+            kept = ", ".join(map(str, self.config.snapshots)) or "none"
+            raise UserError(f"'{self.path}' keeps no state after round {finished_rounds} (kept: {kept})")
+        return load_state(file, device)[0]
+
+    def local_models(self, finished_rounds: int, device: torch.device) -> Models:
+        """The model w_i⁺ `[P]` of each client that took part in that round, by id, and the global one made of them.
+
+        A `UserError` if not kept.
+        """
+        file = local_models_file(self.path, finished_rounds)
+        if not file.is_file():
+            kept = ", ".join(map(str, self.config.rounds_of_local_models)) or "none; set evaluation.local_models"
+            raise UserError(f"'{self.path}' keeps no local models of round {finished_rounds} (kept: {kept})")
+        return Models(file, device)
+
+
+def identified(table: pd.DataFrame, cell: Mapping[str, str], config: RunConfig) -> pd.DataFrame:
+    """A run's table with the columns that name the run in front, as tidy files have them.
+
+    `cell`: the experiment, and the columns of the cell.
+    """
+    ids = pd.DataFrame({**cell, "identity": config.identity, "seed": config.seed}, index=table.index)
+    return pd.concat([ids, table], axis=1)
+
+
+def partition_table(split: Sequence[Indices], labels: Labels) -> pd.DataFrame:
+    """A split as it is kept: client, index and label, one row for each image of each client.
+
+    Partition from_file reads it; where images stand several times (variant released), with `repeats: true`.
+    """
+    client = np.repeat(np.arange(len(split)), [len(indices) for indices in split])
+    index = np.concatenate(split)
+    return pd.DataFrame({"client": client, "index": index, "label": labels[index]})
+
+
+def snapshot_file(directory: Path, finished_rounds: int) -> Path:
+    """Where the state after so many rounds is kept."""
+    return directory / "snapshots" / f"round-{finished_rounds:05d}.safetensors"
+
+
+def local_models_file(directory: Path, finished_rounds: int) -> Path:
+    """Where the local models of a round are kept."""
+    return directory / "local_models" / f"round-{finished_rounds:05d}.safetensors"
+
+
+def is_complete(folder: Path) -> bool:
+    """Whether a folder has all that a finished run leaves: its configuration is written last."""
+    return (folder / "config.json").is_file()
+
+
+def is_finished(path: Path, config: RunConfig, *, replace: bool = False) -> bool:
+    """Whether the finished run of this configuration is at `path` already.
+
+    A `UserError` if something else is there; nothing is touched. With `replace`, a run of another configuration, or one
+    made by another version of the code, counts as not finished; what is no run directory is refused all the same.
+    """
+    if not path.exists():
+        return False
+    run = RunDirectory(path)
+    if replace:
+        try:
+            return run.identity == config.identity and run.of_this_code
+        except UserError:  # of another version, or damaged
+            return False
+    if run.identity != config.identity:
+        raise UserError(
+            f"'{path}' holds a run of another configuration ({first_difference(run.config, config)}); "
+            "choose another --out, move it away, or pass --replace (with Snakemake: --config replace=true)"
+        )
+    return True
+
+
+def first_difference(there: RunConfig, here: RunConfig) -> str | None:
+    """Where two configurations differ first, in words; None if they do not."""
+    a, b = (dict(_flatten(config.model_dump(mode="json", exclude=NOT_IDENTITY))) for config in (there, here))
+    key = next((k for k in [*b, *a] if a.get(k) != b.get(k)), None)
+    edited = {f"{own.part}.code": own.file for own in there.own_files}
+    for own in here.own_files:
+        if key == f"{own.part}.code" and key in edited:
+            return f"'{own.file}' has been edited; the run's own copy is '{edited[key]}'"
+    return None if key is None else f"{key}: {a.get(key)} there, {b.get(key)} here"
+
+
+def _flatten(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in tree.items():
+        if isinstance(value, dict):
+            yield from _flatten(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+@contextmanager
+def working_directory(path: Path, config: RunConfig) -> Iterator[Path]:
+    """The partial directory of a run, locked against a second process while it is in use."""
+    key = hashlib.sha256(f"{config.identity}:{code_fingerprint()}".encode()).hexdigest()[:8]
+    work = path.with_name(f"{path.name}.partial-{key}")
+    try:
+        (work / "snapshots").mkdir(parents=True, exist_ok=True)
+        lock = os.open(work, os.O_RDONLY)
+    except OSError as error:
+        raise UserError(f"cannot write to '{work.parent}': {error.strerror}") from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not work.exists() or not os.path.samestat(os.fstat(lock), work.stat()):
+            raise BlockingIOError  # the other process finished between the two calls above
+    except BlockingIOError:
+        raise UserError(f"another process is training '{path}'") from None
+    else:
+        for half_written in work.rglob(TEMPORARY):  # by a process that was killed
+            half_written.unlink()
+        yield work
+    finally:
+        os.close(lock)
+
+
+def publish(work: Path, path: Path) -> None:
+    """Turn a complete partial directory into the run directory, by one rename; what is replaced goes after that."""
+    replaced = path.with_name(f".{path.name}.replaced-{os.getpid()}")
+    try:
+        if path.exists():
+            path.rename(replaced)
+        work.rename(path)
+    except OSError as error:
+        raise UserError(f"cannot move the finished run to '{path}': {error.strerror}") from None
+    shutil.rmtree(replaced, ignore_errors=True)
+
+
+def write_json(path: Path, data: dict[str, Any]) -> None:
+    """Write readable JSON atomically."""
+    write_text(path, json.dumps(data, indent=2) + "\n")
+
+
+def write_csv(path: Path, table: pd.DataFrame) -> None:
+    """Write a CSV atomically, gzipped if so named; floats keep every digit, so that reading gives the same numbers."""
+    text = table.to_csv(index=False)
+    if path.suffix == ".gz":
+        write_bytes(path, gzip.compress(text.encode(), mtime=0))  # no time in it: equal tables, equal bytes
+    else:
+        write_text(path, text)

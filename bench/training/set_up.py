@@ -1,0 +1,117 @@
+"""The working parts of a run on a device: data, partition, objective, federation."""
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bench.data.augmentation import Augment, Context
+from bench.data.dataset import Batches, Dataset, DeviceData
+from bench.data.partitions import AnyPartition, Indices
+from bench.data.root import data_root
+from bench.data.sources.base import Source
+from bench.engine.batches import EpochBatches
+from bench.engine.federation import Federation, FederationState, run_rounds
+from bench.engine.local import Backend
+from bench.engine.objective import Objective
+from bench.engine.participation import active_clients
+from bench.experiments.run_config import RunConfig
+from bench.models import build_model
+from bench.numerics.precision import Precision, prepare_precision
+from bench.numerics.streams import numpy_stream
+
+EVALUATION_BATCH = {"cpu": 250, "cuda": 2000}
+"""Images at once: a CPU is no faster with more, and LeNet's feature maps of 2,000 CIFAR images take 1 GB."""
+
+
+@functools.lru_cache(maxsize=2)
+def load_dataset(source: Source, root: Path) -> Dataset:
+    """A data set, read once per process."""
+    return source.load(root)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A run's working parts on a device."""
+
+    config: RunConfig
+    dataset: Dataset
+    split: list[Indices]
+    train: DeviceData
+    test: DeviceData
+    objective: Objective
+    federation: Federation
+
+    @classmethod
+    def set_up(
+        cls,
+        config: RunConfig,
+        device: torch.device,
+        split: list[Indices] | None = None,
+        precision: Precision | None = None,
+    ) -> "Bench":
+        """Build all parts; seed and configuration alone decide partition and initial model.
+
+        `split`: that of a finished run, whose partition is not drawn again. `precision`: in place of the
+        configuration's, as analyses of a run in bf16 need it.
+        """
+        dataset = load_dataset(config.dataset, data_root())
+        if split is None:
+            split = split_of(config.partition, dataset, config.seed)
+        train, test = dataset.on(device)
+        settings = config.training
+        precision = precision or settings.precision or "fp32"
+        prepare_precision(precision, device)
+        model = build_model(config.model, dataset.image_shape, dataset.classes, config.seed)
+        objective = Objective(model.to(device), precision)
+        method = config.method.recipe.build(config.method.hyperparameters)
+        plan = EpochBatches(split, settings.local_epochs, settings.batch_size, config.seed)
+        sizes = [len(indices) for indices in split]
+        augment = _augment(config, dataset, train)
+        federation = Federation(method, objective, train, plan, sizes, settings, config.seed, augment)
+        return cls(config, dataset, split, train, test, objective, federation)
+
+    def active(self, state: FederationState) -> list[int]:
+        """The clients that take part in the round that follows."""
+        return active_clients(self.config.participation, self.config.partition.clients, self.config.seed, state.round)
+
+    def evaluate(self, state: FederationState) -> dict[str, float]:
+        """Loss and accuracy on the training images, all or a share, and on all test images."""
+        row: dict[str, float] = {}
+        w = self.federation.evaluated(state)
+        size = EVALUATION_BATCH[w.device.type]
+        share, n = self.config.evaluation.training_images, len(self.train)
+        index = None if share is None or share >= n else torch.arange(share, device=w.device) * n // share
+        for part, data in (("train", Batches(self.train, size, index)), ("test", Batches(self.test, size))):
+            evaluated = self.objective.evaluate(w, data)
+            row[f"{part}_loss"], row[f"{part}_accuracy"] = evaluated
+        for name, other in self.federation.method.server.also_evaluated(state.server).items():
+            accuracy = self.objective.evaluate(other, self.test.batches(size))[1]
+            row[f"test_accuracy_{name}"] = accuracy
+        return row
+
+
+def split_of(partition: AnyPartition, dataset: Dataset, seed: int) -> list[Indices]:
+    """The indices of each client's training images in a run with this seed."""
+    return partition.split(dataset.train, numpy_stream(seed, "partition"))
+
+
+def play_round(
+    benches: Sequence[Bench], states: Sequence[FederationState], backend: Backend
+) -> list[tuple[FederationState, dict[str, Any]]]:
+    """One round of one run, or of several that differ in their seeds: the next states, and the rounds' measurements."""
+    active = [bench.active(state) for bench, state in zip(benches, states, strict=True)]
+    ends = run_rounds([bench.federation for bench in benches], states, active, backend)
+    return [
+        (state, {"round": state.round, **measured, "diverged": int(measured["diverged"])}) for state, measured in ends
+    ]
+
+
+def _augment(config: RunConfig, dataset: Dataset, train: DeviceData) -> Augment | None:
+    if config.training.augmentation is None:
+        return None
+    black = (0 - train.shift) * train.factor
+    return Augment(config.training.augmentation, Context(dataset.classes, dataset.image_shape, black))

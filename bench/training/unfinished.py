@@ -1,0 +1,241 @@
+"""A run that is being trained: its state, its rounds so far, its checkpoint, its log; in its working directory."""
+
+import logging
+import platform
+import resource
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from bench import __version__
+from bench.data.partitions import partition_hash
+from bench.engine.checkpoint import Checkpoint, save_models, save_state
+from bench.engine.client_store import ClientStates, Store
+from bench.engine.federation import FederationState
+from bench.experiments.run_config import RunConfig
+from bench.host.allocator import allocator
+from bench.host.memory import Budgets
+from bench.input.errors import UserError
+from bench.training.calibration import Choice
+from bench.training.run_directory import (
+    PARTITION,
+    TIMES,
+    code_fingerprint,
+    local_models_file,
+    partition_table,
+    snapshot_file,
+    write_csv,
+    write_json,
+)
+from bench.training.set_up import Bench
+
+CHECKPOINT, CLIENTS = "checkpoint.safetensors", "clients.slots"
+"""Where an unfinished run has its state, and the states of its clients."""
+
+PROGRESS_SECONDS = 5.0
+Progress = Callable[[str], None]
+"""Takes the lines that a command shows while it works."""
+
+
+def silent(line: str) -> None:
+    """Progress that nobody watches."""
+
+
+class PlayedRound(NamedTuple):
+    """The state after a round, its row of the metrics, and its local models by client if they are to be kept."""
+
+    state: FederationState
+    row: dict[str, Any]
+    local_models: Mapping[int, Tensor] = {}
+
+
+class UnfinishedRun:
+    """One run in training. What has been recorded survives kill -9 from one checkpoint to the next."""
+
+    def __init__(self, bench: Bench, work: Path, checkpoint_every: int, progress: Progress, budgets: Budgets) -> None:
+        self.bench = bench
+        self.work = work
+        self.log = _logger(work / "run.log")
+        self.choice: Choice | None = None
+        """How the engine computes the run; None until that is decided."""
+        self._checkpoint_every = checkpoint_every
+        self._progress = progress
+        self._data_hash = bench.dataset.content_hash()
+        self._store = Store(work / CLIENTS, budgets)
+        self._checkpoint = Checkpoint(work / CHECKPOINT, self._store)
+        self._rows: list[dict[str, Any]] = []
+        self._times: list[dict[str, float]] = []
+        self._since_evaluation: list[float] = []
+        self._told = time.perf_counter()
+        self.state = bench.federation.start(bench.objective.initial())
+        self.state.clients = ClientStates(self._store)
+        if self._checkpoint.path.exists():
+            self._resume()
+        else:
+            self.log.info("started: %s", bench.config.canonical_json())
+
+    @property
+    def config(self) -> RunConfig:
+        """What the run is."""
+        return self.bench.config
+
+    @property
+    def ended(self) -> bool:
+        """Whether no round is left, or the last one diverged."""
+        diverged = bool(self._rows and self._rows[-1]["diverged"])
+        return diverged or self.state.round >= self.config.training.rounds
+
+    @property
+    def keeps_local_models(self) -> bool:
+        """Whether the local models of the round that follows are kept."""
+        return self.state.round + 1 in self.config.rounds_of_local_models
+
+    def _resume(self) -> None:
+        self.state, about = self._checkpoint.load(self.state.w.device)
+        if about["data_hash"] != self._data_hash:
+            path = self._checkpoint.path
+            raise UserError(f"'{path}' was trained on other data than is there now; delete it to start over")
+        self._rows, self._times, self.choice = about["rows"], about["times"], Choice.from_json(about["choice"])
+        self.log.info("resumed after round %d", self.state.round)
+        self._progress(
+            f"seed {self.config.seed}: resumed after round {self.state.round} of {self.config.training.rounds}"
+        )
+
+    def record(self, end: PlayedRound, seconds: float) -> None:
+        """A round that took so many seconds: keep it, evaluate and checkpoint where that is due."""
+        config, rounds = self.config, self.config.training.rounds
+        state, row, local_models = end
+        self.state = state
+        self._rows.append(row)
+        self._times.append({"round": state.round, "train_seconds": seconds})
+        self._since_evaluation.append(seconds)
+        if state.round in config.snapshots:
+            save_state(snapshot_file(self.work, state.round), state, {"identity": config.identity})
+        if local_models:
+            about = {"identity": config.identity, "round": state.round}
+            w_global = self.bench.federation.evaluated(state)
+            save_models(local_models_file(self.work, state.round), local_models, w_global, about)
+        if config.evaluation.is_due(state.round, rounds) and not row["diverged"]:
+            self._evaluate(row)
+        if state.round % self._checkpoint_every == 0:
+            assert self.choice is not None
+            about = {"rows": self._rows, "times": self._times, "data_hash": self._data_hash}
+            self._checkpoint.save(state, {**about, "choice": self.choice.as_json()})
+
+    def _evaluate(self, row: dict[str, Any]) -> None:
+        began = time.perf_counter()
+        row |= self.bench.evaluate(self.state)
+        self._times[-1]["evaluation_seconds"] = time.perf_counter() - began
+        line = (
+            f"round {self.state.round} of {self.config.training.rounds}: local loss {row['local_loss']:.4f}, "
+            f"test accuracy {row['test_accuracy']:.2f} %, {1000 * np.median(self._since_evaluation):.0f} ms per round"
+        )
+        self._since_evaluation.clear()
+        self.log.info(line)
+        if time.perf_counter() - self._told > PROGRESS_SECONDS:
+            self._progress(f"seed {self.config.seed}: {line}")
+            self._told = time.perf_counter()
+
+    def complete(self) -> None:
+        """Write what a finished run leaves, its configuration last, and drop the checkpoint."""
+        config, work, state = self.config, self.work, self.state
+        outcome = "diverged" if self._rows[-1]["diverged"] else "finished"
+        times = pd.DataFrame(self._times, columns=["round", "train_seconds", "evaluation_seconds"])
+        training, evaluation = times["train_seconds"].sum(), times["evaluation_seconds"].sum()
+        self.log.info(
+            "%s after round %d, %.1f s of training, %.1f s of evaluation", outcome, state.round, training, evaluation
+        )
+        if state.clients:
+            self.log.info("states of %d clients, %d of them in memory", len(state.clients), state.clients.in_memory)
+        write_csv(work / "metrics.csv", _metrics(self._rows))
+        write_csv(work / TIMES, times.astype({"round": int}))
+        write_csv(work / PARTITION, partition_table(self.bench.split, self.bench.dataset.train.labels))
+        final = FederationState(state.round, self.bench.federation.evaluated(state), {})
+        save_state(work / "final.safetensors", final, {"identity": config.identity})
+        write_json(work / "provenance.json", self._provenance(outcome, training + evaluation))
+        write_json(work / "config.json", config.model_dump(mode="json"))
+        self._checkpoint.remove()
+
+    @property
+    def device(self) -> torch.device:
+        """Where it is computed."""
+        return self.bench.objective.device
+
+    def close(self) -> None:
+        """Close the log, and let go of the clients' states: other runs may follow."""
+        self.state = FederationState(self.state.round, self.state.w, {})
+        for handler in self.log.handlers[:]:
+            handler.close()
+            self.log.removeHandler(handler)
+
+    def _provenance(self, outcome: str, seconds: float) -> dict[str, Any]:
+        bench, device = self.bench, self.bench.objective.device
+        cuda = device.type == "cuda"
+        assert self.choice is not None
+        return {
+            "outcome": outcome,
+            "identity": bench.config.identity,
+            "seed": bench.config.seed,
+            "code": {"version": __version__, "fingerprint": code_fingerprint(), **_git()},
+            "libraries": {name: version(name) for name in ("torch", "numpy", "pandas", "safetensors")},
+            "python": platform.python_version(),
+            "device": torch.cuda.get_device_name(device) if cuda else f"cpu ({platform.machine()})",
+            "engine": self.choice.as_json(),
+            "threads": torch.get_num_threads(),
+            "allocator": allocator(),
+            "dtype": str(bench.objective.dtype).removeprefix("torch."),
+            "precision": bench.objective.precision,
+            "data_hash": self._data_hash,
+            "partition_hash": partition_hash(bench.split),
+            "parameters": bench.objective.layout.total,
+            "seconds": round(float(seconds), 3),
+            "process_peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+            "peak_gpu_memory_mib": torch.cuda.max_memory_allocated(device) // 2**20 if cuda else None,
+        }
+
+
+_METRICS = (
+    "round", "active", "lr", "local_loss", "client_drift",
+    "download", "upload", "client_state", "server_state", "gradients",
+    "train_loss", "train_accuracy", "test_loss", "test_accuracy", "diverged",
+)  # fmt: skip
+
+
+def _metrics(rows: list[dict[str, Any]]) -> pd.DataFrame:
+    table = pd.DataFrame(rows)
+    extra = [name for name in table.columns if name not in _METRICS]
+    return table.reindex(columns=[*_METRICS, *extra]).astype({"round": int, "active": int, "diverged": int})
+
+
+def _git() -> dict[str, Any]:
+    def git(*arguments: str) -> str | None:
+        try:
+            return subprocess.run(
+                ["git", "-C", str(Path(__file__).parents[1]), *arguments], capture_output=True, text=True, check=True
+            ).stdout.strip()
+        except (OSError, subprocess.CalledProcessError):
+            return None
+
+    package = Path(__file__).parents[1]
+    top = git("rev-parse", "--show-toplevel")
+    if top is None or Path(top) != package.parent:  # no repository, or one that merely holds the installed package
+        return {"commit": None, "dirty": None}
+    return {"commit": git("rev-parse", "HEAD"), "dirty": bool(git("status", "--porcelain", "--", str(package)))}
+
+
+def _logger(file: Path) -> logging.Logger:
+    log = logging.getLogger(f"fedflat.{file}")
+    log.setLevel(logging.INFO)
+    log.propagate = False
+    handler = logging.FileHandler(file)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    log.addHandler(handler)
+    return log

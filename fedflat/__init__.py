@@ -1,0 +1,1 @@
+"""FedFlat's face: the command line and the Python API."""

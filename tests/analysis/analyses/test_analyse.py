@@ -1,0 +1,325 @@
+"""From run directories to tidy files, where that must refuse or leave something out."""
+
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+
+from analysis import analyses
+from analysis.analyses import load_analyses, parse_analysis
+from analysis.analyses.base import Analysis
+from analysis.analyses.overview import questions
+from analysis.analyses.run import analyse, default_output, find_runs
+from analysis.analyses.subject import Subject
+from analysis.report.report import Report
+from bench.engine.checkpoint import load_state, save_state
+from bench.experiments.experiment import load_experiment
+from bench.input.errors import UserError
+from bench.input.strict_yaml import load_yaml
+from bench.training.run import train_cell
+from bench.training.run_directory import RunDirectory
+from bench.training.set_up import Bench
+from tests.places import MINI, ROOT
+
+CPU = torch.device("cpu")
+CELL = "digits/dirichlet-0.1/4-of-20/"
+DIVERGES = {"methods.fedsam.training": {"lr": 1e30}}
+ASKED = load_analyses(MINI)
+ANALYSES = tuple(name for name in ASKED if name != "plane")
+"""All that need no runs of other methods."""
+OF_STATES = ("client_hessian", "client_rounds", "drift", "local_plane")
+"""Those which need kept states."""
+OF_RECORDS = ("convergence", "cost")
+"""Those which pass no image through a model."""
+
+
+def run_all(results: Path, changes: dict) -> None:
+    experiment = load_experiment(MINI, changes)
+    for path, cell in experiment.cells().items():
+        runs = results / "runs" / "mini" / path
+        train_cell("mini", cell, runs, CPU, str)
+        for name in ANALYSES:
+            out = results / "analysis" / "mini" / path / f"{name}.csv"
+            analyse(ASKED[name], runs, out, CPU, str)
+
+
+def test_a_method_that_diverges_is_an_outcome_everywhere(tmp_path: Path) -> None:
+    run_all(tmp_path, DIVERGES)
+    assert pd.read_csv(tmp_path / "analysis" / "mini" / CELL / "fedsam" / "flatness.csv").empty
+    report = Report(MINI, tmp_path, DIVERGES)
+    for name in report.table_names():
+        assert "diverged (2 of 2)" in report.render_table(name)[0].read_text()
+    for name in report.figure_names():
+        assert all(file.stat().st_size for file in report.render_figure(name))
+    page = report.render_page().read_text()
+    assert "2 of them diverged" in page
+    assert page.count("iverged: FedSAM") == 3, "the captions of drift, surfaces and perturbation name it"
+
+
+def test_numbers_of_another_configuration_are_refused(tmp_path: Path) -> None:
+    run_all(tmp_path, {})
+    changes = {"training.rounds": 6}
+    report = Report(MINI, tmp_path, changes)
+    for render, name in ((report.render_table, "accuracy"), (report.render_figure, "drift")):
+        with pytest.raises(
+            UserError, match=r"another configuration .* \(training.rounds: 4 there, 6 here\): give the --set"
+        ):
+            render(name)
+
+
+def test_without_kept_states_that_is_what_is_said(tmp_path: Path) -> None:
+    changes = {"evaluation.snapshot_every": None}
+    message = "evaluation.snapshot_every is null: the experiment keeps no states; set it"
+    cell = load_experiment(MINI, changes).cell(CELL + "fedsam")
+    runs = tmp_path / "runs" / "mini" / CELL / "fedsam"
+    train_cell("mini", cell, runs, CPU, str)
+    for name in ANALYSES:
+        out = tmp_path / "analysis" / "mini" / CELL / "fedsam" / f"{name}.csv"
+        if name == "discrepancy" or name in OF_STATES:
+            with pytest.raises(UserError, match=message):
+                analyse(ASKED[name], runs, out, CPU, str)
+            assert not out.exists()
+        else:
+            analyse(ASKED[name], runs, out, CPU, str)
+    report = Report(MINI, tmp_path, changes)
+    for make in (report.figure_inputs, report.render_figure):
+        with pytest.raises(UserError, match=message):
+            make("drift")
+    for make in (report.table_inputs, report.render_table):
+        with pytest.raises(UserError, match=message):
+            make("flatness")
+    assert report.render_table("accuracy")
+    assert report.render_figure("surfaces")
+
+
+def test_a_finished_run_needs_its_partition_file_no_more(tmp_path: Path) -> None:
+    file = tmp_path / "mine.csv"
+    table = pd.DataFrame({"client": [k % 7 for k in range(400)], "index": [(37 * k) % 901 for k in range(400)]})
+    table.to_csv(file, index=False)
+    partition = [{"name": "from_file", "file": str(file)}]
+    experiment = load_experiment(MINI, {"grid.partition": partition, "grid.seeds": [0]})
+    cell = experiment.cell("digits/file-mine/4-of-7/fedsam")
+    train_cell("mini", cell, tmp_path / "runs", CPU, str)
+
+    def analysed(folder: str) -> list[bytes]:
+        files = [tmp_path / folder / f"{name}.csv" for name in ANALYSES]
+        for name, out in zip(ANALYSES, files, strict=True):
+            analyse(ASKED[name], tmp_path / "runs", out, CPU, str)
+        return [out.read_bytes() for out in files]
+
+    before = analysed("before")
+    file.unlink()
+    assert analysed("after") == before
+    assert all(len(content.splitlines()) > 1 for content in before)
+
+
+def test_the_global_objective_is_the_clients(tmp_path: Path) -> None:
+    """F = Σ m_i/m F_i where a split leaves images out and gives others twice."""
+    file = tmp_path / "mine.csv"
+    pd.DataFrame({"client": [0, 0, 0, 1, 1], "index": [5, 9, 300, 9, 5]}).to_csv(file, index=False)
+    partition = [{"name": "from_file", "file": str(file), "repeats": True}]
+    changes = {"grid.partition": partition, "grid.participation": [{"active": 2}], "grid.seeds": [0]}
+    cell = load_experiment(MINI, changes).cell("digits/file-mine/2-of-2/fedavg")
+    train_cell("mini", cell, tmp_path / "runs", CPU, str)
+    subject = Subject(RunDirectory(tmp_path / "runs" / "seed-0"), CPU)
+    held, objective, w = subject.held(), subject.bench.objective, subject.w
+    of_clients = [objective.loss(w, subject.of_client(i)) for i in (0, 1)]
+    assert objective.loss(w, held.data) == pytest.approx(0.6 * of_clients[0] + 0.4 * of_clients[1], rel=1e-6)
+    assert held.loss == "mean cross-entropy of all 5 training images that clients hold (some more than once)"
+    assert subject.held(4).data.samples == 4
+    whole = load_experiment(MINI, {"grid.seeds": [0]}).cell(CELL + "fedavg")
+    train_cell("mini", whole, tmp_path / "whole", CPU, str)
+    subject = Subject(RunDirectory(tmp_path / "whole" / "seed-0"), CPU)
+    assert subject.held() == subject.sample("train"), "each image once: all of them, as they are"
+
+
+@pytest.mark.parametrize("radii", [[0, -0.5], [], [True]])
+def test_radii_are_lengths(radii: list[float]) -> None:
+    with pytest.raises(UserError, match="radii"):
+        parse_analysis("perturbation", {"radii": radii, "draws": 1})
+
+
+def test_the_surface_is_that_of_the_first_seed_unless_one_is_named(tmp_path: Path) -> None:
+    changes = {"grid.seeds": [1]}
+    run_all(tmp_path, changes)
+    surface = pd.read_csv(tmp_path / "analysis" / "mini" / CELL / "fedsam" / "surface.csv")
+    assert set(surface["seed"]) == {1}
+    report = Report(MINI, tmp_path, changes)
+    assert "Seed 1" in report.render_page().read_text()
+    assert all(file.stat().st_size for name in ("surfaces", "labels") for file in report.render_figure(name))
+    runs = tmp_path / "runs" / "mini" / CELL / "fedsam"
+    with pytest.raises(UserError, match=r"surface.seed = 7, but the seeds are 1"):
+        analyse(parse_analysis("surface", {"seed": 7}), runs, tmp_path / "x.csv", CPU, str)
+
+
+def test_no_analysis_normalises_more_than_a_batch_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So a data set larger than memory is only ever read; numbers are those of larger batches."""
+    cell = load_experiment(MINI, {"grid.seeds": [0]}).cell(CELL + "fedsam")
+    train_cell("mini", cell, tmp_path / "runs", CPU, str)
+
+    def analysed(name: str) -> pd.DataFrame:
+        analyse(ASKED[name], tmp_path / "runs", tmp_path / "x.csv", CPU, str)
+        return pd.read_csv(tmp_path / "x.csv")
+
+    of_images = [name for name in ANALYSES if name not in OF_RECORDS]
+    whole = {name: analysed(name) for name in of_images}
+    passed: list[int] = []
+    build = Bench.set_up
+
+    def watched(*arguments: object) -> Bench:
+        bench = build(*arguments)
+        bench.objective.module.register_forward_pre_hook(lambda _, inputs: passed.append(len(inputs[0])))
+        return bench
+
+    monkeypatch.setattr("analysis.analyses.subject.Bench.set_up", watched)
+    monkeypatch.setattr("analysis.analyses.subject.EVALUATION_BATCH", {"cpu": 40})
+    for name in of_images:
+        passed.clear()
+        pd.testing.assert_frame_equal(analysed(name), whole[name], rtol=1e-3, atol=1e-5)
+        assert max(passed) <= 40 < sum(passed), name
+
+
+def test_runs_are_found_by_folder_and_named_by_their_cell(tmp_path: Path) -> None:
+    cell = load_experiment(MINI, {"grid.seeds": [0, 1]}).cell(CELL + "fedsam")
+    folder = tmp_path / "runs" / "mine" / CELL / "fedsam"
+    train_cell("mini", cell, folder, CPU, str)
+    names = {"experiment": "mini", **cell.ids()}
+    assert find_runs(folder).cell == names
+    assert list(find_runs(folder).by_seed) == [0, 1]
+    assert find_runs(folder / "seed-1").cell == names
+    assert list(find_runs(folder / "seed-1").by_seed) == [1]
+    (folder / "seed-1").rename(tmp_path / "alone")
+    assert find_runs(tmp_path / "alone").cell == {**names, "experiment": "custom"}
+    for none in (tmp_path, tmp_path / "gone"):
+        with pytest.raises(UserError, match="is neither a run directory"):
+            find_runs(none)
+    with pytest.raises(UserError, match="seed-1' is not a run directory"):
+        find_runs(folder)
+
+
+def test_where_the_answer_goes(tmp_path: Path) -> None:
+    runs = tmp_path / "results" / "runs" / "quick" / "a" / "seed-0"
+    place = tmp_path / "results" / "analysis" / "custom" / "quick" / "a" / "seed-0" / "drift.csv"
+    assert default_output(runs, "drift") == place, "not where tables look for the experiment's own"
+    custom = tmp_path / "results" / "runs" / "custom" / "quick" / "a" / "seed-0"
+    assert default_output(custom, "drift") == place
+    assert default_output(tmp_path / "try", "drift") == tmp_path / "try" / "analysis" / "drift.csv"
+
+
+def test_a_model_that_is_not_finite_has_no_rows(tmp_path: Path) -> None:
+    cell = load_experiment(MINI, {"grid.seeds": [0]}).cell(CELL + "fedsam")
+    train_cell("mini", cell, tmp_path / "runs", CPU, str)
+    file = tmp_path / "runs" / "seed-0" / "final.safetensors"
+    state, about = load_state(file, CPU)
+    state.w[3] = float("nan")
+    save_state(file, state, about)
+    said: list[str] = []
+    analyse(ASKED["hessian"], tmp_path / "runs", tmp_path / "x.csv", CPU, said.append)
+    assert pd.read_csv(tmp_path / "x.csv").empty
+    assert [line for line in said if "has parameters that are not finite: no rows" in line]
+
+
+def test_a_kept_state_that_is_not_finite_is_one_line(tmp_path: Path) -> None:
+    cell = load_experiment(MINI, {"grid.seeds": [0]}).cell(CELL + "fedsam")
+    train_cell("mini", cell, tmp_path / "runs", CPU, str)
+    file = tmp_path / "runs" / "seed-0" / "snapshots" / "round-00004.safetensors"
+    state, about = load_state(file, CPU)
+    state.w[3] = float("nan")
+    save_state(file, state, about)
+    for name in ("discrepancy", *OF_STATES):
+        with pytest.raises(UserError, match=r"the global model after round 4 of .* parameters that are not finite"):
+            analyse(ASKED[name], tmp_path / "runs", tmp_path / "x.csv", CPU, str)
+        assert not (tmp_path / "x.csv").exists()
+
+
+@pytest.mark.parametrize(
+    "asked", [*ASKED.values(), parse_analysis("perturbation", {"radii": [0, 2.5], "data": "test"})]
+)
+def test_options_travel_as_text(asked: Analysis) -> None:
+    """All of them, so that a default that the code changes is another command."""
+    options = asked.options()
+    assert list(options) == list(type(asked).model_fields)
+    assert parse_analysis(asked.name, {name: load_yaml(value) for name, value in options.items()}) == asked
+
+
+def own_analyses(folder: Path, text: str, **files: str) -> str:
+    """A copy of mini with these analyses, and layouts by name; the experiment's file."""
+    shutil.copytree(Path(MINI).parent, folder)
+    (folder / "analyses.yaml").write_text(text)
+    for name, content in files.items():
+        (folder / "tables" / f"{name}.yaml").write_text(content)
+    return str(folder / "experiments.yaml")
+
+
+SHARP = """
+title: Sharpness at two radii
+caption: Digits.
+columns:
+  - {header: "0.1", metric: sharpness, decimals: 4}
+  - {header: "0.5", metric: sharpness, analysis: wide, decimals: 4}
+"""
+
+
+def test_an_experiment_asks_the_same_question_twice(tmp_path: Path) -> None:
+    text = "flatness: {images: 60, draws: 5}\nwide: {analysis: flatness, images: 60, draws: 5, rho: 0.5}\n"
+    source = own_analyses(tmp_path / "mine", text, sharp=SHARP)
+    report = Report(source, tmp_path)
+    assert (report.analyses["flatness"].rho, report.analyses["wide"].rho) == (0.1, 0.5)
+    for path, cell in load_experiment(source).cells().items():
+        train_cell("mini", cell, tmp_path / "runs" / "mini" / path, CPU, str)
+        for name in ("flatness", "wide"):
+            out = tmp_path / "analysis" / "mini" / path / f"{name}.csv"
+            assert out in report.table_inputs("sharp")
+            analyse(report.analyses[name], tmp_path / "runs" / "mini" / path, out, CPU, str)
+    shown = pd.read_csv(next(file for file in report.render_table("sharp") if file.suffix == ".csv"))
+    narrow, wide = (shown.loc[shown["column"] == radius, "mean"].to_numpy() for radius in (0.1, 0.5))
+    assert (wide > narrow).all()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("wide: {rho: 0.5}", r"unknown analysis in '.*': wide \(one with a name of its own says which.* 'wide'"),
+        ("wide: {analysis: flatnes}", "unknown analysis 'flatnes'; did you mean 'flatness'"),
+        ("wide: {analysis: flatness, rhos: 1}", "wide: unknown key of Flatness 'rhos'; did you mean 'rho'"),
+        ("Wide-1: {analysis: flatness}", "Wide-1: a name has lower-case letters"),
+        ("train: {analysis: flatness}", "is none of metrics, partition, train"),
+        ("wide: {analysis: hessian}", "unknown analysis of kind flatness 'wide' \\(allowed: flatness\\)"),
+    ],
+)
+def test_analyses_that_are_not_known_are_one_line(tmp_path: Path, text: str, message: str) -> None:
+    source = own_analyses(tmp_path / "mine", text, sharp=SHARP)
+    with pytest.raises(UserError, match=message):
+        Report(source, tmp_path).table_inputs("sharp")
+
+
+def test_the_example_of_the_docs_is_an_analysis(tmp_path: Path) -> None:
+    """Of docs/analyses.md: what it says works as it stands."""
+    text = (ROOT / "docs" / "analyses.md").read_text()
+    code = text.split("```python\n")[1].split("```")[0]
+    names: dict[str, object] = {}
+    exec(compile(code, "weight_norm.py", "exec", dont_inherit=True), names)
+    cell = load_experiment(MINI, {"grid.seeds": [0]}).cell(CELL + "fedavg")
+    train_cell("mini", cell, tmp_path / "runs", CPU, str)
+    subject = Subject(RunDirectory(tmp_path / "runs" / "seed-0"), CPU)
+    table = names["WeightNorm"].parse({"order": 1}).of_run(subject)  # type: ignore[attr-defined]
+    assert table["value"][0] == pytest.approx(float(subject.w.abs().sum()))
+    assert 0 < table["value"][1] < table["value"][0]
+
+
+def test_an_extension_keeps_the_options_that_it_does_not_change(tmp_path: Path) -> None:
+    file = tmp_path / "experiments.yaml"
+    file.write_text("name: own\nextends: quick\n")
+    (tmp_path / "analyses.yaml").write_text("hessian: {images: 7}\nwide: {analysis: flatness, rho: 0.5}\n")
+    asked, quick = load_analyses(str(file)), load_analyses("quick")
+    assert asked["hessian"].images == 7  # type: ignore[attr-defined]
+    assert asked["flatness"] == quick["flatness"] != parse_analysis("flatness", {})
+    assert asked["wide"] == parse_analysis("flatness", {"rho": 0.5})
+
+
+def test_what_is_listed_are_the_analyses() -> None:
+    """The list is read from the files, without importing them."""
+    assert list(questions()) == sorted(analyses.ANALYSES)
+    assert all(questions().values())

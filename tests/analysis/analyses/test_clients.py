@@ -1,0 +1,203 @@
+"""Accuracies of clients and classes, and feature norms, against closed forms and counts by hand."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from analysis.analyses import parse_analysis
+from analysis.analyses.run import analyse
+from analysis.measures.clients import (
+    expected_of_clients,
+    label_shares,
+    mean_of_classes,
+    mean_of_clients,
+    responses,
+    summary,
+)
+from bench.engine.objective import Objective
+from bench.experiments.experiment import load_experiment
+from bench.input.errors import UserError
+from bench.training.run import train_cell
+from bench.training.run_directory import RunDirectory
+from tests.places import MINI
+
+CPU = torch.device("cpu")
+CELL = "digits/dirichlet-0.1/4-of-20/fedsam"
+
+
+class Readout(nn.Module):
+    """Scores are 2x, through a linear layer that the forward pass calls last and the module holds first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(3, 3, bias=False)
+        self.body = nn.Linear(3, 3, bias=False)
+        with torch.no_grad():
+            self.body.weight.copy_(2 * torch.eye(3))
+            self.head.weight.copy_(torch.eye(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores: Tensor = self.head(self.body(x))
+        return scores
+
+
+def objective_of(build: Callable[[], nn.Module]) -> Objective:
+    """On a module whose initial draws leave no trace."""
+    with torch.random.fork_rng():
+        return Objective(build())
+
+
+X = torch.tensor([[3.0, 0, 4], [0, 2, 0], [1, 0, 0], [0, 0, 6]])
+Y = torch.tensor([2, 0, 0, 2])  # predicted: 2, 1, 0, 2
+
+
+def test_responses_of_a_linear_model() -> None:
+    objective = objective_of(Readout)
+    answers = responses(objective, objective.initial(), [(X[:3], Y[:3]), (X[3:], Y[3:])])
+    assert answers.correct.tolist() == [True, False, True, True]
+    assert answers.norms.tolist() == [10, 4, 2, 12]  # of 2x, which the last layer is given
+    doubled = objective.initial()
+    doubled[:9] *= 3  # the head: features stay, scores are 6x
+    assert responses(objective, doubled, [(X, Y)]).norms.tolist() == [10, 4, 2, 12]
+    assert responses(objective, doubled, [(X, Y)], "output").norms.tolist() == [30, 12, 6, 36]
+
+
+def test_the_model_is_watched_no_longer_than_needed() -> None:
+    objective = objective_of(Readout)
+    responses(objective, objective.initial(), [(X, Y)])
+    assert not any(part._forward_pre_hooks for part in objective.module.modules())
+
+
+def test_a_model_without_a_linear_layer_has_scores_only() -> None:
+    objective = objective_of(lambda: nn.Sequential(nn.Conv2d(1, 3, 2), nn.Flatten()))
+    data = [(torch.ones(2, 1, 2, 2), torch.tensor([0, 1]))]
+    with pytest.raises(UserError, match="no linear layer"):
+        responses(objective, objective.initial(), data)
+    assert len(responses(objective, objective.initial(), data, "output").norms) == 2
+
+
+def test_means_of_classes_and_clients() -> None:
+    correct, labels = np.array([True, False, True, True]), np.array([2, 0, 0, 2])
+    np.testing.assert_array_equal(mean_of_classes(correct, labels, 4), [0.5, np.nan, 1, np.nan])
+    split = [np.array([0, 1]), np.array([3, 3, 1]), np.array([], dtype=np.int64)]
+    np.testing.assert_array_equal(mean_of_clients(correct, split), [0.5, 2 / 3, np.nan])
+    np.testing.assert_allclose(label_shares(labels, split, 3), [[0.5, 0, 0.5], [1 / 3, 0, 2 / 3], [0, 0, 0]])
+
+
+def test_expected_accuracy_weights_classes_by_the_client() -> None:
+    """Class 1 is missing from the test set: the other shares are scaled up."""
+    shares = np.array([[0.25, 0, 0.75], [0.2, 0.5, 0.3], [0, 1, 0]])
+    np.testing.assert_allclose(expected_of_clients(np.array([0.4, np.nan, 0.8]), shares), [0.7, 0.64, np.nan])
+
+
+@given(
+    sizes=st.lists(st.integers(1, 20), min_size=1, max_size=6),
+    classes=st.integers(2, 5),
+    seed=st.integers(0, 1000),
+)
+def test_clients_that_share_the_images_have_the_whole_in_the_mean(sizes: list[int], classes: int, seed: int) -> None:
+    """By n_i / n weights: the accuracies on own images give that on all, and so do classes, and expected ones."""
+    rng = np.random.default_rng(seed)
+    n = sum(sizes)
+    labels, correct = rng.integers(classes, size=n), rng.random(n) < 0.5
+    split = np.split(rng.permutation(n), np.cumsum(sizes)[:-1])
+    weights = np.array(sizes) / n
+    assert weights @ mean_of_clients(correct, split) == pytest.approx(correct.mean())
+    of_classes = mean_of_classes(correct, labels, classes)
+    assert np.nansum(of_classes * np.bincount(labels, minlength=classes)) / n == pytest.approx(correct.mean())
+    shares = label_shares(labels, split, classes)
+    assert weights @ expected_of_clients(of_classes, shares) == pytest.approx(correct.mean())
+
+
+def test_summary_is_of_the_clients_that_have_images() -> None:
+    assert summary(np.array([50.0, np.nan, 90.0, 70.0])) == {
+        "mean": 70, "deviation": pytest.approx((800 / 3) ** 0.5), "worst": 50, "best": 90,
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """FedSAM's two runs of mini, with states after rounds 2 and 4."""
+    folder = tmp_path_factory.mktemp("clients") / "runs"
+    train_cell("mini", load_experiment(MINI).cell(CELL), folder, CPU, str)
+    return folder
+
+
+def analysed(name: str, runs: Path, out: Path, **options: object) -> pd.DataFrame:
+    analyse(parse_analysis(name, options), runs, out, CPU, str)
+    return pd.read_csv(out)
+
+
+def test_clients_of_a_run_agree_with_its_own_metrics(runs: Path, tmp_path: Path) -> None:
+    table = analysed("clients", runs, tmp_path / "x.csv")
+    for seed, rows in table.groupby("seed"):
+        run = RunDirectory(runs / f"seed-{seed}")
+        last, sizes = run.metrics().iloc[-1], np.array([len(own) for own in run.split()])
+        own = rows[rows["metric"] == "client_train_accuracy"]
+        assert own["client"].tolist() == list(range(20))
+        assert sizes @ own["value"] / sizes.sum() == pytest.approx(last["train_accuracy"])
+        values = rows.set_index("metric")["value"]
+        assert values["client_train_accuracy_worst"] == own["value"].min()
+        assert values["client_train_accuracy_deviation"] == pytest.approx(own["value"].std(ddof=0))
+        # The test set has as many images of a class as the training set, to one: so have all clients together.
+        test = rows.loc[rows["metric"] == "client_test_accuracy", "value"]
+        assert sizes @ test / sizes.sum() == pytest.approx(last["test_accuracy"], abs=0.5)
+
+
+def test_rounds_agree_with_the_metrics_of_these_rounds(runs: Path, tmp_path: Path) -> None:
+    table = analysed("client_rounds", runs / "seed-0", tmp_path / "x.csv")
+    run = RunDirectory(runs / "seed-0")
+    metrics, sizes = run.metrics().set_index("round"), np.array([len(own) for own in run.split()])
+    assert sorted(table["round"].unique()) == [2, 4]
+    for finished, rows in table.groupby("round"):
+        of_clients = rows[rows["group"] == "client"]
+        train = sizes @ of_clients["accuracy"] / sizes.sum()
+        assert train == pytest.approx(metrics.loc[finished, "train_accuracy"])
+        of_classes = rows[rows["group"] == "class"]
+        assert of_classes["number"].tolist() == list(range(10))
+        assert of_classes["accuracy"].mean() == pytest.approx(metrics.loc[finished, "test_accuracy"], abs=0.5)
+        assert (rows["feature_norm"] > 0).all()
+
+
+@pytest.mark.parametrize("name", ["clients", "client_rounds", "corruptions"])
+def test_answers_do_not_depend_on_the_batch_size(
+    name: str, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor does any of them hold more than a batch at once."""
+    whole = analysed(name, runs / "seed-0", tmp_path / "whole.csv")
+    monkeypatch.setattr("analysis.analyses.subject.EVALUATION_BATCH", {"cpu": 37})
+    passed: list[int] = []
+    forward = Objective.logits
+
+    def watched(objective: Objective, w: Tensor, x: Tensor, batch_size: int = 2000) -> Tensor:
+        passed.append(len(x))
+        return forward(objective, w, x, batch_size)
+
+    monkeypatch.setattr(Objective, "logits", watched)
+    small = analysed(name, runs / "seed-0", tmp_path / "small.csv")
+    pd.testing.assert_frame_equal(small, whole, rtol=1e-5, atol=1e-9)
+    assert max(passed) == 37 < sum(passed)
+
+
+def test_without_kept_states_that_is_what_is_said(tmp_path: Path) -> None:
+    changes = {"evaluation.snapshot_every": None, "grid.seeds": [0]}
+    train_cell("mini", load_experiment(MINI, changes).cell(CELL), tmp_path / "runs", CPU, str)
+    with pytest.raises(UserError, match="client_rounds needs states"):
+        analysed("client_rounds", tmp_path / "runs", tmp_path / "x.csv")
+    assert len(analysed("clients", tmp_path / "runs", tmp_path / "x.csv"))
+
+
+def test_equal_runs_give_equal_bytes(runs: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(runs, tmp_path / "copy"))
+    for name in ("clients", "client_rounds", "corruptions", "cost", "convergence"):
+        for folder, out in ((runs, "a.csv"), (copy, "b.csv")):
+            analysed(name, folder, tmp_path / out)
+        assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes(), name

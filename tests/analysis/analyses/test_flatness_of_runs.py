@@ -1,0 +1,172 @@
+"""Flatness of real runs: kept and retrained local models, sharpness by radius, both directions of the gradient."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+
+from analysis.analyses import parse_analysis
+from analysis.analyses.run import analyse
+from analysis.analyses.subject import Subject
+from analysis.measures.flatness import Ascent, flatness_discrepancy, sharpness
+from bench.experiments.experiment import load_experiment
+from bench.input.errors import UserError
+from bench.training.run import train
+from bench.training.run_directory import RunDirectory
+from bench.training.set_up import EVALUATION_BATCH
+from tests.places import MINI
+
+CPU = torch.device("cpu")
+Trained = Callable[..., RunDirectory]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    """A run of FedSAM, four rounds on digits, with changed values."""
+
+    def make(**changes: object) -> RunDirectory:
+        plain = {"engine.backend": "loop", "engine.layout": "contiguous"}  # so that retraining gives the same bits
+        values = plain | {f"evaluation.{key}": value for key, value in changes.items()}
+        config = load_experiment(MINI, values).cell("digits/dirichlet-0.1/4-of-20/fedsam").runs[0]
+        return train(config, tmp_path_factory.mktemp("runs") / "run", CPU)
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def kept(trained: Trained) -> RunDirectory:
+    return trained(local_models=[3, 4])
+
+
+def of(run: RunDirectory, name: str, **options: object) -> pd.DataFrame:
+    return parse_analysis(name, options).of_run(Subject(run, CPU))
+
+
+def value(table: pd.DataFrame, metric: str = "flatness_discrepancy") -> float:
+    return float(table.loc[table["metric"] == metric, "value"].item())
+
+
+@pytest.mark.parametrize("finished", [None, 4])
+def test_discrepancy_of_the_last_rounds_kept_models(finished: int | None, kept: RunDirectory) -> None:
+    """Of w^4 and the models of round 4's participants, each on its own images, weighted by their number."""
+    table = of(kept, "discrepancy", rho=0.3, round=finished)
+    subject = Subject(kept, CPU)
+    objective, data = subject.bench.objective, subject.sample().data
+    models = kept.local_models(4, CPU)
+    sizes = {i: len(subject.bench.split[i]) for i in models}
+    mean = sum(sizes[i] * sharpness(objective, w, subject.of_client(i), 0.3) for i, w in models.items())
+    mean /= sum(sizes.values())
+    of_global = sharpness(objective, subject.w, data, 0.3)
+    assert value(table, "mean_local_sharpness") == pytest.approx(mean)
+    assert value(table, "global_sharpness") == pytest.approx(of_global)
+    assert value(table) == pytest.approx(abs(of_global - mean))
+    assert "after round 4" in table["definition"][0]
+    assert f"those of the {len(models)} participants of round 4" in table["definition"][0]
+
+
+def test_kept_models_need_no_state_of_their_round(kept: RunDirectory) -> None:
+    """States are kept after rounds 2 and 4; the global model of round 3 stands beside the local ones."""
+    subject, models = Subject(kept, CPU), kept.local_models(3, CPU)
+    clients = [(models[i], subject.of_client(i)) for i in models]
+    expected = flatness_discrepancy(subject.bench.objective, models.w_global, subject.sample().data, clients, rho=0.1)
+    assert value(of(kept, "discrepancy", round=3)) == pytest.approx(expected.value)
+    after = kept.local_models(4, CPU)
+    assert torch.equal(after.w_global, kept.snapshot(4, CPU).w)
+    with pytest.raises(UserError, match=r"keeps no local models of round 2 \(kept: 3, 4\)"):
+        of(kept, "discrepancy", round=2)
+
+
+def test_retrained_models_are_all_clients_from_the_state(kept: RunDirectory) -> None:
+    """Full participation from w^2: what kept models of round 3 are for the participants."""
+    table = of(kept, "discrepancy", local_models="retrained", round=2, steps=3)
+    subject = Subject(kept, CPU)
+    state, bench = subject.state(2), subject.bench
+    results = bench.federation.train_clients(state, range(20))
+    local = [(result.w, subject.of_client(i)) for i, result in results.items()]
+    expected = flatness_discrepancy(
+        bench.objective, state.w, subject.sample().data, local, rho=0.1, ascent=Ascent(3)
+    )  # fmt: skip
+    assert value(table) == pytest.approx(expected.value)
+    assert all(torch.equal(results[i].w, w) for i, w in kept.local_models(3, CPU).items())
+
+
+def test_what_is_taken_unless_the_options_say(kept: RunDirectory, trained: Trained) -> None:
+    assert "participants of round 4" in of(kept, "discrepancy")["definition"][0]
+    retrained = of(trained(), "discrepancy", local_models="retrained")
+    assert "all clients', after one more round" in retrained["definition"][0]
+
+
+def test_a_run_without_kept_models_asked_for_them_is_one_line(trained: Trained, tmp_path: Path) -> None:
+    run = trained()
+    with pytest.raises(UserError, match=r"evaluation.local_models is null: .*set it to rounds such as \[30\]") as error:
+        analyse(parse_analysis("discrepancy", {}), run.path, tmp_path / "x.csv", CPU, str)
+    assert "\n" not in str(error.value)
+    assert not (tmp_path / "x.csv").exists()
+
+
+def test_kept_models_alone_suffice(trained: Trained, tmp_path: Path) -> None:
+    """No state is needed for the last round: its global model is the run's final one."""
+    run = trained(snapshot_every=None, local_models="last")
+    analyse(parse_analysis("discrepancy", {}), run.path, tmp_path / "x.csv", CPU, str)
+    assert value(pd.read_csv(tmp_path / "x.csv")) > 0
+
+
+def test_sharpness_by_radius(kept: RunDirectory) -> None:
+    """Wider balls hold the narrower ones' maxima; the first order is ρ‖∇F(w)‖."""
+    table = of(kept, "sharpness", radii=[0.05, 0.1, 0.5], images=100, steps=4)
+    subject = Subject(kept, CPU)
+    data = subject.sample(images=100).data
+    slope = float(subject.bench.objective.full_gradient(subject.w, data).norm())
+    assert list(table["first_order"]) == pytest.approx([0.05 * slope, 0.1 * slope, 0.5 * slope])
+    assert table["sharpness"].is_monotonic_increasing
+    one = of(kept, "sharpness", radii=[0.5], images=100, steps=1)["sharpness"].item()
+    assert one == pytest.approx(of(kept, "flatness", rho=0.5, images=100)["value"][1])
+    assert one < table["sharpness"].iloc[2]
+    assert "best of 4 projected ascent steps, each 1 × the radius long" in table["definition"].iloc[2]
+
+
+def test_both_directions_of_the_gradient_beside_random_ones(kept: RunDirectory) -> None:
+    table = of(kept, "perturbation", directions=["random", "gradient"], radii=[0, 0.01, 1], draws=2, images=100)
+    by_kind = dict(iter(table.groupby("direction")))
+    assert list(by_kind["random"]["radius"]) == [0, 0.01, 1] * 2
+    assert list(by_kind["gradient"]["radius"]) == [-1, -0.01, 0, 0.01, 1]
+    below, here, above = by_kind["gradient"]["loss"].iloc[1:4]
+    assert below < here < above
+    assert (by_kind["random"].loc[by_kind["random"]["radius"] == 0, "loss"] == here).all()
+    alone = of(kept, "perturbation", radii=[0, 0.01, 1], draws=2, images=100)
+    pd.testing.assert_frame_equal(alone, by_kind["random"].reset_index(drop=True))
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("sharpness", {"radii": [0.1, 1], "steps": 3}),
+        ("perturbation", {"directions": ["gradient"], "radii": [0, 1]}),
+        ("discrepancy", {"steps": 3}),
+        ("drift", {"virtual": "all"}),
+    ],
+)
+def test_batches_change_nothing_beyond_rounding(
+    name: str, options: dict, kept: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In float32: to 1e-3, as differences of losses are small beside the losses."""
+    whole = of(kept, name, **options)
+    monkeypatch.setitem(EVALUATION_BATCH, "cpu", 40)
+    pd.testing.assert_frame_equal(of(kept, name, **options), whole, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("discrepancy", {"local_models": "keep"}, "local_models = 'keep': Input should be 'kept' or 'retrained'"),
+        ("sharpness", {"radii": [0]}, "radii.0 = 0: Input should be greater than 0"),
+        ("flatness", {"steps": 0}, "steps = 0: Input should be greater than or equal to 1"),
+        ("perturbation", {"directions": ["uphill"]}, "directions.0 = 'uphill': Input should be 'random' or 'gradient'"),
+    ],
+)
+def test_wrong_options_are_one_line(name: str, options: dict, message: str) -> None:
+    with pytest.raises(UserError) as error:
+        parse_analysis(name, options)
+    assert message in str(error.value)

@@ -1,0 +1,162 @@
+"""Paired statistics: by hand where numbers are few, and what must hold for any numbers."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from analysis.comparison.paired import EXACT_PAIRS, holm, interval, sign_flip
+
+values = st.floats(-100, 100, allow_nan=False).map(lambda v: round(v, 6))
+strata = st.lists(st.lists(values, min_size=2, max_size=5), min_size=1, max_size=4)
+p_values = st.lists(st.floats(1e-6, 1), max_size=12)
+few = settings(max_examples=40, deadline=None)
+
+
+def flat(groups: list[list[float]]) -> tuple[np.ndarray, list[int]]:
+    return np.array([v for group in groups for v in group]), [i for i, group in enumerate(groups) for _ in group]
+
+
+def test_interval_by_hand() -> None:
+    # Two values 0 and 2 are stretched to 1 ± √2; a resample has the mean 1 - √2, 1 or 1 + √2, with 1/4, 1/2, 1/4.
+    assert interval([0, 2], [0, 0]) == pytest.approx((1 - math.sqrt(2), 1 + math.sqrt(2)))
+
+
+def test_resampling_stays_within_settings() -> None:
+    # What differs between the settings only is no spread.
+    assert interval([1, 1, 5, 5], ["a", "a", "b", "b"]) == (3, 3)
+    low, high = interval([1, 1, 5, 5], ["a"] * 4)
+    assert low < 2
+    assert high > 4
+
+
+def test_interval_is_that_of_the_normal_distribution_for_many_pairs() -> None:
+    d = np.random.default_rng(5).normal(3, 2, 400)
+    low, high = interval(d, np.zeros(400))
+    assert (high - low) / 2 == pytest.approx(1.96 * d.std(ddof=1) / 20, rel=0.04)
+
+
+def test_interval_of_three_seeds_has_the_right_spread() -> None:
+    # Forty groups of three: the half width is that of the unbiased variance, not of 2/3 of it (18 % less).
+    d = np.random.default_rng(6).normal(0, 1, (40, 3))
+    spread = math.sqrt(d.var(axis=1, ddof=1).sum() / 3) / 40
+    low, high = interval(d.ravel(), np.repeat(np.arange(40), 3))
+    assert (high - low) / 2 == pytest.approx(1.96 * spread, rel=0.04)
+
+
+@pytest.mark.parametrize(("d", "groups"), [([], []), ([1.0], [0]), ([1.0, 2.0, 3.0], [0, 0, 1])])
+def test_no_interval_where_a_setting_has_one_pair(d: list[float], groups: list[int]) -> None:
+    assert all(map(math.isnan, interval(d, groups)))
+
+
+@few
+@given(strata)
+def test_interval_is_antisymmetric(groups: list[list[float]]) -> None:
+    d, labels = flat(groups)
+    low, high = interval(d, labels)
+    assert interval(-d, labels) == pytest.approx((-high, -low), abs=1e-9)
+
+
+@few
+@given(strata, values)
+def test_interval_moves_with_the_differences(groups: list[list[float]], shift: float) -> None:
+    d, labels = flat(groups)
+    low, high = interval(d, labels)
+    assert interval(d + shift, labels) == pytest.approx((low + shift, high + shift), abs=1e-9)
+
+
+@few
+@given(strata)
+def test_interval_contains_the_mean_and_repeats(groups: list[list[float]]) -> None:
+    d, labels = flat(groups)
+    low, high = interval(d, labels)
+    assert low <= d.mean() <= high
+    assert interval(d, labels) == (low, high)
+
+
+@few
+@given(st.lists(values, min_size=1, max_size=5), st.integers(2, 7))
+def test_equal_differences_contain_their_mean_in_spite_of_roundings(means: list[float], seeds: int) -> None:
+    d, labels = flat([[mean / 3] * seeds for mean in means])
+    low, high = interval(d, labels)
+    assert low <= d.mean() <= high
+    assert high - low < 1e-12
+
+
+@few
+@given(st.integers(2, 20))
+def test_no_differences_give_zero_and_one(n: int) -> None:
+    assert interval(np.zeros(n), np.zeros(n)) == (0, 0)
+    assert sign_flip(np.zeros(n)) == 1
+
+
+def test_sign_flip_by_hand() -> None:
+    # ±1 ±2 ±3: only +6 and -6 are as far from 0 as 6.
+    assert sign_flip([1, 2, 3]) == 2 / 8
+    # ±1 ±2 ±1: 4, 2, 2, 0, 0, -2, -2, -4; six of eight are as far as 2.
+    assert sign_flip([1, 2, -1]) == 6 / 8
+    assert sign_flip([]) == 1
+    assert sign_flip([5]) == 1
+
+
+def test_sums_that_differ_by_roundings_are_ties() -> None:
+    # 0.3 - 0.1 - 0.2 is -2.8e-17: nothing is nearer to 0 than that.
+    assert sign_flip([0.3, -0.1, -0.2]) == 1
+    assert sign_flip([0.1, 0.2, 0.3, -0.3]) == sign_flip([1, 2, 3, -3])
+
+
+@few
+@given(st.lists(values, min_size=1, max_size=7))
+def test_sign_flip_looks_at_all_flips(d: list[float]) -> None:
+    flips = itertools.product((1, -1), repeat=len(d))
+    sums = [abs(math.fsum(s * v for s, v in zip(signs, d, strict=True))) for signs in flips]
+    expected = sum(s >= abs(math.fsum(d)) - 1e-9 * sum(map(abs, d)) for s in sums) / len(sums)
+    assert sign_flip(d) == expected
+
+
+@few
+@given(st.lists(values, min_size=1, max_size=30))
+def test_p_values_are_probabilities_and_symmetric(d: list[float]) -> None:
+    p = sign_flip(d)
+    assert 0 < p <= 1
+    assert sign_flip([-v for v in d]) == p
+    assert sign_flip(d) == p
+
+
+def test_random_flips_agree_with_all_flips() -> None:
+    rng = np.random.default_rng(3)
+    for shift in (0.0, 0.3, 0.6):
+        d = rng.normal(shift, 1, EXACT_PAIRS)
+        more = np.append(d, 0.0)  # a zero changes no sum, but takes it beyond the exact test
+        assert sign_flip(more) == pytest.approx(sign_flip(d), abs=0.02)
+
+
+def test_no_number_of_random_flips_gives_a_p_value_of_zero() -> None:
+    # Of 2^40 flips, two are as far from 0: no random one is, so the flip that was seen is counted.
+    assert sign_flip(np.ones(40)) == 1 / 10_001
+
+
+def test_holm_by_hand() -> None:
+    # Sorted: 0.01 × 3, 0.03 × 2, then 0.04 × 1, which may not fall below the one before.
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([0.5, 0.9]).tolist() == [1, 1]
+    assert holm([]).tolist() == []
+
+
+@given(p_values)
+def test_holm_is_monotone_and_between_p_and_bonferroni(p: list[float]) -> None:
+    corrected = holm(p)
+    assert np.all(corrected >= p)
+    assert np.all(corrected <= np.minimum(1, np.array(p) * len(p)) + 1e-15)
+    order = np.argsort(p, kind="stable")
+    assert np.all(np.diff(corrected[order]) >= 0)
+
+
+@given(p_values, st.randoms())
+def test_holm_does_not_depend_on_the_order(p: list[float], random) -> None:  # type: ignore[no-untyped-def]
+    shuffled = list(range(len(p)))
+    random.shuffle(shuffled)
+    assert holm([p[i] for i in shuffled]) == pytest.approx(holm(p)[shuffled])

@@ -1,0 +1,466 @@
+"""Figures: each kind draws what the tidy files say, labels its axes, and gives the same bytes again."""
+
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import matplotlib.colors
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from analysis import figures
+from analysis.figures import KINDS, FigureLayout
+from analysis.figures.base import LEGEND, STYLE, TEXT_WIDTH, legend_columns, new_figure
+from analysis.figures.palette import style, styles
+from analysis.layouts.layout import layout_names
+from analysis.layouts.tidy import CellKey, Setting, Tidy
+from analysis.report.report import Report
+from bench.experiments.experiment import PAPER_TABLES, Experiment, read_yaml
+from bench.input.errors import UserError
+from bench.methods.catalog import CATALOG
+from tests.analysis.conftest import HARD, metrics, tidy_in, write
+
+EASY = Setting("digits", "dirichlet-0.6", "4-of-20")
+
+
+def drawn(name: str, tidy: Tidy) -> Figure:
+    return figures.draw(figures.load_figure("quick", name), tidy)
+
+
+def panels(figure: Figure) -> list[Axes]:
+    return [axes for axes in figure.get_axes() if axes.get_label() != "<colorbar>"]
+
+
+def texts(figure: Figure) -> list[str]:
+    return [text.get_text() for part in [figure, *figure.subfigs] for text in part.texts]
+
+
+def legend(figure: Figure) -> list[str]:
+    (found,) = [one for part in [figure, *figure.subfigs] for one in part.legends]
+    return [text.get_text() for text in found.get_texts()]
+
+
+def lines(axes: Axes) -> list[tuple[Any, Any]]:
+    return [(line.get_xdata(), line.get_ydata()) for line in axes.lines if len(line.get_xdata()) > 1]
+
+
+def band(axes: Axes) -> tuple[float, float]:
+    """Lowest and highest value of the axes' only band."""
+    (found,) = axes.collections
+    extent = found.get_datalim(axes.transData)
+    return extent.y0, extent.y1
+
+
+def drift(rounds: dict[int, tuple[list[float], list[float]]]) -> pd.DataFrame:
+    """Drift and sharpness of every seed, by round."""
+    rows = [(s, r, *pair) for r, values in rounds.items() for s, pair in enumerate(zip(*values, strict=True))]
+    table = pd.DataFrame(rows, columns=["seed", "round", "perturbation_drift", "sharpness"])
+    return table.assign(cosine=0.0, local_norm=0.1, gradient_norm=1.0)
+
+
+def test_convergence_has_a_panel_per_setting(realistic: Tidy) -> None:
+    figure = drawn("convergence", realistic)
+    assert [axes.get_title() for axes in panels(figure)] == [
+        "Dirichlet 0.6, 10 of 20 clients",
+        "Dirichlet 0.1, 10 of 20 clients",
+        "Dirichlet 0.6, 4 of 20 clients",
+        "Dirichlet 0.1, 4 of 20 clients",
+    ]
+    assert {axes.get_xlabel() for axes in panels(figure)[2:]} == {"Communication round"}
+    assert panels(figure)[0].get_ylabel() == "Test accuracy (%)"
+    assert [len(lines(axes)) for axes in panels(figure)] == [12, 11, 12, 11]
+    assert len(legend(figure)) == 12
+    note = " ".join(texts(figure)[0].split())
+    assert "not run: FedGF (Dirichlet 0.1, 10 of 20 clients and Dirichlet 0.1, 4 of 20 clients)" in note
+    assert "FedDyn (1 of 12 runs)" in note
+
+
+def test_convergence_draws_mean_and_band(tmp_path: Path, quick: Experiment) -> None:
+    write(tmp_path, CellKey(HARD, "fedavg"), "metrics", metrics([80, 90]))
+    axes = panels(drawn("convergence", tidy_in(tmp_path, quick)))[3]
+    ((x, y),) = lines(axes)
+    assert (list(x), list(y)) == ([2, 4], [42.5, 85.0])
+    # The band at round 4: 85 ± 10 / √2.
+    extent = axes.collections[0].get_datalim(axes.transData)
+    assert extent.y1 == pytest.approx(85 + 10 / 2**0.5)
+
+
+def test_a_diverged_curve_ends_at_a_cross(realistic: Tidy) -> None:
+    axes = panels(drawn("convergence", realistic))[3]
+    crosses = [line.get_xdata()[0] for line in axes.lines if line.get_marker() == "x"]
+    assert crosses == [34]  # diverged in round 35, evaluated every second round
+
+
+def test_the_cross_of_a_single_point_stands_on_it(tmp_path: Path, quick: Experiment) -> None:
+    write(tmp_path, CellKey(HARD, "fedavg"), "metrics", metrics([80, 90], diverged={1: 3}))
+    figure = drawn("convergence", tidy_in(tmp_path, quick))
+    (mark, cross) = panels(figure)[3].lines
+    assert cross.get_marker() == "x"
+    assert (mark.get_xydata() == cross.get_xydata()).all()
+
+
+# Finals of runs whose curve rises linearly to them over 4 rounds, and where the axis then starts and ends.
+@pytest.mark.parametrize(
+    ("finals", "y_min", "y_max"),
+    [
+        ({"fedavg": 80, "fedsam": 90}, 50, 95),  # both curves begin below 50, and end between the limits
+        ({"fedavg": 20, "fedsam": 30}, None, 95),
+        ({"fedavg": 20, "fedsam": 90}, None, 95),
+        ({"fedavg": 97, "fedsam": 90}, 50, None),
+    ],
+)
+def test_limits_of_the_layout_hide_no_curve(
+    finals: dict[str, float], y_min: float | None, y_max: float | None, tmp_path: Path, quick: Experiment
+) -> None:
+    for method, final in finals.items():
+        write(tmp_path, CellKey(HARD, method), "metrics", metrics([final, final]))
+    layout = figures.load_figure("quick", "convergence").model_copy(update={"y_min": 50, "y_max": 95})
+    axes = panels(figures.draw(layout, tidy_in(tmp_path, quick)))[3]
+    low, high = axes.get_ylim()
+    values = [value for _, y in lines(axes) for value in y]
+    assert low == y_min if y_min else min(values) - 10 < low < min(values)
+    assert high == y_max if y_max else max(values) < high < max(values) + 10
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 3, 4, 5, 30])
+def test_ticks_of_rounds_are_whole_numbers(rounds: int, tmp_path: Path, quick: Experiment) -> None:
+    cell = CellKey(HARD, "fedsam")
+    write(tmp_path, cell, "metrics", metrics([80, 90], rounds=rounds, every=1))
+    write(tmp_path, cell, "drift", drift({r: ([0.3, 0.4], [1, 2]) for r in range(1, rounds + 1)}))
+    for name in ("convergence", "drift"):
+        for axes in panels(drawn(name, tidy_in(tmp_path, quick))):
+            if axes.lines:
+                low, high = axes.get_xlim()
+                ticks = [tick for tick in axes.get_xticks() if low <= tick <= high]
+                assert ticks
+                assert all(tick == round(tick) for tick in ticks)
+
+
+def test_single_points_are_marks_with_bars_that_hide_no_other(tmp_path: Path, quick: Experiment) -> None:
+    for method in ("fedsam", "fedlesam"):
+        write(tmp_path, CellKey(HARD, method), "drift", drift({5: ([0.3, 0.5], [1, 3])}))
+    tidy = tidy_in(tmp_path, quick)
+    for axes, mean, std in zip(panels(drawn("drift", tidy)), (0.4, 2), (0.02**0.5, 2**0.5), strict=True):
+        assert [line.get_marker() for line in axes.lines] == ["_", "_"]
+        (x, y), (other_x, other_y) = (line.get_xydata()[0] for line in axes.lines)
+        assert y == other_y == pytest.approx(mean)
+        assert x < other_x
+        assert round(x) == round(other_x) == 5
+        low, high = axes.get_ylim()
+        for bars, place in zip(axes.collections, (x, other_x), strict=True):
+            ((start, end),) = bars.get_segments()
+            assert [start[0], end[0]] == [place, place]
+            assert [start[1], end[1]] == pytest.approx([mean - std, mean + std])
+            assert low < start[1] < end[1] < high
+    caption = figures.caption(figures.load_figure("quick", "drift"), tidy)
+    assert "Single points: marks and bars instead" in caption
+
+
+def test_curves_have_no_marks(realistic: Tidy) -> None:
+    assert all(line.get_marker() == "" for axes in panels(drawn("drift", realistic)) for line in axes.lines)
+    assert "Single points" not in figures.caption(figures.load_figure("quick", "drift"), realistic)
+
+
+def test_bands_end_where_values_do(tmp_path: Path, quick: Experiment) -> None:
+    """± one standard deviation of skewed values reaches beyond what accuracy, drift and loss can be.
+
+    Sharpness is an estimate that may be negative, so its band stays whole.
+    """
+    cell = CellKey(HARD, "fedsam")
+    write(tmp_path, cell, "metrics", metrics([1, 1, 100]))
+    write(tmp_path, CellKey(EASY, "fedsam"), "metrics", metrics([1, 100, 100]))
+    write(tmp_path, cell, "drift", drift({r: ([0, 0, 0.9], [0, 0, 3]) for r in (5, 10)}))
+    losses = [(s, "random", x, 0, loss) for x in (1, 2) for s, loss in enumerate((0.01, 0.01, 3))]
+    columns = ["seed", "direction", "radius", "draw", "loss"]
+    write(tmp_path, cell, "perturbation", pd.DataFrame(losses, columns=columns))
+    tidy = tidy_in(tmp_path, quick)
+    _, _, easy, hard = panels(drawn("convergence", tidy))
+    assert (band(hard)[0], band(easy)[1]) == (0, 100)
+    left, right = panels(drawn("drift", tidy))
+    assert band(left) == (0, pytest.approx(0.3 + 0.27**0.5))
+    assert band(right) == (pytest.approx(1 - 3**0.5), pytest.approx(1 + 3**0.5))
+    low, high = band(panels(drawn("perturbation", tidy))[1])
+    assert (low, high) == (0, pytest.approx(np.mean([0.01, 0.01, 3]) + np.std([0.01, 0.01, 3], ddof=1)))
+    assert "cut at zero" in figures.caption(figures.load_figure("quick", "perturbation"), tidy)
+
+
+def test_drift_has_no_line_for_methods_that_do_not_perturb(realistic: Tidy) -> None:
+    left, right = panels(drawn("drift", realistic))
+    assert (left.get_ylabel(), right.get_ylabel()) == ("Perturbation drift PD (0 to 1)", "Global sharpness")
+    assert left.get_xlabel() == right.get_xlabel() == "Communication round"
+    assert (len(lines(left)), len(lines(right))) == (8, 9)  # FedAvg on the right only; FedGF not run
+    assert list(lines(left)[0][0]) == [1, 10, 20, 30, 40, 50, 60]
+
+
+def test_surfaces_share_their_range(realistic: Tidy) -> None:
+    figure = drawn("surfaces", realistic)
+    deep, flat = panels(figure)[::2], panels(figure)[1::2]
+    assert [axes.get_title() for axes in deep] == ["FedAvg", "FedSAM", "FedGAMMA", "FedLESAM-D"]
+    assert len({axes.get_zlim() for axes in deep}) == 1
+    assert {axes.get_xlabel() for axes in flat} == {"Direction a"}
+    assert flat[0].get_ylabel() == "Direction b"
+    (bar,) = [axes for axes in figure.get_axes() if axes.get_label() == "<colorbar>"]
+    assert bar.get_ylabel() == "Loss (log colour scale)"
+
+
+def test_surfaces_of_a_seed_without_data_or_infinite_losses(realistic: Tidy) -> None:
+    layout = figures.load_figure("quick", "surfaces")
+    with pytest.raises(UserError, match=r"no surface\.csv of seed 7"):
+        figures.draw(layout.model_copy(update={"seed": 7}), realistic)
+    cell = CellKey(HARD, "fedavg")
+    plane = pd.read_csv(realistic.results / f"analysis/quick/{cell.path}/surface.csv")
+    plane.loc[:5, "loss"] = np.inf
+    write(realistic.results, cell, "surface", plane[["seed", "a", "b", "loss", "error"]])
+    figures.draw(layout, realistic)
+
+
+def test_perturbation_is_the_mean_over_draws_and_seeds(realistic: Tidy) -> None:
+    first, second = panels(drawn("perturbation", realistic))
+    assert first.get_xlabel() == second.get_xlabel() == "Perturbation radius ‖δ‖₂"
+    assert first.get_ylabel() == "Loss"
+    data = pd.read_csv(realistic.results / f"analysis/quick/{HARD.path}/fedavg/perturbation.csv")
+    assert list(lines(second)[0][1]) == pytest.approx(
+        list(data[data["direction"] == "random"].groupby("radius")["loss"].mean())
+    )
+    assert (len(lines(first)), len(lines(second))) == (6, 5)
+    caption = figures.caption(figures.load_figure("quick", "perturbation"), realistic)
+    assert "mean over 5 random directions for each of 3 seeds" in caption
+
+
+def test_labels_show_the_counts(realistic: Tidy) -> None:
+    figure = drawn("labels", realistic)
+    first, second = panels(figure)
+    assert [axes.get_title() for axes in (first, second)] == ["Dirichlet 0.6", "Dirichlet 0.1"]
+    assert (first.get_xlabel(), first.get_ylabel()) == ("Class", "Client")
+    shown = second.collections[0].get_array()
+    assert shown.shape == (20, 10)
+    assert shown.sum() == 20 * 72
+    data = pd.read_csv(realistic.results / f"partitions/quick/{HARD.path}/fedavg/seed-0/partition.csv.gz")
+    expected = len(data[(data["client"] == 3) & (data["label"] == 5)])
+    assert np.ma.filled(shown, 0)[3, 5] == expected
+    (bar,) = [axes for axes in figure.get_axes() if axes.get_label() == "<colorbar>"]
+    assert bar.get_ylabel() == "Training images"
+
+
+def test_labels_do_not_count_twice_and_a_missing_partition_is_an_empty_panel(realistic: Tidy) -> None:
+    both = figures.load_figure("quick", "labels").model_copy(update={"methods": ("fedavg", "fedgf")})
+    first, second = panels(figures.draw(both, realistic))
+    assert first.collections[0].get_array().sum() == second.collections[0].get_array().sum() == 20 * 72
+    (realistic.results / f"partitions/quick/{HARD.path}/fedavg/seed-0/partition.csv.gz").unlink()
+    figure = figures.draw(both, realistic)
+    assert panels(figure)[1].collections[0].get_array().count() == 0
+    assert (
+        "not run: FedGF (Dirichlet 0.1, 4 of 20 clients); not analysed: FedAvg (Dirichlet 0.1, 4 of 20 clients)"
+        in " ".join(texts(figure)[0].split())
+    )
+
+
+def test_labels_of_a_hundred_clients_lie_along_the_x_axis(realistic: Tidy) -> None:
+    for setting in (HARD, EASY):
+        path = realistic.results / f"partitions/quick/{setting.path}/fedavg/seed-0/partition.csv.gz"
+        table = pd.read_csv(path)
+        pd.concat([table.assign(client=table["client"] + 20 * k) for k in range(5)]).to_csv(path, index=False)
+    figure = drawn("labels", realistic)
+    first, second = panels(figure)
+    assert (second.get_xlabel(), second.get_ylabel()) == ("Client", "Class")
+    assert second.collections[0].get_array().shape == (10, 100)
+    assert not second.texts, "cells are too small for numbers"
+    assert first.get_position().y0 > second.get_position().y0
+    assert figure.get_figheight() < 9
+
+
+@pytest.mark.parametrize("name", layout_names("quick", "figures"))
+def test_type_is_readable_and_bytes_are_the_same_again(name: str, realistic: Tidy, tmp_path: Path) -> None:
+    figure = drawn(name, realistic)
+    for text in figure.findobj(lambda artist: hasattr(artist, "get_fontsize") and artist.get_text()):
+        assert text.get_fontsize() >= 7
+    first = figures.save(figure, tmp_path / "one" / name)
+    again = figures.save(drawn(name, realistic), tmp_path / "two" / name)
+    assert [path.suffix for path in first] == [".png", ".pdf"]
+    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in again]
+    assert b"CreationDate" not in first[1].read_bytes()
+
+
+def test_saved_figures_are_laid_out_at_rounded_places(realistic: Tidy, tmp_path: Path) -> None:
+    # The layout solver's last digits vary now and then, which a comparison of bytes meets only by luck.
+    figure = drawn("convergence", realistic)
+    figures.save(figure, tmp_path / "f")
+    places = [axes.get_position(original=True).get_points() for axes in figure.get_axes()]
+    places += [part.bbox_relative.get_points() for part in figure.subfigs]
+    assert all((place == place.round(6)).all() for place in places)
+
+
+@pytest.mark.parametrize("name", layout_names("quick", "figures"))
+def test_no_data_at_all_is_one_line(name: str, quick: Experiment, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="nothing to draw for") as error:
+        drawn(name, tidy_in(tmp_path, quick))
+    assert "\n" not in str(error.value)
+
+
+def test_one_experiment_has_every_kind_and_every_analysis() -> None:
+    """What it does not show would be drawn by nobody."""
+    folder, report = PAPER_TABLES / "analyses", Report("analyses", Path("results"))
+    assert {read_yaml(file)["kind"] for file in folder.glob("figures/*.yaml")} == set(KINDS)
+    needed = {path.stem for name in report.table_names() for path in report.table_inputs(name)}
+    needed |= {path.stem for name in report.figure_names() for path in report.figure_inputs(name)}
+    assert needed >= set(report.analyses)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_typo_in_a_layout_is_one_line(kind: str, tmp_path: Path) -> None:
+    file = tmp_path / "experiments.yaml"
+    file.write_text((PAPER_TABLES / "quick" / "experiments.yaml").read_text())
+    (tmp_path / "figures").mkdir()
+    (tmp_path / "figures" / "f.yaml").write_text(f"kind: {kind}\ntitel: x\n")
+    with pytest.raises(UserError, match=r"f\.yaml: unknown key of \w+ 'titel'; did you mean 'title'") as error:
+        figures.load_figure(str(file), "f")
+    assert "\n" not in str(error.value)
+    (tmp_path / "figures" / "f.yaml").write_text(f"kind: {kind}x\n")
+    with pytest.raises(UserError, match=f"unknown kind of figure in .*; did you mean '{kind}'"):
+        figures.load_figure(str(file), "f")
+
+
+def test_every_method_of_the_catalog_looks_different() -> None:
+    looks = [style(entry) for entry in CATALOG.values()]
+    assert len(set(looks)) == len(looks)
+    for look in looks:
+        assert matplotlib.colors.is_color_like(look.colour)
+
+
+def test_hue_tells_the_perturbation_and_line_the_correction() -> None:
+    dashes = {name: style(entry).dashes for name, entry in CATALOG.items()}
+    assert dashes["fedsam"] == dashes["fedlesam"] == dashes["fedavg"]
+    assert dashes["fedgamma"] == dashes["fedlesam_s"] == dashes["scaffold"]
+    hues = [
+        matplotlib.colors.rgb_to_hsv(matplotlib.colors.to_rgb(style(CATALOG[n]).colour))[0]
+        for n in ("fedlesam", "fedlesam_s", "fedlesam_d")
+    ]
+    assert hues == pytest.approx([hues[0]] * 3, abs=0.01)
+
+
+def test_variants_of_one_method_differ_in_markers_only(quick: Experiment) -> None:
+    variant = quick.methods["fedsam"].model_copy(update={"name": "fedsam"})
+    looks = styles(quick.model_copy(update={"methods": {**quick.methods, "fedsam_small": variant}}))
+    one, other = looks["fedsam"], looks["fedsam_small"]
+    assert (one.colour, one.dashes) == (other.colour, other.dashes)
+    assert one.marker != other.marker
+
+
+def test_layouts_are_figure_layouts() -> None:
+    assert all(issubclass(kind.layout, FigureLayout) for kind in KINDS.values())
+
+
+@pytest.mark.parametrize("names", [["FedAvg"], ["FedAvg", "FedSAM"] * 6, ["FedLESAM-D (fedlesam_d)"] * 40])
+def test_a_legend_is_no_wider_than_its_figure(names: list[str]) -> None:
+    columns = legend_columns(names, TEXT_WIDTH)
+    assert columns == {1: 1, 12: 6, 40: 3}[len(names)]
+    with matplotlib.rc_context(STYLE):
+        figure, body = new_figure(TEXT_WIDTH, 3)
+        box = body.legend(handles=[Line2D([], [], label=name) for name in names], ncols=columns, **LEGEND)
+        figure.draw_without_rendering()
+    assert box.get_window_extent().width < figure.bbox.width
+
+
+@pytest.mark.parametrize(
+    ("partition", "participation", "title"),
+    [
+        ("dirichlet-0.6", "4-of-20", "Dirichlet 0.6, 4 of 20 clients"),
+        ("dirichlet-0.6-released", "all-of-20", "Dirichlet 0.6, released, all of 20 clients"),
+        ("pam-0.1-10", "bernoulli-0.2-of-20", "PAM 0.1, 10, 20 clients, each with probability 0.2"),
+        ("lda-0", "schedule-my-week-of-20", "LDA 0, 20 clients, schedule my-week"),
+        ("by_group", "4-of-20", "By group, 4 of 20 clients"),
+        ("cifar10_alpha_0.5", "4-of-20", "cifar10_alpha_0.5, 4 of 20 clients"),
+    ],
+)
+def test_settings_have_titles_in_words(partition: str, participation: str, title: str) -> None:
+    assert Setting("digits", partition, participation).title == title
+
+
+def single(realistic: Tidy, kind: str, **fields: Any) -> Figure:
+    """A figure of one panel, of four methods."""
+    where = {"partition": "dirichlet-0.1", "participation": "4-of-20"}
+    given = {"title": "t", "caption": "c", "methods": ["fedavg", "fedsam", "fedlesam", "fedgf"], **fields}
+    layout = KINDS[kind].layout.parse({"kind": kind, **({"panels": [where]} if kind != "drift" else {}), **given})
+    return figures.draw(layout, realistic)
+
+
+def test_losses_along_the_gradient_go_both_ways(realistic: Tidy) -> None:
+    (axes,) = panels(single(realistic, "perturbation", direction="gradient"))
+    assert "uphill" in axes.get_xlabel()
+    ((x, y), *others) = lines(axes)
+    assert list(x) == [-1, 0, 1, 2]
+    assert y[2] > y[1]
+    assert len(others) == 2, "FedGF was not run"
+
+
+def test_a_direction_that_was_not_asked_for_is_one_line(realistic: Tidy) -> None:
+    for setting in (HARD, EASY):
+        for method in ("fedavg", "fedsam", "fedlesam"):
+            path = realistic.results / f"analysis/quick/{setting.path}/{method}/perturbation.csv"
+            table = pd.read_csv(path)
+            table[table["direction"] == "random"].to_csv(path, index=False)
+    with pytest.raises(UserError, match=r"without directions: \[gradient\]; add it") as error:
+        single(realistic, "perturbation", direction="gradient")
+    assert "\n" not in str(error.value)
+
+
+def test_sharpness_is_the_mean_over_seeds_at_its_radii(realistic: Tidy) -> None:
+    (axes,) = panels(single(realistic, "sharpness", scale="log"))
+    data = pd.read_csv(realistic.results / f"analysis/quick/{HARD.path}/fedavg/sharpness.csv")
+    x, y = lines(axes)[0]
+    assert list(x) == [0.1, 0.5, 1]
+    assert list(y) == pytest.approx(list(data.groupby("radius")["sharpness"].mean()))
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["0.1", "0.5", "1"]
+
+
+def test_a_curve_of_any_column_of_the_metrics(realistic: Tidy) -> None:
+    figure = single(realistic, "curves", metric="client_drift", label="Drift", lowest=0)
+    (axes,) = [part for part in panels(figure) if part.get_visible()]
+    assert (axes.get_ylabel(), axes.get_xlabel()) == ("Drift", "Communication round")
+    x, y = lines(axes)[0]
+    assert list(y) == pytest.approx([0.5 / r for r in x])
+    assert axes.get_ylim()[0] < 0.01, "the smallest value that can be is in view"
+
+
+def test_a_column_that_some_methods_lack(realistic: Tidy) -> None:
+    """A broadcast number such as c: only the method that has it gets a curve and a place in the legend."""
+    path = realistic.results / f"runs/quick/{HARD.path}/fedsam/metrics.csv"
+    table = pd.read_csv(path)
+    table.assign(c=table["round"] / 60).to_csv(path, index=False)
+    figure = single(realistic, "curves", metric="c")
+    assert [len(lines(axes)) for axes in panels(figure) if axes.get_visible()] == [1]
+    assert legend(figure) == ["FedSAM"]
+    with pytest.raises(UserError, match=r"no run that it shows has numbers in a column 'd' of its metrics\.csv"):
+        single(realistic, "curves", metric="d")
+
+
+def test_drift_shows_the_quantities_that_are_asked_for(realistic: Tidy) -> None:
+    where = {"partition": "dirichlet-0.1", "participation": "4-of-20"}
+    figure = single(realistic, "drift", select=where, show=["cosine", "local_norm", "sharpness"])
+    shown = [axes for axes in panels(figure) if axes.get_visible()]
+    assert [axes.get_ylabel() for axes in shown] == [
+        "Cosine of perturbations", "Norm of local perturbations", "Global sharpness",
+    ]  # fmt: skip
+    assert [len(lines(axes)) for axes in shown] == [2, 2, 3]
+
+
+def test_cells_that_have_lost_seeds_are_named(realistic: Tidy) -> None:
+    """A mean over the seeds that are left is told to be one; the same in the picture and in its caption."""
+    cell = CellKey(HARD, "fedsam")
+    path = realistic.path("metrics", cell)
+    frame = pd.read_csv(path)
+    frame.assign(diverged=(frame["seed"] > 0).astype(int)).to_csv(path, index=False)
+    path = realistic.path("drift", cell)
+    frame = pd.read_csv(path)
+    frame[frame["seed"] == 0].to_csv(path, index=False)
+    layout = figures.load_figure("quick", "drift").model_copy(update={"methods": ("fedavg", "fedsam")})
+    caption = figures.caption(layout, realistic)
+    assert "mean over 1 to 3 seeds" in caption
+    assert "1 of 3 seeds: FedSAM." in caption
+    assert "1 of 3 seeds: FedSAM" in " ".join(texts(figures.draw(layout, realistic)))
+    frame[frame["seed"] > 2].to_csv(path, index=False)
+    assert "No answer: FedSAM." in figures.caption(layout, realistic), "one of its runs has not diverged"

@@ -1,0 +1,188 @@
+"""Figures of clients, classes, corruptions and cost, and smoothed curves: they draw what the tidy files say."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from analysis import figures
+from analysis.figures import KINDS, FigureLayout
+from analysis.layouts.tidy import CellKey, Tidy
+from bench.experiments.experiment import Experiment
+from bench.input.errors import UserError
+from tests.analysis.conftest import HARD, metrics, tidy_in, write
+
+METHODS = ("fedavg", "fedsam", "fedgf")
+PLACE = {"partition": "dirichlet-0.1", "participation": "4-of-20"}
+
+
+def layout(kind: str, **fields: Any) -> FigureLayout:
+    place = {"panels": [PLACE]} if kind in ("clients", "convergence") else {"select": PLACE}
+    given = {"kind": kind, "title": "T", "caption": "C.", "methods": METHODS, **place, **fields}
+    return KINDS[kind].layout.parse(given)
+
+
+def clients(scale: float) -> pd.DataFrame:
+    """Accuracies scale × 1, ..., scale × 5 of five clients of one seed, and their mean."""
+    rows = [(0, "client_test_accuracy", i, scale * (i + 1)) for i in range(5)]
+    return pd.DataFrame(
+        [*rows, (0, "client_test_accuracy_mean", None, 3 * scale)], columns=["seed", "metric", "client", "value"]
+    )
+
+
+def client_rounds(offset: float) -> pd.DataFrame:
+    """Two seeds, three rounds, four classes and two clients; seed 1 is 50 higher."""
+    rows = [
+        (seed, r, group, k, offset + k + r / 10 + 50 * seed, 7 + k)
+        for seed in (0, 1)
+        for r in (5, 10, 20)
+        for group, count in (("class", 4), ("client", 2))
+        for k in range(count)
+    ]
+    return pd.DataFrame(rows, columns=["seed", "round", "group", "number", "accuracy", "feature_norm"])
+
+
+def corruptions(accuracy: float, names: list[str]) -> pd.DataFrame:
+    """Two seeds, 10 apart; each severity costs 8, each further corruption 1."""
+    rows = [
+        (seed, "accuracy", "built_in", name, severity, accuracy + 10 * seed - 8 * severity - k)
+        for seed in (0, 1)
+        for k, name in enumerate(names)
+        for severity in (1, 5)
+    ]
+    rows += [(seed, "accuracy", "built_in", "clean", 0, accuracy + 10 * seed) for seed in (0, 1)]
+    rows += [(seed, "corrupted_accuracy", "built_in", None, None, 1.0) for seed in (0, 1)]
+    return pd.DataFrame(rows, columns=["seed", "metric", "suite", "corruption", "severity", "value"])
+
+
+def cost(seconds: float) -> pd.DataFrame:
+    values = {
+        "transmissions_per_round": 2.0,
+        "gradients_per_step": 1.0,
+        "seconds_per_round": seconds,
+        "train_seconds_per_round": seconds / 4,
+    }
+    return pd.DataFrame([(0, *item) for item in values.items()], columns=["seed", "metric", "value"])
+
+
+@pytest.fixture
+def tidy(tmp_path: Path, quick: Experiment) -> Tidy:
+    """Two methods; FedGF has not been run."""
+    for factor, method in ((10, "fedavg"), (20, "fedsam")):
+        cell = CellKey(HARD, method)
+        write(tmp_path, cell, "clients", clients(factor))
+        write(tmp_path, cell, "client_rounds", client_rounds(factor))
+        write(tmp_path, cell, "corruptions", corruptions(50 + factor, ["blots", "haze"]))
+        write(tmp_path, cell, "cost", cost(factor))
+        write(tmp_path, cell, "metrics", metrics([5 * factor, 5 * factor], rounds=8))
+    return tidy_in(tmp_path, quick)
+
+
+def panels(figure: Figure) -> list[Axes]:
+    return [axes for axes in figure.get_axes() if axes.get_label() != "<colorbar>" and axes.get_visible()]
+
+
+def rows_of(axes: Axes) -> list[str]:
+    return [label.get_text() for label in axes.get_yticklabels()]
+
+
+def notes(figure: Figure) -> str:
+    return " ".join(text.get_text() for part in [figure, *figure.subfigs] for text in part.texts)
+
+
+@pytest.mark.parametrize("kind", ["clients", "client_rounds", "corruptions", "cost", "convergence"])
+def test_missing_methods_are_named_and_equal_data_gives_equal_bytes(kind: str, tidy: Tidy, tmp_path: Path) -> None:
+    drawn = [figures.draw(layout(kind), tidy) for _ in range(2)]
+    assert "not run: FedGF" in notes(drawn[0])
+    for text in drawn[0].findobj(lambda artist: hasattr(artist, "get_fontsize") and artist.get_text()):
+        assert text.get_fontsize() >= 7
+    first, second = (figures.save(figure, tmp_path / f"{k}") for k, figure in enumerate(drawn))
+    assert [file.read_bytes() for file in first] == [file.read_bytes() for file in second]
+    assert figures.caption(layout(kind), tidy).startswith("T. C. ")
+
+
+def test_clients_have_a_point_each_and_a_box(tidy: Tidy) -> None:
+    (axes,) = panels(figures.draw(layout("clients"), tidy))
+    assert rows_of(axes) == ["FedAvg", "FedSAM"]
+    points = [np.asarray(part.get_offsets()) for part in axes.collections]
+    assert [sorted(part[:, 0]) for part in points] == [[10, 20, 30, 40, 50], [20, 40, 60, 80, 100]]
+    assert all((abs(part[:, 1] - row) < 0.3).all() for row, part in enumerate(points))
+    diamonds = [line.get_xdata()[0] for line in axes.lines if line.get_marker() == "D"]
+    assert diamonds == [30, 60]
+
+
+def test_parts_of_the_data_are_rows_of_panels(tidy: Tidy) -> None:
+    figure = figures.draw(layout("clients", parts=["train", "test"]), tidy)
+    assert [axes.get_xlabel().split()[-2] for axes in panels(figure)] == ["training", "client's"]
+    assert [len(axes.collections) for axes in panels(figure)] == [0, 2]
+
+
+@pytest.mark.parametrize(("group", "count"), [("class", 4), ("client", 2)])
+def test_maps_are_those_of_one_seed(group: str, count: int, tidy: Tidy) -> None:
+    chosen = layout("client_rounds", group=group, seed=1)
+    drawn = panels(figures.draw(chosen, tidy))
+    assert [axes.get_title() for axes in drawn] == ["FedAvg", "FedSAM"]
+    values = np.asarray(drawn[1].collections[0].get_array()).reshape(count, 3)
+    np.testing.assert_allclose(values, 70 + np.arange(count)[:, None] + [0.5, 1, 2])
+    assert {part.get_clim() for axes in drawn for part in axes.collections} == {(0, 100)}
+    # A column reaches half way to its neighbours.
+    assert drawn[0].get_xlim() == (2.5, 25)
+    assert "Seed 1; " in figures.caption(chosen, tidy)
+    norms = panels(figures.draw(layout("client_rounds", group=group, quantity="feature_norm"), tidy))
+    assert norms[0].collections[0].get_clim() == (7, 6 + count)
+    with pytest.raises(UserError, match=r"no client_rounds\.csv of seed 2"):
+        figures.draw(layout("client_rounds", seed=2), tidy)
+
+
+def test_corruptions_in_the_mean_and_one_by_one(tidy: Tidy) -> None:
+    """FedAvg: 60 and 70 clean; 8 less at severity 1, 40 at 5; haze costs one more than blots."""
+    left, right = panels(figures.draw(layout("corruptions"), tidy))
+    np.testing.assert_allclose(left.lines[0].get_xydata(), [[0, 65], [1, 56.5], [5, 24.5]])
+    assert [text.get_text() for text in right.texts] == ["25.0", "24.0", "35.0", "34.0"]
+    assert [text.get_fontweight() for text in right.texts] == ["normal", "normal", "bold", "bold"]
+    assert rows_of(right) == ["FedAvg", "FedSAM"]
+    with pytest.raises(UserError, match="no images of severity 3"):
+        figures.draw(layout("corruptions", severity=3), tidy)
+
+
+def test_the_nineteen_corruptions_of_cifar_c_get_the_whole_width(tidy: Tidy) -> None:
+    for method in ("fedavg", "fedsam"):
+        write(tidy.results, CellKey(HARD, method), "corruptions", corruptions(90, [f"c{k}" for k in range(19)]))
+    figure = figures.draw(layout("corruptions"), tidy)
+    figure.draw_without_rendering()
+    left, right = panels(figure)
+    assert left.get_position().y0 > right.get_position().y1
+    assert len(right.texts) == 2 * 19
+    width = right.get_window_extent().width / 19
+    assert max(text.get_window_extent().width for text in right.texts) < width
+
+
+def test_bars_of_cost(tidy: Tidy) -> None:
+    drawn = panels(figures.draw(layout("cost"), tidy))
+    widths = [[bar.get_width() for bar in axes.patches] for axes in drawn]
+    assert widths == [[2, 2], [1, 1], [10, 2.5, 20, 5]]  # the last with the part of training on each bar
+    assert drawn[2].get_xlabel().replace("\n", " ") == "Training and evaluation per round (s)"
+    with pytest.raises(UserError, match="unknown quantity of cost 'second_per_round'; did you mean"):
+        layout("cost", quantities=["second_per_round"])
+
+
+def test_smoothed_curves_and_targets(tidy: Tidy) -> None:
+    """FedAvg rises by 12.5 every second round, to 50; of three neighbours the ends have two."""
+    (axes,) = panels(figures.draw(layout("convergence", window=3, targets=[40]), tidy))
+    curves = [line.get_ydata().tolist() for line in axes.lines if len(line.get_xdata()) == 4]
+    assert curves[0] == [18.75, 25, 37.5, 43.75]
+    assert [40, 40] in [list(line.get_ydata()) for line in axes.lines]
+    thinned = figures.draw(layout("convergence", window=3, every=4), tidy)
+    assert [list(line.get_xdata()) for line in panels(thinned)[0].lines] == [[4, 8], [4, 8]]
+    stated = figures.caption(layout("convergence", window=3, every=4), tidy)
+    assert "means of 3 neighbouring evaluations, every 4 rounds." in stated
+
+
+def test_other_columns_of_the_metrics_are_curves_too(tidy: Tidy) -> None:
+    (axes,) = panels(figures.draw(layout("convergence", metric="train_loss"), tidy))
+    assert axes.get_ylabel() == "Training loss"
+    assert axes.lines[0].get_ydata()[-1] == pytest.approx(2 - 0.5)

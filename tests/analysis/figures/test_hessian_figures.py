@@ -1,0 +1,106 @@
+"""Figures of Hessian eigenvalues draw what the tidy files say."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+
+from analysis import figures
+from analysis.figures import KINDS, FigureLayout
+from analysis.layouts.tidy import CellKey, Setting, Tidy
+from bench.experiments.experiment import Experiment
+from bench.input.errors import UserError
+from tests.analysis.conftest import HARD, tidy_in, write
+
+EASY = Setting("digits", "dirichlet-0.6", "4-of-20")
+PANELS = [{"partition": place.partition, "participation": place.participation} for place in (EASY, HARD)]
+METHODS = ("fedavg", "fedsam")
+
+
+def layout(kind: str, **fields: Any) -> FigureLayout:
+    given = {"kind": kind, "title": "T", "caption": "C.", "methods": [*METHODS, "fedgf"], "panels": PANELS, **fields}
+    return KINDS[kind].layout.parse(given)
+
+
+@pytest.fixture
+def tidy(tmp_path: Path, quick: Experiment) -> Tidy:
+    """Two methods in two settings, two seeds; FedSAM is half as sharp as FedAvg."""
+    for place in (EASY, HARD):
+        for scale, method in zip((2.0, 1.0), METHODS, strict=True):
+            cell = CellKey(place, method)
+            top = [(s, "eigenvalue", i, scale * (10 + s) / i, 0.0) for s in (0, 1) for i in range(1, 21)]
+            top += [(s, "lambda_max", None, scale * (10 + s), 0.0) for s in (0, 1)]
+            write(
+                tmp_path, cell, "hessian", pd.DataFrame(top, columns=["seed", "metric", "index", "value", "residual"])
+            )
+            grid = np.linspace(-1, 10 * scale, 200)
+            bulk = np.exp(-(grid**2)) + 1e-9
+            density = [(s, "density", x, y * (1 + s), 0.0) for s in (0, 1) for x, y in zip(grid, bulk, strict=True)]
+            density += [(s, "density_single", None, 1e-3, None) for s in (0, 1)]
+            columns = ["seed", "metric", "eigenvalue", "value", "stderr"]
+            write(tmp_path, cell, "spectrum", pd.DataFrame(density, columns=columns))
+            clients = [(s, r, c, scale * (c + 1) / r, 0.0) for s in (0, 1) for r in (1, 5, 9) for c in range(5)]
+            columns = ["seed", "round", "client", "lambda_max", "residual"]
+            write(tmp_path, cell, "client_hessian", pd.DataFrame(clients, columns=columns))
+    return tidy_in(tmp_path, quick)
+
+
+def panels(figure: Figure) -> list[Any]:
+    return figure.get_axes()
+
+
+def test_eigenvalues_are_means_over_seeds_by_index(tidy: Tidy) -> None:
+    figure = figures.draw(layout("eigenvalues"), tidy)
+    easy, hard = panels(figure)
+    assert easy.get_title() == "Dirichlet 0.6, 4 of 20 clients"
+    assert easy.get_ylabel() == "Hessian eigenvalue $λ_i$"
+    assert [list(line.get_xdata()) for line in hard.lines] == [list(range(1, 21))] * 2
+    np.testing.assert_allclose(hard.lines[0].get_ydata(), 2 * 10.5 / np.arange(1, 21))
+    np.testing.assert_allclose(hard.lines[1].get_ydata(), 10.5 / np.arange(1, 21))
+    assert "mean over 2 seeds" in figures.caption(layout("eigenvalues"), tidy)
+    assert "ot run: FedGF" in figures.caption(layout("eigenvalues"), tidy)
+    assert panels(figures.draw(layout("eigenvalues", scale="log"), tidy))[0].get_yscale() == "log"
+
+
+def test_density_is_that_of_one_seed_down_to_a_single_eigenvalue(tidy: Tidy) -> None:
+    figure = figures.draw(layout("density"), tidy)
+    assert [axes.get_title() for axes in panels(figure)[:2]] == ["FedAvg", "FedSAM"]
+    assert len(panels(figure)) == 4, "no column for a method without data"
+    for axes in panels(figure):
+        assert axes.get_yscale() == "log"
+        assert axes.get_ylim()[0] == pytest.approx(0.5e-3)
+        (line,) = axes.lines
+        assert line.get_ydata().max() == pytest.approx(1, abs=0.01)
+    other = figures.draw(layout("density", seed=1), tidy)
+    assert panels(other)[0].lines[0].get_ydata().max() == pytest.approx(2, abs=0.02)
+    assert "Seed 0." in figures.caption(layout("density"), tidy)
+    assert "Seed 1." in figures.caption(layout("density", seed=1), tidy)
+    with pytest.raises(UserError, match=r"no spectrum\.csv of seed 2"):
+        figures.draw(layout("density", seed=2), tidy)
+
+
+def test_clients_are_lines_with_their_median(tidy: Tidy) -> None:
+    figure = figures.draw(layout("client_eigenvalues"), tidy)
+    first = panels(figure)[0]
+    assert len(first.lines) == 2 * 5 + 1
+    median = first.lines[-1]
+    assert list(median.get_xdata()) == [1, 5, 9]
+    np.testing.assert_allclose(median.get_ydata(), [2 * 3 / r for r in (1, 5, 9)])
+    assert first.get_ylim() == panels(figure)[3].get_ylim()
+    caption = figures.caption(layout("client_eigenvalues"), tidy)
+    assert "5 clients for each of 2 seeds" in caption
+
+
+@pytest.mark.parametrize("kind", ["eigenvalues", "density", "client_eigenvalues"])
+def test_type_is_readable_bytes_repeat_and_nothing_is_one_line(kind: str, tidy: Tidy, tmp_path: Path) -> None:
+    figure = figures.draw(layout(kind), tidy)
+    for text in figure.findobj(lambda artist: hasattr(artist, "get_fontsize") and artist.get_text()):
+        assert text.get_fontsize() >= 7
+    first = figures.save(figure, tmp_path / "one")
+    again = figures.save(figures.draw(layout(kind), tidy), tmp_path / "two")
+    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in again]
+    with pytest.raises(UserError, match="nothing to draw for 'T'"):
+        figures.draw(layout(kind, methods=["fedgf"]), tidy)

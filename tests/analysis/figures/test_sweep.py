@@ -1,0 +1,149 @@
+"""Figures of final values against a swept value."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import matplotlib.axes
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+
+from analysis import figures
+from analysis.figures.training.sweep import SweepLayout
+from analysis.layouts.protocol import reporting
+from analysis.layouts.tidy import CellKey, Setting, Tidy
+from bench.experiments.experiment import Experiment
+from bench.input.errors import UserError
+from tests.analysis.conftest import HARD, metrics, tidy_in, write
+
+EASY = Setting("digits", "dirichlet-0.6", "4-of-20")
+POINTS = [{"x": 0.1, "select": {"partition": "dirichlet-0.1"}}, {"x": 0.6, "select": {"partition": "dirichlet-0.6"}}]
+PANEL = {"x": "α", "select": {"participation": "4-of-20"}, "points": POINTS}
+
+
+def layout(*panels: dict[str, Any], **fields: Any) -> SweepLayout:
+    given = {"kind": "sweep", "title": "T", "caption": "C.", "methods": ["fedavg", "fedsam"], "panels": list(panels)}
+    return SweepLayout.parse({**given, **fields}, "sweep")
+
+
+def panels(figure: Figure) -> list[matplotlib.axes.Axes]:
+    return [axes for axes in figure.get_axes() if axes.get_visible()]
+
+
+def line(axes: matplotlib.axes.Axes, k: int = 0) -> list[tuple[float, float]]:
+    """The k-th line's points; every line is followed by its marks."""
+    return [(round(float(x), 6), round(float(y), 6)) for x, y in axes.lines[2 * k].get_xydata()]
+
+
+@pytest.fixture
+def two(tmp_path: Path, quick: Experiment) -> Tidy:
+    """Two methods in two settings, two seeds each."""
+    finals = {
+        (HARD, "fedavg"): (60, 70),
+        (EASY, "fedavg"): (80, 80),
+        (HARD, "fedsam"): (70, 72),
+        (EASY, "fedsam"): (90, 94),
+    }
+    for (setting, method), values in finals.items():
+        write(tmp_path, CellKey(setting, method), "metrics", metrics(values))
+    return tidy_in(tmp_path, quick)
+
+
+def test_a_line_per_method_through_the_means_of_final_values(two: Tidy) -> None:
+    shown = layout(PANEL)
+    (axes,) = panels(figures.draw(shown, two))
+    assert [line(axes, 0), line(axes, 1)] == [[(0.1, 65), (0.6, 80)], [(0.1, 71), (0.6, 92)]]
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("α", "Test accuracy (%)")
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["0.1", "0.6"]
+    caption = figures.caption(shown, two)
+    assert "Points: mean over 2 seeds; bands: ± one sample standard deviation." in caption
+    assert "what each method reports" in caption
+    assert "2 of 3 seeds" in caption
+
+
+def test_the_rule_of_the_layout_says_which_value_counts(two: Tidy) -> None:
+    shown = layout(PANEL, final={"rule": "mean_last_n", "n": 2})
+    (axes,) = panels(figures.draw(shown, two))
+    assert line(axes) == [(0.1, 48.75), (0.6, 60)], "evaluated half way and at the end"
+    assert "Values: mean over the last 2 evaluations." in figures.caption(shown, two)
+
+
+def test_what_is_asked_for_in_place_of_the_protocol_is_told(two: Tidy) -> None:
+    experiment = two.experiment.model_copy(update={"report": "best"})
+    shown = reporting(layout(PANEL), experiment)
+    told = figures.caption(shown, replace(two, experiment=experiment))
+    assert "Values, as asked for in place of the figure's own protocol: best of all evaluations" in told
+
+
+def test_panels_share_what_the_figure_selects(quick: Experiment) -> None:
+    """What a point selects goes before it."""
+    place = {"dataset": "digits", "partition": "dirichlet-0.6", "participation": "4-of-20"}
+    panel = {"x": "α", "levels": ["fedsam"], "points": POINTS[:1]}
+    shared = layout(panel, select=place)
+    assert shared.cells(quick) == (CellKey(HARD, "fedavg"), CellKey(EASY, "fedsam"))
+
+
+def test_a_suffix_names_another_entry_in_the_place_of_the_method(tmp_path: Path, quick: Experiment) -> None:
+    for method, final in (("fedlesam", 50), ("fedlesam_d", 60), ("fedavg", 40)):
+        write(tmp_path, CellKey(HARD, method), "metrics", metrics([final]))
+    points = [{"x": 0.01}, {"x": 10, "suffix": "_d"}]
+    panel = {"x": "ρ", "scale": "log", "select": {"partition": "dirichlet-0.1", "participation": "4-of-20"},
+             "levels": ["fedavg"], "points": points}  # fmt: skip
+    shown = layout(panel, methods=["fedlesam", "fedavg"])
+    figure = figures.draw(shown, tidy_in(tmp_path, quick))
+    (axes,) = panels(figure)
+    assert line(axes) == [(0.01, 50), (10, 60)]
+    assert axes.get_xscale() == "log"
+    assert list(axes.lines[2].get_ydata()) == [40, 40], "the level"
+    assert {cell.method for cell in shown.cells(quick)} == {"fedlesam", "fedlesam_d", "fedavg"}
+    assert "Horizontal lines" in figures.caption(shown, tidy_in(tmp_path, quick))
+
+
+def test_points_evenly_apart_bear_their_values(two: Tidy) -> None:
+    (axes,) = panels(figures.draw(layout({**PANEL, "scale": "even"}), two))
+    assert [x for x, _ in line(axes)] == [0, 1]
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["0.1", "0.6"]
+
+
+def test_a_cell_of_which_a_run_diverged_has_no_point_and_is_named(two: Tidy, tmp_path: Path) -> None:
+    write(tmp_path, CellKey(HARD, "fedsam"), "metrics", metrics([80, 90], diverged={1: 3}))
+    figure = figures.draw(layout(PANEL), two)
+    (axes,) = panels(figure)
+    assert [line(axes, 0), line(axes, 1)] == [[(0.1, 65), (0.6, 80)], [(0.6, 92)]]
+    foot = " ".join(text.get_text() for part in figure.subfigs for text in part.texts)
+    assert "diverged (no point): FedSAM (1 of 4 runs)" in " ".join(foot.split())
+
+
+def test_an_analysis_is_swept_too_and_metrics_are_its_inputs_as_well(two: Tidy, quick: Experiment) -> None:
+    for setting, value in ((HARD, 3.0), (EASY, 1.0)):
+        rows = pd.DataFrame(
+            [(seed, "flatness_discrepancy", value + seed) for seed in (0, 1)], columns=["seed", "metric", "value"]
+        )
+        write(two.results, CellKey(setting, "fedsam"), "discrepancy", rows)
+    shown = layout(PANEL, methods=["fedsam"], metric="flatness_discrepancy")
+    (axes,) = panels(figures.draw(shown, two))
+    assert line(axes) == [(0.1, 3.5), (0.6, 1.5)]
+    assert {Path(path).name for path in shown.inputs(quick)} == {"metrics.csv", "discrepancy.csv"}
+    assert "Values:" not in figures.caption(shown, two)
+
+
+@pytest.mark.parametrize(
+    ("panel", "fields", "told"),
+    [
+        ({"points": POINTS[::-1]}, {}, "x must rise"),
+        ({"points": [{"x": 0}], "scale": "log"}, {}, "no place on a log scale"),
+        ({"methods": ["fedgf"]}, {}, "unknown method of the figure 'fedgf'"),
+        ({}, {"metric": "rounds_to_target"}, "it is of a target"),
+        ({}, {"metric": "test_acuracy"}, "did you mean 'test_accuracy'"),
+    ],
+)
+def test_what_a_layout_cannot_ask(panel: dict[str, Any], fields: dict[str, Any], told: str) -> None:
+    with pytest.raises(UserError, match=told):
+        layout({**PANEL, **panel}, **fields)
+
+
+def test_a_point_that_the_experiment_does_not_have_is_one_line(quick: Experiment) -> None:
+    shown = layout({**PANEL, "points": [{"x": 1, "suffix": "_x", "select": {"partition": "dirichlet-0.1"}}]})
+    with pytest.raises(UserError, match=r"unknown method of experiment quick in digits/.*'fedavg_x'"):
+        shown.cells(quick)

@@ -1,0 +1,127 @@
+"""Protocols: windows of a paper's length at smoke scale and at its own, and other reported values."""
+
+from pathlib import Path
+
+import pytest
+
+from analysis import figures
+from analysis.analyses.training.convergence import Convergence
+from analysis.figures.training.convergence import ConvergenceLayout
+from analysis.layouts.protocol import fitted
+from analysis.layouts.tidy import CellKey, Tidy
+from analysis.measures.convergence import FinalValue
+from analysis.planning.workflow import Workflow
+from analysis.report.report import Report
+from analysis.tables.layout import TableLayout, load_table
+from analysis.tables.table import fill
+from bench.experiments.experiment import Experiment, load_experiment
+from bench.input.errors import UserError
+from tests.analysis.conftest import HARD, metrics, tidy_in, write
+
+LONG = {"kind": "convergence", "title": "T", "caption": "C.", "methods": ["fedavg"], "window": 100, "every": 800,
+        "panels": [{"partition": "dirichlet-0.1", "participation": "4-of-20"}]}  # fmt: skip
+
+
+@pytest.mark.parametrize(("rounds", "window", "every"), [(8, 2, 2), (3, 2, 1), (40, 10, 10), (10_000, 100, 800)])
+def test_at_smoke_scale_spans_are_a_quarter_of_the_rounds_at_most(rounds: int, window: int, every: int) -> None:
+    smoke = load_experiment("quick", {"scale": "smoke", "training.rounds": rounds})
+    layout = fitted(ConvergenceLayout.parse(LONG), smoke)
+    assert (layout.window, layout.every) == (window, every)
+    assert fitted(Convergence(window=100), smoke).window == window
+    assert fitted(Convergence(), smoke).window == 1, "what is not smoothed stays so"
+
+
+def test_at_its_own_scale_nothing_changes(quick: Experiment) -> None:
+    layout = ConvergenceLayout.parse(LONG)
+    assert fitted(layout, quick) == layout
+
+
+def test_a_report_asks_for_spans_that_fit() -> None:
+    smoke = Report("fedgf", Path("results"), {"scale": "smoke"})
+    asked = smoke.analyses["convergence"]
+    assert isinstance(asked, Convergence)
+    assert asked.window == 2
+    asked.check_target("fedavg", smoothed=True)
+
+
+@pytest.fixture
+def short(tmp_path: Path, quick: Experiment) -> Tidy:
+    """Two seeds of four rounds."""
+    write(tmp_path, CellKey(HARD, "fedavg"), "metrics", metrics([60, 70]))
+    return tidy_in(tmp_path, quick)
+
+
+def test_runs_that_end_before_the_first_point_are_told_in_one_line(short: Tidy) -> None:
+    layout = ConvergenceLayout.parse(LONG)
+    with pytest.raises(UserError, match=r"nothing to draw for 'T': every = 800, but runs end at round 4$"):
+        figures.draw(layout, short)
+    assert figures.caption(layout, short).startswith("T. C.")
+
+
+def test_the_scale_is_told_in_caption_and_picture(short: Tidy) -> None:
+    layout = ConvergenceLayout.parse({**LONG, "window": 1, "every": 1})
+    told = "a quarter of the rounds at most"
+    assert told not in figures.caption(layout, short)
+    assert figures.draw(layout, short).get_suptitle() == ""
+    smoke = load_experiment("quick", {"scale": "smoke", "training.rounds": 4, "grid.seeds": [0, 1]})
+    cell, tidy = CellKey(HARD, "fedavg"), Tidy(short.results, smoke, short.analyses)
+    tidy.path("metrics", cell).parent.mkdir(parents=True)
+    identities = {run.seed: run.identity for run in smoke.cell(cell.path).runs}
+    frame = metrics([60, 70])
+    frame.assign(identity=frame["seed"].map(identities), code="c").to_csv(tidy.path("metrics", cell), index=False)
+    assert told in figures.caption(layout, tidy)
+    assert figures.draw(layout, tidy).get_suptitle() == "Smoke scale: scikit-learn's digits"
+
+
+def test_one_protocol_is_asked_for_in_place_of_all_others(quick: Experiment) -> None:
+    fields = {"title": "T", "caption": "C.", "methods": ["fedavg"], "final": {"rule": "mean_last_n", "n": 100}}
+    ways = [{}, {"final": {"rule": "last"}}, {"final": {"rule": "std_last_n", "n": 100}}]
+    columns = [{"header": f"{i}", "metric": "test_accuracy", **way} for i, way in enumerate(ways)]
+    layout = TableLayout.parse({**fields, "columns": columns})
+    assert layout.under(quick) == layout
+    best = load_experiment("quick", {"report": "best"})
+    under = layout.under(best)
+    assert under.final_values(best) == {"fedavg": FinalValue(rule="best")}
+    assert [column.final for column in under.columns] == [None, None, FinalValue(rule="std_last_n", n=100)]
+    last10 = load_experiment("quick", {"report": "mean_last_10"})
+    assert layout.under(last10).final == FinalValue(rule="mean_last_n", n=10)
+
+
+def test_at_smoke_scale_means_are_over_few_evaluations() -> None:
+    smoke = Report("fedgf", Path("results"), {"scale": "smoke"})
+    layout = load_table("fedgf", "1").under(smoke.experiment)
+    assert layout.final == FinalValue(rule="mean_last_n", n=2)
+    assert smoke.analyses["convergence"].model_dump()["final"] == {"rule": "mean_last_n", "n": 2}
+
+
+def test_reports_under_another_protocol_lie_apart() -> None:
+    changes = {"scale": "smoke", "report": "best"}
+    assert Report("fedgf", Path("r"), changes).folder == Path("r/reports/fedgf_smoke_best")
+    assert Workflow.of(changes | {"results": "r"}).report_folder == "r/reports/{experiment}_best"
+    runs = [Report("fedgf", Path("r"), {"scale": "smoke", **more}).experiment for more in ({}, {"report": "best"})]
+    assert runs[0].cells() == runs[1].cells(), "what is trained stays the same"
+
+
+@pytest.mark.parametrize("report", ["mean", "mean_last_0", "std_last_10", "Best", ""])
+def test_an_unknown_protocol_is_one_line(report: str) -> None:
+    with pytest.raises(UserError, match=f"report = '{report}': allowed are last, best, and mean_last_N, such as"):
+        load_experiment("quick", {"report": report})
+
+
+def test_deviations_are_over_few_evaluations_too() -> None:
+    smoke, paper = (load_experiment("fedgf", changes) for changes in ({"scale": "smoke"}, {}))
+    layout = load_table("fedgf", "7")
+    assert {column.final for column in layout.under(smoke).columns} == {FinalValue(rule="std_last_n", n=2)}
+    assert layout.under(paper) == layout, "the quantity's own hundred"
+
+
+def test_runs_shorter_than_a_mean_are_told(short: Tidy) -> None:
+    column = {
+        "header": "a",
+        "metric": "test_accuracy",
+        "select": {"partition": "dirichlet-0.1", "participation": "4-of-20"},
+    }
+    fields = {"title": "T", "caption": "C.", "methods": ["fedavg"], "columns": [column]}
+    for n, told in ((100, True), (2, False)):
+        layout = TableLayout.parse({**fields, "final": {"rule": "mean_last_n", "n": n}})
+        assert ("Runs have as few as 2 evaluations." in fill("t", layout, short).caption) == told

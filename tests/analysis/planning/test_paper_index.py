@@ -1,0 +1,126 @@
+"""The index of tables and figures: the committed page, what it counts, and the file of times that it is made from."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from analysis.layouts.layout import layout_names
+from analysis.planning.gradient_times import Gradient, GradientTimes
+from analysis.planning.paper_index import page
+from analysis.planning.plan import plan, total
+from analysis.published.numbers import papers
+from bench.experiments.experiment import PAPER_TABLES, experiment_names, load_experiment
+from bench.input.errors import UserError
+from tests.fedflat.test_cli import fedflat, refused
+
+CPU = torch.device("cpu")
+COSTS = PAPER_TABLES / "costs.csv"
+SMALL = Gradient('{"name":"cnn_gn"}', (1, 8, 8), 10, 16)
+
+
+class Asked(GradientTimes):
+    """Times that remember what they have been asked for."""
+
+    def __call__(self, gradient: Gradient) -> float:
+        ASKED.add(gradient)
+        return super().__call__(gradient)
+
+
+ASKED: set[Gradient] = set()
+
+
+@pytest.fixture(scope="module")
+def generated() -> str:
+    return page(Asked.read(COSTS))
+
+
+@pytest.fixture(scope="module")
+def rows(generated: str) -> dict[str, list[str]]:
+    """The cells of each line, by target."""
+    lines = re.findall(r"^\| \[?`(\w+)`.*? \| (.*) \|$", generated, re.MULTILINE)
+    return {target: re.split(r" \| ", rest) for target, rest in lines}
+
+
+def test_the_committed_page_is_what_the_code_generates(generated: str) -> None:
+    committed = (PAPER_TABLES / "README.md").read_text(encoding="utf-8")
+    assert committed == generated, "run: fedflat index"
+
+
+def test_the_stored_times_are_those_that_the_page_needs(generated: str) -> None:
+    assert set(GradientTimes.read(COSTS).known) == ASKED, "run: fedflat index --measure"
+
+
+def test_every_table_and_figure_of_the_papers_has_a_line(rows: dict[str, list[str]]) -> None:
+    targets = {
+        f"{paper}_{folder[:-1]}_{name}"
+        for paper in papers()
+        for folder in ("tables", "figures")
+        for name in layout_names(paper, folder)
+    }
+    assert set(rows) == {*targets, *experiment_names(), "all_tables", "all_figures"}
+
+
+def test_what_has_no_target_is_told(generated: str) -> None:
+    assert "| Table 6 | sizes of the data sets: settings, no target |" in generated
+    assert generated.count("no target |") == 10
+
+
+def test_runs_are_those_of_the_plan(rows: dict[str, list[str]]) -> None:
+    for target in ("fedlesam_figure_4", "fedsam_caldarola_figure_14a_b", "quick"):
+        runs = total(plan([target], Path("none"), {}, GradientTimes.read(COSTS)).values()).runs
+        # A line of a paper's own: what, runs, ...; one of an experiment: what, tables, figures, runs, ...
+        assert rows[target][3 if target == "quick" else 1] == str(runs)
+    assert rows["fedsam_caldarola_figure_14a_b"][1] == "9", "FedAvg's, and those that its plane goes through"
+
+
+def test_what_cannot_be_reproduced_is_told(rows: dict[str, list[str]]) -> None:
+    assert rows["fedlesam_table_3"][1:] == ["–", "–", "–", "", "10 of 10 columns: data set not supported yet"]
+    assert rows["fedlesam_table_4"][-1] == "4 of 8 columns: data set not supported yet"
+    assert rows["fedsam_caldarola_table_14"][-1].startswith("3 of 12 rows: cyclic rates")
+    assert rows["fedlesam_figure_4"][-1].startswith("the panels of OfficeHome and DomainNet")
+
+
+def test_data_sets_of_analyses_are_named(rows: dict[str, list[str]]) -> None:
+    assert rows["fedsam_caldarola_figure_6a"][4] == "CIFAR-10, CIFAR-10-C"
+
+
+@pytest.mark.parametrize("paper", papers())
+def test_smoke_scale_has_as_many_runs(paper: str) -> None:
+    assert load_experiment(paper, {"scale": "smoke"}).paths() == load_experiment(paper).paths()
+
+
+def test_measured_times_are_read_as_they_are_written(tmp_path: Path) -> None:
+    times = GradientTimes.measured(CPU)
+    assert 0 < times(SMALL) < 10
+    times.write(tmp_path / "costs.csv")
+    assert GradientTimes.read(tmp_path / "costs.csv") == replace(times, device=None)
+
+
+def test_times_that_are_not_there_are_told(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"no time is known of Gradient.*cnn_gn.*fedflat index --measure"):
+        GradientTimes("here", "today")(SMALL)
+    file = tmp_path / "costs.csv"
+    for text in ("", "model,batch\nlenet,2\n", COSTS.read_text().replace(",3,", ",three,")):
+        file.write_text(text)
+        with pytest.raises(UserError, match=r"costs.csv' is no table of model, channels"):
+            GradientTimes.read(file)
+
+
+@pytest.mark.parametrize("number", ["nan", "inf", "0", "-3"])
+def test_times_are_finite_and_above_zero(number: str, tmp_path: Path) -> None:
+    file = tmp_path / "costs.csv"
+    replace(GradientTimes("here", "today"), known={SMALL: float(number)}).write(file)
+    with pytest.raises(UserError, match=rf"costs.csv': milliseconds {number} .allowed: finite numbers above 0"):
+        GradientTimes.read(file)
+
+
+def test_the_command_writes_the_page(generated: str, tmp_path: Path) -> None:
+    file = tmp_path / "README.md"
+    (tmp_path / "costs.csv").write_bytes(COSTS.read_bytes())
+    assert fedflat("index", "--out", tmp_path).stdout == f"{file}\n"
+    assert file.read_text(encoding="utf-8") == generated
+    assert refused("index", "--out", "").startswith("fedflat: --out is empty")
+    assert "costs.csv': No such file" in refused("index", "--out", tmp_path / "other")

@@ -1,0 +1,145 @@
+"""Plans count the runs that a target needs, and what is finished; hours and bytes follow from stated numbers."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from analysis.planning.plan import Estimate, Plan, in_words, plan, rounded, total
+from analysis.planning.run_cost import BYTES_PER_ROUND, FORWARD, OVERHEAD, disk, seconds
+from analysis.report.report import Report
+from bench.experiments.experiment import load_experiment
+from bench.experiments.run_config import RunConfig
+from bench.input.errors import UserError
+from bench.training.run import train_cell
+from tests.fedflat.test_cli import fedflat, refused
+
+CPU = torch.device("cpu")
+ONE = {"training.rounds": 2, "grid.seeds": [0]}
+
+
+def one_second(_: object) -> float:
+    return 1.0
+
+
+def test_a_table_needs_the_runs_that_it_shows(tmp_path: Path) -> None:
+    [(part, estimate)] = plan(["quick_table_flatness"], tmp_path, ONE, one_second).items()
+    assert (part, estimate.runs, estimate.finished) == ("quick: digits", 24, 0)
+    assert estimate.hours > 0
+    cell = load_experiment("quick", ONE).cell("digits/dirichlet-0.1/4-of-20/fedsam")
+    train_cell("quick", cell, tmp_path / "runs" / "quick" / cell.path, CPU, str)
+    [after] = plan(["quick_table_flatness"], tmp_path, ONE, one_second).values()
+    assert (after.runs, after.finished) == (24, 1)
+    assert after.bytes < estimate.bytes
+    assert after.hours < estimate.hours
+
+
+def test_runs_that_analyses_compare_with_are_needed_too() -> None:
+    report = Report("analyses", Path("results"))
+    cells = Plan(report, one_second).cells(report.figure_inputs("plane"))
+    methods = [path.split("/")[-1] for path in cells]
+    assert methods == [*report.figure_layout("plane").methods, *report.analyses["plane"].compared()]
+    assert len(methods) == 3
+
+
+def test_a_figure_in_parts_and_an_analysis_are_targets_too() -> None:
+    smallest = {"scale": "smoke", "grid.seeds": [0]}
+    [cifar10, cifar100] = plan(["fedgf_figure_4"], Path("none"), smallest, one_second).values()
+    assert (cifar10.runs, cifar100.runs) == (9, 9)
+    asked = plan(["quick_analysis_discrepancy"], Path("none"), {**smallest, "chosen": ["fedsam"]}, one_second)
+    assert total(asked.values()).runs == 4
+    with pytest.raises(
+        UserError, match="unknown target 'quick_analysis_hesian'; did you mean 'quick_analysis_hessian'"
+    ):
+        plan(["quick_analysis_hesian"], Path("none"), {}, one_second)
+
+
+@pytest.mark.parametrize("target", ["fedlesam_table_3", "fedlesam_figure_5a"], ids=["published alone", "splits"])
+def test_what_needs_no_runs_is_told(target: str) -> None:
+    assert in_words(plan([target], Path("none"), {}, one_second)) == "nothing to train"
+
+
+def test_targets_without_runs_are_told() -> None:
+    with pytest.raises(UserError, match="unknown target 'fedgff'; did you mean 'fedgf'"):
+        plan(["fedgff"], Path("none"), {}, one_second)
+    with pytest.raises(UserError, match="unknown target 'fedgf_tabel_1'; did you mean 'fedgf_table_1'"):
+        plan(["fedgf_tabel_1"], Path("none"), {}, one_second)
+    with pytest.raises(UserError, match="unknown target 'quick_table_accurace'; did you mean 'quick_table_accuracy'"):
+        plan(["quick_table_accurace"], Path("none"), {}, one_second)
+
+
+def test_misspelt_experiments_suggest_targets() -> None:
+    with pytest.raises(UserError, match="unknown target 'fedfg_table_1'; did you mean 'fedgf_table_1'"):
+        plan(["fedfg_table_1"], Path("none"), {}, one_second)
+
+
+def test_cells_that_several_targets_need_are_counted_once() -> None:
+    def runs(*targets: str) -> int:
+        return total(plan(targets, Path("none"), {}, one_second).values()).runs
+
+    assert runs("quick_table_accuracy", "quick_runs", "quick") == runs("quick_runs")
+    assert runs("quick_runs", "fedgf_table_1") == runs("quick_runs") + runs("fedgf_table_1")
+    assert runs("fedgf_table_1", "fedgf_table_1") == runs("fedgf_table_1")
+
+
+def test_own_experiments_have_targets_too(tmp_path: Path) -> None:
+    file = tmp_path / "experiments.yaml"
+    file.write_text("name: mine\nextends: quick\n")
+    with pytest.raises(UserError, match="unknown target 'mine_runs'"):
+        plan(["mine_runs"], tmp_path, {}, one_second)
+    [(part, estimate)] = plan(["mine_runs"], tmp_path, {}, one_second, [str(file)]).items()
+    assert (part, estimate.runs) == ("mine: digits", 3 * len(load_experiment(str(file)).paths()))
+    other = tmp_path / "other.yaml"
+    other.write_text(file.read_text())
+    with pytest.raises(UserError, match="two of them are named mine"):
+        plan(["mine_runs"], tmp_path, {}, one_second, [str(file), str(other)])
+
+
+def test_the_command_takes_several_targets_and_experiments(tmp_path: Path) -> None:
+    file = tmp_path / "experiments.yaml"
+    file.write_text("name: mine\nextends: quick\n")
+    asked = ["--experiment", file, "--results", tmp_path, "--rounds", 2, "--method", "fedavg"]
+    lines = fedflat("plan", "mine_runs", "quick_runs", *asked).stdout.splitlines()
+    assert "hours of one core" in lines[0]
+    assert [line.split(":")[0] for line in lines[1:-1]] == ["mine", "quick"]
+    assert "the path is empty" in refused("plan", "quick", "--results", "")
+
+
+@pytest.mark.parametrize(
+    ("number", "shown"), [(48123, "48,000"), (0.0834, "0.083"), (0.004, "< 0.01"), (0, "0"), (1.75, "1.8")]
+)
+def test_two_digits_are_shown(number: float, shown: str) -> None:
+    assert rounded(number) == shown
+
+
+def test_hours_and_bytes_grow_with_what_they_are_made_of() -> None:
+    changes = {"evaluation.every": 1000, "training.rounds": 10, "evaluation.snapshot_every": None}
+
+    def run(label: str, **more: object) -> RunConfig:
+        return load_experiment("quick", {**changes, **more}).cell(f"digits/dirichlet-0.1/{label}").runs[0]
+
+    plain, sam, many = (seconds(run(x), one_second) for x in ("4-of-20/fedavg", "4-of-20/fedsam", "10-of-20/fedavg"))
+    # 10 rounds x 4 clients x 2 epochs x 3 steps of 16 of 45 images, each a gradient of a second; one evaluation.
+    evaluation = (901 + 896) / 16 * FORWARD
+    assert plain == pytest.approx(10 * 4 * 2 * 3 * OVERHEAD + evaluation)
+    assert sam - evaluation == pytest.approx(2 * (plain - evaluation))
+    assert many - evaluation == pytest.approx(2.5 * (plain - evaluation))
+    model, numbers = 4 * 1946, 10 * BYTES_PER_ROUND
+    assert disk(run("4-of-20/fedavg")) == model + numbers
+    assert disk(run("4-of-20/fedavg", **{"evaluation.local_models": "last"})) == model * 6 + numbers
+    states = disk(run("4-of-20/scaffold", **{"evaluation.snapshot_every": 5}))
+    assert states == model * (1 + 2 * (1 + 1 + 20)) + numbers
+
+
+def test_a_share_of_emnist_takes_less() -> None:
+    run = load_experiment("fedsam_qu").cell("emnist/iid/bernoulli-0.2-of-100/fedavg").runs[0]
+    whole = run.model_copy(update={"dataset": run.dataset.model_copy(update={"share": 1.0})})
+    assert seconds(whole, one_second) == pytest.approx(5 * seconds(run, one_second), rel=0.05)
+
+
+def test_parts_are_lines_with_their_sum() -> None:
+    parts = {"a: x": Estimate(2, 1, 1.5, 2**30), "a: y": Estimate(3, 0, 0.25, 2**29)}
+    lines = in_words(parts).splitlines()
+    assert lines[-1].split() == ["all", "5", "1", "1.8", "1.5"]
+    assert len(in_words({"a: x": parts["a: x"]}).splitlines()) == 2
+    assert total([]) == Estimate()

@@ -1,0 +1,183 @@
+"""What the Snakefile asks: options, identities, and which cells a report shows."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from analysis.planning.workflow import Workflow
+from analysis.report.report import Report
+from analysis.tables.layout import load_table
+from bench.input.errors import UserError
+from tests.places import MINI
+
+FEDSAM = "digits/dirichlet-0.1/4-of-20/fedsam"
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"round": 5}, "unknown --config key 'round'; did you mean 'rounds'?"),
+        ({"results": ""}, "--config results=: the name of a folder"),
+        ({"replace": "maybe"}, "--config replace=maybe: true or false"),
+        ({"device": "gpu"}, "unknown device 'gpu'"),
+        ({"experiments": [3]}, "a list such as"),
+        ({"experiments": [MINI, MINI]}, "two of them are named mini"),
+        ({"rounds": "many"}, "--config rounds=many: a whole number from 1 on"),
+        ({"seeds": 3}, "--config seeds=3: a list such as [0,1,2]"),
+        ({"seeds": [0, 0]}, "seed 0 stands twice in seeds"),
+        ({"scale": "tiny"}, "--config scale=tiny: paper or smoke"),
+        ({"methods": "fedavg"}, "--config methods=fedavg: a list such as [fedavg,fedsam]"),
+        ({"methods": ["fedavgg"]}, "unknown method 'fedavgg'; did you mean 'fedavg'"),
+        ({"report": "mean"}, "--config report=mean: last, best, or mean_last_N, such as mean_last_100"),
+        ({"threads": 0}, "--config threads=0: a whole number from 1 on"),
+        ({"threads": "all"}, "--config threads=all: a whole number from 1 on"),
+    ],
+)
+def test_a_wrong_configuration_is_one_line(config, message):
+    with pytest.raises(UserError) as error:
+        Workflow.of({"experiments": MINI, **config})
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_changes_reach_every_command():
+    flow = Workflow.of({"experiments": MINI, "rounds": 5, "seeds": [0], "results": "my results"})
+    assert flow.options == "--results 'my results' --set=training.rounds=5 '--set=grid.seeds=[0]'"
+    [run] = flow.cell("mini", FEDSAM).runs
+    assert run.training.rounds == 5
+
+
+def test_small_models_get_one_thread_and_large_ones_the_cores(tmp_path):
+    large = tmp_path / "experiments.yaml"
+    large.write_text(Path(MINI).read_text().replace("model: cnn_gn", "model: resnet18_gn"))
+    for config, threads in (
+        ({"experiments": MINI}, 1),
+        ({"experiments": str(large)}, 8),
+        ({"experiments": str(large), "device": "cuda"}, 1),
+        ({"experiments": str(large), "device": "cuda", "threads": 3}, 3),
+        ({"experiments": MINI, "threads": 3}, 3),
+    ):
+        assert Workflow.of(config).threads("mini", FEDSAM, cores=8) == threads, config
+
+
+def test_a_report_depends_on_the_identities_of_the_cells_that_it_reads():
+    one, other = (Workflow.of({"experiments": MINI, "rounds": rounds}) for rounds in (4, 5))
+    files = [Path("results", "analysis", "mini", FEDSAM, "drift.csv"), Path("layout.yaml")]
+    assert one.shown("mini", files) == one.cell("mini", FEDSAM).identity
+    assert Workflow.of({"experiments": MINI, "report": "best"}).shown("mini", files).startswith("best ")
+    assert other.cell("mini", FEDSAM).identity in other.shown("mini", files) != one.shown("mini", files)
+    assert one.shown("mini", [Path("layout.yaml")]) == ""
+
+
+EXTENDED = """
+name: extended
+extends: quick
+methods: {fedavg: , fedsam: , other: {name: fedsam, hyperparameters: {rho: 0.2}}}
+"""
+ONE_PARTITION = "  partition: [{name: dirichlet, alpha: 0.1, clients: 20}]\n"
+TWO_PARTICIPATIONS = "  participation: [{active: 4}, {active: 10}]\n"
+ONE_PARTICIPATION = "  participation: [{active: 4}]\n"
+
+
+def extended(folder: Path, more: str = "") -> Report:
+    file = folder / "experiments.yaml"
+    file.write_text(EXTENDED + more)
+    return Report(str(file), folder / "results")
+
+
+def test_layouts_that_name_no_methods_show_all_of_the_extending_experiment(tmp_path):
+    report = extended(tmp_path)
+    assert report.table_names() == ["accuracy", "flatness"]
+    for name in report.table_names():
+        assert load_table(report.source, name).methods == ("fedavg", "fedsam", "other")
+    assert report.figure_names() == ["convergence", "labels"], "the others name methods that it does not have"
+    shown = {path.parent.name for path in report.table_inputs("accuracy") if path.name == "metrics.csv"}
+    assert shown == {"fedavg", "fedsam", "other"}
+
+
+def test_quick_and_all_methods_show_what_they_have():
+    for name, methods in (("quick", 12), ("quick_all", 26)):
+        report = Report(name, Path("results"))
+        assert report.table_names() == ["accuracy", "flatness"]
+        assert report.figure_names() == ["convergence", "drift", "labels", "perturbation", "surfaces"]
+        assert len(load_table(name, "accuracy").methods) == methods
+
+
+@pytest.mark.parametrize(
+    ("more", "tables", "figures"),
+    [
+        ("grid:\n  seeds: [0]\n" + ONE_PARTITION + TWO_PARTICIPATIONS, [], []),
+        (
+            "grid:\n  seeds: [0]\n  partition: [{name: iid, clients: 20}, {name: dirichlet, alpha: 0.1, clients: 20},"
+            " {name: dirichlet, alpha: 0.6, clients: 20}]\n" + ONE_PARTICIPATION,
+            ["flatness"],
+            ["labels"],
+        ),
+        ("evaluation: {snapshot_every: null}\n", ["accuracy"], ["convergence", "labels"]),
+    ],
+    ids=["one partition", "one participation", "no states"],
+)
+def test_layouts_of_what_the_extending_experiment_lacks_are_left_out(more, tables, figures, tmp_path):
+    report = extended(tmp_path, more)
+    assert (report.table_names(), report.figure_names()) == (tables, figures)
+    if "flatness" not in tables:
+        with pytest.raises(UserError, match=r"unknown partition of experiment extended|keeps (no states|neither)"):
+            report.render_table("flatness")
+    flow = Workflow.of({"experiments": [report.source]})
+    assert flow.reports["extended"].table_names() == tables
+
+
+def test_own_layouts_must_fit(tmp_path):
+    report = extended(tmp_path)
+    (tmp_path / "tables").mkdir()
+    layout = "title: t\ncaption: c\ncolumns: [{header: h, metric: test_accuracy, select: {partition: iid}}]\n"
+    (tmp_path / "tables" / "mine.yaml").write_text(layout)
+    assert report.table_names() == ["mine"], "own ones stand in place of quick's, and a mistake in them is told"
+    assert report.figure_names() == ["convergence", "labels"]
+    with pytest.raises(UserError, match=r"mine.yaml': unknown partition of experiment extended 'iid'"):
+        report.table_inputs("mine")
+
+
+def with_analyses(folder: Path, text: str) -> Workflow:
+    """Mini with a second partition and these analyses."""
+    shutil.copytree(Path(MINI).parent, folder)
+    file = folder / "experiments.yaml"
+    iid = "  partition: [{name: dirichlet, alpha: 0.1, clients: 20}, {name: iid, clients: 40}]\n"
+    lines = file.read_text().splitlines(keepends=True)
+    file.write_text("".join(iid if line.startswith("  partition:") else line for line in lines))
+    (folder / "analyses.yaml").write_text(text)
+    return Workflow.of({"experiments": str(file)})
+
+
+def test_a_target_of_an_analysis_leaves_out_what_it_compares_with(tmp_path):
+    flow = with_analyses(tmp_path / "mine", "interpolation: {towards: fedsam}\n")
+    asked = ["digits/dirichlet-0.1/4-of-20/fedavg", "digits/iid/4-of-40/fedavg"]
+    assert flow.analysed("mini", "interpolation") == asked
+    assert len(flow.analysed("mini", "hessian")) == 4
+    with pytest.raises(UserError, match="name the two others in its option through"):
+        flow.analysed("mini", "plane")
+
+
+@pytest.mark.parametrize(
+    ("label", "message"),
+    [
+        (
+            "fedsma",
+            "unknown method or partition to compare digits/.*/fedavg with 'fedsma'; did you mean",
+        ),
+        ("iid", "unknown setting to compare digits/dirichlet-0.1/4-of-20/fedavg with 'digits/iid/4-of-20'"),
+    ],
+)
+def test_what_cannot_be_compared_is_one_line(label, message, tmp_path):
+    flow = with_analyses(tmp_path / "mine", f"interpolation: {{towards: {label}}}\n")
+    with pytest.raises(UserError, match=message):
+        flow.compared("mini", "digits/dirichlet-0.1/4-of-20/fedavg", "interpolation")
+
+
+def test_only_chosen_methods_are_asked_for():
+    flow = Workflow.of({"experiments": MINI, "methods": ["fedsam"]})
+    report = flow.reports["mini"]
+    shown = {path.parent.name for path in report.table_inputs("accuracy") if path.name == "metrics.csv"}
+    assert shown == {"fedsam"}
+    assert {path.rpartition("/")[2] for path in flow.analysed("mini", "hessian")} == {"fedsam"}

@@ -1,0 +1,194 @@
+"""The report: layouts that fit their experiment, files where they belong, and a page that links them."""
+
+import re
+import shlex
+import shutil
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from analysis import figures
+from analysis.layouts.tidy import FILES, CellKey, Tidy
+from analysis.report.report import Report
+from analysis.tables import table as tables
+from analysis.tables.layout import load_table
+from bench.experiments.experiment import PAPER_TABLES, Experiment
+from bench.input.errors import UserError
+from tests.analysis.conftest import HARD, metrics, write
+from tests.places import MINI
+
+QUICK = Report("quick", Path("results"))
+
+
+def test_inputs_of_quick_are_cells_of_quick(quick: Experiment) -> None:
+    named = {file.name for file in FILES.values()} | {f"{name}.csv" for name in QUICK.analyses}
+    layouts = [tables.inputs(load_table("quick", name), quick) for name in QUICK.table_names()]
+    layouts += [figures.load_figure("quick", name).inputs(quick) for name in QUICK.figure_names()]
+    for paths in layouts:
+        assert paths
+        assert len(set(paths)) == len(paths)
+        for path in paths:
+            stage, experiment, *cell, name = Path(path).parts
+            assert (stage in {"runs", "analysis", "partitions"}, experiment, name in named) == (True, "quick", True)
+            assert "/".join(part for part in cell if not part.startswith("seed-")) in quick.cells()
+
+
+def test_inputs_are_the_files_that_exist_when_all_is_run(realistic: Tidy, quick: Experiment) -> None:
+    for name in QUICK.figure_names():
+        for path in figures.load_figure("quick", name).inputs(quick):
+            assert (realistic.results / path).is_file() or "/fedgf/" in path
+
+
+def test_tables_and_figures_of_quick() -> None:
+    assert QUICK.table_names() == ["accuracy", "flatness"]
+    assert QUICK.figure_names() == ["convergence", "drift", "labels", "perturbation", "surfaces"]
+
+
+def test_render_writes_where_it_says(realistic: Tidy) -> None:
+    folder = realistic.results / "reports" / "quick"
+    written = Report("quick", realistic.results).render_table("accuracy")
+    assert written == [folder / "tables" / f"accuracy.{extension}" for extension in ("md", "tex", "csv", "html")]
+    written += Report("quick", realistic.results).render_figure("labels")
+    assert written[4:] == [folder / "figures" / f"labels.{extension}" for extension in ("png", "pdf", "md")]
+    assert all(path.stat().st_size for path in written)
+    told = figures.caption(figures.load_figure("quick", "labels"), realistic)
+    shown = f"# Images per client and class\n\n![Images per client and class](labels.png)\n\n{told}\n"
+    assert written[-1].read_text() == shown
+
+
+def test_page_holds_all_tables_and_links_only_what_exists(realistic: Tidy) -> None:
+    Report("quick", realistic.results).render_table("accuracy")
+    Report("quick", realistic.results).render_figure("labels")
+    page = Report("quick", realistic.results).render_page()
+    text = page.read_text()
+    assert text.count("<table>") == 2
+    assert text.count("Not drawn yet.") == 4
+    images = re.findall(r'src="([^"]+)"', text)
+    assert images == ["figures/labels.png"]
+    assert (page.parent / images[0]).is_file()
+    assert "http" not in text
+
+
+def test_page_leaves_no_dead_link(realistic: Tidy) -> None:
+    report = Report("quick", realistic.results)
+    for name in report.table_names():
+        report.render_table(name)
+    for name in report.figure_names():
+        report.render_figure(name)
+    page = report.render_page()
+    links = re.findall(r'(?:src|href)="([^"#]+)"', page.read_text())
+    assert len(links) == 2 * 4 + 5 * 4
+    assert all((page.parent / link).is_file() for link in links)
+
+
+def test_changed_values_are_those_of_the_report(tmp_path: Path) -> None:
+    """A run with one seed is complete when one seed was asked for."""
+    write(tmp_path, CellKey(HARD, "fedavg"), "metrics", metrics([80]))
+    text = Report("quick", tmp_path, {"grid.seeds": [0]}).render_table("accuracy")[0].read_text()
+    assert "80.00" in text
+    assert "of 3 seeds" not in text
+
+
+def test_inputs_begin_with_the_layout() -> None:
+    assert QUICK.table_inputs("accuracy")[0] == PAPER_TABLES / "quick" / "tables" / "accuracy.yaml"
+    assert QUICK.figure_inputs("drift")[0] == PAPER_TABLES / "quick" / "figures" / "drift.yaml"
+    assert len(QUICK.figure_inputs("drift")) == 1 + len(figures.load_figure("quick", "drift").methods)
+
+
+def test_summary_names_leader_runner_up_and_counts(tmp_path: Path, quick: Experiment) -> None:
+    finals = {"fedavg": [80, 80, 80], "fedsam": [81, 83, 85], "fedlesam": [82, 82, 82], "fedgf": [99, 99, 99]}
+    for path in quick.cells():
+        *place, method = path.split("/")
+        if method in finals:
+            ends = {1: 2} if method == "fedgf" and tuple(place) == ("digits", "dirichlet-0.1", "4-of-20") else None
+            cell = CellKey(type(HARD)(*place), method)
+            write(tmp_path, cell, "metrics", metrics(finals[method], diverged=ends))
+    lines = Report("quick", tmp_path).summary().splitlines()
+    assert 3 <= len(lines) <= 5
+    assert lines[0] == "quick: 48 of 144 runs, 1 of them diverged"
+    # FedGF is higher, but one of its runs diverged.
+    assert lines[1].endswith("FedSAM with 83.00 %, then FedLESAM with 82.00 %")
+    assert str(tmp_path / "reports" / "quick" / "index.html") in lines[2]
+
+
+def test_summary_does_not_crown_a_method_with_missing_settings(tmp_path: Path) -> None:
+    write(tmp_path, CellKey(HARD, "fedavg"), "metrics", metrics([80, 90, 85]))
+    assert "none leads" in Report("quick", tmp_path).summary()
+
+
+def test_unknown_names_and_no_runs_are_one_line(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="unknown table of experiment quick 'acuracy'; did you mean 'accuracy'"):
+        Report("quick", tmp_path).render_table("acuracy")
+    with pytest.raises(UserError, match="unknown figure of experiment quick 'drifts'; did you mean 'drift'"):
+        Report("quick", tmp_path).render_figure("drifts")
+    report = Report("quick", tmp_path)
+    for make in (report.summary, report.render_page, *(partial(report.render_table, n) for n in report.table_names())):
+        with pytest.raises(UserError, match="no run of experiment quick"):
+            make()
+    for name in report.figure_names():
+        with pytest.raises(UserError, match="no run of experiment quick"):
+            report.render_figure(name)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_command_that_makes_the_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = Report(MINI, tmp_path / "my results", {"training.rounds": 2, "grid.seeds": [0]})
+    with pytest.raises(UserError) as caught:
+        own.render_table("accuracy")
+    command = str(caught.value).partition("make them with: ")[2]
+    assert shlex.split(command) == [
+        "snakemake", "--cores", "2", "mini_table_accuracy", "--config",
+        f"experiments=[{MINI}]", f"results={tmp_path / 'my results'}", "rounds=2", "seeds=[0]",
+    ]  # fmt: skip
+    monkeypatch.setattr(Tidy, "has_runs", lambda _: False)
+    with pytest.raises(UserError, match=r"snakemake --cores 2 quick_figure_drift$"):
+        Report("quick", Path("results")).render_figure("drift")
+    with pytest.raises(
+        UserError, match=r"snakemake --cores 2 quick \(with training.lr changed in the experiment's file"
+    ):
+        Report("quick", Path("results"), {"training.lr": 1}).summary()
+
+
+def test_one_cell_is_enough_for_tables_and_page(tmp_path: Path) -> None:
+    write(tmp_path, CellKey(HARD, "fedavg"), "metrics", metrics([80, 81, 82]))
+    report = Report("quick", tmp_path)
+    assert "not run" in report.render_table("accuracy")[0].read_text()
+    assert "not run" in report.render_table("flatness")[0].read_text()
+    assert all(file.is_file() for file in report.render_figure("convergence"))
+    assert "quick: 3 of 144 runs" in report.render_page().read_text()
+
+
+def test_a_layout_that_does_not_fit_is_named(tmp_path: Path) -> None:
+    own = shutil.copytree(Path(MINI).parent, tmp_path / "own")
+    experiments = own / "experiments.yaml"
+    text = experiments.read_text()
+    experiments.write_text(re.sub(r"  fedsam:.*\n", "", text))
+    with pytest.raises(UserError, match=r"^'.*tables/accuracy.yaml': unknown method of experiment mini 'fedsam'"):
+        Report(str(experiments), tmp_path).table_inputs("accuracy")
+    with pytest.raises(UserError, match=r"^'.*figures/drift.yaml': unknown method of experiment mini 'fedsam'"):
+        Report(str(experiments), tmp_path).figure_inputs("drift")
+
+
+def test_a_layout_is_like_another_one_but_for_the_keys_that_it_gives(tmp_path: Path) -> None:
+    """Also over several files, all of which a table is made from; a key is replaced as a whole."""
+    shutil.copytree(PAPER_TABLES / "quick", tmp_path / "like")
+    source = str(tmp_path / "like" / "experiments.yaml")
+    folder = tmp_path / "like" / "tables"
+    (folder / "7.yaml").write_text("like: accuracy\ntitle: Seven\nmethods: [fedsam]\n")
+    (folder / "8.yaml").write_text("like: 7\ntitle: Eight\n")
+    eight, accuracy = load_table(source, "8"), load_table(source, "accuracy")
+    assert (eight.title, eight.methods) == ("Eight", ("fedsam",))
+    assert (eight.caption, eight.columns) == (accuracy.caption, accuracy.columns)
+    report = Report(source, Path("results"))
+    assert report.table_inputs("8")[:3] == [folder / "8.yaml", folder / "7.yaml", folder / "accuracy.yaml"]
+
+    for like, message in (
+        ("acuracy", r"unknown layout in like of '.*7\.yaml': 'acuracy'; did you mean 'accuracy'\?"),
+        ("7", r"7\.yaml': like: 7 makes the layout like itself"),
+        ("8", r"8\.yaml': like: 7 makes the layout like itself"),
+    ):
+        (folder / "7.yaml").write_text(f"like: {like}\n")
+        with pytest.raises(UserError, match=message) as error:
+            report.table_inputs("7")
+        assert "\n" not in str(error.value)

@@ -1,0 +1,76 @@
+"""Each published number stands beside exactly one entry of its table's layout, or is listed as absent."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from analysis.published.numbers import papers, published
+from analysis.report.report import Report
+from analysis.tables.layout import load_table
+from analysis.tables.reproduction import of_entry
+from tests.analysis.published.published_counts import ROWS
+
+ABSENT = {
+    ("fedtoga", "7"): 9,  # printed out of line, seven of them dashes: which columns they belong to cannot be told
+}
+"""How many are not."""
+
+DEVIATIONS = {("fedgf", "9"): 36, **{("fedsam_qu", table): 42 for table in ("1", "2", "4", "5")}}
+"""How many printed deviations have a column of their own."""
+
+
+@pytest.mark.parametrize(("paper", "name"), [(paper, name) for paper, names in ROWS.items() for name in names])
+def test_every_published_number_is_met_once_or_listed_as_absent(paper: str, name: str) -> None:
+    layout, experiment = load_table(paper, name), Report(paper, Path("none")).experiment
+    numbers = published(paper)
+    of_table = numbers[numbers["table"] == layout.published]
+    met: Counter[int] = Counter()
+    deviations: Counter[int] = Counter()
+    for block in layout.blocks:
+        for column in layout.columns:
+            for method in layout.methods:
+                rows = of_entry(of_table, layout, experiment, block, method, column)
+                assert len(rows) <= 1, (block.header, column.name, method)
+                (deviations if "value" in column.published else met).update(rows.index)
+    assert set(met.values()) == {1}
+    assert len(met) == ROWS[paper][name] - ABSENT.get((paper, name), 0)
+    assert len(of_table) - len(met) == ABSENT.get((paper, name), 0)
+    assert set(deviations.values()) <= {1}
+    assert len(deviations) == DEVIATIONS.get((paper, name), 0)
+
+
+def test_every_published_table_has_a_layout() -> None:
+    for paper in papers():
+        numbers = published(paper)
+        assert set(numbers["table"]) == {load_table(paper, name).published for name in ROWS[paper]}
+        assert Report(paper, Path("none")).table_names() == list(ROWS[paper])
+
+
+@pytest.mark.parametrize("paper", papers())
+@pytest.mark.parametrize("scale", ["paper", "smoke"])
+def test_every_table_resolves(paper: str, scale: str) -> None:
+    report = Report(paper, Path("none"), {"scale": scale})
+    for name in report.table_names():
+        assert report.table_inputs(name)
+
+
+@pytest.mark.parametrize("paper", papers())
+def test_no_two_methods_of_a_table_share_a_run(paper: str) -> None:
+    report = Report(paper, Path("none"))
+    identities: dict[str, str] = {}
+    shared = []
+    for name in report.table_names():
+        layout = load_table(paper, name)
+        for setting in layout.settings(report.experiment):
+            methods_of: dict[str, str] = {}
+            for method in layout.supported_methods:
+                path = f"{setting.path}/{method}"
+                if method not in report.experiment.whole_parts[setting.dataset].methods:
+                    continue
+                if path not in identities:
+                    identities[path] = report.experiment.cell(path).runs[0].identity
+                first = methods_of.setdefault(identities[path], method)
+                if first != method:
+                    shared.append((setting.path, first, method))
+    assert not shared

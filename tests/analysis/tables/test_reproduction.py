@@ -1,0 +1,211 @@
+"""Tables beside published numbers, from hand-made results: every verdict, in every format, and when none is given."""
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from analysis.published.numbers import PublishedNumber, published
+from analysis.published.verdicts import PLURALS, Verdict
+from analysis.report.page import table_page
+from analysis.report.report import Report
+from analysis.tables.formats import FORMATS
+from analysis.tables.layout import TableLayout
+from analysis.tables.reproduction import beside_published
+from analysis.tables.table import Beside, Entry, Table
+from bench.experiments.experiment import load_experiment
+from bench.input.errors import UserError
+
+FEDGF = load_experiment("fedgf")
+PRINTED = published("fedgf")
+
+AT = {"dataset": "cifar100", "partition": "lda-0", "participation": "5-of-100"}
+LAYOUT = TableLayout.parse(
+    {
+        "title": "Flatness",
+        "caption": "By hand.",
+        "published": "2",
+        "methods": ["fedavg", "fedsam", "fedasam", "mofedsam", "fedsmoo", "fedgf"],
+        "columns": [
+            {"header": "LPF", "metric": "lpf", "decimals": 3, "select": AT},
+            {"header": "λ_max", "metric": "lambda_max", "select": AT},
+            {"header": "sharpness", "metric": "sharpness", "select": AT},
+            {"header": "Δ_F", "metric": "flatness_discrepancy", "select": AT},
+            {"header": "IID", "metric": "lpf", "published": {"partition_param": "10"}, "unsupported": "not known yet"},
+        ],
+    }
+)
+
+
+def printed(method: str, metric: str) -> float:
+    rows = PRINTED.query("table == '2' and method == @method and metric == @metric and partition_param == '0'")
+    [value] = rows["value"]
+    return float(value)
+
+
+def filled() -> Table:
+    """Six methods' entries, made so that every verdict occurs."""
+    lpf = [
+        Entry(printed("fedavg", "lpf") + 0.01, 0.1, 3),
+        Entry(printed("fedsam", "lpf") + 5, 0.1, 3),
+        Entry(note="not run"),
+        Entry(seeds=3, note="diverged (1 of 3)", missing="diverged"),
+        Entry(seeds=3, note="not analysed", missing="not analysed"),
+        Entry(seeds=3, note="9+", missing="censored"),
+    ]
+    columns = [
+        lpf,
+        [Entry(printed(method, "lambda_max"), 1.0, 3) for method in LAYOUT.methods],
+        [Entry(1.0, 0.1, 3)] * 6,
+        [Entry(-printed(method, "flatness_discrepancy"), 0.1, 3) for method in LAYOUT.methods],
+        [Entry(note="not known yet", missing="not supported")] * 6,
+    ]
+    return Table("t", LAYOUT, LAYOUT.methods, (tuple(zip(*columns, strict=True)),), "By hand.")
+
+
+UNFAIR = ["not judged", "not judged", "not run", "diverged", "not analysed", "censored"]
+"""Of the first column, where runs have other settings than the paper's."""
+
+
+def kinds(table: Table, column: int) -> list[str]:
+    return [row[column].verdict.kind for row in table.beside[0]]
+
+
+@pytest.fixture(scope="module")
+def judged() -> Table:
+    return beside_published(filled(), FEDGF, "fedgf")
+
+
+def test_every_verdict(judged: Table) -> None:
+    assert kinds(judged, 0) == ["agrees", "differs", "not run", "diverged", "not analysed", "censored"]
+    assert "not judged" in kinds(judged, 1), "λ_max of several methods is doubtful in print"
+    assert set(kinds(judged, 2)) == {"not published"}
+    assert set(kinds(judged, 4)) == {"not supported"}
+    assert {kind for column in range(5) for kind in kinds(judged, column)} == set(PLURALS)
+    for kind in PLURALS.values():
+        assert kind in judged.foot
+    [taus] = judged.taus
+    assert taus[3] == (-1.0, 6), "the order of the methods is the reverse of the printed one"
+    assert taus[0] is taus[2] is taus[4] is None
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_shows_numbers_side_by_side(judged: Table, name: str) -> None:
+    text = FORMATS[name](judged)
+    for shown in (f"{printed('fedsam', 'lpf'):g}", "differs", "diverged", "not analysed", "not known yet"):
+        assert shown in text
+    if name != "csv":
+        assert "differs (+5.00" in text
+        assert "Kendall" in text
+        assert "Verdicts: " in text
+        assert "1 diverged" in text
+
+
+def test_a_table_is_a_page_of_its_own(judged: Table) -> None:
+    text = table_page(judged)
+    assert text.startswith("<!doctype html>")
+    assert "By hand." in text
+    assert "differs (+5.00" in text
+
+
+def test_tidy_rows_have_both_numbers(judged: Table) -> None:
+    rows = pd.read_csv(io.StringIO(FORMATS["csv"](judged))).set_index(["row", "column"])
+    row = rows.loc[("fedsam", "LPF")]
+    assert row["mean"] - row["published"] == pytest.approx(row["gap"]) == pytest.approx(5)
+
+
+@pytest.mark.parametrize("changes", [{"training.rounds": 5}, {"training.lr": 0.1}, {"evaluation.every": 10}], ids=str)
+def test_runs_with_other_settings_than_the_papers_are_not_judged(changes: dict[str, Any]) -> None:
+    table = beside_published(filled(), load_experiment("fedgf", changes), "fedgf")
+    assert kinds(table, 0) == UNFAIR
+    assert not any(map(any, table.taus)), "nor ranked"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"scale": "paper"}, {"chosen": ["fedavg", "fedgf"]}, {"grid.seeds": [7, 8]}, {"report": "best"}],
+    ids=str,
+)
+def test_fewer_methods_other_seeds_and_other_values_are_judged(changes: dict[str, Any]) -> None:
+    table = beside_published(filled(), load_experiment("fedgf", changes), "fedgf")
+    assert kinds(table, 0)[0] == "agrees"
+    assert ("Values are those asked for (report=best), not the paper's" in table.foot) == ("report" in changes)
+
+
+def test_at_smoke_scale_nothing_is_judged() -> None:
+    table = beside_published(filled(), load_experiment("fedgf", {"scale": "smoke"}), "fedgf")
+    assert table.foot.startswith("Nothing is judged at this scale.")
+    assert kinds(table, 0) == UNFAIR
+
+
+def test_what_extends_a_paper_is_judged_where_its_settings_are_the_papers(tmp_path: Path) -> None:
+    for name, training, kind in (("same", "{}", "agrees"), ("faster", "{lr: 0.1}", "not judged")):
+        file = tmp_path / f"{name}.yaml"
+        file.write_text(f"name: {name}\nextends: fedgf\ntraining: {training}\n")
+        assert kinds(beside_published(filled(), load_experiment(str(file)), "fedgf"), 0)[0] == kind
+
+
+def test_printed_deviations_stand_once() -> None:
+    """Qu et al.'s are over clients, FedGF's of Table 9 over rounds: they have columns of their own."""
+    for paper, name in (("fedsam_qu", "1"), ("fedgf", "9")):
+        report = Report(paper, Path("nowhere"))
+        layout = report.table_layout(name)
+        row = (Entry(note="not run"),) * len(layout.columns)
+        entries = ((row,) * len(layout.methods),) * len(layout.blocks)
+        table = beside_published(Table(name, layout, layout.methods, entries, "By hand."), report.experiment, paper)
+        shown = [one.number for block in table.beside for of_method in block for one in of_method]
+        assert all(number is None or number.std is None for number in shown)
+
+
+def test_tables_of_unknown_data_sets_show_the_published_side_alone(tmp_path: Path) -> None:
+    text = Report("fedlesam", tmp_path).render_table("3")[0].read_text()
+    assert "data set not supported yet" in text
+    assert "not supported" in text.rpartition("Verdicts")[2]
+    published = [line for line in text.splitlines() if line.startswith("| *published*")]
+    assert published
+    assert not any("not supported" in line for line in published), "the cell above says why"
+    assert text.endswith(" In published rows: ? doubtful in print.\n")
+
+
+def test_a_wide_table_in_latex_fits_the_page_and_names_its_paper(tmp_path: Path) -> None:
+    text = Report("fedlesam", tmp_path).render_table("3")[1].read_text()
+    assert text.startswith("% needs \\usepackage{booktabs,graphicx}\n\\begin{table*}")
+    assert "\\label{tab:fedlesam-3}\n\\resizebox{\\ifdim\\width>\\textwidth" in text
+    assert "\\end{tabular}}\n" in text
+
+
+def test_the_foot_tells_the_marks_that_occur_at_smoke_scale_too() -> None:
+    numbers = {
+        "": PublishedNumber(1.0),
+        "? doubtful in print": PublishedNumber(1.0, note="typo_suspected"),
+        "+ at least": PublishedNumber(1.0, note="censored"),
+        "– a failure, or a dash there": PublishedNumber(None, note="failed"),
+    }
+    entry = (((Entry(1.0),),),)
+    column = {"header": "5", "metric": "test_accuracy", "select": {**AT, "dataset": "cifar10"}}
+    layout = TableLayout.parse({**LAYOUT.model_dump(), "methods": ["fedavg"], "columns": [column]})
+    for mark, number in numbers.items():
+        beside = (((Beside(number, Verdict("not judged")),),),)
+        text = FORMATS["md"](Table("t", layout, ("FedAvg",), entry, "By hand.", beside, foot="Nothing."))
+        assert text.endswith(f"\n\nNothing. In published rows: {mark}.\n" if mark else "\n\nNothing.\n")
+
+
+def test_methods_that_nothing_has_are_told(tmp_path: Path) -> None:
+    none = Report("fedgf", tmp_path, {"chosen": ["fedtoga"]})
+    for name, render in (("table 1", none.render_table), ("figure 5", none.render_figure)):
+        with pytest.raises(UserError, match=f"{name} of fedgf shows none of the methods fedtoga"):
+            render(name.split()[1])
+    with pytest.raises(UserError, match="experiment fedgf has none of the methods fedtoga"):
+        none.render_page()
+    with pytest.raises(UserError, match="unknown method 'fedtogaa'; did you mean 'fedtoga'"):
+        Report("fedgf", tmp_path, {"chosen": ["fedtogaa"]}).render_table("1")
+    assert (none.tables_shown(), none.figures_shown()) == ([], [])
+
+
+def test_a_methods_variants_are_chosen_with_it(tmp_path: Path) -> None:
+    own = Report("fedgf", tmp_path, {"chosen": ["fedgf"]})
+    assert own.table_layout("5").methods == ("fedgf_c0", "fedgf_c0.5", "fedgf_c1", "fedgf")
+    assert "11" in own.figures_shown()
+    assert Report("fedgf", tmp_path, {"chosen": ["fedgf_c1"]}).table_layout("5").methods == ("fedgf_c1",)

@@ -1,0 +1,133 @@
+"""What a table says of its numbers, and which it refuses: definitions, code, options, runs that were compared with."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from analysis.analyses import parse_analysis
+from analysis.analyses.provenance import in_words
+from analysis.layouts.captions import trained_otherwise
+from analysis.layouts.tidy import CellKey, Tidy
+from analysis.report.report import Report
+from analysis.tables.table import Table, fill
+from bench.experiments.experiment import load_experiment
+from bench.experiments.run_config import RunConfig
+from bench.input.errors import UserError
+from tests.analysis.conftest import ASKED, HARD, IDENTITIES, tidy_in, write
+from tests.analysis.tables.tables_by_hand import ACCURACY, TARGET, layout, reaching
+
+
+def test_caption_states_protocol_seeds_and_marks(tidy: Tidy) -> None:
+    assert fill("accuracy", layout(), tidy).caption == (
+        "Accuracy. Test images. Values: after the last round (round 4). Trained otherwise: FedDyn (lr_decay 0.9995), "
+        "FedGF (lr 0.03). Mean ± sample standard deviation "
+        "over 2 to 3 seeds. Bold: best mean of a column; underlined: second best."
+    )
+
+
+PAPER = "fedsam_caldarola"
+
+
+def test_augmentations_are_told_in_words() -> None:
+    methods = ["fedavg", "fedavg+mixup", "fedavg+cutout"]
+    assert list(trained_otherwise(load_experiment(PAPER), methods)) == [
+        "Trained otherwise: FedAvg + Mixup (augmentation standard + mixup), "
+        "FedAvg + Cutout (augmentation standard + cutout size 8)."
+    ]
+    assert list(trained_otherwise(load_experiment(PAPER, {"scale": "smoke"}), methods)) == [
+        "Trained otherwise: FedAvg + Mixup (augmentation mixup), FedAvg + Cutout (augmentation cutout)."
+    ]
+
+
+def test_what_smoke_scale_drops_is_not_told(tmp_path: Path) -> None:
+    file = tmp_path / "experiments.yaml"
+    own = "methods: {fedavg: {training: {augmentation: [crop, flip], precision: bf16}}, fedsam: {}}\n"
+    file.write_text(f"name: mine\nextends: quick\n{own}")
+    [told] = trained_otherwise(load_experiment(str(file)), ["fedavg"])
+    assert told == "Trained otherwise: FedAvg (augmentation crop + flip, precision bf16)."
+    assert not list(trained_otherwise(load_experiment(str(file), {"scale": "smoke"}), ["fedavg"]))
+
+
+@pytest.mark.parametrize("supported", [True, False])
+def test_nothing_is_said_of_runs_that_a_table_has_none_of(tmp_path: Path, supported: bool) -> None:
+    smoke = Report("quick", tmp_path, {"scale": "smoke"}).tidy
+    column = ACCURACY if supported else {**ACCURACY, "unsupported": "data set not supported yet"}
+    caption = fill("t", layout(columns=[column]), smoke).caption
+    assert ("digits stand in" in caption) == supported
+    assert ("Trained otherwise" in caption) == supported
+
+
+def test_runs_of_other_code_are_told(tidy: Tidy) -> None:
+    assert "other code" not in fill("accuracy", layout(), tidy).caption
+    path = tidy.path("metrics", CellKey(HARD, "fedsam"))
+    frame = pd.read_csv(path)
+    frame.loc[frame["seed"] == 1, "code"] = "0123456789abcdef"
+    frame.to_csv(path, index=False)
+    assert "1 of 11 runs were made by other code than is here." in fill("accuracy", layout(), tidy).caption
+
+
+LPF = {**ACCURACY, "metric": "lpf"}
+
+
+def lpf(tidy: Tidy, **changes: object) -> Table:
+    """FedAvg's and FedSAM's LPF over three seeds, FedSAM's file changed by hand."""
+    rows = pd.DataFrame({"seed": range(3), "metric": "lpf", "value": 0.2, "definition": "5 draws"})
+    for method in ("fedavg", "fedsam"):
+        path = write(tidy.results, CellKey(HARD, method), "flatness", rows)
+    pd.read_csv(path).assign(**changes).to_csv(path, index=False)
+    return fill("t", layout(columns=[LPF], methods=["fedavg", "fedsam"]), tidy)
+
+
+def test_captions_say_what_was_computed_and_by_which_code(tidy: Tidy) -> None:
+    assert "Low-pass-filter loss LPF: 5 draws." in lpf(tidy).caption
+    assert "LPF: 5 draws or: 7 draws." in lpf(tidy, definition="7 draws").caption
+    several = lpf(tidy, definition=["6 draws", "7 draws", "8 draws"]).caption
+    assert "LPF: see the column definition of the files flatness.csv." in several
+    assert "other code" not in several
+    assert "3 of 6 answers of flatness were made by other code than is here." in lpf(tidy, code="0123").caption
+
+
+def test_captions_say_which_eigenvalues_are_not_exact(tidy: Tidy) -> None:
+    for method, flags in (("fedavg", (1, 1, 1)), ("fedsam", (0, 1, 0))):
+        rows = [(seed, "lambda_max", 5.0) for seed in range(3)]
+        rows += [(seed, "lambda_converged", flag) for seed, flag in enumerate(flags)]
+        write(tidy.results, CellKey(HARD, method), "hessian", pd.DataFrame(rows, columns=["seed", "metric", "value"]))
+    shown = layout(columns=[{**ACCURACY, "metric": "lambda_max"}], methods=["fedavg", "fedsam"])
+    assert "2 of 6 answers of hessian have residuals above their tolerance." in fill("t", shown, tidy).caption
+    only = layout(columns=[{**ACCURACY, "metric": "lambda_max"}], methods=["fedavg"])
+    assert "tolerance" not in fill("t", only, tidy).caption
+
+
+def test_answers_to_other_questions_are_refused(tidy: Tidy) -> None:
+    old = in_words(ASKED["flatness"].model_copy(update={"draws": 7}).options().items())
+    with pytest.raises(UserError, match=r"made with other options \(draws=7 there, draws=50 here\) than .* anew"):
+        lpf(tidy, options=old)
+    same = in_words(reversed(ASKED["flatness"].options().items()))
+    assert lpf(tidy, options=same).entries[0][1][0].mean == pytest.approx(0.2), "in whatever order"
+
+
+@pytest.mark.parametrize("identity", ["", "fedavg=0123456789abcdef"])
+def test_answers_that_compare_with_other_runs_are_refused(tidy: Tidy, identity: str) -> None:
+    asked = parse_analysis("convergence", {"reference": "fedavg"})
+    tidy = replace(tidy, analyses={**ASKED, "convergence": asked})
+    path = write(tidy.results, CellKey(HARD, "fedsam"), "convergence", reaching((200, 1), (400, 1), (300, 1)))
+    own = [f"fedavg={IDENTITIES[CellKey(HARD, 'fedavg').path, seed]}" for seed in range(3) for _ in range(2)]
+    made = pd.read_csv(path).assign(options=in_words(asked.options().items()), beside=own)
+    made.to_csv(path, index=False)
+    shown = layout(columns=[TARGET], methods=["fedsam"])
+    assert fill("t", shown, tidy).entries[0][0][0].mean == 300
+    made.assign(beside=identity).to_csv(path, index=False)
+    with pytest.raises(UserError, match="compares with other runs of fedavg than experiment quick has now"):
+        fill("t", shown, tidy)
+
+
+@pytest.mark.parametrize("identity", ["3774932184096623", "00000000000000e5"])
+def test_a_hash_that_looks_like_a_number_is_text(identity: str, tidy: Tidy, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RunConfig, "identity", identity)
+    path = tidy.path("metrics", CellKey(HARD, "fedavg"))
+    pd.read_csv(path).assign(identity=identity, code=identity).to_csv(path, index=False)
+    table = fill("t", layout(methods=["fedavg"]), tidy_in(tidy.results, tidy.experiment))
+    assert table.entries[0][0][0].mean == 82
+    assert "3 of 3 runs were made by other code than is here." in table.caption

@@ -1,0 +1,494 @@
+"""Partitions beyond the simplest: what each promises of sizes, re-use and classes, and what it refuses."""
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from bench.data.dataset import Samples
+from bench.data.partitions import IID, LDA, PAM, ByGroup, Dirichlet, FromFile, Partition, Pathological, partition_hash
+from bench.data.partitions.from_file import Order
+from bench.data.partitions.refill import fill_and_refill
+from bench.input.errors import UserError
+from bench.numerics.streams import numpy_stream
+
+CLASSES = 10
+LABELS = np.random.default_rng(0).permutation(np.repeat(np.arange(CLASSES), 60))
+
+
+def samples(labels: np.ndarray, groups: np.ndarray | None = None, names: np.ndarray | None = None) -> Samples:
+    """Images that nobody looks at, with these labels."""
+    return Samples(np.zeros((len(labels), 1, 1, 1), np.uint8), labels, groups, names)
+
+
+TRAIN = samples(LABELS, groups=LABELS // 2, names=np.array([f"image_{k:03d}.png" for k in range(len(LABELS))]))
+
+
+def drawn(partition: Partition, train: Samples = TRAIN, seed: int = 0) -> list[np.ndarray]:
+    return partition.split(train, numpy_stream(seed, "partition"))
+
+
+def class_counts(split: list[np.ndarray], labels: np.ndarray = LABELS) -> np.ndarray:
+    return np.stack([np.bincount(labels[indices], minlength=labels.max() + 1) for indices in split])
+
+
+def mean_entropy(partition: Partition) -> float:
+    counts = np.concatenate([class_counts(drawn(partition, seed=seed)) for seed in range(3)])
+    shares = counts / counts.sum(1, keepdims=True)
+    return float(-(shares * np.log(np.where(shares > 0, shares, 1))).sum(1).mean())
+
+
+alphas = st.sampled_from([1e-9, 0.001, 0.1, 0.6, 10.0, 1000.0])
+equal_shares = st.one_of(
+    st.builds(LDA, clients=st.integers(1, 60), alpha=alphas),
+    st.builds(PAM, clients=st.integers(1, 60), alpha=alphas, beta=alphas),
+)
+released = st.just("released")
+refilled = st.one_of(
+    st.builds(Dirichlet, clients=st.integers(1, 60), alpha=st.sampled_from([0.001, 0.1, 10.0]), variant=released),
+    st.builds(Pathological, clients=st.integers(1, 60), classes_per_client=st.integers(1, 10), variant=released),
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(partition=equal_shares, seed=st.integers(0, 100))
+def test_every_image_goes_to_one_client_in_equal_shares(partition, seed):
+    split = drawn(partition, seed=seed)
+    sizes = [len(indices) for indices in split]
+    assert len(split) == partition.clients
+    assert max(sizes) - min(sizes) <= 1
+    assert sorted(np.concatenate(split)) == list(range(len(LABELS)))
+
+
+@settings(max_examples=40, deadline=None)
+@given(partition=refilled, seed=st.integers(0, 100))
+def test_released_clients_are_equally_large_and_client_0_takes_the_rest(partition, seed):
+    split = drawn(partition, seed=seed)
+    quota, rest = divmod(len(LABELS), partition.clients)
+    assert [len(indices) for indices in split] == [quota + rest] + [quota] * (partition.clients - 1)
+    used = np.bincount(np.concatenate(split), minlength=len(LABELS))
+    # A class's images are used equally often, up to one: a refill comes only after the last of them.
+    for c in range(CLASSES):
+        assert used[c == LABELS].max() - used[c == LABELS].min() <= 1
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    partition=st.one_of(equal_shares, refilled, st.builds(LDA, clients=st.sampled_from([10, 60]), alpha=st.just(0))),
+    seed=st.integers(0, 100),
+)
+@example(partition=Dirichlet(clients=7, alpha=0.3), seed=0)
+def test_the_seed_decides_the_split(partition, seed):
+    same, again, other = (partition_hash(drawn(partition, seed=s)) for s in (seed, seed, seed + 1))
+    assert same == again
+    assert same != other or partition.clients == 1
+
+
+def test_released_splits_use_some_images_again_and_others_never():
+    split = drawn(Dirichlet(clients=20, alpha=0.1, variant="released"))
+    used = np.bincount(np.concatenate(split), minlength=len(LABELS))
+    assert used.max() >= 2
+    assert used.min() == 0
+    assert any(
+        len(np.unique(indices)) < len(indices)
+        for indices in drawn(Dirichlet(clients=2, alpha=0.05, variant="released"))
+    )
+
+
+def test_released_dirichlet_clients_keep_their_proportions_to_the_end():
+    """Refilling leaves every client its own Dirichlet proportions: their variance is that of Dir(α) + multinomial."""
+    labels = np.repeat(np.arange(10), 500)
+    split = drawn(Dirichlet(clients=250, alpha=0.6, variant="released"), samples(labels))
+    shares = class_counts(split, labels) / 20
+    expected = 0.09 * (1 / 7 + (1 - 1 / 7) / 20)
+    assert shares.mean() == pytest.approx(0.1)
+    assert shares.var() == pytest.approx(expected, rel=0.1)
+
+
+class Script:
+    """A stream whose draws are written down beforehand; nothing is permuted."""
+
+    def __init__(self, **draws):
+        self.draws = {name: iter(values) for name, values in draws.items()}
+        self.random = lambda: next(self.draws["random"])
+        self.integers = lambda high: next(self.draws["integers"])
+        self.dirichlet = lambda concentrations: np.array(next(self.draws["dirichlet"]), dtype=float)
+        self.permutation = np.asarray
+
+    def all_drawn(self):
+        return all(next(values, None) is None for values in self.draws.values())
+
+
+def test_a_refill_is_followed_by_another_draw():
+    """Image 0 is the only one of class 0; images 1 to 4 are of class 1. The draw u takes class 0 if 1 − u ≤ 1/2.
+
+    client 0, u 0.7: class 0, image 0
+    client 1, u 0.9: class 0 is exhausted and refilled; the same client draws again, u 0.1: class 1, its last image, 4
+    client 1, u 0.5: class 0, image 0 once more
+    client 0, u 0.8: exhausted again, refilled; u 0.6: class 0, now full: image 0
+    client 0, u 0.2: class 1, image 3
+    """
+    stream = Script(integers=[0, 1, 1, 0, 0], random=[0.7, 0.9, 0.1, 0.5, 0.8, 0.6, 0.2])
+    halves = np.full((2, 2), 0.5)
+    split = fill_and_refill(np.array([0, 1, 1, 1, 1]), halves, np.array([3, 2]), stream)
+    assert [indices.tolist() for indices in split] == [[0, 0, 3], [4, 0]]
+    assert stream.all_drawn()
+
+
+def test_released_pathological_clients_draw_equally_from_their_own_classes():
+    counts = class_counts(drawn(Pathological(clients=6, classes_per_client=2, variant="released")))
+    assert ((counts > 0).sum(1) == 2).all()
+    assert counts[counts > 0].min() > 30, "of 100 images, 50 are expected of each class"
+    many = class_counts(drawn(Pathological(clients=60, classes_per_client=3, variant="released")))
+    holders = (many > 0).sum(0)
+    assert holders.max() - holders.min() > 1, "classes are drawn, not dealt"
+
+
+def test_the_published_variant_has_no_mark():
+    assert Dirichlet(clients=5, alpha=0.6, variant="published") == Dirichlet(clients=5, alpha=0.6)
+    assert Dirichlet(clients=5, alpha=0.6).label == "dirichlet-0.6"
+    assert Dirichlet(clients=5, alpha=0.6, variant="released").label == "dirichlet-0.6-released"
+    assert Pathological(clients=5, classes_per_client=3, variant="released").label == "pathological-3-released"
+    with pytest.raises(UserError, match="variant = 'realised': Input should be 'published' or 'released'"):
+        Dirichlet.parse({"clients": 5, "alpha": 0.6, "variant": "realised"})
+
+
+@pytest.mark.parametrize(
+    "partition",
+    [
+        Dirichlet(clients=5, alpha=0.5),
+        Dirichlet(clients=5, alpha=0.5, variant="released"),
+        Pathological(clients=5, classes_per_client=5, variant="released"),
+        LDA(clients=6, alpha=0.5),
+        LDA(clients=6, alpha=0),
+    ],
+)
+def test_a_class_without_training_images_is_no_trouble(partition):
+    labels = np.array([0, 1, 4] * 20)
+    split = drawn(partition, samples(labels))
+    assert sum(map(len, split)) == 60
+
+
+def heterogeneity(name, alpha):
+    return {
+        "dirichlet": lambda: Dirichlet(clients=20, alpha=alpha),
+        "released": lambda: Dirichlet(clients=20, alpha=alpha, variant="released"),
+        "lda": lambda: LDA(clients=20, alpha=alpha * CLASSES),
+        "pam": lambda: PAM(clients=20, alpha=alpha),
+        "beta": lambda: PAM(clients=20, alpha=1, beta=alpha),
+    }[name]()
+
+
+@pytest.mark.parametrize("name", ["dirichlet", "released", "lda", "pam", "beta"])
+def test_smaller_concentrations_are_more_heterogeneous(name):
+    entropies = [mean_entropy(heterogeneity(name, alpha)) for alpha in (0.01, 0.1, 1, 100)]
+    assert entropies == sorted(entropies)
+    assert entropies[-1] > entropies[0] + 0.3
+
+
+def test_the_published_dirichlet_is_monotone_down_to_tiny_concentrations():
+    """Nearly one class per client, and another one when that is exhausted: not what is left of all classes."""
+    labels = np.repeat(np.arange(10), 200)
+    held = []
+    for alpha in (1e-9, 1e-4, 1e-3, 0.01, 0.1, 0.6, 10):
+        splits = [drawn(Dirichlet(clients=100, alpha=alpha), samples(labels), seed) for seed in range(10)]
+        held.append(np.mean([(class_counts(split, labels) > 0).sum(1).mean() for split in splits]))
+    assert held[3:] == sorted(held[3:])
+    assert max(held[:3]) < 1.05 * held[3], "the limit of one class each, up to the noise of ten splits"
+    assert held[3] < 3
+
+
+@pytest.mark.parametrize(
+    ("classes", "alpha", "released"),
+    [
+        (10, 0, 1.0),
+        (10, 0.05, 1.32),
+        (10, 0.1, 1.54),
+        (10, 0.2, 2.19),
+        (10, 0.5, 3.57),
+        (10, 1, 4.78),
+        (10, 10, 9.28),
+        (10, 100, 9.9),
+        (100, 0, 1.0),
+        (100, 0.5, 5.13),
+        (100, 1000, 98.8),
+    ],
+)
+def test_lda_gives_as_many_classes_per_client_as_the_released_splits(classes, alpha, released):
+    """100 clients of 500 images, CIFAR-10 and CIFAR-100; the released mean is one draw from the law of ours."""
+    labels = np.repeat(np.arange(classes), 50_000 // classes)
+    means = [
+        (class_counts(drawn(LDA(clients=100, alpha=alpha), samples(labels), seed), labels) > 0).sum(1).mean()
+        for seed in range(20)
+    ]
+    assert abs(np.mean(means) - released) <= 3.1 * np.std(means, ddof=1) + 0.005, "beyond 1 in 500 draws and rounding"
+
+
+def test_lda_with_alpha_0_deals_each_class_to_equally_many_clients():
+    counts = class_counts(drawn(LDA(clients=30, alpha=0)))
+    assert ((counts > 0).sum(1) == 1).all()
+    assert ((counts > 0).sum(0) == 3).all()
+    assert (counts.sum(1) == 20).all()
+    with pytest.raises(UserError, match=r"25 clients are no multiple of 10 classes"):
+        drawn(LDA(clients=25, alpha=0))
+
+
+def test_lda_clients_have_their_proportions_without_sampling_noise():
+    """At a large alpha all proportions are 1/C, and so are the counts: whole numbers nearest to them."""
+    counts = class_counts(drawn(LDA(clients=20, alpha=1e12)))
+    assert (counts == 3).all()
+
+
+def test_pam_draws_fine_labels_within_coarse_ones():
+    """A small alpha and a large beta: nearly one coarse label per client, its fine labels equally often."""
+    early = class_counts(drawn(PAM(clients=30, alpha=0.001, beta=1e6)))[:8]
+    coarse = early.reshape(8, 5, 2)
+    assert (coarse.sum(2).max(1) >= 19).mean() > 0.7
+    fine = coarse[np.arange(8), coarse.sum(2).argmax(1)]
+    assert fine.min() >= 4
+    assert PAM().label == "pam-0.1-10"
+    assert PAM().clients == 500
+
+
+def test_pam_clients_have_fine_proportions_of_their_own():
+    """Within one coarse label, while no class is exhausted, they vary between clients as Dir(β) + multinomial does.
+
+    With several coarse labels, the proportions within two of them are independent.
+    """
+    labels = np.repeat(np.arange(10), 2000)
+    one = drawn(PAM(clients=1000, beta=0.6), samples(labels, groups=np.zeros_like(labels)))[:250]
+    shares = class_counts(one, labels) / 20
+    assert shares.mean() == pytest.approx(0.1)
+    assert shares.var() == pytest.approx(0.09 * (1 / 7 + (1 - 1 / 7) / 20), rel=0.1)
+    two = drawn(PAM(clients=200, alpha=1e6, beta=0.6), samples(labels, groups=labels // 5))[:50]
+    counts = class_counts(two, labels).reshape(50, 2, 5)
+    within = counts / counts.sum(2, keepdims=True)
+    together = [np.corrcoef(within[:, 0, k], within[:, 1, k])[0, 1] for k in range(5)]
+    assert abs(np.mean(together)) < 0.3
+
+
+def test_pam_keeps_a_clients_other_proportions_when_a_coarse_label_is_exhausted():
+    """Three coarse labels of one class each: image 0 of class 0, images 1 to 3 of class 1, 4 and 5 of class 2.
+
+    Client 0 has proportions 1/2, 1/2, 0: u 0.3 takes image 0, the only one of its class; renormalised 0, 1, 0, its
+    other draws take the last images of class 1, 3 and 2. Client 1 has 0, 1 over the two classes left, takes 5 and 4,
+    and, as nothing of its classes is left, draws a new tree over class 1, whose image 1 it takes.
+    """
+    labels = np.array([0, 1, 1, 1, 2, 2])
+    trees = [[0.5, 0.5, 0], [1], [1], [1], [0, 1], [1], [1], [1], [1]]
+    # Each image takes two draws: its coarse label, and the fine one within it.
+    stream = Script(dirichlet=trees, random=[0.3, 0, 0.1, 0, 0.9, 0, 0.1, 0, 0.9, 0, 0.5, 0])
+    split = PAM(clients=2).split(samples(labels, groups=labels), stream)
+    assert [indices.tolist() for indices in split] == [[0, 2, 3], [1, 4, 5]]
+    assert stream.all_drawn()
+
+
+def test_pam_needs_a_coarse_label_per_class():
+    with pytest.raises(
+        UserError, match=r"pam needs coarse labels, which this data set lacks \(cifar100_pam has them\)"
+    ):
+        drawn(PAM(clients=5), samples(LABELS))
+    with pytest.raises(UserError, match="one coarse label per class, but class 3 has 2"):
+        drawn(PAM(clients=5), samples(LABELS, groups=np.where(LABELS == 3, np.arange(len(LABELS)) % 2, 7)))
+
+
+def test_by_group_has_one_client_per_group():
+    groups = np.array([7, 3, 7, 11, 3, 7])
+    split = drawn(ByGroup(clients=3), samples(np.zeros(6, np.int64), groups))
+    assert [indices.tolist() for indices in split] == [[1, 4], [0, 2, 5], [3]]
+    with pytest.raises(UserError, match="by_group with 4 clients, but the data set has 3 groups"):
+        drawn(ByGroup(clients=4), samples(np.zeros(6, np.int64), groups))
+    with pytest.raises(UserError, match="by_group needs groups"):
+        drawn(ByGroup(clients=4), samples(LABELS))
+
+
+def table_of(split: list[np.ndarray]) -> pd.DataFrame:
+    index = np.concatenate(split)
+    client = np.repeat(np.arange(len(split)), [len(indices) for indices in split])
+    return pd.DataFrame({"client": client, "index": index, "label": LABELS[index], "filename": TRAIN.names[index]})
+
+
+def write(table: pd.DataFrame, path: Path) -> Path:
+    if path.suffix == ".npz":
+        strings = {"filename": np.str_}
+        np.savez(path, **{name: table[name].to_numpy().astype(strings.get(name, int)) for name in table})
+    else:
+        table.to_csv(path, index=False)
+    return path
+
+
+@pytest.mark.parametrize("ending", [".csv", ".csv.gz", ".npz"])
+@pytest.mark.parametrize("columns", [["client", "index"], ["client", "filename"], ["label", "index", "client"]])
+def test_a_split_comes_back_from_its_file(ending, columns, tmp_path):
+    split = drawn(Dirichlet(clients=7, alpha=0.3))
+    table = table_of(split).sample(frac=1, random_state=0)[columns]
+    partition = FromFile.parse({"file": write(table, tmp_path / f"my split_0.5{ending}")})
+    assert partition.clients == 7
+    assert partition.label == "file-my-split_0.5"
+    assert partition_hash(drawn(partition)) == partition_hash(split)
+
+
+def test_not_every_image_need_be_used(tmp_path):
+    path = write(pd.DataFrame({"client": [1, 0, 1], "index": [5, 9, 2]}), tmp_path / "few.csv")
+    assert [indices.tolist() for indices in drawn(FromFile.parse({"file": str(path)}))] == [[9], [2, 5]]
+
+
+@pytest.mark.parametrize("columns", [["client", "index", "label"], ["client", "filename"]])
+def test_images_may_stand_several_times_if_that_is_meant(columns, tmp_path):
+    split = drawn(Dirichlet(clients=6, alpha=0.05, variant="released"))
+    assert len(np.unique(np.concatenate(split))) < len(LABELS)
+    path = write(table_of(split)[columns].sample(frac=1, random_state=0), tmp_path / "refilled.csv")
+    assert partition_hash(drawn(FromFile.parse({"file": path, "repeats": True}))) == partition_hash(split)
+    with pytest.raises(UserError, match=r"is twice there, at clients .*; if that is meant, say repeats: true"):
+        drawn(FromFile.parse({"file": path}))
+
+
+def test_there_may_be_more_clients_than_images_if_images_repeat(tmp_path):
+    many = pd.DataFrame({"client": range(3 * len(LABELS)), "index": [k % len(LABELS) for k in range(3 * len(LABELS))]})
+    split = drawn(FromFile.parse({"file": write(many, tmp_path / "many.csv"), "repeats": True}))
+    assert len(split) == 3 * len(LABELS)
+    with pytest.raises(UserError, match="every client needs one"):
+        drawn(IID(clients=len(LABELS) + 1))
+
+
+def test_a_file_of_whole_floats_is_read(tmp_path):
+    np.savez(tmp_path / "floats.npz", client=np.array([1.0, 0.0]), index=np.array([5.0, 9.0]))
+    assert [i.tolist() for i in drawn(FromFile.parse({"file": tmp_path / "floats.npz"}))] == [[9], [5]]
+
+
+def test_no_file_is_taken_for_a_generated_partition(tmp_path):
+    path = write(table_of(drawn(IID(clients=4))), tmp_path / "dirichlet-0.1.csv")
+    partition = FromFile.parse({"file": path})
+    assert partition.label == "file-dirichlet-0.1" != Dirichlet(clients=4, alpha=0.1).label
+
+
+def test_a_file_may_count_in_another_order(tmp_path):
+    """The data set is stored class by class; the k-th image of a class is the same image in both orders."""
+    by_class = np.argsort(LABELS, kind="stable")
+    split = drawn(LDA(clients=5, alpha=1))
+    path = write(table_of(split)[["client", "index", "label"]], tmp_path / "split.npz")
+    order = write(pd.DataFrame({"label": LABELS}), tmp_path / "order.csv")
+    here = samples(LABELS[by_class])
+    ours = drawn(FromFile.parse({"file": path, "order": {"file": order}}), here)
+    assert [sorted(by_class[indices]) for indices in ours] == [sorted(indices) for indices in split]
+    with pytest.raises(UserError, match=r"has label \d there and \d in the data set \(\d+ of 600 labels differ\)"):
+        drawn(FromFile.parse({"file": path}), here)
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (LABELS[:-1], "has 599 labels, but the data set 600 training images"),
+        (
+            np.where(np.arange(600) == np.argmax(LABELS == 4), 5, LABELS),
+            "has 59 images of class 4, but the data set 60",
+        ),
+    ],
+)
+def test_an_order_of_another_data_set_is_refused(labels, message, tmp_path):
+    path = write(pd.DataFrame({"label": labels}), tmp_path / "order.csv")
+    with pytest.raises(UserError, match=message):
+        Order.parse({"file": path}).positions(LABELS)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("client,index\n0,5\n1,3\n1,5\n", r"image 5 is twice there, at clients 0 and 1; if that is meant"),
+        ("client,index\n0,5\n1,600\n", r"index = 600: the data set has training images 0 to 599"),
+        ("client,index\n0,5\n1,-1\n", r"index = -1: the data set has"),
+        ("client,index\n0,5\n1,2.5\n", r"index = '2\.5': allowed are whole numbers"),
+        ("client,index\n0,5\n2,3\n", r"client 1 has no images: clients are numbered from 0 to N−1 without gaps"),
+        ("client,index\n1,5\n2,3\n", r"client 0 has no images"),
+        ("client,index\n-1,5\n0,3\n", r"client = -1: clients are numbered from 0"),
+        ("client,index\nanna,5\n", r"client = 'anna': allowed are whole numbers"),
+        ("client,index\n", r"has no rows"),
+        ("", r"is neither CSV \(\.csv, \.csv\.gz\) nor npz"),
+        ("user,index\n0,5\n", r"lacks the column client \(it has: user, index\)"),
+        ("client,image\n0,5\n", r"lacks the column index, or filename \(it has: client, image\)"),
+        ("client,filename\n0,nobody.png\n", r"the data set has no training image 'nobody\.png'"),
+        ("client,filename\n0,image_003.png\n0,image_003.png\n", r"image_003\.png is twice there, at clients 0 and 0"),
+        (f"client,index,label\n0,5,{LABELS[5]}\n0,6,{(LABELS[6] + 1) % 10}\n", r"image 6 has label \d there and \d in"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_partition_file_is_told(text, message, tmp_path):
+    path = tmp_path / "mine.csv"
+    path.write_text(text)
+    with pytest.raises(UserError, match=message) as error:
+        drawn(FromFile.parse({"file": path}))
+    assert "mine.csv" in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_label_tells_images_of_one_name_apart(tmp_path):
+    """Two training images of CIFAR-100 share a name, and released splits name both."""
+    train = samples(np.array([4, 2, 4, 9]), names=np.array(["a.png", "b.png", "b.png", "c.png"]))
+    text = "client,filename,label\n0,b.png,4\n1,b.png,2\n1,c.png,9\n"
+    path = tmp_path / "named.csv"
+    path.write_text(text)
+    assert [indices.tolist() for indices in drawn(FromFile.parse({"file": path}), train)] == [[2], [1, 3]]
+    path.write_text("client,filename\n0,b.png\n")
+    with pytest.raises(UserError, match=r"2 training images are called 'b\.png'; a column label would tell them apart"):
+        drawn(FromFile.parse({"file": path}), train)
+    path.write_text("client,filename,label\n0,b.png,9\n")
+    with pytest.raises(UserError, match=r"image b\.png has label 9 there and 2 in the data set"):
+        drawn(FromFile.parse({"file": path}), train)
+
+
+def test_filenames_need_a_data_set_with_names(tmp_path):
+    path = write(pd.DataFrame({"client": [0], "filename": ["image_003.png"]}), tmp_path / "named.csv")
+    with pytest.raises(UserError, match=r"this data set's images have no names \(allowed: index\)"):
+        drawn(FromFile.parse({"file": path}), samples(LABELS))
+
+
+@pytest.mark.parametrize(
+    "content", [b"PK\x03\x04nothing", gzip.compress(b"client,index\n0,1", mtime=0)[:-9], b"\xff\xfe\x00\x01\x02"]
+)
+def test_broken_files_are_refused(content, tmp_path):
+    path = tmp_path / "mine.npz"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=r"mine\.npz' (is neither CSV|lacks the column)"):
+        FromFile.parse({"file": path})
+
+
+def test_arrays_of_objects_and_uneven_arrays_are_refused(tmp_path):
+    np.savez(tmp_path / "objects.npz", client=np.array([0, None]), index=np.arange(2))
+    with pytest.raises(UserError, match="nor npz with plain arrays"):
+        FromFile.parse({"file": tmp_path / "objects.npz"})
+    np.savez(tmp_path / "uneven.npz", client=np.zeros(2, int), index=np.arange(3))
+    with pytest.raises(UserError, match=r"arrays differ in length \(client: 2, index: 3\)"):
+        FromFile.parse({"file": tmp_path / "uneven.npz"})
+    np.savez(tmp_path / "square.npz", client=np.zeros((2, 2), int), index=np.arange(2))
+    with pytest.raises(UserError, match="client has 2 dimensions, not 1"):
+        FromFile.parse({"file": tmp_path / "square.npz"})
+
+
+def test_a_missing_file_is_told():
+    with pytest.raises(UserError, match=r"cannot read the partition file 'nowhere\.csv': No such file"):
+        FromFile.parse({"file": "nowhere.csv"})
+    with pytest.raises(UserError, match="the path of the partition file is empty"):
+        FromFile.parse({"file": " "})
+    with pytest.raises(UserError, match="there is no such home folder"):
+        FromFile.parse({"file": "~nobody-of-this-name/split.csv"})
+    with pytest.raises(UserError, match="file is missing"):
+        FromFile.parse({})
+
+
+def test_a_file_counts_by_its_content(tmp_path):
+    path = write(table_of(drawn(IID(clients=4))), tmp_path / "mine.csv")
+    known = FromFile.parse({"file": path})
+    path.write_text("client,index\n0,1\n")
+    with pytest.raises(UserError, match=r"the partition file '.*mine\.csv' has changed since"):
+        drawn(known)
+    path.unlink()
+    assert FromFile.parse(known.model_dump()) == known, "the configuration of a finished run can still be read"
+
+
+def test_stated_clients_are_checked(tmp_path):
+    path = write(table_of(drawn(IID(clients=4))), tmp_path / "mine.csv")
+    with pytest.raises(UserError, match="has 4 clients, not 5; leave clients out"):
+        drawn(FromFile.parse({"file": path, "clients": 5}))

@@ -1,0 +1,325 @@
+"""Back ends compute what the plain loop computes, up to rounding, for every method of the catalog."""
+
+from contextlib import contextmanager
+
+import pytest
+import torch
+from torch import nn
+from torch.func import vmap
+
+from bench.engine.backends import BACKENDS
+from bench.engine.backends.cohort import Cohort
+from bench.engine.backends.graph import Graph
+from bench.engine.backends.inputs import RoundInputs
+from bench.engine.backends.loop import Loop
+from bench.engine.backends.rows import apply, leaves, pack
+from bench.engine.batches import EpochBatches
+from bench.engine.federation import FederationState
+from bench.engine.local import Backend
+from bench.engine.method_costs import example
+from bench.experiments.experiment import load_experiment
+from bench.input.errors import UserError
+from bench.methods.base import CannotBatchError, Perturbation
+from bench.methods.catalog import CATALOG
+from bench.methods.recipe import Parts, Recipe
+from bench.training.calibration import Choice
+from bench.training.run import prepare_device, train, train_all, train_cell
+from bench.training.set_up import Bench, play_round
+from tests.problems import Problem
+
+CPU = torch.device("cpu")
+TOLERANCE = 1e-8
+"""On numbers of size 1 in float64, after ten rounds."""
+SINGLE = 1e-4
+"""Relative to the length of the update, in float32, after three rounds of a network."""
+
+
+def close(a: FederationState, b: FederationState) -> None:
+    """All vectors of two states are equal up to rounding."""
+    pairs = [("w", a.w, b.w)] + [(name, v, b.server[name]) for name, v in a.server.items()]
+    assert a.clients.keys() == b.clients.keys()
+    pairs += [(name, v, b.clients[i][name]) for i, vectors in a.clients.items() for name, v in vectors.items()]
+    for name, one, other in pairs:
+        assert torch.allclose(one, other, rtol=TOLERANCE, atol=TOLERANCE), name
+
+
+def follow(backend: Backend, method: str, plan: str, device: torch.device) -> None:
+    """Ten rounds by the loop and by another back end: all measurements and all vectors are equal up to rounding.
+
+    Clients are of unequal size; with epochs their mini-batches differ in size, and their numbers of steps, too.
+    """
+    problem, values = Problem(1, rounds=10), example(CATALOG[method])
+    federation = problem.federation(method, values, device=device, clip=2.0, weight_decay=0.01, lr_decay=0.95)
+    if plan == "epochs":
+        federation.batch_plan = EpochBatches(federation.batch_plan.split, 2, 4, seed=3)
+    loop = other = federation.start(federation.objective.initial())
+    for active in problem.some():
+        loop, expected = federation.run_round(loop, active)
+        other, measured = federation.run_round(other, active, backend=backend)
+        assert measured == pytest.approx(expected, rel=TOLERANCE, abs=TOLERANCE)
+    close(loop, other)
+
+
+@pytest.mark.parametrize("method", CATALOG)
+@pytest.mark.parametrize("plan", ["full", "epochs"])
+def test_a_cohort_follows_the_loop_for_ten_rounds(method, plan):
+    follow(Cohort(), method, plan, CPU)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("method", CATALOG)
+@pytest.mark.parametrize("plan", ["full", "epochs"])
+@pytest.mark.parametrize("backend", [Cohort, Graph])
+def test_cohorts_and_graphs_follow_the_loop_on_a_gpu(backend, method, plan):
+    """Of ten rounds with two of four clients, several have a shape that was there before: they are replayed."""
+    follow(backend(), method, plan, prepare_device("cuda", 1))
+
+
+NETWORKS = {
+    "augmented": {"training.augmentation": ["standard", {"name": "cutout", "size": 3}]},
+    "mixed-up": {"training.augmentation": ["flip", "mixup"]},
+    "dropout": {"model": "cnn_emnist"},
+    "bf16": {"training.precision": "bf16"},
+}
+
+
+def benches(method, **changes) -> list[Bench]:
+    """Those of all three seeds of a cell on digits."""
+    cell = load_experiment("quick_all", changes).cell(f"digits/dirichlet-0.1/4-of-20/{method}")
+    return [Bench.set_up(config, CPU) for config in cell.runs]
+
+
+def rounds(together, backend, count=3) -> list[FederationState]:
+    states = [bench.federation.start(start) for bench, start in together]
+    for _ in range(count):
+        states = [state for state, _ in play_round([bench for bench, _ in together], states, backend)]
+    return states
+
+
+@pytest.mark.parametrize("changes", NETWORKS.values(), ids=NETWORKS)
+@pytest.mark.parametrize("method", ["fedsam", "mimelite"])
+def test_a_cohort_draws_what_the_loop_draws(method, changes):
+    """Augmentations and dropout masks, in local steps and in a pass over all data, on mini-batches of unequal size."""
+    bench = benches(method, **changes)[0]
+    start = bench.objective.initial()
+    [loop], [cohort] = (rounds([(bench, start)], backend) for backend in (Loop(), Cohort()))
+    limit = SINGLE if changes != NETWORKS["bf16"] else 0.15  # with 8 bits of mantissa
+    assert float((loop.w - cohort.w).norm() / (loop.w - start).norm()) < limit
+
+
+@pytest.mark.parametrize("method", CATALOG)
+def test_company_changes_no_bit_of_a_client(method):
+    """So it does not matter which of a cell's seeds are asked for, nor which of them resumed behind the others."""
+    bench = benches(method)[0]
+    works = bench.federation.work(bench.federation.start(bench.objective.initial()), range(5))
+    together = Cohort().train(bench.federation.local, works)
+    for count in (1, 2, 3):
+        for one, other in zip(Cohort().train(bench.federation.local, works[:count]), together, strict=False):
+            assert torch.equal(one.w, other.w)
+            assert all(torch.equal(v, other.state[name]) for name, v in one.state.items())
+
+
+def test_seeds_trained_together_are_what_each_is_alone():
+    parts = [(bench, bench.objective.initial()) for bench in benches("fedlesam_s")]
+    together = rounds(parts, Cohort())
+    for part, state in zip(parts, together, strict=True):
+        [alone] = rounds([part], Cohort())
+        assert torch.equal(alone.w, state.w)
+
+
+def test_where_company_changes_bits_seeds_are_trained_apart(tmp_path, monkeypatch):
+    """As it did, with one active client, if a single row were not computed twice."""
+    monkeypatch.setattr("bench.engine.backends.cohort.mapped", lambda function, *rows: vmap(function)(*rows))
+    changes = {"training.rounds": 2, "engine.backend": "cohort", "grid.participation": [{"active": 1}]}
+    cell = load_experiment("quick_all", changes).cell("digits/dirichlet-0.1/1-of-20/fedavg")
+    runs = train_all(cell.runs, [tmp_path / str(config.seed) for config in cell.runs], CPU)
+    assert not any(run.provenance["engine"]["together"] for run in runs)
+    assert any("company of other seeds" in line for line in engine_lines(runs[0].path))
+
+
+@pytest.mark.parametrize("layout", [False, True])
+def test_the_memory_format_of_images_is_rounding(layout):
+    bench = benches("fedsam")[0]
+    start = bench.objective.initial()
+    [plain] = rounds([(bench, start)], Loop())
+    bench.objective.channels_last = layout
+    [other] = rounds([(bench, start)], Loop())
+    assert float((plain.w - other.w).norm() / (plain.w - start).norm()) < SINGLE
+
+
+def test_inputs_survive_being_packed_and_replaced():
+    """What a graph does with its inputs: all in one transfer, and new values in the place of old ones."""
+    bench = benches("mimelite", **NETWORKS["augmented"])[0]
+    state = bench.federation.start(bench.objective.initial())
+    works = sorted(bench.federation.work(state, bench.active(state)), key=lambda work: -len(work.plan))
+    inputs = RoundInputs.of(bench.federation.local, works, [{} for _ in works])
+    packed, unpack = pack(inputs.tensors())
+    for one, other in zip(leaves(inputs.tensors()), leaves(unpack(packed.clone())), strict=True):
+        assert torch.equal(one, other)
+        assert one.dtype == other.dtype
+    held = inputs.with_tensors(apply(torch.zeros_like, inputs.tensors()))
+    apply(lambda old, new: old.copy_(new), held.tensors(), inputs.tensors())
+    first, second = (Cohort().compute(bench.federation.local, given) for given in (inputs, held))
+    assert all(torch.equal(a.w, b.w) for a, b in zip(first, second, strict=True))
+
+
+# --- Methods and models that cannot be batched
+
+
+class Branching(Perturbation):
+    """Looks at a number: one client's matter."""
+
+    name = "branching"
+
+    def delta(self, w, gradient, client):
+        g = gradient(w)
+        return g if float(g.norm()) > 1e3 else -g
+
+
+class Drawing(Perturbation):
+    """Draws from the client's own stream."""
+
+    name = "drawing"
+
+    def delta(self, w, gradient, client):
+        return 0.01 * torch.randn(w.shape, generator=client.stream("noise"), dtype=w.dtype)
+
+
+@pytest.mark.parametrize("part", [Branching, Drawing])
+def test_what_cannot_be_batched_is_told(part):
+    federation = Problem(0).federation(Recipe("own", "Own", "a test", Parts(part)), {})
+    state = federation.start(federation.objective.initial())
+    with pytest.raises(CannotBatchError):
+        federation.run_round(state, [0, 1], backend=Cohort())
+    after, _ = federation.run_round(state, [0, 1])
+    assert torch.isfinite(after.w).all()
+
+
+# --- The choice of a back end
+
+
+@contextmanager
+def cache(folder, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(folder))
+        yield
+
+
+def engine_lines(run) -> list[str]:
+    return [line.split("engine: ")[1] for line in (run / "run.log").read_text().splitlines() if "engine: " in line]
+
+
+def test_a_choice_is_measured_once_logged_and_recorded(tmp_path, monkeypatch):
+    config = load_experiment("quick", {"training.rounds": 2}).cell("digits/dirichlet-0.1/4-of-20/fedsam").runs[0]
+    with cache(tmp_path / "cache", monkeypatch):
+        first, second = (train(config, tmp_path / name, CPU) for name in ("a", "b"))
+    measured, remembered = engine_lines(first.path), engine_lines(second.path)
+    assert any("loop" in line and "ms per client and step" in line for line in measured)
+    assert any("cohort" in line and "ms per client and step" in line for line in measured)
+    assert any(line.startswith("measured in") for line in measured)
+    assert remembered[0].startswith("as measured before on this machine; without ")
+    assert first.provenance["engine"] == second.provenance["engine"]
+    assert (first.path / "metrics.csv").read_bytes() == (second.path / "metrics.csv").read_bytes()
+
+
+def test_a_choice_does_not_depend_on_the_seeds_that_are_asked_for(tmp_path, monkeypatch):
+    """Nor do a run's bits: seed 1 alone is what it is beside the others."""
+    cell = load_experiment("quick", {"training.rounds": 3}).cell("digits/dirichlet-0.1/4-of-20/fedsam")
+    with cache(tmp_path / "cache", monkeypatch):
+        runs = train_all(cell.runs, [tmp_path / f"all-{config.seed}" for config in cell.runs], CPU)
+        alone = train(cell.runs[1], tmp_path / "alone", CPU)
+    engines = [{**run.provenance["engine"], "together": None} for run in (*runs, alone)]
+    assert all(engine == engines[0] for engine in engines)
+    assert (alone.path / "final.safetensors").read_bytes() == (runs[1].path / "final.safetensors").read_bytes()
+
+
+def test_a_method_that_turns_out_not_to_batch_is_trained_by_the_loop(tmp_path, monkeypatch):
+    """A branch that a calibration does not meet: the run goes on, and its log says how."""
+    config = load_experiment("quick", {"training.rounds": 3}).cell("digits/dirichlet-0.1/4-of-20/fedsam").runs[0]
+    train_cohort, seen = Cohort.train, []
+
+    def failing(self, local, works, probe=None):
+        if works[0].round == 1:
+            raise CannotBatchError("a branch")
+        seen.append(works[0].round)
+        return train_cohort(self, local, works, probe)
+
+    monkeypatch.setattr(Cohort, "train", failing)
+    monkeypatch.setattr("bench.training.run.choose", lambda bench, state, log: Choice("cohort"))
+    run = train(config, tmp_path / "run", CPU)
+    assert set(seen) == {0}
+    assert engine_lines(run.path)[-2:] == ["this round is not possible in a cohort: a branch", "loop, 1 thread"]
+    assert run.provenance["engine"]["backend"] == "loop"
+    assert len(run.metrics()) == 3
+
+
+def test_a_finished_run_that_cannot_be_put_into_its_place_is_not_lost(tmp_path, monkeypatch):
+    config = load_experiment("quick", {"training.rounds": 2}).cell("digits/dirichlet-0.1/4-of-20/fedavg").runs[0]
+
+    def refuse(work, out):
+        raise UserError("no room")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("bench.training.run.publish", refuse)
+        with pytest.raises(UserError, match="no room"):
+            train(config, tmp_path / "run", CPU)
+    [left] = tmp_path.glob("run.partial-*")
+    before = (left / "times.csv").read_bytes()
+    (left / "checkpoint.safetensors").write_bytes(b"as if it was killed before it removed this")
+    run = train(config, tmp_path / "run", CPU)
+    assert (run.path / "times.csv").read_bytes() == before, "it was not trained again"
+    assert not (run.path / "checkpoint.safetensors").exists()
+
+
+class BatchStatistics(nn.Module):
+    """Scores that depend on the whole mini-batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Linear(4, 5), nn.BatchNorm1d(5, track_running_stats=False), nn.Tanh(), nn.Linear(5, 3)
+        )
+
+    def forward(self, x):
+        return self.body(x)
+
+
+def test_models_that_look_across_a_mini_batch_follow_the_loop():
+    """Their mini-batches are not filled up; those of a single sample cannot be."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = BatchStatistics().double()
+    federation = Problem(1).federation("fedsam", {"rho": 0.1}, model=model)
+    federation.batch_plan = EpochBatches(federation.batch_plan.split, 2, 3, seed=3)
+    assert not federation.local.is_separable
+    loop = cohort = federation.start(federation.objective.initial())
+    for _ in range(3):
+        loop, _ = federation.run_round(loop, [0, 3])  # 5 and 11 samples: short batches of two
+        cohort, _ = federation.run_round(cohort, [0, 3], backend=Cohort())
+    close(loop, cohort)
+
+
+@pytest.mark.parametrize("backend", ["loop", "cohort"])
+def test_a_back_end_can_be_asked_for(backend, tmp_path):
+    changes = {"training.rounds": 2, "engine.backend": backend, "engine.seeds": "together"}
+    cell = load_experiment("quick", changes).cell("digits/dirichlet-0.1/4-of-20/fedlesam_s")
+    assert cell.identity == load_experiment("quick", {"training.rounds": 2}).cell(cell.path).identity
+    train_cell("quick", cell, tmp_path, CPU, lambda line: None)
+    chosen = engine_lines(tmp_path / "seed-2")[-1].split(", ")
+    assert chosen[0] == backend
+    assert ("seeds together" in chosen) == (backend == "cohort")
+
+
+def test_what_is_not_possible_is_one_line(tmp_path):
+    changes = {"training.rounds": 2, "engine.backend": "graph"}
+    config = load_experiment("quick", changes).cell("digits/dirichlet-0.1/4-of-20/fedsam").runs[0]
+    with pytest.raises(
+        UserError, match=r"engine\.backend graph needs an NVIDIA GPU \(allowed here: auto, loop, cohort"
+    ):
+        train(config, tmp_path / "run", CPU)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_back_ends_are_known_by_the_names_of_the_settings():
+    schema = load_experiment("quick").engine.model_json_schema()
+    assert {"auto", *BACKENDS} == set(schema["properties"]["backend"]["enum"])

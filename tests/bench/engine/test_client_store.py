@@ -1,0 +1,452 @@
+"""Client states are the same bits wherever they lie, cost memory for participants alone, and survive a crash."""
+
+import gc
+import itertools
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bench.data.dataset import DeviceData
+from bench.engine.batches import StepBatches
+from bench.engine.checkpoint import Checkpoint
+from bench.engine.client_store import ClientStates, Store
+from bench.engine.federation import Federation, FederationState, Steps
+from bench.engine.method_costs import example
+from bench.engine.objective import Objective
+from bench.engine.participation import Participation, active_clients
+from bench.files.tensor_file import write_tensors
+from bench.host.memory import Budgets, available_memory
+from bench.input.errors import UserError
+from bench.methods.catalog import CATALOG, recipe
+from bench.models.lenet import LeNet
+from bench.training.run import prepare_device, train
+from tests.bench.training.test_runs import InterruptedRunError, config, contents, interrupted_after_three_rounds
+from tests.problems import Problem
+
+CPU = torch.device("cpu")
+IN_FILE = Budgets(device=0, host=0)
+
+
+def bits(vectors) -> dict[str, tuple[torch.dtype, tuple[int, ...], bytes]]:
+    """Exactly what tensors hold, NaNs included."""
+    return {
+        name: (v.dtype, tuple(v.shape), v.cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+        for name, v in vectors.items()
+    }
+
+
+def places(clients: ClientStates) -> set[str]:
+    return {"file" if entry.kept is None else "memory" for entry in clients.entries.values()}
+
+
+# Placement
+
+
+@pytest.mark.parametrize("method", sorted(CATALOG))
+def test_every_method_gives_the_same_bits_in_memory_in_the_file_and_in_both(method, tmp_path):
+    problem = Problem(7)
+    federation = problem.federation(method, example(CATALOG[method]))
+    w0 = federation.objective.initial()
+    unlimited = federation.start(w0)
+    for active in problem.some():
+        unlimited, _ = federation.run_round(unlimited, active)
+    size = sum(v.nbytes for v in next(iter(unlimited.clients.values()), {}).values())
+    for name, budget, expected in (("file", 0, {"file"}), ("mixed", 2.5 * size, {"file", "memory"})):
+        state = federation.start(w0)
+        state.clients = ClientStates(Store(tmp_path / name, Budgets(host=budget)))
+        for active in problem.some():
+            state, _ = federation.run_round(state, active)
+        assert torch.equal(state.w, unlimited.w)
+        assert bits(state.server) == bits(unlimited.server)
+        assert {i: bits(v) for i, v in state.clients.items()} == {i: bits(v) for i, v in unlimited.clients.items()}
+        if size:
+            assert places(state.clients) == expected
+        else:
+            assert not (tmp_path / name).exists(), "no state, no file"
+
+
+@pytest.mark.parametrize("method", ["fedlesam_s", "adabest"])
+def test_runs_are_bitwise_equal_in_all_placements(method, tmp_path):
+    """Snapshots, which hold all client states, included."""
+    runs = {
+        name: train(config(method), tmp_path / name, CPU, budgets=budgets)
+        for name, budgets in (("memory", Budgets()), ("file", IN_FILE), ("mixed", Budgets(host=50_000)))
+    }
+    assert contents(runs["memory"].path) == contents(runs["file"].path) == contents(runs["mixed"].path)
+    said = {name: (run.path / "run.log").read_text().partition("states of ")[2].split() for name, run in runs.items()}
+    in_memory = {name: int(words[2]) for name, words in said.items()}
+    assert in_memory["memory"] == int(said["memory"][0]) > in_memory["mixed"] > in_memory["file"] == 0
+    about = runs["file"].snapshot(6, CPU)
+    assert len(about.clients) > 4
+    assert places(about.clients) == {"memory"}
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize(
+    "budgets", [Budgets(device=0), IN_FILE, Budgets(device=50_000), Budgets(device=30_000, host=30_000)], ids=str
+)
+def test_runs_on_a_gpu_are_bitwise_equal_in_all_placements(budgets, tmp_path):
+    device = prepare_device("cuda", 1)
+    on_device = train(config(), tmp_path / "device", device, budgets=Budgets())
+    placed = train(config(), tmp_path / "placed", device, budgets=budgets)
+    assert contents(placed.path) == contents(on_device.path)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_vectors_of_a_gpu_go_to_page_locked_memory_and_then_to_the_file(tmp_path):
+    store = Store(tmp_path / "slots", Budgets(device=100, host=100))
+    vectors = {i: {"v": torch.full((20,), float(i), device="cuda")} for i in range(3)}
+    clients = ClientStates(store).updated(vectors)
+    kept = [entry.kept and entry.kept.vectors["v"] for entry in clients.entries.values()]
+    assert [v and (v.device.type, v.is_pinned()) for v in kept] == [("cuda", False), ("cpu", True), None]
+    store.persist(clients.entries.values())
+    for i, expected in vectors.items():
+        assert clients[i]["v"].device.type == "cuda"
+        assert torch.equal(clients[i]["v"], expected["v"])
+
+
+ODD = {
+    "zero-dimensional": torch.tensor(0.1, dtype=torch.float64),
+    "empty": torch.zeros(0, 3),
+    "flag": torch.tensor([True, False, True]),
+    "halves": torch.tensor([[1.5], [float("nan")]], dtype=torch.bfloat16),
+    "count": torch.arange(5),
+    "strided": torch.arange(12.0).view(3, 4).t(),
+    "infinite": torch.tensor([float("inf"), -0.0, float("nan")]),
+}
+
+
+def test_all_shapes_and_number_formats_come_back(tmp_path):
+    clients = ClientStates(Store(tmp_path / "slots", IN_FILE)).updated({3: ODD})
+    assert places(clients) == {"file"}
+    assert bits(clients[3]) == bits(ODD)
+
+
+def test_what_was_read_stays_when_its_slot_is_used_again(tmp_path):
+    clients = ClientStates(Store(tmp_path / "slots", IN_FILE)).updated({0: {"H": torch.ones(1000)}})
+    read = clients[0]["H"]
+    for k in range(10):
+        clients = clients.updated({0: {"H": torch.full((1000,), float(k))}})
+    assert torch.equal(read, torch.ones(1000))
+
+
+def test_a_row_does_not_keep_its_matrix_alive():
+    """States of a cohort are rows of one tensor: a client that idles must not keep those of all others."""
+    clients = ClientStates().updated({i: {"v": row} for i, row in enumerate(torch.zeros(1000, 10))})
+    assert clients[5]["v"].untyped_storage().nbytes() == 40
+
+
+@pytest.mark.parametrize("store", ["memory", "file"])
+@pytest.mark.parametrize("other", [{"H": torch.zeros(3)}, {"h": torch.zeros(2)}, {"H": torch.zeros(2).double()}])
+def test_a_state_of_another_kind_is_one_line(other, store, tmp_path):
+    clients = ClientStates(Store(tmp_path / "slots", IN_FILE) if store == "file" else None)
+    clients = clients.updated({0: {"H": torch.zeros(2)}})
+    with pytest.raises(UserError, match=r"client 4 keeps .*, but others H \[2\] float32: .* must be the same") as error:
+        clients.updated({4: other})
+    assert "\n" not in str(error.value)
+
+
+def test_a_full_disk_is_one_line(tmp_path):
+    """Not the bus error that a write into a mapped hole would be: space is reserved for all that is mapped."""
+    clients = ClientStates(Store(tmp_path / "slots", IN_FILE)).updated({9: {"H": torch.zeros(10_000)}})
+    stat = (tmp_path / "slots").stat()
+    assert stat.st_blocks * 512 >= stat.st_size
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
+    try:
+        with pytest.raises(UserError, match=r"cannot write '.*slots': File too large"):
+            clients.updated({i: {"H": torch.zeros(10_000)} for i in range(9)})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_the_default_budget_is_a_share_of_what_is_there():
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    assert 0 < available_memory() <= total
+    assert 0 < Budgets.share(CPU).host < 0.3 * total
+
+
+# Versions
+
+
+class Versions:
+    """Versions of one store's client states, beside what each must hold."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.live = [(ClientStates(store), {})]
+        self.most_taken = 0
+
+    def update(self, k: int, changed: dict[int, dict[str, torch.Tensor]]) -> None:
+        clients, expected = self.live[k]
+        self.live.append((clients.updated(changed), expected | {i: bits(v) for i, v in changed.items()}))
+
+    def drop(self, k: int) -> None:
+        if len(self.live) > 1:
+            del self.live[k]
+
+    def persist(self, k: int) -> None:
+        clients = self.live[k][0]
+        assert len({slot.number for slot in self.store.persist(clients.entries.values())}) == len(clients)
+
+    def check(self) -> None:
+        for clients, expected in self.live:
+            assert {i: bits(v) for i, v in clients.items()} == expected
+        entries = {id(entry): entry for clients, _ in self.live for entry in clients.entries.values()}.values()
+        in_memory = sum(v.nbytes for entry in entries if entry.kept for v in entry.kept.vectors.values())
+        assert in_memory <= self.store._memories[0].budget if entries else in_memory == 0
+        taken = sum(entry.slot is not None for entry in entries)
+        self.most_taken = max(self.most_taken, taken)
+        if (file := self.store._file) is not None:
+            assert len(file.rows) - len(file.free) == taken, "a slot is free when no version refers to it, not before"
+            assert len(file.rows) <= self.most_taken + max(4, self.most_taken / 4)
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data(), budget=st.sampled_from([0, 64, 200]))
+def test_every_version_reads_what_was_put_in_and_slots_are_used_again(data, budget):
+    """Any tree of updates, whose versions are dropped and checkpointed in any order."""
+    with TemporaryDirectory() as folder:
+        versions = Versions(Store(Path(folder) / "slots", Budgets(host=budget)))
+        values = itertools.count()
+        for _ in range(data.draw(st.integers(1, 25))):
+            k = data.draw(st.integers(0, len(versions.live) - 1))
+            match data.draw(st.sampled_from(["update", "update", "drop", "persist"])):
+                case "update":
+                    clients = data.draw(st.sets(st.integers(0, 7), max_size=4))
+                    versions.update(k, {i: {"a": torch.tensor([next(values)]), "b": torch.arange(3)} for i in clients})
+                case "drop":
+                    versions.drop(k)
+                case "persist":
+                    versions.persist(k)
+            versions.check()
+        versions.live.clear()
+        assert all(memory.used == 0 for memory in versions.store._memories)
+
+
+# Checkpoints
+
+
+def trained(tmp_path, rounds: int, budgets: Budgets = IN_FILE, method: str = "fedlesam_s"):
+    """A small federation after some rounds, its client states in a store, and its checkpoint."""
+    problem = Problem(3, clients=6, rounds=12)
+    federation = problem.federation(method, example(CATALOG[method]))
+    store = Store(tmp_path / "slots", budgets)
+    state = federation.start(federation.objective.initial())
+    state.clients = ClientStates(store)
+    for active in problem.some()[:rounds]:
+        state, _ = federation.run_round(state, active)
+    return problem, federation, state, Checkpoint(tmp_path / "checkpoint", store)
+
+
+def same(a: FederationState, b: FederationState) -> bool:
+    clients = [{i: bits(vectors) for i, vectors in state.clients.items()} for state in (a, b)]
+    return (
+        a.round == b.round
+        and torch.equal(a.w, b.w)
+        and bits(a.server) == bits(b.server)
+        and clients[0] == clients[1]
+        and list(a.clients) == list(b.clients)
+    )
+
+
+@pytest.mark.parametrize("budgets", [IN_FILE, Budgets(), Budgets(host=800)], ids=str)
+def test_what_a_kill_leaves_at_any_time_is_the_last_checkpoint(budgets, tmp_path):
+    """The two files as they are after each round, and before each rename of the checkpoint, are read elsewhere."""
+    problem, federation, state, checkpoint = trained(tmp_path, 2, budgets)
+    saved = None
+
+    def check() -> None:
+        if saved is not None:
+            shutil.rmtree(tmp_path / "left", ignore_errors=True)
+            (tmp_path / "left").mkdir()
+            for file in ("slots", "checkpoint"):
+                shutil.copy(tmp_path / file, tmp_path / "left" / file)
+            store = Store(tmp_path / "left" / "slots", budgets)
+            assert same(Checkpoint(tmp_path / "left" / "checkpoint", store).load(CPU)[0], saved)
+
+    def in_memory(state: FederationState) -> FederationState:
+        return FederationState(state.round, state.w, state.server, ClientStates().updated(dict(state.clients)))
+
+    for active in problem.some()[2:]:
+        state, _ = federation.run_round(state, active)
+        check()
+        if state.round % 3 == 0:
+            checkpoint._store.persist(state.clients.entries.values())
+            check()
+            checkpoint.save(state, {})
+            saved = in_memory(state)
+            check()
+
+
+def test_a_loaded_checkpoint_is_not_written_over(tmp_path):
+    problem, federation, state, checkpoint = trained(tmp_path, 6)
+    checkpoint.save(state, {"note": 1})
+    expected = {i: bits(vectors) for i, vectors in state.clients.items()}
+    again = Checkpoint(checkpoint.path, Store(tmp_path / "slots", IN_FILE))
+    state, about = again.load(CPU)
+    assert about["note"] == 1
+    for active in problem.some()[6:]:
+        state, _ = federation.run_round(state, active)
+    third, _ = Checkpoint(checkpoint.path, Store(tmp_path / "slots", IN_FILE)).load(CPU)
+    assert {i: bits(vectors) for i, vectors in third.clients.items()} == expected
+
+
+def test_a_checkpoint_writes_what_has_changed(tmp_path):
+    clients = ClientStates(Store(tmp_path / "slots", Budgets()))
+    clients = clients.updated({i: {"H": torch.full((10_000,), float(i))} for i in range(50)})
+    checkpoint = Checkpoint(tmp_path / "checkpoint", clients.store)
+
+    def save(clients: ClientStates) -> dict[int, int]:
+        checkpoint.save(FederationState(1, torch.zeros(10), {}, clients), {})
+        table = safetensors.torch.load_file(checkpoint.path)["clients"].tolist()
+        return {client: slot for client, slot, _ in table}
+
+    before = save(clients)
+    rows = [bytes(row) for row in clients.store._file.rows]
+    assert checkpoint.path.stat().st_size < 5_000
+    after = save(clients.updated({i: {"H": torch.full((10_000,), -1.0)} for i in (4, 9)}))
+    assert {i for i in before if before[i] != after[i]} == {4, 9}
+    written = {k for k, row in enumerate(clients.store._file.rows) if bytes(row) != rows[k]}
+    assert written == {after[4], after[9]}
+
+
+@pytest.mark.parametrize("budgets", [IN_FILE, Budgets(host=50_000)], ids=str)
+def test_a_run_resumes_bitwise_under_another_budget(budgets, tmp_path, monkeypatch):
+    undisturbed = train(config(), tmp_path / "undisturbed", CPU)
+    with interrupted_after_three_rounds(monkeypatch), pytest.raises(InterruptedRunError):
+        train(config(), tmp_path / "resumed", CPU, checkpoint_every=2, budgets=budgets)
+    assert list(tmp_path.glob("resumed.partial-*/clients.slots"))
+    resumed = train(config(), tmp_path / "resumed", CPU, checkpoint_every=2, budgets=Budgets(host=20_000))
+    assert "resumed after round 2" in (resumed.path / "run.log").read_text()
+    assert contents(resumed.path) == contents(undisturbed.path)
+
+
+KILLED = """
+import sys, torch
+from pathlib import Path
+from bench.host.memory import Budgets
+from bench.training.run import train
+from tests.bench.training.test_runs import config
+torch.set_num_threads(1)
+train(config(**{"training.rounds": 40}), Path(sys.argv[1]), torch.device("cpu"), 3, budgets=Budgets(0, 0))
+"""
+
+
+def test_kill_9_with_client_states_in_the_file(tmp_path):
+    """A real process is killed between two checkpoints; the same call then finishes the run, bit by bit."""
+
+    def start(name: str) -> subprocess.Popen:
+        return subprocess.Popen([sys.executable, "-c", KILLED, tmp_path / name])
+
+    assert start("undisturbed").wait() == 0
+    killed = start("killed")
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob("killed.partial-*/checkpoint.safetensors")):
+        assert killed.poll() is None, "the run ended before it could be killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    time.sleep(0.1)
+    os.kill(killed.pid, signal.SIGKILL)
+    killed.wait()
+    assert list(tmp_path.glob("killed.partial-*/clients.slots"))
+    assert start("killed").wait() == 0
+    assert "resumed after round" in (tmp_path / "killed" / "run.log").read_text()
+    assert contents(tmp_path / "killed") == contents(tmp_path / "undisturbed")
+
+
+DAMAGES = {
+    "truncated": lambda file: os.truncate(file, file.stat().st_size // 2),
+    "empty": lambda file: os.truncate(file, 0),
+    "missing": lambda file: file.unlink(),
+    "one bit": lambda file: file.write_bytes(flipped(file.read_bytes())),
+}
+
+
+def flipped(data: bytes) -> bytes:
+    changed = bytearray(data)
+    position = next(k for k, byte in enumerate(data) if byte)  # inside a record that is in use
+    changed[position] ^= 1
+    return bytes(changed)
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_file_of_client_states_is_one_line(damage, tmp_path, monkeypatch):
+    with interrupted_after_three_rounds(monkeypatch), pytest.raises(InterruptedRunError):
+        train(config(), tmp_path / "run", CPU)
+    [checkpoint] = tmp_path.glob("run.partial-*/checkpoint.safetensors")
+    DAMAGES[damage](checkpoint.with_name("clients.slots"))
+    before = checkpoint.read_bytes()
+    message = r"clients\.slots' is truncated or damaged; delete '.*checkpoint\.safetensors' to train from the start"
+    with pytest.raises(UserError, match=message) as error:
+        train(config(), tmp_path / "run", CPU)
+    assert "\n" not in str(error.value)
+    assert checkpoint.read_bytes() == before
+    checkpoint.unlink()
+    train(config(), tmp_path / "run", CPU)
+    assert contents(tmp_path / "run") == contents(train(config(), tmp_path / "other", CPU).path)
+
+
+def test_tensor_files_are_safetensors(tmp_path):
+    """The published library reads what is written tensor by tensor, in whatever order."""
+    kinds = {name: (v.dtype, tuple(v.shape)) for name, v in ODD.items()}
+    write_tensors(tmp_path / "file", kinds, reversed(ODD.items()), {"about": "this"})
+    assert bits(safetensors.torch.load_file(tmp_path / "file")) == bits(ODD)
+    with safetensors.safe_open(tmp_path / "file", framework="pt") as file:
+        assert file.metadata() == {"about": "this"}
+
+
+# Memory
+
+
+def tensor_bytes() -> int:
+    """Bytes of all tensors of this process that are alive, what waits for the garbage collector included."""
+    storages = (v.untyped_storage() for v in gc.get_objects() if issubclass(type(v), torch.Tensor))
+    return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
+
+
+@pytest.mark.parametrize("place", ["memory", "file"])
+def test_memory_of_100_000_registered_clients_grows_with_those_that_took_part(place, tmp_path):
+    """SCAFFOLD with LeNet, one step on one image a round: a c_i of 3.2 MB per participant, or nothing at all."""
+    registered = 100_000
+    images = torch.arange(16 * 3 * 32 * 32).view(16, 3, 32, 32).mul(7).remainder(256).to(torch.uint8)
+    data = DeviceData(images, torch.arange(16) % 10, torch.tensor(127.0), torch.tensor(1 / 64))
+    split = list(np.arange(16).repeat(registered // 16)[:, None])
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        objective = Objective(LeNet((3, 32, 32), 10))
+    plan = StepBatches(split, steps=1, batch_size=1, seed=0)
+    sizes = [1] * registered
+    federation = Federation(recipe("scaffold").build({}), objective, data, plan, sizes, Steps(lr=0.01), 0)
+    state = federation.start(objective.initial())
+    state.clients = ClientStates(Store(tmp_path / "slots", IN_FILE if place == "file" else Budgets()))
+    size = objective.layout.total * 4
+    assert size > 3_000_000
+    gc.collect()
+    gc.disable()
+    try:
+        used, known = [], []
+        for _ in range(12):
+            active = active_clients(Participation(active=5), registered, 0, state.round)
+            state, _ = federation.run_round(state, active)
+            used.append(tensor_bytes())
+            known.append(len(state.clients))
+    finally:
+        gc.enable()
+    grown = np.diff(used[2:]) / size
+    joined = np.diff(known[2:]) if place == "memory" else np.zeros(9)
+    assert known[-1] > 50
+    assert np.abs(grown - joined).max() < 0.01, "of a model"

@@ -1,0 +1,225 @@
+"""Experiments with parts: grids that share what the experiment says above them."""
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+
+from analysis.published.numbers import papers
+from bench.data.root import data_root
+from bench.experiments.experiment import Experiment, load_experiment
+from bench.experiments.scale import at_smoke_scale
+from bench.input.errors import UserError
+from bench.numerics.streams import numpy_stream
+from bench.training.set_up import Bench, load_dataset
+
+PAPER: dict[str, Any] = {
+    "name": "paper",
+    "dataset": "digits",
+    "model": "cnn_gn",
+    "training": {"rounds": 4, "local_epochs": 1, "batch_size": 16, "lr": 0.1, "augmentation": ["flip"]},
+    "evaluation": {"every": 2, "local_models": "last"},
+    "grid": {
+        "partition": [{"name": "dirichlet", "alpha": 0.1, "clients": 20}, {"name": "iid", "clients": 20}],
+        "participation": [{"active": 4}],
+        "seeds": [0, 1],
+    },
+    "methods": {
+        "fedavg": {},
+        "fedsam": {"hyperparameters": {"rho": 0.1}, "where": {"iid": {"hyperparameters": {"rho": 0.02}}}},
+    },
+    "parts": {
+        "first": {},
+        "second": {
+            "model": "cnn_emnist",
+            "training": {"rounds": 8, "augmentation": None},
+            "evaluation": {"local_models": None},
+            "grid": {"partition": [{"name": "iid", "clients": 10}], "participation": [{"active": 2}, {"active": 3}]},
+            "methods": {
+                "fedsam": {"hyperparameters": {"rho": 0.3}, "where": {"iid": {"training": {"lr": 0.01}}}},
+                "fedsam.half": {"name": "fedsam", "hyperparameters": {"rho": 0.05}},
+            },
+        },
+        "third": {"only": ["fedavg"], "grid": {"partition": [{"name": "iid", "clients": 5}]}},
+    },
+}
+
+
+def load(tmp_path: Path, data: dict[str, Any]) -> Experiment:
+    file = tmp_path / "experiments.yaml"
+    file.write_text(yaml.safe_dump(data, sort_keys=False))
+    return load_experiment(str(file))
+
+
+def changed(path: str, value: Any) -> dict[str, Any]:
+    """PAPER with another value at a dotted path of its keys."""
+    *parents, last = path.split("/")
+    data = yaml.safe_load(yaml.safe_dump(PAPER, sort_keys=False))
+    place = data
+    for key in parents:
+        place = place.setdefault(key, {})
+    place[last] = value
+    return data
+
+
+def test_cells_are_those_of_all_parts_with_their_labels_in_front(tmp_path: Path) -> None:
+    experiment = load(tmp_path, PAPER)
+    assert list(experiment.cells()) == [
+        "first/dirichlet-0.1/4-of-20/fedavg",
+        "first/dirichlet-0.1/4-of-20/fedsam",
+        "first/iid/4-of-20/fedavg",
+        "first/iid/4-of-20/fedsam",
+        "second/iid/2-of-10/fedavg",
+        "second/iid/2-of-10/fedsam",
+        "second/iid/2-of-10/fedsam.half",
+        "second/iid/3-of-10/fedavg",
+        "second/iid/3-of-10/fedsam",
+        "second/iid/3-of-10/fedsam.half",
+        "third/iid/4-of-5/fedavg",
+    ]
+    assert list(experiment.methods) == ["fedavg", "fedsam", "fedsam.half"]
+
+
+def test_a_part_keeps_what_it_does_not_say_anew(tmp_path: Path) -> None:
+    experiment = load(tmp_path, PAPER)
+    first = experiment.cell("first/iid/4-of-20/fedsam").runs[0]
+    second = experiment.cell("second/iid/2-of-10/fedsam").runs[1]
+    assert (first.training.rounds, first.training.lr, first.training.batch_size) == (4, 0.1, 16)
+    assert (second.training.rounds, second.training.lr, second.training.batch_size) == (8, 0.01, 16)
+    assert (first.evaluation.local_models, second.evaluation.local_models) == ("last", None)
+    assert (len(first.training.augmentation or ()), second.training.augmentation) == (1, None)
+    assert (first.model.name, second.model.name, second.seed) == ("cnn_gn", "cnn_emnist", 1)
+
+
+def test_a_method_differs_where_its_entry_says_so(tmp_path: Path) -> None:
+    """By partition, in the common entry and in a part's."""
+    experiment = load(tmp_path, PAPER)
+    rho = {path: cell.runs[0].method.hyperparameters.get("rho") for path, cell in experiment.cells().items()}
+    assert rho["first/dirichlet-0.1/4-of-20/fedsam"] == 0.1
+    assert rho["first/iid/4-of-20/fedsam"] == 0.02
+    assert rho["second/iid/2-of-10/fedsam"] == 0.02
+    assert rho["second/iid/2-of-10/fedsam.half"] == 0.05
+
+
+def test_an_experiment_without_parts_is_its_only_grid() -> None:
+    quick = load_experiment("quick")
+    assert quick.whole_parts == {"digits": quick}
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (
+            "parts/second/grid/seeds",
+            [1],
+            r"its seeds are not the first of the experiment's, which are \(0, 1\)",
+        ),
+        ("parts/third/only", ["fedsma"], "unknown method of experiment paper 'fedsma'; did you mean 'fedsam'"),
+        ("parts/third/rounds", 3, "unknown key of Part 'rounds'"),
+        ("parts/second/training/round", 3, "part second: .*unknown key of Training 'round'; did you mean 'rounds'"),
+        ("methods/fedavg", {"parts": ["fourth"]}, "unknown part of experiment paper 'fourth'"),
+        ("parts/second/methods/fedavg", {"rho": 1}, "part second: .*unknown key of MethodEntry 'rho'"),
+        ("dataset", None, "part first: experiment paper: dataset is missing"),
+        ("methods/fedsam/where", {"iid": {"rho": 1}}, "unknown key of Departure 'rho'"),
+    ],
+)
+def test_mistakes_are_one_line(tmp_path: Path, path: str, value: Any, message: str) -> None:
+    with pytest.raises(UserError, match=message) as error:
+        load(tmp_path, changed(path, value))
+    assert "\n" not in str(error.value)
+
+
+def test_an_experiment_without_data_is_told(tmp_path: Path) -> None:
+    data = {key: value for key, value in PAPER.items() if key not in ("parts", "dataset")}
+    with pytest.raises(UserError, match="experiment paper: dataset is missing"):
+        load(tmp_path, data)
+
+
+def test_rounds_and_seeds_that_are_asked_for_hold_everywhere(tmp_path: Path) -> None:
+    data = changed("parts/second/grid/seeds", [0])
+    data["methods"]["fedavg"] = {"training": {"rounds": 9}, "hyperparameters": {"swa": {"cycle": 1, "start": 8}}}
+    (tmp_path / "experiments.yaml").write_text(yaml.safe_dump(data, sort_keys=False))
+    cells = load_experiment(str(tmp_path / "experiments.yaml"), {"training.rounds": 2, "grid.seeds": [5, 6]}).cells()
+    assert {run.training.rounds for cell in cells.values() for run in cell.runs} == {2}
+    assert {tuple(run.seed for run in cell.runs) for cell in cells.values()} == {(5, 6)}
+    swa = cells["third/iid/4-of-5/fedavg"].runs[0].method.hyperparameters["swa"]
+    assert swa["start"] == 1, "three quarters of the rounds, as ever"
+
+
+def test_smoke_scale_is_the_same_grid_on_digits(tmp_path: Path) -> None:
+    data = changed("parts/second/dataset", "cifar100")
+    data["parts"]["second"]["grid"] = {
+        "partition": [{"name": "pathological", "classes_per_client": 20, "clients": 500}],
+        "participation": [{"active": 10}],
+    }
+    (tmp_path / "experiments.yaml").write_text(yaml.safe_dump(data, sort_keys=False))
+    source = str(tmp_path / "experiments.yaml")
+    paper, smoke = load_experiment(source).cells(), load_experiment(source, {"scale": "smoke"})
+    assert smoke.name == "paper_smoke"
+    assert list(smoke.cells()) == list(paper)
+    run = smoke.cell("second/pathological-20/10-of-500/fedsam").runs[0]
+    assert (run.dataset.name, run.model.name, run.training.rounds, run.training.lr) == ("digits", "cnn_gn", 8, 0.1)
+    assert run.partition.model_dump() == {
+        "name": "pathological", "clients": 200, "classes_per_client": 2, "variant": None,
+    }  # fmt: skip
+    Bench.set_up(run, torch.device("cpu"))
+
+
+@pytest.mark.parametrize("paper", papers())
+def test_at_smoke_scale_every_partition_of_the_papers_splits_the_digits(paper: str) -> None:
+    runs = [cell.runs[0] for cell in load_experiment(paper, {"scale": "smoke"}).cells().values()]
+    partitions = {run.partition.model_dump_json(): run.partition for run in runs}
+    digits = load_dataset(runs[0].dataset, data_root()).train
+    for partition, seed in itertools.product(partitions.values(), (0, 1, 2)):
+        split = partition.split(digits, numpy_stream(seed, "partition"))
+        assert len(split) == partition.clients
+        if partition.name == "pathological" and partition.variant is None:
+            held = {len(set(digits.labels[images])) for images in split}
+            assert held == {partition.classes_per_client}, "of each class that it holds, every client has an image"
+
+
+def test_at_smoke_scale_no_more_clients_are_active_than_there_are(tmp_path: Path) -> None:
+    data = changed("parts/second/dataset", "cifar10")
+    data["parts"]["second"]["grid"] = {
+        "partition": [{"name": "pathological", "classes_per_client": 10, "clients": 100}],
+        "participation": [{"active": 100}, {"sampling": "bernoulli", "probability": 0.1}],
+    }
+    (tmp_path / "experiments.yaml").write_text(yaml.safe_dump(data, sort_keys=False))
+    smoke = load_experiment(str(tmp_path / "experiments.yaml"), {"scale": "smoke"})
+    run = smoke.cell("second/pathological-10/100-of-100/fedsam").runs[0]
+    assert (run.partition.clients, run.participation.active) == (80, 80)
+    run = smoke.cell("second/pathological-10/bernoulli-0.1-of-100/fedsam").runs[0]
+    assert run.participation.probability == 0.1
+
+
+@pytest.mark.parametrize(("dataset", "size"), [("cifar10", 4), ("digits", 16)])
+def test_at_smoke_scale_mixup_and_cutout_stay(dataset: str, size: int) -> None:
+    given = ["standard", "mixup", {"name": "cutout", "size": 16}]
+    run = {
+        **load_experiment("quick").cell("digits/dirichlet-0.1/4-of-20/fedavg").runs[0].model_dump(),
+        "dataset": dataset,
+    }
+    run["training"]["augmentation"] = given
+    assert at_smoke_scale(run)["training"]["augmentation"] == [
+        {"name": "mixup", "a": 1.0},
+        {"name": "cutout", "size": size},
+    ]
+    run["training"]["augmentation"] = "standard"
+    assert at_smoke_scale(run)["training"]["augmentation"] is None
+
+
+def test_only_chosen_methods_have_cells(tmp_path: Path) -> None:
+    (tmp_path / "experiments.yaml").write_text(yaml.safe_dump(PAPER, sort_keys=False))
+    source = str(tmp_path / "experiments.yaml")
+    for method in ("fedavg", "fedsam"):
+        cells = load_experiment(source, {"chosen": [method]}).cells()
+        labels = {path.rpartition("/")[2] for path in cells}
+        assert labels == {method} | ({"fedsam.half"} if method == "fedsam" else set()), "its variants are chosen, too"
+    one = load_experiment(source, {"chosen": ["fedsam.half"]})
+    assert {path.rpartition("/")[2] for path in one.cells()} == {"fedsam.half"}
+    assert load_experiment(source, {"chosen": ["fedgf"]}).paths() == [], "methods may be another experiment's"
+    [path, *_] = load_experiment(source).paths()
+    assert load_experiment(source, {"chosen": ["fedgf"]}).cell(path).path == path, "analyses may compare with others"

@@ -1,0 +1,60 @@
+"""Files are complete or absent, and what the file system refuses is told in one line."""
+
+from pathlib import Path
+
+import pytest
+
+from bench.files.atomic import replacing, write_text
+from bench.input.errors import UserError
+
+
+def test_replaces_the_old_file_and_leaves_nothing_else(tmp_path: Path) -> None:
+    target = tmp_path / "new" / "file.txt"
+    write_text(target, "old\n")
+    write_text(target, "α\r\n")
+    assert target.read_bytes() == "α\r\n".encode()
+    assert list(target.parent.iterdir()) == [target]
+
+
+def test_failure_keeps_the_old_file_and_removes_the_temporary_one(tmp_path: Path) -> None:
+    target = tmp_path / "file.txt"
+    write_text(target, "old")
+    with pytest.raises(ZeroDivisionError), replacing(target) as temporary:
+        temporary.write_text("half")
+        raise ZeroDivisionError
+    assert target.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_target_does_not_exist_before_the_end(tmp_path: Path) -> None:
+    target = tmp_path / "file.txt"
+    with replacing(target) as temporary:
+        temporary.write_text("new")
+        assert temporary.parent == tmp_path
+        assert not target.exists()
+    assert target.read_text() == "new"
+
+
+def test_unwritable_folder_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path, *_: object) -> int:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    # Not by mode bits: the superuser may write anywhere.
+    monkeypatch.setattr("os.open", refuse)
+    with pytest.raises(UserError, match=r"^cannot write '.*file\.txt': Permission denied$"):
+        write_text(tmp_path / "file.txt", "")
+
+
+def test_folder_that_is_a_file_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "folder").write_text("")
+    with pytest.raises(UserError, match=r"^cannot write '.*': (Not a directory|File exists)$"):
+        write_text(tmp_path / "folder" / "file.txt", "")
+
+
+def test_full_disk_is_one_line_and_foreign_errors_pass(tmp_path: Path) -> None:
+    target = tmp_path / "file.txt"
+    with pytest.raises(UserError, match="No space left"), replacing(target):
+        raise OSError(28, "No space left on device")
+    with pytest.raises(FileNotFoundError), replacing(target):
+        (tmp_path / "absent.csv").read_text()
+    assert not any(tmp_path.iterdir())

@@ -1,0 +1,68 @@
+"""torchvision is imported whether or not its compiled operators load, and only where something needs it."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from bench.host.torchvision_compat import import_torchvision
+
+
+def python(*lines: str) -> str:
+    """What a fresh interpreter prints; its modules are not those of this process."""
+    done = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def test_models_and_transforms_are_there():
+    package = import_torchvision()
+    assert package is import_torchvision()
+    assert package is sys.modules["torchvision"]
+    from torchvision.transforms import CenterCrop
+
+    assert package.models.resnet.BasicBlock.expansion == 1
+    assert CenterCrop(2)(torch.ones(1, 4, 4)).shape == (1, 2, 2)
+
+
+def test_an_intact_torchvision_is_left_alone():
+    """A package whose import works is neither imported twice nor given stand-ins."""
+    told = python(
+        "import sys, types",
+        "for name in ('torchvision', 'torchvision.models'): sys.modules[name] = types.ModuleType(name)",
+        "from bench.host import torchvision_compat",
+        "assert torchvision_compat.import_torchvision() is sys.modules['torchvision']",
+        "print(len(torchvision_compat._stand_ins))",
+    )
+    assert told == "0"
+
+
+def test_other_failures_are_not_hidden(monkeypatch):
+    def fails():
+        raise RuntimeError("something else")
+
+    monkeypatch.setattr("bench.host.torchvision_compat._import", fails)
+    with pytest.raises(RuntimeError, match="something else"):
+        import_torchvision.__wrapped__()
+
+
+def test_a_half_imported_package_is_dropped_and_imported_again():
+    """As beside a CPU build of torch: the first import fails, its modules go, the schemas are known to the second."""
+    told = python(
+        "import sys, types, torch",
+        "from bench.host import torchvision_compat as compat",
+        "calls = []",
+        "def fake():",
+        "    calls.append('torchvision.half' in sys.modules)",
+        "    sys.modules['torchvision.half'] = types.ModuleType('torchvision.half')",
+        "    if len(calls) == 1:",
+        "        raise RuntimeError('operator torchvision::nms does not exist')",
+        "    return torch.ops.torchvision.nms.default.name()",
+        "compat._import = fake",
+        "print(compat.import_torchvision(), calls)",
+    )
+    assert told == "torchvision::nms [False, False]"
+
+
+def test_importing_the_project_does_not_import_torchvision():
+    assert python("import sys, fedflat.cli.app, bench.training.run", "print('torchvision' in sys.modules)") == "False"

@@ -1,0 +1,130 @@
+"""Every legal perturbation × correction × server runs, and its state survives a checkpoint; illegal ones are told."""
+
+import itertools
+import math
+
+import pytest
+import torch
+
+from bench.engine.checkpoint import load_state, save_state
+from bench.engine.method_costs import example
+from bench.input.errors import UserError
+from bench.methods.compose import SLOTS, compose
+from tests.problems import Problem, distance
+
+TRIPLES = list(itertools.product(*(SLOTS[slot] for slot in ("perturbation", "correction", "server"))))
+KEEPS_DUALS = {"feddyn", "feddc", "fedtoga"}
+LEGAL = [triple for triple in TRIPLES if triple[2] != "feddyn" or triple[1] in KEEPS_DUALS]
+
+
+def chosen(triple: tuple[str, str, str], loss: str = "cross_entropy") -> dict[str, str]:
+    return {**dict(zip(("perturbation", "correction", "server"), triple, strict=True)), "loss": loss}
+
+
+def test_the_counts():
+    assert (len(TRIPLES), len(LEGAL)) == (8 * 9 * 9, 8 * 9 * 8 + 8 * 3)
+
+
+@pytest.mark.parametrize(
+    ("perturbation", "correction"), list(itertools.product(SLOTS["perturbation"], SLOTS["correction"]))
+)
+def test_two_rounds_of_every_server(perturbation, correction, tmp_path):
+    """Finite results, and after a checkpoint round trip in between the same bits."""
+    problem = Problem(11)
+    for server in [s for p, c, s in LEGAL if (p, c) == (perturbation, correction)]:
+        recipe = compose(chosen((perturbation, correction, server)))
+        federation = problem.federation(recipe, example(recipe))
+        state = federation.start(federation.objective.initial())
+        first, second = problem.some()[:2]
+        state, _ = federation.run_round(state, first)
+        save_state(tmp_path / f"{server}.safetensors", state, {})
+        after, measured = federation.run_round(state, second)
+        reloaded, _ = load_state(tmp_path / f"{server}.safetensors", state.w.device)
+        again, _ = federation.run_round(reloaded, second)
+        assert torch.isfinite(after.w).all(), server
+        assert math.isfinite(measured["local_loss"])
+        assert torch.equal(after.w, again.w), server
+        assert after.server.keys() == again.server.keys()
+        assert all(torch.equal(after.server[name], again.server[name]) for name in after.server)
+        assert all(torch.equal(v, again.clients[i][n]) for i, vs in after.clients.items() for n, v in vs.items())
+
+
+@pytest.mark.parametrize("loss", ["relaxed_contrastive", "affine_shift"])
+@pytest.mark.parametrize(
+    "triple", [("sam", "scaffold", "momentum"), ("toga", "fedtoga", "feddyn"), ("gf", "prox", "adam")]
+)
+def test_other_losses_compose_too(loss, triple):
+    recipe = compose(chosen(triple, loss))
+    run = Problem(3).run(recipe, example(recipe))
+    assert all(bool(torch.isfinite(w).all()) for w in run.global_params)
+
+
+@pytest.mark.parametrize("triple", [t for t in TRIPLES if t not in LEGAL][::8])
+def test_a_server_without_its_duals_is_refused(triple):
+    with pytest.raises(UserError) as error:
+        compose(chosen(triple))
+    assert "server feddyn needs a correction that keeps H" in str(error.value)
+    assert "(allowed: feddc, feddyn, fedtoga)" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({"perturbation": "sham"}, "unknown perturbation 'sham'; did you mean 'sam'?"),
+        ({"optimiser": "adam"}, "unknown part of a method 'optimiser'"),
+    ],
+)
+def test_unknown_parts_are_told(parts, message):
+    with pytest.raises(UserError, match=message.replace("?", r"\?")):
+        compose(parts)
+
+
+# Caldarola et al. 2022, Table 6: ASAM or SAM under other servers and regularisers, as named methods of the catalog.
+SAME = [
+    ({"perturbation": "asam"}, "fedasam", {"rho": 0.5, "eta_a": 0.2}),
+    ({"server": "momentum"}, "fedavgm", {"beta": 0.9}),
+    ({"correction": "prox"}, "fedprox", {"lam": 0.1}),
+    ({"perturbation": "sam", "correction": "scaffold"}, "fedgamma", {"rho": 0.1}),
+    ({"perturbation": "lesam", "correction": "feddyn", "server": "feddyn"}, "fedlesam_d", {"rho": 0.1, "lam": 0.2}),
+]
+
+
+@pytest.mark.parametrize(("parts", "name", "values"), SAME, ids=lambda v: v if isinstance(v, str) else "")
+def test_a_composition_is_the_named_method(parts, name, values):
+    composed, named = (Problem(5).run(method, values) for method in (compose(parts), name))
+    assert all(torch.equal(a, b) for a, b in zip(composed.global_params, named.global_params, strict=True))
+
+
+CALDAROLA_TABLE_6 = [
+    ({"perturbation": "asam", "server": "momentum"}, {"rho": 0.5, "eta_a": 0.2, "beta": 0.9}),
+    ({"perturbation": "asam", "correction": "prox"}, {"rho": 0.5, "eta_a": 0.2, "lam": 0.1}),
+    ({"perturbation": "asam", "correction": "scaffold"}, {"rho": 0.5, "eta_a": 0.2}),
+    ({"perturbation": "sam", "correction": "feddyn", "server": "feddyn"}, {"rho": 0.1, "lam": 0.01}),
+    ({"perturbation": "asam", "correction": "adabest", "server": "adabest"},
+     {"rho": 0.5, "eta_a": 0.2, "mu": 0.02, "beta": 0.8}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("parts", "values"), CALDAROLA_TABLE_6, ids=lambda v: "+".join(v.values()) if "rho" not in v else ""
+)
+def test_combinations_of_caldarolas_table_6_differ_from_their_base(parts, values):
+    base = {slot: name for slot, name in parts.items() if slot != "perturbation"}
+    base_values = {name: value for name, value in values.items() if name not in ("rho", "eta_a")}
+    flat, plain = Problem(2).run(compose(parts), values), Problem(2).run(compose(base), base_values)
+    assert not torch.allclose(flat.global_params[-1], plain.global_params[-1])
+    still = Problem(2).run(compose(parts), {**values, "rho": 0.0})
+    assert distance(still, plain) < 1e-10
+
+
+def test_clashing_names_take_one_value_each():
+    """FedSpeed's mixture and FedCM's momentum both call their weight alpha."""
+    recipe = compose({"perturbation": "mixed_sam", "correction": "fedcm"})
+    method = recipe.build({"rho": 0.1, "perturbation.alpha": 0.25, "correction.alpha": 0.5})
+    assert (method.perturbation.alpha, method.correction.alpha) == (0.25, 0.5)
+    both = recipe.build({"rho": 0.1, "alpha": 0.75})
+    assert (both.perturbation.alpha, both.correction.alpha) == (0.75, 0.75)
+    with pytest.raises(UserError, match="needs alpha"):
+        recipe.build({"rho": 0.1, "perturbation.alpha": 0.25})
+    with pytest.raises(UserError, match=r"unknown hyper-parameter .* 'server.alpha'"):
+        recipe.build({"rho": 0.1, "alpha": 0.25, "server.alpha": 1})

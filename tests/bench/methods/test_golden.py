@@ -1,0 +1,42 @@
+"""Every golden trajectory of the catalog's methods replays to 1e-8 in float64."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from torch.nn.utils import skip_init
+
+from bench.engine.simulation import simulate
+from bench.methods import CATALOG
+from tests.places import GOLDEN
+
+FILES = sorted(GOLDEN.glob("*.json"))
+
+
+def replay(file: Path, device: torch.device) -> float:
+    """The largest difference from the golden trajectory, over all rounds and coordinates."""
+    case = json.loads(file.read_text())
+    layers = []
+    for k, (outputs, inputs) in enumerate(case["layers"]):
+        layers += ([torch.nn.Tanh()] if k else []) + [skip_init(torch.nn.Linear, inputs, outputs)]
+    model = torch.nn.Sequential(*layers).double().to(device)
+    w0 = torch.tensor(case["initial_params"], dtype=torch.float64, device=device)
+    torch.nn.utils.vector_to_parameters(w0, model.parameters())
+    clients = [(torch.tensor(c["x"], dtype=torch.float64), torch.tensor(c["y"])) for c in case["clients"]]
+    same_names = "method hyperparameters participants local_steps lr server_lr weight_decay aggregation"
+    run = simulate(model=model, clients=clients, **{name: case[name] for name in same_names.split()})
+    want = torch.tensor(case["expected"]["global_params_after_round"], dtype=torch.float64)
+    got = torch.stack(run.global_params).cpu()
+    assert got.shape == want.shape
+    assert torch.equal(torch.nn.utils.parameters_to_vector(model.parameters()), w0), "the model was changed"
+    return float((got - want).abs().max())
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_replays(file):
+    assert replay(file, torch.device("cpu")) < 1e-8
+
+
+def test_every_method_has_a_golden_file():
+    assert {json.loads(file.read_text())["method"] for file in FILES} == set(CATALOG)

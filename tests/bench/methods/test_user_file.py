@@ -1,0 +1,427 @@
+"""Methods that a user writes, composes, or takes as released: identity, records, and mistakes in one line."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from analysis.planning.workflow import Workflow
+from bench.experiments.experiment import Experiment, load_experiment, read_yaml
+from bench.experiments.method_choice import MethodConfig
+from bench.experiments.run_config import RunConfig
+from bench.input.errors import UserError
+from bench.methods.base import Perturbation
+from bench.methods.catalog import CATALOG
+from bench.methods.compose import SLOTS, compose
+from bench.methods.recipe import Parts
+from bench.methods.user_file import recipe_from_file
+from bench.training.run import train, train_cell
+from bench.training.run_directory import RunDirectory
+from bench.training.set_up import play_round
+from fedflat.describe_method import describe
+from tests.bench.training.test_runs import contents, interrupted_after_three_rounds
+from tests.fedflat.test_cli import fedflat, refused
+
+CPU = torch.device("cpu")
+SETTING = "digits/dirichlet-0.1/4-of-20"
+
+SOURCE = """
+from pydantic import Field
+from bench.methods.base import Perturbation, unit
+from bench.methods.recipe import Parts, Recipe
+
+class Memory(Perturbation):
+    name = "memory"
+    client_state = ("last",)
+    rho: float = Field(ge=0)
+    share: float = Field(default=0.5, ge=0)
+
+    def delta(self, w, gradient, client):
+        client.scratch["last"] = self.rho * unit(gradient(w) + self.share * client.state["last"])
+        return client.scratch["last"]
+
+    def finish(self, w, client):
+        client.state["last"] = client.scratch["last"]
+
+METHOD = Recipe("memory", "Memory", "a test", Parts(Memory))
+"""
+EXPERIMENT = """
+name: mine
+extends: quick
+training: {rounds: 6, local_epochs: 1, batch_size: 24, lr: 0.1}
+grid:
+  partition: [{name: dirichlet, alpha: 0.1, clients: 20}]
+  participation: [{active: 4}]
+  seeds: [0]
+methods:
+  mine: {file: my_method.py, hyperparameters: {rho: 0.1}}
+  fedavg:
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    """A folder with a method and an experiment of it."""
+    return written(tmp_path / "own")
+
+
+def written(folder: Path, source: str = SOURCE) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "my_method.py").write_text(source)
+    (folder / "experiments.yaml").write_text(EXPERIMENT)
+    return folder
+
+
+def experiment(folder: Path) -> Experiment:
+    return load_experiment(str(folder / "experiments.yaml"))
+
+
+def config(folder: Path, label: str = "mine") -> RunConfig:
+    return experiment(folder).cell(f"{SETTING}/{label}").runs[0]
+
+
+def test_the_identity_is_that_of_the_content(own, tmp_path):
+    before = config(own)
+    assert before.method.hyperparameters == {"rho": 0.1, "share": 0.5}
+    assert before.training.aggregation == "uniform"
+    elsewhere = Path(shutil.move(own, tmp_path / "elsewhere"))
+    (elsewhere / "my_method.py").touch()
+    assert config(elsewhere).identity == before.identity
+    assert config(written(own, SOURCE + "# a remark\n")).identity != before.identity
+
+
+def test_an_edit_within_one_second_and_of_the_same_length_is_seen(own):
+    """Python's bytecode files know a source by whole seconds and its length alone."""
+    for weight in (0.5, 0.7, 0.9):
+        (own / "my_method.py").write_text(SOURCE.replace("default=0.5", f"default={weight}"))
+        assert recipe_from_file(own / "my_method.py").hyperparameters["share"].default == weight
+    assert sorted(path.name for path in own.iterdir()) == ["experiments.yaml", "my_method.py"]
+
+
+@pytest.mark.parametrize("ends", ["\n", "\r\n"])
+def test_a_run_keeps_the_file_and_does_without_it(ends, own, tmp_path):
+    (own / "my_method.py").write_bytes(SOURCE.replace("\n", ends).encode())
+    run = train(config(own), tmp_path / "run", CPU)
+    assert (run.path / "method.py").read_bytes() == (own / "my_method.py").read_bytes()
+    identity = config(own).identity
+    shutil.rmtree(own)
+    again = RunDirectory(Path(shutil.move(run.path, tmp_path / "moved")))
+    assert again.config.identity == again.identity == identity
+    assert again.config.method.recipe.title == "Memory"
+
+
+def test_runs_of_other_methods_keep_no_file(own, tmp_path):
+    assert not (train(config(own, "fedavg"), tmp_path / "run", CPU).path / "method.py").exists()
+
+
+def test_an_edited_file_is_another_configuration(own, tmp_path):
+    out = tmp_path / "seed-0"
+    train(config(own), out, CPU)
+    before = contents(out)
+    (own / "my_method.py").write_text(SOURCE.replace("unit(gradient(w)", "unit(2 * gradient(w)"))
+    line = refused("run", own / "experiments.yaml", f"{SETTING}/mine", "--out", tmp_path, "--device", "cpu")
+    assert f"'{out}' holds a run of another configuration" in line
+    assert f"'{own}/my_method.py' has been edited; the run's own copy is '{out}/method.py'" in line
+    assert contents(out) == before
+    train(config(own), out, CPU, replace=True)
+    assert contents(out)["final.safetensors"] != before["final.safetensors"]
+    assert "2 * gradient" in (out / "method.py").read_text()
+
+
+def test_snakemake_tells_an_edited_file_and_replaces_on_demand(own, tmp_path):
+    """Before anything is touched; the rule's parameter changes with the content, so that its jobs are outdated."""
+    place, path = tmp_path / "results" / "runs" / "mine" / SETTING / "mine" / "seed-0", f"{SETTING}/mine"
+    options = {"experiments": [str(own / "experiments.yaml")], "results": str(tmp_path / "results")}
+    train(config(own), place, CPU)
+    before = Workflow.of(options).identity("mine", path)
+    (own / "my_method.py").write_text(SOURCE + "# edited\n")
+    with pytest.raises(UserError, match=r"my_method.py' has been edited; .*pass --replace"):
+        Workflow.of(options).identity("mine", path)
+    assert Workflow.of({**options, "replace": True}).identity("mine", path) != before
+
+
+def test_a_moved_file_is_no_difference(own, tmp_path):
+    train(config(own), tmp_path / "run", CPU)
+    elsewhere = Path(shutil.move(own, tmp_path / "elsewhere"))
+    with pytest.raises(UserError, match=r"rho: 0.1 there, 0.2 here"):
+        (elsewhere / "experiments.yaml").write_text(EXPERIMENT.replace("rho: 0.1", "rho: 0.2"))
+        train(config(elsewhere), tmp_path / "run", CPU)
+
+
+def test_a_file_that_is_edited_while_its_cell_is_trained(own, tmp_path, monkeypatch):
+    """What has been read when the command began is trained and kept, for all seeds."""
+    (own / "experiments.yaml").write_text(EXPERIMENT.replace("seeds: [0]", "seeds: [0, 1]"))
+
+    def edit(benches, states, backend):
+        (own / "my_method.py").write_text(SOURCE + "# later\n")
+        return play_round(benches, states, backend)
+
+    cell = experiment(own).cell(f"{SETTING}/mine")
+    monkeypatch.setattr("bench.training.run.play_round", edit)
+    train_cell("mine", cell, tmp_path / "cell", CPU, lambda line: None)
+    for seed in (0, 1):
+        assert (tmp_path / "cell" / f"seed-{seed}" / "method.py").read_text() == SOURCE
+    with pytest.raises(UserError, match=r"my_method.py' has been edited since the command began"):
+        train_cell("mine", cell, tmp_path / "again", CPU, lambda line: None)
+    assert not (tmp_path / "again").exists()
+
+
+def test_resume_is_bitwise(own, tmp_path, monkeypatch):
+    undisturbed = train(config(own), tmp_path / "undisturbed", CPU).path
+    with interrupted_after_three_rounds(monkeypatch), pytest.raises(UserError, match="InterruptedRunError"):
+        train(config(own), tmp_path / "run", CPU)
+    resumed = train(config(own), tmp_path / "run", CPU).path
+    assert "resumed after round 3" in (resumed / "run.log").read_text()
+    assert contents(resumed) == contents(undisturbed)
+
+
+BROKEN = {
+    "no METHOD": ("x = 1\n", "must define METHOD = Recipe(...)"),
+    "METHOD of another type": ("METHOD = 'fedsam'\n", "must define METHOD = Recipe(...)"),
+    "empty": ("", "must define METHOD = Recipe(...)"),
+    "syntax": (SOURCE.replace("class Memory(Perturbation):", "class Memory(Perturbation)"), "fails in line 6: Synta"),
+    "no text": ("\0", "my_method.py' fails"),
+    "import": ("import no_such_package\n", "fails in line 1: ModuleNotFoundError: No module named 'no_such_package'"),
+    "exception": ("x = 1\n\ndef f():\n    return 1 / 0\n\nf()\n", "fails in line 4: ZeroDivisionError: division"),
+    "exit": ("import sys\nsys.exit(3)\n", "fails in line 2: SystemExit: 3"),
+    "many lines": ("raise ValueError('one\\ntwo')\n", "fails in line 1: ValueError: one two"),
+    "bare": ("assert False\n", "fails in line 1: AssertionError"),
+    "a class for parts": (SOURCE.replace("Parts(Memory)", "Memory"), "fails in line 19: memory: parts = <class"),
+    "wrong slot": (SOURCE.replace("Parts(Memory)", "Parts(server=Memory)"), "server must be a subclass of Server, not"),
+    "no name": (SOURCE.replace('    name = "memory"\n', ""), 'Memory needs a name, for example: name: ClassVar[str] ='),
+    "takes": (SOURCE.replace("Parts(Memory)", "Parts(Memory), takes=('roh',)"), "in takes 'roh'; did you mean 'rho'?"),
+    "pydantic": (SOURCE.replace("rho: float", "rho: 3.5"), "fails in line 6: "),
+    "state of a server without correction": (
+        SOURCE.replace("Parts(Memory)", "Parts(Memory, server=DynServer)").replace(
+            "from pydantic", "from bench.methods.servers.dyn import DynServer\nfrom pydantic"
+        ),
+        "server feddyn needs a correction that keeps H, which none does not (allowed: feddc, feddyn",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("source", "message"), BROKEN.values(), ids=BROKEN)
+def test_a_broken_file_is_one_line(source, message, own):
+    (own / "my_method.py").write_text(source)
+    with pytest.raises(UserError) as caught:
+        experiment(own)
+        config(own)
+    assert message in str(caught.value)
+    assert "my_method.py'" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("source", [None, "def f(:\n", "x = 1\n", "1 / 0\n"], ids=["missing", "syntax", "no", "error"])
+def test_the_command_exits_with_2(source, own, tmp_path):
+    file = own / "my_method.py"
+    file.unlink()
+    if source is not None:
+        file.write_text(source)
+    line = refused("run", own / "experiments.yaml", f"{SETTING}/mine", "--out", tmp_path / "out", "--device", "cpu")
+    assert f"method file '{file}'" in line
+    assert not (tmp_path / "out").exists()
+
+
+def test_methods_explains_a_file_or_refuses_it(own):
+    shown = fedflat("methods", own / "my_method.py")
+    assert shown.returncode == 0, shown.stderr
+    assert "Memory (memory): a test" in shown.stdout
+    assert "share: (≥ 0; default 0.5)" in shown.stdout
+    assert "rho: (≥ 0; required)" in shown.stdout, "what is neutral is known of the catalog's names only"
+    assert "cannot read the method file" in refused("methods", own / "another.py")
+    assert "must define METHOD" in refused("methods", __file__)
+
+
+def test_what_a_method_costs_is_left_out_if_no_example_fits(own):
+    source = SOURCE.replace("rho: float = Field(ge=0)", "rho: int = Field(ge=0)")
+    (own / "my_method.py").write_text(source.replace('"memory", "Memory"', '"fedsam", "Memory"'))
+    said = describe(str(own / "my_method.py"))
+    assert "not counted: fedsam: rho = 0.1: Input should be a valid integer" in said
+    assert "caldarola" not in said, "the catalog's namesake is another method"
+
+
+def test_a_method_is_named_in_one_way(own):
+    two = {"file": str(own / "my_method.py"), "name": "fedsam", "hyperparameters": {"rho": 0.1}}
+    with pytest.raises(UserError, match="by name, by its parts, or by file, not by name and file"):
+        MethodConfig.parse(two)
+    text = shutil.move(own / "my_method.py", own / "my_method.txt")
+    with pytest.raises(UserError, match=r"my_method.txt' is no Python file \(its name must end in .py\)"):
+        recipe_from_file(Path(text))
+
+
+# --- free compositions
+
+
+def composed(hyperparameters: dict | None = None, **parts: str) -> MethodConfig:
+    return MethodConfig.parse({**parts, "hyperparameters": hyperparameters or {}})
+
+
+def test_names_that_clash_are_given_once_or_by_slot():
+    parts = {"perturbation": "mixed_sam", "correction": "fedcm"}
+    both = composed({"rho": 0.1, "alpha": 0.3}, **parts)
+    method = both.recipe.build(both.hyperparameters)
+    assert (method.perturbation.alpha, method.correction.alpha) == (0.3, 0.3)
+    apart = composed({"rho": 0.1, "perturbation.alpha": 0.5, "correction.alpha": 0.3}, **parts)
+    method = apart.recipe.build(apart.hyperparameters)
+    assert (method.perturbation.alpha, method.correction.alpha) == (0.5, 0.3)
+    mixed = composed({"rho": 0.1, "alpha": 0.3, "perturbation.alpha": 0.5}, **parts)
+    assert mixed.recipe.build(mixed.hyperparameters) == method
+    with pytest.raises(UserError, match=r"mixed_sam \+ fedcm needs alpha"):
+        composed({"rho": 0.1, "perturbation.alpha": 0.5}, **parts)
+    with pytest.raises(UserError, match=r"did you mean 'correction.alpha'"):
+        composed({"rho": 0.1, "corection.alpha": 0.5}, **parts)
+    with pytest.raises(UserError, match="unknown hyper-parameter"):
+        composed({"perturbation.rho": 0.1, "alpha": 0.5}, **parts)
+
+
+def test_a_default_of_one_part_is_not_another_parts_requirement():
+    """mixed_sam's alpha is 1 unless given, fedcm's must be given; the default is filled in where it belongs."""
+    method = composed({"rho": 0.1, "correction.alpha": 0.3}, perturbation="mixed_sam", correction="fedcm")
+    assert method.hyperparameters == {"rho": 0.1, "correction.alpha": 0.3, "perturbation.alpha": 1.0}
+    built = method.recipe.build(method.hyperparameters)
+    assert (built.perturbation.alpha, built.correction.alpha) == (1.0, 0.3)
+
+
+def test_unlike_defaults_of_one_name_stay_apart(own):
+    """Filling in defaults changes no method."""
+    (own / "my_method.py").write_text(
+        SOURCE.replace("import Perturbation", "import Correction, Perturbation").replace(
+            "METHOD", "class Half(Correction):\n    name = 'half'\n    share: float = 0.25\n\nMETHOD"
+        ).replace("Parts(Memory)", "Parts(Memory, Half)")
+    )  # fmt: skip
+    method = config(own).method
+    assert method.hyperparameters == {"rho": 0.1, "perturbation.share": 0.5, "correction.share": 0.25}
+    assert method.recipe.build(method.hyperparameters) == method.recipe.build({"rho": 0.1})
+    again = MethodConfig.parse(method.model_dump())
+    assert again == method
+    given = method.recipe.complete({"rho": 0.1, "share": 0.75})
+    assert given == {"rho": 0.1, "share": 0.75}
+
+
+@pytest.mark.parametrize("correction", sorted(SLOTS["correction"]))
+def test_feddyns_server_takes_corrections_with_duals(correction):
+    if correction in ("feddyn", "feddc", "fedtoga"):
+        assert compose({"correction": correction, "server": "feddyn"}).parts.correction.name == correction
+        return
+    with pytest.raises(UserError) as caught:
+        compose({"correction": correction, "server": "feddyn"})
+    told = f"server feddyn needs a correction that keeps H, which {correction} does not (allowed: feddc, feddyn"
+    assert told in str(caught.value)
+
+
+def test_unknown_parts_are_told():
+    with pytest.raises(UserError, match="unknown perturbation 'asamm'; did you mean 'asam'"):
+        compose({"perturbation": "asamm"})
+    with pytest.raises(UserError, match="unknown server 'asam'"):
+        compose({"server": "asam"})
+
+
+def test_two_parts_with_state_of_one_name_are_refused(own):
+    """The engine keeps state by name: one would overwrite the other. Shared by a common base, it is meant."""
+    source = SOURCE.replace('client_state = ("last",)', 'server_state = ("m",)')
+    source = source.replace("from pydantic", "from bench.methods.servers.momentum import Momentum\nfrom pydantic")
+    (own / "my_method.py").write_text(source.replace("Parts(Memory)", "Parts(Memory, server=Momentum)"))
+    with pytest.raises(UserError, match="both keep a server_state 'm': rename one of them"):
+        recipe_from_file(own / "my_method.py")
+    assert compose({"perturbation": "toga", "correction": "fedtoga", "server": "feddyn"})
+
+
+def test_every_method_of_the_catalog_is_a_legal_composition():
+    for entry in CATALOG.values():
+        names = {slot: part.name for slot, part in entry.parts.named().items()}
+        assert compose(names).parts == entry.parts
+    assert compose({}).parts == Parts()
+
+
+# --- released variants, SWA
+
+
+def entry(label: str, value: dict, **changes) -> RunConfig:
+    data = read_yaml(Path("paper_tables/quick/experiments.yaml"))
+    return Experiment.parse({**data, "methods": {label: value}, **changes}).cell(f"{SETTING}/{label}").runs[0]
+
+
+def test_released_expands_and_the_cell_keeps_its_place():
+    run = entry("fedlesam_s", {"variant": "released", "hyperparameters": {"rho": 0.1}})
+    values = run.method.hyperparameters
+    assert (values["estimate"], values["correction_weight"], values["rho"]) == ("released_literal", 0.1, 0.1)
+    assert (run.training.clip, run.training.lr_decay, run.training.aggregation) == (10.0, 0.998, "uniform")
+    assert (run.participation.sampling, run.participation.probability, run.participation.active) == (
+        "bernoulli", 0.2, None,
+    )  # fmt: skip
+    published = entry("fedlesam_s", {"hyperparameters": {"rho": 0.1}})
+    assert published.participation.active == 4
+    assert published.identity != run.identity
+    assert RunConfig.parse(json.loads(run.canonical_json())) == run
+
+
+def test_explicit_values_go_before_the_bundles():
+    given = {"rho": 0.1, "correction_weight": 0.5}
+    run = entry(
+        "lesam", {"name": "fedlesam_s", "variant": "released", "hyperparameters": given, "training": {"clip": 3}}
+    )
+    assert (run.method.hyperparameters["correction_weight"], run.training.clip) == (0.5, 3.0)
+    assert run.method.hyperparameters["estimate"] == "released_literal"
+
+
+def test_a_variant_is_one_of_the_catalogs(own):
+    with pytest.raises(UserError, match="unknown variant of fedsam 'relesed'; did you mean 'released'"):
+        entry("fedsam", {"variant": "relesed", "hyperparameters": {"rho": 0.1}})
+    for value in ({"file": str(own / "my_method.py")}, {"perturbation": "sam"}):
+        with pytest.raises(UserError, match="only methods of the catalog have a variant 'released'"):
+            entry("x", {**value, "variant": "released", "hyperparameters": {"rho": 0.1}})
+
+
+def test_a_label_with_swa_needs_swa():
+    values = {"rho": 0.3, "eta_a": 0.2}
+    with pytest.raises(UserError, match=r"fedasam\+swa: its hyperparameters need swa, for example {cycle: 5}"):
+        entry("fedasam+swa", {"hyperparameters": values})
+    run = entry("fedasam+swa", {"hyperparameters": {**values, "swa": {"cycle": 5}}})
+    assert run.method.name == "fedasam"
+    assert run.method.hyperparameters["swa"] == {"start": 22, "cycle": 5, "lr_end": 1e-4, "collect": "end"}
+
+
+@pytest.mark.parametrize(("rounds", "start"), [(30, 22), (40, 30), (1, 0)])
+def test_swa_begins_after_three_quarters(rounds, start, own):
+    training = {"rounds": rounds, "local_epochs": 1, "batch_size": 16, "lr": 0.1}
+    for value in ({"name": "fedavg"}, {"file": str(own / "my_method.py")}, {"perturbation": "sam"}):
+        rho = {} if "name" in value else {"rho": 0.1}
+        run = entry("x", {**value, "hyperparameters": {**rho, "swa": {"cycle": 2}}}, training=training)
+        assert run.method.hyperparameters["swa"]["start"] == start
+    chosen = {"name": "fedavg", "hyperparameters": {"swa": {"cycle": 2, "start": 0}}}
+    assert entry("x", chosen, training=training).method.hyperparameters["swa"]["start"] == 0
+
+
+FAILS = {
+    "a name that is not there": ("return g + self.lamb * 0 * g", "in line \\d+: AttributeError"),
+    "a wrong shape": ("return g[:3]", "RuntimeError: The (expanded )?size of (the )?tensor"),
+    "nothing": ("return None", "TypeError"),
+}
+
+
+@pytest.mark.parametrize("case", FAILS)
+def test_a_method_that_fails_at_work_is_one_line_and_leaves_nothing(case, tmp_path):
+    body, message = FAILS[case]
+    file = tmp_path / "fails.py"
+    file.write_text(
+        "from bench.methods.base import Correction\nfrom bench.methods.recipe import Parts, Recipe\n\n\n"
+        "class Fails(Correction):\n    name = 'fails'\n\n    def direction(self, g, w, client):\n"
+        f"        {body}\n\n\nMETHOD = Recipe('fails', 'Fails', 'a test', Parts(correction=Fails))\n"
+    )
+    changes = {"methods.fails": {"file": str(file)}, "training.rounds": 1}
+    config = load_experiment("quick", changes).cell("digits/dirichlet-0.1/4-of-20/fails").runs[0]
+    with pytest.raises(UserError, match=f"fails.py' fails.*{message}") as error:
+        train(config, tmp_path / "run", torch.device("cpu"))
+    assert "\n" not in str(error.value)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["fails.py"]
+    assert "not counted: " in describe(str(file))
+
+
+def test_a_part_that_lacks_its_equation_is_told():
+    class Nowhere(Perturbation):
+        name = "nowhere"
+
+    with pytest.raises(UserError, match=r"^Nowhere is a perturbation without delta\(\.\.\.\)$"):
+        Parts(Nowhere)

@@ -1,0 +1,300 @@
+"""Models of a user's own: found by file or module, known by content, kept with the run, mistakes in one line."""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from bench.experiments.experiment import load_experiment
+from bench.experiments.run_config import RunConfig
+from bench.input.errors import UserError
+from bench.models import build_model, parse_model
+from bench.training.run import train
+from bench.training.run_directory import RunDirectory
+from bench.training.set_up import Bench
+from tests.bench.methods.test_user_file import SOURCE as METHOD
+from tests.bench.training.test_runs import InterruptedRunError, contents, interrupted_after_three_rounds
+
+CPU = torch.device("cpu")
+SETTING = "digits/dirichlet-0.1/4-of-20"
+HEAD = "import torch\nfrom torch import nn\nfrom torch.nn import functional as F\n"
+SOURCE = f"""{HEAD}
+from bench.models.dropout import Dropout
+
+def small_net(image_shape, classes):
+    channels, height, width = image_shape
+    return nn.Sequential(nn.Flatten(), nn.Linear(channels * height * width, 9), nn.ReLU(), Dropout(0.1),
+                         nn.Linear(9, classes))
+"""
+EXPERIMENT = """
+name: mine
+extends: quick
+model: {file: nets/my_model.py, function: small_net}
+training: {rounds: 6, local_epochs: 1, batch_size: 24, lr: 0.1}
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    """A folder with an experiment, and the model file in a folder below."""
+    return written(tmp_path / "own")
+
+
+def written(folder: Path, source: str = SOURCE) -> Path:
+    (folder / "nets").mkdir(parents=True, exist_ok=True)
+    (folder / "nets" / "my_model.py").write_text(source)
+    (folder / "experiments.yaml").write_text(EXPERIMENT)
+    return folder
+
+
+def config(folder: Path, **changes: object) -> RunConfig:
+    return load_experiment(str(folder / "experiments.yaml"), changes).cell(f"{SETTING}/fedavg").runs[0]
+
+
+def test_it_is_built_and_trained(own, tmp_path):
+    run = train(config(own, **{"training.rounds": 30}), tmp_path / "run", CPU)
+    assert run.provenance["parameters"] == 64 * 9 + 9 + 90 + 10
+    assert run.metrics()["test_accuracy"].iloc[-1] > 40
+
+
+def test_all_ways_of_naming_it_have_one_identity(own, monkeypatch):
+    """Relative files count from the experiment's folder; modules are found in the current folder and on the path."""
+    before = config(own)
+    experiment = own / "experiments.yaml"
+    experiment.write_text(
+        EXPERIMENT.replace("{file: nets/my_model.py, function: small_net}", "nets/my_model.py:small_net")
+    )
+    assert config(own).identity == before.identity
+    shutil.copy(own / "nets" / "my_model.py", own / "nets" / "on_the_path.py")
+    monkeypatch.syspath_prepend(own / "nets")
+    monkeypatch.chdir(own)
+    path_before = list(sys.path)
+    for spelling in (
+        "nets.my_model:small_net",
+        "on_the_path:small_net",
+        {"module": "nets.my_model", "function": "small_net"},
+    ):
+        run = config(own, model=spelling)
+        assert run.identity == before.identity
+        assert RunConfig.parse(run.model_dump(mode="json")) == run
+    assert sys.path == path_before
+
+
+def test_the_identity_is_that_of_the_content(own, tmp_path):
+    before = config(own)
+    elsewhere = Path(shutil.move(own, tmp_path / "elsewhere"))
+    assert config(elsewhere).identity == before.identity
+    assert before.model.label == f"small_net@{before.model.code}"
+    assert config(written(own, SOURCE + "# a remark\n")).identity != before.identity
+    assert config(own, **{"model.function": "other"}).identity != config(own).identity
+
+
+def test_the_seed_decides_its_weights(own):
+    model = config(own).model
+    first, again, other = (build_model(model, (1, 8, 8), 10, seed)[1].weight for seed in (0, 0, 1))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+
+
+def test_a_run_keeps_the_file_and_does_without_it(own, tmp_path):
+    """Also a method's file beside it; both copies are what a moved run is read with."""
+    (own / "my_method.py").write_text(METHOD)
+    (own / "experiments.yaml").write_text(
+        EXPERIMENT + "methods: {mine: {file: my_method.py, hyperparameters: {rho: 0.1}}}\n"
+    )
+    made = load_experiment(str(own / "experiments.yaml")).cell(f"{SETTING}/mine").runs[0]
+    run = train(made, tmp_path / "run", CPU)
+    assert (run.path / "model.py").read_text() == SOURCE
+    assert (run.path / "method.py").read_text() == METHOD
+    shutil.rmtree(own)
+    again = RunDirectory(Path(shutil.move(run.path, tmp_path / "moved")))
+    assert again.config.identity == again.identity == made.identity
+    objective = Bench.set_up(again.config, CPU).objective
+    assert objective.layout.total == len(again.final(CPU).w)
+
+
+def test_a_module_of_a_package_keeps_its_relative_imports(tmp_path, monkeypatch):
+    """Its run's copy is built with the package's other modules, as long as they are there."""
+    package = tmp_path / "my_package"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "parts.py").write_text("WIDTH = 9\n")
+    (package / "nets.py").write_text("from .parts import WIDTH\n" + SOURCE.replace("9", "WIDTH"))
+    monkeypatch.chdir(written(tmp_path))
+    run = train(config(tmp_path, model="my_package.nets:small_net"), tmp_path / "run", CPU)
+    (package / "nets.py").write_text("an edit")
+    again = RunDirectory(run.path).config
+    assert build_model(again.model, (1, 8, 8), 10, 0)[1].out_features == 9
+
+
+def test_an_edited_file_is_another_configuration(own, tmp_path):
+    out = tmp_path / "run"
+    train(config(own), out, CPU)
+    before = contents(out)
+    (own / "nets" / "my_model.py").write_text(SOURCE.replace("9", "8"))
+    with pytest.raises(UserError) as error:
+        train(config(own), out, CPU)
+    told = f"'{own}/nets/my_model.py' has been edited; the run's own copy is '{out}/model.py'"
+    assert told in str(error.value)
+    assert contents(out) == before
+
+
+def test_a_file_that_is_edited_after_it_was_read_is_not_trained(own, tmp_path):
+    made = config(own)
+    (own / "nets" / "my_model.py").write_text(SOURCE + "# later\n")
+    with pytest.raises(UserError, match=r"model file '.*my_model.py' has been edited since the command began"):
+        train(made, tmp_path / "run", CPU)
+    with pytest.raises(UserError, match=r"model file '.*my_model.py' has changed since"):
+        RunConfig.parse(made.model_dump(mode="json"))
+    assert not (tmp_path / "run").exists()
+
+
+def test_resume_is_bitwise(own, tmp_path, monkeypatch):
+    """With dropout."""
+    undisturbed = train(config(own), tmp_path / "undisturbed", CPU).path
+    with interrupted_after_three_rounds(monkeypatch), pytest.raises(InterruptedRunError):
+        train(config(own), tmp_path / "run", CPU)
+    resumed = train(config(own), tmp_path / "run", CPU).path
+    assert "resumed after round 3" in (resumed / "run.log").read_text()
+    assert contents(resumed) == contents(undisturbed)
+
+
+NET = f"""{HEAD}class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(64, 10)
+    def forward(self, x):
+        FORWARD
+def small_net(image_shape, classes):
+    return Net()
+"""
+BROKEN = {
+    "no function": ("x = 1\n", "unknown function of the model file '{file}' 'small_net'"),
+    "near": (HEAD + "def small_nett(s, c): pass\n", "'small_net'; did you mean 'small_nett'? (allowed: small_nett)"),
+    "no module": (HEAD + "def small_net(s, c):\n    return 3\n", "'{file}' returns int, not a torch.nn.Module"),
+    "syntax": ("def small_net(:\n", "the model file '{file}' fails in line 1: SyntaxError"),
+    "import": ("import no_such_package\n", "fails in line 1: ModuleNotFoundError: No module named 'no_such_package'"),
+    "relative": ("from .parts import x\n", "fails in line 1: ImportError: attempted relative import"),
+    "arguments": ("def small_net(s):\n    return 3\n", "fails: TypeError: small_net() takes 1 positional argument"),
+    "raises": ("def small_net(s, c):\n    return 1 / 0\n", "fails in line 2: ZeroDivisionError"),
+    "exit": ("def small_net(s, c):\n    raise SystemExit(3)\n", "fails in line 2: SystemExit: 3"),
+    "buffers": (
+        HEAD + "def small_net(s, c):\n    return nn.Sequential(nn.Flatten(), nn.Linear(64, c), nn.BatchNorm1d(c))\n",
+        "the model has buffers (BatchNorm statistics?)",
+    ),
+    "dropout": (
+        HEAD + "def small_net(s, c):\n    return nn.Sequential(nn.Flatten(), nn.Linear(64, c), nn.Dropout(0.5))\n",
+        "draws random numbers in its forward pass, which cannot be repeated; for dropout use bench.models.dropout",
+    ),
+    "functional dropout": (
+        NET.replace("FORWARD", "return F.dropout(self.fc(x.flatten(1)), training=self.training)"),
+        "draws random numbers in its forward pass",
+    ),
+    "forward": (
+        NET.replace("FORWARD", "return self.fc(x)"),
+        "fails in line 9: RuntimeError: mat1 and mat2",
+    ),
+    "classes": (
+        HEAD + "def small_net(s, c):\n    return nn.Sequential(nn.Flatten(), nn.Linear(64, 3))\n",
+        "the model turns two images into [2, 3], not into [2, 10] class scores",
+    ),
+    "no scores": (
+        NET.replace("FORWARD", "return 1, 2"),
+        "the model turns two images into tuple, not into [2, 10] class scores",
+    ),
+    "frozen": (
+        HEAD + "def small_net(s, c):\n    net = nn.Sequential(nn.Flatten(), nn.Linear(64, 9), nn.Linear(9, c))\n"
+        "    net[1].requires_grad_(False)\n    return net\n",
+        "every parameter is trained, so none may be frozen (requires_grad=False): 1.weight, 1.bias",
+    ),
+    "unused": (
+        NET.replace("FORWARD", "return self.fc(x.flatten(1))").replace("self.fc =", "self.head ="
+        " nn.ModuleList(nn.Linear(3, 3) for _ in range(3)); self.fc ="),
+        "depend on these parameters of the model: head.0.weight, head.0.bias, head.1.weight, head.1.bias and 2 more",
+    ),
+    "detached": (
+        NET.replace("FORWARD", "return self.fc(x.flatten(1)).detach()"),
+        "the loss does not depend on these parameters of the model: fc.weight, fc.bias",
+    ),
+    "evaluation": (
+        NET.replace("FORWARD", "s = self.fc(x.flatten(1)); return s if self.training else s[:, :3]"),
+        "the model turns two images into [2, 3] in evaluation (model.eval()), not into [2, 10] class scores",
+    ),
+    "fails in evaluation": (
+        NET.replace("FORWARD", "return self.fc(x.flatten(1)) if self.training else self.fc(x)"),
+        "fails in line 9: RuntimeError: mat1 and mat2",
+    ),
+    "whole numbers": (
+        NET.replace("FORWARD", "return self.fc(x.flatten(1)).long()"),
+        "the model's class scores are torch.int64, not floating-point numbers",
+    ),
+    "no parameters": (HEAD + "def small_net(s, c):\n    return nn.Flatten()\n", "the model has no parameters"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_broken_file_is_one_line_and_leaves_nothing(case, tmp_path):
+    source, message = BROKEN[case]
+    folder = written(tmp_path / "own", source)
+    with pytest.raises(UserError) as error:
+        train(config(folder), tmp_path / "run", CPU)
+    assert message.format(file=folder / "nets" / "my_model.py") in str(error.value)
+    assert "\n" not in str(error.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["own"]
+
+
+def test_a_model_that_fails_at_work_is_one_line(tmp_path):
+    """On another batch size than it was tried with; the method's file, where there is one, is not blamed."""
+    forward = "assert len(x) == 2, 'two'; return self.fc(x.flatten(1))"
+    folder = written(tmp_path / "own", NET.replace("FORWARD", forward))
+    (folder / "my_method.py").write_text(METHOD)
+    methods = {"mine": {"file": str(folder / "my_method.py"), "hyperparameters": {"rho": 0.1}}, "fedavg": {}}
+    for label in methods:
+        experiment = load_experiment(str(folder / "experiments.yaml"), {"methods": methods})
+        with pytest.raises(UserError, match=r"^the model file '.*my_model.py' fails in line 9: AssertionError: two$"):
+            train(experiment.cell(f"{SETTING}/{label}").runs[0], tmp_path / "new" / "cell" / "run", CPU)
+    assert [path.name for path in tmp_path.iterdir()] == ["own"]
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ("no/such/file.py:net", "cannot read the model file 'no/such/file.py': No such file"),
+        ("README.md/x:net", "the model file 'README.md/x' is no Python file (its name must end in .py)"),
+        (
+            "no_such_package.nets:net",
+            "the model's module 'no_such_package.nets' is not on Python's path, nor in",
+        ),
+        ("bench.no_such_module:net", "the model's module 'bench.no_such_module' is not on Python's path"),
+        ("sys:exit", "the model's module 'sys' is no Python file"),
+        ("bench..models:net", "the model's module 'bench..models' "),
+        ("nets.py:", "model 'nets.py:': one of your own is path/to/file.py:function, or package.module:function"),
+        (":net", "one of your own is path/to/file.py:function"),
+        ({"function": "net"}, "a model of your own needs its file, or its module"),
+        ({"file": "README.md", "function": "net"}, "the model file 'README.md' is no Python file"),
+        ({"file": "x.py"}, "model needs a name, or the file and the function of one of your own"),
+        ({"file": "x.py", "funktion": "net"}, "model needs a name, or the file and the function"),
+        ({"file": 3, "function": "net"}, "model: file = 3"),
+        ({"module": 3, "function": "net"}, "model: module = 3"),
+        ({"name": "lenet", "function": "net"}, "unknown key of LeNetChoice 'function'"),
+    ],
+    ids=str,
+)
+def test_mistakes_are_told(model, message):
+    with pytest.raises(UserError) as error:
+        parse_model(model)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_damaged_copy_is_told(own, tmp_path):
+    run = train(config(own), tmp_path / "run", CPU)
+    assert json.loads((run.path / "config.json").read_text())["model"]["code"] == config(own).model.code
+    (run.path / "model.py").write_text(SOURCE + "# edited in place\n")
+    with pytest.raises(
+        UserError, match=r"config.json' is of another version or damaged: .*model.py' has changed since"
+    ):
+        _ = RunDirectory(run.path).config

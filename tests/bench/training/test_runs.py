@@ -1,0 +1,435 @@
+"""Run directories: complete or absent, bitwise reproducible, resumed after kill -9, never overwritten in silence."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+
+from bench.data.partitions import partition_hash
+from bench.engine.checkpoint import load_state, save_state
+from bench.engine.client_store import ClientStates
+from bench.engine.federation import FederationState
+from bench.experiments.experiment import load_experiment
+from bench.files.atomic import replacing
+from bench.input.errors import UserError
+from bench.methods import CATALOG
+from bench.training.run import train, train_all, train_cell
+from bench.training.run_directory import RunDirectory, code_fingerprint, working_directory
+from bench.training.set_up import Bench, play_round
+
+CPU = torch.device("cpu")
+SETTING = "digits/dirichlet-0.1/4-of-20"
+SMALL = {"training.rounds": 6, "evaluation.snapshot_every": 3, "evaluation.every": 2}
+
+
+def config(method="fedlesam_s", **changes):
+    return load_experiment("quick_all", {**SMALL, **changes}).cell(f"{SETTING}/{method}").runs[0]
+
+
+NOT_EQUAL = ("run.log", "provenance.json", "times.csv")
+
+
+def contents(run: Path) -> dict[str, bytes]:
+    """The files that must be bitwise equal between runs of one configuration: all but log, provenance and times."""
+    files = [file for file in run.rglob("*") if file.is_file() and file.name not in NOT_EQUAL]
+    return {str(file.relative_to(run)): file.read_bytes() for file in files}
+
+
+def test_a_run_leaves_the_stated_files(tmp_path):
+    run = train(config(), tmp_path / "seed-0", CPU)
+    assert sorted(p.name for p in run.path.iterdir()) == [
+        "config.json", "final.safetensors", "metrics.csv", "partition.csv.gz",
+        "provenance.json", "run.log", "snapshots", "times.csv",
+    ]  # fmt: skip
+    assert sorted(p.name for p in (run.path / "snapshots").iterdir()) == [
+        "round-00003.safetensors", "round-00006.safetensors",
+    ]  # fmt: skip
+    assert list(tmp_path.iterdir()) == [run.path], "nothing else is left beside it"
+    assert run.config == config()
+    metrics = run.metrics()
+    assert metrics["round"].tolist() == [1, 2, 3, 4, 5, 6]
+    assert metrics["test_accuracy"].notna().tolist() == [False, True] * 3
+    last = run.snapshot(6, CPU)
+    assert set(last.server) == {"c"}
+    assert all(set(vectors) == {"w_old", "c_i"} for vectors in last.clients.values())
+    assert 4 <= len(last.clients) < 20, "only clients that took part have a state"
+    assert torch.equal(last.w, run.final(CPU).w)
+    about = run.provenance
+    assert about["outcome"] == "finished"
+    assert {"code", "libraries", "device", "threads", "seed", "data_hash", "partition_hash", "seconds"} <= set(about)
+
+
+def test_the_control_variate_is_the_mean_over_all_clients(tmp_path):
+    """SCAFFOLD's invariant under partial participation, in a real run's state."""
+    state = train(config("scaffold"), tmp_path / "run", CPU).snapshot(6, CPU)
+    total = torch.stack([vectors["c_i"] for vectors in state.clients.values()]).sum(0)
+    assert torch.allclose(state.server["c"], total / 20, atol=1e-5)
+    assert float(state.server["c"].norm()) > 0.01
+
+
+def test_the_mean_dual_is_the_mean_over_all_clients(tmp_path):
+    """FedDyn's invariant."""
+    state = train(config("feddyn"), tmp_path / "run", CPU).snapshot(6, CPU)
+    total = torch.stack([vectors["H"] for vectors in state.clients.values()]).sum(0)
+    assert torch.allclose(state.server["H_bar"], total / 20, atol=1e-5)
+
+
+def test_same_config_same_bits(tmp_path):
+    first, second = (train(config(), tmp_path / name, CPU).path for name in ("a", "b"))
+    assert contents(first) == contents(second)
+
+
+def test_methods_share_partition_initial_model_and_schedule(tmp_path):
+    """Common random numbers: with ρ = 0 FedSAM's run is FedAvg's, from the same start on the same clients."""
+    sam = train(config("fedsam", **{"methods.fedsam.hyperparameters.rho": 0}), tmp_path / "a", CPU).metrics()
+    avg = train(config("fedavg"), tmp_path / "b", CPU).metrics()
+    assert (sam.pop("gradients") == 2).all()
+    assert (avg.pop("gradients") == 1).all()
+    pd.testing.assert_frame_equal(sam, avg)
+
+
+class InterruptedRunError(Exception):
+    pass
+
+
+@contextmanager
+def interrupted_after_three_rounds(monkeypatch):
+    """Every run that is trained here raises `InterruptedRunError` at its fourth round."""
+
+    def play_three(benches, states, backend):
+        if states[0].round == 3:
+            raise InterruptedRunError
+        return play_round(benches, states, backend)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("bench.training.run.play_round", play_three)
+        yield
+
+
+def check_resume(method, device, tmp_path, monkeypatch, **changes):
+    """Interrupt a run in its middle, resume it, and compare all bits with those of an undisturbed run."""
+    undisturbed = train(config(method, **changes), tmp_path / "undisturbed", device).path
+    with interrupted_after_three_rounds(monkeypatch), pytest.raises(InterruptedRunError):
+        train(config(method, **changes), tmp_path / "resumed", device, checkpoint_every=2)
+    assert not (tmp_path / "resumed").exists(), "an unfinished run is not a run directory"
+    resumed = train(config(method, **changes), tmp_path / "resumed", device, checkpoint_every=2).path
+    assert "resumed after round 2" in (resumed / "run.log").read_text()
+    assert contents(resumed) == contents(undisturbed)
+
+
+@pytest.mark.parametrize("method", sorted(CATALOG))
+def test_resume_is_bitwise_for_every_method(method, tmp_path, monkeypatch):
+    check_resume(method, CPU, tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("augmentation", [["standard", "mixup"], {"name": "cutout", "size": 4}, "fl_simulator"])
+def test_resume_is_bitwise_with_swa_and_augmentation(augmentation, tmp_path, monkeypatch):
+    """Interrupted when one model has been collected."""
+    changes = {
+        "methods.fedasam.hyperparameters.swa": {"start": 0, "cycle": 2, "lr_end": 0.01},
+        "training.augmentation": augmentation,
+    }
+    check_resume("fedasam", CPU, tmp_path, monkeypatch, **changes)
+    run = RunDirectory(tmp_path / "undisturbed")
+    last = run.snapshot(6, CPU)
+    assert float(last.server["n_swa"]) == 3
+    assert torch.equal(run.final(CPU).w, last.server["w_swa"])
+    assert not torch.equal(run.final(CPU).w, last.w)
+
+
+@pytest.mark.parametrize("seeds", ["auto", "together"])
+def test_seeds_that_stopped_at_different_rounds_go_on_together(seeds, tmp_path, monkeypatch):
+    changes = {**SMALL, "grid.seeds": [0, 1, 2], "engine.backend": "cohort", "engine.seeds": seeds}
+    configs = load_experiment("quick", changes).cell(f"{SETTING}/fedlesam_s").runs
+    undisturbed = train_all(configs, [tmp_path / "undisturbed" / f"seed-{s}" for s in range(3)], CPU)
+    places = [tmp_path / "resumed" / f"seed-{s}" for s in range(3)]
+    with interrupted_after_three_rounds(monkeypatch), pytest.raises(InterruptedRunError):
+        train(configs[1], places[1], CPU, checkpoint_every=2)
+    resumed = train_all(configs, places, CPU)
+    assert ["resumed after round 2" in (place / "run.log").read_text() for place in places] == [False, True, False]
+    for one, other in zip(resumed, undisturbed, strict=True):
+        assert contents(one.path) == contents(other.path)
+
+
+def test_centralized_training_is_one_client_with_everything(tmp_path):
+    """SGD, SAM and ASAM on one machine are FedAvg, FedSAM and FedASAM with one client."""
+    changes = {"grid.partition": [{"name": "centralized"}], "grid.participation": [{"active": 1}], **SMALL}
+    experiment = load_experiment("quick_all", changes)
+    runs = {}
+    for method in ("fedavg", "fedsam", "fedasam"):
+        runs[method] = train(experiment.cell(f"digits/centralized/1-of-1/{method}").runs[0], tmp_path / method, CPU)
+        metrics = runs[method].metrics()
+        assert (metrics["active"] == 1).all()
+        assert metrics["test_accuracy"].iloc[-1] > 60
+    partition = pd.read_csv(runs["fedavg"].path / "partition.csv.gz")
+    assert partition["index"].tolist() == list(range(901))
+
+
+def test_a_runs_own_partition_is_a_partition_file(tmp_path):
+    first = train(config(), tmp_path / "first", CPU)
+    again = train(config(**{"training.rounds": 1}), tmp_path / "again", CPU)
+    file, other = (run.path / "partition.csv.gz" for run in (first, again))
+    assert file.read_bytes() == other.read_bytes(), "equal splits, equal bytes"
+    assert pd.read_csv(file).columns.tolist() == ["client", "index", "label"]
+    changes = {**SMALL, "grid.partition": [{"name": "from_file", "file": str(file)}], "training.rounds": 1}
+    cell = load_experiment("quick_all", changes).cell("digits/file-partition/4-of-20/fedavg")
+    same = train(cell.runs[0], tmp_path / "same", CPU)
+    assert same.provenance["partition_hash"] == first.provenance["partition_hash"]
+    file.unlink()
+    assert RunDirectory(same.path).config == cell.runs[0]
+
+
+def test_a_run_whose_images_repeat_leaves_a_partition_file_too(tmp_path):
+    released = {"name": "dirichlet", "alpha": 0.1, "clients": 20, "variant": "released"}
+    changes = {**SMALL, "training.rounds": 1}
+    first = load_experiment("quick_all", {**changes, "grid.partition": [released]})
+    first = train(first.cell("digits/dirichlet-0.1-released/4-of-20/fedavg").runs[0], tmp_path / "first", CPU)
+    file = {"name": "from_file", "file": str(first.path / "partition.csv.gz"), "repeats": True}
+    again = load_experiment("quick_all", {**changes, "grid.partition": [file]})
+    again = train(again.cell("digits/file-partition/4-of-20/fedavg").runs[0], tmp_path / "again", CPU)
+    assert again.provenance["partition_hash"] == first.provenance["partition_hash"]
+    pd.testing.assert_frame_equal(again.metrics(), first.metrics())
+    for run in (first, again):
+        assert partition_hash(run.split()) == first.provenance["partition_hash"]
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda table: table.drop(columns="client"), r"is missing or damaged: the table lacks the column client"),
+        (lambda table: table.iloc[:-1], "is damaged: it holds another split than the run had"),
+        (lambda table: table.assign(index=table["index"][::-1].to_numpy()), "is damaged: it holds another split"),
+        (None, "is missing or damaged: .*No such file"),
+    ],
+)
+def test_a_damaged_split_is_one_line(damage, message, tmp_path):
+    run = train(config("fedavg", **{"training.rounds": 1}), tmp_path / "run", CPU)
+    file = run.path / "partition.csv.gz"
+    table = pd.read_csv(file)
+    file.unlink()
+    if damage is not None:
+        damage(table).to_csv(file, index=False)
+    with pytest.raises(UserError, match=rf"partition\.csv\.gz' {message}") as error:
+        run.split()
+    assert "\n" not in str(error.value)
+
+
+def test_a_run_follows_its_schedule(tmp_path):
+    schedule = tmp_path / "mine.csv"
+    schedule.write_text("round,client\n0,1\n0,2\n1,5\n")
+    changes = {
+        "grid.participation": [{"sampling": "schedule", "file": str(schedule)}, {"sampling": "full"}],
+        "training.rounds": 2,
+    }
+    experiment = load_experiment("quick_all", changes)
+    active = {}
+    for label in ("schedule-mine-of-20", "all-of-20"):
+        run = train(experiment.cell(f"digits/dirichlet-0.1/{label}/fedavg").runs[0], tmp_path / label, CPU)
+        active[label] = run.metrics()["active"].tolist()
+    assert active == {"schedule-mine-of-20": [2, 1], "all-of-20": [20, 20]}
+
+
+def test_kill_9_and_the_same_command_again(tmp_path):
+    """A real process is killed as soon as it has a checkpoint; the same command then finishes the run, bit by bit."""
+    cell = f"{SETTING}/fedgf"
+    command = [sys.executable, "-m", "fedflat", "run", "quick", cell, "--seed", "0", "--device", "cpu"]
+    command += ["--set", "training.rounds=30", "--set", "evaluation.local_models=[1,15,30]"]
+    subprocess.run([*command, "--out", tmp_path / "undisturbed"], check=True, capture_output=True)
+    killed = subprocess.Popen([*command, "--out", tmp_path / "killed"], stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob("killed/seed-0.partial-*/checkpoint.safetensors")):
+        assert killed.poll() is None, "the run ended before it could be killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    os.kill(killed.pid, signal.SIGKILL)
+    killed.wait()
+    assert not (tmp_path / "killed" / "seed-0").exists()
+    subprocess.run([*command, "--out", tmp_path / "killed"], check=True, capture_output=True)
+    assert "resumed after round" in (tmp_path / "killed" / "seed-0" / "run.log").read_text()
+    killed_run, undisturbed = tmp_path / "killed", tmp_path / "undisturbed"
+    assert contents(killed_run / "seed-0") == contents(undisturbed / "seed-0")
+    tables = [pd.read_csv(cell / "metrics.csv") for cell in (killed_run, undisturbed)]
+    assert all((table.pop("train_seconds") > 0).all() for table in tables)
+    assert all((table.pop("evaluation_seconds").dropna() > 0).all() for table in tables)
+    pd.testing.assert_frame_equal(*tables, check_exact=True)
+
+
+def test_a_finished_run_is_left_alone(tmp_path):
+    run = train(config(), tmp_path / "run", CPU).path
+    before = {file: file.stat().st_mtime_ns for file in run.rglob("*")}
+    train(config(), tmp_path / "run", CPU)
+    assert {file: file.stat().st_mtime_ns for file in run.rglob("*")} == before
+
+
+def test_another_configuration_in_the_way_is_refused_and_untouched(tmp_path):
+    run = train(config(), tmp_path / "run", CPU).path
+    before = contents(run)
+    with pytest.raises(UserError, match=r"holds a run of another configuration \(training.rounds: 6 there, 4 here\)"):
+        train(config(**{"training.rounds": 4}), tmp_path / "run", CPU)
+    assert contents(run) == before
+    train(config(**{"training.rounds": 4}), tmp_path / "run", CPU, replace=True)
+    assert len(RunDirectory(run).metrics()) == 4
+
+
+def test_replace_keeps_what_is_current_and_never_deletes_what_is_no_run(tmp_path):
+    run = train(config(), tmp_path / "run", CPU).path
+    before = {file: file.stat().st_mtime_ns for file in run.rglob("*")}
+    train(config(), tmp_path / "run", CPU, replace=True)
+    assert {file: file.stat().st_mtime_ns for file in run.rglob("*")} == before
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "mine.txt").write_text("years of work")
+    (tmp_path / "file").write_text("also mine")
+    for place in ("notes", "file"):
+        with pytest.raises(UserError, match="is not a run directory"):
+            train(config(), tmp_path / place, CPU, replace=True)
+    assert (tmp_path / "notes" / "mine.txt").read_text() == "years of work"
+    assert (tmp_path / "file").read_text() == "also mine"
+
+
+def test_a_run_of_other_code_is_told_and_replaced_on_demand(tmp_path):
+    cell = load_experiment("quick", {**SMALL, "grid.seeds": [0]}).cell(f"{SETTING}/fedavg")
+    said = []
+    train_cell("quick", cell, tmp_path / "cell", CPU, said.append)
+    about = tmp_path / "cell" / "seed-0" / "provenance.json"
+    about.write_text(about.read_text().replace(code_fingerprint(), "0123456789abcdef"))
+    train_cell("quick", cell, tmp_path / "cell", CPU, said.append)
+    assert any("another version of the code" in line for line in said)
+    assert "0123456789abcdef" in about.read_text()
+    train_cell("quick", cell, tmp_path / "cell", CPU, said.append, replace=True)
+    assert code_fingerprint() in about.read_text()
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("config.json", "[1, 2]"),
+        ("config.json", "{"),
+        ("provenance.json", "{}"),
+        ("provenance.json", "no"),
+        ("metrics.csv", ""),
+    ],
+)
+def test_a_damaged_run_is_one_line(file, content, tmp_path):
+    run = train(config(), tmp_path / "run", CPU)
+    (run.path / file).write_text(content)
+    with pytest.raises(UserError, match=f"{file}' is (missing or |of another version or )?damaged") as caught:
+        damaged = RunDirectory(run.path)
+        _ = damaged.config, damaged.provenance, damaged.metrics()
+    assert "\n" not in str(caught.value)
+
+
+def test_a_checkpoint_of_other_data_is_refused(tmp_path, monkeypatch):
+    def stop(benches, states, backend):
+        if states[0].round == 2:
+            raise InterruptedRunError
+        return play_round(benches, states, backend)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("bench.training.run.play_round", stop)
+        with pytest.raises(InterruptedRunError):
+            train(config(), tmp_path / "run", CPU)
+    monkeypatch.setattr("bench.data.dataset.Dataset.content_hash", lambda data: "other")
+    with pytest.raises(UserError, match="was trained on other data"):
+        train(config(), tmp_path / "run", CPU)
+
+
+def test_a_config_of_another_version_is_refused_and_untouched(tmp_path):
+    run = train(config(), tmp_path / "run", CPU).path
+    data = json.loads((run / "config.json").read_text())
+    (run / "config.json").write_text(json.dumps({**data, "version": 0}))
+    about = json.loads((run / "provenance.json").read_text())
+    (run / "provenance.json").write_text(json.dumps({**about, "identity": "0" * 16}))
+    with pytest.raises(UserError, match="of another version or damaged: version = 0"):
+        train(config(), tmp_path / "run", CPU)
+    assert (run / "metrics.csv").is_file()
+
+
+def test_a_folder_that_is_no_run_is_refused(tmp_path):
+    (tmp_path / "notes").mkdir()
+    with pytest.raises(UserError, match="is not a run directory"):
+        train(config(), tmp_path / "notes", CPU)
+
+
+@pytest.mark.parametrize("damage", ["truncated", "empty", "foreign"])
+def test_a_damaged_checkpoint_is_one_line_and_untouched(damage, tmp_path, monkeypatch):
+    def stop(benches, states, backend):
+        if states[0].round == 2:
+            raise InterruptedRunError
+        return play_round(benches, states, backend)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("bench.training.run.play_round", stop)
+        with pytest.raises(InterruptedRunError):
+            train(config(), tmp_path / "run", CPU, checkpoint_every=1)
+    [checkpoint] = tmp_path.glob("run.partial-*/checkpoint.safetensors")
+    data = checkpoint.read_bytes()
+    checkpoint.write_bytes({"truncated": data[: len(data) // 2], "empty": b"", "foreign": b"x" * 500}[damage])
+    before = checkpoint.read_bytes()
+    with pytest.raises(UserError, match="is truncated or unreadable; delete it"):
+        train(config(), tmp_path / "run", CPU)
+    assert checkpoint.read_bytes() == before
+
+
+def test_divergence_is_an_outcome(tmp_path):
+    run = train(config("fedavg", **{"training.lr": 1e20, "training.clip": None}), tmp_path / "run", CPU)
+    assert run.diverged
+    metrics = run.metrics()
+    assert metrics["diverged"].tolist() == [0] * (len(metrics) - 1) + [1]
+    assert len(metrics) < 6
+    assert "diverged after round" in (run.path / "run.log").read_text()
+
+
+def test_states_round_trip_bitwise(tmp_path):
+    shared = torch.tensor([1 / 3, torch.finfo(torch.float32).tiny])
+    clients = ClientStates().updated({3: {"H": shared}, 12: {"H": -shared}})
+    state = FederationState(7, shared, {"c": shared}, clients)
+    save_state(tmp_path / "s.safetensors", state, {"rows": [{"x": 1 / 3}]})
+    again, about = load_state(tmp_path / "s.safetensors", CPU)
+    assert about["rows"] == [{"x": 1 / 3}]
+    assert again.round == 7
+    assert torch.equal(again.w, shared)
+    assert torch.equal(again.clients[12]["H"], -shared)
+    assert again.clients.keys() == {3, 12}
+
+
+def test_what_a_killed_process_was_writing_is_not_kept(tmp_path):
+    with working_directory(tmp_path / "run", config()) as work:
+        with replacing(work / "snapshots" / "whole") as temporary:
+            pass
+        temporary.write_text("ha")
+    with working_directory(tmp_path / "run", config()) as work:
+        assert [file.name for file in work.rglob("*") if file.is_file()] == ["whole"]
+
+
+def test_two_processes_do_not_train_the_same_run(tmp_path):
+    with (
+        working_directory(tmp_path / "run", config()),
+        pytest.raises(UserError, match="another process is training"),
+        working_directory(tmp_path / "run", config()),
+    ):
+        pass
+
+
+def test_a_share_of_the_training_images_can_be_evaluated():
+    """Evenly spaced ones; an unset share leaves the run's identity alone."""
+    cell = load_experiment("quick", {"evaluation.training_images": 300}).cell("digits/dirichlet-0.1/4-of-20/fedavg")
+    whole = load_experiment("quick").cell("digits/dirichlet-0.1/4-of-20/fedavg")
+    some, all_ = (Bench.set_up(c.runs[0], torch.device("cpu")) for c in (cell, whole))
+    state = some.federation.start(some.objective.initial())
+    a, b = some.evaluate(state), all_.evaluate(state)
+    assert a["test_loss"] == b["test_loss"]
+    index = torch.tensor([k * 901 // 300 for k in range(300)])
+    x, y = some.train.batch(index)
+    assert a["train_loss"] == pytest.approx(
+        float(torch.nn.functional.cross_entropy(some.objective.logits(state.w, x), y))
+    )
+    assert a["train_loss"] != b["train_loss"]
+    assert "training_images" not in whole.runs[0].canonical_json()

@@ -1,0 +1,303 @@
+"""The command: what it says, and that bad input is one line on stderr, exit code 2, and nothing touched."""
+
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from bench.data.partitions import FromFile, partition_hash
+from bench.data.sources import SOURCES
+from bench.data.sources.cifar import Cifar10
+from bench.data.sources.digits import Digits
+from bench.methods.catalog import CATALOG
+from bench.numerics.streams import numpy_stream
+from fedflat.describe_method import overview
+
+CELL = "digits/dirichlet-0.1/4-of-20/fedsam"
+TINY = ["--set", "training.rounds=1", "--seed", "0", "--device", "cpu"]
+
+
+def fedflat(*arguments: object, **options) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-m", "fedflat", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, **options)
+
+
+def refused(*arguments: object, **options) -> str:
+    """Run a command that must fail as bad input; its one line."""
+    done = fedflat(*arguments, **options)
+    assert done.returncode == 2, done
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    [line] = done.stderr.splitlines()
+    assert line.startswith("fedflat: ")
+    return line
+
+
+def experiment(folder: Path, old: str, new: str) -> Path:
+    """The quick experiment with one place changed."""
+    text = Path("paper_tables/quick/experiments.yaml").read_text()
+    assert old in text
+    file = folder / "experiments.yaml"
+    file.write_text(text.replace(old, new))
+    return file
+
+
+MISTAKES = [
+    ("  fedavg: {}", "  fedavgg: {}", "unknown method 'fedavgg'; did you mean 'fedavg'?"),
+    ("dataset: digits", "dataset: digitz", "unknown dataset 'digitz'; did you mean 'digits'?"),
+    ("rounds: 30", "ruonds: 30", "unknown key of Training 'ruonds'; did you mean 'rounds'?"),
+    ("fedsam: {hyperparameters: {rho: 0.05}}", "fedsam: {hyperparameters: {rho: -1}}", "fedsam: rho = -1"),
+    ("- {active: 4}", "- {active: 24}", "24 active clients per round, but only 20 are registered"),
+    (
+        "{name: dirichlet, alpha: 0.1, clients: 20}",
+        "{name: pathological, classes_per_client: 11, clients: 20}",
+        "pathological split with 11 classes per client, but the data set has 10",
+    ),
+    (
+        "dataset: digits",
+        "dataset: {name: image_folder, root: /nowhere/digits}",
+        "folder '/nowhere/digits/train' does not exist",
+    ),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "message"), MISTAKES, ids=[m[2][:30] for m in MISTAKES])
+def test_mistakes_in_an_experiment(old, new, message, tmp_path):
+    file = experiment(tmp_path, old, new)
+    cell = CELL.replace("dirichlet-0.1", "pathological-11") if "pathological" in new else CELL
+    assert message in refused("run", file, cell, "--out", tmp_path / "out", "--device", "cpu")
+    assert list(tmp_path.iterdir()) == [file], "something was written"
+
+
+def test_mistakes_on_the_command_line(tmp_path):
+    assert "did you mean 'digits/dirichlet-0.1/4-of-20/fedsam'" in refused("run", "quick", CELL.replace("sam", "sma"))
+    assert "unknown experiment 'quik'; did you mean 'quick'?" in refused("run", "quik", CELL)
+    assert "'[1' is not a YAML value" in refused("run", "quick", CELL, "--set", "training.rounds=[1")
+    assert "unknown device 'meta'" in refused("run", "quick", CELL, "--device", "meta", "--out", tmp_path / "x")
+    assert "--set takes key=value" in refused("run", "quick", CELL, "--set", "training.rounds")
+    assert "unknown method 'fedlesan'" in refused("methods", "fedlesan")
+    assert "unknown table of experiment quick 'acuracy'" in refused("table", "quick", "acuracy")
+    assert "unknown device 'gpu'" in refused("run", "quick", CELL, *TINY[:-1], "gpu", "--out", tmp_path / "x")
+    assert "unknown analysis 'flat'" in refused("analyse", "flat", tmp_path)
+    assert "unknown key of Flatness 'roh'; did you mean 'rho'?" in refused(
+        "analyse", "flatness", tmp_path, "--set", "roh=1"
+    )
+    assert "stands twice" in refused("run", "quick", CELL, "--set", "training={lr: 1, lr: 2}")
+    assert "is neither a run directory" in refused("analyse", "drift", tmp_path)
+
+
+USAGE = [
+    (["run"], "missing argument 'experiment'; see 'fedflat run --help'"),
+    (
+        ["run", "quick", CELL, "--outt", "x"],
+        "no such option: --outt (Possible options: --out); see 'fedflat run --help'",
+    ),
+    (["tabel"], "no such command 'tabel'. Did you mean 'table'?; see 'fedflat --help'"),
+    (["run", "quick", CELL, "--threads", "0"], "invalid value for '--threads': '0' (allowed: auto, 1, 2, ...)"),
+    (["run", "quick", CELL, "--threads", "all"], "invalid value for '--threads': 'all' (allowed: auto, 1, 2, ...)"),
+    (["run", "quick", CELL, CELL, "--out", "x"], "--out is the folder of one cell, and 2 are given"),
+    (["run", "quick", CELL, "--threads"], "option '--threads' requires an argument"),
+    (["table", "quick", "accuracy", "more"], "unexpected extra argument"),
+    (["run", "quick", CELL, "--out", ""], "invalid value for '--out': the path is empty"),
+    (["run", "quick", CELL, "--results", ""], "invalid value for '--results': the path is empty"),
+    (["summary", "quick", "--results", " "], "invalid value for '--results': the path is empty"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), USAGE, ids=lambda v: str(v)[-30:])
+def test_mistakes_of_usage_are_one_line(arguments, message, tmp_path):
+    line = refused(*arguments, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(Path.cwd())})
+    assert message.lower() in line.lower()
+    assert list(tmp_path.iterdir()) == [], "something was written"
+
+
+def test_no_arguments_show_the_help():
+    done = fedflat()
+    assert done.stdout == fedflat("--help").stdout
+    assert done.stdout.startswith("Usage: fedflat ")
+    assert done.stderr == ""
+
+
+def test_interrupted_is_one_line_and_the_run_goes_on_from_there(tmp_path):
+    out = tmp_path / "cell"
+    command = ["run", "quick", CELL, "--set", "training.rounds=60", "--seed", "0", "--device", "cpu", "--out", out]
+    process = subprocess.Popen([sys.executable, "-m", "fedflat", *map(str, command)], stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while not list(out.glob("seed-0.partial-*/checkpoint.safetensors")):
+        assert process.poll() is None, "it ended before it could be interrupted"
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=60)[1].splitlines() == ["fedflat: interrupted"]
+    assert process.returncode == 130
+    assert fedflat(*command).returncode == 0
+    assert "resumed after round" in (out / "seed-0" / "run.log").read_text()
+
+
+def test_one_cell_of_an_experiment_whose_other_cells_do_not_allow_the_change(tmp_path):
+    change = ["--set", "training.server_lr=0.5", *TINY]
+    assert fedflat("run", "quick", CELL, *change, "--out", tmp_path / "cell").returncode == 0
+    assert "feddyn has no server step size" in refused("run", "quick", CELL.replace("fedsam", "feddyn"), *change)
+
+
+@pytest.mark.parametrize("command", [("table", "accuracy"), ("figure", "drift"), ("report",), ("summary",)])
+def test_an_experiment_without_runs(command, tmp_path):
+    subcommand, *name = command
+    target = "_".join(["quick", *command]) if name else "quick"
+    line = refused(subcommand, "quick", *name, "--results", tmp_path / "none")
+    assert f"no run of experiment quick under '{tmp_path / 'none'}'" in line
+    assert f"snakemake --cores 2 {target} --config results={tmp_path / 'none'}" in line
+    assert list(tmp_path.iterdir()) == [], "something was written"
+
+
+def test_several_cells_share_a_process_and_one_that_fails_does_not_stop_the_others(tmp_path):
+    cells = [CELL.replace("fedsam", method) for method in ("fedavg", "fedasam", "fedsam")]
+    places = [tmp_path / "runs" / "custom" / "quick" / cell for cell in cells]
+    (places[1] / "seed-0").mkdir(parents=True)
+    done = fedflat("run", "quick", *cells, *TINY, "--results", tmp_path)
+    assert done.returncode == 2
+    in_the_way, failed = done.stderr.splitlines()
+    assert in_the_way.startswith(f"fedflat: {cells[1]}: '{places[1] / 'seed-0'}' is not a run directory")
+    assert failed == f"fedflat: 1 of 3 cells failed: {cells[1]}"
+    assert [(place / "metrics.csv").is_file() for place in places] == [True, False, True]
+    process = [json.loads((places[i] / "seed-0" / "provenance.json").read_text()) for i in (0, 2)]
+    allocator = "pinned" if hasattr(ctypes.CDLL(None), "mallopt") else "default"
+    assert [(p["threads"], p["allocator"]) for p in process] == [(1, allocator)] * 2
+
+
+def test_a_cell_that_does_not_exist_is_told_before_any_is_trained(tmp_path):
+    line = refused("run", "quick", CELL, CELL.replace("sam", "sma"), *TINY, "--results", tmp_path)
+    assert "did you mean" in line
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_output_folder_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    message = refused("run", "quick", CELL, *TINY, "--out", tmp_path / "file" / "cell")
+    assert "cannot write" in message
+    assert (tmp_path / "file").read_text() == "in the way"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_an_output_folder_without_permission(tmp_path):
+    (tmp_path / "locked").mkdir(mode=0o555)
+    assert "Permission denied" in refused("run", "quick", CELL, *TINY, "--out", tmp_path / "locked" / "cell")
+
+
+def test_a_run_in_the_way(tmp_path):
+    assert fedflat("run", "quick", CELL, *TINY, "--out", tmp_path / "cell").returncode == 0
+    before = {f: f.read_bytes() for f in (tmp_path / "cell").rglob("*") if f.is_file()}
+    other = ["--set", "training.rounds=2", "--seed", "0", "--device", "cpu", "--out", tmp_path / "cell"]
+    assert "training.rounds: 1 there, 2 here" in refused("run", "quick", CELL, *other)
+    assert {f: f.read_bytes() for f in (tmp_path / "cell").rglob("*") if f.is_file()} == before
+    assert fedflat("run", "quick", CELL, *other, "--replace").returncode == 0
+
+
+def test_methods_lists_the_catalog_and_explains_each():
+    listed = fedflat("methods").stdout
+    assert [line.split()[0] for line in listed.splitlines()[1:27]] == list(CATALOG)
+    assert "perturbation: asam, gf, lesam" in listed
+    explained = fedflat("methods", "fedgf").stdout
+    for words in (
+        "Lee and Yoon", "perturbation: gf", "correction: none", "server: average", "T_D: threshold", "≥ 1",
+        "neutral infinity", "received by a client per round: 2.00, sent: 1.00", "gradients per local step: 2",
+        "variant released:official_fedgf (hwan-sig/Official-FedGF)",
+    ):  # fmt: skip
+        assert words in explained
+    assert "no released code is known" in fedflat("methods", "fedtoga").stdout
+
+
+def test_columns_of_methods_are_as_wide_as_their_longest_name(monkeypatch):
+    long = replace(CATALOG["fedsam"], name="fedsam_with_quite_a_long_name")
+    monkeypatch.setitem(CATALOG, long.name, long)
+    header, *lines = overview().splitlines()[: len(CATALOG) + 1]
+    assert long.name in lines[-1]
+    assert all(len(line.split()) >= 5 for line in lines)
+    for column in ("perturbation", "correction", "server", "loss", "takes"):
+        at = header.index(column)
+        assert all(line[at - 2 : at] == "  " and line[at] != " " for line in lines)
+
+
+def test_every_subcommand_has_help_with_an_example():
+    commands = ["run", "analyse", "analyses", "table", "figure", "report", "summary", "baselines", "compare", "methods"]
+    commands += ["published", "audit", "plan", "index", "data", "schema"]
+    assert all(command in fedflat("--help").stdout for command in commands)
+    commands = [*commands[:-2], "data list", "data check", "data prepare", "data partition", "schema"]
+    for command in commands:
+        assert f"fedflat {command}" in fedflat(*command.split(), "--help").stdout
+
+
+def test_data_sets_are_listed_with_their_status(tmp_path):
+    header, *rows, note = fedflat("data", "list", "--root", tmp_path).stdout.splitlines()
+    assert header.split()[0] == "name"
+    assert [row.split()[0] for row in rows] == list(SOURCES)
+    assert sum("  missing  " in row for row in rows) == 6
+    assert sum("  needs cifar10" in row for row in rows) == 2, "a corrupted test set needs the clean training set"
+    assert "ready" in rows[list(SOURCES).index("digits")]
+    assert str(tmp_path) in note
+
+
+def test_check_says_what_to_put_where(tmp_path):
+    done = fedflat("data", "check", "cifar10", "--root", tmp_path)
+    assert done.returncode == 2
+    for file in (Cifar10.origin.archive, *Cifar10.origin.members):
+        assert f"  {file.path}  missing  md5 {file.md5}" in done.stdout
+    [line] = done.stderr.splitlines()
+    assert line == (
+        "fedflat: data set cifar10 is missing: put https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz as "
+        f"'{tmp_path}/cifar-10-python.tar.gz', or run 'fedflat data prepare cifar10 --download --root {tmp_path}'"
+    )
+    assert not list(tmp_path.iterdir())
+
+
+def test_data_without_a_command_shows_its_help():
+    done = fedflat("data")
+    assert done.returncode == 0
+    assert all(command in done.stdout for command in ("list", "check", "prepare", "partition"))
+
+
+def test_data_sets_by_wrong_names(tmp_path):
+    for command in ("check", "prepare"):
+        assert "unknown dataset 'cifar'; did you mean 'cifar10'?" in refused("data", command, "cifar")
+        assert "an image folder is given by its path" in refused("data", command, "image_folder")
+    assert f"the folder '{tmp_path}/photos' does not exist" in refused("data", "check", tmp_path / "photos")
+    assert "--root is empty" in refused("data", "list", "--root", "")
+    assert f"--root = '{__file__}' is no folder" in refused("data", "list", "--root", __file__)
+    assert "there is no such home folder" in refused("data", "check", "~nobody-of-this-name/x")
+    empty = tmp_path / "nothing"
+    empty.mkdir()
+    assert f"folder '{empty}/train' does not exist" in refused("data", "check", empty)
+
+
+def test_training_fetches_nothing(tmp_path):
+    changes = ["--set", "dataset=cifar10", "--set", "training.rounds=1", "--out", tmp_path / "out"]
+    line = refused(
+        "run", "quick", CELL.replace("digits", "cifar10"), *changes,
+        env={**os.environ, "FEDFLAT_DATA": str(tmp_path / "data")},
+    )  # fmt: skip
+    assert f"'{tmp_path}/data/cifar-10-batches-py/data_batch_1' is missing; put https://www.cs.toronto.edu" in line
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_partition_is_drawn_without_training(tmp_path):
+    done = fedflat("data", "partition", "quick", "dirichlet-0.1", "--seed", "2", "--out", tmp_path)
+    first, *files = done.stdout.splitlines()
+    assert first.startswith("dirichlet-0.1: 20 clients of 45 to 46 images, ")
+    assert [Path(file.strip()).name for file in files] == ["partition.csv.gz", "partition.png", "partition.pdf"]
+    assert all(Path(file.strip()).stat().st_size > 1000 for file in files)
+    table = pd.read_csv(files[0].strip())
+    assert sorted(table["index"]) == list(range(901))
+    again = FromFile(file=Path(files[0].strip())).split(Digits().load().train, numpy_stream(0, "p"))
+    assert first.endswith(f"hash {partition_hash(again)}")
+    assert Path(files[0].strip()).parent == tmp_path / "quick/digits/dirichlet-0.1/20-clients/seed-2"
+    assert len(fedflat("data", "partition", "quick", "--out", tmp_path).stdout.splitlines()) == 8
+    assert "unknown partition of experiment quick 'dirichlet-1'" in refused("data", "partition", "quick", "dirichlet-1")
+    assert "--out is empty" in refused("data", "partition", "quick", "--out", "")
