@@ -14,7 +14,7 @@ from bench.engine.method_costs import example, measured_costs
 from bench.input.errors import UserError
 from bench.methods.catalog import CATALOG, recipe
 from bench.methods.compose import SLOTS
-from bench.methods.recipe import Parts, Recipe
+from bench.methods.recipe import Components, Recipe
 from bench.methods.released import RELEASES, Release
 from bench.methods.swa import SWA
 from bench.methods.user_file import recipe_from_file
@@ -24,7 +24,7 @@ def overview() -> str:
     """All methods, a line each: name, parts, hyper-parameters; then all parts for free compositions."""
     rows: list[tuple[str, ...]] = [("method", "perturbation", "correction", "server", "loss", "takes")]
     for entry in CATALOG.values():
-        names = [part.name for part in entry.parts.named().values()]
+        names = [part.name for part in entry.components.by_slot().values()]
         rows.append((entry.name, *names, ", ".join(entry.hyperparameters) or "-"))
     symbols = (
         "w^t global model, w_i⁺ local model after its steps, Δ_i = w_i⁺ − w^t, K_i local steps, η_t local rate,",
@@ -61,8 +61,8 @@ def describe(name: str) -> str:
     entry = recipe_from_file(Path(name)) if name.endswith(".py") else recipe(name)
     known = entry is CATALOG.get(entry.name)
     lines = [f"{entry.title} ({entry.name}): {entry.source}", f"aggregation: {entry.aggregation}"]
-    for slot, part in entry.parts.named().items():
-        if slot != "loss" or part is not Parts().loss:
+    for slot, part in entry.components.by_slot().items():
+        if slot != "loss" or part is not Components().loss:
             lines += ["", f"{slot}: {part.name}", *_indented(sys.modules[part.__module__].__doc__ or "")]
     lines += ["", "hyper-parameters:" if entry.hyperparameters else "hyper-parameters: none"]
     neutral = NEUTRAL if known else {}  # a user's own names mean what the user means

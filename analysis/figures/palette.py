@@ -78,9 +78,9 @@ class Style:
 
 def style(method: Recipe, variant: int = 0) -> Style:
     """The look of a method."""
-    hue = _HUES.get(method.parts.perturbation.name, _OTHER_HUE)
-    line = _LINES.get(method.parts.correction.name, _OTHER_LINE)
-    parts = (method.parts.server.name, method.parts.loss.name)
+    hue = _HUES.get(method.components.perturbation.name, _OTHER_HUE)
+    line = _LINES.get(method.components.correction.name, _OTHER_LINE)
+    parts = (method.components.server.name, method.components.loss.name)
     own = next((_OWN_MARKERS[part] for part in parts if part in _OWN_MARKERS), "")
     return Style(_toned(hue, line.tone), line.dashes, _MARKERS[variant % len(_MARKERS)] or own)
 

@@ -18,7 +18,7 @@ from bench.engine.objective import Objective
 from bench.files.atomic import write_text
 from bench.host.machine import machine
 from bench.input.errors import UserError
-from bench.models import Model, build_model
+from bench.models import AnyModel, build_model
 
 REPEATS = 2
 SECONDS = 1.0
@@ -48,7 +48,7 @@ Times = Callable[[Gradient], float]
 @functools.cache
 def objective(model: str, shape: tuple[int, int, int], classes: int, device: str) -> Objective:
     """The loss of a model, whose choice is given as JSON."""
-    module = build_model(TypeAdapter(Model).validate_json(model), shape, classes, 0)
+    module = build_model(TypeAdapter(AnyModel).validate_json(model), shape, classes, 0)
     return Objective(module.to(device), channels_last=device == "cpu")
 
 

@@ -19,7 +19,7 @@ from bench.experiments.method_choice import MethodConfig
 from bench.input.errors import UserError
 from bench.input.frozen import Frozen
 from bench.methods import user_file
-from bench.models import Model, user_model
+from bench.models import AnyModel, user_model
 from bench.numerics.precision import Precision
 
 OWN_FILES: Mapping[str, Any] = {
@@ -112,7 +112,7 @@ class RunConfig(Frozen):
 
     version: Literal[2] = 2
     dataset: AnySource
-    model: Model
+    model: AnyModel
     partition: AnyPartition
     participation: Participation
     method: MethodConfig

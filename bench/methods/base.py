@@ -266,7 +266,7 @@ class Method:
         if self.server.needs_unit_server_lr() and server_lr != 1:
             raise UserError(f"{self.name} has no server step size: server_lr must be 1, not {server_lr:g}")
 
-    def named(self) -> dict[str, Component]:
+    def by_slot(self) -> dict[str, Component]:
         """The parts by slot. The loss goes first: a part that starts with a gradient needs it ready."""
         return {
             "loss": self.loss,
@@ -276,7 +276,7 @@ class Method:
         }
 
     def __iter__(self) -> Iterator[Component]:
-        yield from self.named().values()
+        yield from self.by_slot().values()
 
     def start_client(self, w: Tensor) -> dict[str, Tensor]:
         """All vectors of a client before its first round."""

@@ -11,22 +11,24 @@ from bench.methods.corrections.prox import Prox
 from bench.methods.perturbations.asam import ASAM
 from bench.methods.perturbations.gf import GF
 from bench.methods.perturbations.sam import SAM, MixedSAM
-from bench.methods.recipe import Parts, Recipe
+from bench.methods.recipe import Components, Recipe
 from bench.methods.servers.adaptive import AdaGrad, Adam, Yogi
 from bench.methods.servers.momentum import Momentum
 
 
 def _choices() -> dict[str, dict[str, type[Component]]]:
-    """All parts by slot and name: the defaults, and those that the catalog's methods use."""
-    used = [Parts(), *(parts for entry in CATALOG.values() for parts in (entry.parts, *entry.without.values()))]
-    return {slot: {parts.named()[slot].name: parts.named()[slot] for parts in used} for slot in Parts().named()}
+    """All components by slot and name: the defaults, and those that the catalog's methods use."""
+    used = [Components()]
+    for entry in CATALOG.values():
+        used += [entry.components, *entry.without.values()]
+    return {slot: {one.by_slot()[slot].name: one.by_slot()[slot] for one in used} for slot in Components().by_slot()}
 
 
 SLOTS = _choices()
 """For example SLOTS["perturbation"]["asam"]."""
 
 _WEIGHED_BY_SAMPLES: frozenset[type[Component]] = frozenset(
-    [*Parts().named().values(), Prox, SAM, MixedSAM, ASAM, GF, Momentum, AdaGrad, Adam, Yogi]
+    [*Components().by_slot().values(), Prox, SAM, MixedSAM, ASAM, GF, Momentum, AdaGrad, Adam, Yogi]
 )
 """Control variates, duals and client momentum presume equal weights; methods made of these parts alone do not."""
 
@@ -36,27 +38,27 @@ def compose(chosen: Mapping[str, str]) -> Recipe:
 
     A `UserError` names unknown slots and parts, and combinations that make no method.
     """
-    parts: dict[str, Any] = dict(Parts().named())
+    parts: dict[str, Any] = dict(Components().by_slot())
     for slot, name in chosen.items():
         if slot not in SLOTS:
             raise unknown("part of a method", slot, SLOTS)
         if name not in SLOTS[slot]:
             raise unknown(slot, name, SLOTS[slot])
         parts[slot] = SLOTS[slot][name]
-    composed = Parts(**parts)
+    composed = Components(**parts)
     check_legal(composed)
-    title = " + ".join(part.name for part in composed.named().values() if part not in Parts().named().values())
-    by_samples = _WEIGHED_BY_SAMPLES.issuperset(composed.named().values())
+    title = " + ".join(part.name for part in composed.by_slot().values() if part not in Components().by_slot().values())
+    by_samples = _WEIGHED_BY_SAMPLES.issuperset(composed.by_slot().values())
     return Recipe(
         name=title or "none",
         title=title or "FedAvg",
         source="free composition",
-        parts=composed,
+        components=composed,
         aggregation="samples" if by_samples else "uniform",
     )
 
 
-def check_legal(parts: Parts) -> None:
+def check_legal(parts: Components) -> None:
     """A `UserError` if a server needs what the correction does not keep, or two parts keep unlike state of one name."""
     missing = set(parts.server.needs_client_state) - set(parts.correction.client_state)
     if missing:
@@ -70,7 +72,7 @@ def check_legal(parts: Parts) -> None:
             f"does not (allowed: {', '.join(sorted(fitting))})"
         )
     for kind in ("client_state", "server_state"):
-        for one, other in itertools.combinations(parts.named().values(), 2):
+        for one, other in itertools.combinations(parts.by_slot().values(), 2):
             common = [part for part in one.__mro__ if part in other.__mro__]
             shared = {name for part in common for name in getattr(part, kind, ())}
             clash = set(getattr(one, kind)) & set(getattr(other, kind)) - shared

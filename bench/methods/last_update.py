@@ -10,7 +10,7 @@ from bench.methods.base import Component, ServerRound
 
 
 class UsesLastUpdate(Component):
-    """A ← −Σ p_i Δ_i/K_i, sent to clients. Parts of one method that use it share one A."""
+    """A ← −Σ p_i Δ_i/K_i, sent to clients. Components of one method that use it share one A."""
 
     server_state: ClassVar[tuple[str, ...]] = ("A",)
 

@@ -20,7 +20,7 @@ from bench.methods.swa import SWA
 
 
 @dataclass(frozen=True)
-class Parts:
+class Components:
     """The classes of a method's parts."""
 
     perturbation: type[Perturbation] = NoPerturbation
@@ -30,7 +30,7 @@ class Parts:
 
     def __post_init__(self) -> None:
         kinds = (Perturbation, Correction, Server, Loss)
-        for (slot, part), kind in zip(self.named().items(), kinds, strict=True):
+        for (slot, part), kind in zip(self.by_slot().items(), kinds, strict=True):
             if not (isinstance(part, type) and issubclass(part, kind)):
                 raise UserError(f"{slot} must be a subclass of {kind.__name__}, not {part!r}")
             if missing := getattr(part, "__abstractmethods__", None):
@@ -38,7 +38,7 @@ class Parts:
             if not isinstance(getattr(part, "name", None), str):
                 raise UserError(f'{part.__name__} needs a name, for example: name: ClassVar[str] = "{slot}"')
 
-    def named(self) -> dict[str, type[Component]]:
+    def by_slot(self) -> dict[str, type[Component]]:
         """By slot."""
         return {
             "perturbation": self.perturbation,
@@ -50,7 +50,7 @@ class Parts:
     def fields(self) -> dict[str, FieldInfo]:
         """All hyper-parameters of all parts; one that several parts have is required if any of them requires it."""
         found: dict[str, FieldInfo] = {}
-        for part in self.named().values():
+        for part in self.by_slot().values():
             for name, info in part.model_fields.items():
                 if name not in found or info.is_required() or not found[name].is_required():
                     found[name] = info
@@ -61,7 +61,7 @@ class Parts:
 
         Those that parts must agree on (`ONE_PER_METHOD`) are left out.
         """
-        slots = self.named().items()
+        slots = self.by_slot().items()
         count = Counter(name for _, part in slots for name in part.model_fields)
         return {
             f"{slot}.{n}": info
@@ -84,18 +84,18 @@ class Recipe:
     name: str
     title: str
     source: str
-    parts: Parts = field(default_factory=Parts)
+    components: Components = field(default_factory=Components)
     takes: tuple[str, ...] | None = None
     aggregation: Aggregation = "uniform"
-    without: Mapping[str, Parts] = field(default_factory=dict)
+    without: Mapping[str, Components] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.parts, Parts):
-            raise UserError(f"{self.name}: parts = {self.parts!r}: Parts(...) is needed")
+        if not isinstance(self.components, Components):
+            raise UserError(f"{self.name}: components = {self.components!r}: Components(...) is needed")
         for switch in self.without:
             if switch not in SWITCHES:
                 raise unknown(f"switch of {self.name}", switch, SWITCHES)
-        known = [*self.parts.fields(), *self.without]
+        known = [*self.components.fields(), *self.without]
         for name in self.takes or ():
             if name not in known:
                 raise unknown(f"hyper-parameter of {self.name} in takes", name, known)
@@ -103,7 +103,7 @@ class Recipe:
     @property
     def hyperparameters(self) -> dict[str, FieldInfo]:
         """Default, range and meaning of each hyper-parameter and switch."""
-        fields = self.parts.fields()
+        fields = self.components.fields()
         switches = {name: FieldInfo(annotation=bool, default=True, description=SWITCHES[name]) for name in self.without}
         return {name: (fields | switches)[name] for name in (self.takes if self.takes is not None else fields)}
 
@@ -116,7 +116,7 @@ class Recipe:
         values: dict[str, Any] = {}
         for name in self.hyperparameters:
             own = {
-                slot: getattr(part, name) for slot, part in method.named().items() if name in type(part).model_fields
+                slot: getattr(part, name) for slot, part in method.by_slot().items() if name in type(part).model_fields
             }
             if name in self.without:
                 values[name] = hyperparameters.get(name, True)
@@ -154,9 +154,9 @@ class Recipe:
 
     def _shared(self) -> dict[str, FieldInfo]:
         """What can be given as slot.name."""
-        return self.parts.shared() if self.takes is None else {}
+        return self.components.shared() if self.takes is None else {}
 
-    def _chosen(self, values: Mapping[str, Any]) -> Parts:
+    def _chosen(self, values: Mapping[str, Any]) -> Components:
         """The method's parts, or those that a switch which is off puts in their place."""
         for switch, parts in self.without.items():
             on = values.get(switch, True)
@@ -164,11 +164,11 @@ class Recipe:
                 raise UserError(f"{self.name}: {switch} = {on!r}: true or false")
             if not on:
                 return parts
-        return self.parts
+        return self.components
 
-    def _assemble(self, parts: Parts, values: Mapping[str, Any]) -> Method:
+    def _assemble(self, parts: Components, values: Mapping[str, Any]) -> Method:
         built: dict[str, Any] = {}
-        for slot, part in parts.named().items():
+        for slot, part in parts.by_slot().items():
             try:
                 own = {name: values[name] for name in part.model_fields if name in values}
                 own |= {n: values[f"{slot}.{n}"] for n in part.model_fields if f"{slot}.{n}" in values}
@@ -179,9 +179,9 @@ class Recipe:
         return Method(self.name, **built, aggregation=self.aggregation)
 
 
-def _given(name: str, parts: Parts, values: Mapping[str, Any]) -> bool:
+def _given(name: str, parts: Components, values: Mapping[str, Any]) -> bool:
     """Whether every part that requires this hyper-parameter gets a value."""
-    owners = [(slot, part.model_fields[name]) for slot, part in parts.named().items() if name in part.model_fields]
+    owners = [(slot, part.model_fields[name]) for slot, part in parts.by_slot().items() if name in part.model_fields]
     slots = [slot for slot, info in owners if info.is_required()]
     return name in values or all(f"{slot}.{name}" in values for slot in slots)
 

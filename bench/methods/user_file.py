@@ -23,7 +23,7 @@ def _load(file: Path, source: bytes) -> Recipe:
     if not isinstance(method, Recipe):
         raise UserError(f"the {KIND} '{file}' must define METHOD = Recipe(...)")
     try:
-        check_legal(method.parts)
+        check_legal(method.components)
     except UserError as error:
         raise UserError(f"the {KIND} '{file}': {error}") from None
     return method

@@ -42,7 +42,7 @@ def parse_model(model: Any) -> ModelChoice:
     return MODELS[name].parse(fields, where=f"model {name}")
 
 
-Model = Annotated[
+AnyModel = Annotated[
     CNNGNChoice | LeNetChoice | CNNEMNISTChoice | ResNet18GNChoice | ResNet18NoNormChoice | UserModel,
     BeforeValidator(parse_model),
 ]

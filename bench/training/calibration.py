@@ -245,7 +245,7 @@ class _Calibration:
             "precision": self.precision,
             "participation": config.participation.model_dump(mode="json", exclude={"file"}),
             "clients": config.partition.clients,
-            "method": own if config.method.code else config.method.recipe.parts.loss.name,
+            "method": own if config.method.code else config.method.recipe.components.loss.name,
         }
         key = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:16]
         cache = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()

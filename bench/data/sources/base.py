@@ -14,7 +14,7 @@ from bench.data.origin import MISSING, Origin
 from bench.input.errors import UserError
 from bench.input.frozen import Frozen
 
-Part = Literal["train", "test"]
+Subset = Literal["train", "test"]
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Published(Source):
         return Dataset(self.label, train.samples, test.samples, self.facts.classes, 255.0, train.mean, train.std)
 
     @abstractmethod
-    def chunks(self, part: Part, root: Path) -> Iterator[Samples]:
+    def chunks(self, part: Subset, root: Path) -> Iterator[Samples]:
         """Decoded images of a part, some at a time, from verified files."""
 
     @property
@@ -100,11 +100,11 @@ class Published(Source):
         return self.name
 
     @property
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[Subset, ...]:
         """The parts that are decoded from its own files."""
         return ("train", "test")
 
-    def samples(self, part: Part, root: Path) -> Cached:
+    def samples(self, part: Subset, root: Path) -> Cached:
         """A part from the cache, where it is put if it is not there yet."""
         self.origin.provide(self.name, root)
         return cached(*self._entry(part, root), self.facts.classes, lambda: self.chunks(part, root))
@@ -113,7 +113,7 @@ class Published(Source):
         """Whether the cache holds what the files hold now."""
         return self.origin.status(root) == "there" and all(is_cached(*self._entry(part, root)) for part in self.parts)
 
-    def _entry(self, part: Part, root: Path) -> tuple[Path, dict[str, object]]:
+    def _entry(self, part: Subset, root: Path) -> tuple[Path, dict[str, object]]:
         """Place and key of a part in the cache."""
         files = [root / member.path for member in self.origin.members]
         key = {"source": self.stored_as, "version": self.version, "files": signature(files, root), **self.options}

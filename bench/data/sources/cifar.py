@@ -12,7 +12,7 @@ from pydantic import Field
 from bench.data.cache import Cached, in_chunks
 from bench.data.dataset import Dataset, Samples
 from bench.data.origin import File, Origin
-from bench.data.sources.base import Facts, Part, Published
+from bench.data.sources.base import Facts, Published, Subset
 from bench.input.errors import UserError
 
 HOMEPAGE = "https://www.cs.toronto.edu/~kriz/cifar.html"
@@ -30,7 +30,7 @@ class Cifar(Published):
     """
 
     constants: ClassVar[dict[str, Constants]]
-    batches: ClassVar[dict[Part, tuple[str, ...]]]
+    batches: ClassVar[dict[Subset, tuple[str, ...]]]
     label_key: ClassVar[bytes]
     group_key: ClassVar[bytes | None] = None
 
@@ -45,7 +45,7 @@ class Cifar(Published):
         mean, std = self.constants.get(self.normalisation, (train.mean, train.std))
         return Dataset(self.label, train.samples, test.samples, self.facts.classes, 255.0, mean, std)
 
-    def chunks(self, part: Part, root: Path) -> Iterator[Samples]:
+    def chunks(self, part: Subset, root: Path) -> Iterator[Samples]:
         """Batch after batch, in the authors' order."""
         members = {Path(member.path).name: member for member in self.origin.members}
         for name in self.batches[part]:
@@ -90,7 +90,7 @@ class Cifar10(Cifar):
         "official_fedgf": ((0.491, 0.482, 0.446), (0.247, 0.243, 0.261)),
         "caldarola": ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)),
     }
-    batches: ClassVar[dict[Part, tuple[str, ...]]] = {
+    batches: ClassVar[dict[Subset, tuple[str, ...]]] = {
         "train": tuple(f"data_batch_{k}" for k in range(1, 6)),
         "test": ("test_batch",),
     }
@@ -119,7 +119,7 @@ class Cifar100(Cifar):
     constants: ClassVar[dict[str, Constants]] = dict.fromkeys(
         ("fl_simulator", "official_fedgf", "caldarola"), ((0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761))
     )
-    batches: ClassVar[dict[Part, tuple[str, ...]]] = {"train": ("train",), "test": ("test",)}
+    batches: ClassVar[dict[Subset, tuple[str, ...]]] = {"train": ("train",), "test": ("test",)}
     label_key: ClassVar[bytes] = b"fine_labels"
     group_key: ClassVar[bytes | None] = b"coarse_labels"
 

@@ -12,7 +12,7 @@ from pydantic import Field
 from bench.data.cache import in_chunks
 from bench.data.dataset import Dataset, Samples
 from bench.data.origin import File, Origin
-from bench.data.sources.base import Facts, Part, Published
+from bench.data.sources.base import Facts, Published, Subset
 from bench.data.sources.cifar import SHAPE, Cifar, Cifar10, Cifar100, Normalisation
 from bench.input.errors import UserError
 
@@ -43,7 +43,7 @@ class CifarC(Published):
     clean: ClassVar[type[Cifar]]
 
     @property
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[Subset, ...]:
         """The training images are those of the clean data set."""
         return ("test",)
 
@@ -66,7 +66,7 @@ class CifarC(Published):
         """Which block of which file."""
         return {"corruption": self.corruption, "severity": self.severity}
 
-    def chunks(self, part: Part, root: Path) -> Iterator[Samples]:
+    def chunks(self, part: Subset, root: Path) -> Iterator[Samples]:
         """The images of one severity."""
         images, labels = (
             self._block(self.origin.verify(self.name, root, member))

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from bench.data.dataset import Samples
 from bench.data.origin import File, Origin
-from bench.data.sources.base import Facts, Part, Published
+from bench.data.sources.base import Facts, Published, Subset
 from bench.input.errors import UserError
 from bench.numerics.streams import numpy_stream
 
@@ -26,10 +26,10 @@ IMAGES, LABELS = 2051, 2049
 class Idx(Published):
     """Common to both: grey images, and labels, in files of their own."""
 
-    files: ClassVar[dict[Part, tuple[int, int]]]
+    files: ClassVar[dict[Subset, tuple[int, int]]]
     """Where a part's images and labels stand among the origin's members."""
 
-    def chunks(self, part: Part, root: Path) -> Iterator[Samples]:
+    def chunks(self, part: Subset, root: Path) -> Iterator[Samples]:
         """Images and labels in the authors' order."""
         images, labels = (self.origin.verify(self.name, root, self.origin.members[k]) for k in self.files[part])
         counts = _count(images, IMAGES), _count(labels, LABELS)
@@ -62,7 +62,7 @@ class FashionMnist(Idx):
             )
         ),
     )
-    files: ClassVar[dict[Part, tuple[int, int]]] = {"train": (0, 1), "test": (2, 3)}
+    files: ClassVar[dict[Subset, tuple[int, int]]] = {"train": (0, 1), "test": (2, 3)}
 
 
 class Emnist(Idx):
@@ -90,7 +90,7 @@ class Emnist(Idx):
             "https://biometrics.nist.gov/cs_links/EMNIST/gzip.zip",
         ),
     )
-    files: ClassVar[dict[Part, tuple[int, int]]] = {"train": (0, 1), "test": (2, 3)}
+    files: ClassVar[dict[Subset, tuple[int, int]]] = {"train": (0, 1), "test": (2, 3)}
 
     @property
     def label(self) -> str:
@@ -102,7 +102,7 @@ class Emnist(Idx):
         """How much of the files."""
         return {} if self.share == 1 else {"share": self.share}
 
-    def chunks(self, part: Part, root: Path) -> Iterator[Samples]:
+    def chunks(self, part: Subset, root: Path) -> Iterator[Samples]:
         """The images that are kept, in the authors' order."""
         if self.share == 1:
             yield from super().chunks(part, root)

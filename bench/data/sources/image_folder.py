@@ -11,14 +11,14 @@ from pydantic import Field, model_validator
 
 from bench.data.cache import Cached, cached, signature
 from bench.data.dataset import Dataset, Images, Samples
-from bench.data.sources.base import Part, Source, cache_place
+from bench.data.sources.base import Source, Subset, cache_place
 from bench.files.column_file import read_columns, texts
 from bench.input.content import KnownFile, expanded
 from bench.input.errors import UserError
 from bench.input.frozen import LABEL
 
 CHUNK = 1000
-PARTS: tuple[Part, ...] = ("train", "test")
+SUBSETS: tuple[Subset, ...] = ("train", "test")
 
 
 class Clients(KnownFile):
@@ -77,8 +77,8 @@ class ImageFolder(Source):
         A `UserError` names a missing folder, an unreadable or an odd-sized file.
         """
         classes = self._classes("train")
-        files = {part: self._files(part, classes) for part in PARTS}  # what is wrong with folders is told before work
-        train, test = (self._part(part, classes, files[part], root) for part in PARTS)
+        files = {part: self._files(part, classes) for part in SUBSETS}  # what is wrong with folders is told before work
+        train, test = (self._part(part, classes, files[part], root) for part in SUBSETS)
         if self.clients is not None:
             train = replace(train, samples=self._with_groups(train.samples, self.clients))
         if test.samples.images.shape[1:] != train.samples.images.shape[1:]:
@@ -89,12 +89,12 @@ class ImageFolder(Source):
     def check(self, root: Path) -> Iterator[str]:
         """Decode every image, and keep none."""
         classes = self._classes("train")
-        for part in PARTS:
+        for part in SUBSETS:
             files = self._files(part, classes)
             count = sum(len(chunk) for chunk in _decoded(files))
             yield f"'{self.root / part}': {count:,} images in {len(classes)} classes, ok"
 
-    def _part(self, part: Part, classes: list[str], files: list[list[Path]], root: Path) -> Cached:
+    def _part(self, part: Subset, classes: list[str], files: list[list[Path]], root: Path) -> Cached:
         base = self.root / part
         key = {
             "source": self.name,

@@ -9,7 +9,7 @@ import numpy as np
 from bench.data.cache import in_chunks
 from bench.data.dataset import Samples
 from bench.data.origin import File, Origin
-from bench.data.sources.base import Facts, Part, Published
+from bench.data.sources.base import Facts, Published, Subset
 from bench.input.errors import UserError
 
 URL = "http://ufldl.stanford.edu/housenumbers"
@@ -30,7 +30,7 @@ class Svhn(Published):
         ),
     )
 
-    def chunks(self, part: Part, root: Path) -> Iterator[Samples]:
+    def chunks(self, part: Subset, root: Path) -> Iterator[Samples]:
         """X is `[32, 32, 3, n]`; y is `[n, 1]`, where 10 stands for the digit 0."""
         from scipy.io import loadmat  # noqa: PLC0415 - takes a while to import
         from scipy.io.matlab import MatReadError  # noqa: PLC0415

@@ -21,7 +21,7 @@ from bench.experiments.experiment import load_experiment
 from bench.input.errors import UserError
 from bench.methods.base import CannotBatchError, Perturbation
 from bench.methods.catalog import CATALOG
-from bench.methods.recipe import Parts, Recipe
+from bench.methods.recipe import Components, Recipe
 from bench.training.calibration import Choice
 from bench.training.run import prepare_device, train, train_all, train_cell
 from bench.training.set_up import Bench, play_round
@@ -187,7 +187,7 @@ class Drawing(Perturbation):
 
 @pytest.mark.parametrize("part", [Branching, Drawing])
 def test_what_cannot_be_batched_is_told(part):
-    federation = Problem(0).federation(Recipe("own", "Own", "a test", Parts(part)), {})
+    federation = Problem(0).federation(Recipe("own", "Own", "a test", Components(part)), {})
     state = federation.start(federation.objective.initial())
     with pytest.raises(CannotBatchError):
         federation.run_round(state, [0, 1], backend=Cohort())

@@ -104,7 +104,7 @@ def test_feddc_without_its_control_variates_is_feddyn(problem, options):
         def constant_pull(self, client):
             return DynamicRegulariser.constant_pull(self, client)
 
-    parts = replace(CATALOG["feddc"].parts, correction=WithoutControl)
+    parts = replace(CATALOG["feddc"].components, correction=WithoutControl)
     without = replace(CATALOG["feddc"], parts=parts)
     assert (
         distance(problem.run(without, {"lam": 0.3}, **options), problem.run("feddyn", {"lam": 0.3}, **options)) < EXACT

@@ -244,7 +244,7 @@ class WithoutPerturbationDuals(SMOO):
 def test_fedsmoo_without_its_perturbation_duals_is_fedsam_with_feddyns_term(seed, options):
     values, problem = {"rho": 0.2, "lam": 0.3}, Problem(seed)
     entry = CATALOG["fedsmoo"]
-    without = replace(entry, parts=replace(entry.parts, perturbation=WithoutPerturbationDuals))
+    without = replace(entry, components=replace(entry.components, perturbation=WithoutPerturbationDuals))
     both = compose({"perturbation": "sam", "correction": "feddyn", "server": "feddyn"})
     expected = problem.run(both, values, **options)
     assert distance(problem.run(without, values, **options), expected) < EXACT

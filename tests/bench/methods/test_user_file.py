@@ -15,7 +15,7 @@ from bench.input.errors import UserError
 from bench.methods.base import Perturbation
 from bench.methods.catalog import CATALOG
 from bench.methods.compose import SLOTS, compose
-from bench.methods.recipe import Parts
+from bench.methods.recipe import Components
 from bench.methods.user_file import recipe_from_file
 from bench.training.run import train, train_cell
 from bench.training.run_directory import RunDirectory
@@ -30,7 +30,7 @@ SETTING = "digits/dirichlet-0.1/4-of-20"
 SOURCE = """
 from pydantic import Field
 from bench.methods.base import Perturbation, unit
-from bench.methods.recipe import Parts, Recipe
+from bench.methods.recipe import Components, Recipe
 
 class Memory(Perturbation):
     name = "memory"
@@ -45,7 +45,7 @@ class Memory(Perturbation):
     def finish(self, w, client):
         client.state["last"] = client.scratch["last"]
 
-METHOD = Recipe("memory", "Memory", "a test", Parts(Memory))
+METHOD = Recipe("memory", "Memory", "a test", Components(Memory))
 """
 EXPERIMENT = """
 name: mine
@@ -188,13 +188,19 @@ BROKEN = {
     "exit": ("import sys\nsys.exit(3)\n", "fails in line 2: SystemExit: 3"),
     "many lines": ("raise ValueError('one\\ntwo')\n", "fails in line 1: ValueError: one two"),
     "bare": ("assert False\n", "fails in line 1: AssertionError"),
-    "a class for parts": (SOURCE.replace("Parts(Memory)", "Memory"), "fails in line 19: memory: parts = <class"),
-    "wrong slot": (SOURCE.replace("Parts(Memory)", "Parts(server=Memory)"), "server must be a subclass of Server, not"),
+    "a class for parts": (SOURCE.replace("Components(Memory)", "Memory"), "fails in line 19: memory: components = <cl"),
+    "wrong slot": (
+        SOURCE.replace("Components(Memory)", "Components(server=Memory)"),
+        "server must be a subclass of Server, not",
+    ),
     "no name": (SOURCE.replace('    name = "memory"\n', ""), 'Memory needs a name, for example: name: ClassVar[str] ='),
-    "takes": (SOURCE.replace("Parts(Memory)", "Parts(Memory), takes=('roh',)"), "in takes 'roh'; did you mean 'rho'?"),
+    "takes": (
+        SOURCE.replace("Components(Memory)", "Components(Memory), takes=('roh',)"),
+        "in takes 'roh'; did you mean 'rho'?",
+    ),
     "pydantic": (SOURCE.replace("rho: float", "rho: 3.5"), "fails in line 6: "),
     "state of a server without correction": (
-        SOURCE.replace("Parts(Memory)", "Parts(Memory, server=DynServer)").replace(
+        SOURCE.replace("Components(Memory)", "Components(Memory, server=DynServer)").replace(
             "from pydantic", "from bench.methods.servers.dyn import DynServer\nfrom pydantic"
         ),
         "server feddyn needs a correction that keeps H, which none does not (allowed: feddc, feddyn",
@@ -289,7 +295,7 @@ def test_unlike_defaults_of_one_name_stay_apart(own):
     (own / "my_method.py").write_text(
         SOURCE.replace("import Perturbation", "import Correction, Perturbation").replace(
             "METHOD", "class Half(Correction):\n    name = 'half'\n    share: float = 0.25\n\nMETHOD"
-        ).replace("Parts(Memory)", "Parts(Memory, Half)")
+        ).replace("Components(Memory)", "Components(Memory, Half)")
     )  # fmt: skip
     method = config(own).method
     assert method.hyperparameters == {"rho": 0.1, "perturbation.share": 0.5, "correction.share": 0.25}
@@ -303,7 +309,7 @@ def test_unlike_defaults_of_one_name_stay_apart(own):
 @pytest.mark.parametrize("correction", sorted(SLOTS["correction"]))
 def test_feddyns_server_takes_corrections_with_duals(correction):
     if correction in ("feddyn", "feddc", "fedtoga"):
-        assert compose({"correction": correction, "server": "feddyn"}).parts.correction.name == correction
+        assert compose({"correction": correction, "server": "feddyn"}).components.correction.name == correction
         return
     with pytest.raises(UserError) as caught:
         compose({"correction": correction, "server": "feddyn"})
@@ -322,7 +328,7 @@ def test_two_parts_with_state_of_one_name_are_refused(own):
     """The engine keeps state by name: one would overwrite the other. Shared by a common base, it is meant."""
     source = SOURCE.replace('client_state = ("last",)', 'server_state = ("m",)')
     source = source.replace("from pydantic", "from bench.methods.servers.momentum import Momentum\nfrom pydantic")
-    (own / "my_method.py").write_text(source.replace("Parts(Memory)", "Parts(Memory, server=Momentum)"))
+    (own / "my_method.py").write_text(source.replace("Components(Memory)", "Components(Memory, server=Momentum)"))
     with pytest.raises(UserError, match="both keep a server_state 'm': rename one of them"):
         recipe_from_file(own / "my_method.py")
     assert compose({"perturbation": "toga", "correction": "fedtoga", "server": "feddyn"})
@@ -330,9 +336,9 @@ def test_two_parts_with_state_of_one_name_are_refused(own):
 
 def test_every_method_of_the_catalog_is_a_legal_composition():
     for entry in CATALOG.values():
-        names = {slot: part.name for slot, part in entry.parts.named().items()}
-        assert compose(names).parts == entry.parts
-    assert compose({}).parts == Parts()
+        names = {slot: part.name for slot, part in entry.components.by_slot().items()}
+        assert compose(names).components == entry.components
+    assert compose({}).components == Components()
 
 
 # --- released variants, SWA
@@ -406,9 +412,9 @@ def test_a_method_that_fails_at_work_is_one_line_and_leaves_nothing(case, tmp_pa
     body, message = FAILS[case]
     file = tmp_path / "fails.py"
     file.write_text(
-        "from bench.methods.base import Correction\nfrom bench.methods.recipe import Parts, Recipe\n\n\n"
+        "from bench.methods.base import Correction\nfrom bench.methods.recipe import Components, Recipe\n\n\n"
         "class Fails(Correction):\n    name = 'fails'\n\n    def direction(self, g, w, client):\n"
-        f"        {body}\n\n\nMETHOD = Recipe('fails', 'Fails', 'a test', Parts(correction=Fails))\n"
+        f"        {body}\n\n\nMETHOD = Recipe('fails', 'Fails', 'a test', Components(correction=Fails))\n"
     )
     changes = {"methods.fails": {"file": str(file)}, "training.rounds": 1}
     config = load_experiment("quick", changes).cell("digits/dirichlet-0.1/4-of-20/fails").runs[0]
@@ -424,4 +430,4 @@ def test_a_part_that_lacks_its_equation_is_told():
         name = "nowhere"
 
     with pytest.raises(UserError, match=r"^Nowhere is a perturbation without delta\(\.\.\.\)$"):
-        Parts(Nowhere)
+        Components(Nowhere)

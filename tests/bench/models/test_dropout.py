@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from bench.engine.objective import Objective
 from bench.input.errors import UserError
 from bench.methods.base import Perturbation
-from bench.methods.recipe import Parts, Recipe
+from bench.methods.recipe import Components, Recipe
 from bench.models.dropout import Dropout, KeyedDraws
 from bench.numerics.streams import torch_seed
 from bench.training.set_up import Bench
@@ -126,7 +126,7 @@ class Twice(Perturbation):
         return 0 * gradient(w)
 
 
-TWICE = Recipe("twice", "Twice", "a test", Parts(Twice))
+TWICE = Recipe("twice", "Twice", "a test", Components(Twice))
 
 
 def test_all_passes_of_a_step_share_the_mask_and_no_two_steps_do():
