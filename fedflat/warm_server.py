@@ -23,7 +23,7 @@ from typing import NoReturn
 from fedflat.cli.app import command
 from fedflat.warm import ACCEPTED, HANDED_OVER
 
-FIRST = ("bench.training.run_directory", "bench.training.run")
+FIRST = ("bench.training.train",)
 """Imported before the first command is taken on: all that training needs."""
 
 LATER = ("analysis.analyses.run", "torch.fx.experimental.symbolic_shapes", "analysis.report.report")
@@ -60,7 +60,7 @@ class Server:
             importlib.import_module(module)
         self.later = list(LATER)
         # That of the imported code, which forks inherit for their provenance.
-        importlib.import_module("bench.training.run_directory").code_fingerprint()
+        importlib.import_module("bench.training.code_version").code_fingerprint()
 
     def serve(self) -> None:
         """Until stdin ends."""

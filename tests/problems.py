@@ -16,7 +16,7 @@ from bench.engine.simulation import SimulationResult, simulate
 from bench.engine.steps import Steps
 from bench.methods.catalog import recipe
 from bench.methods.recipe import Recipe
-from bench.training.set_up import Bench, play_round
+from bench.training.run_setup import RunSetup, play_round
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Problem:
         return Federation(built, Objective(model), device_data, FullBatches(split, 3), sizes, settings, self.seed)
 
 
-def one_round(bench: Bench, state: FederationState) -> tuple[FederationState, dict]:
+def one_round(bench: RunSetup, state: FederationState) -> tuple[FederationState, dict]:
     """A round of a run, by the plain loop."""
     return play_round([bench], [state], Loop())[0]
 

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 
-from bench.training.run_directory import code_fingerprint
+from bench.training.code_version import code_fingerprint
 
 MADE = ("options", "beside", "code")
 """Those columns: all options, the identities of the runs beside, and the code's fingerprint."""

@@ -15,9 +15,10 @@ from analysis.analyses.base import Analysis
 from analysis.analyses.provenance import MADE, analysis_fingerprint, in_words
 from analysis.analyses.subject import Subject
 from bench.experiments.columns import IDS
+from bench.files.csv_json import write_csv
+from bench.host.progress import Progress
 from bench.input.errors import UserError
-from bench.training.run_directory import RunDirectory, identified, write_csv
-from bench.training.unfinished import Progress
+from bench.training.run_directory import RunDirectory, identified
 
 CELL_COLUMNS = ["experiment", *IDS]
 

@@ -15,11 +15,11 @@ from bench.data.dataset import Batches, DeviceData
 from bench.data.partitions import Indices
 from bench.engine.federation import FederationState
 from bench.engine.participation import scheduled_rounds
+from bench.host.progress import PROGRESS_SECONDS, Progress, silent
 from bench.input.errors import UserError
 from bench.numerics.streams import numpy_stream
 from bench.training.run_directory import RunDirectory
-from bench.training.set_up import EVALUATION_BATCH, Bench
-from bench.training.unfinished import PROGRESS_SECONDS, Progress, silent
+from bench.training.run_setup import EVALUATION_BATCH, RunSetup
 
 T = TypeVar("T")
 Part = Literal["train", "test"]
@@ -56,12 +56,12 @@ class Subject:
         return partition if list(others) == partitions else method
 
     @cached_property
-    def bench(self) -> Bench:
+    def bench(self) -> RunSetup:
         """The run's working parts, with the split that the run had.
 
         On a CPU images stand channels-last: LeNet is then two to four times as fast, and no model here was slower.
         """
-        bench = Bench.set_up(self.run.config, self.device, self.run.split(), "fp32")
+        bench = RunSetup.build(self.run.config, self.device, self.run.split(), "fp32")
         bench.objective.channels_last = self.device.type == "cpu"
         return bench
 

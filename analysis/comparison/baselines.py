@@ -21,9 +21,10 @@ from bench.engine.steps import Steps
 from bench.experiments.columns import IDS
 from bench.experiments.experiment import PAPER_TABLES
 from bench.experiments.run_config import OWN_FILES, RunConfig
+from bench.files.csv_json import write_csv
 from bench.input.errors import UserError, unknown
 from bench.input.frozen import NAME
-from bench.training.run_directory import RunDirectory, first_difference, write_csv
+from bench.training.run_directory import RunDirectory, first_difference
 
 METRICS: dict[str, Better] = {
     "test_accuracy": "higher",

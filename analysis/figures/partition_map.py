@@ -16,9 +16,10 @@ from bench.data.dataset import Labels
 from bench.data.partitions import Indices, partition_hash
 from bench.data.sources import parse_source
 from bench.experiments.experiment import Experiment
+from bench.files.csv_json import write_csv
 from bench.input.errors import unknown
-from bench.training.run_directory import PARTITION, partition_table, write_csv
-from bench.training.set_up import load_dataset, split_of
+from bench.training.run_directory import PARTITION, partition_table
+from bench.training.run_setup import load_dataset, split_of
 
 
 def class_counts(labels: Labels, split: Sequence[Indices]) -> pd.DataFrame:

@@ -11,7 +11,7 @@ from analysis.layouts.tidy import titles
 from bench.experiments.columns import RUN, RUN_FILES
 from bench.experiments.experiment import Experiment
 from bench.experiments.scale import trained_at_smoke_scale
-from bench.training.run_directory import code_fingerprint
+from bench.training.code_version import code_fingerprint
 
 _LISTED = 2
 """So many definitions are listed at most; of more the caption says where they stand."""

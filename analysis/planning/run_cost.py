@@ -8,7 +8,7 @@ from bench.data.root import data_root
 from bench.engine.method_costs import measured_costs
 from bench.experiments.method_choice import MethodConfig
 from bench.experiments.run_config import RunConfig
-from bench.training.set_up import load_dataset
+from bench.training.run_setup import load_dataset
 
 OVERHEAD = 1.2
 """A local step in units of its gradients (docs/performance.md)."""

@@ -1,4 +1,4 @@
-"""The names of devices, checked without torch; `bench.training.run` makes the device."""
+"""The names of devices, checked without torch; `bench.training.train` makes the device."""
 
 import re
 

@@ -26,8 +26,8 @@ from bench.files.atomic import write_text
 from bench.files.locks import locked
 from bench.host.machine import machine
 from bench.input.errors import UserError
-from bench.training.run_directory import code_fingerprint
-from bench.training.set_up import Bench
+from bench.training.code_version import code_fingerprint
+from bench.training.run_setup import RunSetup
 
 STEPS = 3
 """Local steps per client that are timed: the last ones, among which short mini-batches are."""
@@ -83,7 +83,7 @@ class Choice:
         return ", ".join([*filter(None, parts), f"{self.threads} thread{'s' * (self.threads > 1)}"])
 
 
-def choose(bench: Bench, state: FederationState, log: Callable[..., None]) -> Choice:
+def choose(bench: RunSetup, state: FederationState, log: Callable[..., None]) -> Choice:
     """The choice for a run, from its state at the start; whether seeds go together is not part of it.
 
     The threads that torch has now are the most it may take. What the configuration fixes is not measured; a `UserError`
@@ -117,7 +117,7 @@ def choose(bench: Bench, state: FederationState, log: Callable[..., None]) -> Ch
 
 
 def go_together(
-    benches: Sequence[Bench], states: Sequence[FederationState], choice: Choice, log: Callable[..., None]
+    benches: Sequence[RunSetup], states: Sequence[FederationState], choice: Choice, log: Callable[..., None]
 ) -> bool:
     """Whether runs that differ in their seeds are trained in one cohort: where that is asked for, or changes no bit.
 
@@ -138,7 +138,7 @@ def go_together(
     return same
 
 
-def _last_steps(bench: Bench, state: FederationState) -> list[LocalWork]:
+def _last_steps(bench: RunSetup, state: FederationState) -> list[LocalWork]:
     """The last local steps of each active client in the round that follows."""
     works = bench.federation.work(state, bench.active(state))
     return [replace(work, plan=work.plan[-STEPS:]) for work in works]
@@ -147,7 +147,7 @@ def _last_steps(bench: Bench, state: FederationState) -> list[LocalWork]:
 class _Calibration:
     """Times candidates on steps of a run's own first round."""
 
-    def __init__(self, bench: Bench, state: FederationState) -> None:
+    def __init__(self, bench: RunSetup, state: FederationState) -> None:
         self.bench = bench
         self.state = state
         self.device = bench.objective.device

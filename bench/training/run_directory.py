@@ -16,15 +16,9 @@ A run directory appears whole, by one rename, when the run has ended. Until then
 is never resumed.
 """
 
-import fcntl
 import functools
-import gzip
-import hashlib
 import json
-import os
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -37,23 +31,12 @@ from bench.data.partitions import Indices, partition_hash
 from bench.engine.checkpoint import Models, load_state
 from bench.engine.federation import FederationState
 from bench.experiments.run_config import NOT_IDENTITY, OWN_FILES, RunConfig
-from bench.files.atomic import TEMPORARY, write_bytes, write_text
 from bench.files.column_file import integers, read_columns
 from bench.input.errors import UserError
+from bench.training.code_version import code_fingerprint
 
 PARTITION = "partition.csv.gz"
 TIMES = "times.csv"
-
-
-@functools.cache
-def code_fingerprint() -> str:
-    """SHA-256 over the source files of this package, first 16 hex digits."""
-    root = Path(__file__).parents[1]
-    digest = hashlib.sha256()
-    for file in sorted(root.rglob("*.py")):
-        digest.update(str(file.relative_to(root)).encode())
-        digest.update(file.read_bytes())
-    return digest.hexdigest()[:16]
 
 
 class RunDirectory:
@@ -239,53 +222,3 @@ def _flatten(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]
             yield from _flatten(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
-
-
-@contextmanager
-def working_directory(path: Path, config: RunConfig) -> Iterator[Path]:
-    """The partial directory of a run, locked against a second process while it is in use."""
-    key = hashlib.sha256(f"{config.identity}:{code_fingerprint()}".encode()).hexdigest()[:8]
-    work = path.with_name(f"{path.name}.partial-{key}")
-    try:
-        (work / "snapshots").mkdir(parents=True, exist_ok=True)
-        lock = os.open(work, os.O_RDONLY)
-    except OSError as error:
-        raise UserError(f"cannot write to '{work.parent}': {error.strerror}") from None
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if not work.exists() or not os.path.samestat(os.fstat(lock), work.stat()):
-            raise BlockingIOError  # the other process finished between the two calls above
-    except BlockingIOError:
-        raise UserError(f"another process is training '{path}'") from None
-    else:
-        for half_written in work.rglob(TEMPORARY):  # by a process that was killed
-            half_written.unlink()
-        yield work
-    finally:
-        os.close(lock)
-
-
-def publish(work: Path, path: Path) -> None:
-    """Turn a complete partial directory into the run directory, by one rename; what is replaced goes after that."""
-    replaced = path.with_name(f".{path.name}.replaced-{os.getpid()}")
-    try:
-        if path.exists():
-            path.rename(replaced)
-        work.rename(path)
-    except OSError as error:
-        raise UserError(f"cannot move the finished run to '{path}': {error.strerror}") from None
-    shutil.rmtree(replaced, ignore_errors=True)
-
-
-def write_json(path: Path, data: dict[str, Any]) -> None:
-    """Write readable JSON atomically."""
-    write_text(path, json.dumps(data, indent=2) + "\n")
-
-
-def write_csv(path: Path, table: pd.DataFrame) -> None:
-    """Write a CSV atomically, gzipped if so named; floats keep every digit, so that reading gives the same numbers."""
-    text = table.to_csv(index=False)
-    if path.suffix == ".gz":
-        write_bytes(path, gzip.compress(text.encode(), mtime=0))  # no time in it: equal tables, equal bytes
-    else:
-        write_text(path, text)

@@ -119,7 +119,8 @@ def run(
     started = time.perf_counter()
     keep_freed_memory()
     from bench.experiments.experiment import load_experiment
-    from bench.training.run import prepare_device, train_cell
+    from bench.host.torch_device import prepare_device
+    from bench.training.train import train_cell
 
     if out is not None and len(cell) > 1:
         raise UserError(f"--out is the folder of one cell, and {len(cell)} are given; --results takes them all")
@@ -177,7 +178,7 @@ def analyse(
 
     from analysis.analyses import parse_analysis
     from analysis.analyses.run import analyse, default_output, find_runs
-    from bench.training.run import prepare_device
+    from bench.host.torch_device import prepare_device
 
     if out is not None and len(run_dir) > 1:
         raise UserError(f"--out is one file, and {len(run_dir)} folders are given")
@@ -315,7 +316,7 @@ def compare(
     fedflat compare my_method --grid quick --experiment mine/experiments.yaml --by-setting --csv mine.csv
     """
     from analysis.comparison import compare as comparing
-    from bench.training.run_directory import write_csv
+    from bench.files.csv_json import write_csv
 
     found = comparing.compare(
         method, grid, results, experiment=experiment, changes=changes_of(set_), metric=metric, baselines=stored

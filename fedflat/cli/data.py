@@ -105,8 +105,9 @@ def split(
     """
     from analysis.layouts.tidy import CellKey, relative_path
     from bench.experiments.experiment import load_experiment
-    from bench.training.run_directory import partition_table, write_csv
-    from bench.training.set_up import load_dataset, split_of
+    from bench.files.csv_json import write_csv
+    from bench.training.run_directory import partition_table
+    from bench.training.run_setup import load_dataset, split_of
 
     asked = load_experiment(experiment, changes_of(set_))
     runs = {run.seed: run for run in asked.cell(cell).runs}

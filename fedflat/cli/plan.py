@@ -48,7 +48,7 @@ def plan(
     from analysis.planning.gradient_times import GradientTimes
     from analysis.planning.plan import in_words
     from analysis.planning.plan import plan as estimate
-    from bench.training.run import prepare_device
+    from bench.host.torch_device import prepare_device
 
     if not all(targets):
         raise UserError("the target is empty (allowed: for example fedgf_table_1)")
@@ -82,7 +82,7 @@ def index(
     from analysis.planning.paper_index import page
     from bench.experiments.experiment import PAPER_TABLES
     from bench.files.atomic import write_text
-    from bench.training.run import prepare_device
+    from bench.host.torch_device import prepare_device
 
     if out is not None and not out.strip():
         raise UserError("--out is empty (allowed: the path of a folder)")

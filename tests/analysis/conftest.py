@@ -13,8 +13,10 @@ from analysis.analyses import ANALYSES, load_analyses
 from analysis.analyses.provenance import analysis_fingerprint, in_words
 from analysis.layouts.tidy import CellKey, Setting, Tidy, relative_path, settings
 from bench.experiments.experiment import Experiment, load_experiment
-from bench.training.run import prepare_device, silent, train_cell
-from bench.training.run_directory import code_fingerprint
+from bench.host.progress import silent
+from bench.host.torch_device import prepare_device
+from bench.training.code_version import code_fingerprint
+from bench.training.train import train_cell
 from tests.places import ROOT
 
 QUICK = ROOT / "paper_tables" / "quick" / "experiments.yaml"

@@ -7,10 +7,10 @@ import torch
 from analysis.measures.directions import Family, filter_normalised_directions
 from analysis.measures.landscape import Point, Prepared, points_together, score
 from bench.engine.objective import Objective
+from bench.host.torch_device import prepare_device
 from bench.models import ModelChoice, parse_model
 from bench.numerics.streams import torch_stream
-from bench.training.run import prepare_device
-from bench.training.set_up import EVALUATION_BATCH
+from bench.training.run_setup import EVALUATION_BATCH
 from tests.benchmarks.floor import synchronised
 from tests.benchmarks.process import Process
 from tests.benchmarks.report import Section, Spread, Table

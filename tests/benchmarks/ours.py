@@ -11,10 +11,10 @@ from bench.data.dataset import DeviceData
 from bench.engine.batches import EpochBatches
 from bench.engine.federation import Federation, FederationState, run_rounds
 from bench.engine.objective import Objective
+from bench.host.torch_device import prepare_device
 from bench.methods import recipe
 from bench.numerics.precision import Precision, prepare_precision
 from bench.training.calibration import Choice
-from bench.training.run import prepare_device
 from tests.benchmarks.workload import CLASSES, HYPERPARAMETERS, SETTINGS, Workload
 
 

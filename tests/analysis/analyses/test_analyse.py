@@ -18,9 +18,9 @@ from bench.engine.checkpoint import load_state, save_state
 from bench.experiments.experiment import load_experiment
 from bench.input.errors import UserError
 from bench.input.strict_yaml import load_yaml
-from bench.training.run import train_cell
 from bench.training.run_directory import RunDirectory
-from bench.training.set_up import Bench
+from bench.training.run_setup import RunSetup
+from bench.training.train import train_cell
 from tests.places import MINI, ROOT
 
 CPU = torch.device("cpu")
@@ -166,14 +166,14 @@ def test_no_analysis_normalises_more_than_a_batch_at_once(tmp_path: Path, monkey
     of_images = [name for name in ANALYSES if name not in OF_RECORDS]
     whole = {name: analysed(name) for name in of_images}
     passed: list[int] = []
-    build = Bench.set_up
+    build = RunSetup.build
 
-    def watched(*arguments: object) -> Bench:
+    def watched(*arguments: object) -> RunSetup:
         bench = build(*arguments)
         bench.objective.module.register_forward_pre_hook(lambda _, inputs: passed.append(len(inputs[0])))
         return bench
 
-    monkeypatch.setattr("analysis.analyses.subject.Bench.set_up", watched)
+    monkeypatch.setattr("analysis.analyses.subject.RunSetup.build", watched)
     monkeypatch.setattr("analysis.analyses.subject.EVALUATION_BATCH", {"cpu": 40})
     for name in of_images:
         passed.clear()

@@ -25,8 +25,8 @@ from analysis.measures.clients import (
 from bench.engine.objective import Objective
 from bench.experiments.experiment import load_experiment
 from bench.input.errors import UserError
-from bench.training.run import train_cell
 from bench.training.run_directory import RunDirectory
+from bench.training.train import train_cell
 from tests.places import MINI
 
 CPU = torch.device("cpu")

@@ -19,8 +19,8 @@ from bench.data.dataset import DeviceData
 from bench.data.sources.cifar_c import CORRUPTIONS as CIFAR_C
 from bench.experiments.experiment import load_experiment
 from bench.input.errors import UserError
-from bench.training.run import train_cell
 from bench.training.run_directory import RunDirectory
+from bench.training.train import train_cell
 from tests.bench.data.published_copies import TEST, write_copy
 from tests.places import MINI
 

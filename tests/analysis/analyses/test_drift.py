@@ -19,7 +19,7 @@ from bench.engine.local import Probe
 from bench.experiments.experiment import load_experiment
 from bench.input.errors import UserError
 from bench.methods.base import Gradient, norm, unit
-from bench.training.run import train
+from bench.training.train import train
 from tests.places import MINI
 from tests.problems import Problem
 

@@ -13,8 +13,8 @@ from analysis.analyses.subject import Subject
 from analysis.measures.hessian import top_eigenvalues
 from bench.experiments.experiment import load_experiment
 from bench.input.errors import UserError
-from bench.training.run import train_cell
 from bench.training.run_directory import RunDirectory
+from bench.training.train import train_cell
 from tests.analysis.conftest import LITTLE
 
 CPU = torch.device("cpu")

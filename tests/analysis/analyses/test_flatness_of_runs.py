@@ -13,9 +13,9 @@ from analysis.analyses.subject import Subject
 from analysis.measures.flatness import Ascent, flatness_discrepancy, sharpness
 from bench.experiments.experiment import load_experiment
 from bench.input.errors import UserError
-from bench.training.run import train
 from bench.training.run_directory import RunDirectory
-from bench.training.set_up import EVALUATION_BATCH
+from bench.training.run_setup import EVALUATION_BATCH
+from bench.training.train import train
 from tests.places import MINI
 
 CPU = torch.device("cpu")

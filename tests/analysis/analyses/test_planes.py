@@ -20,8 +20,8 @@ from analysis.analyses.subject import Part, Subject
 from bench.experiments.experiment import load_experiment
 from bench.experiments.run_config import Evaluation
 from bench.input.errors import UserError
-from bench.training.run import train_cell
 from bench.training.run_directory import RunDirectory
+from bench.training.train import train_cell
 
 CPU = torch.device("cpu")
 EXPERIMENT = """

@@ -19,8 +19,10 @@ from analysis.comparison.compare import Comparison, compare, summary
 from analysis.report.report import Report
 from bench.experiments.columns import IDS
 from bench.experiments.experiment import load_experiment
+from bench.host.progress import silent
+from bench.host.torch_device import prepare_device
 from bench.input.errors import UserError
-from bench.training.run import prepare_device, silent, train_cell
+from bench.training.train import train_cell
 from tests.analysis.conftest import LITTLE, ROOT, train_all
 
 SETTINGS = [("digits", "dirichlet-0.1", "4-of-20"), ("digits", "iid", "4-of-20")]

@@ -11,7 +11,7 @@ from analysis.report.report import Report
 from bench.experiments.experiment import load_experiment
 from bench.experiments.run_config import RunConfig
 from bench.input.errors import UserError
-from bench.training.run import train_cell
+from bench.training.train import train_cell
 from tests.fedflat.test_cli import fedflat, refused
 
 CPU = torch.device("cpu")

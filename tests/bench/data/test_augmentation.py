@@ -16,7 +16,7 @@ from bench.experiments.experiment import load_experiment
 from bench.experiments.run_config import RunConfig, Training
 from bench.host.torchvision_compat import import_torchvision
 from bench.input.errors import UserError
-from bench.training.set_up import Bench
+from bench.training.run_setup import RunSetup
 from tests.problems import one_round
 
 CELL = "digits/dirichlet-0.1/4-of-20/"
@@ -282,7 +282,7 @@ def config(augmentation: object, method: str = "fedavg") -> RunConfig:
 
 def test_black_is_what_normalisation_makes_of_zero():
     """A crop far into the border, in a run: its pixels are those of an image of zeros."""
-    made = Bench.set_up(config({"name": "crop", "padding": 40}), torch.device("cpu"))
+    made = RunSetup.build(config({"name": "crop", "padding": 40}), torch.device("cpu"))
     zero = (torch.zeros(1, 8, 8) - made.train.shift) * made.train.factor
     x, y = made.train.batch(torch.arange(50))
     augment = made.federation.local.augment
@@ -292,8 +292,8 @@ def test_black_is_what_normalisation_makes_of_zero():
     assert int(empty.sum()) > 25
 
 
-def bench(augmentation: object, method: str = "fedavg") -> Bench:
-    return Bench.set_up(config(augmentation, method), torch.device("cpu"))
+def bench(augmentation: object, method: str = "fedavg") -> RunSetup:
+    return RunSetup.build(config(augmentation, method), torch.device("cpu"))
 
 
 @pytest.mark.parametrize("augmentation", ALL, ids=str)
@@ -313,7 +313,7 @@ def test_both_passes_of_sam_see_the_same_pixels(augmentation):
     runs = [load_experiment("quick_all", changes).cell(CELL + m).runs[0] for m in ("fedavg", "fedsam")]
     ends = []
     for config in runs:
-        made = Bench.set_up(config, torch.device("cpu"))
+        made = RunSetup.build(config, torch.device("cpu"))
         ends.append(one_round(made, made.federation.start(made.objective.initial()))[0].w)
     assert torch.equal(*ends)
 

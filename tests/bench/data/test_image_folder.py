@@ -11,8 +11,8 @@ from bench.data.sources.image_folder import ImageFolder
 from bench.experiments.run_config import RunConfig
 from bench.input.errors import UserError
 from bench.numerics.streams import numpy_stream
-from bench.training.run import train
-from bench.training.set_up import load_dataset
+from bench.training.run_setup import load_dataset
+from bench.training.train import train
 
 
 def folder_of_images(root: Path, sizes=((4, 4), (4, 4))) -> ImageFolder:

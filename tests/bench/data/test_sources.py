@@ -17,7 +17,7 @@ from bench.data.sources.cifar import Cifar10
 from bench.experiments.run_config import RunConfig
 from bench.input.errors import UserError
 from bench.numerics.streams import numpy_stream
-from bench.training.run import train
+from bench.training.train import train
 from tests.bench.data.published_copies import (
     COPIED,
     TEST,

@@ -18,13 +18,14 @@ from bench.engine.federation import FederationState
 from bench.engine.local import Backend
 from bench.engine.method_costs import example
 from bench.experiments.experiment import load_experiment
+from bench.host.torch_device import prepare_device
 from bench.input.errors import UserError
 from bench.methods.base import CannotBatchError, Perturbation
 from bench.methods.catalog import CATALOG
 from bench.methods.recipe import Components, Recipe
 from bench.training.calibration import Choice
-from bench.training.run import prepare_device, train, train_all, train_cell
-from bench.training.set_up import Bench, play_round
+from bench.training.run_setup import RunSetup, play_round
+from bench.training.train import train, train_cell, train_runs
 from tests.problems import Problem
 
 CPU = torch.device("cpu")
@@ -83,10 +84,10 @@ NETWORKS = {
 }
 
 
-def benches(method, **changes) -> list[Bench]:
+def benches(method, **changes) -> list[RunSetup]:
     """Those of all three seeds of a cell on digits."""
     cell = load_experiment("quick_all", changes).cell(f"digits/dirichlet-0.1/4-of-20/{method}")
-    return [Bench.set_up(config, CPU) for config in cell.runs]
+    return [RunSetup.build(config, CPU) for config in cell.runs]
 
 
 def rounds(together, backend, count=3) -> list[FederationState]:
@@ -132,7 +133,7 @@ def test_where_company_changes_bits_seeds_are_trained_apart(tmp_path, monkeypatc
     monkeypatch.setattr("bench.engine.backends.cohort.mapped", lambda function, *rows: vmap(function)(*rows))
     changes = {"training.rounds": 2, "engine.backend": "cohort", "grid.participation": [{"active": 1}]}
     cell = load_experiment("quick_all", changes).cell("digits/dirichlet-0.1/1-of-20/fedavg")
-    runs = train_all(cell.runs, [tmp_path / str(config.seed) for config in cell.runs], CPU)
+    runs = train_runs(cell.runs, [tmp_path / str(config.seed) for config in cell.runs], CPU)
     assert not any(run.provenance["engine"]["together"] for run in runs)
     assert any("company of other seeds" in line for line in engine_lines(runs[0].path))
 
@@ -226,7 +227,7 @@ def test_a_choice_does_not_depend_on_the_seeds_that_are_asked_for(tmp_path, monk
     """Nor do a run's bits: seed 1 alone is what it is beside the others."""
     cell = load_experiment("quick", {"training.rounds": 3}).cell("digits/dirichlet-0.1/4-of-20/fedsam")
     with cache(tmp_path / "cache", monkeypatch):
-        runs = train_all(cell.runs, [tmp_path / f"all-{config.seed}" for config in cell.runs], CPU)
+        runs = train_runs(cell.runs, [tmp_path / f"all-{config.seed}" for config in cell.runs], CPU)
         alone = train(cell.runs[1], tmp_path / "alone", CPU)
     engines = [{**run.provenance["engine"], "together": None} for run in (*runs, alone)]
     assert all(engine == engines[0] for engine in engines)
@@ -245,7 +246,7 @@ def test_a_method_that_turns_out_not_to_batch_is_trained_by_the_loop(tmp_path, m
         return train_cohort(self, local, works, probe)
 
     monkeypatch.setattr(Cohort, "train", failing)
-    monkeypatch.setattr("bench.training.run.choose", lambda bench, state, log: Choice("cohort"))
+    monkeypatch.setattr("bench.training.train.choose", lambda bench, state, log: Choice("cohort"))
     run = train(config, tmp_path / "run", CPU)
     assert set(seen) == {0}
     assert engine_lines(run.path)[-2:] == ["this round is not possible in a cohort: a branch", "loop, 1 thread"]
@@ -260,7 +261,7 @@ def test_a_finished_run_that_cannot_be_put_into_its_place_is_not_lost(tmp_path, 
         raise UserError("no room")
 
     with monkeypatch.context() as patch:
-        patch.setattr("bench.training.run.publish", refuse)
+        patch.setattr("bench.training.train.publish", refuse)
         with pytest.raises(UserError, match="no room"):
             train(config, tmp_path / "run", CPU)
     [left] = tmp_path.glob("run.partial-*")

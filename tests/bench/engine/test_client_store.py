@@ -29,10 +29,11 @@ from bench.engine.objective import Objective
 from bench.engine.participation import Participation, active_clients
 from bench.files.tensor_file import write_tensors
 from bench.host.memory import Budgets, available_memory
+from bench.host.torch_device import prepare_device
 from bench.input.errors import UserError
 from bench.methods.catalog import CATALOG, recipe
 from bench.models.lenet import LeNet
-from bench.training.run import prepare_device, train
+from bench.training.train import train
 from tests.bench.training.test_runs import InterruptedRunError, config, contents, interrupted_after_three_rounds
 from tests.problems import Problem
 
@@ -339,7 +340,7 @@ KILLED = """
 import sys, torch
 from pathlib import Path
 from bench.host.memory import Budgets
-from bench.training.run import train
+from bench.training.train import train
 from tests.bench.training.test_runs import config
 torch.set_num_threads(1)
 train(config(**{"training.rounds": 40}), Path(sys.argv[1]), torch.device("cpu"), 3, budgets=Budgets(0, 0))

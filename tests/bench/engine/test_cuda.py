@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from bench.host.torch_device import prepare_device
 from bench.methods.catalog import CATALOG
-from bench.training.run import prepare_device
 from tests.bench.methods.test_golden import FILES, replay
 from tests.bench.training.test_runs import check_resume
 

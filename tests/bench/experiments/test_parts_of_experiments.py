@@ -14,7 +14,7 @@ from bench.experiments.experiment import Experiment, load_experiment
 from bench.experiments.scale import at_smoke_scale
 from bench.input.errors import UserError
 from bench.numerics.streams import numpy_stream
-from bench.training.set_up import Bench, load_dataset
+from bench.training.run_setup import RunSetup, load_dataset
 
 PAPER: dict[str, Any] = {
     "name": "paper",
@@ -165,7 +165,7 @@ def test_smoke_scale_is_the_same_grid_on_digits(tmp_path: Path) -> None:
     assert run.partition.model_dump() == {
         "name": "pathological", "clients": 200, "classes_per_client": 2, "variant": None,
     }  # fmt: skip
-    Bench.set_up(run, torch.device("cpu"))
+    RunSetup.build(run, torch.device("cpu"))
 
 
 @pytest.mark.parametrize("paper", papers())

@@ -65,4 +65,4 @@ def test_a_half_imported_package_is_dropped_and_imported_again():
 
 
 def test_importing_the_project_does_not_import_torchvision():
-    assert python("import sys, fedflat.cli.app, bench.training.run", "print('torchvision' in sys.modules)") == "False"
+    assert python("import sys, fedflat.cli.app, bench.training.train", "print('torchvision' in sys.modules)") == "False"

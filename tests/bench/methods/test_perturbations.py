@@ -6,7 +6,7 @@ import torch
 from bench.engine.participation import active_clients
 from bench.experiments.experiment import load_experiment
 from bench.methods.perturbations.asam import ASAM
-from bench.training.set_up import Bench
+from bench.training.run_setup import RunSetup
 
 SETTING = "digits/dirichlet-0.1/4-of-20"
 
@@ -14,7 +14,7 @@ SETTING = "digits/dirichlet-0.1/4-of-20"
 def watched_rounds(method: str, rounds: int, **changes):
     """Run some rounds of the catalog's experiment; every (round, client, step, w, δ), and the bench."""
     experiment = load_experiment("quick_all", changes)
-    bench = Bench.set_up(experiment.cell(f"{SETTING}/{method}").runs[0], torch.device("cpu"))
+    bench = RunSetup.build(experiment.cell(f"{SETTING}/{method}").runs[0], torch.device("cpu"))
     state = bench.federation.start(bench.objective.initial())
     seen, models = [], []
     for t in range(rounds):

@@ -17,9 +17,9 @@ from bench.methods.catalog import CATALOG
 from bench.methods.compose import SLOTS, compose
 from bench.methods.recipe import Components
 from bench.methods.user_file import recipe_from_file
-from bench.training.run import train, train_cell
 from bench.training.run_directory import RunDirectory
-from bench.training.set_up import play_round
+from bench.training.run_setup import play_round
+from bench.training.train import train, train_cell
 from fedflat.describe_method import describe
 from tests.bench.training.test_runs import contents, interrupted_after_three_rounds
 from tests.fedflat.test_cli import fedflat, refused
@@ -159,7 +159,7 @@ def test_a_file_that_is_edited_while_its_cell_is_trained(own, tmp_path, monkeypa
         return play_round(benches, states, backend)
 
     cell = experiment(own).cell(f"{SETTING}/mine")
-    monkeypatch.setattr("bench.training.run.play_round", edit)
+    monkeypatch.setattr("bench.training.train.play_round", edit)
     train_cell("mine", cell, tmp_path / "cell", CPU, lambda line: None)
     for seed in (0, 1):
         assert (tmp_path / "cell" / f"seed-{seed}" / "method.py").read_text() == SOURCE

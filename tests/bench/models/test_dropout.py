@@ -13,7 +13,7 @@ from bench.methods.base import Perturbation
 from bench.methods.recipe import Components, Recipe
 from bench.models.dropout import Dropout, KeyedDraws
 from bench.numerics.streams import torch_seed
-from bench.training.set_up import Bench
+from bench.training.run_setup import RunSetup
 from tests.bench.training.test_runs import CPU, check_resume, config
 from tests.problems import Problem, distance, one_round
 
@@ -192,7 +192,7 @@ def test_resume_is_bitwise(method, tmp_path, monkeypatch):
 def test_evaluation_has_no_dropout():
     """Rates change what is trained, not what a model scores."""
     low, high = (
-        Bench.set_up(config("fedavg", model={"name": "cnn_emnist", "dropout_hidden": rate}), CPU) for rate in (0, 0.9)
+        RunSetup.build(config("fedavg", model={"name": "cnn_emnist", "dropout_hidden": rate}), CPU) for rate in (0, 0.9)
     )
     w = low.objective.initial()
     assert torch.equal(w, high.objective.initial())

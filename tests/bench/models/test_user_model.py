@@ -12,9 +12,9 @@ from bench.experiments.experiment import load_experiment
 from bench.experiments.run_config import RunConfig
 from bench.input.errors import UserError
 from bench.models import build_model, parse_model
-from bench.training.run import train
 from bench.training.run_directory import RunDirectory
-from bench.training.set_up import Bench
+from bench.training.run_setup import RunSetup
+from bench.training.train import train
 from tests.bench.methods.test_user_file import SOURCE as METHOD
 from tests.bench.training.test_runs import InterruptedRunError, contents, interrupted_after_three_rounds
 
@@ -112,7 +112,7 @@ def test_a_run_keeps_the_file_and_does_without_it(own, tmp_path):
     shutil.rmtree(own)
     again = RunDirectory(Path(shutil.move(run.path, tmp_path / "moved")))
     assert again.config.identity == again.identity == made.identity
-    objective = Bench.set_up(again.config, CPU).objective
+    objective = RunSetup.build(again.config, CPU).objective
     assert objective.layout.total == len(again.final(CPU).w)
 
 

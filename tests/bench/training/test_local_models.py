@@ -6,9 +6,9 @@ import torch
 from bench.engine.checkpoint import save_models
 from bench.experiments.experiment import load_experiment
 from bench.input.errors import UserError
-from bench.training.run import train, train_all
 from bench.training.run_directory import RunDirectory, local_models_file
-from bench.training.set_up import Bench
+from bench.training.run_setup import RunSetup
+from bench.training.train import train, train_runs
 from tests.bench.training.test_runs import CPU, SETTING, check_resume
 
 KEEPS = {
@@ -27,7 +27,7 @@ def test_they_are_those_trained_from_the_state_before(method, tmp_path):
     if method.endswith("+swa"):
         changes[f"methods.{method}"] = {"hyperparameters": {"rho": 0.3, "eta_a": 0.2, "swa": {"start": 0, "cycle": 1}}}
     run = train(configs(method, **changes)[0], tmp_path / "run", CPU)
-    bench = Bench.set_up(run.config, CPU)
+    bench = RunSetup.build(run.config, CPU)
     for finished in (2, 3):
         before = run.snapshot(finished - 1, CPU)
         trained = bench.federation.train_clients(before, bench.active(before))
@@ -47,7 +47,7 @@ def test_the_next_global_model_of_fedavg_is_their_weighted_mean(tmp_path):
 
 def test_seeds_in_one_cohort_keep_what_each_keeps_alone(tmp_path):
     together, loop = (
-        train_all(cell, [tmp_path / f"{backend}-{config.seed}" for config in cell], CPU)
+        train_runs(cell, [tmp_path / f"{backend}-{config.seed}" for config in cell], CPU)
         for backend in ("cohort", "loop")
         for cell in [configs("fedlesam_s", **{"engine.backend": backend})]
     )

@@ -21,9 +21,11 @@ from bench.experiments.experiment import load_experiment
 from bench.files.atomic import replacing
 from bench.input.errors import UserError
 from bench.methods import CATALOG
-from bench.training.run import train, train_all, train_cell
-from bench.training.run_directory import RunDirectory, code_fingerprint, working_directory
-from bench.training.set_up import Bench, play_round
+from bench.training.code_version import code_fingerprint
+from bench.training.run_directory import RunDirectory
+from bench.training.run_setup import RunSetup, play_round
+from bench.training.train import train, train_cell, train_runs
+from bench.training.working_directory import working_directory
 
 CPU = torch.device("cpu")
 SETTING = "digits/dirichlet-0.1/4-of-20"
@@ -110,7 +112,7 @@ def interrupted_after_three_rounds(monkeypatch):
         return play_round(benches, states, backend)
 
     with monkeypatch.context() as patch:
-        patch.setattr("bench.training.run.play_round", play_three)
+        patch.setattr("bench.training.train.play_round", play_three)
         yield
 
 
@@ -149,11 +151,11 @@ def test_resume_is_bitwise_with_swa_and_augmentation(augmentation, tmp_path, mon
 def test_seeds_that_stopped_at_different_rounds_go_on_together(seeds, tmp_path, monkeypatch):
     changes = {**SMALL, "grid.seeds": [0, 1, 2], "engine.backend": "cohort", "engine.seeds": seeds}
     configs = load_experiment("quick", changes).cell(f"{SETTING}/fedlesam_s").runs
-    undisturbed = train_all(configs, [tmp_path / "undisturbed" / f"seed-{s}" for s in range(3)], CPU)
+    undisturbed = train_runs(configs, [tmp_path / "undisturbed" / f"seed-{s}" for s in range(3)], CPU)
     places = [tmp_path / "resumed" / f"seed-{s}" for s in range(3)]
     with interrupted_after_three_rounds(monkeypatch), pytest.raises(InterruptedRunError):
         train(configs[1], places[1], CPU, checkpoint_every=2)
-    resumed = train_all(configs, places, CPU)
+    resumed = train_runs(configs, places, CPU)
     assert ["resumed after round 2" in (place / "run.log").read_text() for place in places] == [False, True, False]
     for one, other in zip(resumed, undisturbed, strict=True):
         assert contents(one.path) == contents(other.path)
@@ -333,7 +335,7 @@ def test_a_checkpoint_of_other_data_is_refused(tmp_path, monkeypatch):
         return play_round(benches, states, backend)
 
     with monkeypatch.context() as patch:
-        patch.setattr("bench.training.run.play_round", stop)
+        patch.setattr("bench.training.train.play_round", stop)
         with pytest.raises(InterruptedRunError):
             train(config(), tmp_path / "run", CPU)
     monkeypatch.setattr("bench.data.dataset.Dataset.content_hash", lambda data: "other")
@@ -366,7 +368,7 @@ def test_a_damaged_checkpoint_is_one_line_and_untouched(damage, tmp_path, monkey
         return play_round(benches, states, backend)
 
     with monkeypatch.context() as patch:
-        patch.setattr("bench.training.run.play_round", stop)
+        patch.setattr("bench.training.train.play_round", stop)
         with pytest.raises(InterruptedRunError):
             train(config(), tmp_path / "run", CPU, checkpoint_every=1)
     [checkpoint] = tmp_path.glob("run.partial-*/checkpoint.safetensors")
@@ -422,7 +424,7 @@ def test_a_share_of_the_training_images_can_be_evaluated():
     """Evenly spaced ones; an unset share leaves the run's identity alone."""
     cell = load_experiment("quick", {"evaluation.training_images": 300}).cell("digits/dirichlet-0.1/4-of-20/fedavg")
     whole = load_experiment("quick").cell("digits/dirichlet-0.1/4-of-20/fedavg")
-    some, all_ = (Bench.set_up(c.runs[0], torch.device("cpu")) for c in (cell, whole))
+    some, all_ = (RunSetup.build(c.runs[0], torch.device("cpu")) for c in (cell, whole))
     state = some.federation.start(some.objective.initial())
     a, b = some.evaluate(state), all_.evaluate(state)
     assert a["test_loss"] == b["test_loss"]

@@ -34,7 +34,7 @@ def load_dataset(source: Source, root: Path) -> Dataset:
 
 
 @dataclass(frozen=True)
-class Bench:
+class RunSetup:
     """A run's working parts on a device."""
 
     config: RunConfig
@@ -46,13 +46,13 @@ class Bench:
     federation: Federation
 
     @classmethod
-    def set_up(
+    def build(
         cls,
         config: RunConfig,
         device: torch.device,
         split: list[Indices] | None = None,
         precision: Precision | None = None,
-    ) -> "Bench":
+    ) -> "RunSetup":
         """Build all parts; seed and configuration alone decide partition and initial model.
 
         `split`: that of a finished run, whose partition is not drawn again. `precision`: in place of the
@@ -100,7 +100,7 @@ def split_of(partition: AnyPartition, dataset: Dataset, seed: int) -> list[Indic
 
 
 def play_round(
-    benches: Sequence[Bench], states: Sequence[FederationState], backend: Backend
+    benches: Sequence[RunSetup], states: Sequence[FederationState], backend: Backend
 ) -> list[tuple[FederationState, dict[str, Any]]]:
     """One round of one run, or of several that differ in their seeds: the next states, and the rounds' measurements."""
     active = [bench.active(state) for bench, state in zip(benches, states, strict=True)]

@@ -1,6 +1,5 @@
 """Training, from configurations to run directories: the only place where it happens."""
 
-import os
 import shutil
 import time
 from collections.abc import Sequence
@@ -16,26 +15,18 @@ from bench.engine.backends.keeping import Keeping
 from bench.experiments.experiment import Cell
 from bench.experiments.run_config import RunConfig
 from bench.files.atomic import write_bytes
-from bench.host.device import device_name
-from bench.host.gpu_claim import claim, claims_folder
+from bench.files.csv_json import write_csv
 from bench.host.memory import Budgets
-from bench.host.threads import available_cores
+from bench.host.progress import Progress, silent
 from bench.input.content import hash_of, read_own
 from bench.input.errors import UserError
 from bench.input.user_code import failure, line_of
 from bench.methods.base import CannotBatchError
 from bench.training.calibration import Choice, choose, go_together
-from bench.training.run_directory import (
-    RunDirectory,
-    identified,
-    is_complete,
-    is_finished,
-    publish,
-    working_directory,
-    write_csv,
-)
-from bench.training.set_up import Bench, load_dataset, play_round
-from bench.training.unfinished import CHECKPOINT, CLIENTS, PlayedRound, Progress, UnfinishedRun, silent
+from bench.training.run_directory import RunDirectory, identified, is_complete, is_finished
+from bench.training.run_setup import RunSetup, load_dataset, play_round
+from bench.training.training_run import CHECKPOINT, CLIENTS, PlayedRound, TrainingRun
+from bench.training.working_directory import publish, working_directory
 
 
 def train(
@@ -48,11 +39,11 @@ def train(
     replace: bool = False,
     budgets: Budgets | None = None,
 ) -> RunDirectory:
-    """Train one run into the run directory `out`, as `train_all` does."""
-    return train_all([config], [out], device, checkpoint_every, progress, replace=replace, budgets=budgets)[0]
+    """Train one run into the run directory `out`, as `train_runs` does."""
+    return train_runs([config], [out], device, checkpoint_every, progress, replace=replace, budgets=budgets)[0]
 
 
-def train_all(
+def train_runs(
     configs: Sequence[RunConfig],
     places: Sequence[Path],
     device: torch.device,
@@ -103,12 +94,12 @@ def _train_into(
     progress: Progress,
     budgets: Budgets,
 ) -> None:
-    benches = [Bench.set_up(config, device) for config, _ in wanted]
+    benches = [RunSetup.build(config, device) for config, _ in wanted]
     threads = torch.get_num_threads()
     made = [folder for _, out in wanted for folder in out.parents if not folder.exists()]
     with ExitStack() as stack:
         works = [stack.enter_context(working_directory(out, config)) for config, out in wanted]
-        runs: list[UnfinishedRun] = []
+        runs: list[TrainingRun] = []
         try:
             places: list[Path] = []
             for (config, out), bench, work in zip(wanted, benches, works, strict=True):
@@ -119,7 +110,7 @@ def _train_into(
                     continue
                 _keep_own_files(config, work)
                 places.append(out)
-                runs.append(UnfinishedRun(bench, work, checkpoint_every, progress, budgets))
+                runs.append(TrainingRun(bench, work, checkpoint_every, progress, budgets))
             _train(runs, places)
         except Exception as error:
             for run in runs:
@@ -146,7 +137,7 @@ def _budgets(config: RunConfig, device: torch.device, runs: int) -> Budgets:
     return Budgets(device=given * 2**30 / runs, host=given * 2**30 / runs)
 
 
-def _train(runs: Sequence[UnfinishedRun], places: Sequence[Path]) -> None:
+def _train(runs: Sequence[TrainingRun], places: Sequence[Path]) -> None:
     """Play all rounds, and put finished runs into their places.
 
     Runs that are trained together go in step; those which resumed behind the others catch up.
@@ -170,7 +161,7 @@ def _train(runs: Sequence[UnfinishedRun], places: Sequence[Path]) -> None:
 class _Engine:
     """How some runs are computed, and the back end that does it."""
 
-    def __init__(self, runs: Sequence[UnfinishedRun]) -> None:
+    def __init__(self, runs: Sequence[TrainingRun]) -> None:
         self._runs = runs
         first = runs[0]
         resumed = [run.choice for run in runs if run.choice is not None and run.choice.fits(first.device)]
@@ -189,7 +180,7 @@ class _Engine:
             run.choice = choice
             run.log.info("engine: %s", choice)
 
-    def play(self, runs: Sequence[UnfinishedRun]) -> None:
+    def play(self, runs: Sequence[TrainingRun]) -> None:
         """One round of each of these runs, which are at the same one."""
         began = time.perf_counter()
         try:
@@ -204,7 +195,7 @@ class _Engine:
         for run, end in zip(runs, ends, strict=True):
             run.record(end, seconds)
 
-    def _round(self, runs: Sequence[UnfinishedRun]) -> list[PlayedRound]:
+    def _round(self, runs: Sequence[TrainingRun]) -> list[PlayedRound]:
         benches, states = [run.bench for run in runs], [run.state for run in runs]
         if not runs[0].keeps_local_models:  # the same in all of them
             return [PlayedRound(*end) for end in play_round(benches, states, self._backend)]
@@ -251,7 +242,7 @@ def train_cell(
 ) -> None:
     """Train all seeds of a cell into `out/seed-<s>`, then write all their metrics as `out/metrics.csv`."""
     places = [out / f"seed-{config.seed}" for config in cell.runs]
-    runs = train_all(cell.runs, places, device, checkpoint_every, progress, replace=replace)
+    runs = train_runs(cell.runs, places, device, checkpoint_every, progress, replace=replace)
     tables: list[pd.DataFrame] = []
     for config, run in zip(cell.runs, runs, strict=True):
         metrics = run.metrics().merge(run.times(), on="round", how="left")
@@ -267,31 +258,3 @@ def _outcome(metrics: pd.DataFrame) -> str:
     if last["diverged"]:
         return f"diverged at round {last['round']:.0f}"
     return f"{last['test_accuracy']:.2f} % test accuracy after round {last['round']:.0f}"
-
-
-def prepare_device(name: str, threads: int, progress: Progress = silent) -> torch.device:
-    """The torch device `auto`, `cpu` or `cuda[:i]`, set up for reproducible results.
-
-    `threads`: of the CPU, at most; more than there are cores are never taken.
-
-    `cuda`, and `auto` where there is a GPU, take one that no other process of this user has taken so; they wait for it.
-    `cuda:i` takes that one in any case.
-    """
-    torch.set_num_threads(min(threads, available_cores()))
-    if device_name(name) == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    device = torch.device(name)
-    if device.type == "cuda":
-        if not torch.cuda.is_available():
-            raise UserError("device cuda asked for, but torch sees no GPU (allowed here: auto, cpu)")
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-        torch.use_deterministic_algorithms(True)
-        # Nothing here reads what it has not written.
-        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
-        gpus = [str(torch.cuda.get_device_properties(i).uuid) for i in range(torch.cuda.device_count())]
-        if ":" not in name:
-            device = torch.device("cuda", claim(gpus, claims_folder(), progress))
-        elif device.index >= len(gpus):
-            raise UserError(f"device {device} asked for, but torch sees GPUs up to cuda:{len(gpus) - 1} only")
-        torch.cuda.set_device(device)
-    return device

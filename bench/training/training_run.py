@@ -1,12 +1,8 @@
 """A run that is being trained: its state, its rounds so far, its checkpoint, its log; in its working directory."""
 
 import logging
-import platform
-import resource
-import subprocess
 import time
-from collections.abc import Callable, Mapping
-from importlib.metadata import version
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,38 +11,21 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from bench import __version__
-from bench.data.partitions import partition_hash
 from bench.engine.checkpoint import Checkpoint, save_models, save_state
 from bench.engine.client_store import ClientStates, Store
 from bench.engine.federation import FederationState
 from bench.experiments.run_config import RunConfig
-from bench.host.allocator import allocator
+from bench.files.csv_json import write_csv, write_json
 from bench.host.memory import Budgets
+from bench.host.progress import PROGRESS_SECONDS, Progress
 from bench.input.errors import UserError
 from bench.training.calibration import Choice
-from bench.training.run_directory import (
-    PARTITION,
-    TIMES,
-    code_fingerprint,
-    local_models_file,
-    partition_table,
-    snapshot_file,
-    write_csv,
-    write_json,
-)
-from bench.training.set_up import Bench
+from bench.training.provenance import provenance
+from bench.training.run_directory import PARTITION, TIMES, local_models_file, partition_table, snapshot_file
+from bench.training.run_setup import RunSetup
 
 CHECKPOINT, CLIENTS = "checkpoint.safetensors", "clients.slots"
 """Where an unfinished run has its state, and the states of its clients."""
-
-PROGRESS_SECONDS = 5.0
-Progress = Callable[[str], None]
-"""Takes the lines that a command shows while it works."""
-
-
-def silent(line: str) -> None:
-    """Progress that nobody watches."""
 
 
 class PlayedRound(NamedTuple):
@@ -57,10 +36,12 @@ class PlayedRound(NamedTuple):
     local_models: Mapping[int, Tensor] = {}
 
 
-class UnfinishedRun:
+class TrainingRun:
     """One run in training. What has been recorded survives kill -9 from one checkpoint to the next."""
 
-    def __init__(self, bench: Bench, work: Path, checkpoint_every: int, progress: Progress, budgets: Budgets) -> None:
+    def __init__(
+        self, bench: RunSetup, work: Path, checkpoint_every: int, progress: Progress, budgets: Budgets
+    ) -> None:
         self.bench = bench
         self.work = work
         self.log = _logger(work / "run.log")
@@ -160,7 +141,11 @@ class UnfinishedRun:
         write_csv(work / PARTITION, partition_table(self.bench.split, self.bench.dataset.train.labels))
         final = FederationState(state.round, self.bench.federation.evaluated(state), {})
         save_state(work / "final.safetensors", final, {"identity": config.identity})
-        write_json(work / "provenance.json", self._provenance(outcome, training + evaluation))
+        assert self.choice is not None
+        write_json(
+            work / "provenance.json",
+            provenance(self.bench, self._data_hash, self.choice.as_json(), outcome, float(training + evaluation)),
+        )
         write_json(work / "config.json", config.model_dump(mode="json"))
         self._checkpoint.remove()
 
@@ -176,31 +161,6 @@ class UnfinishedRun:
             handler.close()
             self.log.removeHandler(handler)
 
-    def _provenance(self, outcome: str, seconds: float) -> dict[str, Any]:
-        bench, device = self.bench, self.bench.objective.device
-        cuda = device.type == "cuda"
-        assert self.choice is not None
-        return {
-            "outcome": outcome,
-            "identity": bench.config.identity,
-            "seed": bench.config.seed,
-            "code": {"version": __version__, "fingerprint": code_fingerprint(), **_git()},
-            "libraries": {name: version(name) for name in ("torch", "numpy", "pandas", "safetensors")},
-            "python": platform.python_version(),
-            "device": torch.cuda.get_device_name(device) if cuda else f"cpu ({platform.machine()})",
-            "engine": self.choice.as_json(),
-            "threads": torch.get_num_threads(),
-            "allocator": allocator(),
-            "dtype": str(bench.objective.dtype).removeprefix("torch."),
-            "precision": bench.objective.precision,
-            "data_hash": self._data_hash,
-            "partition_hash": partition_hash(bench.split),
-            "parameters": bench.objective.layout.total,
-            "seconds": round(float(seconds), 3),
-            "process_peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
-            "peak_gpu_memory_mib": torch.cuda.max_memory_allocated(device) // 2**20 if cuda else None,
-        }
-
 
 _METRICS = (
     "round", "active", "lr", "local_loss", "client_drift",
@@ -213,22 +173,6 @@ def _metrics(rows: list[dict[str, Any]]) -> pd.DataFrame:
     table = pd.DataFrame(rows)
     extra = [name for name in table.columns if name not in _METRICS]
     return table.reindex(columns=[*_METRICS, *extra]).astype({"round": int, "active": int, "diverged": int})
-
-
-def _git() -> dict[str, Any]:
-    def git(*arguments: str) -> str | None:
-        try:
-            return subprocess.run(
-                ["git", "-C", str(Path(__file__).parents[1]), *arguments], capture_output=True, text=True, check=True
-            ).stdout.strip()
-        except (OSError, subprocess.CalledProcessError):
-            return None
-
-    package = Path(__file__).parents[1]
-    top = git("rev-parse", "--show-toplevel")
-    if top is None or Path(top) != package.parent:  # no repository, or one that merely holds the installed package
-        return {"commit": None, "dirty": None}
-    return {"commit": git("rev-parse", "HEAD"), "dirty": bool(git("status", "--porcelain", "--", str(package)))}
 
 
 def _logger(file: Path) -> logging.Logger:

@@ -1,0 +1,37 @@
+"""The version of the code that trains: a fingerprint of the source files, and the git commit."""
+
+import functools
+import hashlib
+import subprocess
+from pathlib import Path
+from typing import Any
+
+PACKAGE = Path(__file__).parents[1]
+"""The folder of the package `bench`, which decides the numbers of a run."""
+
+
+@functools.cache
+def code_fingerprint() -> str:
+    """SHA-256 of the source files of `bench`, first 16 hex digits."""
+    digest = hashlib.sha256()
+    for file in sorted(PACKAGE.rglob("*.py")):
+        digest.update(str(file.relative_to(PACKAGE)).encode())
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def git_commit() -> dict[str, Any]:
+    """The `commit` of the repository, and whether `bench` differs from it (`dirty`); both None without a repository."""
+    top = _git("rev-parse", "--show-toplevel")
+    if top is None or Path(top) != PACKAGE.parent:  # also if a foreign repository contains the installed package
+        return {"commit": None, "dirty": None}
+    return {"commit": _git("rev-parse", "HEAD"), "dirty": bool(_git("status", "--porcelain", "--", str(PACKAGE)))}
+
+
+def _git(*arguments: str) -> str | None:
+    try:
+        return subprocess.run(
+            ["git", "-C", str(PACKAGE), *arguments], capture_output=True, text=True, check=True
+        ).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None

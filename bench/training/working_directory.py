@@ -1,0 +1,55 @@
+"""Where an unfinished run works, and how it becomes a run directory.
+
+A run directory appears complete, by one rename, when the run has ended. Until then its files are in the working
+directory `<name>.partial-<key>` next to it. `key` is the hash of configuration and code: a run never resumes the work
+of another configuration or of other code.
+"""
+
+import fcntl
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench.experiments.run_config import RunConfig
+from bench.files.atomic import TEMPORARY
+from bench.input.errors import UserError
+from bench.training.code_version import code_fingerprint
+
+
+@contextmanager
+def working_directory(path: Path, config: RunConfig) -> Iterator[Path]:
+    """The partial directory of a run, locked against a second process while it is in use."""
+    key = hashlib.sha256(f"{config.identity}:{code_fingerprint()}".encode()).hexdigest()[:8]
+    work = path.with_name(f"{path.name}.partial-{key}")
+    try:
+        (work / "snapshots").mkdir(parents=True, exist_ok=True)
+        lock = os.open(work, os.O_RDONLY)
+    except OSError as error:
+        raise UserError(f"cannot write to '{work.parent}': {error.strerror}") from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not work.exists() or not os.path.samestat(os.fstat(lock), work.stat()):
+            raise BlockingIOError  # the other process finished between the two calls above
+    except BlockingIOError:
+        raise UserError(f"another process is training '{path}'") from None
+    else:
+        for half_written in work.rglob(TEMPORARY):  # by a process that was killed
+            half_written.unlink()
+        yield work
+    finally:
+        os.close(lock)
+
+
+def publish(work: Path, path: Path) -> None:
+    """Turn a complete partial directory into the run directory, by one rename; what is replaced goes after that."""
+    replaced = path.with_name(f".{path.name}.replaced-{os.getpid()}")
+    try:
+        if path.exists():
+            path.rename(replaced)
+        work.rename(path)
+    except OSError as error:
+        raise UserError(f"cannot move the finished run to '{path}': {error.strerror}") from None
+    shutil.rmtree(replaced, ignore_errors=True)
