@@ -1,0 +1,56 @@
+"""Addresses of settings and cells: labels that are directories of results, columns of tidy files, and words in errors.
+
+A cell is one method in one setting, with all its seeds; a setting is a data set, a partition and a participation.
+"""
+
+from dataclasses import dataclass
+
+IDS = ["dataset", "partition", "participation", "method"]
+"""Columns of tidy files that name a cell; an experiment has each combination once."""
+
+RUN_IDS = [*IDS, "seed"]
+"""Columns of tidy files that name a run."""
+
+
+@dataclass(frozen=True, order=True)
+class Setting:
+    """A setting by the labels of its data set (or experiment part), partition and participation."""
+
+    dataset: str
+    partition: str
+    participation: str
+
+    @classmethod
+    def of(cls, path: str) -> "Setting":
+        """The setting of a path such as digits/dirichlet-0.1/4-of-20."""
+        return cls(*path.split("/"))
+
+    @property
+    def path(self) -> str:
+        """For example digits/dirichlet-0.1/4-of-20."""
+        return f"{self.dataset}/{self.partition}/{self.participation}"
+
+
+@dataclass(frozen=True, order=True)
+class CellAddress:
+    """A cell by its setting and the label of its method."""
+
+    setting: Setting
+    method: str
+
+    @classmethod
+    def of(cls, path: str) -> "CellAddress":
+        """The cell of a path such as digits/dirichlet-0.1/4-of-20/fedsam."""
+        setting, _, method = path.rpartition("/")
+        return cls(Setting.of(setting), method)
+
+    @property
+    def path(self) -> str:
+        """For example digits/dirichlet-0.1/4-of-20/fedsam."""
+        return f"{self.setting.path}/{self.method}"
+
+    @property
+    def ids(self) -> dict[str, str]:
+        """The values of the columns `IDS`."""
+        setting = self.setting
+        return dict(zip(IDS, (setting.dataset, setting.partition, setting.participation, self.method), strict=True))

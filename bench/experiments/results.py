@@ -1,0 +1,122 @@
+"""The files and folders of results: `ResultPaths` composes every path and finds the cell to which a file belongs.
+
+    runs/EXPERIMENT/CELL/metrics.csv                       metrics of all seeds of a cell
+    runs/EXPERIMENT/CELL/seed-N/                           one run directory
+    analysis/EXPERIMENT/CELL/NAME.csv                      one analysis of all seeds of a cell
+    partitions/EXPERIMENT/CELL/seed-N/partition.csv.gz     a split that was drawn without training
+    reports/EXPERIMENT/tables, figures, index.html         reports/EXPERIMENT_best/... if another value is reported
+    logs/EXPERIMENT/...                                    output of Snakemake's jobs
+    baselines/GRID.csv                                     stored values with which `fedflat compare` compares
+
+EXPERIMENT is custom/NAME for single runs with overrides, and for analyses that are not part of an experiment.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.experiments.address import CellAddress
+
+METRICS, PARTITION = "metrics.csv", "partition.csv.gz"
+"""Names of files that a run writes."""
+
+RUN_FILES = ("metrics", "partition")
+"""Kinds of tidy files that runs write; every other kind is the name of an analysis."""
+
+RESERVED = (*RUN_FILES, "train")
+"""Names that no analysis may have, because other files and logs have them."""
+
+CUSTOM = "custom"
+
+
+def custom(experiment: str) -> str:
+    """The folder of an experiment's runs with overrides, to be given in the place of the experiment's name."""
+    return f"{CUSTOM}/{experiment}"
+
+
+@dataclass(frozen=True)
+class ResultPaths:
+    """Paths of an experiment's results below `root`.
+
+    `cell` is a path such as digits/dirichlet-0.1/4-of-20/fedsam. Any argument may be a wildcard of Snakemake, such as
+    {experiment}.
+    """
+
+    root: Path = Path("results")
+
+    def cell(self, experiment: str, cell: str) -> Path:
+        """The folder of a cell's runs."""
+        return self.root / "runs" / experiment / cell
+
+    def run(self, experiment: str, cell: str, seed: int | str) -> Path:
+        """The directory of one run."""
+        return run_in(self.cell(experiment, cell), seed)
+
+    def metrics(self, experiment: str, cell: str) -> Path:
+        """The metrics of all runs of a cell; it is written when all are finished."""
+        return self.cell(experiment, cell) / METRICS
+
+    def analysis(self, experiment: str, cell: str, name: str) -> Path:
+        """The tidy file of one analysis of a cell's runs."""
+        return self.root / "analysis" / experiment / cell / f"{name}.csv"
+
+    def partition(self, experiment: str, cell: str, seed: int | str) -> Path:
+        """The split of a run that was drawn without training."""
+        return run_in(self.root / "partitions" / experiment / cell, seed) / PARTITION
+
+    def tidy(self, experiment: str, cell: str, kind: str, seed: int | str = 0) -> Path:
+        """A tidy file by its kind: metrics, partition (of one seed), or an analysis."""
+        if kind == "partition":
+            return self.partition(experiment, cell, seed)
+        return self.metrics(experiment, cell) if kind == "metrics" else self.analysis(experiment, cell, kind)
+
+    def report(self, experiment: str, reported: str | None = None) -> Path:
+        """The folder of a report. `reported`: the value of a run that it shows, if not the experiment's own."""
+        return self.root / "reports" / (experiment if reported is None else f"{experiment}_{reported}")
+
+    def log(self, experiment: str, name: str, cell: str = "") -> Path:
+        """The output of one of Snakemake's jobs."""
+        return self.root / "logs" / experiment / cell / f"{name}.log"
+
+    @property
+    def baselines(self) -> Path:
+        """The folder of stored baselines."""
+        return self.root / "baselines"
+
+    def cell_of(self, file: Path) -> CellAddress | None:
+        """The cell to which a tidy file or a run directory of an experiment belongs; None for other files."""
+        if self.root not in file.parents:
+            return None
+        kind, *below = file.relative_to(self.root).parts
+        if kind not in {"runs", "analysis", "partitions"}:
+            return None
+        place = below[2 if below[0] == CUSTOM else 1 :]
+        return CellAddress.of("/".join(place[:4])) if len(place) > 4 else None
+
+    def finished_runs(self) -> Iterator[tuple[str, CellAddress, Path]]:
+        """Every finished run directory, with its experiment (custom/NAME for runs with overrides) and its cell."""
+        runs = self.root / "runs"
+        for depth in ("*", f"{CUSTOM}/*"):
+            for config in sorted(runs.glob(f"{depth}/*/*/*/*/seed-*/config.json")):
+                folder = config.parent
+                cell = self.cell_of(folder)
+                if cell is not None and folder.name.removeprefix("seed-").isdigit():
+                    yield "/".join(folder.relative_to(runs).parts[:-5]), cell, folder
+
+
+def run_in(cell_folder: Path, seed: int | str) -> Path:
+    """The directory of the run with a seed in the folder of its cell."""
+    return cell_folder / f"seed-{seed}"
+
+
+def custom_analysis(folder: Path, name: str) -> Path:
+    """The default output of `fedflat analyse`: analysis/custom/... for runs/..., else `folder`/analysis/NAME.csv.
+
+    It is not the experiment's own analysis file: tables would take it for one with the experiment's options.
+    """
+    parts = folder.absolute().parts
+    if "runs" not in parts:
+        return folder / "analysis" / f"{name}.csv"
+    last = len(parts) - 1 - parts[::-1].index("runs")
+    below = parts[last + 2 :] if parts[last + 1 : last + 2] == (CUSTOM,) else parts[last + 1 :]
+    return Path(*parts[:last], "analysis", CUSTOM, *below, f"{name}.csv")

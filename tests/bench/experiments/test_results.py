@@ -1,0 +1,82 @@
+"""Paths of results: written and read in one place."""
+
+from pathlib import Path
+
+import pytest
+
+from bench.experiments.address import IDS, CellAddress, Setting
+from bench.experiments.results import ResultPaths, custom, custom_analysis, run_in
+
+CELL = "digits/dirichlet-0.1/4-of-20/fedsam"
+PATHS = ResultPaths(Path("/out"))
+
+
+def test_a_path_is_an_address_and_an_address_is_a_path() -> None:
+    address = CellAddress.of(CELL)
+    assert address == CellAddress(Setting("digits", "dirichlet-0.1", "4-of-20"), "fedsam")
+    assert address.path == CELL
+    assert address.setting == Setting.of("digits/dirichlet-0.1/4-of-20")
+    assert list(address.ids) == IDS
+    assert "/".join(address.ids.values()) == CELL
+
+
+def test_where_results_are_stored() -> None:
+    assert PATHS.run("quick", CELL, 3) == Path(f"/out/runs/quick/{CELL}/seed-3")
+    assert (
+        PATHS.tidy("quick", CELL, "metrics")
+        == PATHS.metrics("quick", CELL)
+        == PATHS.cell("quick", CELL) / "metrics.csv"
+    )
+    assert PATHS.tidy("quick", CELL, "hessian") == Path(f"/out/analysis/quick/{CELL}/hessian.csv")
+    assert PATHS.tidy("quick", CELL, "partition", 2) == Path(f"/out/partitions/quick/{CELL}/seed-2/partition.csv.gz")
+    assert PATHS.report("quick") == Path("/out/reports/quick")
+    assert PATHS.report("quick", "best") == Path("/out/reports/quick_best")
+    assert PATHS.log("quick", "train", CELL) == Path(f"/out/logs/quick/{CELL}/train.log")
+    assert PATHS.log("quick", "page") == Path("/out/logs/quick/page.log")
+
+
+def test_paths_are_patterns_for_snakemake() -> None:
+    pattern = str(
+        ResultPaths().analysis("{experiment}", "{dataset}/{partition}/{participation}/{method}", "{analysis}")
+    )
+    assert pattern == "results/analysis/{experiment}/{dataset}/{partition}/{participation}/{method}/{analysis}.csv"
+
+
+@pytest.mark.parametrize("experiment", ["quick", custom("quick")])
+def test_files_of_a_cell_are_found_back(experiment: str) -> None:
+    for file in (
+        PATHS.metrics(experiment, CELL),
+        PATHS.run(experiment, CELL, 0),
+        PATHS.run(experiment, CELL, 0) / "config.json",
+        PATHS.analysis(experiment, CELL, "hessian"),
+        PATHS.partition(experiment, CELL, 1),
+    ):
+        assert PATHS.cell_of(file) == CellAddress.of(CELL)
+
+
+def test_other_files_belong_to_no_cell() -> None:
+    for file in (
+        PATHS.report("quick") / "index.html",
+        PATHS.cell("quick", "digits"),
+        Path("paper_tables/quick/a.yaml"),
+    ):
+        assert PATHS.cell_of(file) is None
+
+
+def test_finished_runs_are_found_with_experiment_and_cell(tmp_path: Path) -> None:
+    paths = ResultPaths(tmp_path)
+    finished = [paths.run("quick", CELL, 0), paths.run(custom("quick"), CELL, 7)]
+    for folder in (*finished, run_in(paths.cell("quick", CELL), "0.partial-12")):
+        folder.mkdir(parents=True)
+        (folder / "config.json").touch()
+    assert list(paths.finished_runs()) == [
+        ("quick", CellAddress.of(CELL), finished[0]),
+        ("custom/quick", CellAddress.of(CELL), finished[1]),
+    ]
+
+
+def test_custom_analyses_are_kept_apart_from_those_of_experiments() -> None:
+    place = PATHS.analysis(custom("quick"), f"{CELL}/seed-0", "drift")
+    assert custom_analysis(PATHS.run("quick", CELL, 0), "drift") == place
+    assert custom_analysis(PATHS.run(custom("quick"), CELL, 0), "drift") == place
+    assert custom_analysis(Path("/try"), "drift") == Path("/try/analysis/drift.csv")
