@@ -2,6 +2,8 @@
 
 import os
 import signal
+import time
+from pathlib import Path
 
 os.environ["OMP_NUM_THREADS"] = "1"
 
@@ -74,9 +76,28 @@ def trained(cnn: Objective, digits: tuple[Tensor, Tensor]) -> Tensor:
     return w
 
 
+@pytest.fixture(scope="session")
+def empty_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The current folder of tests that choose no other, so that no relative path leads into the tree or its results."""
+    return tmp_path_factory.mktemp("empty")
+
+
+@pytest.fixture(autouse=True)
+def in_an_empty_folder(empty_folder: Path, monkeypatch: pytest.MonkeyPatch):
+    """Nothing may depend on the folder from which the tests are started, and nothing may be left there."""
+    monkeypatch.chdir(empty_folder)
+    yield
+    left = [file.name for file in empty_folder.iterdir()]
+    for name in left:
+        (empty_folder / name).rename(empty_folder.with_name(f"left-{os.getpid()}-{time.monotonic_ns()}-{name}"))
+    assert not left, f"the test left files in the current folder: {left}"
+
+
 @pytest.fixture(scope="session", autouse=True)
-def _own_cache(tmp_path_factory):
-    """What runs measure about the machine is remembered for the tests alone."""
+def own_home(tmp_path_factory: pytest.TempPathFactory):
+    """A home folder of the tests' own: what is stored about the machine there is not the user's."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        home = tmp_path_factory.mktemp("home")
+        patch.setenv("HOME", str(home))
+        patch.setenv("XDG_CACHE_HOME", str(home / ".cache"))
         yield

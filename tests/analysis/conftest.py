@@ -27,11 +27,6 @@ ASKED = load_analyses(str(QUICK))
 HARD = Setting("digits", "dirichlet-0.1", "4-of-20")
 
 
-@pytest.fixture(autouse=True)
-def _in_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
-
-
 @pytest.fixture
 def quick() -> Experiment:
     return load_experiment("quick")

@@ -132,7 +132,7 @@ def test_unknown_names_and_no_runs_are_one_line(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_command_that_makes_the_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_that_makes_the_runs(tmp_path: Path) -> None:
     own = Report(MINI, tmp_path / "my results", {"training.rounds": 2, "grid.seeds": [0]})
     with pytest.raises(UserError) as caught:
         own.render_table("accuracy")
@@ -141,7 +141,6 @@ def test_the_command_that_makes_the_runs(tmp_path: Path, monkeypatch: pytest.Mon
         "snakemake", "--cores", "2", "mini_table_accuracy", "--config",
         f"experiments=[{MINI}]", f"results={tmp_path / 'my results'}", "rounds=2", "seeds=[0]",
     ]  # fmt: skip
-    monkeypatch.setattr(Tidy, "has_runs", lambda _: False)
     with pytest.raises(UserError, match=r"snakemake --cores 2 quick_figure_drift$"):
         Report("quick", Path("results")).render_figure("drift")
     with pytest.raises(

@@ -1,0 +1,44 @@
+"""Runs keep their identity: a change of the code must not make the finished runs of users outdated."""
+
+import hashlib
+import json
+
+import pandas as pd
+import pytest
+
+from bench.experiments.experiment import experiment_names, load_experiment
+from tests.places import GOLDEN, ROOT
+
+KNOWN = json.loads((GOLDEN / "identities" / "experiments.json").read_text(encoding="utf-8"))
+"""By experiment and scale, the number of cells and a hash over their paths and identities. `python -m
+tests.bench.experiments.test_identities_stay` writes the file anew, which a change of a run's numbers needs."""
+
+
+def digest(name: str, scale: str) -> dict[str, object]:
+    cells = load_experiment(name, {} if scale == "paper" else {"scale": scale}).cells()
+    lines = "\n".join(f"{path} {cell.identity}" for path, cell in cells.items())
+    return {"cells": len(cells), "hash": hashlib.sha256(lines.encode()).hexdigest()[:16]}
+
+
+def all_digests() -> dict[str, dict[str, object]]:
+    return {f"{name} {scale}": digest(name, scale) for name in experiment_names() for scale in ("paper", "smoke")}
+
+
+@pytest.mark.parametrize("name", experiment_names())
+def test_identities_are_those_of_earlier_versions(name):
+    for scale in ("paper", "smoke"):
+        assert digest(name, scale) == KNOWN[f"{name} {scale}"]
+
+
+def test_stored_baselines_are_runs_of_this_version():
+    stored = pd.read_csv(ROOT / "results" / "baselines" / "quick.csv", dtype={"identity": str})
+    cells = load_experiment("quick_all").cells()
+    here = {(path, run.seed): run.identity for path, cell in cells.items() for run in cell.runs}
+    rows = stored[["dataset", "partition", "participation", "method", "seed", "identity"]].drop_duplicates()
+    there = {("/".join(cell), seed): identity for *cell, seed, identity in rows.itertuples(index=False, name=None)}
+    assert there == here
+
+
+if __name__ == "__main__":
+    (GOLDEN / "identities").mkdir(exist_ok=True)
+    (GOLDEN / "identities" / "experiments.json").write_text(json.dumps(all_digests(), indent=1) + "\n")
