@@ -11,6 +11,7 @@ from typing import Literal, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 from bench.engine.method_costs import example, measured_costs
+from bench.files.text_table import aligned
 from bench.input.errors import UserError
 from bench.methods.catalog import CATALOG, recipe
 from bench.methods.compose import SLOTS
@@ -34,7 +35,7 @@ def overview() -> str:
     parts = [f"{slot}: {', '.join(sorted(choices))}" for slot, choices in SLOTS.items()]
     return "\n".join(
         [
-            *_columns(rows),
+            *aligned(rows),
             "",
             "parts that can be combined freely:",
             *(f"  {line}" for line in parts),
@@ -43,11 +44,6 @@ def overview() -> str:
             *(f"  {line}" for line in symbols),
         ]
     )
-
-
-def _columns(rows: list[tuple[str, ...]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
 
 
 def describe(name: str) -> str:

@@ -4,6 +4,8 @@ import ast
 from pathlib import Path
 from typing import Any
 
+from bench.files.text_table import aligned
+
 FOLDER = Path(__file__).parent
 
 
@@ -15,9 +17,7 @@ def questions() -> dict[str, str]:
 
 def overview() -> str:
     """A line per analysis."""
-    told = questions()
-    width = max(map(len, told))
-    return "\n".join(f"{name:<{width}}  {question}" for name, question in told.items())
+    return "\n".join(aligned(list(questions().items())))
 
 
 def describe(name: str) -> str:

@@ -18,6 +18,7 @@ from analysis.comparison.method_runs import find_runs, some
 from analysis.comparison.paired import EXACT_PAIRS, RESAMPLES, holm, interval, sign_flip
 from analysis.measures.convergence import Better
 from bench.experiments.columns import IDS
+from bench.files.text_table import aligned
 from bench.input.errors import UserError, unknown
 
 MARKED_PAIRS = 6
@@ -85,7 +86,7 @@ class Comparison:
             title = "/".join(setting)
             if setting[0] == ALL:
                 title = f"all {count} setting{'s' if count > 1 else ''}"
-            parts.append(f"{title}\n{_aligned(self.method, self.metric, table)}")
+            parts.append(f"{title}\n{_text(self.method, self.metric, table)}")
         notes = self._notes(list(tables.values()))
         parts.append("\n".join(textwrap.fill(note, WIDTH, subsequent_indent="  ") for note in notes))
         return "\n\n".join(parts)
@@ -217,8 +218,8 @@ def _row(stored_method: str, pairs: pd.DataFrame, better: Better) -> dict[str, A
     }
 
 
-def _aligned(method: str, metric: str, table: pd.DataFrame) -> str:
-    """A table in columns: text to the left, numbers to the right."""
+def _text(method: str, metric: str, table: pd.DataFrame) -> str:
+    """A table in columns: text aligned to the left, numbers to the right."""
     digits = 2 if metric.endswith("accuracy") else 4
 
     def number(value: float, form: str = f".{digits}f") -> str:
@@ -255,9 +256,4 @@ def _aligned(method: str, metric: str, table: pd.DataFrame) -> str:
                 f"{row['diverged']} | {row['diverged_stored']}" if row["diverged"] + row["diverged_stored"] else "0",
             ]
         )
-    columns = [
-        [cell.ljust(width) if title in {"stored method", ""} else cell.rjust(width) for cell in column]
-        for title, column in zip(header, zip(*lines, strict=True), strict=True)
-        for width in [max(map(len, column))]
-    ]
-    return "\n".join("  ".join(cells).rstrip() for cells in zip(*columns, strict=True))
+    return "\n".join(aligned(lines, right={k for k, title in enumerate(header) if title not in ("stored method", "")}))

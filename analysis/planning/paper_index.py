@@ -11,12 +11,12 @@ from analysis.layouts.tidy import cells_of
 from analysis.planning.gradient_times import GradientTimes
 from analysis.planning.plan import Estimate, Plan, rounded, total
 from analysis.planning.run_cost import OVERHEAD
-from analysis.published.printed_cells import dataset_title
+from analysis.published.printed_numbers import dataset_title
 from analysis.report.report import Report
 from analysis.tables.layout import TableLayout
 from bench.data.sources import parse_source
 from bench.experiments.experiment import PAPER_TABLES, experiment_names
-from bench.files import markdown
+from bench.files.text_table import markdown
 
 _WITHOUT_TARGET = re.compile(r"^\| ((?:Table|Figure)s? [^|]+) \| ([^|]*\bno target\b[^|]*) \|", re.MULTILINE)
 """A row of a paper's own README that says so."""
@@ -35,7 +35,7 @@ def page(times: GradientTimes) -> str:
         *(_line(one, f"`{one.report.target}`") for one in indexed if one not in papers),
     ]
     sections = [line for one in papers for line in _section(one)]
-    return "\n".join([*_introduction(times), "", *markdown.table(HEADER, lines), *sections]) + "\n"
+    return "\n".join([*_introduction(times), "", *markdown(HEADER, lines), *sections]) + "\n"
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +121,7 @@ def _section(one: _Indexed) -> list[str]:
         "",
         f"Settings, and what the paper leaves open: [{report.source}/README.md]({report.source}/README.md).",
         "",
-        *markdown.table(header, [*rows, *others]),
+        *markdown(header, [*rows, *others]),
     ]
 
 

@@ -16,6 +16,7 @@ from analysis.planning.gradient_times import Times
 from analysis.planning.run_cost import disk, seconds
 from analysis.report.report import Report
 from bench.experiments.experiment import experiment_names
+from bench.files.text_table import aligned
 from bench.input.errors import UserError, unknown
 from bench.training.run_directory import PARTITION, is_complete
 
@@ -161,12 +162,12 @@ def in_words(parts: Mapping[str, Estimate]) -> str:
     if not parts:
         return "nothing to train"
     rows = {**parts, "all": total(parts.values())} if len(parts) != 1 else parts
-    width = max(map(len, rows))
-    lines = [f"{'part':{width}}  {'runs':>6}  {'finished':>8}  {'hours of one core':>17}  {'GiB':>8}"]
-    for part, one in rows.items():
-        hours, gib = rounded(one.hours), rounded(one.bytes / 2**30)
-        lines.append(f"{part:{width}}  {one.runs:6,}  {one.finished:8,}  {hours:>17}  {gib:>8}")
-    return "\n".join(lines)
+    header = ("part", "runs", "finished", "hours of one core", "GiB")
+    numbers = [
+        (part, f"{one.runs:,}", f"{one.finished:,}", rounded(one.hours), rounded(one.bytes / 2**30))
+        for part, one in rows.items()
+    ]
+    return "\n".join(aligned([header, *numbers], right=range(1, len(header))))
 
 
 def rounded(number: float) -> str:

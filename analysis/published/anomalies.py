@@ -1,4 +1,4 @@
-"""What does not fit together in the papers: two places, what each says, and why that is odd."""
+"""Anomalies of the papers: two places, what each says, and why they contradict each other."""
 
 import math
 import re
@@ -25,16 +25,16 @@ COLUMNS = ["kind", "place_a", "says_a", "place_b", "says_b", "what"]
 _TABLES = re.compile(r"\b(fed\w+) tables? (\d+(?:(?:, | and | to )\d+)*)")
 _METHODS = re.compile(r"\b(?:Mo)?Fed[A-Z]\w+(?:-[SD]\b)?|\bSCAFFOLD|\bMimeLite|\bAdaBest|\bcentralised")
 _DATASETS = re.compile(r"CIFAR-100-PAM|CIFAR100-PAM|CIFAR-100|CIFAR-10|EMNIST|OfficeHome|DomainNet")
-_CLIENTS = re.compile(r"\b[12]00 clients")  # the two halves of a table
+_CLIENTS = re.compile(r"\b[12]00 clients")  # the two parts of a table
 _NUMBERS = re.compile(r"\d+(?:\.\d+)?")
 
 ROUNDING = 0.005
-"""Numbers of two texts are the same if they differ by no more."""
+"""Two numbers count as equal if they differ by at most this."""
 
 
 @dataclass(frozen=True)
 class Anomaly:
-    """One oddity. `what` says why the two places do not fit."""
+    """One anomaly. `what` says why the two places contradict each other."""
 
     kind: str
     place_a: str
@@ -45,12 +45,12 @@ class Anomaly:
 
     @property
     def first_table(self) -> float:
-        """The number of the first table that it names, for sorting; infinite if there is none."""
+        """The number of the first table that it names, for sorting; infinite if it names none."""
         found = _TABLES.findall(f"{self.place_a} {self.place_b}")
         return float(_NUMBERS.findall(found[0][1])[0]) if found else math.inf
 
-    def is_told_by(self, listed: "Anomaly") -> bool:
-        """Whether a listed anomaly tells the same, as far as its words show: tables, methods, settings, numbers."""
+    def is_reported_by(self, listed: "Anomaly") -> bool:
+        """Whether a listed anomaly reports the same, judged by its tables, methods, settings and numbers."""
         own, theirs = (f"{anomaly.place_a} {anomaly.place_b}" for anomaly in (self, listed))
         settings = all(_share(pattern, own, theirs) for pattern in (_DATASETS, _CLIENTS))
         methods, named = set(_METHODS.findall(own)), set(_METHODS.findall(theirs))
@@ -60,7 +60,10 @@ class Anomaly:
         return any(one._fits(listed, wordy=named == methods != set()) for one in (self, swapped))
 
     def _fits(self, listed: "Anomaly", *, wordy: bool) -> bool:
-        """Whether places and numbers are the same, side by side; without numbers, if words may do and the kind is."""
+        """Whether the two sides name the same tables and numbers, in this order.
+
+        A listed anomaly without numbers fits if `wordy` and if the kind is the same.
+        """
         tables = [(_tables(self.place_a), _tables(listed.place_a)), (_tables(self.place_b), _tables(listed.place_b))]
         same_papers = all({t.split()[0] for t in own} == {t.split()[0] for t in theirs} for own, theirs in tables)
         if not same_papers or not any(own & theirs for own, theirs in tables):
@@ -73,26 +76,26 @@ class Anomaly:
 
 def _tables(place: str) -> set[str]:
     """The tables that a text names: 'fedgf tables 2, 8 and 10' are three."""
-    return {f"{paper} {number}" for paper, some in _TABLES.findall(place) for number in _NUMBERS.findall(some)}
+    return {f"{paper} {number}" for paper, listed in _TABLES.findall(place) for number in _NUMBERS.findall(listed)}
 
 
 def _numbers(text: str) -> list[float]:
     return [float(number) for number in _NUMBERS.findall(text)]
 
 
-def _among(some: list[float], others: list[float]) -> bool:
-    """Whether there are some, and all stand among the others."""
-    return bool(some) and all(any(abs(one - other) <= ROUNDING + 1e-9 for other in others) for one in some)
+def _among(numbers: list[float], others: list[float]) -> bool:
+    """Whether there are numbers, and each is equal to one of the others."""
+    return bool(numbers) and all(any(abs(one - other) <= ROUNDING + 1e-9 for other in others) for one in numbers)
 
 
 def _share(pattern: re.Pattern[str], one: str, other: str) -> bool:
-    """Whether two texts have something of the pattern in common, or one of them nothing at all."""
+    """Whether two texts share a match of the pattern, or one of them has no match."""
     found = set(pattern.findall(one)), set(pattern.findall(other))
     return not all(found) or not found[0].isdisjoint(found[1])
 
 
 def listed(paper: str) -> list[Anomaly]:
-    """The anomalies of `paper_tables/PAPER/anomalies.csv`, in its order; a `UserError` if the file is not right."""
+    """The anomalies of `paper_tables/PAPER/anomalies.csv`, in its order; a `UserError` if the file is invalid."""
     file = PAPER_TABLES / paper / "anomalies.csv"
     return [_checked(row, file) for row in _rows(file)]
 

@@ -1,4 +1,4 @@
-"""The audit of the papers' numbers: what is listed in `anomalies.csv` and what can be computed, as one page."""
+"""The audit of the papers' numbers as one page: anomalies listed in `anomalies.csv`, and those that checks compute."""
 
 import math
 from collections import Counter
@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Sequence
 from analysis.published import audit_arithmetic, audit_repeats
 from analysis.published.anomalies import KINDS, Anomaly, listed
 from analysis.published.numbers import papers
-from analysis.published.printed_cells import Cell, cells
-from bench.files.markdown import table
+from analysis.published.printed_numbers import PrintedNumber, printed_numbers
+from bench.files.text_table import markdown
 
-Check = Callable[[Sequence[Cell]], Iterable[Anomaly]]
+Check = Callable[[Sequence[PrintedNumber]], Iterable[Anomaly]]
 
 CHECKS: tuple[Check, ...] = (
     audit_repeats.quoted_otherwise,
@@ -29,19 +29,19 @@ CHECKS: tuple[Check, ...] = (
 """The computed checks; each yields what it finds."""
 
 DAMAGE = "the copy of the text at hand"
-"""The second place of an anomaly that is none of the paper's, but of the text that was transcribed."""
+"""The second place of an anomaly in our copy of the text, not in the paper."""
 
 
 def page() -> str:
     """The whole page, in Markdown."""
-    printed = cells()
+    printed = printed_numbers()
     by_check = {check: list(check(printed)) for check in CHECKS}
     found = [finding for findings in by_check.values() for finding in findings]
     by_paper = {paper: listed(paper) for paper in papers()}
     anomalies = [anomaly for own in by_paper.values() for anomaly in own]
-    confirmed = {anomaly for anomaly in anomalies if any(finding.is_told_by(anomaly) for finding in found)}
-    unlisted = [finding for finding in found if not any(finding.is_told_by(anomaly) for anomaly in confirmed)]
-    tables = {(cell.paper, cell.table) for cell in printed}
+    confirmed = {anomaly for anomaly in anomalies if any(finding.is_reported_by(anomaly) for finding in found)}
+    unlisted = [finding for finding in found if not any(finding.is_reported_by(anomaly) for anomaly in confirmed)]
+    tables = {(number.paper, number.table) for number in printed}
     lines = [
         "# Audit of the published numbers",
         "",
@@ -54,7 +54,9 @@ def page() -> str:
         "",
         *_counts(by_paper, unlisted),
         "",
-        *table(["check", "finds"], [[_first_line(check), str(len(some))] for check, some in by_check.items()]),
+        *markdown(
+            ["check", "finds"], [[_first_line(check), str(len(findings))] for check, findings in by_check.items()]
+        ),
     ]
     for kind, title in KINDS.items():
         rows = {paper: [a for a in own if a.kind == kind] for paper, own in by_paper.items()}
@@ -73,11 +75,11 @@ def _counts(by_paper: dict[str, list[Anomaly]], unlisted: Sequence[Anomaly]) -> 
     for paper, own in by_paper.items():
         kinds = Counter(a.kind for a in own)
         rows.append([paper, *(str(kinds[kind]) for kind in KINDS), str(len(_of(paper, unlisted)))])
-    return table(["", *KINDS.values(), "Computed only"], rows)
+    return markdown(["", *KINDS.values(), "Computed only"], rows)
 
 
 def _section(title: str, rows: dict[str, list[Anomaly]], confirmed: set[Anomaly]) -> list[str]:
-    """A heading, and a table for each paper, sorted by the first table that is named."""
+    """A heading, and one table for each paper, whose rows are sorted by the first table that they name."""
     lines = ["", f"## {title} ({sum(map(len, rows.values()))})"]
     for paper, own in rows.items():
         printed = sorted((a for a in own if a.place_b != DAMAGE), key=lambda a: a.first_table)
@@ -87,7 +89,7 @@ def _section(title: str, rows: dict[str, list[Anomaly]], confirmed: set[Anomaly]
         if printed:
             marks = any(a in confirmed for a in printed)
             header = ["place", "says", "other place", "says", "what", *(["✓"] if marks else [])]
-            lines += table(header, [_row(a, paper, a in confirmed, marks) for a in printed])
+            lines += markdown(header, [_row(a, paper, a in confirmed, marks) for a in printed])
         if damaged:
             count, where = len(damaged), sorted({a.first_table for a in damaged} - {math.inf})
             lines += [""] if printed else []
@@ -99,7 +101,7 @@ def _section(title: str, rows: dict[str, list[Anomaly]], confirmed: set[Anomaly]
 
 
 def _row(anomaly: Anomaly, paper: str, confirmed: bool, marks: bool) -> list[str]:
-    """A row of a paper's table; the paper itself is not named again."""
+    """A row of a paper's table, without the paper's own name."""
     places = (place.removeprefix(f"{paper} ") for place in (anomaly.place_a, anomaly.place_b))
     place_a, place_b = places
     mark = ["✓" if confirmed else ""] if marks else []

@@ -1,27 +1,28 @@
-"""Questions to the published numbers, and the answer as an aligned table."""
+"""Selecting published numbers, and printing them as a table."""
 
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
 from analysis.published.numbers import NOTES, as_printed, kinds
+from bench.files.text_table import aligned
 from bench.input.errors import UserError, unknown
 
 LAST = ("variant", "note")
-"""The last columns, cut to what is left of the width."""
+"""The last columns, which are cut to the rest of the width."""
 
-LEAST_LEFT = 20
-"""But not further than this."""
+LEAST_REST = 20
+"""The shortest text to which they are cut."""
 
 
-def query(asked: Mapping[str, Sequence[str]], notes: Sequence[str] = ()) -> pd.DataFrame:
-    """The rows, as printed, that have one of the values of each column, and one of the kinds of notes.
+def query(wanted: Mapping[str, Sequence[str]], notes: Sequence[str] = ()) -> pd.DataFrame:
+    """The rows, as printed, that have one of the wanted values in each column, and a note of one of these kinds.
 
-    A `UserError` for a value that no row has, with the nearest, and if no row has all of them.
+    A `UserError` names a value that no row has and the nearest known one, or says that no row has all of them.
     """
     frame = as_printed()
-    for column, values in asked.items():
+    for column, values in wanted.items():
         known = set(frame[column]) - {""}
         for value in values:
             if value not in known:
@@ -29,7 +30,7 @@ def query(asked: Mapping[str, Sequence[str]], notes: Sequence[str] = ()) -> pd.D
     for note in notes:
         if note not in NOTES:
             raise unknown("kind of note", note, NOTES)
-    wanted = {column: values for column, values in asked.items() if values}
+    wanted = {column: values for column, values in wanted.items() if values}
     for column, values in wanted.items():
         frame = frame[frame[column].isin(values)]
     if notes:
@@ -40,10 +41,10 @@ def query(asked: Mapping[str, Sequence[str]], notes: Sequence[str] = ()) -> pd.D
     return frame.reset_index(drop=True)
 
 
-def aligned(frame: pd.DataFrame, width: int) -> str:
-    """For a terminal of so many columns: what all rows share stands above the table, empty columns are left out.
+def as_text(frame: pd.DataFrame, width: int) -> str:
+    """The rows for a terminal of `width` characters.
 
-    Of variant and note, what fits is shown.
+    Values that all rows share are written above the table, empty columns are left out, long notes are cut.
     """
     shown = pd.DataFrame(
         {
@@ -57,25 +58,26 @@ def aligned(frame: pd.DataFrame, width: int) -> str:
     )
     shown = shown.loc[:, (shown != "").any()]
     common = [column for column in shown if len(shown) > 1 and shown[column].nunique() == 1]
-    told = "; ".join(f"{column}: {shown[column].iloc[0]}" for column in common)
+    shared = "; ".join(f"{column}: {shown[column].iloc[0]}" for column in common)
     count = f"{len(frame)} number{'s' if len(frame) > 1 else ''}"
-    head = [*textwrap.wrap(told, width), ""] if told else []
-    return "\n".join([*head, *_columns(shown.drop(columns=common), width), "", count])
+    head = [*textwrap.wrap(shared, width), ""] if shared else []
+    return "\n".join([*head, *_lines(shown.drop(columns=common), width), "", count])
 
 
 def _joined(frame: pd.DataFrame, first: str, sign: str, second: str) -> "pd.Series[str]":
-    """Two columns with a sign between them; the sign belongs to the second one, and goes where that is empty."""
+    """Two columns with a sign between them; the sign is left out where the second column is empty."""
     with_sign = (sign + frame[second]).where(frame[second] != "", "")
     return (frame[first] + with_sign).str.strip()
 
 
-def _columns(shown: pd.DataFrame, width: int) -> Iterator[str]:
-    """Header and rows, left-aligned two blanks apart; variant and note share what is left of the width."""
+def _lines(shown: pd.DataFrame, width: int) -> list[str]:
+    """Header and rows in columns; variant and note share the rest of the width."""
     rows = [list(shown.columns), *shown.to_numpy().tolist()]
-    cut = sum(column not in LAST for column in shown)
-    widths = [max(map(len, column)) for column in zip(*(row[:cut] for row in rows), strict=True)]
-    left = max(width - sum(widths) - 2 * len(widths), LEAST_LEFT)
-    for row in rows:
-        end = "; ".join(filter(None, row[cut:]))
-        end = end if len(end) <= left else f"{end[: left - 1].rstrip()}…"
-        yield "  ".join([*map(str.ljust, row, widths), end]).rstrip()
+    first = [column for column in shown if column not in LAST]
+    widths = [max(map(len, cells)) for cells in zip(*(row[: len(first)] for row in rows), strict=True)]
+    rest = max(width - sum(widths) - 2 * len(widths), LEAST_REST)
+    return aligned([[*row[: len(first)], _cut("; ".join(filter(None, row[len(first) :])), rest)] for row in rows])
+
+
+def _cut(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[: length - 1].rstrip()}…"

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 from analysis.tables.layout import Column
 from analysis.tables.table import Beside, Entry, Table
+from bench.files.text_table import escape_markdown, markdown_line
+from bench.files.text_table import markdown as markdown_table
 
 _ARROWS = {"higher": "↑", "lower": "↓", "none": ""}
 
@@ -122,27 +124,19 @@ def _body(
         yield escape(block.header), lines
 
 
-def _escape_markdown(text: str) -> str:
-    return text.replace("|", "\\|")
-
-
 def markdown(table: Table) -> str:
     """Caption, then one pipe table; block headers are rows."""
     columns = table.layout.columns
     marks = {1: "**{}**", 2: "<u>{}</u>"}
-    header = ["Method", *(f"{_escape_markdown(c.name)} {_ARROWS[c.direction]}".strip() for c in columns)]
-    lines = [table.caption, "", _pipes(header), _pipes(["---", *("---:" for _ in columns)])]
-    for block, body in _body(table, " ± ", marks, _escape_markdown):
+    header = ["Method", *(f"{escape_markdown(c.name)} {_ARROWS[c.direction]}".strip() for c in columns)]
+    lines = [table.caption, "", *markdown_table(header, (), right=range(1, len(header)))]
+    for block, body in _body(table, " ± ", marks, escape_markdown):
         if block:
-            lines.append(_pipes([f"*{block}*", *("" for _ in columns)]))
-        lines += [
-            _pipes([line.title if line.kind == "reproduced" else f"*{line.title}*", *line.cells]) for line in body
-        ]
+            lines.append(markdown_line([f"*{block}*", *("" for _ in columns)]))
+        for line in body:
+            title = line.title if line.kind == "reproduced" else f"*{line.title}*"
+            lines.append(markdown_line([title, *line.cells]))
     return "\n".join([*lines, *(["", foot] if (foot := _foot(table)) else [])]) + "\n"
-
-
-def _pipes(cells: list[str]) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 def _groups(columns: tuple[Column, ...]) -> list[tuple[str, int]]:

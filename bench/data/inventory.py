@@ -7,6 +7,7 @@ from bench.data.origin import MISSING
 from bench.data.sources import SOURCES, parse_source
 from bench.data.sources.base import Published, Source
 from bench.data.sources.digits import Digits
+from bench.files.text_table import aligned
 from bench.input.content import expanded
 from bench.input.errors import UserError, unknown
 
@@ -15,13 +16,11 @@ def listing(root: Path) -> str:
     """One line per data set: what it holds, its status below `root`, its licence and source."""
     rows: list[tuple[str, ...]] = [("name", "training + test", "image", "classes", "MB", "status", "licence", "source")]
     rows += [_row(name, source, root) for name, source in SOURCES.items()]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     note = (
         f"data root: '{root}'; status: missing, archive (to be unpacked), files (to be decoded), ready; "
         "'fedflat data check NAME' verifies"
     )
-    return "\n".join([*lines, note])
+    return "\n".join([*aligned(rows), note])
 
 
 def _row(name: str, source: type[Source], root: Path) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ def published(
 
     fedflat published --method fedsam --method fedlesam --metric lambda_max --csv
     """
-    from analysis.published.query import aligned, query
+    from analysis.published.query import as_text, query
 
     asked = {
         "paper": paper, "table": table, "dataset": dataset, "method": method, "model": model, "partition": partition,
@@ -36,7 +36,7 @@ def published(
     }  # fmt: skip
     found = query({column: values or [] for column, values in asked.items()}, note or [])
     width = shutil.get_terminal_size(fallback=(120, 24)).columns
-    typer.echo(found.to_csv(index=False).rstrip("\n") if csv else aligned(found, width))
+    typer.echo(found.to_csv(index=False).rstrip("\n") if csv else as_text(found, width))
 
 
 def audit(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.files.atomic import write_text
+from bench.files.text_table import markdown
 from bench.input.errors import UserError
 
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
@@ -61,10 +62,10 @@ class Table:
 
     def markdown(self) -> str:
         """The sentence, then the table; columns with numbers are set to the right."""
-        columns = zip(*self.rows, strict=True)
-        rule = ["---" if all(isinstance(cell, str) for cell in column) else "---:" for column in columns]
-        lines = [self.header, rule, *([_shown(cell) for cell in row] for row in self.rows)]
-        return f"{self.about}\n\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        columns = enumerate(zip(*self.rows, strict=True))
+        numeric = {k for k, column in columns if not all(isinstance(cell, str) for cell in column)}
+        rows = ([_shown(cell) for cell in row] for row in self.rows)
+        return "\n".join([self.about, "", *markdown(self.header, rows, right=numeric)])
 
     def data(self) -> dict[str, Any]:
         """The same with all measured values."""

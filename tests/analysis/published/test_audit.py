@@ -1,4 +1,4 @@
-"""The audit: each check on hand-made cells, what matches a listed anomaly, and the committed page."""
+"""The audit: each check on numbers written by hand, what matches a listed anomaly, and the committed page."""
 
 from dataclasses import replace
 
@@ -8,20 +8,20 @@ from analysis.published import anomalies, audit_arithmetic, audit_repeats
 from analysis.published.anomalies import KINDS, Anomaly, listed
 from analysis.published.audit import CHECKS, DAMAGE, page
 from analysis.published.numbers import papers
-from analysis.published.printed_cells import Cell, cells, method_title
+from analysis.published.printed_numbers import PrintedNumber, method_title, printed_numbers
 from bench.experiments.experiment import PAPER_TABLES
 from bench.input.errors import UserError
 from tests.fedflat.test_cli import fedflat, refused
 
-CELL = Cell(
+PRINTED = PrintedNumber(
     paper="fedtoga", table="1", method="fedsam", dataset="cifar10", model="lenet", partition="dirichlet",
     partition_param="0.6", n_clients="100", active_clients="10", rounds="800", metric="test_accuracy", value="80.00",
     std="0.20", variant="", note="",
 )  # fmt: skip
 
 
-def cell(**changes: str) -> Cell:
-    return replace(CELL, **changes)
+def printed(**changes: str) -> PrintedNumber:
+    return replace(PRINTED, **changes)
 
 
 def says(findings) -> list[tuple[str, str]]:
@@ -49,40 +49,42 @@ def test_the_page_has_every_anomaly_that_is_not_damage_of_the_text(generated):
 
 
 def test_places_are_told_in_words():
-    assert CELL.place == "fedtoga table 1, CIFAR-10, dirichlet 0.6, 10 of 100 clients, FedSAM"
-    flat = cell(partition="lda", active_clients="", metric="lambda_max", variant="upper")
+    assert PRINTED.place == "fedtoga table 1, CIFAR-10, dirichlet 0.6, 10 of 100 clients, FedSAM"
+    flat = printed(partition="lda", active_clients="", metric="lambda_max", variant="upper")
     assert flat.where == "CIFAR-10, alpha 0.6, 100 clients, lambda_max"
     assert method_title("fedlesam_d") == "FedLESAM-D"
     assert method_title("centralized+sam+swa") == "centralised+SAM+SWA"
 
 
 def test_every_method_has_a_title():
-    assert all(method_title(method) for method in {cell.method for cell in cells()})
+    assert all(method_title(method) for method in {number.method for number in printed_numbers()})
 
 
 def test_what_is_the_same_quantity():
-    assert CELL.same_as(cell(paper="fedlesam", table="2", variant="upper"))
-    assert CELL.same_as(cell(active_clients="")), "not stated"
-    assert not CELL.same_as(cell(n_clients="200"))
-    assert not CELL.same_as(cell(variant="epoch=2"))
-    assert cell(method="fedgf", variant="c=0").same_as(CELL), "FedGF with c = 0 is FedSAM"
+    assert PRINTED.same_as(printed(paper="fedlesam", table="2", variant="upper"))
+    assert PRINTED.same_as(printed(active_clients="")), "not stated"
+    assert not PRINTED.same_as(printed(n_clients="200"))
+    assert not PRINTED.same_as(printed(variant="epoch=2"))
+    assert printed(method="fedgf", variant="c=0").same_as(PRINTED), "FedGF with c = 0 is FedSAM"
 
 
 def test_a_number_that_is_quoted_otherwise_is_found_once():
-    earlier = [cell(paper="fedlesam", table=table, value="81.00") for table in ("2", "3")]
-    assert says(audit_repeats.quoted_otherwise([CELL, *earlier])) == [("80.00", "81.00")]
-    assert says(audit_repeats.quoted_otherwise([cell(paper="fedlesam", std="0.30"), CELL])) == [
+    earlier = [printed(paper="fedlesam", table=table, value="81.00") for table in ("2", "3")]
+    assert says(audit_repeats.quoted_otherwise([PRINTED, *earlier])) == [("80.00", "81.00")]
+    assert says(audit_repeats.quoted_otherwise([printed(paper="fedlesam", std="0.30"), PRINTED])) == [
         ("80.00 ± 0.20", "80.00 ± 0.30")
     ]
-    assert not list(audit_repeats.quoted_otherwise([CELL, cell(paper="fedlesam")]))
-    assert not list(audit_repeats.quoted_otherwise([CELL, cell(paper="fedgf", value="81.00")])), "fedtoga quotes others"
+    assert not list(audit_repeats.quoted_otherwise([PRINTED, printed(paper="fedlesam")]))
+    assert not list(audit_repeats.quoted_otherwise([PRINTED, printed(paper="fedgf", value="81.00")])), (
+        "fedtoga quotes others"
+    )
 
 
 def test_a_quantity_that_is_printed_twice():
-    again = cell(table="10", variant="modules=sam", value="80.10", std="")
-    [found] = audit_repeats.printed_twice([CELL, again])
+    again = printed(table="10", variant="modules=sam", value="80.10", std="")
+    [found] = audit_repeats.printed_twice([PRINTED, again])
     assert (found.says_a, found.says_b, found.what) == ("80.00", "80.10", "another number (-0.10)")
-    assert not list(audit_repeats.printed_twice([CELL, cell(table="10", std="")]))
+    assert not list(audit_repeats.printed_twice([PRINTED, printed(table="10", std="")]))
 
 
 @pytest.mark.parametrize(
@@ -95,14 +97,14 @@ def test_a_quantity_that_is_printed_twice():
     ],
 )
 def test_the_better_of_two_runs(value, std, what):
-    runs = [cell(table="7", variant="old", std="0.10"), cell(table="7", variant="new", value="81.00")]
-    found = list(audit_repeats.better_of_two([cell(table="2", value=value, std=std), *runs]))
+    runs = [printed(table="7", variant="old", std="0.10"), printed(table="7", variant="new", value="81.00")]
+    found = list(audit_repeats.better_of_two([printed(table="2", value=value, std=std), *runs]))
     assert [finding.what for finding in found] == ([] if what is None else [what])
 
 
-def row(values: str, **changes: str) -> list[Cell]:
+def row(values: str, **changes: str) -> list[PrintedNumber]:
     """A row of a table over partitions."""
-    return [cell(value=value, partition_param=f"{k}", std="", **changes) for k, value in enumerate(values.split())]
+    return [printed(value=value, partition_param=f"{k}", std="", **changes) for k, value in enumerate(values.split())]
 
 
 def test_rows_that_repeat():
@@ -128,27 +130,27 @@ def test_deviations_that_repeat():
 
 def test_columns_that_repeat():
     methods = ("fedavg", "fedsam", "fedasam", "fedgf")
-    first = [cell(method=name, metric="lambda_max", value=f"1{k}.5", std="") for k, name in enumerate(methods)]
+    first = [printed(method=name, metric="lambda_max", value=f"1{k}.5", std="") for k, name in enumerate(methods)]
     second = [replace(c, table="8", dataset="cifar100") for c in first]
     assert says(audit_repeats.repeated_columns([*first, *second])) == [("10.5 11.5 12.5 13.5", "10.5 11.5 12.5 13.5")]
 
 
 def test_one_deviation_for_all_methods():
-    column = [cell(method=name) for name in ("fedavg", "fedsam", "fedcm", "fedsmoo", "fedlesam", "feddyn")]
-    [found] = audit_repeats.uniform_deviations([*column, cell(method="fedgamma", std="0.30")])
+    column = [printed(method=name) for name in ("fedavg", "fedsam", "fedcm", "fedsmoo", "fedlesam", "feddyn")]
+    [found] = audit_repeats.uniform_deviations([*column, printed(method="fedgamma", std="0.30")])
     assert found.what == "one deviation for 6 of 7 methods"
     assert not list(audit_repeats.uniform_deviations(column[:4]))
 
 
 def test_averages():
     parts = [*row("80.00 81.00", paper="fedlesam", table="2"), *row("70.00", paper="fedlesam", dataset="cifar100")]
-    average = cell(paper="fedlesam", table="4", partition="", variant="average_over_settings", value="80.50")
+    average = printed(paper="fedlesam", table="4", partition="", variant="average_over_settings", value="80.50")
     assert not list(audit_arithmetic.averages([*parts, average]))
     assert says(audit_arithmetic.averages([*parts, replace(average, value="80.52")])) == [("80.52", "80.500")]
 
 
 def test_gains():
-    base = cell(paper="fedsam_caldarola", table="5", method="fedavg", value="50.00")
+    base = printed(paper="fedsam_caldarola", table="5", method="fedavg", value="50.00")
     own = replace(base, method="fedsam", value="55.00")
     gain = replace(own, metric="accuracy_gain_abs", value="5.00", variant="relative_to=fedavg")
     relative = replace(gain, metric="accuracy_gain_rel_pct", value="10.00")
@@ -161,7 +163,7 @@ def test_gains():
 
 
 def test_multiples():
-    base = cell(method="fedtoga", metric="rounds_to_target", value="100", std="", variant="target=0.80")
+    base = printed(method="fedtoga", metric="rounds_to_target", value="100", std="", variant="target=0.80")
     own = replace(base, method="fedsam", value="250")
     multiple = replace(own, metric="comm_cost_x", value="2.5", variant="target=0.80;relative_to=fedtoga")
     assert not list(audit_arithmetic.multiples([base, own, multiple]))
@@ -172,13 +174,13 @@ def test_multiples():
 
 def test_traffic_and_time_of_fedlesams_tables():
     kept = {"paper": "fedlesam", "std": "", "method": "fedlesam_d"}
-    per_round = cell(**kept, table="7", metric="comm_cost_x", value="2", variant="relative_to=fedavg")
+    per_round = printed(**kept, table="7", metric="comm_cost_x", value="2", variant="relative_to=fedavg")
     rounds, traffic, time = [], [], []
     for target, seconds in zip(("0.68", "0.70", "0.72"), ("0.90", "0.90", "0.45"), strict=True):
         target_of = {**kept, "table": "5", "variant": f"target={target}"}
-        rounds.append(cell(**target_of, metric="rounds_to_target_x", value="0.50"))
-        traffic.append(cell(**target_of, metric="comm_cost_x", value="1.00" if target == "0.68" else "1.03"))
-        time.append(cell(**target_of, metric="compute_time_x", value=seconds))
+        rounds.append(printed(**target_of, metric="rounds_to_target_x", value="0.50"))
+        traffic.append(printed(**target_of, metric="comm_cost_x", value="1.00" if target == "0.68" else "1.03"))
+        time.append(printed(**target_of, metric="compute_time_x", value=seconds))
     assert [a for a, _ in says(audit_arithmetic.traffic([per_round, *rounds, *traffic]))] == ["1.03", "1.03"]
     assert says(audit_arithmetic.time_per_round([*rounds, *time])) == [
         ("0.45x, 0.90 per round", "0.90x, 1.80 per round")
@@ -195,8 +197,8 @@ def test_traffic_and_time_of_fedlesams_tables():
     ],
 )
 def test_targets(rounds, note, accuracy, found):
-    reached = cell(metric="rounds_to_target", value=rounds, note=note, std="", variant="target=0.80")
-    assert bool(list(audit_arithmetic.targets([reached, cell(value=accuracy)]))) is found
+    reached = printed(metric="rounds_to_target", value=rounds, note=note, std="", variant="target=0.80")
+    assert bool(list(audit_arithmetic.targets([reached, printed(value=accuracy)]))) is found
 
 
 FINDING = Anomaly(
@@ -223,8 +225,8 @@ LISTED = Anomaly(
         ({"kind": "inside", "says_a": "eight numbers", "says_b": "the same eight"}, False),
     ],
 )
-def test_what_a_finding_is_told_by(changes, same):
-    assert FINDING.is_told_by(replace(LISTED, **changes)) is same
+def test_what_a_finding_is_reported_by(changes, same):
+    assert FINDING.is_reported_by(replace(LISTED, **changes)) is same
 
 
 def test_damaged_lists_are_told(tmp_path, monkeypatch):

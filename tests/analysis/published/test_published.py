@@ -24,7 +24,7 @@ from analysis.published.numbers import (
     papers,
     published,
 )
-from analysis.published.query import aligned, query
+from analysis.published.query import as_text, query
 from bench.experiments.experiment import PAPER_TABLES
 from bench.input.errors import UserError
 from tests.analysis.published.published_counts import ROWS
@@ -204,7 +204,7 @@ def test_a_query_without_an_answer_is_one_line():
 
 
 def test_the_table_says_once_what_all_rows_share_and_fits_the_terminal():
-    text = aligned(query({"paper": ["fedgf"], "table": ["2"], "method": ["fedsam"]}), 80)
+    text = as_text(query({"paper": ["fedgf"], "table": ["2"], "method": ["fedsam"]}), 80)
     assert text.splitlines() == [
         "paper: fedgf; table: 2; dataset: cifar100; model: lenet; clients: of 100;",
         "method: fedsam",

@@ -1,4 +1,4 @@
-"""Printed numbers as cells that can be compared across tables and papers: which of them are the same quantity."""
+"""Printed numbers, comparable across tables and papers: which of them are the same quantity in the same setting."""
 
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -13,13 +13,13 @@ DATASETS = {
 }  # fmt: skip
 
 OTHER_METHODS = {"centralized": "centralised", "silobn": "SiloBN"}
-"""What is not in the catalog."""
+"""Titles of methods that the catalog does not have."""
 
 MODIFIERS = {"sam": "SAM", "asam": "ASAM", "swa": "SWA", "mixup": "Mixup", "cutout": "Cutout"}
-"""What stands behind the method's name, after a '+'."""
+"""Titles of the additions after a '+' in a method's name."""
 
 PARTITIONS = {"lda": "alpha", "leave_one_domain_out": ""}
-"""How a partition is called before its parameter, where not by its name."""
+"""The word before a partition's parameter, where it is not the partition's name."""
 
 SILENT = {
     "upper", "lower", "left", "right", "old", "epoch=1", "augmentation=none", "augmentation=mixup",
@@ -29,7 +29,8 @@ SILENT = {
     "clients_per_domain=1", "clients_per_domain=10", "participation=0.2", "participation=1.0",
     "swa_start=7500", "swa_start=15000",
 }  # fmt: skip
-"""Parts of `variant` that tell a place, or what other keys, or the papers' defaults, tell too."""
+"""Parts of `variant` that do not distinguish quantities: they name a place in the table, repeat another key, or state
+a default of the papers."""
 
 PLAIN = {
     ("fedgf", "c=0"): "fedsam",
@@ -39,7 +40,7 @@ PLAIN = {
     ("fedsam", "swa_cycle=1;weights_avg=no"): "fedsam",
     ("fedasam", "swa_cycle=1;weights_avg=no"): "fedasam",
 }
-"""Variants that are another entry's plain method, by what the papers say."""
+"""Variants of a method that are, by what the papers say, a plain method of another (or the same) name."""
 
 
 def dataset_title(name: str) -> str:
@@ -55,8 +56,8 @@ def method_title(method: str) -> str:
 
 
 @dataclass(frozen=True)
-class Cell:
-    """One printed number; all keys are text, as in the files."""
+class PrintedNumber:
+    """One number printed in a paper; all fields are text, as in the files."""
 
     paper: str
     table: str
@@ -81,7 +82,7 @@ class Cell:
 
     @property
     def half_unit(self) -> float:
-        """What rounding may have changed: half a unit of the last printed digit."""
+        """The rounding error: half a unit of the last printed digit."""
         return 0.5 * 10.0 ** -len(self.value.partition(".")[2])
 
     @property
@@ -96,12 +97,12 @@ class Cell:
 
     @cached_property
     def plain_method(self) -> str:
-        """Which method it is."""
+        """The method, where `PLAIN` names another one for this variant."""
         return PLAIN.get((self.method, self.variant), self.method)
 
     @cached_property
     def own_variant(self) -> str:
-        """What is left of the variant when method and setting are known."""
+        """The part of the variant that method and setting do not say."""
         if (self.method, self.variant) in PLAIN:
             return ""
         return ";".join(part for part in self.variant.split(";") if part not in SILENT)
@@ -114,23 +115,23 @@ class Cell:
 
     @cached_property
     def quantity(self) -> tuple[str, ...]:
-        """Which number of which method; two cells with the same quantity and setting should hold the same."""
+        """Method, metric and variant; numbers of the same quantity and setting should be equal."""
         return (self.plain_method, self.metric, self.own_variant)
 
     @cached_property
     def setting(self) -> tuple[str, ...]:
-        """Where it was measured; empty parts are not stated."""
+        """The setting in which it was measured; empty fields are not stated by the paper."""
         parameter = self.partition_param.replace("/", ";")
         return (self.dataset, self.model, self.partition, parameter, self.n_clients, self.active_clients)
 
-    def same_as(self, other: "Cell") -> bool:
-        """Whether the two are of the same quantity, and of the same setting as far as both state it."""
+    def same_as(self, other: "PrintedNumber") -> bool:
+        """Whether both have the same quantity, and the same setting as far as both state it."""
         pairs = zip(self.setting, other.setting, strict=True)
         return self.quantity == other.quantity and all(a == b or not a or not b for a, b in pairs)
 
     @property
     def where(self) -> str:
-        """Setting in words: CIFAR-10, dirichlet 0.6, 10 of 100 clients."""
+        """The setting in words: CIFAR-10, dirichlet 0.6, 10 of 100 clients."""
         partition = f"{PARTITIONS.get(self.partition, self.partition)} {self.partition_param}".strip()
         if self.active_clients:
             clients = f"{self.active_clients} of {self.n_clients} clients"
@@ -145,8 +146,11 @@ class Cell:
         return ", ".join(filter(None, [f"{self.paper} table {self.table}", self.where, method_title(self.method)]))
 
 
-def cells() -> list[Cell]:
+def printed_numbers() -> list[PrintedNumber]:
     """All published numbers that have a value, in the order of papers, tables and lines."""
     frame = as_printed()
-    names = [field.name for field in fields(Cell)]
-    return [Cell(*map(str, row)) for row in frame.loc[frame["value"] != "", names].itertuples(index=False, name=None)]
+    names = [field.name for field in fields(PrintedNumber)]
+    return [
+        PrintedNumber(*map(str, row))
+        for row in frame.loc[frame["value"] != "", names].itertuples(index=False, name=None)
+    ]
