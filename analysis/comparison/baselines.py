@@ -4,7 +4,6 @@ One row per run and metric. The columns `protocol`, `partition_hash` and `data_h
 the two to be a fair pair.
 """
 
-import hashlib
 import json
 import re
 from collections.abc import Hashable, Mapping
@@ -22,6 +21,7 @@ from bench.experiments.columns import IDS
 from bench.experiments.experiment import PAPER_TABLES
 from bench.experiments.run_config import OWN_FILES, RunConfig
 from bench.files.csv_json import write_csv
+from bench.input.content import short_hash
 from bench.input.errors import UserError, unknown
 from bench.input.frozen import NAME
 from bench.training.run_directory import RunDirectory, first_difference
@@ -64,7 +64,7 @@ def protocol(config: RunConfig) -> str:
     """
     left_out: dict[str, Any] = {"method": True, "seed": True, "evaluation": True, "training": _TUNING}
     content = config.model_dump(mode="json", exclude={**OWN_FILES, **left_out})
-    return hashlib.sha256(_compact(content).encode()).hexdigest()[:16]
+    return short_hash(_compact(content))
 
 
 def run_rows(run: RunDirectory, ids: Mapping[str, str], title: str) -> pd.DataFrame:

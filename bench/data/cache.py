@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from bench.data.dataset import Samples
 from bench.files.locks import locked
+from bench.input.content import short_hash
 from bench.input.errors import UserError
 
 log = logging.getLogger("fedflat.data")
@@ -90,7 +91,7 @@ def is_cached(place: Path, key: Mapping[str, Any]) -> bool:
 
 def _digest(key: Mapping[str, Any]) -> str:
     """Keys name every file of a source, which can be many."""
-    return hashlib.sha256(json.dumps({"format": FORMAT, **key}, sort_keys=True).encode()).hexdigest()
+    return short_hash(json.dumps({"format": FORMAT, **key}, sort_keys=True), digits=64)
 
 
 def _read(place: Path, key: str) -> Cached | None:

@@ -1,6 +1,5 @@
 """A labelled image data set, as uint8, and on a device."""
 
-import hashlib
 import math
 import warnings
 from collections.abc import Iterator
@@ -11,6 +10,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+
+from bench.input.content import short_hash
 
 Images = NDArray[np.uint8]
 Labels = NDArray[np.int64]
@@ -43,12 +44,11 @@ class Samples:
         """SHA-256 over pixels, labels and groups, each with its shape, first 16 hex digits."""
         if self.stored_hash is not None:
             return self.stored_hash
-        digest = hashlib.sha256()
+        parts: list[str | memoryview] = []
         for array in (self.images, self.labels, self.groups):
             if array is not None:
-                digest.update(np.ascontiguousarray(array).data)
-                digest.update(str(array.shape).encode())
-        return digest.hexdigest()[:16]
+                parts += [np.ascontiguousarray(array).data, str(array.shape)]
+        return short_hash(*parts)
 
     def is_intact(self) -> bool:
         """Whether a stored hash is that of the samples, which are read in full."""
@@ -87,7 +87,7 @@ class Dataset:
 
     def content_hash(self) -> str:
         """SHA-256 over both parts' hashes, first 16 hex digits."""
-        return hashlib.sha256(f"{self.train.content_hash()}:{self.test.content_hash()}".encode()).hexdigest()[:16]
+        return short_hash(f"{self.train.content_hash()}:{self.test.content_hash()}")
 
     def on(self, device: torch.device) -> tuple["DeviceData", "DeviceData"]:
         """The training and the test set on a device; there is one copy of them, whoever asks."""

@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from bench.files.column_file import integers, read_columns
-from bench.input.content import hash_of, read_known, stem, with_hash
+from bench.input.content import read_known, short_hash, stem, with_hash
 from bench.input.errors import UserError
 from bench.input.frozen import Frozen
 from bench.numerics.streams import numpy_stream
@@ -51,7 +51,7 @@ class Participation(Frozen):
         if self.active is not None and self.active > clients:
             raise UserError(f"{self.active} active clients per round, but only {clients} are registered")
         # The schedule of a finished run may be gone, or have been edited since: only a new run needs it.
-        if self.file is not None and self.file.is_file() and hash_of(self.file.read_bytes()) == self.hash:
+        if self.file is not None and self.file.is_file() and short_hash(self.file.read_bytes()) == self.hash:
             _check_length(_schedule(self.file, self.hash, clients), self.file, rounds)
 
     def sampled(self, sampling: Literal["fixed", "bernoulli"] | None, clients: int) -> "Participation":

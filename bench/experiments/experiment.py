@@ -6,7 +6,6 @@ have parts, such as a paper's data sets: grids that share what the experiment sa
 
 import copy
 import functools
-import hashlib
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from bench.engine.settings import EngineSettings
 from bench.experiments.method_choice import MethodChoice
 from bench.experiments.run_config import Evaluation, RunConfig, Training
 from bench.experiments.scale import ROUNDS, Scale, at_smoke_scale, with_rounds, with_seeds
-from bench.input.content import expanded
+from bench.input.content import expanded, short_hash
 from bench.input.errors import UserError, unknown
 from bench.input.frozen import LABEL, NAME, REPORT, Frozen
 from bench.input.strict_yaml import load_yaml
@@ -313,7 +312,7 @@ class Cell:
     @property
     def identity(self) -> str:
         """Hash over the runs' identities: what Snakemake compares to know whether a cell changed."""
-        return hashlib.sha256(":".join(run.identity for run in self.runs).encode()).hexdigest()[:16]
+        return short_hash(":".join(run.identity for run in self.runs))
 
 
 def experiment_schema() -> dict[str, Any]:

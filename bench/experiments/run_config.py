@@ -1,6 +1,5 @@
 """Configurations: one immutable `RunConfig` per run, whose identity is the hash of its canonical JSON."""
 
-import hashlib
 import json
 from collections.abc import Mapping
 from functools import cached_property
@@ -16,6 +15,7 @@ from bench.engine.participation import Participation
 from bench.engine.settings import EngineSettings
 from bench.engine.steps import Steps
 from bench.experiments.method_choice import MethodConfig
+from bench.input.content import short_hash
 from bench.input.errors import UserError
 from bench.input.frozen import Frozen
 from bench.methods import user_file
@@ -183,7 +183,7 @@ class RunConfig(Frozen):
     @cached_property
     def identity(self) -> str:
         """SHA-256 of the canonical JSON, first 16 hex digits."""
-        return hashlib.sha256(self.canonical_json().encode()).hexdigest()[:16]
+        return short_hash(self.canonical_json())
 
 
 def _with_swa_start(method: Mapping[str, Any], rounds: Any) -> Mapping[str, Any]:

@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -20,14 +20,24 @@ def read_own(file: Path, kind: str) -> bytes:
         raise UserError(f"cannot read the {kind} '{file}': {error.strerror}") from None
 
 
-def hash_of(content: bytes) -> str:
-    """SHA-256, first 16 hex digits."""
-    return hashlib.sha256(content).hexdigest()[:16]
+def short_hash(*parts: str | bytes | memoryview, digits: int = 16) -> str:
+    """SHA-256 of the parts in their order, as if they were one text or file; the first `digits` hex digits."""
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part.encode() if isinstance(part, str) else part)
+    return digest.hexdigest()[:digits]
+
+
+def named_contents(files: Iterable[Path], root: Path) -> Iterator[str | bytes]:
+    """Each file's path relative to `root`, then its content, in alphabetical order: to be hashed."""
+    for file in sorted(files):
+        yield str(file.relative_to(root))
+        yield file.read_bytes()
 
 
 def code_of(file: Path, known: object, kind: str) -> str:
     """The hash of a file of code; a `UserError` if a configuration knows it by another."""
-    code = hash_of(read_own(file, kind))
+    code = short_hash(read_own(file, kind))
     if known not in (None, code):
         raise UserError(f"the {kind} '{file}' has changed since")
     return code
@@ -53,13 +63,13 @@ def with_hash(data: Any, kind: str) -> Any:
     file = expanded(file, f"the path of the {kind}")
     if data.get("hash") is not None:
         return {**data, "file": file}
-    return {**data, "file": file, "hash": hash_of(read_own(file, kind))}
+    return {**data, "file": file, "hash": short_hash(read_own(file, kind))}
 
 
 def read_known(file: Path, known_hash: str | None, kind: str) -> bytes:
     """The bytes of a file whose hash a configuration holds; a `UserError` if its content is another one now."""
     content = read_own(file, kind)
-    if hash_of(content) != known_hash:
+    if short_hash(content) != known_hash:
         raise UserError(f"the {kind} '{file}' has changed since")
     return content
 

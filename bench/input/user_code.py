@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
-from bench.input.content import hash_of
+from bench.input.content import short_hash
 from bench.input.errors import UserError
 
 
@@ -22,7 +22,7 @@ def run_file(file: Path, source: bytes, kind: str, package: str = "") -> ModuleT
     What is run is what was hashed: Python's own import would take bytecode of the file's time stamp instead.
     """
     check_suffix(file, kind)
-    module = ModuleType(f"fedflat_user_{file.stem}_{hash_of(source)}")
+    module = ModuleType(f"fedflat_user_{file.stem}_{short_hash(source)}")
     module.__file__ = str(file)
     module.__package__ = package
     sys.modules[module.__name__] = module  # pydantic looks annotations up in there

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bench.input.content import code_of, expanded, hash_of, read_own
+from bench.input.content import code_of, expanded, read_own, short_hash
 from bench.input.errors import UserError, unknown
 from bench.input.user_code import check_suffix, current_folder_importable, failure, reason, run_file
 from bench.models.base import ImageShape, ModelChoice
@@ -62,7 +62,7 @@ class UserModel(ModelChoice):
         line."""
         assert self.file is not None
         source = read_own(self.file, KIND)
-        if hash_of(source) != self.code:
+        if short_hash(source) != self.code:
             raise UserError(f"the {KIND} '{self.file}' has been edited since the command began; start again")
         with current_folder_importable():
             module = run_file(self.file, source, KIND, (self.module or "").rpartition(".")[0])

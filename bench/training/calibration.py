@@ -5,7 +5,6 @@ nothing that may differ between two calls for the same run: not on the seeds tha
 busy the machine is the second time.
 """
 
-import hashlib
 import json
 import os
 import time
@@ -25,6 +24,7 @@ from bench.engine.objective import Objective
 from bench.files.atomic import write_text
 from bench.files.locks import locked
 from bench.host.machine import machine
+from bench.input.content import short_hash
 from bench.input.errors import UserError
 from bench.training.code_version import code_fingerprint
 from bench.training.run_setup import RunSetup
@@ -247,7 +247,7 @@ class _Calibration:
             "clients": config.partition.clients,
             "method": own if config.method.code else config.method.recipe.components.loss.name,
         }
-        key = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:16]
+        key = short_hash(json.dumps(about, sort_keys=True))
         cache = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
         return Path(cache) / "fedflat" / "calibration" / f"{key}.json"
 

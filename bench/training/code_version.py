@@ -1,10 +1,11 @@
 """The version of the code that trains: a fingerprint of the source files, and the git commit."""
 
 import functools
-import hashlib
 import subprocess
 from pathlib import Path
 from typing import Any
+
+from bench.input.content import named_contents, short_hash
 
 PACKAGE = Path(__file__).parents[1]
 """The folder of the package `bench`, which decides the numbers of a run."""
@@ -13,11 +14,7 @@ PACKAGE = Path(__file__).parents[1]
 @functools.cache
 def code_fingerprint() -> str:
     """SHA-256 of the source files of `bench`, first 16 hex digits."""
-    digest = hashlib.sha256()
-    for file in sorted(PACKAGE.rglob("*.py")):
-        digest.update(str(file.relative_to(PACKAGE)).encode())
-        digest.update(file.read_bytes())
-    return digest.hexdigest()[:16]
+    return short_hash(*named_contents(PACKAGE.rglob("*.py"), PACKAGE))
 
 
 def git_commit() -> dict[str, Any]:

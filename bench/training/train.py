@@ -18,7 +18,7 @@ from bench.files.atomic import write_bytes
 from bench.files.csv_json import write_csv
 from bench.host.memory import Budgets
 from bench.host.progress import Progress, silent
-from bench.input.content import hash_of, read_own
+from bench.input.content import read_own, short_hash
 from bench.input.errors import UserError
 from bench.input.user_code import failure, line_of
 from bench.methods.base import CannotBatchError
@@ -225,7 +225,7 @@ def _keep_own_files(config: RunConfig, folder: Path) -> None:
     """Copy the user's own files, byte for byte; a `UserError` if one has been edited since it was read."""
     for own in config.own_files:
         source = read_own(own.file, own.kind)
-        if hash_of(source) != own.code:
+        if short_hash(source) != own.code:
             raise UserError(f"the {own.kind} '{own.file}' has been edited since the command began; start again")
         write_bytes(folder / own.copy_name, source)
 

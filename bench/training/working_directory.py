@@ -6,7 +6,6 @@ of another configuration or of other code.
 """
 
 import fcntl
-import hashlib
 import os
 import shutil
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from bench.experiments.run_config import RunConfig
 from bench.files.atomic import TEMPORARY
+from bench.input.content import short_hash
 from bench.input.errors import UserError
 from bench.training.code_version import code_fingerprint
 
@@ -22,7 +22,7 @@ from bench.training.code_version import code_fingerprint
 @contextmanager
 def working_directory(path: Path, config: RunConfig) -> Iterator[Path]:
     """The partial directory of a run, locked against a second process while it is in use."""
-    key = hashlib.sha256(f"{config.identity}:{code_fingerprint()}".encode()).hexdigest()[:8]
+    key = short_hash(f"{config.identity}:{code_fingerprint()}", digits=8)
     work = path.with_name(f"{path.name}.partial-{key}")
     try:
         (work / "snapshots").mkdir(parents=True, exist_ok=True)

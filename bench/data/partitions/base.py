@@ -1,6 +1,5 @@
 """What all partitions share: sizes, class pools, checks of the result, and its hash."""
 
-import hashlib
 from abc import abstractmethod
 from typing import Annotated, Literal
 
@@ -9,6 +8,7 @@ from numpy.typing import NDArray
 from pydantic import AfterValidator, Field
 
 from bench.data.dataset import Labels, Samples
+from bench.input.content import short_hash
 from bench.input.errors import UserError
 from bench.input.frozen import Frozen
 
@@ -73,8 +73,7 @@ def symmetric_dirichlet(concentration: float, classes: int, stream: np.random.Ge
 
 def partition_hash(split: list[Indices]) -> str:
     """SHA-256 over all clients' indices, first 16 hex digits."""
-    digest = hashlib.sha256()
+    parts: list[str | memoryview] = []
     for indices in split:
-        digest.update(f"{len(indices)}:".encode())
-        digest.update(np.ascontiguousarray(indices, dtype=np.int64).tobytes())
-    return digest.hexdigest()[:16]
+        parts += [f"{len(indices)}:", np.ascontiguousarray(indices, dtype=np.int64).data]
+    return short_hash(*parts)

@@ -1,6 +1,5 @@
 """What every source of images has: a name, facts, a label for paths, and `load`."""
 
-import hashlib
 import math
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
@@ -11,6 +10,7 @@ from typing import ClassVar, Literal
 from bench.data.cache import Cached, cached, is_cached, signature
 from bench.data.dataset import Dataset, Samples
 from bench.data.origin import MISSING, Origin
+from bench.input.content import short_hash
 from bench.input.errors import UserError
 from bench.input.frozen import Frozen
 
@@ -163,5 +163,5 @@ def verify_cache(label: str, parts: Iterable[Samples]) -> None:
 
 def cache_place(root: Path, name: str, distinction: str = "") -> Path:
     """Where a cache entry lies; `distinction` tells entries of one name apart."""
-    suffix = f"-{hashlib.sha256(distinction.encode()).hexdigest()[:8]}" if distinction else ""
+    suffix = f"-{short_hash(distinction, digits=8)}" if distinction else ""
     return root / "cache" / f"{name}{suffix}"
