@@ -11,9 +11,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from bench.data.sources import Digits
+from bench.data.sources.digits import Digits
 from bench.engine.objective import Objective
-from bench.models.cnn_gn import CNNGN
+from bench.models.architectures.cnn_gn import CNNGN
 
 torch.set_num_threads(1)
 

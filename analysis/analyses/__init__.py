@@ -1,10 +1,8 @@
 """Analyses by name. Each module in a folder here holds one, of its own name; a new file is a new analysis."""
 
-import importlib
 import pkgutil
 import re
 from collections.abc import Mapping
-from inspect import getmembers, isclass
 from typing import Any
 
 from analysis.analyses.base import Analysis
@@ -12,18 +10,11 @@ from bench.experiments.columns import RESERVED
 from bench.experiments.experiment import experiment_files, read_yaml
 from bench.input.errors import UserError, unknown
 from bench.input.frozen import NAME
+from bench.input.registry import registered
 
+_FOLDERS = [f"{__name__}.{module.name}" for module in pkgutil.iter_modules(__path__) if module.ispkg]
 
-def _found() -> dict[str, type[Analysis]]:
-    folders = [module.name for module in pkgutil.iter_modules(__path__) if module.ispkg]
-    files = [pkgutil.walk_packages([f"{__path__[0]}/{folder}"], f"{__name__}.{folder}.") for folder in folders]
-    modules = [importlib.import_module(module.name) for found in files for module in found]
-    classes = [cls for module in modules for _, cls in getmembers(module, isclass) if cls.__module__ == module.__name__]
-    found = {cls.name: cls for cls in classes if issubclass(cls, Analysis) and hasattr(cls, "name")}
-    return dict(sorted(found.items()))
-
-
-ANALYSES: Mapping[str, type[Analysis]] = _found()
+ANALYSES: Mapping[str, type[Analysis]] = registered(Analysis, *_FOLDERS)
 
 
 def analysis_class(name: str) -> type[Analysis]:

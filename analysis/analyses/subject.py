@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from bench.data.dataset import Batches, DeviceData
-from bench.data.partitions import Indices
+from bench.data.partitions.base import Indices
 from bench.engine.federation import FederationState
 from bench.engine.participation import scheduled_rounds
 from bench.host.progress import PROGRESS_SECONDS, Progress, silent

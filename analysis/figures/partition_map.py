@@ -13,7 +13,7 @@ from analysis.figures.base import STYLE, TEXT_WIDTH, new_figure
 from analysis.figures.heatmap import body_height, draw_counts
 from analysis.layouts.tidy import partition_title
 from bench.data.dataset import Labels
-from bench.data.partitions import Indices, partition_hash
+from bench.data.partitions.base import Indices, partition_hash
 from bench.data.sources import parse_source
 from bench.experiments.experiment import Experiment
 from bench.files.csv_json import write_csv

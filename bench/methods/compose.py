@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from bench.input.errors import UserError, unknown
-from bench.methods.base import Component
-from bench.methods.catalog import CATALOG
+from bench.input.registry import registered
+from bench.methods.base import Component, Correction, Loss, Perturbation, Server
 from bench.methods.corrections.prox import Prox
 from bench.methods.perturbations.asam import ASAM
 from bench.methods.perturbations.gf import GF
@@ -15,17 +15,13 @@ from bench.methods.recipe import Components, Recipe
 from bench.methods.servers.adaptive import AdaGrad, Adam, Yogi
 from bench.methods.servers.momentum import Momentum
 
-
-def _choices() -> dict[str, dict[str, type[Component]]]:
-    """All components by slot and name: the defaults, and those that the catalog's methods use."""
-    used = [Components()]
-    for entry in CATALOG.values():
-        used += [entry.components, *entry.without.values()]
-    return {slot: {one.by_slot()[slot].name: one.by_slot()[slot] for one in used} for slot in Components().by_slot()}
-
-
-SLOTS = _choices()
-"""For example SLOTS["perturbation"]["asam"]."""
+SLOTS: dict[str, dict[str, type[Component]]] = {
+    "perturbation": dict(registered(Perturbation, "bench.methods.perturbations")),
+    "correction": dict(registered(Correction, "bench.methods.corrections")),
+    "server": dict(registered(Server, "bench.methods.servers")),
+    "loss": dict(registered(Loss, "bench.methods.losses")),
+}
+"""All components by slot and name, for example SLOTS["perturbation"]["asam"]."""
 
 _WEIGHED_BY_SAMPLES: frozenset[type[Component]] = frozenset(
     [*Components().by_slot().values(), Prox, SAM, MixedSAM, ASAM, GF, Momentum, AdaGrad, Adam, Yogi]

@@ -1,4 +1,4 @@
-"""Models by name, and a user's own. A configuration's `model` is one of the choices here."""
+"""Models: those known by name, and user-defined ones. The `model` of a configuration is one of these choices."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -8,24 +8,18 @@ from pydantic import BeforeValidator
 from torch import nn
 
 from bench.input.errors import UserError, unknown
+from bench.input.registry import OneOf, registered
 from bench.models.base import ImageShape, ModelChoice, NamedModel
-from bench.models.cnn_emnist import CNNEMNISTChoice
-from bench.models.cnn_gn import CNNGNChoice
-from bench.models.lenet import LeNetChoice
-from bench.models.resnet import ResNet18GNChoice, ResNet18NoNormChoice
 from bench.models.user_model import UserModel, parse_reference
 from bench.numerics.streams import torch_seed
 
-MODELS: dict[str, type[NamedModel]] = {
-    choice.model_fields["name"].default: choice
-    for choice in (CNNGNChoice, LeNetChoice, CNNEMNISTChoice, ResNet18GNChoice, ResNet18NoNormChoice)
-}
+MODELS = registered(NamedModel, "bench.models.architectures")
 
 
 def parse_model(model: Any) -> ModelChoice:
-    """The choice that a configuration's `model` means.
+    """The model choice for the `model` of a configuration.
 
-    A name; a mapping of name and options; file.py:function or module:function, or these as a mapping.
+    Accepted: a name; a mapping with name and options; `file.py:function`, `module:function`, or the mapping of either.
     """
     if isinstance(model, ModelChoice):
         return model
@@ -35,21 +29,18 @@ def parse_model(model: Any) -> ModelChoice:
     if "function" in fields and "name" not in fields:
         return UserModel.parse(fields, where="model")
     if "name" not in fields:
-        raise UserError("model needs a name, or the file and the function of one of your own")
+        raise UserError("model needs a name, or the file and function of a user-defined model")
     name = fields["name"]
     if not isinstance(name, str) or name not in MODELS:
         raise unknown("model", name, MODELS)
     return MODELS[name].parse(fields, where=f"model {name}")
 
 
-AnyModel = Annotated[
-    CNNGNChoice | LeNetChoice | CNNEMNISTChoice | ResNet18GNChoice | ResNet18NoNormChoice | UserModel,
-    BeforeValidator(parse_model),
-]
+AnyModel = Annotated[ModelChoice, OneOf([*MODELS.values(), UserModel]), BeforeValidator(parse_model)]
 
 
 def build_model(model: ModelChoice, image_shape: ImageShape, classes: int, seed: int) -> nn.Module:
-    """A freshly initialised model; the seed alone decides its weights, and global random state is left alone."""
+    """A newly initialised model. The seed alone determines its weights; global random state is not changed."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(torch_seed(seed, "model"))  # torch.manual_seed would touch GPUs too
         return model.build(image_shape, classes)

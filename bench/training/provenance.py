@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from bench import __version__
-from bench.data.partitions import partition_hash
+from bench.data.partitions.base import partition_hash
 from bench.host.allocator import allocator
 from bench.training.code_version import code_fingerprint, git_commit
 from bench.training.run_setup import RunSetup

@@ -27,7 +27,7 @@ import pandas as pd
 import torch
 
 from bench.data.dataset import Labels
-from bench.data.partitions import Indices, partition_hash
+from bench.data.partitions.base import Indices, partition_hash
 from bench.engine.checkpoint import Models, load_state
 from bench.engine.federation import FederationState
 from bench.experiments.run_config import NOT_IDENTITY, OWN_FILES, RunConfig

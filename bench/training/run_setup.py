@@ -10,7 +10,8 @@ import torch
 
 from bench.data.augmentation import Augment, Context
 from bench.data.dataset import Batches, Dataset, DeviceData
-from bench.data.partitions import AnyPartition, Indices
+from bench.data.partitions import AnyPartition
+from bench.data.partitions.base import Indices
 from bench.data.root import data_root
 from bench.data.sources.base import Source
 from bench.engine.batches import EpochBatches

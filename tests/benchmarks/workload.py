@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from bench.data.dataset import DeviceData
-from bench.data.sources import Digits
+from bench.data.sources.digits import Digits
 from bench.engine.steps import Steps
 from bench.models import build_model, parse_model
 from bench.numerics.streams import numpy_stream

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.data.partitions import FromFile
+from bench.data.partitions.from_file import FromFile
 from bench.data.sources.image_folder import ImageFolder
 from bench.numerics.streams import numpy_stream
 from tests.places import ROOT

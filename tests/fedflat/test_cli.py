@@ -13,7 +13,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from bench.data.partitions import FromFile, partition_hash
+from bench.data.partitions.base import partition_hash
+from bench.data.partitions.from_file import FromFile
 from bench.data.sources import SOURCES
 from bench.data.sources.cifar import Cifar10
 from bench.data.sources.digits import Digits

@@ -29,7 +29,7 @@ from bench.methods.servers.average import AverageOrDirection
 from bench.methods.servers.dyn import DynServer
 from bench.methods.servers.look_ahead import LookAhead
 from bench.models import build_model
-from bench.models.cnn_gn import CNNGNChoice
+from bench.models.architectures.cnn_gn import CNNGNChoice
 from bench.numerics.flat import FlatLayout
 from tests.problems import Problem, distance
 

@@ -1,33 +1,10 @@
-"""How the training images are split over clients. Each partition is one entry of a configuration's `partition`."""
+"""How training images are split over clients. Each module registers its partitions: a new file is a new partition."""
 
 from typing import Annotated
 
-from pydantic import Field
+from bench.data.partitions.base import Partition
+from bench.input.registry import OneOf, registered
 
-from bench.data.partitions.base import Indices, Partition, partition_hash
-from bench.data.partitions.by_group import ByGroup
-from bench.data.partitions.dirichlet import Dirichlet
-from bench.data.partitions.even import IID, Centralized
-from bench.data.partitions.from_file import FromFile
-from bench.data.partitions.lda import LDA
-from bench.data.partitions.pam import PAM
-from bench.data.partitions.pathological import Pathological
+PARTITIONS = registered(Partition, "bench.data.partitions")
 
-AnyPartition = Annotated[
-    IID | Centralized | Dirichlet | Pathological | LDA | PAM | FromFile | ByGroup, Field(discriminator="name")
-]
-
-__all__ = [
-    "IID",
-    "LDA",
-    "PAM",
-    "AnyPartition",
-    "ByGroup",
-    "Centralized",
-    "Dirichlet",
-    "FromFile",
-    "Indices",
-    "Partition",
-    "Pathological",
-    "partition_hash",
-]
+AnyPartition = Annotated[Partition, OneOf(PARTITIONS.values(), discriminator="name")]

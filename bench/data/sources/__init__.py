@@ -1,34 +1,19 @@
-"""Where data sets come from. Each source is one entry of a configuration's `dataset`."""
+"""Where data sets come from. Each module registers its sources: a new file is a new data set."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import Field
-
 from bench.data.sources.base import Source
-from bench.data.sources.cifar import Cifar10, Cifar100, Cifar100Pam
-from bench.data.sources.cifar_c import Cifar10C, Cifar100C
-from bench.data.sources.digits import Digits
-from bench.data.sources.idx import Emnist, FashionMnist
-from bench.data.sources.image_folder import ImageFolder
-from bench.data.sources.svhn import Svhn
 from bench.input.errors import UserError, unknown
+from bench.input.registry import OneOf, registered
 
-AnySource = Annotated[
-    Digits | ImageFolder | Cifar10 | Cifar100 | Cifar100Pam | Cifar10C | Cifar100C | Emnist | FashionMnist | Svhn,
-    Field(discriminator="name"),
-]
+SOURCES = registered(Source, "bench.data.sources")
 
-SOURCES: dict[str, type[Source]] = {
-    source.model_fields["name"].default: source
-    for source in (
-        Cifar10, Cifar100, Cifar100Pam, Cifar10C, Cifar100C, Emnist, FashionMnist, Svhn, Digits, ImageFolder,
-    )
-}  # fmt: skip
+AnySource = Annotated[Source, OneOf(SOURCES.values(), discriminator="name")]
 
 
 def parse_source(dataset: Any) -> Source:
-    """The source that a configuration's `dataset` means: a source's name, or a mapping of its name and fields."""
+    """The source for the `dataset` of a configuration, which is a name, or a mapping with name and options."""
     if isinstance(dataset, Source):
         return dataset
     fields = dataset if isinstance(dataset, Mapping) else {"name": dataset}

@@ -9,7 +9,8 @@ import pytest
 
 from analysis.figures.partition_map import class_counts, draw_partitions, partition_map
 from analysis.layouts.tidy import partition_title
-from bench.data.partitions import IID, Dirichlet
+from bench.data.partitions.dirichlet import Dirichlet
+from bench.data.partitions.even import IID
 from bench.data.root import data_root
 from bench.experiments.experiment import load_experiment
 from bench.input.errors import UserError

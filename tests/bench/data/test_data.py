@@ -7,8 +7,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bench.data.dataset import Samples
-from bench.data.partitions import IID, Dirichlet, Pathological, partition_hash
-from bench.data.sources import Digits
+from bench.data.partitions.base import partition_hash
+from bench.data.partitions.dirichlet import Dirichlet
+from bench.data.partitions.even import IID
+from bench.data.partitions.pathological import Pathological
+from bench.data.sources.digits import Digits
 from bench.engine.batches import EpochBatches, StepBatches
 from bench.engine.participation import Participation, active_clients
 from bench.input.errors import UserError

@@ -6,7 +6,7 @@ import pytest
 import torch
 from PIL import Image
 
-from bench.data.partitions import ByGroup
+from bench.data.partitions.by_group import ByGroup
 from bench.data.sources.image_folder import ImageFolder
 from bench.experiments.run_config import RunConfig
 from bench.input.errors import UserError

@@ -10,8 +10,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bench.data.dataset import Samples
-from bench.data.partitions import IID, LDA, PAM, ByGroup, Dirichlet, FromFile, Partition, Pathological, partition_hash
-from bench.data.partitions.from_file import Order
+from bench.data.partitions.base import Partition, partition_hash
+from bench.data.partitions.by_group import ByGroup
+from bench.data.partitions.dirichlet import Dirichlet
+from bench.data.partitions.even import IID
+from bench.data.partitions.from_file import FromFile, Order
+from bench.data.partitions.lda import LDA
+from bench.data.partitions.pam import PAM
+from bench.data.partitions.pathological import Pathological
 from bench.data.partitions.refill import fill_and_refill
 from bench.input.errors import UserError
 from bench.numerics.streams import numpy_stream

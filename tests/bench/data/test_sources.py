@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from bench.data.inventory import check, prepare, status
-from bench.data.partitions import PAM, FromFile
+from bench.data.partitions.from_file import FromFile
+from bench.data.partitions.pam import PAM
 from bench.data.root import data_root
 from bench.data.sources import SOURCES, parse_source
 from bench.data.sources.cifar import Cifar10

@@ -32,7 +32,7 @@ from bench.host.memory import Budgets, available_memory
 from bench.host.torch_device import prepare_device
 from bench.input.errors import UserError
 from bench.methods.catalog import CATALOG, recipe
-from bench.models.lenet import LeNet
+from bench.models.architectures.lenet import LeNet
 from bench.training.train import train
 from tests.bench.training.test_runs import InterruptedRunError, config, contents, interrupted_after_three_rounds
 from tests.problems import Problem

@@ -14,7 +14,7 @@ from bench.input.errors import UserError
 from bench.methods.losses.cross_entropy import CrossEntropy
 from bench.methods.losses.relaxed_contrastive import RelaxedContrastive, feature_levels
 from bench.models import MODELS, build_model, parse_model
-from bench.models.lenet import LeNet
+from bench.models.architectures.lenet import LeNet
 
 CIFAR_STEM = {"name": "resnet18_gn", "stem": "cifar"}
 SIZES = [

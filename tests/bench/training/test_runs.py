@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 import torch
 
-from bench.data.partitions import partition_hash
+from bench.data.partitions.base import partition_hash
 from bench.engine.checkpoint import load_state, save_state
 from bench.engine.client_store import ClientStates
 from bench.engine.federation import FederationState
