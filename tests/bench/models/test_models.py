@@ -227,7 +227,7 @@ def test_options_are_part_of_the_identity_and_of_the_label():
             "ResNet18GNChoice: groups = True: Input should be a number",
         ),
         ({"name": "cnn_emnist", "dropout_hidden": 1}, "model cnn_emnist: dropout_hidden = 1"),
-        ({"stem": "cifar"}, "model needs a name, or the file and the function of one of your own"),
+        ({"stem": "cifar"}, "model needs a name, or the file and function of a user-defined model"),
         ({"name": ["lenet"]}, "unknown model '['lenet']'"),
     ],
     ids=str,
