@@ -83,7 +83,7 @@ def asked(w):
     return REPORTS[w.experiment].analyses[w.analysis]
 
 
-def beside(w):
+def compared_with(w):
     """Folders of the other runs that an analysis compares with."""
     paths = answer(FLOW.compared, w.experiment, cell_path(w), w.analysis)
     return [f"{RESULTS}/runs/{w.experiment}/{path}" for path in paths]
@@ -167,14 +167,14 @@ rule analyse:
         "{wildcards.analysis} of {params.cell}"
     input:
         f"{RESULTS}/runs/{CELL}/metrics.csv",
-        beside=lambda w: [f"{folder}/metrics.csv" for folder in beside(w)],
+        compared_with=lambda w: [f"{folder}/metrics.csv" for folder in compared_with(w)],
     output:
         f"{RESULTS}/analysis/{CELL}/{{analysis}}.csv",
     params:
         identity=identity,
         name=lambda w: asked(w).name,
         cell=cell_path,
-        beside=lambda w: shlex.join(f"--beside={folder}" for folder in beside(w)),
+        compare_with=lambda w: shlex.join(f"--compare-with={folder}" for folder in compared_with(w)),
         options=lambda w: shlex.join(f"--set={name}={value}" for name, value in asked(w).options().items()),
     log:
         f"{RESULTS}/logs/{CELL}/{{analysis}}.log",
@@ -182,7 +182,7 @@ rule analyse:
     resources:
         gpu=GPU,
     shell:
-        "fedflat analyse {params.name} \"$(dirname {input[0]:q})\" {params.beside} {params.options}"
+        "fedflat analyse {params.name} \"$(dirname {input[0]:q})\" {params.compare_with} {params.options}"
         " --out {output:q} {ON_DEVICE} --threads {threads} > {log:q} 2>&1"
 
 

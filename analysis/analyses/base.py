@@ -1,18 +1,18 @@
-"""What every analysis is: a question asked of a finished run, with its options and the columns of its answer."""
+"""The base class of all analyses, and base classes for the options that several of them share."""
 
 import json
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pandas as pd
 from pydantic import Field
 from torch import Tensor
 
-from analysis.analyses.subject import Part, Sample, Subject
+from analysis.analyses.analysed_run import AnalysedRun, Sample
 from analysis.measures.flatness import Ascent
-from analysis.measures.hessian import Estimator, Format, Spectrum, in_format, top_eigenvalues
-from bench.data.sources.base import Source
+from analysis.measures.hessian import Estimator, NumberFormat, TopEigenvalues, in_format, top_eigenvalues
+from bench.data.sources.base import Source, Subset
 from bench.engine.objective import Batched
 from bench.experiments.run_config import Evaluation
 from bench.input.errors import UserError
@@ -20,118 +20,119 @@ from bench.input.frozen import Frozen
 
 
 class Analysis(Frozen):
-    """A question asked of a finished run. Its fields are its options; each has a default."""
+    """A computation on a finished run. Its fields are its options; each has a default."""
 
     name: ClassVar[str]
     columns: ClassVar[tuple[str, ...]]
-    """Those of its tidy file that readers rely on, beside those which name the run and `definition`, which says what
-    was computed on which data."""
+    """The columns of its tidy file that tables and figures read, in addition to those that name the run, `definition`
+    (what was computed, on which data), and the provenance."""
     of_diverged: ClassVar[bool] = False
-    """Whether a run that diverged has an answer too; else it has no rows."""
+    """Whether it also analyses runs that diverged; if not, they have no rows."""
 
     of_final_model: ClassVar[bool] = True
-    """Whether it is of the global model after the last round; else its definitions say of which."""
+    """Whether it analyses the global model after the last round; if not, its definitions say which model."""
 
     def options(self) -> dict[str, str]:
-        """All options as JSON, as commands and tidy files state them; defaults too, since the code may change one."""
+        """All options as JSON, for commands and tidy files; defaults too, because a new version may change one."""
         return {name: json.dumps(value) for name, value in self.model_dump(mode="json").items()}
 
-    def asked(self) -> dict[str, Any]:
-        """The analysis and all its options, as plain values."""
-        return {"analysis": self.name, **self.model_dump(mode="json")}
-
     @abstractmethod
-    def of_run(self, subject: Subject) -> pd.DataFrame:
-        """The answer of one run."""
+    def of_run(self, run: AnalysedRun) -> pd.DataFrame:
+        """The rows of one run."""
 
     def check(self, evaluation: Evaluation) -> None:
-        """A `UserError` if runs that are evaluated so do not keep what this analysis needs."""
+        """A `UserError` if runs with these evaluation settings do not save what this analysis needs."""
 
-    def chosen(self, seeds: Sequence[int]) -> Sequence[int]:
-        """The seeds of a cell that are analysed; a `UserError` if it has not those which are asked for."""
+    def selected_seeds(self, seeds: Sequence[int]) -> Sequence[int]:
+        """The seeds of a cell that are analysed; a `UserError` if the cell lacks a requested one."""
         return seeds
 
-    def compared(self) -> Sequence[str]:
-        """Labels of what is compared with: another method of the experiment in the same setting, or another partition
-        with the same method. Their runs are needed too."""
+    def compared_labels(self) -> Sequence[str]:
+        """Labels of what a run is compared with: other methods in the same setting, or other partitions with the same
+        method. Their runs are needed too."""
         return ()
 
     def other_data(self, source: Source) -> Sequence[str]:
-        """The names of published data sets that it needs beside the run's own, by the latter's source."""
+        """Names of published data sets that are needed in addition to the run's own data set `source`."""
         return ()
 
-    def is_for(self, method: str, partition: str) -> bool:
-        """Whether it can be asked of the cells of a method with a partition, by their labels."""
+    def applies_to(self, method: str, partition: str) -> bool:
+        """Whether it can analyse the cells of a method with a partition, given by their labels."""
         return True
 
-    def beside(self, subject: Subject) -> Sequence[Subject]:
-        """Those runs; a `UserError` if others are given, or runs of other models or data."""
-        needed, given = self.compared(), [other.labels for other in subject.beside]
+    def compared_runs(self, run: AnalysedRun) -> Sequence[AnalysedRun]:
+        """The runs of `compared_labels`; a `UserError` if other runs are given, or runs with other models or data."""
+        needed, given = self.compared_labels(), [other.labels for other in run.compared_with]
         if len(given) != len(needed) or any(label not in labels for label, labels in zip(needed, given, strict=True)):
             if not needed:
-                raise UserError(f"{self.name} with these options takes no runs beside (--beside)")
-            told = ", ".join(" with ".join(labels) for labels in given) or "none"
+                raise UserError(f"{self.name} with these options compares with no other runs (--compare-with)")
+            names = ", ".join(" with ".join(labels) for labels in given) or "none"
             raise UserError(
-                f"{self.name} with these options needs runs beside of: {', '.join(needed) or 'none'}; "
-                f"--beside gives: {told}"
+                f"{self.name} with these options compares with runs of: {', '.join(needed)}; "
+                f"--compare-with names runs of: {names}"
             )
-        config = subject.run.config
-        for label, other in zip(needed, subject.beside, strict=True):
+        for label, other in zip(needed, run.compared_with, strict=True):
             differs = "method" if label == other.labels[0] else "partition"
-            for part in ("model", "dataset", *{"method", "partition", "participation"} - {differs}):
-                if getattr(other.run.config, part) != getattr(config, part):
-                    raise UserError(f"'{other.run.path}' has another {part} than '{subject.run.path}'")
-        return subject.beside
+            for field in ("model", "dataset", *{"method", "partition", "participation"} - {differs}):
+                if getattr(other.config, field) != getattr(run.config, field):
+                    raise UserError(f"'{other.directory.path}' has another {field} than '{run.directory.path}'")
+        return run.compared_with
 
 
 class OnImages(Analysis):
-    """An analysis of a loss over images of the run's data set, never augmented."""
+    """An analysis of a loss over images of the run's data set, without augmentation."""
 
-    data: Part = Field(default="train", description="train or test images")
+    data: Subset = Field(default="train", description="train or test images")
     images: int | None = Field(
-        default=None, ge=1, description="so many, drawn by the seed, the same for all methods; null: all"
+        default=None, ge=1, description="number of images, drawn by the seed, the same for all methods; null: all"
     )
 
 
-class OnParts(Analysis):
-    """An analysis of models on training and test images, never augmented."""
+class OnSubsets(Analysis):
+    """An analysis of models on training and test images, without augmentation."""
 
-    data: tuple[Part, ...] = Field(default=("train", "test"), min_length=1, description="train or test images, or both")
+    data: tuple[Subset, ...] = Field(
+        default=("train", "test"), min_length=1, description="train or test images, or both"
+    )
     images: int | None = Field(
-        default=None, ge=1, description="so many of each, drawn by the seed, the same for all methods; null: all"
+        default=None,
+        ge=1,
+        description="number of images of each, drawn by the seed, the same for all methods; null: all",
     )
 
-    def samples(self, subject: Subject) -> dict[Part, Sample]:
-        """The images of each part."""
-        return {part: subject.sample(part, self.images) for part in self.data}
+    def samples(self, run: AnalysedRun) -> dict[Subset, Sample]:
+        """The images of each subset."""
+        return {subset: run.sample(subset, self.images) for subset in self.data}
 
 
-class OnHeldImages(Analysis):
+class OnGlobalObjective(Analysis):
     """An analysis of the global objective F = Σ m_i/m F_i: each image as often as clients hold it."""
 
     images: int | None = Field(
-        default=None, ge=1, description="so many of all clients' images for the global objective; null: all of them"
+        default=None, ge=1, description="number of images for the global objective, of all clients' images; null: all"
     )
 
 
 class ByAscent(Analysis):
-    """An analysis of sharpness, max over ‖δ‖ ≤ ρ of F(w + δ) − F(w), which is sought by projected gradient ascent."""
+    """An analysis of sharpness, max over ‖δ‖ ≤ ρ of F(w + δ) − F(w), estimated by projected gradient ascent."""
 
-    steps: int = Field(default=1, ge=1, description="ascent steps; of several, the best point counts")
+    steps: int = Field(default=1, ge=1, description="ascent steps; the best point of all steps counts")
     step: float = Field(default=1.0, gt=0, description="length of an ascent step, in units of the ball's radius")
 
     @property
     def ascent(self) -> Ascent:
-        """How the maximum is sought."""
+        """How the maximum is estimated."""
         return Ascent(self.steps, self.step)
 
 
 class OfOneSeed(Analysis):
-    """An analysis that shows one run of a cell."""
+    """An analysis of one run of a cell."""
 
-    seed: int | None = Field(default=None, ge=0, description="the run that is shown; null: the cell's first seed")
+    seed: int | None = Field(
+        default=None, ge=0, description="the seed of the analysed run; null: the cell's first seed"
+    )
 
-    def chosen(self, seeds: Sequence[int]) -> Sequence[int]:
+    def selected_seeds(self, seeds: Sequence[int]) -> Sequence[int]:
         """The one seed."""
         if self.seed is not None and self.seed not in seeds:
             raise UserError(f"{self.name}.seed = {self.seed}, but the seeds are {', '.join(map(str, seeds))}")
@@ -142,12 +143,12 @@ class OfEigenvalues(Analysis):
     """An analysis of Hessian eigenvalues, and how they are estimated."""
 
     estimator: Estimator = Field(
-        default="lanczos", description="lanczos, or power: power iteration with deflation, as published numbers have it"
+        default="lanczos", description="lanczos, or power: power iteration with deflation, as in published work"
     )
     tolerance: float = Field(default=1e-3, gt=0, description="largest residual |Hv - λv| in units of |λ|")
-    max_products: int = Field(default=1000, ge=1, description="Hessian products after which Lanczos gives up")
-    steps: int = Field(default=20, ge=1, description="power iterations per eigenvalue, at most")
-    dtype: Format = Field(default="float32", description="number format of the products: float32 or float64")
+    max_products: int = Field(default=1000, ge=1, description="largest number of Hessian products for Lanczos")
+    steps: int = Field(default=20, ge=1, description="largest number of power iterations per eigenvalue")
+    dtype: NumberFormat = Field(default="float32", description="number format of the products: float32 or float64")
 
     @property
     def how(self) -> str:
@@ -155,27 +156,27 @@ class OfEigenvalues(Analysis):
         name = "Lanczos" if self.estimator == "lanczos" else f"power iteration of at most {self.steps} steps"
         return f"{name}, {self.dtype}"
 
-    def spectrum(self, subject: Subject, w: Tensor, data: Batched, k: int, whose: str) -> Spectrum:
-        """The k largest eigenvalues at w; a line tells how many of them are not as exact as asked for."""
-        objective, at, given = in_format(subject.bench.objective, w, data, self.dtype)
+    def top_eigenvalues(self, run: AnalysedRun, w: Tensor, data: Batched, k: int, what: str) -> TopEigenvalues:
+        """The k largest eigenvalues at w; reports how many of them have residuals above the tolerance."""
+        objective, w, data = in_format(run.setup.objective, w, data, self.dtype)
         found = top_eigenvalues(
-            objective, at, given, k,
+            objective, w, data, k,
             tolerance=self.tolerance, estimator=self.estimator, steps=self.steps, max_products=self.max_products,
-            counted=lambda numbers: subject.progress(iter(numbers), f"{whose}: step"),
+            track=lambda numbers: run.progress(iter(numbers), f"{what}: step"),
         )  # fmt: skip
         if not found.converged:
-            failed = k - sum(found.met)
-            subject.tell(
-                f"seed {subject.run.config.seed}: {whose}: {failed} of {k} eigenvalues have residuals above "
+            failed = k - sum(found.within_tolerance)
+            run.report(
+                f"seed {run.config.seed}: {what}: {failed} of {k} eigenvalues have residuals above "
                 f"{self.tolerance:g}·|λ| after {found.products} products"
             )
         return found
 
 
-def needs_states(name: str, evaluation: Evaluation) -> None:
-    """A `UserError` if no state is kept."""
+def needs_saved_states(name: str, evaluation: Evaluation) -> None:
+    """A `UserError` if runs with these evaluation settings save no states."""
     if evaluation.snapshot_every is None:
         raise UserError(
-            f"{name} needs states of the runs, but evaluation.snapshot_every is null: "
-            "the experiment keeps no states; set it"
+            f"{name} needs saved states of the runs, but evaluation.snapshot_every is null: "
+            "the experiment saves no states; set it"
         )

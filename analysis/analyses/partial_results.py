@@ -1,4 +1,4 @@
-"""Parts of a long computation in a file: after a kill those that are done need not be computed again."""
+"""Saved steps of a long computation: after a kill, finished steps need not be computed again."""
 
 import json
 from collections.abc import Mapping
@@ -9,17 +9,18 @@ from bench.files.atomic import write_bytes
 from bench.input.errors import UserError
 
 
-class KeptParts:
-    """Results in the order in which they are found, each a line of JSON after a first line that says of what they are.
+class PartialResults:
+    """The results of finished steps, in order, as JSON values; each is in the file once `add` returns.
 
-    `parts` are those of an earlier attempt at the same `key`, else none: a file of another key is overwritten. A line
-    that a kill has torn is dropped, and so are those of a second process that writes the same parts. Numbers come back
-    to the last bit. Without a file nothing is kept.
+    The file's first line is the `key`: everything that the results depend on. If the file has the same key, `finished`
+    starts with its results; else the file is overwritten. Numbers are restored to the last bit. Each line has its
+    number, so that lines that a kill has cut off, or that a second process has written too, are dropped. Without a
+    file, nothing is saved.
     """
 
     def __init__(self, file: Path | None, key: Mapping[str, Any]) -> None:
         self._file = file
-        self.parts: list[Any] = []
+        self.finished: list[Any] = []
         if file is None:
             return
         head = json.dumps(key, sort_keys=True).encode()
@@ -28,32 +29,32 @@ class KeptParts:
         except OSError as error:
             raise UserError(f"cannot read '{file}': {error.strerror or error}") from None
         if lines[:1] == [head]:
-            self.parts = _whole(lines[1:])
-        write_bytes(file, b"\n".join([head, *map(_line, enumerate(self.parts)), b""]))
+            self.finished = _parsed(lines[1:])
+        write_bytes(file, b"\n".join([head, *map(_line, enumerate(self.finished)), b""]))
 
-    def add(self, part: Any) -> None:
-        """Keep one more part: what JSON can tell. It survives a kill of the process from here on."""
-        self.parts.append(part)
+    def add(self, result: Any) -> None:
+        """Save the result of one more step, a JSON value."""
+        self.finished.append(result)
         if self._file is None:
             return
         try:
             with self._file.open("ab") as out:
-                out.write(_line((len(self.parts) - 1, part)) + b"\n")
+                out.write(_line((len(self.finished) - 1, result)) + b"\n")
         except OSError as error:
             raise UserError(f"cannot write '{self._file}': {error.strerror or error}") from None
 
 
-def _whole(lines: list[bytes]) -> list[Any]:
-    """The parts numbered 0, 1, 2, ... in this order, up to the first that is missing or damaged."""
-    parts: list[Any] = []
+def _parsed(lines: list[bytes]) -> list[Any]:
+    """The results numbered 0, 1, 2, ..., up to the first line that is damaged; repeated numbers are skipped."""
+    results: list[Any] = []
     for line in lines:
         try:
-            number, part = json.loads(line)
+            number, result = json.loads(line)
         except (ValueError, TypeError):
             break
-        if number == len(parts):
-            parts.append(part)
-    return parts
+        if number == len(results):
+            results.append(result)
+    return results
 
 
 def _line(numbered: tuple[int, Any]) -> bytes:

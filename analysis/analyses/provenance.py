@@ -1,6 +1,5 @@
-"""How an analysis was made, as every row of its tidy file tells: options, runs beside it, code."""
+"""How an analysis was computed, as every row of its tidy file states it: options, compared runs, code."""
 
-import ast
 import functools
 import hashlib
 from collections.abc import Iterable
@@ -8,56 +7,37 @@ from pathlib import Path
 
 from bench.training.code_version import code_fingerprint
 
-MADE = ("options", "beside", "code")
-"""Those columns: all options, the identities of the runs beside, and the code's fingerprint."""
+PROVENANCE_COLUMNS = ("options", "compared_with", "code")
+"""All options, the identities of the runs that the run was compared with, and the code's fingerprint."""
 
 _PACKAGE = Path(__file__).parents[1]
 
 
 @functools.cache
 def analysis_fingerprint(name: str) -> str:
-    """A fingerprint of the code that an analysis' numbers come from: bench/ and what it imports; 16 hex digits."""
+    """A fingerprint of the code that computes an analysis, 16 hex digits.
+
+    It covers bench/, the measures, and the analysis with the other modules of its folder: not the analyses of other
+    folders, tables or figures.
+    """
     digest = hashlib.sha256(code_fingerprint().encode())
-    for file in sorted(_used_by(name)):
-        digest.update(str(file.relative_to(_PACKAGE)).encode())
-        digest.update(file.read_bytes())
+    folders = [file.parent for file in _PACKAGE.glob(f"analyses/*/{name}.py")]
+    for folder in (_PACKAGE / "measures", _PACKAGE / "analyses", *folders):
+        for file in sorted(folder.glob("*.py")):
+            digest.update(str(file.relative_to(_PACKAGE)).encode())
+            digest.update(file.read_bytes())
     return digest.hexdigest()[:16]
 
 
-def _used_by(name: str) -> set[Path]:
-    """The modules of this package that the analysis is or imports, directly or not: no other analysis, no figure."""
-    found: set[Path] = set()
-    left = [_PACKAGE / "analyses" / "run.py", *_PACKAGE.glob(f"analyses/*/{name}.py")]
-    while left:
-        file = left.pop()
-        if file not in found:
-            found.add(file)
-            imports = (node for node in ast.walk(ast.parse(file.read_bytes())) if isinstance(node, ast.ImportFrom))
-            left += [place for node in imports for place in _files(node)]
-    return found
-
-
-def _files(node: ast.ImportFrom) -> list[Path]:
-    """The files of this package that `from module import names` reads: the module's, or those of the modules named."""
-    _, *inner = (node.module or "").split(".")
-    if not (node.module or "").startswith("analysis."):
-        return []
-    place = _PACKAGE.joinpath(*inner)
-    if not place.is_dir():
-        return [place.with_suffix(".py")]
-    named = [place / f"{alias.name}.py" for alias in node.names]
-    return [place / "__init__.py", *(file for file in named if file.is_file())]
-
-
-def in_words(pairs: Iterable[tuple[str, str]]) -> str:
-    """Options, or identities of runs by method: for example 'data="train"; images=500'."""
+def name_value_pairs(pairs: Iterable[tuple[str, str]]) -> str:
+    """Options, or identities of runs by method, as one text: for example 'data="train"; images=500'."""
     return "; ".join(f"{name}={value}" for name, value in pairs)
 
 
 def first_difference(there: str, here: str) -> str | None:
-    """The first part in which two of these texts differ, as 'images=500 there, images=null here'; None: none does."""
+    """The first pair in which two such texts differ, as 'images=500 there, images=null here'; None if they agree."""
     a, b = there.split("; "), here.split("; ")
     if sorted(a) == sorted(b):
         return None
-    only = [next((part for part in one if part not in other), "nothing") for one, other in ((a, b), (b, a))]
+    only = [next((pair for pair in one if pair not in other), "nothing") for one, other in ((a, b), (b, a))]
     return f"{only[0]} there, {only[1]} here"

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.analyses.base import Analysis
-from analysis.analyses.provenance import MADE, first_difference, in_words
+from analysis.analyses.provenance import PROVENANCE_COLUMNS, first_difference, name_value_pairs
 from bench.experiments.columns import IDS
 from bench.experiments.experiment import SWA_SUFFIX, Experiment, MethodEntry
 from bench.input.errors import UserError, unknown
@@ -154,7 +154,7 @@ FILES = {
 
 
 def _of_analysis(name: str, columns: tuple[str, ...]) -> TidyFile:
-    return TidyFile("analysis", f"{name}.csv", ("identity", "seed", *columns, *MADE))
+    return TidyFile("analysis", f"{name}.csv", ("identity", "seed", *columns, *PROVENANCE_COLUMNS))
 
 
 def relative_path(experiment: str, file: str, cell: CellKey, seed: int = 0) -> str:
@@ -245,7 +245,7 @@ class Tidy:
             else:
                 self._check_identity(path, frame, cell)
             if file not in FILES:
-                self._check_made(path, frame, cell, self.analyses[file])
+                self._check_provenance(path, frame, cell, self.analyses[file])
             if not frame.empty:
                 frames.append(frame.assign(**dict(zip(IDS, cell.ids, strict=True))))
         whole = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
@@ -267,15 +267,17 @@ class Tidy:
             if wanted.get(seed) != identity:
                 raise UserError(f"'{path}' holds seed {seed} of another configuration{self._told(cell, int(seed))}")
 
-    def _check_made(self, path: Path, frame: pd.DataFrame, cell: CellKey, asked: Analysis) -> None:
-        options = in_words(asked.options().items())
-        others = {label: cell.compared_with(label, self.experiment).path for label in asked.compared()}
-        rows = frame[["seed", "options", "beside"]].astype(object).fillna("").drop_duplicates()
-        for seed, made_with, beside in rows.itertuples(index=False, name=None):
+    def _check_provenance(self, path: Path, frame: pd.DataFrame, cell: CellKey, analysis: Analysis) -> None:
+        options = name_value_pairs(analysis.options().items())
+        others = {label: cell.compared_with(label, self.experiment).path for label in analysis.compared_labels()}
+        rows = frame[["seed", "options", "compared_with"]].astype(object).fillna("").drop_duplicates()
+        for seed, stated, compared_with in rows.itertuples(index=False, name=None):
             anew = f"than experiment {self.experiment.name} has now: make it anew with snakemake"
-            if (difference := first_difference(made_with, options)) is not None:
+            if (difference := first_difference(stated, options)) is not None:
                 raise UserError(f"'{path}' was made with other options ({difference}) {anew}")
-            if beside != in_words((label, self._identities(other)[seed]) for label, other in others.items()):
+            if compared_with != name_value_pairs(
+                (label, self._identities(other)[seed]) for label, other in others.items()
+            ):
                 raise UserError(f"'{path}' compares with other runs of {', '.join(others)} {anew}")
 
     def _told(self, cell: CellKey, seed: int) -> str:
@@ -311,7 +313,7 @@ def _where(frame: pd.DataFrame, ids: Sequence[str]) -> pd.DataFrame:
 
 
 # As text even where it looks like a number: hashes of sixteen digits, or such as 12345678901234e5.
-_TEXT = dict.fromkeys(["experiment", *IDS, "identity", *MADE], str)
+_TEXT = dict.fromkeys(["experiment", *IDS, "identity", *PROVENANCE_COLUMNS], str)
 
 
 def _read(path: Path, kind: TidyFile) -> pd.DataFrame:

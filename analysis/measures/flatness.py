@@ -15,7 +15,7 @@ from bench.engine.objective import Batched, Objective
 from bench.methods.base import along, norm, unit
 
 
-class Estimate(NamedTuple):
+class MonteCarloMean(NamedTuple):
     """A Monte Carlo mean and its standard error (NaN for a single draw)."""
 
     value: float
@@ -117,16 +117,16 @@ def low_pass_filter(
     sigma: float,
     draws: int,
     stream: torch.Generator,
-    counted: Callable[[Iterable[Tensor]], Iterable[Tensor]] = iter,
-) -> Estimate:
+    track: Callable[[Iterable[Tensor]], Iterable[Tensor]] = iter,
+) -> MonteCarloMean:
     """LPF: the mean of F(w + ε) over ε ~ N(0, σ²I), by `draws` Monte Carlo draws (Bisla et al. 2022).
 
-    The stream is read, not advanced: models that are compared share their draws when given equal streams. `counted`
+    The stream is read, not advanced: models that are compared share their draws when given equal streams. `track`
     sees the draws pass, to tell how many are done. The estimate moves with the batch size by rounding alone.
     """
-    losses = [objective.loss(w + sigma * noise, data) for noise in counted(gaussian_directions(w, draws, stream))]
+    losses = [objective.loss(w + sigma * noise, data) for noise in track(gaussian_directions(w, draws, stream))]
     error = statistics.stdev(losses) / sqrt(draws) if draws > 1 else float("nan")
-    return Estimate(statistics.fmean(losses), error)
+    return MonteCarloMean(statistics.fmean(losses), error)
 
 
 def random_directions(w: Tensor, draws: int, stream: torch.Generator) -> Iterator[Tensor]:

@@ -10,21 +10,21 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from analysis.measures.lanczos import Counted, Product, largest_eigenpairs
+from analysis.measures.lanczos import Operator, Track, largest_eigenpairs
 from analysis.measures.power_iteration import deflated_power_iteration
 from bench.engine.objective import Batched, Objective
 from bench.input.errors import UserError
 from bench.numerics.streams import torch_stream
 
 Estimator = Literal["lanczos", "power"]
-Format = Literal["float32", "float64"]
+NumberFormat = Literal["float32", "float64"]
 
 GRAPHS = 2**31
 """Bytes of gradients' graphs that are kept from one product to the next."""
 
 
 @dataclass(frozen=True)
-class Spectrum:
+class TopEigenvalues:
     """The largest eigenvalues of a Hessian, and how far to trust them.
 
     `eigenvalues` descend; `residuals` are the measured ‖Hv − λv‖ of the unit eigenvectors: an eigenvalue lies within
@@ -37,7 +37,7 @@ class Spectrum:
     products: int
 
     @property
-    def met(self) -> tuple[bool, ...]:
+    def within_tolerance(self) -> tuple[bool, ...]:
         """Of each eigenvalue whether its residual is as small as was asked for."""
         pairs = zip(self.eigenvalues, self.residuals, strict=True)
         return tuple(residual <= self.tolerance * abs(value) for value, residual in pairs)
@@ -45,7 +45,7 @@ class Spectrum:
     @property
     def converged(self) -> bool:
         """Whether all are."""
-        return all(self.met)
+        return all(self.within_tolerance)
 
     def ratio(self, i: int = 5) -> float:
         """λ_1/λ_i (Caldarola et al. 2022 report i = 5); NaN where λ_i is missing or zero."""
@@ -63,8 +63,8 @@ def top_eigenvalues(
     estimator: Estimator = "lanczos",
     steps: int = 20,
     max_products: int = 1000,
-    counted: Counted = iter,
-) -> Spectrum:
+    track: Track = iter,
+) -> TopEigenvalues:
     """The k algebraically largest eigenvalues of ∇²F(w), F the mean cross-entropy over all of the data.
 
     `lanczos`: to residuals of `tolerance`·|λ|, or as far as `max_products` go. `power`: the k eigenvalues of largest
@@ -78,17 +78,17 @@ def top_eigenvalues(
         raise UserError(f"{k} eigenvalues need as many products at least, and max_products = {max_products}")
     if not bool(objective.full_gradient(w, data).isfinite().all()):
         nothing = (float("nan"),) * k
-        return Spectrum(nothing, nothing, tolerance, 0)
+        return TopEigenvalues(nothing, nothing, tolerance, 0)
     product = hessian_product(objective, w, data)
     start = torch.randn(w.numel(), generator=torch_stream(0, "lanczos-start")).to(w)
     if estimator == "power":
-        found = deflated_power_iteration(product, start, k, steps=steps, counted=counted)
+        found = deflated_power_iteration(product, start, k, steps=steps, track=track)
     else:
-        found = largest_eigenpairs(product, start, k, tolerance=tolerance, max_products=max_products, counted=counted)
-    return Spectrum(tuple(found.values.tolist()), tuple(found.residuals.tolist()), tolerance, found.products)
+        found = largest_eigenpairs(product, start, k, tolerance=tolerance, max_products=max_products, track=track)
+    return TopEigenvalues(tuple(found.values.tolist()), tuple(found.residuals.tolist()), tolerance, found.products)
 
 
-def hessian_product(objective: Objective, w: Tensor, data: Batched, graphs: int = GRAPHS) -> Product:
+def hessian_product(objective: Objective, w: Tensor, data: Batched, graphs: int = GRAPHS) -> Operator:
     """v `[P]` ↦ ∇²F(w) v `[P]`, by differentiating the gradient in direction v (Pearlmutter 1994).
 
     The objective must stay at w while the function is in use. Batches are weighted by their size and summed in float64.
@@ -146,7 +146,7 @@ class _Converted:
         return ((x.to(self.dtype), y) for x, y in self.data)
 
 
-def in_format(objective: Objective, w: Tensor, data: Batched, name: Format) -> tuple[Objective, Tensor, Batched]:
+def in_format(objective: Objective, w: Tensor, data: Batched, name: NumberFormat) -> tuple[Objective, Tensor, Batched]:
     """Objective, parameters and data in a number format: as they are, or copies in the other one."""
     dtype = getattr(torch, name)
     if objective.dtype == dtype:

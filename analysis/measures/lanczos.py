@@ -11,10 +11,10 @@ from torch import Tensor
 from bench.input.errors import UserError
 from bench.numerics.streams import torch_stream
 
-Product = Callable[[Tensor], Tensor]
+Operator = Callable[[Tensor], Tensor]
 """v `[P]` ↦ A v `[P]`."""
 
-Counted = Callable[[Iterable[int]], Iterable[int]]
+Track = Callable[[Iterable[int]], Iterable[int]]
 """Passes on the numbers of the products that are made, one by one: a place to tell how far the work has come."""
 
 MEMORY = 2**32
@@ -46,7 +46,7 @@ class Krylov:
     outside of the basis: for eigenvectors s of T, ‖A(sV) − θ(sV)‖ = rest·|s_last|.
     """
 
-    def __init__(self, product: Product, start: Tensor, rows: int) -> None:
+    def __init__(self, product: Operator, start: Tensor, rows: int) -> None:
         self._product = product
         self._vectors = start.new_empty(min(rows, len(start)), len(start))
         self._projection = np.zeros((len(self._vectors),) * 2)
@@ -113,14 +113,14 @@ class Krylov:
 
 
 def largest_eigenpairs(
-    product: Product,
+    product: Operator,
     start: Tensor,
     k: int,
     *,
     tolerance: float,
     max_products: int = 1000,
     memory: int = MEMORY,
-    counted: Counted = iter,
+    track: Track = iter,
 ) -> Eigenpairs:
     """The k algebraically largest eigenvalues of A, 0 < k ≤ P, by thick-restart Lanczos from `start` `[P]`.
 
@@ -134,7 +134,7 @@ def largest_eigenpairs(
     krylov = Krylov(product, start, min(max(memory // vector_bytes, k + 20), max_products))
     resolution = torch.finfo(start.dtype).eps ** (2 / 3)
     products, next_look = 0, k
-    for number in counted(range(1, max_products + 1)):
+    for number in track(range(1, max_products + 1)):
         krylov.grow()
         products = number
         if number < next_look and not krylov.is_full:
@@ -151,7 +151,7 @@ def largest_eigenpairs(
     return measured(product, found, None, products)
 
 
-def measured(product: Product, vectors: Tensor, values: NDArray[np.float64] | None, products: int) -> Eigenpairs:
+def measured(product: Operator, vectors: Tensor, values: NDArray[np.float64] | None, products: int) -> Eigenpairs:
     """Pairs with their residuals, in descending order of λ; None: λ are the Rayleigh quotients of unit vectors.
 
     `products` were made before.
@@ -169,7 +169,7 @@ def measured(product: Product, vectors: Tensor, values: NDArray[np.float64] | No
     return Eigenpairs(found[order], vectors, residuals[order], products + len(vectors))
 
 
-def gauss_quadrature(product: Product, start: Tensor, steps: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def gauss_quadrature(product: Operator, start: Tensor, steps: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Nodes θ `[m]` and weights `[m]`, m ≤ steps, with vᵀf(A)v ≈ Σ weight·f(θ) for v the unit vector along `start`.
 
     Exact for polynomials up to degree 2m − 1; the weights are squared first components of T's eigenvectors (Golub and

@@ -4,14 +4,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from analysis.measures.lanczos import Counted, Eigenpairs, Product, measured
+from analysis.measures.lanczos import Eigenpairs, Operator, Track, measured
 
 CHANGE = 1e-4
 """An eigenvalue is taken as it is once a step changes it by less, relatively."""
 
 
 def deflated_power_iteration(
-    product: Product, start: Tensor, k: int, *, steps: int = 20, counted: Counted = iter
+    product: Operator, start: Tensor, k: int, *, steps: int = 20, track: Track = iter
 ) -> Eigenpairs:
     """k eigenvalues of A, one after the other, in at most `steps` products each.
 
@@ -23,7 +23,7 @@ def deflated_power_iteration(
     """
     vectors, values = start.new_zeros(k, len(start)), np.zeros(k)
     v, products = start / torch.linalg.vector_norm(start), 0
-    for i in counted(range(k)):
+    for i in track(range(k)):
         value = previous = 0.0
         for _ in range(steps):
             found = torch.from_numpy(values[:i]).to(v)

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from analysis.measures.lanczos import MEMORY, Product, gauss_quadrature
+from analysis.measures.lanczos import MEMORY, Operator, gauss_quadrature
 from bench.input.errors import UserError
 from bench.numerics.streams import torch_stream
 
@@ -37,7 +37,7 @@ class Density:
 
 
 def spectral_density(
-    product: Product,
+    product: Operator,
     like: Tensor,
     *,
     probes: Iterable[int],

@@ -136,7 +136,7 @@ class Report:
     def compared(self, path: str, analysis: str) -> list[str]:
         """The paths of the cells that an analysis of a cell compares it with."""
         cell = CellKey.of(path)
-        return [cell.compared_with(x, self.experiment).path for x in self.analyses[analysis].compared()]
+        return [cell.compared_with(x, self.experiment).path for x in self.analyses[analysis].compared_labels()]
 
     def analysed(self, analysis: str) -> list[str]:
         """The paths of all cells of which an analysis can be asked; a `UserError` if it cannot be asked at all."""
@@ -153,7 +153,7 @@ class Report:
         if not parts:
             raise reasons[0]
         cells = [path.split("/") for path in self.experiment.paths()]
-        return ["/".join(cell) for cell in cells if cell[0] in parts and asked.is_for(cell[-1], cell[1])]
+        return ["/".join(cell) for cell in cells if cell[0] in parts and asked.applies_to(cell[-1], cell[1])]
 
     def render_table(self, name: str) -> list[Path]:
         """Write a table as Markdown, LaTeX, CSV and HTML; return the files."""
@@ -287,7 +287,7 @@ class Report:
             raise unknown(f"analysis of kind {kind}", name, of_kind)
         for part in dict.fromkeys(place.dataset for place in layout.settings(self.experiment)):
             self.analyses[name].check(self.experiment.whole_parts[part].evaluation)
-        for label, cell in itertools.product(self.analyses[name].compared(), layout.cells(self.experiment)):
+        for label, cell in itertools.product(self.analyses[name].compared_labels(), layout.cells(self.experiment)):
             cell.compared_with(label, self.experiment)
 
     def _check_runs(self, target: str) -> None:

@@ -148,7 +148,7 @@ def analyse(
         list[Path],
         typer.Argument(help="A run directory (.../seed-0), or the folder of a cell with all its seeds; several."),
     ],
-    beside: Annotated[
+    compare_with: Annotated[
         list[Path] | None,
         typer.Option(help="Runs of another method, or with another partition, for analyses that compare; repeatable."),
     ] = None,
@@ -177,7 +177,7 @@ def analyse(
     import torch
 
     from analysis.analyses import parse_analysis
-    from analysis.analyses.run import analyse, default_output, find_runs
+    from analysis.analyses.run_analysis import default_output, find_runs, run_analysis
     from bench.host.torch_device import prepare_device
 
     if out is not None and len(run_dir) > 1:
@@ -190,7 +190,7 @@ def analyse(
         first = next(iter(find_runs(folder).by_seed.values()))
         torch.set_num_threads(threads or first.config.model.threads(available_cores()))
         done = "replaced" if place.exists() else "written"
-        analyse(asked, folder, place, torch_device, typer.echo, beside or ())
+        run_analysis(asked, folder, place, torch_device, typer.echo, compare_with or ())
         typer.echo(f"{done}: {place}")
 
     _each("folders", run_dir, answer)

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from analysis.analyses import ANALYSES, load_analyses
-from analysis.analyses.provenance import analysis_fingerprint, in_words
+from analysis.analyses.provenance import analysis_fingerprint, name_value_pairs
 from analysis.layouts.tidy import CellKey, Setting, Tidy, relative_path, settings
 from bench.experiments.experiment import Experiment, load_experiment
 from bench.host.progress import silent
@@ -51,7 +51,9 @@ def write(results: Path, cell: CellKey, file: str, frame: pd.DataFrame) -> Path:
         frame["code"] = code_fingerprint()
     if file in ANALYSES:
         frame = frame.assign(
-            options=in_words(ASKED[file].options().items()), beside="", code=analysis_fingerprint(ASKED[file].name)
+            options=name_value_pairs(ASKED[file].options().items()),
+            compared_with="",
+            code=analysis_fingerprint(ASKED[file].name),
         )
     frame.to_csv(path, index=False)
     return path

@@ -5,8 +5,8 @@ from typing import ClassVar
 import pandas as pd
 from pydantic import Field
 
-from analysis.analyses.base import Analysis, needs_states
-from analysis.analyses.subject import Subject
+from analysis.analyses.analysed_run import AnalysedRun
+from analysis.analyses.base import Analysis, needs_saved_states
 from analysis.measures.clients import Features, mean_of_classes, mean_of_clients, responses
 from bench.experiments.run_config import Evaluation
 
@@ -24,21 +24,21 @@ class ClientRounds(Analysis):
 
     def check(self, evaluation: Evaluation) -> None:
         """The models of several rounds are compared."""
-        needs_states(self.name, evaluation)
+        needs_saved_states(self.name, evaluation)
 
-    def of_run(self, subject: Subject) -> pd.DataFrame:
+    def of_run(self, run: AnalysedRun) -> pd.DataFrame:
         """One row per kept round and class (on its test images), or client (on its own training images)."""
-        bench = subject.bench
-        train, test = subject.sample("train").data, subject.sample("test").data
+        setup = run.setup
+        train, test = run.sample("train").data, run.sample("test").data
         tables = []
-        for finished in subject.progress(subject.run.config.snapshots, "state"):
-            w = bench.federation.evaluated(subject.state(finished))
-            of_test = responses(bench.objective, w, test, self.features)
-            of_train = responses(bench.objective, w, train, self.features)
-            labels, classes = bench.dataset.test.labels, bench.dataset.classes
+        for finished in run.progress(run.config.snapshots, "state"):
+            w = setup.federation.evaluated(run.state(finished))
+            of_test = responses(setup.objective, w, test, self.features)
+            of_train = responses(setup.objective, w, train, self.features)
+            labels, classes = setup.dataset.test.labels, setup.dataset.classes
             groups = {
                 "class": [mean_of_classes(v, labels, classes) for v in (of_test.correct, of_test.norms)],
-                "client": [mean_of_clients(v, bench.split) for v in (of_train.correct, of_train.norms)],
+                "client": [mean_of_clients(v, setup.split) for v in (of_train.correct, of_train.norms)],
             }
             for group, (accuracy, norm) in groups.items():
                 numbers = range(len(accuracy))

@@ -4,8 +4,8 @@ from typing import ClassVar
 
 import pandas as pd
 
+from analysis.analyses.analysed_run import AnalysedRun
 from analysis.analyses.base import Analysis
-from analysis.analyses.subject import Part, Subject
 from analysis.measures.clients import (
     expected_of_clients,
     label_shares,
@@ -14,8 +14,9 @@ from analysis.measures.clients import (
     responses,
     summary,
 )
+from bench.data.sources.base import Subset
 
-_DATA: dict[Part, str] = {
+_DATA: dict[Subset, str] = {
     "train": "the client's own training images",
     "test": "test images, the classes weighted by their shares of the client's training images",
 }
@@ -28,18 +29,18 @@ class Clients(Analysis):
     name: ClassVar[str] = "clients"
     columns: ClassVar[tuple[str, ...]] = ("metric", "client", "value")
 
-    def of_run(self, subject: Subject) -> pd.DataFrame:
+    def of_run(self, run: AnalysedRun) -> pd.DataFrame:
         """Rows of each client, and rows without a client that sum them up."""
-        bench = subject.bench
+        setup = run.setup
         answers = {
-            part: responses(bench.objective, subject.w, subject.progress(subject.sample(part).data, f"{part} batch"))
+            part: responses(setup.objective, run.w, run.progress(run.sample(part).data, f"{part} batch"))
             for part in _DATA
         }
-        classes, train_labels = bench.dataset.classes, bench.dataset.train.labels
-        test = mean_of_classes(answers["test"].correct, bench.dataset.test.labels, classes)
+        classes, train_labels = setup.dataset.classes, setup.dataset.train.labels
+        test = mean_of_classes(answers["test"].correct, setup.dataset.test.labels, classes)
         of_clients = {
-            "train": 100 * mean_of_clients(answers["train"].correct, bench.split),
-            "test": 100 * expected_of_clients(test, label_shares(train_labels, bench.split, classes)),
+            "train": 100 * mean_of_clients(answers["train"].correct, setup.split),
+            "test": 100 * expected_of_clients(test, label_shares(train_labels, setup.split, classes)),
         }
         rows: list[tuple[str, int | None, float, str]] = []
         for part, data in _DATA.items():

@@ -7,8 +7,8 @@ from typing import Annotated, ClassVar, Literal
 import pandas as pd
 from pydantic import Field
 
+from analysis.analyses.analysed_run import AnalysedRun
 from analysis.analyses.base import Analysis
-from analysis.analyses.subject import Subject
 from analysis.measures.corruptions import CORRUPTIONS, SEVERITIES, Corrupted
 from bench.data.root import data_root
 from bench.data.sources.base import Source
@@ -36,25 +36,25 @@ class Corruptions(Analysis):
         default=(1, 2, 3, 4, 5), min_length=1, description="of 1 to 5"
     )
 
-    def of_run(self, subject: Subject) -> pd.DataFrame:
+    def of_run(self, run: AnalysedRun) -> pd.DataFrame:
         """A row per corruption and severity, one of the clean images (severity 0), one of the mean over the former."""
-        bench, suite = subject.bench, self._suite(subject)
-        clean = subject.batches(bench.test)
+        setup, suite = run.setup, self._suite(run)
+        clean = run.batches(setup.test)
 
         def accuracy(data: Batched) -> float:
-            return bench.objective.evaluate(subject.w, data)[1]
+            return setup.objective.evaluate(run.w, data)[1]
 
         def corrupted(name: str, severity: int) -> Batched:
             if suite == "built_in":
-                return Corrupted(bench.test, bench.dataset.scale, clean.size, name, severity)
+                return Corrupted(setup.test, setup.dataset.scale, clean.size, name, severity)
             source = _PUBLISHED[suite].parse({"corruption": name, "severity": severity})
             images = source.samples("test", data_root()).samples
-            return subject.batches(images.on(subject.device, bench.test.shift, bench.test.factor))
+            return run.batches(images.on(run.device, setup.test.shift, setup.test.factor))
 
         sets = [(name, severity) for name in self._names(suite) for severity in self.severities]
         rows: list[tuple[str, str | None, int | None, float]]
         rows = [("accuracy", "clean", 0, accuracy(clean))]
-        for name, severity in subject.progress(sets, "corrupted test set"):
+        for name, severity in run.progress(sets, "corrupted test set"):
             rows.append(("accuracy", name, severity, accuracy(corrupted(name, severity))))
         mean = math.fsum(value for *_, value in rows[1:]) / len(sets)
         rows.append(("corrupted_accuracy", None, None, mean))
@@ -72,9 +72,9 @@ class Corruptions(Analysis):
         published = f"{source.name}_c"
         return (published if published in _PUBLISHED else "built_in") if self.suite == "auto" else self.suite
 
-    def _suite(self, subject: Subject) -> str:
+    def _suite(self, run: AnalysedRun) -> str:
         """Which images; a `UserError` if they are not those of the run's data set."""
-        source, dataset = subject.run.config.dataset, subject.bench.dataset
+        source, dataset = run.config.dataset, run.setup.dataset
         if isinstance(source, CifarC):
             raise UserError(f"corruptions: the test images of {source.label} are corrupted already")
         suite = self._suite_for(source)

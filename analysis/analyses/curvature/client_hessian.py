@@ -6,8 +6,8 @@ from typing import Annotated, ClassVar
 import pandas as pd
 from pydantic import Field
 
-from analysis.analyses.base import OfEigenvalues, needs_states
-from analysis.analyses.subject import Subject
+from analysis.analyses.analysed_run import AnalysedRun
+from analysis.analyses.base import OfEigenvalues, needs_saved_states
 from bench.experiments.run_config import Evaluation
 from bench.input.errors import UserError
 from bench.numerics.streams import numpy_stream
@@ -29,35 +29,35 @@ class ClientHessian(OfEigenvalues):
 
     def check(self, evaluation: Evaluation) -> None:
         """Local models are trained from kept states."""
-        needs_states(self.name, evaluation)
+        needs_saved_states(self.name, evaluation)
 
-    def of_run(self, subject: Subject) -> pd.DataFrame:
+    def of_run(self, run: AnalysedRun) -> pd.DataFrame:
         """One row per kept round and client.
 
         The local model after round r is that of the round which follows: the client trains from the kept state, with
         its own client state, whether the schedule names it or not. One local model is in memory at a time.
         """
-        chosen = self._chosen(subject)
-        rounds = subject.run.config.snapshots if self.rounds is None else self.rounds
+        chosen = self._chosen(run)
+        rounds = run.config.snapshots if self.rounds is None else self.rounds
         parts = [(finished, client) for finished in rounds for client in chosen]
         state, rows = None, []
-        for finished, client in subject.progress(parts, "local model"):
+        for finished, client in run.progress(parts, "local model"):
             if state is None or state.round != finished:
-                state = subject.state(finished)
-            w = subject.retrained(state, client)
-            data = subject.of_client(client)
-            found = self.spectrum(subject, w, data, 1, f"round {finished}, client {client}")
+                state = run.state(finished)
+            w = run.retrained(state, client)
+            data = run.client_batches(client)
+            found = self.top_eigenvalues(run, w, data, 1, f"round {finished}, client {client}")
             value, residual = found.eigenvalues[0], found.residuals[0]
             rows.append((finished, client, value, residual, int(found.converged), data.samples))
         definition = f"{self.how}; mean cross-entropy of the client's own images at its model after one more round"
         return pd.DataFrame(rows, columns=[*self.columns, "images"]).assign(definition=definition)
 
-    def _chosen(self, subject: Subject) -> Sequence[int]:
-        everyone = len(subject.bench.split)
+    def _chosen(self, run: AnalysedRun) -> Sequence[int]:
+        everyone = len(run.setup.split)
         if self.clients is None:
             return range(everyone)
         if isinstance(self.clients, int):
-            drawn = numpy_stream(subject.run.config.seed, "analysis-clients").permutation(everyone)[: self.clients]
+            drawn = numpy_stream(run.config.seed, "analysis-clients").permutation(everyone)[: self.clients]
             return sorted(int(client) for client in drawn)
         for client in self.clients:
             if client >= everyone:

@@ -5,8 +5,8 @@ from typing import ClassVar
 import pandas as pd
 from pydantic import Field
 
+from analysis.analyses.analysed_run import AnalysedRun
 from analysis.analyses.base import OfEigenvalues, OnImages
-from analysis.analyses.subject import Subject
 
 
 class Hessian(OfEigenvalues, OnImages):
@@ -17,10 +17,10 @@ class Hessian(OfEigenvalues, OnImages):
 
     eigenvalues: int = Field(default=5, ge=5, le=50, description="how many of the largest; λ_1/λ_5 needs five")
 
-    def of_run(self, subject: Subject) -> pd.DataFrame:
+    def of_run(self, run: AnalysedRun) -> pd.DataFrame:
         """λ_max, λ_1/λ_5, λ_max's residual, and whether all are as exact as asked for; then each eigenvalue."""
-        data, loss = subject.sample(self.data, self.images)
-        found = self.spectrum(subject, subject.w, data, self.eigenvalues, "Hessian")
+        data, loss = run.sample(self.data, self.images)
+        found = self.top_eigenvalues(run, run.w, data, self.eigenvalues, "Hessian")
         told = f"{self.how}, {loss}"
         largest, residual, converged = found.eigenvalues[0], found.residuals[0], float(found.converged)
         limit = f"1 if all {self.eigenvalues} residuals are at most {self.tolerance:g}·|λ|"

@@ -5,9 +5,9 @@ from typing import ClassVar
 import pandas as pd
 from pydantic import Field
 
+from analysis.analyses.analysed_run import AnalysedRun
 from analysis.analyses.base import OnImages
-from analysis.analyses.subject import Subject
-from analysis.measures.hessian import Format, hessian_product, in_format
+from analysis.measures.hessian import NumberFormat, hessian_product, in_format
 from analysis.measures.spectral_density import spectral_density
 
 
@@ -25,16 +25,16 @@ class Spectrum(OnImages):
         le=1,
         description="standard deviation of an eigenvalue's Gaussian, in units of the range",
     )
-    dtype: Format = Field(default="float32", description="number format of the products: float32 or float64")
+    dtype: NumberFormat = Field(default="float32", description="number format of the products: float32 or float64")
 
-    def of_run(self, subject: Subject) -> pd.DataFrame:
+    def of_run(self, run: AnalysedRun) -> pd.DataFrame:
         """The trace; the Gaussian's σ, and the height of a single eigenvalue; then the density on a grid."""
-        data, loss = subject.sample(self.data, self.images)
-        objective, w, given = in_format(subject.bench.objective, subject.w, data, self.dtype)
+        data, loss = run.sample(self.data, self.images)
+        objective, w, given = in_format(run.setup.objective, run.w, data, self.dtype)
         found = spectral_density(
             hessian_product(objective, w, given), w,
-            probes=subject.progress(range(self.probes), "spectrum: random vector"),
-            steps=self.steps, width=self.width, seed=subject.run.config.seed,
+            probes=run.progress(range(self.probes), "spectrum: random vector"),
+            steps=self.steps, width=self.width, seed=run.config.seed,
         )  # fmt: skip
         quadrature = f"{self.probes} random vectors, {self.steps} Lanczos steps, {self.dtype}, {loss}"
         rows: list[tuple[str, float | None, float, float | None, str]] = [

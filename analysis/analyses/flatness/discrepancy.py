@@ -7,8 +7,8 @@ import pandas as pd
 from pydantic import Field
 from torch import Tensor
 
-from analysis.analyses.base import ByAscent, OnHeldImages, needs_states
-from analysis.analyses.subject import Subject
+from analysis.analyses.analysed_run import AnalysedRun
+from analysis.analyses.base import ByAscent, OnGlobalObjective, needs_saved_states
 from analysis.measures.flatness import flatness_discrepancy
 from bench.experiments.run_config import Evaluation
 from bench.input.errors import UserError
@@ -23,7 +23,7 @@ class Round(NamedTuple):
     words: str
 
 
-class Discrepancy(ByAscent, OnHeldImages):
+class Discrepancy(ByAscent, OnGlobalObjective):
     """Flatness discrepancy of the global model and the clients' local models."""
 
     name: ClassVar[str] = "discrepancy"
@@ -48,41 +48,41 @@ class Discrepancy(ByAscent, OnHeldImages):
                 "keeps none; set it to rounds such as [30], or to last (or the analysis's local_models to retrained)"
             )
         if self.local_models == "retrained":
-            needs_states(self.name, evaluation)
+            needs_saved_states(self.name, evaluation)
 
-    def of_run(self, subject: Subject) -> pd.DataFrame:
+    def of_run(self, run: AnalysedRun) -> pd.DataFrame:
         """Three rows: Δ_F, and the two sharpnesses whose distance it is.
 
         Kept: w^r and the models w_i⁺ of the clients that took part in round r, of which it was made. Retrained: w^r and
         the models of all clients, each trained from it for one round's local steps, with its own state.
         """
-        (data, loss), config, bench = subject.held(self.images), subject.run.config, subject.bench
+        (data, loss), config, setup = run.global_objective(self.images), run.config, run.setup
         kept = self.local_models == "kept"
         finished = self.round or (config.rounds_of_local_models if kept else config.snapshots)[-1]
-        of_round = (_kept if kept else _retrained)(subject, finished)
-        local = ((of_round.local_model(i), subject.of_client(i)) for i in subject.progress(of_round.clients, "client"))
-        found = flatness_discrepancy(bench.objective, of_round.w, data, local, rho=self.rho, ascent=self.ascent)
+        of_round = (_kept if kept else _retrained)(run, finished)
+        local = ((of_round.local_model(i), run.client_batches(i)) for i in run.progress(of_round.clients, "client"))
+        found = flatness_discrepancy(setup.objective, of_round.w, data, local, rho=self.rho, ascent=self.ascent)
         rows = zip(("flatness_discrepancy", "global_sharpness", "mean_local_sharpness"), found, strict=True)
         return pd.DataFrame(rows, columns=["metric", "value"]).assign(
             definition=f"after round {finished}, {self.ascent.words(self.rho)}, {loss}; local models: {of_round.words}"
         )
 
 
-def _kept(subject: Subject, finished_rounds: int) -> Round:
-    models = subject.run.local_models(finished_rounds, subject.device)
-    subject.check_finite(models.w_global, f"the global model after round {finished_rounds}")
+def _kept(run: AnalysedRun, finished_rounds: int) -> Round:
+    models = run.directory.local_models(finished_rounds, run.device)
+    run.check_finite(models.w_global, f"the global model after round {finished_rounds}")
     words = f"those of the {len(models)} participants of round {finished_rounds}, on their own data"
 
     def model(client: int) -> Tensor:
         w = models[client]
-        subject.check_finite(w, f"client {client}'s model of round {finished_rounds}")
+        run.check_finite(w, f"client {client}'s model of round {finished_rounds}")
         return w
 
     return Round(models.w_global, list(models), model, words)
 
 
-def _retrained(subject: Subject, finished_rounds: int) -> Round:
-    state = subject.state(finished_rounds)
-    w = subject.bench.federation.evaluated(state)
+def _retrained(run: AnalysedRun, finished_rounds: int) -> Round:
+    state = run.state(finished_rounds)
+    w = run.setup.federation.evaluated(state)
     words = "all clients', after one more round of local steps, on their own data"
-    return Round(w, range(len(subject.bench.split)), lambda i: subject.retrained(state, i), words)
+    return Round(w, range(len(run.setup.split)), lambda i: run.retrained(state, i), words)

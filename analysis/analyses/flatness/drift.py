@@ -8,8 +8,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from analysis.analyses.base import ByAscent, OnHeldImages, needs_states
-from analysis.analyses.subject import Subject
+from analysis.analyses.analysed_run import AnalysedRun
+from analysis.analyses.base import ByAscent, OnGlobalObjective, needs_saved_states
 from analysis.measures.drift import PerturbationDrift, perturbation_drift
 from analysis.measures.flatness import sharpness
 from bench.data.dataset import Batches
@@ -18,7 +18,7 @@ from bench.experiments.run_config import Evaluation
 from bench.methods.perturbations.none import NoPerturbation
 
 
-class Drift(ByAscent, OnHeldImages):
+class Drift(ByAscent, OnGlobalObjective):
     """Perturbation drift (FedLESAM, section 4.1) and global sharpness after each kept round."""
 
     name: ClassVar[str] = "drift"
@@ -35,24 +35,24 @@ class Drift(ByAscent, OnHeldImages):
 
     def check(self, evaluation: Evaluation) -> None:
         """The rounds after kept states are played again."""
-        needs_states(self.name, evaluation)
+        needs_saved_states(self.name, evaluation)
 
-    def of_run(self, subject: Subject) -> pd.DataFrame:
+    def of_run(self, run: AnalysedRun) -> pd.DataFrame:
         """One row per kept round.
 
         The drift after round r is that of the round which follows: it is replayed from the kept state with the clients
         that the schedule names. Empty for methods that do not perturb, and where a schedule of clients has ended.
         """
-        bench, (train, loss) = subject.bench, subject.held(self.images)
-        perturbs = not isinstance(bench.federation.method.perturbation, NoPerturbation)
+        setup, (train, loss) = run.setup, run.global_objective(self.images)
+        perturbs = not isinstance(setup.federation.method.perturbation, NoPerturbation)
         rows = []
-        for finished in subject.progress(subject.run.config.snapshots, "state"):
-            state = subject.state(finished)
-            clients = subject.next_clients(state) if perturbs else []
-            drift = self._of_round(subject, state, clients, train) if clients else None
-            sharp = sharpness(bench.objective, bench.federation.evaluated(state), train, self.rho, self.ascent)
+        for finished in run.progress(run.config.snapshots, "state"):
+            state = run.state(finished)
+            clients = run.next_clients(state) if perturbs else []
+            drift = self._of_round(run, state, clients, train) if clients else None
+            sharp = sharpness(setup.objective, setup.federation.evaluated(state), train, self.rho, self.ascent)
             rows.append((finished, *(drift or [None] * len(PerturbationDrift._fields)), sharp))
-        whose = f"all {len(bench.split)} clients'" if self.virtual == "all" else "their"
+        whose = f"all {len(setup.split)} clients'" if self.virtual == "all" else "their"
         told = (
             f"perturbations of the next round's clients against the global gradient at the mean of {whose} iterates"
             if perturbs
@@ -63,20 +63,20 @@ class Drift(ByAscent, OnHeldImages):
         )
 
     def _of_round(
-        self, subject: Subject, state: FederationState, clients: Sequence[int], train: Batches
+        self, run: AnalysedRun, state: FederationState, clients: Sequence[int], train: Batches
     ) -> PerturbationDrift:
-        bench = subject.bench
-        federation = bench.federation
+        setup = run.setup
+        federation = setup.federation
         start = federation.method.server.sent_model(state.w, state.server)
 
         def global_gradient(mean_iterate: Tensor) -> Tensor:
             """∇F at the virtual global model w^t − η_g (w^t − mean of the w_i,k)."""
             virtual_model = torch.lerp(start, mean_iterate, federation.steps.server_lr)
-            return bench.objective.full_gradient(virtual_model, train)
+            return setup.objective.full_gradient(virtual_model, train)
 
         return perturbation_drift(
             clients,
             lambda client, probe: federation.train_clients(state, [client], probe),
             global_gradient,
-            range(len(bench.split)) if self.virtual == "all" else None,
+            range(len(setup.split)) if self.virtual == "all" else None,
         )

@@ -5,8 +5,8 @@ from typing import ClassVar
 import pandas as pd
 from pydantic import Field
 
+from analysis.analyses.analysed_run import AnalysedRun
 from analysis.analyses.base import ByAscent, OnImages
-from analysis.analyses.subject import Subject
 from analysis.measures.flatness import low_pass_filter, sharpness
 from bench.numerics.streams import torch_stream
 
@@ -21,14 +21,14 @@ class Flatness(ByAscent, OnImages):
     sigma: float = Field(default=0.05, gt=0, description="standard deviation of the LPF's Gaussian")
     draws: int = Field(default=50, ge=2, description="Monte Carlo draws of the LPF")
 
-    def of_run(self, subject: Subject) -> pd.DataFrame:
+    def of_run(self, run: AnalysedRun) -> pd.DataFrame:
         """One row per measure."""
-        data, loss = subject.sample(self.data, self.images)
-        objective, w = subject.bench.objective, subject.w
+        data, loss = run.sample(self.data, self.images)
+        objective, w = run.setup.objective, run.w
         lpf = low_pass_filter(
             objective, w, data,
-            sigma=self.sigma, draws=self.draws, stream=torch_stream(subject.run.config.seed, "low-pass-filter"),
-            counted=lambda draws: subject.progress(draws, "draw of the LPF", self.draws),
+            sigma=self.sigma, draws=self.draws, stream=torch_stream(run.config.seed, "low-pass-filter"),
+            track=lambda draws: run.progress(draws, "draw of the LPF", self.draws),
         )  # fmt: skip
         sharp = sharpness(objective, w, data, self.rho, self.ascent)
         rows = [

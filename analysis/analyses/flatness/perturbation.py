@@ -7,8 +7,8 @@ import pandas as pd
 from pydantic import Field
 from torch import Tensor
 
+from analysis.analyses.analysed_run import AnalysedRun
 from analysis.analyses.base import OnImages
-from analysis.analyses.subject import Subject
 from analysis.measures.flatness import loss_along, random_directions
 from bench.data.dataset import Batches
 from bench.methods.base import unit
@@ -33,24 +33,24 @@ class Perturbation(OnImages):
     )
     draws: int = Field(default=10, ge=1, description="random directions")
 
-    def of_run(self, subject: Subject) -> pd.DataFrame:
+    def of_run(self, run: AnalysedRun) -> pd.DataFrame:
         """One row per direction and radius."""
-        data, loss = subject.sample(self.data, self.images)
+        data, loss = run.sample(self.data, self.images)
         tables = []
         for kind in dict.fromkeys(self.directions):
-            directions, radii, words = self._of_kind(kind, subject, data)
-            along = subject.progress(directions, "direction", total=self.draws if kind == "random" else 1)
-            table = loss_along(subject.bench.objective, subject.w, data, along, radii)
+            directions, radii, words = self._of_kind(kind, run, data)
+            along = run.progress(directions, "direction", total=self.draws if kind == "random" else 1)
+            table = loss_along(run.setup.objective, run.w, data, along, radii)
             tables.append(table.assign(direction=kind, definition=f"{loss}; {words}"))
         return pd.concat(tables, ignore_index=True)
 
     def _of_kind(
-        self, kind: Direction, subject: Subject, data: Batches
+        self, kind: Direction, run: AnalysedRun, data: Batches
     ) -> tuple[Iterable[Tensor], Sequence[float], str]:
         """Unit directions `[P]`, radii along them, and both in words."""
         if kind == "random":
-            stream = torch_stream(subject.run.config.seed, "perturbation-directions")
-            return random_directions(subject.w, self.draws, stream), self.radii, "random unit directions"
-        uphill = unit(subject.bench.objective.full_gradient(subject.w, data))
+            stream = torch_stream(run.config.seed, "perturbation-directions")
+            return random_directions(run.w, self.draws, stream), self.radii, "random unit directions"
+        uphill = unit(run.setup.objective.full_gradient(run.w, data))
         both_ways = sorted({sign * radius + 0.0 for radius in self.radii for sign in (-1, 1)})  # + 0.0: no -0.0
         return [uphill], both_ways, "direction of this loss's gradient, negative radii downhill"

@@ -5,8 +5,8 @@ from typing import Annotated, ClassVar
 import pandas as pd
 from pydantic import Field
 
+from analysis.analyses.analysed_run import AnalysedRun
 from analysis.analyses.base import ByAscent, OnImages
-from analysis.analyses.subject import Subject
 from analysis.measures.flatness import sharpness
 
 
@@ -21,14 +21,14 @@ class Sharpness(ByAscent, OnImages):
     )
     steps: int = Field(default=10, ge=1, description="ascent steps; of several, the best point counts")
 
-    def of_run(self, subject: Subject) -> pd.DataFrame:
+    def of_run(self, run: AnalysedRun) -> pd.DataFrame:
         """One row per radius. `first_order` is ρ‖∇F(w)‖, the maximum to first order."""
-        data, loss = subject.sample(self.data, self.images)
-        objective, w = subject.bench.objective, subject.w
+        data, loss = run.sample(self.data, self.images)
+        objective, w = run.setup.objective, run.w
         slope = float(objective.full_gradient(w, data).norm())
         told = f"{self.ascent.words_for_radii}, {loss}"
         rows = [
             (rho, sharpness(objective, w, data, rho, self.ascent), rho * slope, told)
-            for rho in subject.progress(self.radii, "radius")
+            for rho in run.progress(self.radii, "radius")
         ]
         return pd.DataFrame(rows, columns=["radius", "sharpness", "first_order", "definition"])

@@ -7,15 +7,15 @@ import pandas as pd
 from pydantic import Field
 from torch import Tensor
 
-from analysis.analyses.base import OnParts
+from analysis.analyses.analysed_run import AnalysedRun
+from analysis.analyses.base import OnSubsets
 from analysis.analyses.scores import score_points
-from analysis.analyses.subject import Subject
 from analysis.measures.directions import Family
 from bench.engine.objective import Objective
 from bench.models import build_model
 
 
-class Interpolation(OnParts):
+class Interpolation(OnSubsets):
     """Loss and error (percent) of (1 − t) w + t w' (Goodfellow et al. 2015)."""
 
     name: ClassVar[str] = "interpolation"
@@ -29,33 +29,33 @@ class Interpolation(OnParts):
     steps: int = Field(default=20, ge=1, description="equal steps from one model to the other")
     beyond: int = Field(default=5, ge=0, description="so many more steps on either side")
 
-    def compared(self) -> Sequence[str]:
+    def compared_labels(self) -> Sequence[str]:
         """The other end."""
         return () if self.towards is None else (self.towards,)
 
-    def is_for(self, method: str, partition: str) -> bool:
+    def applies_to(self, method: str, partition: str) -> bool:
         """Not of the other end."""
         return self.towards not in (method, partition)
 
-    def of_run(self, subject: Subject) -> pd.DataFrame:
+    def of_run(self, run: AnalysedRun) -> pd.DataFrame:
         """A row for each t and part of the data."""
-        others = self.beside(subject)
+        others = self.compared_runs(run)
         if others:
-            own = subject.name_among(self.compared())
-            start, end, which = subject.w, others[0].w, f"from the final model of {own} to {self.towards}'s"
+            own = run.name_among(self.compared_labels())
+            start, end, which = run.w, others[0].w, f"from the final model of {own} to {self.towards}'s"
         else:
-            start, end, which = _initial(subject), subject.w, "from the initial to the final model"
+            start, end, which = _initial(run), run.w, "from the initial to the final model"
         points = [(step / self.steps,) for step in range(-self.beyond, self.steps + self.beyond + 1)]
-        samples = self.samples(subject)
-        scores = score_points(subject, Family(start, (end - start,)), points, samples, self.asked())
+        samples = self.samples(run)
+        scores = score_points(run, self, Family(start, (end - start,)), points, samples)
         at = pd.DataFrame(points, columns=["t"])
         losses = {part: f"{sample.loss}, on the line {which}" for part, sample in samples.items()}
         table = scores.join(at, on="point").assign(definition=scores["data"].map(losses))
         return table[[*self.columns, "definition"]]
 
 
-def _initial(subject: Subject) -> Tensor:
+def _initial(run: AnalysedRun) -> Tensor:
     """The model before the first round: the seed alone decides it."""
-    config, dataset = subject.run.config, subject.bench.dataset
+    config, dataset = run.config, run.setup.dataset
     module = build_model(config.model, dataset.image_shape, dataset.classes, config.seed)
-    return Objective(module.to(subject.device)).initial()
+    return Objective(module.to(run.device)).initial()

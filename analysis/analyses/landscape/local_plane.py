@@ -4,9 +4,9 @@ from typing import ClassVar
 
 from pydantic import Field, field_validator
 
-from analysis.analyses.base import needs_states
+from analysis.analyses.analysed_run import AnalysedRun
+from analysis.analyses.base import needs_saved_states
 from analysis.analyses.landscape.plane import Models, ThroughModels
-from analysis.analyses.subject import Subject
 from bench.engine.federation import FederationState
 from bench.experiments.run_config import Evaluation
 from bench.input.errors import UserError
@@ -32,22 +32,22 @@ class LocalPlane(ThroughModels):
 
     def check(self, evaluation: Evaluation) -> None:
         """Local models are trained from a kept state."""
-        needs_states(self.name, evaluation)
+        needs_saved_states(self.name, evaluation)
 
-    def models(self, subject: Subject) -> Models:
+    def models(self, run: AnalysedRun) -> Models:
         """Trained on the clients' own data, with their own state, as a round does."""
-        finished = self.round or subject.run.config.training.rounds
-        state = subject.state(finished)
-        clients = self._chosen(subject, state)
+        finished = self.round or run.config.training.rounds
+        state = run.state(finished)
+        clients = self._chosen(run, state)
         names = [f"client {i}" for i in clients]
         which = f"the local models of {', '.join(names)}, trained from the model after round {finished}"
-        return Models(names, [subject.retrained(state, i) for i in clients], which)
+        return Models(names, [run.retrained(state, i) for i in clients], which)
 
-    def _chosen(self, subject: Subject, state: FederationState) -> tuple[int, ...]:
+    def _chosen(self, run: AnalysedRun, state: FederationState) -> tuple[int, ...]:
         """The clients asked for, or the first three: those that take part, then all others by their number."""
-        count = len(subject.bench.split)
+        count = len(run.setup.split)
         if self.clients is None:
-            clients = tuple(dict.fromkeys([*subject.next_clients(state), *range(count)]))[:3]
+            clients = tuple(dict.fromkeys([*run.next_clients(state), *range(count)]))[:3]
         else:
             clients = self.clients
         if len(clients) < 3 or not set(clients) <= set(range(count)):

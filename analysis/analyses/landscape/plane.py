@@ -9,9 +9,9 @@ import pandas as pd
 from pydantic import Field, field_validator
 from torch import Tensor
 
-from analysis.analyses.base import OfOneSeed, OnParts
+from analysis.analyses.analysed_run import AnalysedRun
+from analysis.analyses.base import OfOneSeed, OnSubsets
 from analysis.analyses.scores import score_points
-from analysis.analyses.subject import Subject
 from analysis.measures.directions import plane_through
 from analysis.measures.landscape import axis_around
 from bench.experiments.run_config import Evaluation
@@ -26,7 +26,7 @@ class Models(NamedTuple):
     which: str
 
 
-class ThroughModels(OfOneSeed, OnParts):
+class ThroughModels(OfOneSeed, OnSubsets):
     """Loss and error (percent) on the plane through three models of one setting."""
 
     columns: ClassVar[tuple[str, ...]] = ("x", "y", "model", "data", "loss", "error")
@@ -37,20 +37,20 @@ class ThroughModels(OfOneSeed, OnParts):
     )
 
     @abstractmethod
-    def models(self, subject: Subject) -> Models:
+    def models(self, run: AnalysedRun) -> Models:
         """The three models; the first one is the plane's origin."""
 
-    def of_run(self, subject: Subject) -> pd.DataFrame:
+    def of_run(self, run: AnalysedRun) -> pd.DataFrame:
         """A row for each grid point, then one for each model, which `model` names there; all of that for each part.
 
         x and y are Euclidean distances from the first model.
         """
-        names, parameters, which = self.models(subject)
+        names, parameters, which = self.models(run)
         family, places = plane_through(*parameters)
         axes = (axis_around(values, self.margin, self.points) for values in zip(*places, strict=True))
         points = [*product(*axes), *places]
-        samples = self.samples(subject)
-        scores = score_points(subject, family, points, samples, self.asked())
+        samples = self.samples(run)
+        scores = score_points(run, self, family, points, samples)
         at = pd.DataFrame(points, columns=["x", "y"])
         at["model"] = pd.Series(names, index=at.index[-len(names) :])
         losses = {part: f"{sample.loss}, on the plane through {which}" for part, sample in samples.items()}
@@ -81,16 +81,16 @@ class Plane(ThroughModels):
                 "through"
             )
 
-    def compared(self) -> Sequence[str]:
+    def compared_labels(self) -> Sequence[str]:
         """The two others."""
         return self.through
 
-    def is_for(self, method: str, partition: str) -> bool:
+    def applies_to(self, method: str, partition: str) -> bool:
         """Not of the models that the plane goes through beside the first."""
         return method not in self.through and partition not in self.through
 
-    def models(self, subject: Subject) -> Models:
+    def models(self, run: AnalysedRun) -> Models:
         """This run's is the first."""
-        runs = [subject, *self.beside(subject)]
-        names = [subject.name_among(self.through), *self.through]
+        runs = [run, *self.compared_runs(run)]
+        names = [run.name_among(self.through), *self.through]
         return Models(names, [run.w for run in runs], f"the final models of {', '.join(names)}")

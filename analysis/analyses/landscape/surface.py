@@ -8,9 +8,9 @@ import pandas as pd
 from pydantic import Field, field_validator, model_validator
 from torch import Tensor
 
+from analysis.analyses.analysed_run import AnalysedRun, Sample
 from analysis.analyses.base import OfOneSeed, OnImages
 from analysis.analyses.scores import score_points
-from analysis.analyses.subject import Sample, Subject
 from analysis.measures.directions import Biases, Family, filter_normalised_directions
 from analysis.measures.landscape import symmetric_axis
 from bench.experiments.run_config import Evaluation
@@ -63,39 +63,39 @@ class Surface(OfOneSeed, OnImages):
                 "the experiment keeps none; set it to last"
             )
 
-    def compared(self) -> Sequence[str]:
+    def compared_labels(self) -> Sequence[str]:
         """The method of reference."""
         return () if self.reference is None else (self.reference,)
 
-    def of_run(self, subject: Subject) -> pd.DataFrame:
+    def of_run(self, run: AnalysedRun) -> pd.DataFrame:
         """One row per grid point, a outermost."""
-        w, sample = self._around(subject)
-        scale = next((other.w for other in self.beside(subject)), w)
+        w, sample = self._around(run)
+        scale = next((other.w for other in self.compared_runs(run)), w)
         directions = filter_normalised_directions(
-            subject.bench.objective.layout,
+            run.setup.objective.layout,
             scale,
-            torch_stream(subject.run.config.seed, "surface-directions"),
+            torch_stream(run.config.seed, "surface-directions"),
             biases=self.biases,
             orthogonal=self.orthogonal,
         )
         axis = symmetric_axis(self.extent, self.points)
         points = list(product(axis, axis))
-        scores = score_points(subject, Family(w, directions), points, {self.data: sample}, self.asked())
+        scores = score_points(run, self, Family(w, directions), points, {self.data: sample})
         table = pd.DataFrame(points, columns=["a", "b"]).join(scores[["loss", "error"]])
         return table.assign(definition=f"{sample.loss}; {self._directions()}")
 
-    def _around(self, subject: Subject) -> tuple[Tensor, Sample]:
+    def _around(self, run: AnalysedRun) -> tuple[Tensor, Sample]:
         """The model `[P]` in the middle, and the images; a `UserError` if it is not kept, or not finite."""
         if self.model == "global":
-            return subject.w, subject.sample(self.data, self.images)
-        config = subject.run.config
+            return run.w, run.sample(self.data, self.images)
+        config = run.config
         finished = config.rounds_of_local_models[-1] if config.rounds_of_local_models else config.training.rounds
-        models = subject.run.local_models(finished, subject.device)
+        models = run.directory.local_models(finished, run.device)
         client = next(iter(models))
         what = f"client {client}'s model of round {finished}"
-        subject.check_finite(models[client], what)
-        images = subject.of_client(client)
-        count = len(subject.bench.split[client])
+        run.check_finite(models[client], what)
+        images = run.client_batches(client)
+        count = len(run.setup.split[client])
         return models[client], Sample(images, f"{what}: mean cross-entropy of all its {count} training images")
 
     def _directions(self) -> str:

@@ -6,8 +6,8 @@ from typing import Annotated, ClassVar
 import pandas as pd
 from pydantic import Field, model_validator
 
+from analysis.analyses.analysed_run import AnalysedRun
 from analysis.analyses.base import Analysis
-from analysis.analyses.subject import Subject
 from analysis.measures.convergence import FinalValue, first_reaching
 from analysis.measures.cost import SPENT, images_of_steps, spending
 from bench.input.errors import UserError
@@ -42,27 +42,27 @@ class Convergence(Analysis):
             raise UserError("convergence needs targets, or a reference")
         return self
 
-    def compared(self) -> Sequence[str]:
+    def compared_labels(self) -> Sequence[str]:
         """The reference."""
         return () if self.reference is None else (self.reference,)
 
     def check_target(self, target: float | str, *, smoothed: bool) -> None:
         """A `UserError` if its files have no such target: an accuracy, or the label of the reference."""
-        if target not in (*self.targets, *self.compared()):
-            known = ", ".join([*(f"{accuracy:g}" for accuracy in self.targets), *self.compared()])
+        if target not in (*self.targets, *self.compared_labels()):
+            known = ", ".join([*(f"{accuracy:g}" for accuracy in self.targets), *self.compared_labels()])
             raise UserError(f"target {target}: the analysis convergence has {known}; set it in analyses.yaml")
         if smoothed and self.window == 1:
             raise UserError("smoothed: the analysis convergence has window 1; set it in analyses.yaml")
 
-    def of_run(self, subject: Subject) -> pd.DataFrame:
+    def of_run(self, run: AnalysedRun) -> pd.DataFrame:
         """One row per target, smoothing and quantity: what was spent until then, or, not `reached`, until the end."""
-        run = subject.run
-        metrics = run.metrics()
-        spent = spending(metrics, run.times(), subject.w.numel(), images_of_steps(run)).set_index("round")
+        directory = run.directory
+        metrics = directory.metrics()
+        spent = spending(metrics, directory.times(), run.w.numel(), images_of_steps(directory)).set_index("round")
         evaluations = metrics.set_index("round")["test_accuracy"].dropna()
-        end = f"; evaluated every {run.config.evaluation.every} rounds{', diverged' if run.diverged else ''}"
+        end = f"; evaluated every {run.config.evaluation.every} rounds{', diverged' if directory.diverged else ''}"
         rows = []
-        for target, of in self._targets(subject):
+        for target, of in self._targets(run):
             for smoothed, window in enumerate((1, self.window) if self.window > 1 else (1,)):
                 finished = first_reaching(evaluations, target, window)
                 until = spent.loc[spent.index[-1] if finished is None else finished]
@@ -74,13 +74,13 @@ class Convergence(Analysis):
                 ]  # fmt: skip
         return pd.DataFrame(rows, columns=[*self.columns, "definition"])
 
-    def _targets(self, subject: Subject) -> Iterator[tuple[float, str | None]]:
+    def _targets(self, run: AnalysedRun) -> Iterator[tuple[float, str | None]]:
         """Each target, and whose final accuracy it is."""
         yield from ((target, None) for target in self.targets)
         if self.reference is None:
             return
-        run = self.beside(subject)[0].run
-        if run.diverged:
-            subject.tell(f"seed {run.config.seed}: '{run.path}' diverged: it sets no target")
+        reference = self.compared_runs(run)[0].directory
+        if reference.diverged:
+            run.report(f"seed {run.config.seed}: '{reference.path}' diverged: it sets no target")
             return
-        yield self.final.of(run.metrics()["test_accuracy"].dropna(), "higher"), self.reference
+        yield self.final.of(reference.metrics()["test_accuracy"].dropna(), "higher"), self.reference

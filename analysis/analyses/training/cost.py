@@ -4,8 +4,8 @@ from typing import ClassVar
 
 import pandas as pd
 
+from analysis.analyses.analysed_run import AnalysedRun
 from analysis.analyses.base import Analysis
-from analysis.analyses.subject import Subject
 from analysis.measures.cost import per_round
 
 _MEMORY = {"process_peak_memory_mib": "peak_memory_mib", "peak_gpu_memory_mib": "peak_gpu_memory_mib"}
@@ -19,15 +19,15 @@ class Cost(Analysis):
     of_diverged: ClassVar[bool] = True
     of_final_model: ClassVar[bool] = False
 
-    def of_run(self, subject: Subject) -> pd.DataFrame:
+    def of_run(self, run: AnalysedRun) -> pd.DataFrame:
         """One row per quantity; the largest memory is that of the process, which may have trained other seeds too."""
-        run = subject.run
-        about = run.provenance
-        costs = per_round(run.metrics(), run.times(), subject.w.numel())
+        directory = run.directory
+        about = directory.provenance
+        costs = per_round(directory.metrics(), directory.times(), run.w.numel())
         memory = {name: float(about[key]) for key, name in _MEMORY.items() if about.get(key) is not None}
         table = pd.DataFrame({**costs, **memory}.items(), columns=["metric", "value"])
-        end = ", in the last of which it diverged" if run.diverged else ""
-        over = f"over {len(run.times())} rounds{end}"
+        end = ", in the last of which it diverged" if directory.diverged else ""
+        over = f"over {len(directory.times())} rounds{end}"
         return table.assign(
             definition=f"{over}; times and memory: on {about.get('device')}, whatever "
             "else it did; seeds that are trained together share their time equally"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from analysis.analyses import parse_analysis
-from analysis.analyses.run import analyse
+from analysis.analyses.run_analysis import run_analysis
 from analysis.measures.clients import (
     expected_of_clients,
     label_shares,
@@ -132,7 +132,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def analysed(name: str, runs: Path, out: Path, **options: object) -> pd.DataFrame:
-    analyse(parse_analysis(name, options), runs, out, CPU, str)
+    run_analysis(parse_analysis(name, options), runs, out, CPU, str)
     return pd.read_csv(out)
 
 
@@ -173,7 +173,7 @@ def test_answers_do_not_depend_on_the_batch_size(
 ) -> None:
     """Nor does any of them hold more than a batch at once."""
     whole = analysed(name, runs / "seed-0", tmp_path / "whole.csv")
-    monkeypatch.setattr("analysis.analyses.subject.EVALUATION_BATCH", {"cpu": 37})
+    monkeypatch.setattr("analysis.analyses.analysed_run.EVALUATION_BATCH", {"cpu": 37})
     passed: list[int] = []
     forward = Objective.logits
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from scipy.ndimage import gaussian_filter
 
 from analysis.analyses import parse_analysis
-from analysis.analyses.run import analyse
-from analysis.analyses.subject import Subject
+from analysis.analyses.analysed_run import AnalysedRun
+from analysis.analyses.run_analysis import run_analysis
 from analysis.measures import corruptions
 from analysis.measures.corruptions import CORRUPTIONS, SEVERITIES, Corrupted
 from bench.data.dataset import DeviceData
@@ -132,7 +132,7 @@ def run_on(dataset: dict[str, object], out: Path, model: str = "cnn_gn") -> Path
 
 
 def analysed(folder: Path, **options: object) -> pd.DataFrame:
-    analyse(parse_analysis("corruptions", options), folder, folder / "x.csv", CPU, str)
+    run_analysis(parse_analysis("corruptions", options), folder, folder / "x.csv", CPU, str)
     return pd.read_csv(folder / "x.csv")
 
 
@@ -164,11 +164,11 @@ def test_runs_on_cifar_are_tested_on_the_published_images(tmp_path: Path, monkey
     table = analysed(runs, corruptions=["fog", "snow"], severities=[1, 5])
     assert set(table["suite"]) == {"cifar10_c"}
     assert table["corruption"].tolist()[:5] == ["clean", "fog", "fog", "snow", "snow"]
-    subject = Subject(RunDirectory(runs / "seed-0"), CPU)
+    run = AnalysedRun(RunDirectory(runs / "seed-0"), CPU)
     images = np.load(root / "CIFAR-10-C" / "snow.npy")[4 * TEST :].transpose(0, 3, 1, 2)
-    mean, std = (np.array(c)[:, None, None] for c in (subject.bench.dataset.mean, subject.bench.dataset.std))
+    mean, std = (np.array(c)[:, None, None] for c in (run.setup.dataset.mean, run.setup.dataset.std))
     x = torch.from_numpy(((images / 255 - mean) / std).astype(np.float32))
-    correct = subject.bench.objective.logits(subject.w, x).argmax(1).numpy() == np.arange(TEST) % 10
+    correct = run.setup.objective.logits(run.w, x).argmax(1).numpy() == np.arange(TEST) % 10
     assert table["value"][4] == pytest.approx(100 * correct.mean())
     assert set(analysed(runs, suite="built_in", severities=[1])["suite"]) == {"built_in"}
     (root / "CIFAR-10-C" / "frost.npy").unlink()

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from analysis.analyses import parse_analysis
-from analysis.analyses.run import analyse
+from analysis.analyses.run_analysis import run_analysis
 from analysis.measures.cost import images_of_steps, per_round, spending
 from analysis.report.report import Report
 from bench.input.errors import UserError
@@ -58,9 +58,9 @@ def test_a_round_costs() -> None:
     assert never["seconds_per_round"] == 2
 
 
-def analysed(name: str, folder: Path, *beside: Path, **options: object) -> pd.DataFrame:
+def analysed(name: str, folder: Path, *compared: Path, **options: object) -> pd.DataFrame:
     out = Path("answer.csv")
-    analyse(parse_analysis(name, options), folder, out, CPU, str, beside)
+    run_analysis(parse_analysis(name, options), folder, out, CPU, str, compared)
     return pd.read_csv(out)
 
 
@@ -121,7 +121,7 @@ def test_smoothing_is_a_second_set_of_rows(little: Path) -> None:
     [
         ({"targets": []}, "convergence needs targets, or a reference"),
         ({"targets": [101.0]}, "targets.0 = 101.0"),
-        ({"reference": "fedavg"}, "needs runs beside of: fedavg; --beside gives: none"),
+        ({"reference": "fedavg"}, "compares with runs of: fedavg; --compare-with names runs of: none"),
     ],
 )
 def test_what_is_missing_is_one_line(options: dict[str, object], message: str, little: Path) -> None:

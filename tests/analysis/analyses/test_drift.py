@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from analysis.analyses import parse_analysis
-from analysis.analyses.subject import Subject
+from analysis.analyses.analysed_run import AnalysedRun
 from analysis.measures.drift import PerturbationDrift, Replay, perturbation_drift
 from bench.engine.batches import FullBatches
 from bench.engine.local import Probe
@@ -188,17 +188,17 @@ def run(tmp_path_factory: pytest.TempPathFactory):
 
 def test_of_a_run_as_if_all_was_held(run) -> None:
     """Participants and all clients of a real round; to 1e-5, in float32."""
-    subject = Subject(run, CPU)
-    bench, state, data = subject.bench, subject.state(2), subject.sample(images=100).data
-    active, everybody = bench.active(state), list(range(20))
+    run = AnalysedRun(run, CPU)
+    setup, state, data = run.setup, run.state(2), run.sample(images=100).data
+    active, everybody = setup.active(state), list(range(20))
     held: dict[int, list[tuple[Tensor, Tensor]]] = {i: [] for i in everybody}
-    bench.federation.train_clients(state, everybody, lambda i, _, w, delta: held[i].append((w.clone(), delta)))
+    setup.federation.train_clients(state, everybody, lambda i, _, w, delta: held[i].append((w.clone(), delta)))
     for virtual, clients in (("participants", active), ("all", everybody)):
-        table = parse_analysis("drift", {"virtual": virtual, "images": 100}).of_run(subject)
+        table = parse_analysis("drift", {"virtual": virtual, "images": 100}).of_run(run)
         distances = []
         for k in range(max(len(held[i]) for i in active)):
             mean = torch.stack([held[i][k][0] for i in clients if k < len(held[i])]).mean(0)
-            of_global = unit(bench.objective.full_gradient(mean, data))
+            of_global = unit(setup.objective.full_gradient(mean, data))
             distances += [float(norm(of_global - unit(held[i][k][1]))) for i in active if k < len(held[i])]
         row = table[table["round"] == 2].iloc[0]
         assert row["perturbation_drift"] == pytest.approx(sum(distances) / len(distances) / 2, rel=1e-5)
@@ -209,7 +209,7 @@ def test_of_a_run_as_if_all_was_held(run) -> None:
 
 def test_without_a_perturbation_there_is_sharpness_alone(tmp_path: Path) -> None:
     cell = load_experiment(MINI, {}).cell("digits/dirichlet-0.1/4-of-20/fedavg")
-    table = parse_analysis("drift", {"images": 60}).of_run(Subject(train(cell.runs[0], tmp_path / "run", CPU), CPU))
+    table = parse_analysis("drift", {"images": 60}).of_run(AnalysedRun(train(cell.runs[0], tmp_path / "run", CPU), CPU))
     assert table[["perturbation_drift", "cosine", "local_norm", "gradient_norm"]].isna().all(axis=None)
     assert table["sharpness"].notna().all()
 

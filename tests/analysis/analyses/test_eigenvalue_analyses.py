@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from analysis.analyses import parse_analysis
-from analysis.analyses.run import analyse
-from analysis.analyses.subject import Subject
+from analysis.analyses.analysed_run import AnalysedRun
+from analysis.analyses.run_analysis import run_analysis
 from analysis.measures.hessian import top_eigenvalues
 from bench.experiments.experiment import load_experiment
 from bench.input.errors import UserError
@@ -23,7 +23,7 @@ CELL = Path("results", "runs", "little", "digits", "dirichlet-0.1", "4-of-20")
 
 def analysed(name: str, options: dict, method: str = "fedsam", seeds: str = "seed-0") -> tuple[pd.DataFrame, list[str]]:
     said: list[str] = []
-    analyse(parse_analysis(name, options), CELL / method / seeds, Path("x.csv"), CPU, said.append)
+    run_analysis(parse_analysis(name, options), CELL / method / seeds, Path("x.csv"), CPU, said.append)
     return pd.read_csv("x.csv"), said
 
 
@@ -65,7 +65,7 @@ def test_spectrum_has_density_and_trace(little: Path) -> None:
     one = table.set_index("metric")
     assert one.loc["trace", "stderr"] > 0
     mean = np.trapezoid(density["value"] * density["eigenvalue"], density["eigenvalue"])
-    P = Subject(RunDirectory(CELL / "fedsam" / "seed-0"), CPU).w.numel()
+    P = AnalysedRun(RunDirectory(CELL / "fedsam" / "seed-0"), CPU).w.numel()
     assert one.loc["trace", "value"] == pytest.approx(P * mean, rel=1e-3)
     assert one.loc["density_single", "value"] * one.loc["density_sigma", "value"] * P == pytest.approx(0.3989, abs=1e-4)
 
@@ -85,13 +85,13 @@ def test_clients_have_the_curvature_of_their_own_models(kept: Path) -> None:
     """Each row against the client's training done by hand, on its own images."""
     table, _ = analysed("client_hessian", {"clients": [3, 11]})
     assert table[["round", "client"]].to_numpy().tolist() == [[1, 3], [1, 11], [2, 3], [2, 11]]
-    subject = Subject(RunDirectory(CELL / "fedsam" / "seed-0"), CPU)
-    federation = subject.bench.federation
+    run = AnalysedRun(RunDirectory(CELL / "fedsam" / "seed-0"), CPU)
+    federation = run.setup.federation
     for row in table.itertuples():
-        w = federation.train_clients(subject.state(int(row.round)), [int(row.client)])[int(row.client)].w
-        own = subject.bench.train.batch(torch.from_numpy(subject.bench.split[int(row.client)]))
+        w = federation.train_clients(run.state(int(row.round)), [int(row.client)])[int(row.client)].w
+        own = run.setup.train.batch(torch.from_numpy(run.setup.split[int(row.client)]))
         assert row.images == len(own[1])
-        exact = top_eigenvalues(subject.bench.objective, w, [own], 1, tolerance=1e-4)
+        exact = top_eigenvalues(run.setup.objective, w, [own], 1, tolerance=1e-4)
         assert row.lambda_max == pytest.approx(exact.eigenvalues[0], rel=1e-3)
     assert table["definition"].str.contains("at its model after one more round").all()
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from analysis.analyses import parse_analysis
-from analysis.analyses.run import analyse
-from analysis.analyses.subject import Subject
+from analysis.analyses.analysed_run import AnalysedRun
+from analysis.analyses.run_analysis import run_analysis
 from analysis.measures.flatness import Ascent, flatness_discrepancy, sharpness
 from bench.experiments.experiment import load_experiment
 from bench.input.errors import UserError
@@ -41,7 +41,7 @@ def kept(trained: Trained) -> RunDirectory:
 
 
 def of(run: RunDirectory, name: str, **options: object) -> pd.DataFrame:
-    return parse_analysis(name, options).of_run(Subject(run, CPU))
+    return parse_analysis(name, options).of_run(AnalysedRun(run, CPU))
 
 
 def value(table: pd.DataFrame, metric: str = "flatness_discrepancy") -> float:
@@ -52,13 +52,13 @@ def value(table: pd.DataFrame, metric: str = "flatness_discrepancy") -> float:
 def test_discrepancy_of_the_last_rounds_kept_models(finished: int | None, kept: RunDirectory) -> None:
     """Of w^4 and the models of round 4's participants, each on its own images, weighted by their number."""
     table = of(kept, "discrepancy", rho=0.3, round=finished)
-    subject = Subject(kept, CPU)
-    objective, data = subject.bench.objective, subject.sample().data
+    run = AnalysedRun(kept, CPU)
+    objective, data = run.setup.objective, run.sample().data
     models = kept.local_models(4, CPU)
-    sizes = {i: len(subject.bench.split[i]) for i in models}
-    mean = sum(sizes[i] * sharpness(objective, w, subject.of_client(i), 0.3) for i, w in models.items())
+    sizes = {i: len(run.setup.split[i]) for i in models}
+    mean = sum(sizes[i] * sharpness(objective, w, run.client_batches(i), 0.3) for i, w in models.items())
     mean /= sum(sizes.values())
-    of_global = sharpness(objective, subject.w, data, 0.3)
+    of_global = sharpness(objective, run.w, data, 0.3)
     assert value(table, "mean_local_sharpness") == pytest.approx(mean)
     assert value(table, "global_sharpness") == pytest.approx(of_global)
     assert value(table) == pytest.approx(abs(of_global - mean))
@@ -68,9 +68,9 @@ def test_discrepancy_of_the_last_rounds_kept_models(finished: int | None, kept: 
 
 def test_kept_models_need_no_state_of_their_round(kept: RunDirectory) -> None:
     """States are kept after rounds 2 and 4; the global model of round 3 stands beside the local ones."""
-    subject, models = Subject(kept, CPU), kept.local_models(3, CPU)
-    clients = [(models[i], subject.of_client(i)) for i in models]
-    expected = flatness_discrepancy(subject.bench.objective, models.w_global, subject.sample().data, clients, rho=0.1)
+    run, models = AnalysedRun(kept, CPU), kept.local_models(3, CPU)
+    clients = [(models[i], run.client_batches(i)) for i in models]
+    expected = flatness_discrepancy(run.setup.objective, models.w_global, run.sample().data, clients, rho=0.1)
     assert value(of(kept, "discrepancy", round=3)) == pytest.approx(expected.value)
     after = kept.local_models(4, CPU)
     assert torch.equal(after.w_global, kept.snapshot(4, CPU).w)
@@ -81,12 +81,12 @@ def test_kept_models_need_no_state_of_their_round(kept: RunDirectory) -> None:
 def test_retrained_models_are_all_clients_from_the_state(kept: RunDirectory) -> None:
     """Full participation from w^2: what kept models of round 3 are for the participants."""
     table = of(kept, "discrepancy", local_models="retrained", round=2, steps=3)
-    subject = Subject(kept, CPU)
-    state, bench = subject.state(2), subject.bench
-    results = bench.federation.train_clients(state, range(20))
-    local = [(result.w, subject.of_client(i)) for i, result in results.items()]
+    run = AnalysedRun(kept, CPU)
+    state, setup = run.state(2), run.setup
+    results = setup.federation.train_clients(state, range(20))
+    local = [(result.w, run.client_batches(i)) for i, result in results.items()]
     expected = flatness_discrepancy(
-        bench.objective, state.w, subject.sample().data, local, rho=0.1, ascent=Ascent(3)
+        setup.objective, state.w, run.sample().data, local, rho=0.1, ascent=Ascent(3)
     )  # fmt: skip
     assert value(table) == pytest.approx(expected.value)
     assert all(torch.equal(results[i].w, w) for i, w in kept.local_models(3, CPU).items())
@@ -101,7 +101,7 @@ def test_what_is_taken_unless_the_options_say(kept: RunDirectory, trained: Train
 def test_a_run_without_kept_models_asked_for_them_is_one_line(trained: Trained, tmp_path: Path) -> None:
     run = trained()
     with pytest.raises(UserError, match=r"evaluation.local_models is null: .*set it to rounds such as \[30\]") as error:
-        analyse(parse_analysis("discrepancy", {}), run.path, tmp_path / "x.csv", CPU, str)
+        run_analysis(parse_analysis("discrepancy", {}), run.path, tmp_path / "x.csv", CPU, str)
     assert "\n" not in str(error.value)
     assert not (tmp_path / "x.csv").exists()
 
@@ -109,16 +109,16 @@ def test_a_run_without_kept_models_asked_for_them_is_one_line(trained: Trained, 
 def test_kept_models_alone_suffice(trained: Trained, tmp_path: Path) -> None:
     """No state is needed for the last round: its global model is the run's final one."""
     run = trained(snapshot_every=None, local_models="last")
-    analyse(parse_analysis("discrepancy", {}), run.path, tmp_path / "x.csv", CPU, str)
+    run_analysis(parse_analysis("discrepancy", {}), run.path, tmp_path / "x.csv", CPU, str)
     assert value(pd.read_csv(tmp_path / "x.csv")) > 0
 
 
 def test_sharpness_by_radius(kept: RunDirectory) -> None:
     """Wider balls hold the narrower ones' maxima; the first order is ρ‖∇F(w)‖."""
     table = of(kept, "sharpness", radii=[0.05, 0.1, 0.5], images=100, steps=4)
-    subject = Subject(kept, CPU)
-    data = subject.sample(images=100).data
-    slope = float(subject.bench.objective.full_gradient(subject.w, data).norm())
+    run = AnalysedRun(kept, CPU)
+    data = run.sample(images=100).data
+    slope = float(run.setup.objective.full_gradient(run.w, data).norm())
     assert list(table["first_order"]) == pytest.approx([0.05 * slope, 0.1 * slope, 0.5 * slope])
     assert table["sharpness"].is_monotonic_increasing
     one = of(kept, "sharpness", radii=[0.5], images=100, steps=1)["sharpness"].item()

@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 
 from analysis.analyses import parse_analysis, scores
-from analysis.analyses.run import analyse
-from analysis.analyses.subject import Part, Subject
+from analysis.analyses.analysed_run import AnalysedRun
+from analysis.analyses.run_analysis import run_analysis
+from bench.data.sources.base import Subset
 from bench.experiments.experiment import load_experiment
 from bench.experiments.run_config import Evaluation
 from bench.input.errors import UserError
@@ -53,14 +54,16 @@ def cells(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "runs"
 
 
-def answer(cells: Path, name: str, options: Mapping[str, Any], out: Path, *beside: str, run: str = "fedavg", tell=str):
-    analyse(parse_analysis(name, options), cells / run, out, CPU, tell, [cells / other for other in beside])
+def answer(
+    cells: Path, name: str, options: Mapping[str, Any], out: Path, *compared: str, run: str = "fedavg", report=str
+):
+    run_analysis(parse_analysis(name, options), cells / run, out, CPU, report, [cells / other for other in compared])
     return pd.read_csv(out)
 
 
-def loss_and_error(run: Path, w: Tensor, part: Part, images: int | None) -> tuple[float, float]:
-    subject = Subject(RunDirectory(run / "seed-3"), CPU)
-    loss, accuracy = subject.bench.objective.evaluate(w, subject.sample(part, images).data)
+def loss_and_error(folder: Path, w: Tensor, subset: Subset, images: int | None) -> tuple[float, float]:
+    run = AnalysedRun(RunDirectory(folder / "seed-3"), CPU)
+    loss, accuracy = run.setup.objective.evaluate(w, run.sample(subset, images).data)
     return loss, 100 - accuracy
 
 
@@ -93,10 +96,10 @@ def test_a_plane_has_each_method_s_final_model_at_its_place(cells: Path, tmp_pat
 @pytest.mark.parametrize("options", [{}, {"clients": [7, 2, 11], "round": 1}])
 def test_a_local_plane_has_each_local_model_at_its_place(cells: Path, tmp_path: Path, options: dict) -> None:
     table = answer(cells, "local_plane", {"points": 2, **options}, tmp_path / "x.csv", run="fedsam")
-    subject = Subject(RunDirectory(cells / "fedsam" / "seed-3"), CPU)
-    state = subject.state(options.get("round", 2))
-    clients = options.get("clients", subject.bench.active(state)[:3])
-    trained = subject.bench.federation.train_clients(state, clients)
+    run = AnalysedRun(RunDirectory(cells / "fedsam" / "seed-3"), CPU)
+    state = run.state(options.get("round", 2))
+    clients = options.get("clients", run.setup.active(state)[:3])
+    trained = run.setup.federation.train_clients(state, clients)
     marked = table[table["model"].notna()].set_index(["data", "model"])
     assert len(marked) == 6
     for client in clients:
@@ -110,7 +113,7 @@ def test_a_local_plane_has_each_local_model_at_its_place(cells: Path, tmp_path: 
 def test_a_line_goes_from_the_initial_to_the_final_model(cells: Path, tmp_path: Path) -> None:
     table = answer(cells, "interpolation", {"steps": 4, "beyond": 1, "data": ["test"]}, tmp_path / "x.csv")
     assert table["t"].tolist() == [-0.25, 0, 0.25, 0.5, 0.75, 1, 1.25]
-    initial = Subject(RunDirectory(cells / "fedavg" / "seed-3"), CPU).bench.objective.initial()
+    initial = AnalysedRun(RunDirectory(cells / "fedavg" / "seed-3"), CPU).setup.objective.initial()
     at = table.set_index("t")
     for t, w in ((0, initial), (1, final(cells / "fedavg")), (0.5, (initial + final(cells / "fedavg")) / 2)):
         expected = loss_and_error(cells / "fedavg", w, "test", None)
@@ -129,13 +132,13 @@ def test_a_line_goes_to_another_method_s_model(cells: Path, tmp_path: Path) -> N
 
 def test_a_surface_around_a_local_model_is_on_its_client_s_images(cells: Path, tmp_path: Path) -> None:
     table = answer(cells, "surface", {"points": 3, "model": "local"}, tmp_path / "a.csv")
-    subject = Subject(RunDirectory(cells / "fedavg" / "seed-3"), CPU)
-    models = subject.run.local_models(2, CPU)
+    run = AnalysedRun(RunDirectory(cells / "fedavg" / "seed-3"), CPU)
+    models = run.directory.local_models(2, CPU)
     client = next(iter(models))
-    loss, _ = subject.bench.objective.evaluate(models[client], subject.of_client(client))
+    loss, _ = run.setup.objective.evaluate(models[client], run.client_batches(client))
     centre = table[(table["a"] == 0) & (table["b"] == 0)]
     assert centre["loss"].item() == pytest.approx(loss, rel=1e-5)
-    told = f"client {client}'s model of round 2: mean cross-entropy of all its {len(subject.bench.split[client])} "
+    told = f"client {client}'s model of round 2: mean cross-entropy of all its {len(run.setup.split[client])} "
     assert table["definition"].str.startswith(told).all()
 
 
@@ -191,8 +194,8 @@ def test_a_killed_analysis_continues_and_answers_the_same_bytes(cells: Path, tmp
     with kept.open("ab") as file:
         file.write(b"[3")  # torn
     said: list[str] = []
-    answer(cells, "surface", options, killed, tell=said.append)
-    assert said[0] == f"seed 3: {done} of 225 steps were done before"
+    answer(cells, "surface", options, killed, report=said.append)
+    assert said[0] == f"seed 3: {done} of 225 steps were already done"
     assert killed.read_bytes() == whole.read_bytes()
     assert sorted(file.name for file in tmp_path.iterdir()) == ["killed.csv", "whole.csv"]
 
@@ -202,16 +205,16 @@ def test_kept_points_of_other_options_are_not_taken(cells: Path, tmp_path: Path)
     kept = tmp_path / ".x-seed-3.unfinished"
     analysis = parse_analysis("surface", {"points": 3, "images": 40})
     run = RunDirectory(cells / "fedavg" / "seed-3")
-    analysis.of_run(Subject(run, CPU, unfinished=kept))
+    analysis.of_run(AnalysedRun(run, CPU, partial_results=kept))
     assert kept.read_bytes().count(b"\n") == 10
     last = {"extent": 2, "points": 3}
     for options in ({"points": 3, "images": 41}, {"points": 3, "images": 40, "data": "test"}, last):
         said: list[str] = []
-        parse_analysis("surface", options).of_run(Subject(run, CPU, unfinished=kept, tell=said.append))
+        parse_analysis("surface", options).of_run(AnalysedRun(run, CPU, partial_results=kept, report=said.append))
         assert said == [], options
     said = []
-    answer(cells, "surface", last, out, tell=said.append)
-    assert said == ["seed 3: 9 of 9 steps were done before"]
+    answer(cells, "surface", last, out, report=said.append)
+    assert said == ["seed 3: 9 of 9 steps were already done"]
 
 
 def test_a_plane_through_three_partitions(cells: Path, tmp_path: Path) -> None:
@@ -231,22 +234,27 @@ def test_a_plane_through_three_partitions(cells: Path, tmp_path: Path) -> None:
     distances = models[["x", "y"]].pow(2).sum(axis=1).pow(0.5)
     assert list(distances) == pytest.approx([0, *(float((end - w).norm()) for end in ends)], rel=1e-5)
     identities = [f"{alpha}={run.identity}" for alpha, run in zip(alphas, runs[1:], strict=True)]
-    assert set(table["beside"]) == {"; ".join(identities)}
+    assert set(table["compared_with"]) == {"; ".join(identities)}
 
 
 @pytest.mark.parametrize(
-    ("name", "options", "beside", "message"),
+    ("name", "options", "compared", "message"),
     [
         ("plane", {}, (), "name the two others in its option through"),
-        ("plane", {"through": ["fedsam", "fedasam"]}, (), "runs beside of: fedsam, fedasam; --beside gives: none"),
+        (
+            "plane",
+            {"through": ["fedsam", "fedasam"]},
+            (),
+            "runs of: fedsam, fedasam; --compare-with names runs of: none",
+        ),
         (
             "plane",
             {"through": ["fedsam", "fedasam"]},
             ("fedasam", "fedsam"),
-            "gives: fedasam with dirichlet-0.1, fedsam",
+            "names runs of: fedasam with dirichlet-0.1, fedsam",
         ),
         ("plane", {"through": ["fedavg", "fedsam"]}, ("fedavg", "fedsam"), "there is no one plane through them"),
-        ("interpolation", {}, ("fedsam",), "interpolation with these options takes no runs beside"),
+        ("interpolation", {}, ("fedsam",), "interpolation with these options compares with no other runs"),
         (
             "local_plane",
             {"clients": [0, 1, 20]},
@@ -254,16 +262,16 @@ def test_a_plane_through_three_partitions(cells: Path, tmp_path: Path) -> None:
             "three of the run's 20 clients, .* asked for: 0, 1, 20",
         ),
         ("local_plane", {"round": 7}, (), "keeps no state after round 7"),
-        ("hessian", {}, ("fedsam",), "hessian with these options takes no runs beside"),
-        ("interpolation", {"towards": "fedsam"}, (), "runs beside of: fedsam; --beside gives: none"),
-        ("surface", {"reference": "fedsam"}, (), "runs beside of: fedsam; --beside gives: none"),
+        ("hessian", {}, ("fedsam",), "hessian with these options compares with no other runs"),
+        ("interpolation", {"towards": "fedsam"}, (), "runs of: fedsam; --compare-with names runs of: none"),
+        ("surface", {"reference": "fedsam"}, (), "runs of: fedsam; --compare-with names runs of: none"),
     ],
 )
 def test_what_does_not_fit_is_one_line(
-    cells: Path, tmp_path: Path, name: str, options: dict, beside: tuple[str, ...], message: str
+    cells: Path, tmp_path: Path, name: str, options: dict, compared: tuple[str, ...], message: str
 ) -> None:
     with pytest.raises(UserError, match=message):
-        answer(cells, name, options, tmp_path / "x.csv", *beside)
+        answer(cells, name, options, tmp_path / "x.csv", *compared)
     assert not (tmp_path / "x.csv").exists()
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.func import functional_call, grad, jacrev
 
-from analysis.measures.hessian import Spectrum, hessian_product, in_format, top_eigenvalues
+from analysis.measures.hessian import TopEigenvalues, hessian_product, in_format, top_eigenvalues
 from analysis.measures.lanczos import largest_eigenpairs
 from bench.engine.objective import Objective
 from bench.input.errors import UserError
@@ -170,7 +170,7 @@ def test_published_estimator_is_near_for_the_first_and_says_how_far(
     assert published.eigenvalues[0] == pytest.approx(exact.eigenvalues[0], rel=0.02)
     assert published.products <= 5 * 20 + 5
     assert not published.converged
-    assert published.met == tuple(
+    assert published.within_tolerance == tuple(
         r <= 1e-3 * abs(v) for v, r in zip(published.eigenvalues, published.residuals, strict=True)
     )
     more = top_eigenvalues(cnn, trained, [digits], 1, estimator="power", steps=500)
@@ -195,7 +195,7 @@ def test_not_converged_is_reported_not_raised(cnn: Objective, trained: Tensor, d
     assert not found.converged
     assert found.products == 45 + 40
     assert list(found.eigenvalues) == sorted(found.eigenvalues, reverse=True)
-    assert not found.met[-1]
+    assert not found.within_tolerance[-1]
     assert found.residuals[-1] > found.residuals[0]
 
 
@@ -216,9 +216,9 @@ def test_flat_loss_has_no_curvature(digits: Samples) -> None:
 
 
 def test_ratio_is_missing_where_it_is_not_defined() -> None:
-    assert Spectrum((4.0, 2.0), (0.0, 0.0), 1e-3, 9).ratio(2) == 2
-    assert math.isnan(Spectrum((4.0, 2.0), (0.0, 0.0), 1e-3, 9).ratio())
-    assert math.isnan(Spectrum((4.0, 0.0), (0.0, 0.0), 1e-3, 9).ratio(2))
+    assert TopEigenvalues((4.0, 2.0), (0.0, 0.0), 1e-3, 9).ratio(2) == 2
+    assert math.isnan(TopEigenvalues((4.0, 2.0), (0.0, 0.0), 1e-3, 9).ratio())
+    assert math.isnan(TopEigenvalues((4.0, 0.0), (0.0, 0.0), 1e-3, 9).ratio(2))
 
 
 def test_a_resnet_takes_one_basis_and_one_batch() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from analysis.measures.lanczos import Krylov, Product, gauss_quadrature, largest_eigenpairs
+from analysis.measures.lanczos import Krylov, Operator, gauss_quadrature, largest_eigenpairs
 from analysis.measures.power_iteration import deflated_power_iteration
 from bench.input.errors import UserError
 
@@ -18,7 +18,7 @@ def stream(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def rotated(eigenvalues: Tensor, seed: int = 0) -> tuple[Product, Tensor]:
+def rotated(eigenvalues: Tensor, seed: int = 0) -> tuple[Operator, Tensor]:
     """A matrix with these eigenvalues as a product, and its eigenvectors in columns, in a random orthonormal basis."""
     size = len(eigenvalues)
     basis = torch.linalg.qr(torch.randn(size, size, generator=stream(seed), dtype=torch.float64))[0]
@@ -74,11 +74,11 @@ def test_the_default_bound_holds_fifty_vectors_of_a_resnet() -> None:
     """P = 11 million in float32: 96 vectors in 4 GiB, of which 50 are wanted; and no product is made in vain."""
     made: list[int] = []
 
-    def counted(v: Tensor) -> Tensor:
+    def track(v: Tensor) -> Tensor:
         made.append(len(v))
         return v * torch.linspace(0, 1, len(v)) ** 8
 
-    found = largest_eigenpairs(counted, start(2_000, torch.float32), 50, tolerance=1e-3, memory=96 * 2_000 * 4)
+    found = largest_eigenpairs(track, start(2_000, torch.float32), 50, tolerance=1e-3, memory=96 * 2_000 * 4)
     assert found.vectors.untyped_storage().nbytes() == 96 * 2_000 * 4
     assert found.products == len(made)
     assert (found.residuals <= 1e-3 * found.values).all()

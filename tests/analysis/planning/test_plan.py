@@ -38,7 +38,7 @@ def test_runs_that_analyses_compare_with_are_needed_too() -> None:
     report = Report("analyses", Path("results"))
     cells = Plan(report, one_second).cells(report.figure_inputs("plane"))
     methods = [path.split("/")[-1] for path in cells]
-    assert methods == [*report.figure_layout("plane").methods, *report.analyses["plane"].compared()]
+    assert methods == [*report.figure_layout("plane").methods, *report.analyses["plane"].compared_labels()]
     assert len(methods) == 3
 
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from analysis.analyses import parse_analysis
-from analysis.analyses.provenance import in_words
+from analysis.analyses.provenance import name_value_pairs
 from analysis.layouts.captions import trained_otherwise
 from analysis.layouts.tidy import CellKey, Tidy
 from analysis.report.report import Report
@@ -101,10 +101,10 @@ def test_captions_say_which_eigenvalues_are_not_exact(tidy: Tidy) -> None:
 
 
 def test_answers_to_other_questions_are_refused(tidy: Tidy) -> None:
-    old = in_words(ASKED["flatness"].model_copy(update={"draws": 7}).options().items())
+    old = name_value_pairs(ASKED["flatness"].model_copy(update={"draws": 7}).options().items())
     with pytest.raises(UserError, match=r"made with other options \(draws=7 there, draws=50 here\) than .* anew"):
         lpf(tidy, options=old)
-    same = in_words(reversed(ASKED["flatness"].options().items()))
+    same = name_value_pairs(reversed(ASKED["flatness"].options().items()))
     assert lpf(tidy, options=same).entries[0][1][0].mean == pytest.approx(0.2), "in whatever order"
 
 
@@ -114,11 +114,11 @@ def test_answers_that_compare_with_other_runs_are_refused(tidy: Tidy, identity: 
     tidy = replace(tidy, analyses={**ASKED, "convergence": asked})
     path = write(tidy.results, CellKey(HARD, "fedsam"), "convergence", reaching((200, 1), (400, 1), (300, 1)))
     own = [f"fedavg={IDENTITIES[CellKey(HARD, 'fedavg').path, seed]}" for seed in range(3) for _ in range(2)]
-    made = pd.read_csv(path).assign(options=in_words(asked.options().items()), beside=own)
+    made = pd.read_csv(path).assign(options=name_value_pairs(asked.options().items()), compared_with=own)
     made.to_csv(path, index=False)
     shown = layout(columns=[TARGET], methods=["fedsam"])
     assert fill("t", shown, tidy).entries[0][0][0].mean == 300
-    made.assign(beside=identity).to_csv(path, index=False)
+    made.assign(compared_with=identity).to_csv(path, index=False)
     with pytest.raises(UserError, match="compares with other runs of fedavg than experiment quick has now"):
         fill("t", shown, tidy)
 

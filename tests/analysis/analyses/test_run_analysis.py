@@ -9,10 +9,10 @@ import torch
 
 from analysis import analyses
 from analysis.analyses import load_analyses, parse_analysis
+from analysis.analyses.analysed_run import AnalysedRun
 from analysis.analyses.base import Analysis
 from analysis.analyses.overview import questions
-from analysis.analyses.run import analyse, default_output, find_runs
-from analysis.analyses.subject import Subject
+from analysis.analyses.run_analysis import default_output, find_runs, run_analysis
 from analysis.report.report import Report
 from bench.engine.checkpoint import load_state, save_state
 from bench.experiments.experiment import load_experiment
@@ -42,7 +42,7 @@ def run_all(results: Path, changes: dict) -> None:
         train_cell("mini", cell, runs, CPU, str)
         for name in ANALYSES:
             out = results / "analysis" / "mini" / path / f"{name}.csv"
-            analyse(ASKED[name], runs, out, CPU, str)
+            run_analysis(ASKED[name], runs, out, CPU, str)
 
 
 def test_a_method_that_diverges_is_an_outcome_everywhere(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_numbers_of_another_configuration_are_refused(tmp_path: Path) -> None:
 
 def test_without_kept_states_that_is_what_is_said(tmp_path: Path) -> None:
     changes = {"evaluation.snapshot_every": None}
-    message = "evaluation.snapshot_every is null: the experiment keeps no states; set it"
+    message = "evaluation.snapshot_every is null: the experiment saves no states; set it"
     cell = load_experiment(MINI, changes).cell(CELL + "fedsam")
     runs = tmp_path / "runs" / "mini" / CELL / "fedsam"
     train_cell("mini", cell, runs, CPU, str)
@@ -79,10 +79,10 @@ def test_without_kept_states_that_is_what_is_said(tmp_path: Path) -> None:
         out = tmp_path / "analysis" / "mini" / CELL / "fedsam" / f"{name}.csv"
         if name == "discrepancy" or name in OF_STATES:
             with pytest.raises(UserError, match=message):
-                analyse(ASKED[name], runs, out, CPU, str)
+                run_analysis(ASKED[name], runs, out, CPU, str)
             assert not out.exists()
         else:
-            analyse(ASKED[name], runs, out, CPU, str)
+            run_analysis(ASKED[name], runs, out, CPU, str)
     report = Report(MINI, tmp_path, changes)
     for make in (report.figure_inputs, report.render_figure):
         with pytest.raises(UserError, match=message):
@@ -106,7 +106,7 @@ def test_a_finished_run_needs_its_partition_file_no_more(tmp_path: Path) -> None
     def analysed(folder: str) -> list[bytes]:
         files = [tmp_path / folder / f"{name}.csv" for name in ANALYSES]
         for name, out in zip(ANALYSES, files, strict=True):
-            analyse(ASKED[name], tmp_path / "runs", out, CPU, str)
+            run_analysis(ASKED[name], tmp_path / "runs", out, CPU, str)
         return [out.read_bytes() for out in files]
 
     before = analysed("before")
@@ -123,16 +123,16 @@ def test_the_global_objective_is_the_clients(tmp_path: Path) -> None:
     changes = {"grid.partition": partition, "grid.participation": [{"active": 2}], "grid.seeds": [0]}
     cell = load_experiment(MINI, changes).cell("digits/file-mine/2-of-2/fedavg")
     train_cell("mini", cell, tmp_path / "runs", CPU, str)
-    subject = Subject(RunDirectory(tmp_path / "runs" / "seed-0"), CPU)
-    held, objective, w = subject.held(), subject.bench.objective, subject.w
-    of_clients = [objective.loss(w, subject.of_client(i)) for i in (0, 1)]
+    run = AnalysedRun(RunDirectory(tmp_path / "runs" / "seed-0"), CPU)
+    held, objective, w = run.global_objective(), run.setup.objective, run.w
+    of_clients = [objective.loss(w, run.client_batches(i)) for i in (0, 1)]
     assert objective.loss(w, held.data) == pytest.approx(0.6 * of_clients[0] + 0.4 * of_clients[1], rel=1e-6)
     assert held.loss == "mean cross-entropy of all 5 training images that clients hold (some more than once)"
-    assert subject.held(4).data.samples == 4
+    assert run.global_objective(4).data.samples == 4
     whole = load_experiment(MINI, {"grid.seeds": [0]}).cell(CELL + "fedavg")
     train_cell("mini", whole, tmp_path / "whole", CPU, str)
-    subject = Subject(RunDirectory(tmp_path / "whole" / "seed-0"), CPU)
-    assert subject.held() == subject.sample("train"), "each image once: all of them, as they are"
+    run = AnalysedRun(RunDirectory(tmp_path / "whole" / "seed-0"), CPU)
+    assert run.global_objective() == run.sample("train"), "each image once: all of them, as they are"
 
 
 @pytest.mark.parametrize("radii", [[0, -0.5], [], [True]])
@@ -151,7 +151,7 @@ def test_the_surface_is_that_of_the_first_seed_unless_one_is_named(tmp_path: Pat
     assert all(file.stat().st_size for name in ("surfaces", "labels") for file in report.render_figure(name))
     runs = tmp_path / "runs" / "mini" / CELL / "fedsam"
     with pytest.raises(UserError, match=r"surface.seed = 7, but the seeds are 1"):
-        analyse(parse_analysis("surface", {"seed": 7}), runs, tmp_path / "x.csv", CPU, str)
+        run_analysis(parse_analysis("surface", {"seed": 7}), runs, tmp_path / "x.csv", CPU, str)
 
 
 def test_no_analysis_normalises_more_than_a_batch_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,7 +160,7 @@ def test_no_analysis_normalises_more_than_a_batch_at_once(tmp_path: Path, monkey
     train_cell("mini", cell, tmp_path / "runs", CPU, str)
 
     def analysed(name: str) -> pd.DataFrame:
-        analyse(ASKED[name], tmp_path / "runs", tmp_path / "x.csv", CPU, str)
+        run_analysis(ASKED[name], tmp_path / "runs", tmp_path / "x.csv", CPU, str)
         return pd.read_csv(tmp_path / "x.csv")
 
     of_images = [name for name in ANALYSES if name not in OF_RECORDS]
@@ -169,12 +169,12 @@ def test_no_analysis_normalises_more_than_a_batch_at_once(tmp_path: Path, monkey
     build = RunSetup.build
 
     def watched(*arguments: object) -> RunSetup:
-        bench = build(*arguments)
-        bench.objective.module.register_forward_pre_hook(lambda _, inputs: passed.append(len(inputs[0])))
-        return bench
+        setup = build(*arguments)
+        setup.objective.module.register_forward_pre_hook(lambda _, inputs: passed.append(len(inputs[0])))
+        return setup
 
-    monkeypatch.setattr("analysis.analyses.subject.RunSetup.build", watched)
-    monkeypatch.setattr("analysis.analyses.subject.EVALUATION_BATCH", {"cpu": 40})
+    monkeypatch.setattr("analysis.analyses.analysed_run.RunSetup.build", watched)
+    monkeypatch.setattr("analysis.analyses.analysed_run.EVALUATION_BATCH", {"cpu": 40})
     for name in of_images:
         passed.clear()
         pd.testing.assert_frame_equal(analysed(name), whole[name], rtol=1e-3, atol=1e-5)
@@ -216,7 +216,7 @@ def test_a_model_that_is_not_finite_has_no_rows(tmp_path: Path) -> None:
     state.w[3] = float("nan")
     save_state(file, state, about)
     said: list[str] = []
-    analyse(ASKED["hessian"], tmp_path / "runs", tmp_path / "x.csv", CPU, said.append)
+    run_analysis(ASKED["hessian"], tmp_path / "runs", tmp_path / "x.csv", CPU, said.append)
     assert pd.read_csv(tmp_path / "x.csv").empty
     assert [line for line in said if "has parameters that are not finite: no rows" in line]
 
@@ -230,7 +230,7 @@ def test_a_kept_state_that_is_not_finite_is_one_line(tmp_path: Path) -> None:
     save_state(file, state, about)
     for name in ("discrepancy", *OF_STATES):
         with pytest.raises(UserError, match=r"the global model after round 4 of .* parameters that are not finite"):
-            analyse(ASKED[name], tmp_path / "runs", tmp_path / "x.csv", CPU, str)
+            run_analysis(ASKED[name], tmp_path / "runs", tmp_path / "x.csv", CPU, str)
         assert not (tmp_path / "x.csv").exists()
 
 
@@ -272,7 +272,7 @@ def test_an_experiment_asks_the_same_question_twice(tmp_path: Path) -> None:
         for name in ("flatness", "wide"):
             out = tmp_path / "analysis" / "mini" / path / f"{name}.csv"
             assert out in report.table_inputs("sharp")
-            analyse(report.analyses[name], tmp_path / "runs" / "mini" / path, out, CPU, str)
+            run_analysis(report.analyses[name], tmp_path / "runs" / "mini" / path, out, CPU, str)
     shown = pd.read_csv(next(file for file in report.render_table("sharp") if file.suffix == ".csv"))
     narrow, wide = (shown.loc[shown["column"] == radius, "mean"].to_numpy() for radius in (0.1, 0.5))
     assert (wide > narrow).all()
@@ -303,9 +303,9 @@ def test_the_example_of_the_docs_is_an_analysis(tmp_path: Path) -> None:
     exec(compile(code, "weight_norm.py", "exec", dont_inherit=True), names)
     cell = load_experiment(MINI, {"grid.seeds": [0]}).cell(CELL + "fedavg")
     train_cell("mini", cell, tmp_path / "runs", CPU, str)
-    subject = Subject(RunDirectory(tmp_path / "runs" / "seed-0"), CPU)
-    table = names["WeightNorm"].parse({"order": 1}).of_run(subject)  # type: ignore[attr-defined]
-    assert table["value"][0] == pytest.approx(float(subject.w.abs().sum()))
+    run = AnalysedRun(RunDirectory(tmp_path / "runs" / "seed-0"), CPU)
+    table = names["WeightNorm"].parse({"order": 1}).of_run(run)  # type: ignore[attr-defined]
+    assert table["value"][0] == pytest.approx(float(run.w.abs().sum()))
     assert 0 < table["value"][1] < table["value"][0]
 
 

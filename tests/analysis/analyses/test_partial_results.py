@@ -7,56 +7,56 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.analyses.partial_results import KeptParts
+from analysis.analyses.partial_results import PartialResults
 from bench.input.errors import UserError
 
 KEY = {"options": {"points": 3}, "run": "abc"}
-PARTS = [[[0.1 + 0.2, float("inf")]], [[1e-300, -0.0], [5.0, 2.0**-40]], [[1 / 3, 100.0]]]
+RESULTS = [[[0.1 + 0.2, float("inf")]], [[1e-300, -0.0], [5.0, 2.0**-40]], [[1 / 3, 100.0]]]
 
 
 @given(cut=st.integers(0, 400), rubbish=st.binary(max_size=9))
 def test_whatever_a_kill_leaves_is_continued(cut: int, rubbish: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "deep" / "file"
-        first = KeptParts(file, KEY)
-        for part in PARTS:
-            first.add(part)
+        first = PartialResults(file, KEY)
+        for result in RESULTS:
+            first.add(result)
         whole = file.read_bytes()
         file.write_bytes(whole[:cut] + rubbish)
-        second = KeptParts(file, KEY)
-        done = len(second.parts)
-        assert second.parts == PARTS[:done]
+        second = PartialResults(file, KEY)
+        done = len(second.finished)
+        assert second.finished == RESULTS[:done]
         lost = whole[: min(cut, len(whole))].count(b"\n") - 1 - done
         assert lost <= 0 or rubbish, "a line that is whole is not lost"
-        for part in PARTS[done:]:
-            second.add(part)
+        for result in RESULTS[done:]:
+            second.add(result)
         assert file.read_bytes() == whole
-        assert KeptParts(file, KEY).parts == PARTS
+        assert PartialResults(file, KEY).finished == RESULTS
 
 
 def test_parts_of_another_question_are_not_taken(tmp_path: Path) -> None:
-    KeptParts(tmp_path / "file", KEY).add(PARTS[0])
-    assert KeptParts(tmp_path / "file", {**KEY, "run": "other"}).parts == []
-    assert KeptParts(tmp_path / "file", KEY).parts == [], "the other question's file has taken its place"
+    PartialResults(tmp_path / "file", KEY).add(RESULTS[0])
+    assert PartialResults(tmp_path / "file", {**KEY, "run": "other"}).finished == []
+    assert PartialResults(tmp_path / "file", KEY).finished == [], "the other question's file has taken its place"
 
 
 def test_a_second_process_on_the_same_file_does_no_harm(tmp_path: Path) -> None:
-    one, two = (KeptParts(tmp_path / "file", KEY) for _ in range(2))
-    one.add(PARTS[0])
-    two.add(PARTS[0])
-    two.add(PARTS[1])
-    one.add(PARTS[1])
-    one.add(PARTS[2])
-    assert KeptParts(tmp_path / "file", KEY).parts == PARTS
+    one, two = (PartialResults(tmp_path / "file", KEY) for _ in range(2))
+    one.add(RESULTS[0])
+    two.add(RESULTS[0])
+    two.add(RESULTS[1])
+    one.add(RESULTS[1])
+    one.add(RESULTS[2])
+    assert PartialResults(tmp_path / "file", KEY).finished == RESULTS
 
 
 def test_nothing_is_kept_nowhere() -> None:
-    kept = KeptParts(None, KEY)
-    kept.add(PARTS[0])
-    assert kept.parts == PARTS[:1]
+    saved = PartialResults(None, KEY)
+    saved.add(RESULTS[0])
+    assert saved.finished == RESULTS[:1]
 
 
 def test_a_place_that_refuses_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").mkdir()
     with pytest.raises(UserError, match="cannot write"):
-        KeptParts(tmp_path / "file", KEY)
+        PartialResults(tmp_path / "file", KEY)

@@ -1,0 +1,153 @@
+"""A finished run as analyses use it: its models, its data, and a way to report progress."""
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bench.data.dataset import Batches, DeviceData
+from bench.data.partitions.base import Indices
+from bench.data.sources.base import Subset
+from bench.engine.federation import FederationState
+from bench.engine.participation import scheduled_rounds
+from bench.experiments.run_config import RunConfig
+from bench.host.progress import PROGRESS_SECONDS, Progress, silent
+from bench.input.errors import UserError
+from bench.numerics.streams import numpy_stream
+from bench.training.run_directory import RunDirectory
+from bench.training.run_setup import EVALUATION_BATCH, RunSetup
+
+T = TypeVar("T")
+_SUBSET_NAMES: Mapping[Subset, str] = {"train": "training", "test": "test"}
+
+
+class Sample(NamedTuple):
+    """Images, and the name that captions use for the mean loss over them."""
+
+    data: Batches
+    loss: str
+
+
+@dataclass(frozen=True, eq=False)
+class AnalysedRun:
+    """A finished run on a device. Everything is computed in float32, whatever precision the run was trained in.
+
+    `compared_with`: runs of other methods or partitions with the same seed, for analyses that compare runs.
+    `partial_results`: the file in which a long analysis may save its progress; None: progress is not saved.
+    `labels`: those of the method and the partition in tidy files.
+    """
+
+    directory: RunDirectory
+    device: torch.device
+    compared_with: Sequence["AnalysedRun"] = ()
+    partial_results: Path | None = None
+    report: Progress = silent
+    labels: tuple[str, str] = ("", "")
+
+    @property
+    def config(self) -> RunConfig:
+        """The configuration that the run was trained with."""
+        return self.directory.config
+
+    def name_among(self, others: Sequence[str]) -> str:
+        """The label of this run that differs from these labels: its partition's if they are partitions, else its
+        method's."""
+        method, partition = self.labels
+        partitions = [other.labels[1] for other in self.compared_with]
+        return partition if list(others) == partitions else method
+
+    @cached_property
+    def setup(self) -> RunSetup:
+        """The run's data, model and method, with the run's own split of the data among clients.
+
+        On a CPU images are in the channels-last format: LeNet is then two to four times as fast, and no model here was
+        slower.
+        """
+        setup = RunSetup.build(self.config, self.device, self.directory.split(), "fp32")
+        setup.objective.channels_last = self.device.type == "cpu"
+        return setup
+
+    @cached_property
+    def w(self) -> Tensor:
+        """The final global model `[P]`; with SWA, the averaged model."""
+        return self.directory.final(self.device).w
+
+    def state(self, finished_rounds: int) -> FederationState:
+        """The state that the run saved after this many rounds; a `UserError` if there is none, or if its model is not
+        finite."""
+        state = self.directory.snapshot(finished_rounds, self.device)
+        self.check_finite(state.w, f"the global model after round {finished_rounds}")
+        return state
+
+    def check_finite(self, w: Tensor, what: str) -> None:
+        """A `UserError` if a model has parameters that are not finite: every number computed from it would be
+        meaningless."""
+        if not bool(w.isfinite().all()):
+            raise UserError(f"{what} of '{self.directory.path}' has parameters that are not finite")
+
+    def next_clients(self, state: FederationState) -> list[int]:
+        """The participants of the round that follows a state; empty if the participation schedule ends there."""
+        ended = state.round >= scheduled_rounds(self.config.participation, self.config.partition.clients)
+        return [] if ended else self.setup.active(state)
+
+    def retrained(self, state: FederationState, client: int) -> Tensor:
+        """The client's model `[P]` after the local steps of one more round from a state; a `UserError` if not
+        finite."""
+        w = self.setup.federation.train_clients(state, [client])[client].w
+        self.check_finite(w, f"client {client}'s model, trained from that after round {state.round},")
+        return w
+
+    def sample(self, subset: Subset = "train", images: int | None = None) -> Sample:
+        """The training or test images: all of them, or `images` drawn by the run's seed, the same for all methods."""
+        data = self.setup.train if subset == "train" else self.setup.test
+        return self._sample(data, None, images, f"{_SUBSET_NAMES[subset]} images")
+
+    def global_objective(self, images: int | None = None) -> Sample:
+        """The images of the global objective F = Σ m_i/m F_i, each as often as clients hold it: all of them, or
+        `images` drawn by the run's seed."""
+        held = np.sort(np.concatenate(self.setup.split))
+        if np.array_equal(held, np.arange(len(self.setup.train))):
+            return self.sample("train", images)
+        repeats = " (some more than once)" if len(np.unique(held)) < len(held) else ""
+        return self._sample(self.setup.train, held, images, f"training images that clients hold{repeats}")
+
+    def _sample(self, data: DeviceData, indices: Indices | None, images: int | None, what: str) -> Sample:
+        """All images of `data`, or those at `indices`; of these all, or `images` drawn by the run's seed."""
+        count = len(data) if indices is None else len(indices)
+        if images is None or images >= count:
+            batches = self.batches(data) if indices is None else self._at(data, indices)
+            return Sample(batches, f"mean cross-entropy of all {count} {what}")
+        drawn = np.sort(numpy_stream(self.config.seed, "analysis-samples").permutation(count)[:images])
+        batches = self._at(data, drawn if indices is None else indices[drawn])
+        return Sample(batches, f"mean cross-entropy of {images} {what}")
+
+    def client_batches(self, client: int) -> Batches:
+        """All training images of a client."""
+        return self._at(self.setup.train, self.setup.split[client])
+
+    def _at(self, data: DeviceData, indices: Indices) -> Batches:
+        return self.batches(data, torch.from_numpy(indices).to(self.device))
+
+    def batches(self, data: DeviceData, indices: Tensor | None = None) -> Batches:
+        """All images, or those at `indices`, in batches of the device's evaluation batch size."""
+        return Batches(data, EVALUATION_BATCH[self.device.type], indices)
+
+    def progress(self, steps: Iterable[T], what: str, total: int | None = None) -> Iterator[T]:
+        """Passes the steps on, and reports every few seconds how many are done and how long the others may take."""
+        count = len(steps) if total is None and isinstance(steps, Sized) else total
+        started = reported = time.perf_counter()
+        for done, step in enumerate(steps):
+            now = time.perf_counter()
+            if now - reported > PROGRESS_SECONDS:
+                left = (
+                    "" if count is None else f" of {count}, about {(now - started) / done * (count - done):.0f} s left"
+                )
+                self.report(f"seed {self.config.seed}: {what} {done}{left}")
+                reported = now
+            yield step

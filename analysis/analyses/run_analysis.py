@@ -1,0 +1,143 @@
+"""From run directories to a tidy file: one analysis of the runs in a folder."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+import torch
+
+from analysis.analyses.analysed_run import AnalysedRun
+from analysis.analyses.base import Analysis
+from analysis.analyses.provenance import PROVENANCE_COLUMNS, analysis_fingerprint, name_value_pairs
+from bench.experiments.columns import IDS
+from bench.files.csv_json import write_csv
+from bench.host.progress import Progress
+from bench.input.errors import UserError
+from bench.training.run_directory import RunDirectory, identified
+
+CELL_COLUMNS = ["experiment", *IDS]
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Finished runs of one cell by seed, and the values of `CELL_COLUMNS` that name the cell."""
+
+    cell: Mapping[str, str]
+    by_seed: Mapping[int, RunDirectory]
+
+    @property
+    def labels(self) -> tuple[str, str]:
+        """Those of the method and the partition."""
+        return self.cell["method"], self.cell["partition"]
+
+
+def find_runs(folder: Path) -> Runs:
+    """The run in a run directory, or all runs in a cell's folder; a `UserError` if the folder is neither.
+
+    The cell's metrics.csv names the cell; a run outside of a cell's folder is named by its configuration.
+    """
+    if (folder / "config.json").is_file():
+        run = RunDirectory(folder)
+        identity, names = _listed_runs(folder.parent).get(run.config.seed, (None, {}))
+        return Runs(names if identity == run.identity else _names_by_config(run), {run.config.seed: run})
+    listed = _listed_runs(folder)
+    if not listed:
+        raise UserError(
+            f"'{folder}' is neither a run directory (with config.json) nor the folder of a cell (with metrics.csv)"
+        )
+    runs = {seed: RunDirectory(folder / f"seed-{seed}") for seed in listed}
+    for seed, (identity, _) in listed.items():
+        if runs[seed].identity != identity:
+            raise UserError(f"'{runs[seed].path}' is a run of another configuration than '{folder / 'metrics.csv'}'")
+    return Runs(next(iter(listed.values()))[1], runs)
+
+
+def _listed_runs(folder: Path) -> dict[int, tuple[str, dict[str, str]]]:
+    """By seed, the identity and cell of each run that a cell's metrics.csv lists; empty without such a file."""
+    file, columns = folder / "metrics.csv", [*CELL_COLUMNS, "seed", "identity"]
+    if not file.is_file():
+        return {}
+    try:
+        rows = pd.read_csv(file, usecols=columns, dtype=dict.fromkeys([*CELL_COLUMNS, "identity"], str))
+    except ValueError:  # the metrics.csv of a single run has none of these columns
+        return {}
+    return {
+        int(row["seed"]): (row["identity"], {column: row[column] for column in CELL_COLUMNS})
+        for row in rows.drop_duplicates().to_dict("records")
+    }
+
+
+def _names_by_config(run: RunDirectory) -> dict[str, str]:
+    config = run.config
+    labels = (config.dataset.label, config.partition.label, config.participation.label(config.partition.clients))
+    return dict(zip(CELL_COLUMNS, ("custom", *labels, config.method.recipe.name), strict=True))
+
+
+def default_output(folder: Path, name: str) -> Path:
+    """The tidy file of a folder of runs: in results/analysis/custom/ for results/runs/, else in its folder analysis/.
+
+    It is not where the pipeline writes the files of an experiment, because tables would then assume that it was
+    computed with the experiment's options.
+    """
+    parts = folder.absolute().parts
+    if "runs" not in parts:
+        return folder / "analysis" / f"{name}.csv"
+    last = len(parts) - 1 - parts[::-1].index("runs")
+    below = parts[last + 2 :] if parts[last + 1 : last + 2] == ("custom",) else parts[last + 1 :]
+    return Path(*parts[:last], "analysis", "custom", *below, f"{name}.csv")
+
+
+def run_analysis(
+    analysis: Analysis,
+    folder: Path,
+    out: Path,
+    device: torch.device,
+    report: Progress,
+    compare_with: Sequence[Path] = (),
+) -> None:
+    """Analyse the runs in a folder and write the tidy file.
+
+    Its columns are those that name a run, those of the analysis, `definition`, and those of the provenance. A run that
+    diverged has no rows, unless the analysis can use it. `compare_with`: folders with the runs of other methods or
+    partitions, for analyses that compare runs.
+    """
+    cell, other_cells = find_runs(folder), [find_runs(other) for other in compare_with]
+    tables = [
+        pd.DataFrame(columns=[*CELL_COLUMNS, "identity", "seed", *analysis.columns, "definition", *PROVENANCE_COLUMNS])
+    ]
+    partial_results: list[Path] = []
+    for seed in analysis.selected_seeds(list(cell.by_seed)):
+        for other in other_cells:
+            if seed not in other.by_seed:
+                raise UserError(f"{analysis.name} needs seed {seed} of {other.cell['method']} too")
+        others = [AnalysedRun(other.by_seed[seed], device, report=report, labels=other.labels) for other in other_cells]
+        partial_results.append(out.with_name(f".{out.stem}-seed-{seed}.unfinished"))
+        run = AnalysedRun(cell.by_seed[seed], device, others, partial_results[-1], report, cell.labels)
+        if not analysis.of_diverged and (reason := _unusable([run, *others])) is not None:
+            report(f"seed {seed}: {reason}: no rows")
+            continue
+        analysis.check(run.config.evaluation)
+        provenance = _provenance(analysis, run)
+        tables.append(identified(analysis.of_run(run).assign(**provenance), cell.cell, run.config))
+    write_csv(out, pd.concat(tables[1:] or tables, ignore_index=True))
+    for file in partial_results:
+        file.unlink(missing_ok=True)
+
+
+def _provenance(analysis: Analysis, run: AnalysedRun) -> dict[str, str]:
+    """The values of `PROVENANCE_COLUMNS`; a `UserError` if the compared runs are not those that the analysis needs."""
+    compared = zip(analysis.compared_labels(), analysis.compared_runs(run), strict=True)
+    identities = name_value_pairs((label, other.directory.identity) for label, other in compared)
+    values = (name_value_pairs(analysis.options().items()), identities, analysis_fingerprint(analysis.name))
+    return dict(zip(PROVENANCE_COLUMNS, values, strict=True))
+
+
+def _unusable(runs: Sequence[AnalysedRun]) -> str | None:
+    """Why one of these runs has no model to analyse; None if all have one."""
+    for run in runs:
+        if run.directory.diverged:
+            return f"'{run.directory.path}' diverged"
+        if not bool(run.w.isfinite().all()):
+            return f"the final model of '{run.directory.path}' has parameters that are not finite"
+    return None
