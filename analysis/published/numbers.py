@@ -1,6 +1,6 @@
-"""The papers' published numbers: all `paper_tables/PAPER/published/table_NN.csv`, validated, as one frame.
+"""The papers' published numbers: all files `paper_tables/PAPER/published/table_NN.csv`, validated, as one frame.
 
-One row per printed number. Keys are text, empty where the paper says nothing or nothing applies; counts may be missing.
+One row per printed number. Keys are text; a key is empty where the paper does not state it or it does not apply.
 """
 
 import re
@@ -16,13 +16,13 @@ from bench.experiments.experiment import PAPER_TABLES
 from bench.input.errors import UserError, unknown
 
 COUNTS = ["n_clients", "active_clients", "rounds"]
-"""Keys that are whole numbers."""
+"""Keys whose values are whole numbers."""
 
 SETTING = ["dataset", "model", "partition", "partition_param", *COUNTS]
-"""Keys that a paper may leave open."""
+"""Keys that a paper may leave unstated."""
 
 KEYS = ["paper", "table", "method", *SETTING, "metric", "variant"]
-"""A number of one paper has these to itself."""
+"""Keys that together identify a number."""
 
 COLUMNS = ["paper", "table", "method", *SETTING, "metric", "value", "std", "variant", "note"]
 """The header of every file."""
@@ -50,7 +50,7 @@ METRICS = {
     "backprop_x": "gradients per local step (multiple)",
     "model_transmissions": "models sent and received",
 }
-"""All quantities that the tables have, in words."""
+"""All quantities of the tables, in words."""
 
 PARTITIONS = {
     "dirichlet", "pathological", "iid", "lda", "pam", "leave_one_domain_out", "uniform", "heterogeneous", "",
@@ -64,7 +64,7 @@ VALUELESS = {
 
 DOUBTFUL = {
     "typo_suspected": "does not fit other places",
-    "ambiguous_column": "printed out of line: which column it belongs to cannot be told",
+    "ambiguous_column": "printed out of line: its column is unknown",
     "ocr_uncertain": "damaged in the text at hand",
     "ocr_zero_risk": "a 0 may be a misread 9",
     "decimal_restored": "the decimal point is lost in the text at hand",
@@ -72,17 +72,17 @@ DOUBTFUL = {
     "illegible_here": "taken from another table of the paper",
     "chance_level": "the accuracy of guessing",
 }
-"""Notes of numbers that are shown, and not judged by."""
+"""Notes of numbers that are shown but not used for verdicts."""
 
 OTHER = {
     "censored": "a bound: the target was not reached until then",
     "crosscheck": "another place of the paper confirms it",
-    "ocr_settled": "damaged in the text at hand, and settled by another place of the paper",
-    "inferred_column": "printed out of line, and its column told by another table",
-    "setting_inferred": "the setting is not stated, and told by other tables",
-    "clients_inferred": "the clients are not stated, and told by another table",
-    "client_totals_derived": "clients in all are computed from clients per domain",
-    "std_across_clients": "the deviation is over clients, not over repeats",
+    "ocr_settled": "damaged in the text at hand; another place of the paper settles it",
+    "inferred_column": "printed out of line; another table shows its column",
+    "setting_inferred": "the setting is not stated; other tables show it",
+    "clients_inferred": "the clients are not stated; another table shows them",
+    "client_totals_derived": "the number of all clients is computed from clients per domain",
+    "std_across_clients": "the deviation is over clients, not over repetitions",
 }
 
 NOTES = {**VALUELESS, **DOUBTFUL, **OTHER}
@@ -99,10 +99,10 @@ REMARKS = (
     "table 1 prints",
     "tick marks absent from the text copy",
 )
-"""How the notes begin that are of no kind: plain remarks."""
+"""Beginnings of notes without a kind: plain remarks."""
 
-Asked = str | int | tuple[str, ...]
-"""What a key may be asked for: a value, or any of several."""
+KeyValue = str | int | tuple[str, ...]
+"""The wanted value of a key, or several of which any fits."""
 
 _PARTS = re.compile(r"; | \| ")
 _KIND = re.compile(r"[a-z]+(_[a-z]+)*")
@@ -110,14 +110,14 @@ _VALUES = re.compile(r"[;/]")
 
 
 def kinds(note: str) -> tuple[str, ...]:
-    """The kinds of a note: it is made of `kind` and `kind: detail`, joined by '; ' or ' | ', and of remarks."""
+    """The kinds in a note. A note joins items `kind`, `kind: detail` and plain remarks by '; ' or ' | '."""
     heads = [part.partition(":")[0] for part in _PARTS.split(note)]
     return tuple(head for head in heads if head in NOTES)
 
 
 @dataclass(frozen=True)
 class PublishedNumber:
-    """One printed number: `value` is None where none is printed, `decimals` tells how exactly it is."""
+    """One published number: `value` is None where none is printed, `decimals` are those that are printed."""
 
     value: float | None
     std: float | None = None
@@ -127,17 +127,17 @@ class PublishedNumber:
 
     @property
     def deviation(self) -> "PublishedNumber | None":
-        """The printed deviation as a number of its own; None if there is none."""
+        """The printed standard deviation as a number by itself; None if none is printed."""
         return None if self.std is None else PublishedNumber(self.std, None, self.note, self.std_decimals)
 
     @property
     def censored(self) -> bool:
-        """Whether the value is a bound only."""
+        """Whether the value is only a bound."""
         return "censored" in kinds(self.note)
 
     @property
     def doubtful(self) -> bool:
-        """Whether the value should not be judged by."""
+        """Whether the value must not be used for a verdict."""
         return not DOUBTFUL.keys().isdisjoint(kinds(self.note))
 
     @property
@@ -152,7 +152,7 @@ def papers() -> list[str]:
 
 
 def as_printed(paper: str | None = None) -> pd.DataFrame:
-    """All columns as text, as the files have them; of one paper or all. A `UserError` tells what is wrong in them."""
+    """The files of one paper or all, each column as text; a `UserError` names what is invalid in a file."""
     known = papers()
     if paper is not None and paper not in known:
         raise unknown("paper", paper, known)
@@ -164,8 +164,8 @@ def as_printed(paper: str | None = None) -> pd.DataFrame:
 def published(paper: str | None = None) -> pd.DataFrame:
     """The published numbers of one paper or all.
 
-    Columns as in the files: keys and `note` text, counts nullable integers, `value` and `std` floats; and `decimals`,
-    how many of them the value is printed with, and `std_decimals`.
+    Columns as in the files: keys and `note` as text, counts as nullable integers, `value` and `std` as floats; and the
+    numbers of their printed decimals, `decimals` and `std_decimals`.
     """
     frame = as_printed(paper)
     decimals = {
@@ -193,16 +193,16 @@ def find(
     metric: str | None = None,
     variant: str | tuple[str, ...] | None = None,
 ) -> PublishedNumber | None:
-    """The number of one cell in a frame of `published()`, None if there is none; a `UserError` if several fit.
+    """The one row of a frame of `published()` that fits the keys (see `fitting`), None if none fits.
 
-    Which fit, see `fitting`.
+    A `UserError` if several rows fit.
     """
-    asked: dict[str, Asked | None] = {
+    keys: dict[str, KeyValue | None] = {
         "paper": paper, "table": table, "method": method, "dataset": dataset, "model": model, "partition": partition,
         "partition_param": partition_param, "n_clients": n_clients, "active_clients": active_clients, "rounds": rounds,
         "metric": metric, "variant": variant,
     }  # fmt: skip
-    given = {key: value for key, value in asked.items() if value is not None}
+    given = {key: value for key, value in keys.items() if value is not None}
     rows = fitting(frame, given)
     if rows.empty:
         return None
@@ -214,44 +214,44 @@ def find(
     return PublishedNumber(number, std, str(row["note"]), int(row["decimals"]), int(row["std_decimals"]))
 
 
-def fitting(frame: pd.DataFrame, keys: Mapping[str, Asked]) -> pd.DataFrame:
-    """The rows of a frame of `published()` that fit all keys; of several values of a key, any.
+def fitting(frame: pd.DataFrame, keys: Mapping[str, KeyValue]) -> pd.DataFrame:
+    """The rows of a frame of `published()` that fit all keys; where a key has several values, any of them.
 
-    A key of the setting (`SETTING`) that the row leaves empty fits whatever is asked: tables of flatness do not state
-    the clients, tables of costs no setting at all. A parameter such as 0.6;0.1, of a number that is printed once for
-    two partitions, fits each. All other keys must be equal.
+    A key of the setting (`SETTING`) that a row leaves empty fits every value: tables of flatness do not state the
+    clients, tables of costs state no setting. A parameter such as 0.6;0.1, of a number that is printed once for two
+    partitions, fits both values. All other keys must be equal.
     """
     fits = np.ones(len(frame), dtype=bool)
-    for key, asked in keys.items():
-        values = asked if isinstance(asked, tuple) else (asked,)
-        fits &= np.logical_or.reduce([_fits(frame[key], value) for value in values])
+    for key, value in keys.items():
+        values = value if isinstance(value, tuple) else (value,)
+        fits &= np.logical_or.reduce([_fits(frame[key], one) for one in values])
     return frame[fits]
 
 
-def _fits(column: "pd.Series[str]", asked: str | int) -> NDArray[np.bool_]:
-    """Which rows of a key fit what is asked."""
+def _fits(column: "pd.Series[str]", value: str | int) -> NDArray[np.bool_]:
+    """Which rows of a key's column fit the value."""
     if column.name in COUNTS:
         numbers = column.to_numpy(dtype=float, na_value=np.nan)
-        return np.asarray(np.isnan(numbers) | (numbers == asked))
+        return np.asarray(np.isnan(numbers) | (numbers == value))
     texts = column.to_numpy(dtype=object)
-    fits: NDArray[np.bool_] = texts == asked
+    fits: NDArray[np.bool_] = texts == value
     if column.name in SETTING:
         fits |= texts == ""
     if column.name == "partition_param":
-        fits |= np.array([asked in _VALUES.split(text) for text in texts], dtype=bool)
+        fits |= np.array([value in _VALUES.split(text) for text in texts], dtype=bool)
     return fits
 
 
 def _differences(rows: pd.DataFrame) -> str:
-    """In which keys the rows differ, and how."""
+    """The keys in which the rows differ, with their values."""
     several = [key for key in KEYS if rows[key].nunique(dropna=False) > 1]
     differing = {key: [str(value) for value in rows[key].unique()] for key in several}
-    told = (f"{key} is {', '.join(value or 'empty' for value in values)}" for key, values in differing.items())
-    return "; ".join(told) or "they differ in no key"
+    texts = (f"{key} is {', '.join(value or 'empty' for value in values)}" for key, values in differing.items())
+    return "; ".join(texts) or "they differ in no key"
 
 
 def _read(file: Path) -> pd.DataFrame:
-    """One file as text, validated; a `UserError` names file, row and what is wrong."""
+    """One file as text, validated; a `UserError` names the file, the row and what is invalid."""
     try:
         frame = pd.read_csv(file, dtype=str, keep_default_na=False, encoding="utf-8")
     except (OSError, ValueError) as error:
@@ -263,14 +263,14 @@ def _read(file: Path) -> pd.DataFrame:
         for problem in _problems({str(key): str(value) for key, value in row.items()}, file.parents[1].name, table):
             raise UserError(f"'{file}', line {line}: {problem}")
     certain = frame[~frame["note"].map(lambda note: "ambiguous_column" in kinds(note))]
-    again = certain.index[certain.duplicated(KEYS)].tolist()
-    if again:
-        raise UserError(f"'{file}', line {again[0] + 2}: the same cell as another line")
+    repeated = certain.index[certain.duplicated(KEYS)].tolist()
+    if repeated:
+        raise UserError(f"'{file}', line {repeated[0] + 2}: the same keys as another line")
     return frame
 
 
 def _problems(row: dict[str, str], paper: str, table: str) -> Iterator[str]:
-    """What is wrong with a row of this paper's table."""
+    """What is invalid in a row of this paper's table."""
     if (row["paper"], row["table"]) != (paper, table):
         yield f"{row['paper']} table {row['table']} in the file of {paper} table {table}"
     for key, allowed in (("metric", METRICS), ("partition", PARTITIONS)):
@@ -278,18 +278,18 @@ def _problems(row: dict[str, str], paper: str, table: str) -> Iterator[str]:
             yield str(unknown(key, row[key], allowed))
     for key in COUNTS:
         if row[key] and not row[key].isdecimal():
-            yield f"{key} = '{row[key]}': allowed are whole numbers, or nothing"
+            yield f"{key} = '{row[key]}': allowed are whole numbers, or an empty field"
     for key in ("value", "std"):
         if row[key] and not re.fullmatch(r"-?\d+(\.\d+)?", row[key]):
-            yield f"{key} = '{row[key]}': allowed are plain decimals, or nothing"
+            yield f"{key} = '{row[key]}': allowed are plain decimals, or an empty field"
     if not _known(row["note"]):
         yield f"unknown note '{row['note']}' (kinds: {', '.join(NOTES)})"
     if (row["value"] == "") == VALUELESS.keys().isdisjoint(kinds(row["note"])):
-        yield f"a row has a value, or else one of the notes {', '.join(VALUELESS)}"
+        yield f"a row must have either a value or one of the notes {', '.join(VALUELESS)}"
 
 
 def _known(note: str) -> bool:
-    """Whether a note begins with a known kind or remark, and all its kinds are known."""
+    """Whether a note begins with a known kind or remark, and all of its kinds are known."""
     first, *others = (part.partition(":")[0] for part in _PARTS.split(note))
     begins = not note or first in NOTES or note.startswith(REMARKS)
     return begins and not any(_KIND.fullmatch(head) and head not in NOTES for head in others)

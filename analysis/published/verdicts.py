@@ -1,4 +1,19 @@
-"""What a reproduced number says about the published one: a verdict by one stated rule, and how methods rank."""
+"""Where a table's verdict is decided: `verdict` compares one reproduced mean with the published value.
+
+The rule, for a reproduced mean m over n seeds with sample standard deviation s, and a published value v:
+
+- reach = max(t · s / √n,  tolerance,  half a unit of the last printed digit of v)
+    t: 97.5 % quantile of Student's t with n − 1 degrees of freedom, so that m ± t · s / √n is the 95 % confidence
+    interval; only for n ≥ 2. tolerance: 1 point, only for accuracies (`ACCURACIES`).
+- |m − v| ≤ reach: agrees.
+- |m − v| > reach: differs, if there is an interval or a tolerance, or the metric is an exact count (`COUNTS`); else
+  not judged.
+- No comparison, in this order: not published (no value is printed); not supported, not run, not analysed or diverged
+  (no reproduced mean); not judged (the printed value is doubtful, or the paper reports a failed run); censored (one of
+  both numbers is only a bound).
+
+`rank_correlation` compares the order of the methods.
+"""
 
 import math
 from collections import Counter
@@ -11,8 +26,8 @@ from scipy import stats
 from analysis.published.numbers import PublishedNumber
 
 Missing = Literal["not supported", "not run", "not analysed", "diverged", "censored"]
-"""Why a cell has no reproduced number: the suite cannot run it, nothing was run, runs were not analysed or have no
-value, a run diverged, a run did not reach its target."""
+"""Why an entry has no reproduced mean: the suite cannot run it; nothing was run; the runs were not analysed, or the
+analysis found no value; a run diverged; a run did not reach its target."""
 
 Kind = Literal["agrees", "differs", "not judged", "not published", Missing]
 
@@ -27,12 +42,12 @@ PLURALS: dict[Kind, str] = {
     "not judged": "not judged",
     "not published": "not published",
 }
-"""Each verdict as it is said of several cells, in the order in which they are counted."""
+"""The plural of each verdict, in the order in which a table's foot counts them."""
 
 CONFIDENCE = 0.95
 
 TOLERANCE = 1.0
-"""Points of accuracy."""
+"""In percentage points of accuracy."""
 
 ACCURACIES = {
     "test_accuracy",
@@ -42,7 +57,7 @@ ACCURACIES = {
     "client_test_accuracy_mean",
     "client_train_accuracy_mean",
 }
-"""What the tolerance is for: accuracies in percent."""
+"""Metrics to which the tolerance applies: accuracies in percent."""
 
 COUNTS = {
     "downloads_per_round",
@@ -54,15 +69,15 @@ COUNTS = {
     "client_models",
     "server_state",
 }
-"""What is exact without an interval: every run counts the same."""
+"""Exact counts, which are equal in all runs and so need neither interval nor tolerance."""
 
 LEAST_RANKED = 3
-"""Fewer methods have no rank correlation."""
+"""The smallest number of methods for which a rank correlation is computed."""
 
 
 @dataclass(frozen=True)
 class Reproduced:
-    """A cell's result: mean and sample standard deviation (None for one seed) over `seeds` runs."""
+    """A reproduced result: mean and sample standard deviation (None for one seed) over `seeds` runs."""
 
     mean: float
     std: float | None = None
@@ -70,7 +85,7 @@ class Reproduced:
 
     @property
     def half_width(self) -> float | None:
-        """Half of the mean's 95 % interval (Student's t, seeds − 1 degrees of freedom); None for one seed."""
+        """Half the width of the mean's 95 % confidence interval, t · s / √n; None for one seed."""
         if self.std is None or self.seeds < 2:
             return None
         quantile = float(stats.t.ppf((1 + CONFIDENCE) / 2, self.seeds - 1))
@@ -79,26 +94,23 @@ class Reproduced:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A verdict; `gap` is reproduced less published, where the two can be compared."""
+    """A verdict; `gap` is the reproduced minus the published value, if both are numbers that can be compared."""
 
     kind: Kind
     gap: float | None = None
 
     def text(self, decimals: int = 2) -> str:
-        """For a table's cell: a difference with its gap."""
+        """The verdict as a table prints it; one that differs with its gap."""
         return f"differs ({self.gap:+.{decimals}f})" if self.kind == "differs" else self.kind
 
 
 def verdict(
     reproduced: Reproduced | Missing, published: PublishedNumber | None, metric: str, tolerance: float = TOLERANCE
 ) -> Verdict:
-    """The verdict on one cell; `rule()` says how in words.
+    """The verdict on one entry of a table, by the rule in this module's docstring.
 
-    *Agrees*: the published value lies within the 95 % confidence interval of the reproduced mean, or within `tolerance`
-    of it if the metric is an accuracy in percent, or is the mean in as many decimals as are printed. *Differs*: it does
-    not. Neither is said of what is not published, run or analysed, has diverged, is a bound on either side, is doubtful
-    in print or a failure there. One seed's other metrics have neither interval nor tolerance: they agree if equal, and
-    differ only if they are counts, which are exact.
+    `reproduced`: the result, or why there is none; `published`: None if the paper prints no number; `metric`: decides
+    whether the tolerance applies, empty for quantities that are not a metric themselves, such as gains and multiples.
     """
     kind: Kind
     if published is None or (published.value is None and not published.failed):
@@ -110,40 +122,36 @@ def verdict(
     elif published.censored or not isinstance(reproduced, Reproduced):
         kind = "censored"
     else:
-        allowed = tolerance if metric in ACCURACIES else None
-        return _judged(reproduced, published.value, published.decimals, allowed, exact=metric in COUNTS)
+        gap = reproduced.mean - published.value
+        bounds = [reproduced.half_width, tolerance if metric in ACCURACIES else None]
+        reach = max(0.5 * 10.0**-published.decimals, *(bound or 0.0 for bound in bounds))
+        if abs(gap) <= reach or math.isclose(abs(gap), reach):
+            return Verdict("agrees", gap)
+        return Verdict("differs" if metric in COUNTS or bounds != [None, None] else "not judged", gap)
     return Verdict(kind)
 
 
-def _judged(reproduced: Reproduced, value: float, decimals: int, tolerance: float | None, *, exact: bool) -> Verdict:
-    gap, interval = reproduced.mean - value, reproduced.half_width
-    reach = max(0.5 * 10.0**-decimals, interval or 0.0, tolerance or 0.0)
-    if abs(gap) <= reach or math.isclose(abs(gap), reach):
-        return Verdict("agrees", gap)
-    return Verdict("differs" if exact or interval is not None or tolerance is not None else "not judged", gap)
-
-
 def rule(tolerance: float = TOLERANCE) -> str:
-    """The rule of `verdict`, for a caption."""
+    """The rule of `verdict` in words, for a table's foot."""
     points = f"{tolerance:g} point{'' if tolerance == 1 else 's'}"
     return (
         "Agrees: the published value is within the 95 % confidence interval of the reproduced mean (Student's t, two "
-        f"or more seeds), within {points} of it (accuracies), or equal to it in the printed decimals; differs: it is "
-        "not, with the gap, reproduced less published; not judged: the published value is doubtful or a failure, the "
-        "runs have other settings than the paper's, or there is neither interval nor tolerance, which counts, "
-        "being exact, do not need."
+        f"or more seeds), within {points} of it (accuracies), or equal to it in the printed decimals. Differs: it is "
+        "not; the gap is the reproduced minus the published value. Not judged: the published value is doubtful or a "
+        "failed run, the runs have other settings than the paper's, or there is neither an interval nor a tolerance "
+        "(exact counts need none)."
     )
 
 
 def counts(verdicts: Iterable[Verdict]) -> str:
-    """How many there are of each kind, such as '12 agree, 3 differ, 5 not run'."""
+    """The number of verdicts of each kind, such as '12 agree, 3 differ, 5 not run'."""
     found = Counter(verdict.kind for verdict in verdicts)
     parts = (f"{found[kind]} {kind if found[kind] == 1 else plural}" for kind, plural in PLURALS.items() if found[kind])
     return ", ".join(parts) or "no cells"
 
 
 class RankCorrelation(NamedTuple):
-    """Kendall's tau-b, and of how many methods."""
+    """Kendall's tau-b, and the number of methods that it is computed from."""
 
     tau: float
     methods: int
@@ -152,9 +160,9 @@ class RankCorrelation(NamedTuple):
 def rank_correlation(
     reproduced: Mapping[str, float | None], published: Mapping[str, float | None]
 ) -> RankCorrelation | None:
-    """How alike two orders of methods are, by the numbers of those that have both; 1: equal, -1: reversed.
+    """Kendall's tau-b between two orders of the methods that have both numbers; 1: equal, -1: reversed.
 
-    None for fewer than three methods, or if all are equal on one side.
+    None for fewer than three methods, or if one side has only equal numbers.
     """
     both = [
         (ours, theirs)

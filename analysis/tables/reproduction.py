@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.published.numbers import Asked, PublishedNumber, find, fitting, published
+from analysis.published.numbers import KeyValue, PublishedNumber, find, fitting, published
 from analysis.published.verdicts import RankCorrelation, Reproduced, Verdict, counts, rank_correlation, rule, verdict
 from analysis.tables.layout import Block, Column, Keys, TableLayout
 from analysis.tables.table import Beside, Entry, Table
@@ -68,7 +68,9 @@ def _settings(run: RunConfig) -> dict[str, Any]:
     return run.model_dump(exclude={"seed": True, "engine": True, "evaluation": kept})
 
 
-def keys_of(layout: TableLayout, experiment: Experiment, block: Block, method: str, column: Column) -> dict[str, Asked]:
+def keys_of(
+    layout: TableLayout, experiment: Experiment, block: Block, method: str, column: Column
+) -> dict[str, KeyValue]:
     """The keys of an entry's published number: those of its cell, and what the layout says of block, row and column.
 
     Where a mean over several settings is taken, they are of the first.

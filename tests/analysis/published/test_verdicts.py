@@ -78,7 +78,7 @@ def test_the_tolerance_can_be_changed_and_the_caption_says_so():
 def test_counts_are_quantities_and_no_accuracies():
     assert set(QUANTITIES) >= COUNTS
     assert not COUNTS & ACCURACIES_IN_PERCENT
-    assert "counts, being exact" in rule()
+    assert "exact counts need none" in rule()
 
 
 def test_texts():

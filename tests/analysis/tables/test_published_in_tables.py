@@ -12,7 +12,7 @@ from analysis.tables.reproduction import of_entry
 from tests.analysis.published.published_counts import ROWS
 
 ABSENT = {
-    ("fedtoga", "7"): 9,  # printed out of line, seven of them dashes: which columns they belong to cannot be told
+    ("fedtoga", "7"): 9,  # printed out of line, seven of them dashes: their columns are unknown
 }
 """How many are not."""
 
