@@ -26,7 +26,7 @@ from fedflat.warm import ACCEPTED, HANDED_OVER
 FIRST = ("bench.training.train",)
 """Imported before the first command is taken on: all that training needs."""
 
-LATER = ("analysis.analyses.run", "torch.fx.experimental.symbolic_shapes", "analysis.report.report")
+LATER = ("analysis.analyses.run_analysis", "torch.fx.experimental.symbolic_shapes", "analysis.report.report")
 """Imported while no command comes in. The second is what `torch.autograd.grad` imports for Hessian-vector products."""
 
 ROOT = Path(__file__).parents[1]

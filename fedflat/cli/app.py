@@ -15,7 +15,6 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from analysis.analyses.overview import describe, overview
 from bench.host.allocator import keep_freed_memory
 from bench.host.threads import ONE_THREAD, available_cores
 from bench.input.errors import UserError
@@ -23,6 +22,7 @@ from fedflat.cli.data import app as data
 from fedflat.cli.options import ExperimentName, Results, Set, changes_of, file_path, folder_path
 from fedflat.cli.plan import index, plan
 from fedflat.cli.published import audit, published
+from fedflat.describe_analysis import describe, overview
 
 T = TypeVar("T")
 

@@ -7,11 +7,9 @@ import pandas as pd
 import pytest
 import torch
 
-from analysis import analyses
 from analysis.analyses import load_analyses, parse_analysis
 from analysis.analyses.analysed_run import AnalysedRun
 from analysis.analyses.base import Analysis
-from analysis.analyses.overview import questions
 from analysis.analyses.run_analysis import default_output, find_runs, run_analysis
 from analysis.report.report import Report
 from bench.engine.checkpoint import load_state, save_state
@@ -317,9 +315,3 @@ def test_an_extension_keeps_the_options_that_it_does_not_change(tmp_path: Path) 
     assert asked["hessian"].images == 7  # type: ignore[attr-defined]
     assert asked["flatness"] == quick["flatness"] != parse_analysis("flatness", {})
     assert asked["wide"] == parse_analysis("flatness", {"rho": 0.5})
-
-
-def test_what_is_listed_are_the_analyses() -> None:
-    """The list is read from the files, without importing them."""
-    assert list(questions()) == sorted(analyses.ANALYSES)
-    assert all(questions().values())

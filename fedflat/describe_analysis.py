@@ -1,4 +1,8 @@
-"""Which analyses there are, told without importing them: importing torch takes longer than reading the list."""
+"""Text of `fedflat analyses`: all analyses, or one with its options.
+
+The list of all is parsed from the source files: importing them imports torch, and every start of `fedflat` would take
+two seconds of CPU time more.
+"""
 
 import ast
 from pathlib import Path
@@ -6,27 +10,27 @@ from typing import Any
 
 from bench.files.text_table import aligned
 
-FOLDER = Path(__file__).parent
+_ANALYSES = Path(__file__).parents[1] / "analysis" / "analyses"
 
 
-def questions() -> dict[str, str]:
-    """The first line of each analysis's module, by name."""
-    files = sorted((f for f in FOLDER.glob("*/*.py") if f.stem != "__init__"), key=lambda f: f.stem)
+def first_lines() -> dict[str, str]:
+    """The first line of each analysis's module docstring, by name."""
+    files = sorted((f for f in _ANALYSES.glob("*/*.py") if f.stem != "__init__"), key=lambda f: f.stem)
     return {file.stem: (ast.get_docstring(ast.parse(file.read_text())) or "").partition("\n")[0] for file in files}
 
 
 def overview() -> str:
-    """A line per analysis."""
-    return "\n".join(aligned(list(questions().items())))
+    """All analyses, a line each."""
+    return "\n".join(aligned(list(first_lines().items())))
 
 
 def describe(name: str) -> str:
-    """An analysis in detail: its question, its columns, and its options with their defaults."""
+    """One analysis: what it computes, its columns, and its options with their defaults."""
     from analysis.analyses import analysis_class  # noqa: PLC0415 - imports torch
 
     cls = analysis_class(name)
     lines = [
-        f"{name}: {questions()[name]}",
+        f"{name}: {first_lines()[name]}",
         f"columns: {', '.join(cls.columns)}",
         "options:" if cls.model_fields else "options: none",
     ]
