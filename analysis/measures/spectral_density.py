@@ -1,5 +1,6 @@
 """Density of a symmetric operator's eigenvalues, and its trace, by stochastic Lanczos quadrature."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -12,8 +13,8 @@ from analysis.measures.lanczos import MEMORY, Operator, gauss_quadrature
 from bench.input.errors import UserError
 from bench.numerics.streams import torch_stream
 
-_REACH = 6
-"""Standard deviations of the Gaussian that the grid goes beyond the outermost nodes: 1e-9 of its mass lies outside."""
+_MARGIN = 6
+"""The grid ends this many standard deviations of the Gaussian beyond the outermost nodes: 1e-9 of its mass is outside."""
 
 Row = NDArray[np.float64]
 
@@ -22,9 +23,9 @@ Row = NDArray[np.float64]
 class Density:
     """Share of the eigenvalues per unit, φ(t) = 1/P Σ_i N(t; λ_i, σ²), on a grid; and the sum of all eigenvalues.
 
-    `eigenvalue`, `density` and `stderr` `[G]`; the density's integral (trapezoids) is 1. `sigma` is the Gaussian's
-    standard deviation σ; `single` the height of one eigenvalue, 1/(P σ √2π): nothing lower is really there. Standard
-    errors are those over the random vectors.
+    `eigenvalue`, `density` and `stderr` `[G]`; the density's integral (trapezoidal rule) is 1. `sigma` is the standard
+    deviation σ of the Gaussian; `single` is the peak of one eigenvalue, 1/(P σ √2π): lower values of the density are
+    noise. Standard errors are those over the random vectors.
     """
 
     eigenvalue: Row
@@ -37,7 +38,7 @@ class Density:
 
 
 def spectral_density(
-    product: Operator,
+    operator: Operator,
     like: Tensor,
     *,
     probes: Iterable[int],
@@ -48,22 +49,26 @@ def spectral_density(
 ) -> Density:
     """Density of the eigenvalues of A, on vectors like `like` `[P]`; σ is `width` times the range of the nodes.
 
-    For each of `probes` (numbers that key random signs v with vᵀv = P) Lanczos yields a Gauss quadrature of vᵀf(A)v/P
-    in at most `steps` products; its mean over v estimates 1/P Σ_i f(λ_i) (Lin, Saad and Yang, SIAM Review 58, 2016;
-    Ghorbani et al., ICML 2019). f = N(t; ·, σ²) is the density, f = identity the trace: Hutchinson's estimate.
-    The basis takes steps·P numbers: a `UserError` if they are more than `memory` bytes.
+    Each of the `probes` (numbers that key a random vector v of signs, vᵀv = P) starts at most `steps` Lanczos steps,
+    which yield a Gauss quadrature of vᵀf(A)v/P. Its mean over v estimates 1/P Σ_i f(λ_i) (Lin, Saad and Yang, SIAM
+    Review 58, 2016; Ghorbani et al., ICML 2019). f = N(t; ·, σ²) gives the density, f = identity the trace
+    (Hutchinson's estimate). The grid's step is σ/2, and its number of points depends on `width` only. The basis takes
+    steps·P numbers: a `UserError` if they are more than `memory` bytes.
     """
     P = len(like)
     if min(steps, P) * P * like.element_size() > memory:
         allowed = memory // (P * like.element_size())
-        raise UserError(f"steps = {steps}: too many vectors of {P} numbers to keep (allowed: 1 to {allowed})")
+        raise UserError(
+            f"steps = {steps}: that many vectors of {P} numbers need too much memory (allowed: 1 to {allowed})"
+        )
     rules = []
     for probe in probes:
         signs = torch.randint(2, (P,), generator=torch_stream(seed, "random-signs", probe)) * 2 - 1
-        rules.append(gauss_quadrature(product, signs.to(like), steps))
+        rules.append(gauss_quadrature(operator, signs.to(like), steps))
     low, high = min(nodes[-1] for nodes, _ in rules), max(nodes[0] for nodes, _ in rules)
     sigma = width * float(high - low or 1)
-    grid = np.arange(low - _REACH * sigma, high + _REACH * sigma, sigma / 2)
+    points = (math.ceil(2 / width) if high > low else 0) + 4 * _MARGIN + 1
+    grid = low - _MARGIN * sigma + sigma / 2 * np.arange(points)
     peak = 1 / (sigma * np.sqrt(2 * np.pi))
     densities = [peak * np.exp(-0.5 * ((grid[:, None] - nodes) / sigma) ** 2) @ weights for nodes, weights in rules]
     density, stderr = _mean(np.array(densities))
