@@ -14,7 +14,7 @@ from bench.input.errors import UserError
 from bench.numerics.streams import torch_stream
 
 _MARGIN = 6
-"""The grid ends this many standard deviations of the Gaussian beyond the outermost nodes: 1e-9 of its mass is outside."""
+"""Distance of the grid's ends from the outermost nodes, in units of σ: 1e-9 of a Gaussian's mass is outside."""
 
 Row = NDArray[np.float64]
 
