@@ -116,7 +116,7 @@ def test_the_method_trains_through_snakemake_and_stands_in_a_table(folder):
 
 def test_the_experiment_without_code(folder):
     cells = load_experiment(str(folder / "mine/more.yaml")).cells()
-    runs = {cell.label: cell.runs[0] for cell in cells.values()}
+    runs = {cell.address.method: cell.runs[0] for cell in cells.values()}
     assert runs["my_method"].method.hyperparameters["rho"] == 0.05, "as the experiment that it extends says"
     assert runs["my_method+swa"].method.hyperparameters["swa"]["start"] == 22, "3/4 of 30 rounds"
     assert runs["asam_dyn"].method.slots == {"perturbation": "asam", "correction": "feddyn", "server": "feddyn"}

@@ -10,7 +10,8 @@ import torch
 from analysis.analyses.analysed_run import AnalysedRun
 from analysis.analyses.base import Analysis
 from analysis.analyses.provenance import PROVENANCE_COLUMNS, analysis_fingerprint, name_value_pairs
-from bench.experiments.columns import IDS
+from bench.experiments.address import IDS
+from bench.experiments.results import METRICS, run_in
 from bench.files.csv_json import write_csv
 from bench.host.progress import Progress
 from bench.input.errors import UserError
@@ -46,16 +47,16 @@ def find_runs(folder: Path) -> Runs:
         raise UserError(
             f"'{folder}' is neither a run directory (with config.json) nor the folder of a cell (with metrics.csv)"
         )
-    runs = {seed: RunDirectory(folder / f"seed-{seed}") for seed in listed}
+    runs = {seed: RunDirectory(run_in(folder, seed)) for seed in listed}
     for seed, (identity, _) in listed.items():
         if runs[seed].identity != identity:
-            raise UserError(f"'{runs[seed].path}' is a run of another configuration than '{folder / 'metrics.csv'}'")
+            raise UserError(f"'{runs[seed].path}' is a run of another configuration than '{folder / METRICS}'")
     return Runs(next(iter(listed.values()))[1], runs)
 
 
 def _listed_runs(folder: Path) -> dict[int, tuple[str, dict[str, str]]]:
     """By seed, the identity and cell of each run that a cell's metrics.csv lists; empty without such a file."""
-    file, columns = folder / "metrics.csv", [*CELL_COLUMNS, "seed", "identity"]
+    file, columns = folder / METRICS, [*CELL_COLUMNS, "seed", "identity"]
     if not file.is_file():
         return {}
     try:
@@ -72,20 +73,6 @@ def _names_by_config(run: RunDirectory) -> dict[str, str]:
     config = run.config
     labels = (config.dataset.label, config.partition.label, config.participation.label(config.partition.clients))
     return dict(zip(CELL_COLUMNS, ("custom", *labels, config.method.recipe.name), strict=True))
-
-
-def default_output(folder: Path, name: str) -> Path:
-    """The tidy file of a folder of runs: in results/analysis/custom/ for results/runs/, else in its folder analysis/.
-
-    It is not where the pipeline writes the files of an experiment, because tables would then assume that it was
-    computed with the experiment's options.
-    """
-    parts = folder.absolute().parts
-    if "runs" not in parts:
-        return folder / "analysis" / f"{name}.csv"
-    last = len(parts) - 1 - parts[::-1].index("runs")
-    below = parts[last + 2 :] if parts[last + 1 : last + 2] == ("custom",) else parts[last + 1 :]
-    return Path(*parts[:last], "analysis", "custom", *below, f"{name}.csv")
 
 
 def run_analysis(

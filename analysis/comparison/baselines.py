@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.layouts.tidy import titles
+from analysis.layouts.titles import method_titles
 from analysis.measures.convergence import Better
 from analysis.report.report import Report
 from bench.engine.steps import Steps
-from bench.experiments.columns import IDS
+from bench.experiments.address import IDS
 from bench.experiments.experiment import PAPER_TABLES
+from bench.experiments.results import ResultPaths
 from bench.experiments.run_config import OWN_FILES, RunConfig
 from bench.files.csv_json import write_csv
 from bench.input.content import short_hash
@@ -50,7 +51,7 @@ NUMBERS = {"seed": int, "value": float, "last_round": int, "rounds": int, "local
 Row = Mapping[Hashable, Any]
 """One row of a frame, by columns."""
 
-FOLDER = Path("results") / "baselines"
+STORED = ResultPaths().baselines
 
 _TUNING = set(Steps.model_fields)
 """Fields of training that belong to a method's own tuning: rates, decay, clipping, aggregation."""
@@ -115,16 +116,16 @@ def train_command(report: Report) -> str:
 
 def collect(report: Report) -> pd.DataFrame:
     """The rows of all runs of an experiment; a `UserError` if any is missing, or if its methods cannot be compared."""
-    experiment, runs = report.experiment, report.results / "runs" / report.experiment.name
-    names, frames, missing, planned = titles(experiment), [], 0, 0
+    experiment = report.experiment
+    names, frames, missing, planned = method_titles(experiment), [], 0, 0
     for cell in experiment.cells().values():
         for config in cell.runs:
             planned += 1
-            run = finished_run(runs / cell.path / f"seed-{config.seed}", config)
+            run = finished_run(report.paths.run(experiment.name, cell.path, config.seed), config)
             if run is None:
                 missing += 1
             elif not missing:
-                frames.append(run_rows(run, cell.ids(), names[cell.label]))
+                frames.append(run_rows(run, cell.address.columns, names[cell.address.method]))
     if missing:
         raise UserError(
             f"{missing} of {planned} runs of experiment {experiment.name} are missing under '{report.results}'; "
@@ -139,16 +140,16 @@ def store(report: Report, grid: str, out: Path | None = None) -> Path:
     """Write the baselines of a grid atomically; return the file."""
     if not re.fullmatch(NAME, grid):
         raise UserError(f"--grid '{grid}': allowed are lower-case letters, digits and '_'")
-    file = out or FOLDER / f"{grid}.csv"
+    file = out or STORED / f"{grid}.csv"
     write_csv(file, collect(report))
     return file
 
 
 def load(grid: str, file: Path | None = None) -> pd.DataFrame:
     """The stored baselines of a grid; a `UserError` names the command that makes them, or the grids that are stored."""
-    place = file or FOLDER / f"{grid}.csv"
+    place = file or STORED / f"{grid}.csv"
     if not place.is_file():
-        stored = sorted(found.stem for found in FOLDER.glob("*.csv"))
+        stored = sorted(found.stem for found in STORED.glob("*.csv"))
         experiments = {found.parent.name for found in PAPER_TABLES.glob("*/experiments.yaml")}
         source = f"{grid}_all" if f"{grid}_all" in experiments else grid
         if file is None and source not in experiments:

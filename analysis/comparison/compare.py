@@ -17,7 +17,7 @@ from analysis.comparison.baselines import METRICS, PAIR, SHARED, difference, loa
 from analysis.comparison.method_runs import find_runs, some
 from analysis.comparison.paired import EXACT_PAIRS, RESAMPLES, holm, interval, sign_flip
 from analysis.measures.convergence import Better
-from bench.experiments.columns import IDS
+from bench.experiments.address import IDS
 from bench.files.text_table import aligned
 from bench.input.errors import UserError, unknown
 

@@ -3,15 +3,15 @@
 Where the experiment's file is known, runs must be of its configuration; elsewhere they must be of one tuning.
 """
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from analysis.comparison.baselines import finished_run, train_command
 from analysis.report.report import Report
-from bench.experiments.columns import IDS
+from bench.experiments.address import CellAddress
 from bench.experiments.experiment import experiment_file
+from bench.experiments.results import ResultPaths
 from bench.input.errors import UserError, unknown
 from bench.methods.catalog import CATALOG
 from bench.training.run_directory import RunDirectory, first_difference
@@ -19,12 +19,15 @@ from bench.training.run_directory import RunDirectory, first_difference
 MethodRun = tuple[RunDirectory, dict[str, str]]
 """A finished run, and the id columns of its cell."""
 
+Found = dict[tuple[str, str], list[tuple[CellAddress, Path]]]
+"""Finished run directories, each with its cell, by experiment (custom/NAME for runs with overrides) and method."""
+
 
 def find_runs(
     method: str, experiment: str | None, results: Path, changes: Mapping[str, Any]
 ) -> tuple[str, list[MethodRun]]:
     """The experiment, and the finished runs of the method with the ids of their cells."""
-    found = _run_folders(results)
+    found = _found(results)
     if experiment is None:
         experiment = _only_experiment(method, found, results)
     try:
@@ -45,10 +48,9 @@ def _of_experiment(method: str, report: Report) -> tuple[str, list[MethodRun]]:
     for setting in experiment.settings():
         cell = experiment.cell(f"{setting}/{method}")
         for config in cell.runs:
-            place = report.results / "runs" / experiment.name / cell.path / f"seed-{config.seed}"
-            run = finished_run(place, config)
+            run = finished_run(report.paths.run(experiment.name, cell.path, config.seed), config)
             if run is not None:
-                runs.append((run, cell.ids()))
+                runs.append((run, cell.address.columns))
     if not runs:
         raise UserError(
             f"no finished run of {method} of experiment {experiment.name} under '{report.results}'; "
@@ -57,23 +59,23 @@ def _of_experiment(method: str, report: Report) -> tuple[str, list[MethodRun]]:
     return experiment.name, runs
 
 
-def _unchecked(method: str, experiment: str, found: Mapping[tuple[str, str], Sequence[Path]]) -> list[MethodRun]:
+def _unchecked(method: str, experiment: str, found: Found) -> list[MethodRun]:
     """The runs of an experiment whose file is not known: they must at least be of one method and one tuning."""
     if (experiment, method) not in found:
         labels = sorted(label for name, label in found if name == experiment)
         raise unknown(f"method with runs of experiment {experiment}", method, labels)
-    runs = [RunDirectory(folder) for folder in found[experiment, method]]
-    first = runs[0]
+    runs = [(RunDirectory(folder), cell.columns) for cell, folder in found[experiment, method]]
+    first, _ = runs[0]
     free = {"dataset", "partition", "participation", "seed", "evaluation"}
-    for run in runs[1:]:
+    for run, _ in runs[1:]:
         alike = run.config.model_copy(update={name: getattr(first.config, name) for name in free})
         why = first_difference(alike, first.config)
         if why is not None:
             raise UserError(f"'{run.path}' and '{first.path}' are of different configurations ({why}, in the second)")
-    return [(run, dict(zip(IDS, run.path.parts[-5:-1], strict=True))) for run in runs]
+    return runs
 
 
-def _only_experiment(method: str, found: Mapping[tuple[str, str], Sequence[Path]], results: Path) -> str:
+def _only_experiment(method: str, found: Found, results: Path) -> str:
     """The one experiment that has runs of the method."""
     experiments = sorted(name for name, label in found if label == method)
     if len(experiments) > 1:
@@ -88,16 +90,11 @@ def _only_experiment(method: str, found: Mapping[tuple[str, str], Sequence[Path]
     )
 
 
-def _run_folders(results: Path) -> dict[tuple[str, str], list[Path]]:
-    """All finished run directories by experiment and method; those of changed values are of custom/EXPERIMENT."""
-    runs = results / "runs"
-    found = defaultdict(list)
-    for depth in ("*", "custom/*"):
-        for file in sorted(runs.glob(f"{depth}/*/*/*/*/seed-*/config.json")):
-            folder = file.parent
-            if folder.name.removeprefix("seed-").isdigit():
-                found["/".join(folder.relative_to(runs).parts[:-5]), folder.parent.name].append(folder)
-    return dict(found)
+def _found(results: Path) -> Found:
+    found: Found = {}
+    for experiment, cell, folder in ResultPaths(results).finished_runs():
+        found.setdefault((experiment, cell.method), []).append((cell, folder))
+    return found
 
 
 def some(names: Sequence[str]) -> str:

@@ -3,6 +3,7 @@
 import textwrap
 from abc import abstractmethod
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,10 +19,11 @@ from pydantic import Field
 
 from analysis.figures.palette import Style, styles
 from analysis.layouts.layout import Layout, Selection
-from analysis.layouts.tidy import Setting, relative_path, titles
+from analysis.layouts.titles import method_titles, setting_title
 from analysis.measures.convergence import curves
-from bench.experiments.columns import IDS
+from bench.experiments.address import IDS, Setting
 from bench.experiments.experiment import Experiment
+from bench.experiments.results import ResultPaths
 
 # Two-column width of ICML, in inches. Figures are drawn as large as they are printed, and so is their type.
 TEXT_WIDTH = 6.75
@@ -74,10 +76,10 @@ class FigureLayout(Layout):
         """The seed that is shown, by figures that show one run: the experiment's first, unless the layout names one."""
         return experiment.grid.seeds[0]
 
-    def inputs(self, experiment: Experiment) -> list[str]:
-        """The tidy files the figure reads, relative to `results/`."""
+    def inputs(self, experiment: Experiment, paths: ResultPaths) -> list[Path]:
+        """The tidy files that the figure reads."""
         seed = self.shown_seed(experiment)
-        return [relative_path(experiment.name, self.file, cell, seed) for cell in self.cells(experiment)]
+        return [paths.tidy(experiment.name, cell.path, self.file, seed) for cell in self.cells(experiment)]
 
     def also(self) -> tuple[str, ...]:
         """Columns of the tidy file that it draws and that only some runs have."""
@@ -113,7 +115,7 @@ class Panel(Selection):
 
     def heading(self, setting: Setting) -> str:
         """The panel's title."""
-        return self.title or setting.title
+        return self.title or setting_title(setting)
 
 
 class OneSettingLayout(FigureLayout):
@@ -196,7 +198,7 @@ def _line(look: Style) -> dict[str, Any]:
 
 def add_legend(body: Body, frame: pd.DataFrame, layout: FigureLayout, experiment: Experiment) -> None:
     """One legend for all panels, below them, of the methods that have data."""
-    names, present = titles(experiment, layout.methods), set(frame["method"])
+    names, present = method_titles(experiment, layout.methods), set(frame["method"])
     looks = styles(experiment, [method for method in layout.methods if method in present])
     handles = [Line2D([], [], label=names[label], **_line(look)) for label, look in looks.items()]
     columns = legend_columns([names[label] for label in looks], layout.width)

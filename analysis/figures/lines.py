@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 
 from analysis.figures.base import Body, PanelLayout, add_legend, draw_curve
 from analysis.figures.palette import styles
-from analysis.layouts.tidy import CellKey, Tidy, of_cell
-from bench.experiments.columns import IDS
+from analysis.layouts.tidy import Tidy, of_cell
+from bench.experiments.address import IDS, CellAddress
 
 
 def spread(frame: pd.DataFrame, x: str, column: str) -> pd.DataFrame:
@@ -41,7 +41,7 @@ def draw_lines(
         setting = panel.setting(tidy.experiment)
         axes.set_title(panel.heading(setting))
         for method in layout.methods:
-            line = of_cell(lines, CellKey(setting, method))
+            line = of_cell(lines, CellAddress(setting, method))
             draw_curve(axes, line[x], line["mean"], line["std"], looks[method], within, aside[method] if aside else 0.0)
     add_legend(body, lines, layout, tidy.experiment)
     return drawn

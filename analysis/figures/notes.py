@@ -5,9 +5,10 @@ from collections.abc import Sequence
 import pandas as pd
 
 from analysis.figures.base import FigureLayout, OneSeedLayout
-from analysis.layouts.tidy import FILES, Setting, Tidy, titles
+from analysis.layouts.tidy import FILES, Tidy
+from analysis.layouts.titles import method_titles, setting_title
 from analysis.measures.convergence import diverged_seeds
-from bench.experiments.columns import IDS
+from bench.experiments.address import IDS, Setting
 
 Seeds = dict[tuple[str, ...], set[int]]
 
@@ -27,7 +28,7 @@ def missing_note(frame: pd.DataFrame, layout: FigureLayout, tidy: Tidy) -> str:
             has_file = tidy.path(layout.file, cell, min(wanted)).is_file()
             reason = f"{len(there)} of {len(wanted)} seeds" if there else _reason(of_metrics, lost, has_file=has_file)
             where.setdefault(reason, {}).setdefault(cell.method, []).append(cell.setting)
-    names, everywhere = titles(tidy.experiment), {cell.setting for cell in cells}
+    names, everywhere = method_titles(tidy.experiment), {cell.setting for cell in cells}
     return "; ".join(
         f"{reason}: {'; '.join(_place(names[method], places, everywhere) for method, places in methods.items())}"
         for reason, methods in sorted(where.items(), key=lambda item: _ORDER.index(item[0]) if item[0] in _ORDER else 9)
@@ -58,7 +59,7 @@ def _reason(ran: set[int], diverged: set[int], *, has_file: bool) -> str:
 
 
 def _place(name: str, places: Sequence[Setting], everywhere: set[Setting]) -> str:
-    return name if set(places) == everywhere else f"{name} ({' and '.join(place.title for place in places)})"
+    return name if set(places) == everywhere else f"{name} ({' and '.join(setting_title(place) for place in places)})"
 
 
 def _shows_one_seed(layout: FigureLayout) -> bool:

@@ -11,14 +11,15 @@ from matplotlib.figure import Figure
 from analysis.figures import save
 from analysis.figures.base import STYLE, TEXT_WIDTH, new_figure
 from analysis.figures.heatmap import body_height, draw_counts
-from analysis.layouts.tidy import partition_title
+from analysis.layouts.titles import partition_title
 from bench.data.dataset import Labels
 from bench.data.partitions.base import Indices, partition_hash
 from bench.data.sources import parse_source
 from bench.experiments.experiment import Experiment
+from bench.experiments.results import PARTITION
 from bench.files.csv_json import write_csv
 from bench.input.errors import unknown
-from bench.training.run_directory import PARTITION, partition_table
+from bench.training.run_directory import partition_table
 from bench.training.run_setup import load_dataset, split_of
 
 

@@ -7,9 +7,10 @@ import pandas as pd
 
 from analysis.analyses.base import Analysis
 from analysis.analyses.provenance import analysis_fingerprint
-from analysis.layouts.tidy import titles
-from bench.experiments.columns import RUN, RUN_FILES
+from analysis.layouts.titles import method_titles
+from bench.experiments.address import RUN_IDS
 from bench.experiments.experiment import Experiment
+from bench.experiments.results import RUN_FILES
 from bench.experiments.scale import trained_at_smoke_scale
 from bench.training.code_version import code_fingerprint
 
@@ -25,7 +26,7 @@ def definition(rows: pd.DataFrame, file: str) -> str:
 
 def trained_otherwise(experiment: Experiment, methods: Sequence[str]) -> Iterator[str]:
     """A sentence if some of these methods are not trained as the others, such as at another learning rate."""
-    names, told = titles(experiment, methods), []
+    names, told = method_titles(experiment, methods), []
     for method in methods:
         own = experiment.methods[method].training
         if experiment.scale == "smoke":
@@ -60,7 +61,7 @@ def made_by_other_code(frames: Mapping[str, pd.DataFrame], analyses: Mapping[str
     for file, frame in frames.items():
         if "code" in frame:
             here = code_fingerprint() if file in RUN_FILES else analysis_fingerprint(analyses[file].name)
-            runs = frame.drop_duplicates(RUN)
+            runs = frame.drop_duplicates(RUN_IDS)
             if old := int((runs["code"] != here).sum()):
                 what = "runs" if file in RUN_FILES else f"answers of {file}"
                 yield f"{old} of {len(runs)} {what} were made by other code than is here."

@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from analysis.layouts.tidy import CellKey, Setting, settings
+from analysis.layouts.tidy import settings
+from bench.experiments.address import CellAddress, Setting
 from bench.experiments.experiment import Experiment, experiment_data, experiment_file, experiment_files, read_yaml
 from bench.input.errors import UserError, unknown
 from bench.input.frozen import Frozen
@@ -64,12 +65,12 @@ class Layout(Frozen):
     def settings(self, experiment: Experiment) -> tuple[Setting, ...]:
         """The settings that are shown, each once."""
 
-    def cells(self, experiment: Experiment) -> tuple[CellKey, ...]:
+    def cells(self, experiment: Experiment) -> tuple[CellAddress, ...]:
         """All cells that are shown and that the experiment has; a `UserError` if it has no such method or setting."""
         for method in self.methods:
             if method not in experiment.methods:
                 raise unknown(f"method of experiment {experiment.name}", method, experiment.methods)
-        cells = (CellKey(setting, method) for setting in self.settings(experiment) for method in self.methods)
+        cells = (CellAddress(setting, method) for setting in self.settings(experiment) for method in self.methods)
         return tuple(cell for cell in cells if experiment.has(cell.path))
 
 

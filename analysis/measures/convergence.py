@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from pydantic import Field, model_validator
 
-from bench.experiments.columns import IDS, RUN
+from bench.experiments.address import IDS, RUN_IDS
 from bench.input.errors import UserError
 from bench.input.frozen import Frozen
 from bench.methods.released import Release
@@ -97,7 +97,7 @@ def neighbour_means(frame: pd.DataFrame, column: str, window: int = 1, every: in
     if window == 1:
         return kept
     evaluated = frame[frame[column].notna()].sort_values("round")
-    runs = evaluated.groupby(RUN, sort=False)[column]
+    runs = evaluated.groupby(RUN_IDS, sort=False)[column]
     means = runs.transform(lambda run: run.rolling(window, min_periods=1, center=True).mean())
     return kept.assign(**{column: means.reindex(kept.index)})
 
@@ -117,7 +117,7 @@ def first_reaching(evaluations: pd.Series, target: float, window: int = 1) -> in
 
 def diverged_seeds(metrics: pd.DataFrame) -> pd.DataFrame:
     """One row per cell: `seeds` that ran, and how many of them `diverged`."""
-    runs = metrics.groupby(RUN, sort=False)["diverged"].max().reset_index()
+    runs = metrics.groupby(RUN_IDS, sort=False)["diverged"].max().reset_index()
     return runs.groupby(IDS, sort=False).agg(seeds=("seed", "count"), diverged=("diverged", "sum")).reset_index()
 
 
@@ -129,11 +129,11 @@ def final_values(
     `share`: evaluations of so much of the rounds are taken.
     """
     rows = []
-    for key, run in metrics.groupby(RUN, sort=False):
+    for key, run in metrics.groupby(RUN_IDS, sort=False):
         ordered = run.sort_values("round")
         last = int(ordered["round"].iloc[-1])
         evaluations = ordered.loc[ordered["round"] <= share * last, column].dropna()
         diverged = bool(ordered["diverged"].max())
         value = float("nan") if diverged or evaluations.empty else final.of(evaluations, better)
         rows.append((*key, last, diverged, value))
-    return pd.DataFrame(rows, columns=[*RUN, "round", "diverged", "value"])
+    return pd.DataFrame(rows, columns=[*RUN_IDS, "round", "diverged", "value"])

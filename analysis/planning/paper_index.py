@@ -7,7 +7,6 @@ from functools import cached_property
 from pathlib import Path
 
 from analysis.figures.base import FigureLayout
-from analysis.layouts.tidy import cells_of
 from analysis.planning.gradient_times import GradientTimes
 from analysis.planning.plan import Estimate, Plan, rounded, total
 from analysis.planning.run_cost import OVERHEAD
@@ -135,7 +134,7 @@ def _row(plan: Plan, kind: str, name: str, layout: TableLayout | FigureLayout, f
 
 def _data(report: Report, files: Iterable[Path]) -> Iterator[str]:
     """The names of the data sets that runs and analyses need."""
-    read = dict.fromkeys((path.split("/")[0], file.stem) for file in files for path in cells_of(report.results, [file]))
+    read = dict.fromkeys((cell.setting.dataset, file.stem) for file in files if (cell := report.paths.cell_of(file)))
     for part, stem in read:
         source = parse_source(report.experiment.whole_parts[part].dataset)
         yield source.name

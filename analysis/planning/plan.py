@@ -11,14 +11,14 @@ from operator import add
 from pathlib import Path
 from typing import Any
 
-from analysis.layouts.tidy import cells_of
 from analysis.planning.gradient_times import Times
 from analysis.planning.run_cost import disk, seconds
 from analysis.report.report import Report
 from bench.experiments.experiment import experiment_names
+from bench.experiments.results import PARTITION
 from bench.files.text_table import aligned
 from bench.input.errors import UserError, unknown
-from bench.training.run_directory import PARTITION, is_complete
+from bench.training.run_directory import is_complete
 
 ALL = ("all_tables", "all_figures")
 """The targets that are not of one experiment."""
@@ -59,19 +59,20 @@ class Plan:
     def cells(self, files: Iterable[Path]) -> dict[str, Estimate]:
         """By path, those whose runs tidy files need: their own, and others that analyses compare these with."""
         paths: dict[str, None] = {}
-        trained = (file for file in files if file.name != PARTITION)  # a split needs no run
-        for file in trained:
-            for path in cells_of(self.report.results, [file]):
-                paths[path] = None
-                if file.stem in self.report.analyses:
-                    paths |= dict.fromkeys(self.report.compared(path, file.stem))
+        for file in files:
+            cell = self.report.paths.cell_of(file)
+            if cell is None or file.name == PARTITION:  # a split needs no run
+                continue
+            paths[cell.path] = None
+            if file.stem in self.report.analyses:
+                paths |= dict.fromkeys(self.report.compared(cell.path, file.stem))
         return {path: self._cell(path) for path in paths}
 
     def _cell(self, path: str) -> Estimate:
         if path not in self._known:
             runs = self.report.experiment.cell(path).runs
-            folder = self.report.results / "runs" / self.report.experiment.name / path
-            finished = 0 if self.anew else sum(is_complete(folder / f"seed-{run.seed}") for run in runs)
+            places = [self.report.paths.run(self.report.experiment.name, path, run.seed) for run in runs]
+            finished = 0 if self.anew else sum(map(is_complete, places))
             left = len(runs) - finished
             # The runs of a cell differ in their seeds alone. Nothing is timed for one that is finished.
             each = (seconds(runs[0], self.times) / 3600, disk(runs[0])) if left else (0.0, 0.0)
@@ -131,13 +132,13 @@ def _needed(target: str, reports: Mapping[str, Report]) -> Iterator[tuple[str, l
 
 def _targets(report: Report) -> dict[str, Callable[[], list[Path]]]:
     """Those of an experiment, as the Snakefile has them, each with the files that it is made from."""
-    name, experiment, results = report.target, report.experiment, report.results
+    name, experiment, paths = report.target, report.experiment, report.paths
 
     def runs() -> list[Path]:
-        return [results / "runs" / experiment.name / path / "metrics.csv" for path in experiment.paths()]
+        return [paths.metrics(experiment.name, cell) for cell in experiment.paths()]
 
     def analysed(analysis: str) -> list[Path]:
-        return [results / "analysis" / experiment.name / path / f"{analysis}.csv" for path in report.analysed(analysis)]
+        return [paths.analysis(experiment.name, cell, analysis) for cell in report.analysed(analysis)]
 
     def drawn(figures: Sequence[str]) -> list[Path]:
         return [file for figure in figures for file in report.figure_inputs(figure)]

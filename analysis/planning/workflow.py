@@ -7,10 +7,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from analysis.layouts.tidy import cells_of
-from analysis.report.report import Report, reported_apart
+from analysis.report.report import Report
 from bench.experiments.changes import SHORT, changes
 from bench.experiments.experiment import Cell, experiment_names, scaled
+from bench.experiments.results import ResultPaths
 from bench.host.device import device_name
 from bench.input.errors import UserError, unknown
 from bench.training.run_directory import is_finished
@@ -77,6 +77,11 @@ class Workflow:
         return {}
 
     @property
+    def paths(self) -> ResultPaths:
+        """The paths of the results."""
+        return ResultPaths(self.results)
+
+    @property
     def options(self) -> str:
         """Options of every `fedflat` command, quoted for the shell."""
         changes = (f"--set={key}={value}" for key, value in self.changes.items())
@@ -84,8 +89,8 @@ class Workflow:
 
     @property
     def report_folder(self) -> str:
-        """Where reports lie, with a wildcard for the experiment."""
-        return f"{self.results}/reports/{{experiment}}{reported_apart(self.changes)}"
+        """The folder of reports, with a wildcard for the experiment."""
+        return str(self.paths.report("{experiment}", self.changes.get("report")))
 
     def description(self, experiment: str) -> str:
         """What an experiment says of itself."""
@@ -101,8 +106,7 @@ class Workflow:
         """A cell's identity. Runs of another configuration in its place are told here, before anything is touched."""
         cell = self.cell(experiment, path)
         for run in cell.runs:
-            place = self.results / "runs" / experiment / cell.path / f"seed-{run.seed}"
-            is_finished(place, run, replace=self.replace)
+            is_finished(self.paths.run(experiment, cell.path, run.seed), run, replace=self.replace)
         return cell.identity
 
     def compared(self, experiment: str, path: str, analysis: str) -> list[str]:
@@ -123,6 +127,7 @@ class Workflow:
         They are a parameter of its rule: one that was made of other configurations is outdated even while the new runs
         are missing, as after a retraining that was killed.
         """
-        identities = [self.cell(experiment, path).identity for path in cells_of(self.results, files)]
+        cells = dict.fromkeys(map(self.paths.cell_of, files))
+        identities = [self.cell(experiment, cell.path).identity for cell in cells if cell is not None]
         report = self.reports[experiment].experiment.report
         return " ".join([*([] if report is None else [report]), *identities])

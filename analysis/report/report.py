@@ -17,7 +17,8 @@ from analysis.analyses.training.convergence import Convergence
 from analysis.figures.base import FigureLayout
 from analysis.layouts.layout import Folder, Layout, are_inherited, in_parts, layout_file, layout_files, layout_names
 from analysis.layouts.protocol import fitted, reporting
-from analysis.layouts.tidy import CellKey, Tidy, all_cells, settings, titles
+from analysis.layouts.tidy import Tidy, all_cells, compared_cell, settings
+from analysis.layouts.titles import method_titles
 from analysis.measures.convergence import FinalValue, diverged_seeds, final_values
 from analysis.report.page import FigurePart, figure_markdown, page, table_page
 from analysis.tables import table as tables
@@ -25,8 +26,8 @@ from analysis.tables.formats import FORMATS
 from analysis.tables.layout import Column, TableLayout, load_table
 from analysis.tables.quantities import quantity
 from analysis.tables.reproduction import beside_published
+from bench.experiments.address import CellAddress
 from bench.experiments.changes import SHORT, check_methods
-from bench.experiments.columns import RUN_FILES
 from bench.experiments.experiment import (
     Experiment,
     experiment_data,
@@ -35,6 +36,7 @@ from bench.experiments.experiment import (
     experiment_names,
     load_experiment,
 )
+from bench.experiments.results import RUN_FILES, ResultPaths
 from bench.files.atomic import write_text
 from bench.input.errors import UserError, unknown
 
@@ -92,14 +94,19 @@ class Report:
         return next((folder.name for folder in folders if (folder / "published").is_dir()), self.target)
 
     @property
+    def paths(self) -> ResultPaths:
+        """The paths of the results."""
+        return ResultPaths(self.results)
+
+    @property
     def tidy(self) -> Tidy:
         """Its tidy files."""
         return Tidy(self.results, self.experiment, self.analyses)
 
     @property
     def folder(self) -> Path:
-        """Where the report lies; one of other values than the experiment's own, apart from that."""
-        return self.results / "reports" / f"{self.experiment.name}{reported_apart(self.changes)}"
+        """The report's folder; a report of another value of a run than the experiment's own has a separate folder."""
+        return self.paths.report(self.experiment.name, self.changes.get("report"))
 
     def table_names(self) -> list[str]:
         """All tables, sorted; of those that an extended experiment has, the ones that fit."""
@@ -125,18 +132,18 @@ class Report:
 
     def table_inputs(self, name: str) -> list[Path]:
         """The files that a table is made from: its layouts, and tidy files that may not exist yet."""
-        paths = tables.inputs(self.table_layout(name), self.experiment)
-        return [*layout_files(self.source, "tables", name), *(self.results / path for path in paths)]
+        inputs = tables.inputs(self.table_layout(name), self.experiment, self.paths)
+        return [*layout_files(self.source, "tables", name), *inputs]
 
     def figure_inputs(self, name: str) -> list[Path]:
         """The files that a figure is made from: its layouts, and tidy files that may not exist yet."""
-        paths = self.figure_layout(name).inputs(self.experiment)
-        return [*layout_files(self.source, "figures", name), *(self.results / path for path in paths)]
+        inputs = self.figure_layout(name).inputs(self.experiment, self.paths)
+        return [*layout_files(self.source, "figures", name), *inputs]
 
     def compared(self, path: str, analysis: str) -> list[str]:
         """The paths of the cells that an analysis of a cell compares it with."""
-        cell = CellKey.of(path)
-        return [cell.compared_with(x, self.experiment).path for x in self.analyses[analysis].compared_labels()]
+        cell = CellAddress.of(path)
+        return [compared_cell(cell, x, self.experiment).path for x in self.analyses[analysis].compared_labels()]
 
     def analysed(self, analysis: str) -> list[str]:
         """The paths of all cells of which an analysis can be asked; a `UserError` if it cannot be asked at all."""
@@ -174,7 +181,7 @@ class Report:
         layout = self.figure_layout(name)
         if not layout.cells(self.experiment):
             raise UserError(f"figure {name} of {self.experiment.name} shows none of the methods {self._chosen}")
-        if not any((self.results / path).is_file() for path in layout.inputs(self.experiment)):
+        if not any(file.is_file() for file in layout.inputs(self.experiment, self.paths)):
             self._check_runs(f"{self.target}_figure_{name}")
         figure = figures.draw(layout, self.tidy)
         told = figure_markdown(FigurePart(name, layout.title, figures.caption(layout, self.tidy)))
@@ -255,7 +262,7 @@ class Report:
             for column in layout.supported:
                 self._check_needs(quantity(column.metric).file, column.file, layout)
                 self._check_target(column)
-            tables.inputs(layout, self.experiment)
+            layout.cells(self.experiment)
         return layout
 
     def _filled(self, name: str, layout: TableLayout) -> tables.Table:
@@ -268,7 +275,7 @@ class Report:
         layout = reporting(fitted(figures.load_figure(self.source, name), self.experiment), self.experiment)
         with _naming(layout_file(self.source, "figures", name)):
             self._check_needs(layout.asks, layout.file, layout)
-            layout.inputs(self.experiment)
+            layout.cells(self.experiment)
         return layout
 
     def _check_target(self, column: Column) -> None:
@@ -288,7 +295,7 @@ class Report:
         for part in dict.fromkeys(place.dataset for place in layout.settings(self.experiment)):
             self.analyses[name].check(self.experiment.whole_parts[part].evaluation)
         for label, cell in itertools.product(self.analyses[name].compared_labels(), layout.cells(self.experiment)):
-            cell.compared_with(label, self.experiment)
+            compared_cell(cell, label, self.experiment)
 
     def _check_runs(self, target: str) -> None:
         """A `UserError` if nothing has been trained; it names the command that makes the target."""
@@ -299,11 +306,6 @@ class Report:
                 f"no run of experiment {self.experiment.name} under '{self.results}'; "
                 f"make them with: {self.snakemake(target)}"
             )
-
-
-def reported_apart(changes: Mapping[str, Any]) -> str:
-    """What the name of a report's folder ends in, if other values are reported than the experiment's own."""
-    return f"_{changes['report']}" if "report" in changes else ""
 
 
 @contextmanager
@@ -334,7 +336,7 @@ def _headline(tidy: Tidy) -> list[str]:
         method for method, rows in values.groupby("method") if len(rows) == everywhere and rows["value"].notna().all()
     ]
     means = values[values["method"].isin(complete)].groupby("method")["value"].mean().sort_values(ascending=False)
-    names = titles(experiment)
+    names = method_titles(experiment)
     ranked = [f"{names[str(method)]} with {mean:.2f} %" for method, mean in means.items()]
     of = "" if len(ranked) == len(experiment.methods) else f", of the {len(ranked)} methods that finished all of them"
     if len(ranked) > 1 or len(experiment.methods) == len(ranked) == 1:

@@ -6,10 +6,10 @@ from pydantic import Field, field_validator, model_validator
 
 from analysis.layouts.layout import Layout, Selection, read_layout
 from analysis.layouts.protocol import fitted, reporting, shortened
-from analysis.layouts.tidy import CellKey, Setting
 from analysis.measures.convergence import Better, FinalValue, reported
 from analysis.published.numbers import KEYS, METRICS
 from analysis.tables.quantities import QUANTITIES, quantity
+from bench.experiments.address import CellAddress, Setting
 from bench.experiments.experiment import Experiment
 from bench.input.errors import UserError, unknown
 from bench.input.frozen import Frozen
@@ -252,7 +252,7 @@ class TableLayout(Layout):
         places = (self.settings_of(block, column, experiment) for block, column in pairs)
         return tuple(dict.fromkeys(itertools.chain.from_iterable(places)))
 
-    def cells(self, experiment: Experiment) -> tuple[CellKey, ...]:
+    def cells(self, experiment: Experiment) -> tuple[CellAddress, ...]:
         """As of every layout, without the rows that can't be reproduced."""
         return super(TableLayout, self.model_copy(update={"methods": self.supported_methods})).cells(experiment)
 

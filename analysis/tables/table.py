@@ -9,20 +9,23 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Literal
 
 import pandas as pd
 
 from analysis.layouts.captions import definition, less_exact, made_by_other_code, trained_otherwise
-from analysis.layouts.tidy import CellKey, Tidy, relative_path, titles
+from analysis.layouts.tidy import Tidy
+from analysis.layouts.titles import method_titles
 from analysis.measures.convergence import Better, FinalValue, diverged_seeds
 from analysis.published.numbers import PublishedNumber
 from analysis.published.verdicts import Missing, RankCorrelation, Verdict
 from analysis.tables.layout import Block, Column, TableLayout
 from analysis.tables.quantities import quantity
 from analysis.tables.values import Value, Values, compared, mean_over, rule_of, runs_over, values_of
-from bench.experiments.columns import IDS, RUN, RUN_FILES
+from bench.experiments.address import IDS, RUN_IDS, CellAddress
 from bench.experiments.experiment import Experiment
+from bench.experiments.results import RUN_FILES, ResultPaths
 from bench.experiments.scale import IN_WORDS
 
 
@@ -72,10 +75,10 @@ class Table:
     experiment: str = ""
 
 
-def inputs(layout: TableLayout, experiment: Experiment) -> list[str]:
-    """The tidy files a table reads, relative to `results/`. Metrics always: they tell which runs diverged."""
+def inputs(layout: TableLayout, experiment: Experiment, paths: ResultPaths) -> list[Path]:
+    """The tidy files that a table reads. Metrics are always among them: they say which runs diverged."""
     files = dict.fromkeys(["metrics", *(column.file for column in layout.supported)])
-    return [relative_path(experiment.name, file, cell) for file in files for cell in layout.cells(experiment)]
+    return [paths.tidy(experiment.name, cell.path, file) for file in files for cell in layout.cells(experiment)]
 
 
 def fill(name: str, layout: TableLayout, tidy: Tidy) -> Table:
@@ -102,7 +105,7 @@ def fill(name: str, layout: TableLayout, tidy: Tidy) -> Table:
                 shared[asked] = values_of(column, finals, frame)
             columns.append(_column(layout, block, column, tidy.experiment, runs, shared[asked], frame))
         blocks.append(tuple(zip(*columns, strict=True)))
-    names = {label: row.title for label, row in layout.unsupported_rows.items()} | titles(tidy.experiment)
+    names = {label: row.title for label, row in layout.unsupported_rows.items()} | method_titles(tidy.experiment)
     rows = tuple(names[method] for method in layout.methods)
     by_title = {names[method]: final for method, final in finals.items()}
     caption = _caption(layout, by_title, frames, tidy, blocks)
@@ -122,7 +125,7 @@ def _column(
     settings = layout.settings_of(block, column, experiment)
     wanted = min(len(experiment.whole_parts[setting.dataset].grid.seeds) for setting in settings)
     there = set(frame[IDS].itertuples(index=False, name=None))
-    cells = {method: [CellKey(setting, method).ids for setting in settings] for method in layout.methods}
+    cells = {method: [CellAddress(setting, method).ids for setting in settings] for method in layout.methods}
     of_method = {method: mean_over([values.get(key, []) for key in keys]) for method, keys in cells.items()}
     entries = []
     for method, own in compared(column, of_method).items():
@@ -200,9 +203,9 @@ def _caption(
 ) -> str:
     """The layout's caption and the protocol: which value, how many seeds, what ± and the marks mean."""
     metrics, protocol = frames["metrics"], []
-    sources, names = {column.file for column in layout.supported}, titles(tidy.experiment)
+    sources, names = {column.file for column in layout.supported}, method_titles(tidy.experiment)
     if not metrics.empty:
-        whole = metrics.groupby(RUN).agg(last=("round", "max"), bad=("diverged", "max"))
+        whole = metrics.groupby(RUN_IDS).agg(last=("round", "max"), bad=("diverged", "max"))
         last = sorted(whole.loc[whole["bad"] == 0, "last"].unique())
         rounds = f" (round {last[0]})" if len(last) == 1 else f" (rounds {last[0]} to {last[-1]})" if last else ""
         if any(_by_the_rule(column) for column in layout.supported):
@@ -213,7 +216,7 @@ def _caption(
             named = ", ".join(of) if len(of) < len(layout.supported) else "Values"
             protocol.append(f"{named}: {final.description}.")
         shown = {rule_of(column, final) for column in layout.supported for final in finals.values()}
-        evaluated = int(metrics.groupby(RUN)["test_accuracy"].count().min())
+        evaluated = int(metrics.groupby(RUN_IDS)["test_accuracy"].count().min())
         if any((final.n or 0) > evaluated for final in shown):
             protocol.append(f"Runs have as few as {evaluated} evaluations.")
         if any(file not in RUN_FILES and tidy.analyses[file].of_final_model for file in sources):

@@ -10,7 +10,7 @@ import pandas as pd
 from analysis.measures.convergence import FinalValue, final_values
 from analysis.tables.layout import Column
 from analysis.tables.quantities import quantity
-from bench.experiments.columns import RUN
+from bench.experiments.address import RUN_IDS
 
 
 class Value(NamedTuple):
@@ -43,7 +43,7 @@ def values_of(column: Column, finals: Mapping[str, FinalValue], frame: pd.DataFr
             )
             for method, rows in frame.groupby("method", sort=False)
         ]
-        frame = pd.concat(by_method) if by_method else pd.DataFrame(columns=[*RUN, "value"])
+        frame = pd.concat(by_method) if by_method else pd.DataFrame(columns=[*RUN_IDS, "value"])
     else:
         frame = frame[frame["metric"] == column.metric]
     if shown.file == "convergence":
@@ -51,7 +51,7 @@ def values_of(column: Column, finals: Mapping[str, FinalValue], frame: pd.DataFr
         stated = frame["target_of"].isna() & (frame["target"] == column.target)
         frame = frame[(own if isinstance(column.target, str) else stated) & (frame["smoothed"] == column.smoothed)]
     reached = frame["reached"] == 1 if "reached" in frame else pd.Series(data=True, index=frame.index)
-    rows = frame[[*RUN, "value"]].assign(reached=reached).itertuples(index=False, name=None)
+    rows = frame[[*RUN_IDS, "value"]].assign(reached=reached).itertuples(index=False, name=None)
     values: dict[tuple[str, ...], list[Value]] = {}
     for *key, seed, number, there in rows:
         values.setdefault(tuple(map(str, key)), []).append(Value(int(seed), float(number), bool(there)))

@@ -50,7 +50,11 @@ class CellAddress:
         return f"{self.setting.path}/{self.method}"
 
     @property
-    def ids(self) -> dict[str, str]:
+    def ids(self) -> tuple[str, str, str, str]:
         """The values of the columns `IDS`."""
-        setting = self.setting
-        return dict(zip(IDS, (setting.dataset, setting.partition, setting.participation, self.method), strict=True))
+        return (self.setting.dataset, self.setting.partition, self.setting.participation, self.method)
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The columns `IDS` with their values."""
+        return dict(zip(IDS, self.ids, strict=True))

@@ -20,6 +20,7 @@ from bench.data.partitions import AnyPartition
 from bench.data.sources import parse_source
 from bench.engine.participation import Participation
 from bench.engine.settings import EngineSettings
+from bench.experiments.address import CellAddress, Setting
 from bench.experiments.method_choice import MethodChoice
 from bench.experiments.run_config import Evaluation, RunConfig, Training
 from bench.experiments.scale import ROUNDS, Scale, at_smoke_scale, with_rounds, with_seeds
@@ -285,29 +286,21 @@ class Experiment(Frozen):
         }
         if self.scale == "smoke":
             common = at_smoke_scale(common)
-        return Cell(setting, label, tuple(RunConfig.parse({**common, "seed": seed}, where) for seed in part.grid.seeds))
+        address = CellAddress(Setting.of(setting), label)
+        return Cell(address, tuple(RunConfig.parse({**common, "seed": seed}, where) for seed in part.grid.seeds))
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One method in one setting, all seeds.
+    """One method in one setting with all seeds: the address, and a configuration for each run."""
 
-    `setting` is data set, partition and participation as a path, `label` the method's name in this experiment.
-    """
-
-    setting: str
-    label: str
+    address: CellAddress
     runs: tuple[RunConfig, ...]
 
     @property
     def path(self) -> str:
-        """Readable path: setting and method."""
-        return f"{self.setting}/{self.label}"
-
-    def ids(self) -> dict[str, str]:
-        """The cell's columns in tidy files."""
-        dataset, partition, participation = self.setting.split("/")
-        return {"dataset": dataset, "partition": partition, "participation": participation, "method": self.label}
+        """For example digits/dirichlet-0.1/4-of-20/fedsam."""
+        return self.address.path
 
     @property
     def identity(self) -> str:

@@ -30,12 +30,12 @@ from bench.data.dataset import Labels
 from bench.data.partitions.base import Indices, partition_hash
 from bench.engine.checkpoint import Models, load_state
 from bench.engine.federation import FederationState
+from bench.experiments.results import METRICS, PARTITION
 from bench.experiments.run_config import NOT_IDENTITY, OWN_FILES, RunConfig
 from bench.files.column_file import integers, read_columns
 from bench.input.errors import UserError
 from bench.training.code_version import code_fingerprint
 
-PARTITION = "partition.csv.gz"
 TIMES = "times.csv"
 
 
@@ -101,9 +101,9 @@ class RunDirectory:
     def metrics(self) -> pd.DataFrame:
         """One row per finished round."""
         try:
-            return pd.read_csv(self.path / "metrics.csv")
+            return pd.read_csv(self.path / METRICS)
         except (OSError, ValueError) as error:
-            raise UserError(f"'{self.path / 'metrics.csv'}' is missing or damaged: {error}") from None
+            raise UserError(f"'{self.path / METRICS}' is missing or damaged: {error}") from None
 
     def times(self) -> pd.DataFrame:
         """`train_seconds` and `evaluation_seconds` of each `round`; NaN where the model was not evaluated."""

@@ -13,6 +13,7 @@ import torch
 from bench.data.root import data_root
 from bench.engine.backends.keeping import Keeping
 from bench.experiments.experiment import Cell
+from bench.experiments.results import METRICS, run_in
 from bench.experiments.run_config import RunConfig
 from bench.files.atomic import write_bytes
 from bench.files.csv_json import write_csv
@@ -241,16 +242,18 @@ def train_cell(
     replace: bool = False,
 ) -> None:
     """Train all seeds of a cell into `out/seed-<s>`, then write all their metrics as `out/metrics.csv`."""
-    places = [out / f"seed-{config.seed}" for config in cell.runs]
+    places = [run_in(out, config.seed) for config in cell.runs]
     runs = train_runs(cell.runs, places, device, checkpoint_every, progress, replace=replace)
     tables: list[pd.DataFrame] = []
     for config, run in zip(cell.runs, runs, strict=True):
         metrics = run.metrics().merge(run.times(), on="round", how="left")
-        tables.append(identified(metrics, {"experiment": experiment, **cell.ids()}, config).assign(code=run.code))
+        tables.append(
+            identified(metrics, {"experiment": experiment, **cell.address.columns}, config).assign(code=run.code)
+        )
         progress(f"{cell.path}/seed-{config.seed}: {_outcome(metrics)}")
         if not run.of_this_code:
             progress("  (made by another version of the code; --replace trains it anew)")
-    write_csv(out / "metrics.csv", pd.concat(tables, ignore_index=True))
+    write_csv(out / METRICS, pd.concat(tables, ignore_index=True))
 
 
 def _outcome(metrics: pd.DataFrame) -> str:

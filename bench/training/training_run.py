@@ -14,6 +14,7 @@ from torch import Tensor
 from bench.engine.checkpoint import Checkpoint, save_models, save_state
 from bench.engine.client_store import ClientStates, Store
 from bench.engine.federation import FederationState
+from bench.experiments.results import METRICS, PARTITION
 from bench.experiments.run_config import RunConfig
 from bench.files.csv_json import write_csv, write_json
 from bench.host.memory import Budgets
@@ -21,7 +22,7 @@ from bench.host.progress import PROGRESS_SECONDS, Progress
 from bench.input.errors import UserError
 from bench.training.calibration import Choice
 from bench.training.provenance import provenance
-from bench.training.run_directory import PARTITION, TIMES, local_models_file, partition_table, snapshot_file
+from bench.training.run_directory import TIMES, local_models_file, partition_table, snapshot_file
 from bench.training.run_setup import RunSetup
 
 CHECKPOINT, CLIENTS = "checkpoint.safetensors", "clients.slots"
@@ -136,7 +137,7 @@ class TrainingRun:
         )
         if state.clients:
             self.log.info("states of %d clients, %d of them in memory", len(state.clients), state.clients.in_memory)
-        write_csv(work / "metrics.csv", _metrics(self._rows))
+        write_csv(work / METRICS, _metrics(self._rows))
         write_csv(work / TIMES, times.astype({"round": int}))
         write_csv(work / PARTITION, partition_table(self.bench.split, self.bench.dataset.train.labels))
         final = FederationState(state.round, self.bench.federation.evaluated(state), {})

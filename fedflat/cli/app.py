@@ -119,6 +119,7 @@ def run(
     started = time.perf_counter()
     keep_freed_memory()
     from bench.experiments.experiment import load_experiment
+    from bench.experiments.results import ResultPaths, custom
     from bench.host.torch_device import prepare_device
     from bench.training.train import train_cell
 
@@ -133,7 +134,7 @@ def run(
     torch_device = prepare_device(device, threads, typer.echo)
 
     def train(path: str) -> None:
-        place = out or results / "runs" / Path("custom" if changes else "") / loaded.name / path
+        place = out or ResultPaths(results).cell(custom(loaded.name) if changes else loaded.name, path)
         train_cell(loaded.name, cells[path], place, torch_device, typer.echo, checkpoint_every, replace=replace)
         typer.echo(f"written to {place}")
 
@@ -177,7 +178,8 @@ def analyse(
     import torch
 
     from analysis.analyses import parse_analysis
-    from analysis.analyses.run_analysis import default_output, find_runs, run_analysis
+    from analysis.analyses.run_analysis import find_runs, run_analysis
+    from bench.experiments.results import custom_analysis
     from bench.host.torch_device import prepare_device
 
     if out is not None and len(run_dir) > 1:
@@ -186,7 +188,7 @@ def analyse(
     torch_device = prepare_device(device, threads or available_cores(), typer.echo)
 
     def answer(folder: Path) -> None:
-        place = out or default_output(folder, analysis)
+        place = out or custom_analysis(folder, analysis)
         first = next(iter(find_runs(folder).by_seed.values()))
         torch.set_num_threads(threads or first.config.model.threads(available_cores()))
         done = "replaced" if place.exists() else "written"

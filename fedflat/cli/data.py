@@ -103,8 +103,8 @@ def split(
 
     fedflat data split quick digits/dirichlet-0.1/4-of-20/fedsam
     """
-    from analysis.layouts.tidy import CellKey, relative_path
     from bench.experiments.experiment import load_experiment
+    from bench.experiments.results import ResultPaths
     from bench.files.csv_json import write_csv
     from bench.training.run_directory import partition_table
     from bench.training.run_setup import load_dataset, split_of
@@ -114,7 +114,7 @@ def split(
     if seed not in runs:
         raise UserError(f"--seed {seed}: the cell has the seeds {', '.join(map(str, runs))}")
     dataset = load_dataset(runs[seed].dataset, _place(root))
-    file = results / relative_path(asked.name, "partition", CellKey.of(cell), seed)
+    file = ResultPaths(results).partition(asked.name, cell, seed)
     write_csv(file, partition_table(split_of(runs[seed].partition, dataset, seed), dataset.train.labels))
     typer.echo(str(file))
 

@@ -11,8 +11,10 @@ import pytest
 
 from analysis.analyses import ANALYSES, load_analyses
 from analysis.analyses.provenance import analysis_fingerprint, name_value_pairs
-from analysis.layouts.tidy import CellKey, Setting, Tidy, relative_path, settings
+from analysis.layouts.tidy import Tidy, settings
+from bench.experiments.address import IDS, CellAddress, Setting
 from bench.experiments.experiment import Experiment, load_experiment
+from bench.experiments.results import ResultPaths
 from bench.host.progress import silent
 from bench.host.torch_device import prepare_device
 from bench.training.code_version import code_fingerprint
@@ -37,15 +39,14 @@ def tidy_in(results: Path, experiment: Experiment) -> Tidy:
     return Tidy(results, experiment, ASKED)
 
 
-def write(results: Path, cell: CellKey, file: str, frame: pd.DataFrame) -> Path:
+def write(results: Path, cell: CellAddress, file: str, frame: pd.DataFrame) -> Path:
     """Write one tidy file with the id columns of the real ones."""
-    path = results / relative_path("quick", file, cell)
+    path = ResultPaths(results).tidy("quick", cell.path, file)
     path.parent.mkdir(parents=True, exist_ok=True)
     if file in ANALYSES:  # with columns that this frame has nothing for
         frame = frame.reindex(columns=list(dict.fromkeys([*frame.columns, *ANALYSES[file].columns])))
     if file != "partition":
-        ids = ("quick", cell.setting.dataset, cell.setting.partition, cell.setting.participation, cell.method)
-        names = ("experiment", "dataset", "partition", "participation", "method")
+        ids, names = ("quick", *cell.ids), ("experiment", *IDS)
         frame = pd.concat([pd.DataFrame([ids] * len(frame), columns=names, index=frame.index), frame], axis=1)
         frame["identity"] = [IDENTITIES.get((cell.path, seed)) for seed in frame["seed"]]
         frame["code"] = code_fingerprint()
@@ -89,7 +90,7 @@ def realistic_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for place, (rank, method) in itertools.product(settings(quick), enumerate(quick.methods)):
         if method == "fedgf" and place.partition == "dirichlet-0.1":
             continue
-        cell = CellKey(place, method)
+        cell = CellAddress(place, method)
         hard = (place.partition == "dirichlet-0.1") * 6 + (place.participation == "4-of-20") * 3
         write(
             results,
@@ -103,7 +104,7 @@ def realistic_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return results
 
 
-def _metrics(cell: CellKey, rng: np.random.Generator, final: float, speed: float) -> pd.DataFrame:
+def _metrics(cell: CellAddress, rng: np.random.Generator, final: float, speed: float) -> pd.DataFrame:
     gone = {2: 35} if cell.setting == HARD and cell.method == "feddyn" else {}
     frame = metrics([0, 0, 0], rounds=60, diverged=gone)
     r = frame["round"].to_numpy()
@@ -121,7 +122,7 @@ def _partition(place: Setting) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["client", "index", "label"])
 
 
-def _write_analyses(results: Path, cell: CellKey, rng: np.random.Generator, sharp: float) -> None:
+def _write_analyses(results: Path, cell: CellAddress, rng: np.random.Generator, sharp: float) -> None:
     seeds, axis = range(3), np.linspace(-1, 1, 21)
     centres = {
         "hessian": {"lambda_max": 40 * sharp, "lambda_ratio_1_5": 1.4 + sharp, "lambda_residual": 1e-6},
@@ -210,5 +211,5 @@ def tidy(tmp_path: Path, quick: Experiment) -> Tidy:
         "feddyn": metrics([99, 99, 99], diverged={2: 3}),
     }
     for method, frame in runs.items():
-        write(tmp_path, CellKey(HARD, method), "metrics", frame)
+        write(tmp_path, CellAddress(HARD, method), "metrics", frame)
     return tidy_in(tmp_path, quick)

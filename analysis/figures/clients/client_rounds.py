@@ -10,7 +10,9 @@ from pydantic import Field
 
 from analysis.figures.base import OneSeedLayout, OneSettingLayout, new_figure
 from analysis.figures.notes import missing_note
-from analysis.layouts.tidy import CellKey, Tidy, of_cell, titles
+from analysis.layouts.tidy import Tidy, of_cell
+from analysis.layouts.titles import method_titles
+from bench.experiments.address import CellAddress
 from bench.input.errors import UserError
 
 _LABELS = {"accuracy": "Accuracy (%)", "feature_norm": "Mean norm of the features"}
@@ -42,12 +44,12 @@ class ClientRoundsLayout(OneSeedLayout, OneSettingLayout):
 def draw(layout: ClientRoundsLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
     """The figure; maps share axes and colours."""
     (setting,) = layout.settings(tidy.experiment)
-    seed, names = layout.shown_seed(tidy.experiment), titles(tidy.experiment)
+    seed, names = layout.shown_seed(tidy.experiment), method_titles(tidy.experiment)
     shown = layout.drawn(frame)
     maps = {
         method: rows.pivot_table(index="number", columns="round", values=layout.quantity, dropna=False)
         for method in layout.methods
-        if not (rows := of_cell(shown, CellKey(setting, method))).empty
+        if not (rows := of_cell(shown, CellAddress(setting, method))).empty
     }
     if not maps:
         raise UserError(f"nothing to draw for '{layout.title}': no run of seed {seed}")

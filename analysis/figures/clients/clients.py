@@ -12,7 +12,9 @@ from pydantic import Field
 from analysis.figures.base import PanelLayout, count_seeds, new_figure
 from analysis.figures.notes import missing_note
 from analysis.figures.palette import Style, styles
-from analysis.layouts.tidy import CellKey, Tidy, of_cell, titles
+from analysis.layouts.tidy import Tidy, of_cell
+from analysis.layouts.titles import method_titles
+from bench.experiments.address import CellAddress
 
 _LABELS = {
     "test": "Accuracy (%) on test images\nof the client's classes",
@@ -42,7 +44,7 @@ class ClientsLayout(PanelLayout):
 def draw(layout: ClientsLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
     """The figure; panels share both axes."""
     present = [method for method in layout.methods if method in set(frame["method"])]
-    looks, names = styles(tidy.experiment, present), titles(tidy.experiment)
+    looks, names = styles(tidy.experiment, present), method_titles(tidy.experiment)
     height = len(layout.parts) * (0.19 * len(present) + 0.75)
     figure, body = new_figure(layout.width, height, [missing_note(frame, layout, tidy)])
     grid = body.subplots(len(layout.parts), len(layout.panels), sharex=True, sharey=True, squeeze=False)
@@ -51,7 +53,7 @@ def draw(layout: ClientsLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
         for axes, panel in zip(row, layout.panels, strict=True):
             setting = panel.setting(tidy.experiment)
             for place, method in enumerate(present):
-                accuracies = of_cell(of_part, CellKey(setting, method))["value"].dropna().to_numpy(float)
+                accuracies = of_cell(of_part, CellAddress(setting, method))["value"].dropna().to_numpy(float)
                 if accuracies.size:
                     _draw_clients(axes, accuracies, place, looks[method])
             axes.set(title=panel.heading(setting), xlabel=_LABELS[part])

@@ -11,8 +11,9 @@ from pydantic import Field
 from analysis.figures.base import OneSettingLayout, add_legend, count_seeds, draw_curve, new_figure
 from analysis.figures.notes import missing_note
 from analysis.figures.palette import styles
-from analysis.layouts.tidy import CellKey, Tidy, of_cell, titles
-from bench.experiments.columns import IDS
+from analysis.layouts.tidy import Tidy, of_cell
+from analysis.layouts.titles import method_titles
+from bench.experiments.address import IDS, CellAddress
 from bench.input.errors import UserError
 
 
@@ -44,7 +45,7 @@ def draw(layout: CorruptionsLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
     at = frame[frame["severity"] == layout.severity]
     if at.empty:
         raise UserError(f"nothing to draw for '{layout.title}': no images of severity {layout.severity}")
-    present = [method for method in layout.methods if not of_cell(at, CellKey(setting, method)).empty]
+    present = [method for method in layout.methods if not of_cell(at, CellAddress(setting, method)).empty]
     wide = at["corruption"].nunique() > 8
     rows, columns = (2, 1) if wide else (1, 2)
     table_height = 0.17 * len(present) + 1.1
@@ -54,7 +55,7 @@ def draw(layout: CorruptionsLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
     left, right = np.ravel(body.subplots(rows, columns, gridspec_kw=ratios))
     _draw_severities(left, layout, tidy, frame)
     _draw_table(right, at.groupby(["method", "corruption"], sort=False)["value"].mean().unstack(sort=False), present)
-    right.set_yticks(range(len(present)), [titles(tidy.experiment)[method] for method in present])
+    right.set_yticks(range(len(present)), [method_titles(tidy.experiment)[method] for method in present])
     right.set_title(f"Severity {layout.severity}")
     left.set_title(layout.select.heading(setting))
     add_legend(body, frame, layout, tidy.experiment)
@@ -67,7 +68,7 @@ def _draw_severities(axes: Axes, layout: CorruptionsLayout, tidy: Tidy, frame: p
     by_seed = frame.groupby([*IDS, "severity", "seed"])["value"].mean()
     means = by_seed.groupby([*IDS, "severity"]).agg(["mean", "std"]).reset_index()
     for method in layout.methods:
-        line = of_cell(means, CellKey(setting, method))
+        line = of_cell(means, CellAddress(setting, method))
         draw_curve(axes, line["severity"], line["mean"], line["std"], looks[method], (0, 100))
     axes.set(xlabel="Severity (0: clean)", ylabel="Accuracy (%)", xticks=sorted(means["severity"].unique()))
 

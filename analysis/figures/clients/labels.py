@@ -9,6 +9,7 @@ from analysis.figures.base import OneSeedLayout, PanelLayout, new_figure
 from analysis.figures.heatmap import body_height, draw_counts
 from analysis.figures.notes import missing_note
 from analysis.layouts.tidy import Tidy, of_setting
+from analysis.layouts.titles import partition_title
 
 
 class LabelsLayout(OneSeedLayout, PanelLayout):
@@ -36,6 +37,9 @@ def draw(layout: LabelsLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
         counts = pd.crosstab(rows["client"], rows["label"])
         tables.append(counts.reindex(index=clients, columns=classes, fill_value=0))
     figure, body = new_figure(layout.width, body_height(tables[0], len(tables)), [note])
-    headings = [panel.title or setting.partition_title for panel, setting in zip(layout.panels, settings, strict=True)]
+    headings = [
+        panel.title or partition_title(setting.partition)
+        for panel, setting in zip(layout.panels, settings, strict=True)
+    ]
     draw_counts(body, tables, headings, numbers=layout.numbers)
     return figure

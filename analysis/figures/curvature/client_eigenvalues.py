@@ -9,7 +9,9 @@ from matplotlib.figure import Figure
 from analysis.figures.base import PanelLayout, count_seeds, new_figure, round_axis
 from analysis.figures.notes import missing_note
 from analysis.figures.palette import Style, styles
-from analysis.layouts.tidy import CellKey, Tidy, of_cell, titles
+from analysis.layouts.tidy import Tidy, of_cell
+from analysis.layouts.titles import method_titles, partition_title
+from bench.experiments.address import CellAddress
 
 
 class ClientEigenvaluesLayout(PanelLayout):
@@ -30,16 +32,16 @@ class ClientEigenvaluesLayout(PanelLayout):
 
 def draw(layout: ClientEigenvaluesLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
     """The figure; all panels share their axes."""
-    looks, names = styles(tidy.experiment, layout.methods), titles(tidy.experiment)
+    looks, names = styles(tidy.experiment, layout.methods), method_titles(tidy.experiment)
     present = [method for method in layout.methods if method in set(frame["method"])]
     figure, body = new_figure(layout.width, 1.75 * len(layout.panels) + 0.4, [missing_note(frame, layout, tidy)])
     grid = body.subplots(len(layout.panels), len(present), sharex=True, sharey=True, squeeze=False)
     for row, panel in zip(grid, layout.panels, strict=True):
         setting = panel.setting(tidy.experiment)
         for axes, method in zip(row, present, strict=True):
-            _draw_clients(axes, of_cell(frame, CellKey(setting, method)), looks[method])
+            _draw_clients(axes, of_cell(frame, CellAddress(setting, method)), looks[method])
             round_axis(axes)
-        row[0].set_ylabel(f"{panel.title or setting.partition_title}\nclients’ $λ_{{\\max}}$")
+        row[0].set_ylabel(f"{panel.title or partition_title(setting.partition)}\nclients’ $λ_{{\\max}}$")
     for axes, method in zip(grid[0], present, strict=True):
         axes.set_title(names[method])
     for axes in grid[-1]:

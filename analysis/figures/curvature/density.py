@@ -8,7 +8,9 @@ from matplotlib.figure import Figure
 from analysis.figures.base import OneSeedLayout, PanelLayout, new_figure
 from analysis.figures.notes import missing_note
 from analysis.figures.palette import styles
-from analysis.layouts.tidy import CellKey, Tidy, of_cell, titles
+from analysis.layouts.tidy import Tidy, of_cell
+from analysis.layouts.titles import method_titles, partition_title
+from bench.experiments.address import CellAddress
 from bench.input.errors import UserError
 
 
@@ -33,7 +35,7 @@ class DensityLayout(OneSeedLayout, PanelLayout):
 
 def draw(layout: DensityLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
     """The figure; all panels share their axes."""
-    looks, names = styles(tidy.experiment, layout.methods), titles(tidy.experiment)
+    looks, names = styles(tidy.experiment, layout.methods), method_titles(tidy.experiment)
     seed = layout.shown_seed(tidy.experiment)
     if frame.empty:
         raise UserError(f"nothing to draw for '{layout.title}': no density of seed {seed}")
@@ -45,10 +47,10 @@ def draw(layout: DensityLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
     for row, panel in zip(grid, layout.panels, strict=True):
         setting = panel.setting(tidy.experiment)
         for axes, method in zip(row, present, strict=True):
-            curve, colour = of_cell(points, CellKey(setting, method)), looks[method].colour
+            curve, colour = of_cell(points, CellAddress(setting, method)), looks[method].colour
             axes.fill_between(curve["eigenvalue"], floor, curve["value"].clip(lower=floor), color=colour, alpha=0.25)
             axes.plot(curve["eigenvalue"], curve["value"], color=colour, linewidth=0.8)
-        row[0].set_ylabel(f"{panel.title or setting.partition_title}\ndensity")
+        row[0].set_ylabel(f"{panel.title or partition_title(setting.partition)}\ndensity")
     for axes, method in zip(grid[0], present, strict=True):
         axes.set_title(names[method])
     for axes in grid[-1]:

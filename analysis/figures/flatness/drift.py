@@ -18,8 +18,10 @@ from analysis.figures.base import (
 )
 from analysis.figures.notes import missing_note
 from analysis.figures.palette import styles
-from analysis.layouts.tidy import CellKey, Tidy, of_cell, titles
+from analysis.layouts.tidy import Tidy, of_cell
+from analysis.layouts.titles import method_titles
 from analysis.measures.convergence import curves
+from bench.experiments.address import CellAddress
 
 _LABELS = {
     "perturbation_drift": "Perturbation drift PD (0 to 1)",
@@ -61,7 +63,7 @@ def draw(layout: DriftLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
     for axes, column in zip(grid.flat, layout.show, strict=False):
         mean, within = curves(frame, column), _WITHIN.get(column, (-np.inf, np.inf))
         for method in layout.methods:
-            curve = of_cell(mean, CellKey(setting, method))
+            curve = of_cell(mean, CellAddress(setting, method))
             draw_curve(axes, curve["round"], curve["mean"], curve["std"], looks[method], within, aside[method])
         round_axis(axes)
         axes.set(xlabel="Communication round", ylabel=_LABELS[column], title=layout.select.heading(setting))
@@ -80,5 +82,5 @@ def _without_note(layout: DriftLayout, tidy: Tidy, frame: pd.DataFrame) -> str:
     """The methods that do not perturb: they have no curve but that of the sharpness."""
     columns = [column for column in layout.show if column != "sharpness"]
     values = frame.set_index("method")[columns].notna().any(axis=1).groupby(level=0).any()
-    names = [titles(tidy.experiment)[method] for method in layout.methods if not values.get(method, True)]
+    names = [method_titles(tidy.experiment)[method] for method in layout.methods if not values.get(method, True)]
     return f"no perturbations: {', '.join(names)}" if columns and names else ""

@@ -11,7 +11,8 @@ from analysis.figures.landscape.plane import PART
 from analysis.figures.lines import spread
 from analysis.figures.notes import missing_note
 from analysis.figures.palette import styles
-from analysis.layouts.tidy import CellKey, Tidy, of_cell
+from analysis.layouts.tidy import Tidy, of_cell
+from bench.experiments.address import CellAddress
 from bench.input.errors import UserError
 
 
@@ -45,7 +46,7 @@ def draw(layout: InterpolationLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure
             raise UserError(f"nothing to draw for '{layout.title}': its interpolation.csv has no {part} images")
         lines = spread(rows, "t", value)
         for method in layout.methods:
-            line = of_cell(lines, CellKey(setting, method))
+            line = of_cell(lines, CellAddress(setting, method))
             draw_curve(axes, line["t"], line["mean"], line["std"], looks[method], within=(0, most))
         for t in (0, 1):
             axes.axvline(t, color="#999999", linewidth=0.8, zorder=0)

@@ -17,7 +17,9 @@ from pydantic import Field
 from analysis.figures.base import OneSeedLayout, OneSettingLayout, new_figure
 from analysis.figures.notes import missing_note
 from analysis.figures.palette import styles
-from analysis.layouts.tidy import CellKey, Tidy, of_cell, settings, titles
+from analysis.layouts.tidy import Tidy, of_cell, settings
+from analysis.layouts.titles import method_titles, partition_title
+from bench.experiments.address import CellAddress
 from bench.input.errors import UserError
 
 _COLOURS = "viridis"
@@ -60,11 +62,15 @@ class LocalPlaneLayout(ThroughModelsLayout):
 def draw(layout: ThroughModelsLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
     """The figure; rows share colours, so that they can be compared."""
     (setting,) = layout.settings(tidy.experiment)
-    planes = {method: rows for method in layout.methods if not (rows := of_cell(frame, CellKey(setting, method))).empty}
+    planes = {
+        method: rows for method in layout.methods if not (rows := of_cell(frame, CellAddress(setting, method))).empty
+    }
     shown = {value: frame[frame["data"] == part] for value, part in (("loss", layout.loss), ("error", layout.error))}
     if any(not np.isfinite(rows[value].to_numpy(float)).any() for value, rows in shown.items()):
         raise UserError(f"nothing to draw for '{layout.title}': no finite values of the seed and the images named")
-    names = {place.partition: place.partition_title for place in settings(tidy.experiment)} | titles(tidy.experiment)
+    names = {place.partition: partition_title(place.partition) for place in settings(tidy.experiment)} | method_titles(
+        tidy.experiment
+    )
     colours = {label: look.colour for label, look in styles(tidy.experiment).items()}
     height = sum(_panel_size(layout, rows)[1] + 0.65 for rows in planes.values()) + 0.1
     figure, body = new_figure(layout.width, height, [missing_note(frame, layout, tidy)])

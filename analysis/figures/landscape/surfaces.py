@@ -13,7 +13,9 @@ from pydantic import Field
 
 from analysis.figures.base import OneSeedLayout, OneSettingLayout, new_figure
 from analysis.figures.notes import missing_note
-from analysis.layouts.tidy import CellKey, Tidy, of_cell, titles
+from analysis.layouts.tidy import Tidy, of_cell
+from analysis.layouts.titles import method_titles
+from bench.experiments.address import CellAddress
 from bench.input.errors import UserError
 
 _COLOURS = "viridis"
@@ -45,7 +47,7 @@ def draw(layout: SurfacesLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
     planes = {
         method: rows.pivot_table(index="b", columns="a", values="loss")
         for method in layout.methods
-        if not (rows := of_cell(frame, CellKey(setting, method))).empty
+        if not (rows := of_cell(frame, CellAddress(setting, method))).empty
     }
     losses = np.concatenate([np.empty(0), *(plane.to_numpy(float).ravel() for plane in planes.values())])
     losses = losses[np.isfinite(losses)]
@@ -55,7 +57,7 @@ def draw(layout: SurfacesLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
     lowest = min(max(float(losses.min()), ceiling * 1e-4), ceiling / 2)
     norm, levels = LogNorm(lowest, ceiling), np.geomspace(lowest, ceiling, 13)
 
-    names = titles(tidy.experiment)
+    names = method_titles(tidy.experiment)
     figure, body = new_figure(layout.width, 3.45, [missing_note(frame, layout, tidy)])
     grid = body.add_gridspec(2, len(planes), height_ratios=(1.1, 1))
     for column, (method, plane) in enumerate(planes.items()):

@@ -12,9 +12,10 @@ from analysis.figures.base import PanelLayout, asides, new_figure, round_axis, s
 from analysis.figures.lines import draw_lines, label_outer
 from analysis.figures.notes import diverged_note, missing_note
 from analysis.figures.palette import styles
-from analysis.layouts.tidy import CellKey, Tidy, of_cell, of_setting, titles
+from analysis.layouts.tidy import Tidy, of_cell, of_setting
+from analysis.layouts.titles import method_titles
 from analysis.measures.convergence import curves, neighbour_means
-from bench.experiments.columns import IDS
+from bench.experiments.address import IDS, CellAddress
 from bench.input.errors import UserError
 
 _LABELS = {
@@ -61,7 +62,7 @@ def draw(layout: ConvergenceLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
         raise UserError(f"nothing to draw for '{layout.title}': every = {layout.every}, but runs end at round {last}")
     rows = -(-len(layout.panels) // layout.columns)
     notes = [
-        diverged_note(frame, titles(tidy.experiment), "the curve ends at a cross"),
+        diverged_note(frame, method_titles(tidy.experiment), "the curve ends at a cross"),
         missing_note(frame, layout, tidy),
     ]
     figure, body = new_figure(layout.width, 2.0 * rows + 0.55, notes)
@@ -72,7 +73,7 @@ def draw(layout: ConvergenceLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
     diverged = frame[frame.groupby(IDS)["diverged"].transform("max") > 0]
     for axes, panel in zip(drawn, layout.panels, strict=True):
         for method in set(of_setting(diverged, panel.setting(tidy.experiment))["method"]):
-            curve = of_cell(mean, CellKey(panel.setting(tidy.experiment), method))
+            curve = of_cell(mean, CellAddress(panel.setting(tidy.experiment), method))
             _cross_the_end(axes, curve, styles(tidy.experiment)[method].colour, aside[method])
         for target in layout.targets:
             axes.axhline(target, color="#777777", linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)

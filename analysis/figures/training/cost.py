@@ -13,8 +13,10 @@ from pydantic import Field, field_validator
 from analysis.figures.base import OneSettingLayout, count_seeds, new_figure
 from analysis.figures.notes import missing_note
 from analysis.figures.palette import Style, styles
-from analysis.layouts.tidy import CellKey, Tidy, of_cell, titles
+from analysis.layouts.tidy import Tidy, of_cell
+from analysis.layouts.titles import method_titles
 from analysis.tables.quantities import QUANTITIES
+from bench.experiments.address import CellAddress
 from bench.input.errors import unknown
 
 _KNOWN = [name for name, quantity in QUANTITIES.items() if quantity.file == "cost"]
@@ -53,13 +55,13 @@ class CostLayout(OneSettingLayout):
 def draw(layout: CostLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
     """The figure; panels share the methods."""
     (setting,) = layout.settings(tidy.experiment)
-    present = [method for method in layout.methods if not of_cell(frame, CellKey(setting, method)).empty]
-    looks, names = styles(tidy.experiment, present), titles(tidy.experiment)
+    present = [method for method in layout.methods if not of_cell(frame, CellAddress(setting, method)).empty]
+    looks, names = styles(tidy.experiment, present), method_titles(tidy.experiment)
     figure, body = new_figure(layout.width, 0.17 * len(present) + 0.9, [missing_note(frame, layout, tidy)])
     panels = body.subplots(1, len(layout.quantities), sharey=True, squeeze=False)[0]
     for axes, name in zip(panels, layout.quantities, strict=True):
         for place, method in enumerate(present):
-            rows = of_cell(frame, CellKey(setting, method))
+            rows = of_cell(frame, CellAddress(setting, method))
             values = rows.loc[rows["metric"] == name, "value"].to_numpy(float)
             if values.size:
                 _draw_bar(axes, place, values, looks[method], pale=name == _SPLIT)

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -15,13 +16,15 @@ from analysis.figures.notes import diverged_note, missing_note
 from analysis.figures.palette import styles
 from analysis.layouts.layout import Selection
 from analysis.layouts.protocol import shortened
-from analysis.layouts.tidy import CellKey, Setting, Tidy, of_cell, relative_path, titles
+from analysis.layouts.tidy import Tidy, of_cell
+from analysis.layouts.titles import method_titles
 from analysis.measures.convergence import FinalValue, reported
 from analysis.tables.layout import Column
 from analysis.tables.quantities import Quantity, quantity
 from analysis.tables.values import values_of
-from bench.experiments.columns import RUN
+from bench.experiments.address import RUN_IDS, CellAddress, Setting
 from bench.experiments.experiment import Experiment
+from bench.experiments.results import ResultPaths
 from bench.input.errors import UserError, unknown
 from bench.input.frozen import Frozen
 
@@ -72,7 +75,7 @@ class _Shown(NamedTuple):
 
     method: str
     x: float | None
-    cell: CellKey
+    cell: CellAddress
 
 
 class SweepLayout(FigureLayout):
@@ -127,15 +130,15 @@ class SweepLayout(FigureLayout):
         """The settings of all points and levels, each once."""
         return tuple(dict.fromkeys(cell.setting for cell in self.cells(experiment)))
 
-    def cells(self, experiment: Experiment) -> tuple[CellKey, ...]:
+    def cells(self, experiment: Experiment) -> tuple[CellAddress, ...]:
         """The cells of all panels, each once."""
         shown = (one for panel in self.panels for one in self.shown(panel, experiment))
         return tuple(dict.fromkeys(one.cell for one in shown if experiment.has(one.cell.path)))
 
-    def inputs(self, experiment: Experiment) -> list[str]:
-        """The tidy files the figure reads. Metrics always: they tell which runs diverged."""
+    def inputs(self, experiment: Experiment, paths: ResultPaths) -> list[Path]:
+        """The tidy files that the figure reads. Metrics are always among them: they say which runs diverged."""
         files = dict.fromkeys(["metrics", self.file])
-        return [relative_path(experiment.name, file, cell) for file in files for cell in self.cells(experiment)]
+        return [paths.tidy(experiment.name, cell.path, file) for file in files for cell in self.cells(experiment)]
 
     def drawn(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The rows of its quantity."""
@@ -162,15 +165,15 @@ class SweepLayout(FigureLayout):
         }
         values = values_of(column, finals, frame)
         rows = [(*cell, value.seed, value.number) for cell, of_seeds in values.items() for value in of_seeds]
-        return pd.DataFrame(rows, columns=[*RUN, "value"])
+        return pd.DataFrame(rows, columns=[*RUN_IDS, "value"])
 
 
-def _cell(setting: Setting, label: str, experiment: Experiment) -> CellKey:
+def _cell(setting: Setting, label: str, experiment: Experiment) -> CellAddress:
     """A cell that the experiment has; a `UserError` if it does not."""
     known = experiment.whole_parts[setting.dataset].methods
     if label not in known:
         raise unknown(f"method of experiment {experiment.name} in {setting.path}", label, known)
-    return CellKey(setting, label)
+    return CellAddress(setting, label)
 
 
 def draw(layout: SweepLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
@@ -178,7 +181,7 @@ def draw(layout: SweepLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
     columns = min(layout.columns, len(layout.panels))
     rows = -(-len(layout.panels) // columns)
     metrics = tidy.gather("metrics", layout.cells(tidy.experiment))
-    notes = [diverged_note(metrics, titles(tidy.experiment), "no point"), missing_note(frame, layout, tidy)]
+    notes = [diverged_note(metrics, method_titles(tidy.experiment), "no point"), missing_note(frame, layout, tidy)]
     figure, body = new_figure(layout.width, 2.1 * rows + 0.45, notes)
     grid = body.subplots(rows, columns, sharey=True, squeeze=False)
     values, seen = layout.values(frame, tidy.experiment), set()

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.layouts.tidy import CellKey
 from analysis.measures.convergence import (
     FinalValue,
     curves,
@@ -17,6 +16,7 @@ from analysis.measures.convergence import (
     first_reaching,
     neighbour_means,
 )
+from bench.experiments.address import CellAddress
 from bench.experiments.experiment import Experiment
 from bench.input.errors import UserError
 from tests.analysis.conftest import HARD, metrics, tidy_in, write
@@ -25,7 +25,7 @@ from tests.analysis.conftest import HARD, metrics, tidy_in, write
 @pytest.fixture
 def gather(tmp_path: Path, quick: Experiment):  # type: ignore[no-untyped-def]
     def gathered(frame: pd.DataFrame) -> pd.DataFrame:
-        cell = CellKey(HARD, "fedavg")
+        cell = CellAddress(HARD, "fedavg")
         write(tmp_path, cell, "metrics", frame)
         return tidy_in(tmp_path, quick).gather("metrics", [cell])
 

@@ -10,10 +10,11 @@ import torch
 from analysis.analyses import load_analyses, parse_analysis
 from analysis.analyses.analysed_run import AnalysedRun
 from analysis.analyses.base import Analysis
-from analysis.analyses.run_analysis import default_output, find_runs, run_analysis
+from analysis.analyses.run_analysis import find_runs, run_analysis
 from analysis.report.report import Report
 from bench.engine.checkpoint import load_state, save_state
 from bench.experiments.experiment import load_experiment
+from bench.experiments.results import custom_analysis
 from bench.input.errors import UserError
 from bench.input.strict_yaml import load_yaml
 from bench.training.run_directory import RunDirectory
@@ -183,7 +184,7 @@ def test_runs_are_found_by_folder_and_named_by_their_cell(tmp_path: Path) -> Non
     cell = load_experiment(MINI, {"grid.seeds": [0, 1]}).cell(CELL + "fedsam")
     folder = tmp_path / "runs" / "mine" / CELL / "fedsam"
     train_cell("mini", cell, folder, CPU, str)
-    names = {"experiment": "mini", **cell.ids()}
+    names = {"experiment": "mini", **cell.address.columns}
     assert find_runs(folder).cell == names
     assert list(find_runs(folder).by_seed) == [0, 1]
     assert find_runs(folder / "seed-1").cell == names
@@ -200,10 +201,10 @@ def test_runs_are_found_by_folder_and_named_by_their_cell(tmp_path: Path) -> Non
 def test_where_the_answer_goes(tmp_path: Path) -> None:
     runs = tmp_path / "results" / "runs" / "quick" / "a" / "seed-0"
     place = tmp_path / "results" / "analysis" / "custom" / "quick" / "a" / "seed-0" / "drift.csv"
-    assert default_output(runs, "drift") == place, "not where tables look for the experiment's own"
+    assert custom_analysis(runs, "drift") == place, "not where tables look for the experiment's own"
     custom = tmp_path / "results" / "runs" / "custom" / "quick" / "a" / "seed-0"
-    assert default_output(custom, "drift") == place
-    assert default_output(tmp_path / "try", "drift") == tmp_path / "try" / "analysis" / "drift.csv"
+    assert custom_analysis(custom, "drift") == place
+    assert custom_analysis(tmp_path / "try", "drift") == tmp_path / "try" / "analysis" / "drift.csv"
 
 
 def test_a_model_that_is_not_finite_has_no_rows(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from analysis.comparison.baselines import store
 from analysis.comparison.compare import Comparison, compare, summary
 from analysis.report.report import Report
-from bench.experiments.columns import IDS
+from bench.experiments.address import IDS
 from bench.experiments.experiment import load_experiment
 from bench.host.progress import silent
 from bench.host.torch_device import prepare_device

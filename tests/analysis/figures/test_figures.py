@@ -17,8 +17,9 @@ from analysis.figures import KINDS, FigureLayout
 from analysis.figures.base import LEGEND, STYLE, TEXT_WIDTH, legend_columns, new_figure
 from analysis.figures.palette import style, styles
 from analysis.layouts.layout import layout_names
-from analysis.layouts.tidy import CellKey, Setting, Tidy
+from analysis.layouts.tidy import Tidy
 from analysis.report.report import Report
+from bench.experiments.address import CellAddress, Setting
 from bench.experiments.experiment import PAPER_TABLES, Experiment, read_yaml
 from bench.input.errors import UserError
 from bench.methods.catalog import CATALOG
@@ -80,7 +81,7 @@ def test_convergence_has_a_panel_per_setting(realistic: Tidy) -> None:
 
 
 def test_convergence_draws_mean_and_band(tmp_path: Path, quick: Experiment) -> None:
-    write(tmp_path, CellKey(HARD, "fedavg"), "metrics", metrics([80, 90]))
+    write(tmp_path, CellAddress(HARD, "fedavg"), "metrics", metrics([80, 90]))
     axes = panels(drawn("convergence", tidy_in(tmp_path, quick)))[3]
     ((x, y),) = lines(axes)
     assert (list(x), list(y)) == ([2, 4], [42.5, 85.0])
@@ -96,7 +97,7 @@ def test_a_diverged_curve_ends_at_a_cross(realistic: Tidy) -> None:
 
 
 def test_the_cross_of_a_single_point_stands_on_it(tmp_path: Path, quick: Experiment) -> None:
-    write(tmp_path, CellKey(HARD, "fedavg"), "metrics", metrics([80, 90], diverged={1: 3}))
+    write(tmp_path, CellAddress(HARD, "fedavg"), "metrics", metrics([80, 90], diverged={1: 3}))
     figure = drawn("convergence", tidy_in(tmp_path, quick))
     (mark, cross) = panels(figure)[3].lines
     assert cross.get_marker() == "x"
@@ -117,7 +118,7 @@ def test_limits_of_the_layout_hide_no_curve(
     finals: dict[str, float], y_min: float | None, y_max: float | None, tmp_path: Path, quick: Experiment
 ) -> None:
     for method, final in finals.items():
-        write(tmp_path, CellKey(HARD, method), "metrics", metrics([final, final]))
+        write(tmp_path, CellAddress(HARD, method), "metrics", metrics([final, final]))
     layout = figures.load_figure("quick", "convergence").model_copy(update={"y_min": 50, "y_max": 95})
     axes = panels(figures.draw(layout, tidy_in(tmp_path, quick)))[3]
     low, high = axes.get_ylim()
@@ -128,7 +129,7 @@ def test_limits_of_the_layout_hide_no_curve(
 
 @pytest.mark.parametrize("rounds", [1, 2, 3, 4, 5, 30])
 def test_ticks_of_rounds_are_whole_numbers(rounds: int, tmp_path: Path, quick: Experiment) -> None:
-    cell = CellKey(HARD, "fedsam")
+    cell = CellAddress(HARD, "fedsam")
     write(tmp_path, cell, "metrics", metrics([80, 90], rounds=rounds, every=1))
     write(tmp_path, cell, "drift", drift({r: ([0.3, 0.4], [1, 2]) for r in range(1, rounds + 1)}))
     for name in ("convergence", "drift"):
@@ -142,7 +143,7 @@ def test_ticks_of_rounds_are_whole_numbers(rounds: int, tmp_path: Path, quick: E
 
 def test_single_points_are_marks_with_bars_that_hide_no_other(tmp_path: Path, quick: Experiment) -> None:
     for method in ("fedsam", "fedlesam"):
-        write(tmp_path, CellKey(HARD, method), "drift", drift({5: ([0.3, 0.5], [1, 3])}))
+        write(tmp_path, CellAddress(HARD, method), "drift", drift({5: ([0.3, 0.5], [1, 3])}))
     tidy = tidy_in(tmp_path, quick)
     for axes, mean, std in zip(panels(drawn("drift", tidy)), (0.4, 2), (0.02**0.5, 2**0.5), strict=True):
         assert [line.get_marker() for line in axes.lines] == ["_", "_"]
@@ -170,9 +171,9 @@ def test_bands_end_where_values_do(tmp_path: Path, quick: Experiment) -> None:
 
     Sharpness is an estimate that may be negative, so its band stays whole.
     """
-    cell = CellKey(HARD, "fedsam")
+    cell = CellAddress(HARD, "fedsam")
     write(tmp_path, cell, "metrics", metrics([1, 1, 100]))
-    write(tmp_path, CellKey(EASY, "fedsam"), "metrics", metrics([1, 100, 100]))
+    write(tmp_path, CellAddress(EASY, "fedsam"), "metrics", metrics([1, 100, 100]))
     write(tmp_path, cell, "drift", drift({r: ([0, 0, 0.9], [0, 0, 3]) for r in (5, 10)}))
     losses = [(s, "random", x, 0, loss) for x in (1, 2) for s, loss in enumerate((0.01, 0.01, 3))]
     columns = ["seed", "direction", "radius", "draw", "loss"]
@@ -211,7 +212,7 @@ def test_surfaces_of_a_seed_without_data_or_infinite_losses(realistic: Tidy) -> 
     layout = figures.load_figure("quick", "surfaces")
     with pytest.raises(UserError, match=r"no surface\.csv of seed 7"):
         figures.draw(layout.model_copy(update={"seed": 7}), realistic)
-    cell = CellKey(HARD, "fedavg")
+    cell = CellAddress(HARD, "fedavg")
     plane = pd.read_csv(realistic.results / f"analysis/quick/{cell.path}/surface.csv")
     plane.loc[:5, "loss"] = np.inf
     write(realistic.results, cell, "surface", plane[["seed", "a", "b", "loss", "error"]])
@@ -450,7 +451,7 @@ def test_drift_shows_the_quantities_that_are_asked_for(realistic: Tidy) -> None:
 
 def test_cells_that_have_lost_seeds_are_named(realistic: Tidy) -> None:
     """A mean over the seeds that are left is told to be one; the same in the picture and in its caption."""
-    cell = CellKey(HARD, "fedsam")
+    cell = CellAddress(HARD, "fedsam")
     path = realistic.path("metrics", cell)
     frame = pd.read_csv(path)
     frame.assign(diverged=(frame["seed"] > 0).astype(int)).to_csv(path, index=False)

@@ -11,7 +11,8 @@ from matplotlib.figure import Figure
 
 from analysis import figures
 from analysis.figures import KINDS, FigureLayout
-from analysis.layouts.tidy import CellKey, Tidy
+from analysis.layouts.tidy import Tidy
+from bench.experiments.address import CellAddress
 from bench.experiments.experiment import Experiment
 from bench.input.errors import UserError
 from tests.analysis.conftest import HARD, metrics, tidy_in, write
@@ -73,7 +74,7 @@ def cost(seconds: float) -> pd.DataFrame:
 def tidy(tmp_path: Path, quick: Experiment) -> Tidy:
     """Two methods; FedGF has not been run."""
     for factor, method in ((10, "fedavg"), (20, "fedsam")):
-        cell = CellKey(HARD, method)
+        cell = CellAddress(HARD, method)
         write(tmp_path, cell, "clients", clients(factor))
         write(tmp_path, cell, "client_rounds", client_rounds(factor))
         write(tmp_path, cell, "corruptions", corruptions(50 + factor, ["blots", "haze"]))
@@ -151,7 +152,7 @@ def test_corruptions_in_the_mean_and_one_by_one(tidy: Tidy) -> None:
 
 def test_the_nineteen_corruptions_of_cifar_c_get_the_whole_width(tidy: Tidy) -> None:
     for method in ("fedavg", "fedsam"):
-        write(tidy.results, CellKey(HARD, method), "corruptions", corruptions(90, [f"c{k}" for k in range(19)]))
+        write(tidy.results, CellAddress(HARD, method), "corruptions", corruptions(90, [f"c{k}" for k in range(19)]))
     figure = figures.draw(layout("corruptions"), tidy)
     figure.draw_without_rendering()
     left, right = panels(figure)

@@ -10,7 +10,8 @@ from matplotlib.figure import Figure
 
 from analysis import figures
 from analysis.figures import KINDS, FigureLayout
-from analysis.layouts.tidy import CellKey, Setting, Tidy
+from analysis.layouts.tidy import Tidy
+from bench.experiments.address import CellAddress, Setting
 from bench.experiments.experiment import Experiment
 from bench.input.errors import UserError
 from tests.analysis.conftest import HARD, tidy_in, write
@@ -30,7 +31,7 @@ def tidy(tmp_path: Path, quick: Experiment) -> Tidy:
     """Two methods in two settings, two seeds; FedSAM is half as sharp as FedAvg."""
     for place in (EASY, HARD):
         for scale, method in zip((2.0, 1.0), METHODS, strict=True):
-            cell = CellKey(place, method)
+            cell = CellAddress(place, method)
             top = [(s, "eigenvalue", i, scale * (10 + s) / i, 0.0) for s in (0, 1) for i in range(1, 21)]
             top += [(s, "lambda_max", None, scale * (10 + s), 0.0) for s in (0, 1)]
             write(

@@ -12,7 +12,7 @@ from analysis import figures
 from analysis.figures.landscape.interpolation import InterpolationLayout
 from analysis.figures.landscape.plane import LocalPlaneLayout, PlaneLayout
 from analysis.figures.palette import styles
-from analysis.layouts.tidy import CellKey
+from bench.experiments.address import CellAddress
 from bench.experiments.experiment import Experiment
 from bench.input.errors import UserError
 from tests.analysis.conftest import HARD, tidy_in, write
@@ -34,7 +34,7 @@ def plane(sharp: float) -> pd.DataFrame:
 
 
 def test_a_plane_marks_its_models_in_both_panels(tmp_path: Path, quick: Experiment) -> None:
-    write(tmp_path, CellKey(HARD, "fedavg"), "plane", plane(0.3))
+    write(tmp_path, CellAddress(HARD, "fedavg"), "plane", plane(0.3))
     layout = PlaneLayout.parse({"kind": "plane", "methods": ["fedavg"], **TEXT})
     figure = figures.draw(layout, tidy_in(tmp_path, quick))
     loss, error, *bars = figure.get_axes()
@@ -58,7 +58,7 @@ def test_a_plane_marks_its_models_in_both_panels(tmp_path: Path, quick: Experime
 
 def test_rows_of_local_planes_share_their_colours(tmp_path: Path, quick: Experiment) -> None:
     for method, sharp in (("fedavg", 1.0), ("fedsam", 0.2)):
-        write(tmp_path, CellKey(HARD, method), "local_plane", plane(sharp))
+        write(tmp_path, CellAddress(HARD, method), "local_plane", plane(sharp))
     methods = ["fedavg", "fedsam", "fedgf"]
     layout = LocalPlaneLayout.parse({"kind": "local_plane", "methods": methods, "ceiling": 3, **TEXT})
     figure = figures.draw(layout, tidy_in(tmp_path, quick))
@@ -78,7 +78,7 @@ def test_a_line_is_the_mean_over_seeds(tmp_path: Path, quick: Experiment) -> Non
     t = np.linspace(-0.5, 1.5, 9)
     rows = [(s, part, x, 1 + s - x, 90 - 40 * x) for s in (0, 1) for part in ("train", "test") for x in t]
     frame = pd.DataFrame(rows, columns=["seed", "data", "t", "loss", "error"])
-    write(tmp_path, CellKey(HARD, "fedavg"), "interpolation", frame)
+    write(tmp_path, CellAddress(HARD, "fedavg"), "interpolation", frame)
     given = {"kind": "interpolation", "methods": ["fedavg"], "ends": ["initial", "final"], **TEXT}
     layout = InterpolationLayout.parse(given)
     figure = figures.draw(layout, tidy_in(tmp_path, quick))
@@ -94,7 +94,7 @@ def test_a_line_is_the_mean_over_seeds(tmp_path: Path, quick: Experiment) -> Non
 @pytest.mark.parametrize("kind", ["plane", "interpolation"])
 def test_images_that_were_not_asked_for_cannot_be_drawn(tmp_path: Path, quick: Experiment, kind: str) -> None:
     frame = plane(1).rename(columns={"x": "t"}) if kind == "interpolation" else plane(1)
-    write(tmp_path, CellKey(HARD, "fedavg"), kind, frame[frame["data"] == "train"])
+    write(tmp_path, CellAddress(HARD, "fedavg"), kind, frame[frame["data"] == "train"])
     layout = figures.KINDS[kind].layout.parse({"kind": kind, "methods": ["fedavg"], **TEXT})
     with pytest.raises(UserError, match="nothing to draw for 'A title'"):
         figures.draw(layout, tidy_in(tmp_path, quick))

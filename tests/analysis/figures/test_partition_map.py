@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from analysis.figures.partition_map import class_counts, draw_partitions, partition_map
-from analysis.layouts.tidy import partition_title
+from analysis.layouts.titles import partition_title
 from bench.data.partitions.dirichlet import Dirichlet
 from bench.data.partitions.even import IID
 from bench.data.root import data_root

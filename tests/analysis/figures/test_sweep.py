@@ -12,8 +12,10 @@ from matplotlib.figure import Figure
 from analysis import figures
 from analysis.figures.training.sweep import SweepLayout
 from analysis.layouts.protocol import reporting
-from analysis.layouts.tidy import CellKey, Setting, Tidy
+from analysis.layouts.tidy import Tidy
+from bench.experiments.address import CellAddress, Setting
 from bench.experiments.experiment import Experiment
+from bench.experiments.results import ResultPaths
 from bench.input.errors import UserError
 from tests.analysis.conftest import HARD, metrics, tidy_in, write
 
@@ -46,7 +48,7 @@ def two(tmp_path: Path, quick: Experiment) -> Tidy:
         (EASY, "fedsam"): (90, 94),
     }
     for (setting, method), values in finals.items():
-        write(tmp_path, CellKey(setting, method), "metrics", metrics(values))
+        write(tmp_path, CellAddress(setting, method), "metrics", metrics(values))
     return tidy_in(tmp_path, quick)
 
 
@@ -81,12 +83,12 @@ def test_panels_share_what_the_figure_selects(quick: Experiment) -> None:
     place = {"dataset": "digits", "partition": "dirichlet-0.6", "participation": "4-of-20"}
     panel = {"x": "α", "levels": ["fedsam"], "points": POINTS[:1]}
     shared = layout(panel, select=place)
-    assert shared.cells(quick) == (CellKey(HARD, "fedavg"), CellKey(EASY, "fedsam"))
+    assert shared.cells(quick) == (CellAddress(HARD, "fedavg"), CellAddress(EASY, "fedsam"))
 
 
 def test_a_suffix_names_another_entry_in_the_place_of_the_method(tmp_path: Path, quick: Experiment) -> None:
     for method, final in (("fedlesam", 50), ("fedlesam_d", 60), ("fedavg", 40)):
-        write(tmp_path, CellKey(HARD, method), "metrics", metrics([final]))
+        write(tmp_path, CellAddress(HARD, method), "metrics", metrics([final]))
     points = [{"x": 0.01}, {"x": 10, "suffix": "_d"}]
     panel = {"x": "ρ", "scale": "log", "select": {"partition": "dirichlet-0.1", "participation": "4-of-20"},
              "levels": ["fedavg"], "points": points}  # fmt: skip
@@ -107,7 +109,7 @@ def test_points_evenly_apart_bear_their_values(two: Tidy) -> None:
 
 
 def test_a_cell_of_which_a_run_diverged_has_no_point_and_is_named(two: Tidy, tmp_path: Path) -> None:
-    write(tmp_path, CellKey(HARD, "fedsam"), "metrics", metrics([80, 90], diverged={1: 3}))
+    write(tmp_path, CellAddress(HARD, "fedsam"), "metrics", metrics([80, 90], diverged={1: 3}))
     figure = figures.draw(layout(PANEL), two)
     (axes,) = panels(figure)
     assert [line(axes, 0), line(axes, 1)] == [[(0.1, 65), (0.6, 80)], [(0.6, 92)]]
@@ -120,11 +122,11 @@ def test_an_analysis_is_swept_too_and_metrics_are_its_inputs_as_well(two: Tidy, 
         rows = pd.DataFrame(
             [(seed, "flatness_discrepancy", value + seed) for seed in (0, 1)], columns=["seed", "metric", "value"]
         )
-        write(two.results, CellKey(setting, "fedsam"), "discrepancy", rows)
+        write(two.results, CellAddress(setting, "fedsam"), "discrepancy", rows)
     shown = layout(PANEL, methods=["fedsam"], metric="flatness_discrepancy")
     (axes,) = panels(figures.draw(shown, two))
     assert line(axes) == [(0.1, 3.5), (0.6, 1.5)]
-    assert {Path(path).name for path in shown.inputs(quick)} == {"metrics.csv", "discrepancy.csv"}
+    assert {file.name for file in shown.inputs(quick, ResultPaths())} == {"metrics.csv", "discrepancy.csv"}
     assert "Values:" not in figures.caption(shown, two)
 
 

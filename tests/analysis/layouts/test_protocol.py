@@ -8,12 +8,13 @@ from analysis import figures
 from analysis.analyses.training.convergence import Convergence
 from analysis.figures.training.convergence import ConvergenceLayout
 from analysis.layouts.protocol import fitted
-from analysis.layouts.tidy import CellKey, Tidy
+from analysis.layouts.tidy import Tidy
 from analysis.measures.convergence import FinalValue
 from analysis.planning.workflow import Workflow
 from analysis.report.report import Report
 from analysis.tables.layout import TableLayout, load_table
 from analysis.tables.table import fill
+from bench.experiments.address import CellAddress
 from bench.experiments.experiment import Experiment, load_experiment
 from bench.input.errors import UserError
 from tests.analysis.conftest import HARD, metrics, tidy_in, write
@@ -47,7 +48,7 @@ def test_a_report_asks_for_spans_that_fit() -> None:
 @pytest.fixture
 def short(tmp_path: Path, quick: Experiment) -> Tidy:
     """Two seeds of four rounds."""
-    write(tmp_path, CellKey(HARD, "fedavg"), "metrics", metrics([60, 70]))
+    write(tmp_path, CellAddress(HARD, "fedavg"), "metrics", metrics([60, 70]))
     return tidy_in(tmp_path, quick)
 
 
@@ -64,7 +65,7 @@ def test_the_scale_is_told_in_caption_and_picture(short: Tidy) -> None:
     assert told not in figures.caption(layout, short)
     assert figures.draw(layout, short).get_suptitle() == ""
     smoke = load_experiment("quick", {"scale": "smoke", "training.rounds": 4, "grid.seeds": [0, 1]})
-    cell, tidy = CellKey(HARD, "fedavg"), Tidy(short.results, smoke, short.analyses)
+    cell, tidy = CellAddress(HARD, "fedavg"), Tidy(short.results, smoke, short.analyses)
     tidy.path("metrics", cell).parent.mkdir(parents=True)
     identities = {run.seed: run.identity for run in smoke.cell(cell.path).runs}
     frame = metrics([60, 70])

@@ -9,35 +9,38 @@ from pathlib import Path
 import pytest
 
 from analysis import figures
-from analysis.layouts.tidy import FILES, CellKey, Tidy
+from analysis.layouts.tidy import Tidy
 from analysis.report.report import Report
 from analysis.tables import table as tables
 from analysis.tables.layout import load_table
+from bench.experiments.address import CellAddress
 from bench.experiments.experiment import PAPER_TABLES, Experiment
+from bench.experiments.results import METRICS, PARTITION, ResultPaths
 from bench.input.errors import UserError
 from tests.analysis.conftest import HARD, metrics, write
 from tests.places import MINI
 
 QUICK = Report("quick", Path("results"))
+BELOW = ResultPaths(Path())
 
 
 def test_inputs_of_quick_are_cells_of_quick(quick: Experiment) -> None:
-    named = {file.name for file in FILES.values()} | {f"{name}.csv" for name in QUICK.analyses}
-    layouts = [tables.inputs(load_table("quick", name), quick) for name in QUICK.table_names()]
-    layouts += [figures.load_figure("quick", name).inputs(quick) for name in QUICK.figure_names()]
+    named = {METRICS, PARTITION} | {f"{name}.csv" for name in QUICK.analyses}
+    layouts = [tables.inputs(load_table("quick", name), quick, BELOW) for name in QUICK.table_names()]
+    layouts += [figures.load_figure("quick", name).inputs(quick, BELOW) for name in QUICK.figure_names()]
     for paths in layouts:
         assert paths
         assert len(set(paths)) == len(paths)
         for path in paths:
-            stage, experiment, *cell, name = Path(path).parts
+            stage, experiment, *cell, name = path.parts
             assert (stage in {"runs", "analysis", "partitions"}, experiment, name in named) == (True, "quick", True)
             assert "/".join(part for part in cell if not part.startswith("seed-")) in quick.cells()
 
 
 def test_inputs_are_the_files_that_exist_when_all_is_run(realistic: Tidy, quick: Experiment) -> None:
     for name in QUICK.figure_names():
-        for path in figures.load_figure("quick", name).inputs(quick):
-            assert (realistic.results / path).is_file() or "/fedgf/" in path
+        for file in figures.load_figure("quick", name).inputs(quick, realistic.paths):
+            assert file.is_file() or "fedgf" in file.parts
 
 
 def test_tables_and_figures_of_quick() -> None:
@@ -84,7 +87,7 @@ def test_page_leaves_no_dead_link(realistic: Tidy) -> None:
 
 def test_changed_values_are_those_of_the_report(tmp_path: Path) -> None:
     """A run with one seed is complete when one seed was asked for."""
-    write(tmp_path, CellKey(HARD, "fedavg"), "metrics", metrics([80]))
+    write(tmp_path, CellAddress(HARD, "fedavg"), "metrics", metrics([80]))
     text = Report("quick", tmp_path, {"grid.seeds": [0]}).render_table("accuracy")[0].read_text()
     assert "80.00" in text
     assert "of 3 seeds" not in text
@@ -102,7 +105,7 @@ def test_summary_names_leader_runner_up_and_counts(tmp_path: Path, quick: Experi
         *place, method = path.split("/")
         if method in finals:
             ends = {1: 2} if method == "fedgf" and tuple(place) == ("digits", "dirichlet-0.1", "4-of-20") else None
-            cell = CellKey(type(HARD)(*place), method)
+            cell = CellAddress(type(HARD)(*place), method)
             write(tmp_path, cell, "metrics", metrics(finals[method], diverged=ends))
     lines = Report("quick", tmp_path).summary().splitlines()
     assert 3 <= len(lines) <= 5
@@ -113,7 +116,7 @@ def test_summary_names_leader_runner_up_and_counts(tmp_path: Path, quick: Experi
 
 
 def test_summary_does_not_crown_a_method_with_missing_settings(tmp_path: Path) -> None:
-    write(tmp_path, CellKey(HARD, "fedavg"), "metrics", metrics([80, 90, 85]))
+    write(tmp_path, CellAddress(HARD, "fedavg"), "metrics", metrics([80, 90, 85]))
     assert "none leads" in Report("quick", tmp_path).summary()
 
 
@@ -150,7 +153,7 @@ def test_the_command_that_makes_the_runs(tmp_path: Path) -> None:
 
 
 def test_one_cell_is_enough_for_tables_and_page(tmp_path: Path) -> None:
-    write(tmp_path, CellKey(HARD, "fedavg"), "metrics", metrics([80, 81, 82]))
+    write(tmp_path, CellAddress(HARD, "fedavg"), "metrics", metrics([80, 81, 82]))
     report = Report("quick", tmp_path)
     assert "not run" in report.render_table("accuracy")[0].read_text()
     assert "not run" in report.render_table("flatness")[0].read_text()

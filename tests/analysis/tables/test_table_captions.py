@@ -9,9 +9,10 @@ import pytest
 from analysis.analyses import parse_analysis
 from analysis.analyses.provenance import name_value_pairs
 from analysis.layouts.captions import trained_otherwise
-from analysis.layouts.tidy import CellKey, Tidy
+from analysis.layouts.tidy import Tidy
 from analysis.report.report import Report
 from analysis.tables.table import Table, fill
+from bench.experiments.address import CellAddress
 from bench.experiments.experiment import load_experiment
 from bench.experiments.run_config import RunConfig
 from bench.input.errors import UserError
@@ -61,7 +62,7 @@ def test_nothing_is_said_of_runs_that_a_table_has_none_of(tmp_path: Path, suppor
 
 def test_runs_of_other_code_are_told(tidy: Tidy) -> None:
     assert "other code" not in fill("accuracy", layout(), tidy).caption
-    path = tidy.path("metrics", CellKey(HARD, "fedsam"))
+    path = tidy.path("metrics", CellAddress(HARD, "fedsam"))
     frame = pd.read_csv(path)
     frame.loc[frame["seed"] == 1, "code"] = "0123456789abcdef"
     frame.to_csv(path, index=False)
@@ -75,7 +76,7 @@ def lpf(tidy: Tidy, **changes: object) -> Table:
     """FedAvg's and FedSAM's LPF over three seeds, FedSAM's file changed by hand."""
     rows = pd.DataFrame({"seed": range(3), "metric": "lpf", "value": 0.2, "definition": "5 draws"})
     for method in ("fedavg", "fedsam"):
-        path = write(tidy.results, CellKey(HARD, method), "flatness", rows)
+        path = write(tidy.results, CellAddress(HARD, method), "flatness", rows)
     pd.read_csv(path).assign(**changes).to_csv(path, index=False)
     return fill("t", layout(columns=[LPF], methods=["fedavg", "fedsam"]), tidy)
 
@@ -93,7 +94,9 @@ def test_captions_say_which_eigenvalues_are_not_exact(tidy: Tidy) -> None:
     for method, flags in (("fedavg", (1, 1, 1)), ("fedsam", (0, 1, 0))):
         rows = [(seed, "lambda_max", 5.0) for seed in range(3)]
         rows += [(seed, "lambda_converged", flag) for seed, flag in enumerate(flags)]
-        write(tidy.results, CellKey(HARD, method), "hessian", pd.DataFrame(rows, columns=["seed", "metric", "value"]))
+        write(
+            tidy.results, CellAddress(HARD, method), "hessian", pd.DataFrame(rows, columns=["seed", "metric", "value"])
+        )
     shown = layout(columns=[{**ACCURACY, "metric": "lambda_max"}], methods=["fedavg", "fedsam"])
     assert "2 of 6 answers of hessian have residuals above their tolerance." in fill("t", shown, tidy).caption
     only = layout(columns=[{**ACCURACY, "metric": "lambda_max"}], methods=["fedavg"])
@@ -112,8 +115,8 @@ def test_answers_to_other_questions_are_refused(tidy: Tidy) -> None:
 def test_answers_that_compare_with_other_runs_are_refused(tidy: Tidy, identity: str) -> None:
     asked = parse_analysis("convergence", {"reference": "fedavg"})
     tidy = replace(tidy, analyses={**ASKED, "convergence": asked})
-    path = write(tidy.results, CellKey(HARD, "fedsam"), "convergence", reaching((200, 1), (400, 1), (300, 1)))
-    own = [f"fedavg={IDENTITIES[CellKey(HARD, 'fedavg').path, seed]}" for seed in range(3) for _ in range(2)]
+    path = write(tidy.results, CellAddress(HARD, "fedsam"), "convergence", reaching((200, 1), (400, 1), (300, 1)))
+    own = [f"fedavg={IDENTITIES[CellAddress(HARD, 'fedavg').path, seed]}" for seed in range(3) for _ in range(2)]
     made = pd.read_csv(path).assign(options=name_value_pairs(asked.options().items()), compared_with=own)
     made.to_csv(path, index=False)
     shown = layout(columns=[TARGET], methods=["fedsam"])
@@ -126,7 +129,7 @@ def test_answers_that_compare_with_other_runs_are_refused(tidy: Tidy, identity: 
 @pytest.mark.parametrize("identity", ["3774932184096623", "00000000000000e5"])
 def test_a_hash_that_looks_like_a_number_is_text(identity: str, tidy: Tidy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RunConfig, "identity", identity)
-    path = tidy.path("metrics", CellKey(HARD, "fedavg"))
+    path = tidy.path("metrics", CellAddress(HARD, "fedavg"))
     pd.read_csv(path).assign(identity=identity, code=identity).to_csv(path, index=False)
     table = fill("t", layout(methods=["fedavg"]), tidy_in(tidy.results, tidy.experiment))
     assert table.entries[0][0][0].mean == 82

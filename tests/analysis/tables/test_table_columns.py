@@ -6,9 +6,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from analysis.layouts.tidy import CellKey, Setting, Tidy
+from analysis.layouts.tidy import Tidy
 from analysis.tables.formats import markdown
 from analysis.tables.table import fill, inputs
+from bench.experiments.address import CellAddress, Setting
 from bench.input.errors import UserError
 from tests.analysis.conftest import HARD, metrics, write
 from tests.analysis.tables.tables_by_hand import ACCURACY, TARGET, layout, reaching
@@ -18,9 +19,9 @@ MOSTLY = ["fedavg", "fedsam", "fedlesam_s"]
 
 def to_target(tidy: Tidy, **column: Any) -> list[str]:
     """The entries as Markdown prints them."""
-    write(tidy.results, CellKey(HARD, "fedavg"), "convergence", reaching((200, 1), (400, 1), (300, 1)))
-    write(tidy.results, CellKey(HARD, "fedsam"), "convergence", reaching((100, 1), (800, 0), (800, 0)))
-    write(tidy.results, CellKey(HARD, "fedlesam_s"), "convergence", reaching((800, 0), (800, 0)))
+    write(tidy.results, CellAddress(HARD, "fedavg"), "convergence", reaching((200, 1), (400, 1), (300, 1)))
+    write(tidy.results, CellAddress(HARD, "fedsam"), "convergence", reaching((100, 1), (800, 0), (800, 0)))
+    write(tidy.results, CellAddress(HARD, "fedlesam_s"), "convergence", reaching((800, 0), (800, 0)))
     filled = fill("t", layout(columns=[{**TARGET, **column}], methods=["fedavg", "fedsam", "fedlesam_s"]), tidy)
     return [line.split(" | ")[1].removesuffix(" |") for line in markdown(filled).splitlines()[4:]]
 
@@ -61,7 +62,7 @@ def test_targets_stand_where_they_belong(column: dict[str, Any], message: str) -
 
 def test_each_quantity_comes_from_its_own_file(tidy: Tidy) -> None:
     sharp = pd.DataFrame({"seed": [0, 1, 2], "metric": "lambda_max", "value": [10.0, 20.0, 30.0], "stderr": None})
-    write(tidy.results, CellKey(HARD, "fedavg"), "hessian", sharp)
+    write(tidy.results, CellAddress(HARD, "fedavg"), "hessian", sharp)
     table = fill("t", layout(columns=[{**ACCURACY, "metric": "lambda_max"}, ACCURACY], methods=["fedavg"]), tidy)
     assert [entry.mean for entry in table.entries[0][0]] == [20, 82]
 
@@ -87,7 +88,7 @@ def test_gains_are_taken_seed_by_seed(tidy: Tidy) -> None:
 def test_means_over_settings_need_all_of_them(tidy: Tidy) -> None:
     """FedAvg: (80 + 70) / 2, (82 + 70) / 2, and no third seed in the other setting."""
     place = Setting("digits", "dirichlet-0.1", "10-of-20")
-    write(tidy.results, CellKey(place, "fedavg"), "metrics", metrics([70, 70]))
+    write(tidy.results, CellAddress(place, "fedavg"), "metrics", metrics([70, 70]))
     both = {**ACCURACY, "mean_of": [{"participation": "4-of-20"}, {"participation": "10-of-20"}]}
     assert cells_of(tidy, columns=[both], methods=MOSTLY) == [
         "75.50 ± 0.71 (2 of 3 seeds)", "1 of 2 settings", "1 of 2 settings",
@@ -110,14 +111,14 @@ def test_rows_that_cannot_be_run_say_why(tidy: Tidy) -> None:
         methods=["fedavg", "silobn"], unsupported_rows={"silobn": {"title": "SiloBN", "why": "not supported"}}
     )
     assert "| SiloBN | not supported |" in markdown(fill("t", shown, tidy))
-    assert not any("silobn" in path for path in inputs(shown, tidy.experiment))
+    assert not any("silobn" in file.parts for file in inputs(shown, tidy.experiment, tidy.paths))
 
 
 def curve(tidy: Tidy, values: list[float]) -> None:
     """One seed of FedAvg that is evaluated every round."""
     run = pd.concat([metrics([values[0]])] * len(values)).drop_duplicates("round")
     frame = run.iloc[[0] * len(values)].assign(round=range(1, len(values) + 1), test_accuracy=values)
-    write(tidy.results, CellKey(HARD, "fedavg"), "metrics", frame)
+    write(tidy.results, CellAddress(HARD, "fedavg"), "metrics", frame)
 
 
 def test_deviation_over_a_runs_last_hundred_evaluations(tidy: Tidy) -> None:

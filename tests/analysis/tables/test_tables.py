@@ -9,9 +9,10 @@ import pandas as pd
 import pytest
 
 from analysis.analyses import ANALYSES
-from analysis.layouts.tidy import CellKey, Setting, Tidy
+from analysis.layouts.tidy import Tidy
 from analysis.tables.formats import FORMATS, escape_html, escape_latex, html, latex, markdown, tidy_csv
 from analysis.tables.table import Table, fill, inputs
+from bench.experiments.address import CellAddress, Setting
 from bench.experiments.experiment import Experiment
 from bench.input.errors import UserError
 from tests.analysis.conftest import HARD, metrics, tidy_in, write
@@ -37,7 +38,7 @@ def test_ties_share_the_first_place_and_the_next_mean_is_second(table: Table) ->
 
 def test_ranking_uses_unrounded_means(tmp_path: Path, quick: Experiment) -> None:
     for method, value in {"fedavg": 80.001, "fedsam": 80.002, "fedgf": 79}.items():
-        write(tmp_path, CellKey(HARD, method), "metrics", metrics([value] * 3))
+        write(tmp_path, CellAddress(HARD, method), "metrics", metrics([value] * 3))
     text = markdown(fill("t", layout(methods=["fedavg", "fedsam", "fedgf"]), tidy_in(tmp_path, quick)))
     assert "| FedAvg | <u>80.00 ± 0.00</u> |" in text
     assert "| FedSAM | **80.00 ± 0.00** |" in text
@@ -53,7 +54,7 @@ def test_lower_is_better_and_none_is_not_ranked(tidy: Tidy) -> None:
 
 def test_blocks_are_ranked_on_their_own(tidy: Tidy) -> None:
     place = Setting("digits", "dirichlet-0.1", "10-of-20")
-    write(tidy.results, CellKey(place, "fedlesam_s"), "metrics", metrics([50, 50, 50]))
+    write(tidy.results, CellAddress(place, "fedlesam_s"), "metrics", metrics([50, 50, 50]))
     blocks = [{"header": p, "select": {"participation": p}} for p in ("10-of-20", "4-of-20")]
     table = fill("t", layout(blocks=blocks), tidy)
     assert [[row[0].place for row in block] for block in table.entries] == [[0, 0, 1, 0, 0], [1, 1, 2, 0, 0]]
@@ -133,7 +134,7 @@ def test_csv_is_unrounded_and_every_number_has_a_source(table: Table) -> None:
 
 
 def test_one_seed_has_no_spread(tmp_path: Path, quick: Experiment) -> None:
-    write(tmp_path, CellKey(HARD, "fedavg"), "metrics", metrics([80]))
+    write(tmp_path, CellAddress(HARD, "fedavg"), "metrics", metrics([80]))
     table = fill("t", layout(methods=["fedavg"]), tidy_in(tmp_path, quick))
     assert "**80.00** (1 of 3 seeds)" in markdown(table)
     assert "One seed." in table.caption
@@ -151,15 +152,15 @@ def test_flatness_comes_from_its_own_file_and_divergence_from_metrics(tidy: Tidy
         values = pd.DataFrame(
             [(seed, metric, value) for seed, value in enumerate([0.1, 0.2, 0.3])], columns=["seed", "metric", "value"]
         ).reindex(columns=["seed", *ANALYSES[file].columns])
-        write(tidy.results, CellKey(HARD, method), file, values)
+        write(tidy.results, CellAddress(HARD, method), file, values)
     chosen = layout(columns=[{**ACCURACY, "metric": metric}], methods=["fedavg", "fedsam", "feddyn", "fedgf"])
     table = fill("t", chosen, tidy)
     assert table.entries[0][0][0].mean == pytest.approx(0.2)
     assert [row[0].note for row in table.entries[0]] == ["", "not analysed", "diverged (1 of 3)", "not run"]
     assert "Measured on the global model after the last round (round 4)." in table.caption
-    paths = inputs(chosen, tidy.experiment)
-    assert "runs/quick/digits/dirichlet-0.1/4-of-20/fedavg/metrics.csv" in paths
-    assert f"analysis/quick/digits/dirichlet-0.1/4-of-20/fedavg/{file}.csv" in paths
+    paths = inputs(chosen, tidy.experiment, tidy.paths)
+    assert tidy.results / "runs/quick/digits/dirichlet-0.1/4-of-20/fedavg/metrics.csv" in paths
+    assert tidy.results / f"analysis/quick/digits/dirichlet-0.1/4-of-20/fedavg/{file}.csv" in paths
 
 
 def test_equal_data_gives_equal_bytes(tidy: Tidy) -> None:
@@ -198,7 +199,7 @@ def test_mistakes_are_one_line(quick: Experiment, changes: dict[str, Any], messa
 
 
 def test_a_file_that_lacks_a_column_is_named(tidy: Tidy) -> None:
-    path = write(tidy.results, CellKey(HARD, "fedavg"), "metrics", metrics([80]).drop(columns="diverged"))
+    path = write(tidy.results, CellAddress(HARD, "fedavg"), "metrics", metrics([80]).drop(columns="diverged"))
     with pytest.raises(UserError, match=f"'{path}' lacks the column diverged"):
         fill("t", layout(), tidy)
     path.write_text("")
@@ -216,8 +217,8 @@ def test_released_variants_report_what_their_code_reports(tidy: Tidy, quick: Exp
     falling = metrics([70, 70])
     early = (falling["round"] == 2) & falling["test_accuracy"].notna()
     falling.loc[early, "test_accuracy"] = 75.0
-    cell = experiment.cells()[CellKey(HARD, "fedlesam_s").path]
-    path = write(tidy.results, CellKey(HARD, "fedlesam_s"), "metrics", falling)
+    cell = experiment.cells()[CellAddress(HARD, "fedlesam_s").path]
+    path = write(tidy.results, CellAddress(HARD, "fedlesam_s"), "metrics", falling)
     identities = {run.seed: run.identity for run in cell.runs}
     pd.read_csv(path).assign(identity=lambda frame: frame["seed"].map(identities)).to_csv(path, index=False)
     filled = fill("accuracy", layout(methods=["fedavg", "fedlesam_s"]), tidy_in(tidy.results, experiment))

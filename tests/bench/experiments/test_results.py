@@ -16,8 +16,8 @@ def test_a_path_is_an_address_and_an_address_is_a_path() -> None:
     assert address == CellAddress(Setting("digits", "dirichlet-0.1", "4-of-20"), "fedsam")
     assert address.path == CELL
     assert address.setting == Setting.of("digits/dirichlet-0.1/4-of-20")
-    assert list(address.ids) == IDS
-    assert "/".join(address.ids.values()) == CELL
+    assert list(address.columns) == IDS
+    assert "/".join(address.ids) == CELL
 
 
 def test_where_results_are_stored() -> None:
