@@ -1,1 +1,1 @@
-"""Mathematics on a model and its data, or on a run's metrics."""
+"""The mathematics of the analyses: functions of a model and its data, or of a run's metrics."""

@@ -1,6 +1,6 @@
-"""What a model does for each client and each class: accuracies, and how strongly its features respond.
+"""A model's accuracy and feature norms for each client and each class.
 
-Accuracies are in percent; NaN stands for a client or class without images. All are means of exact counts.
+A client or class without images has NaN.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,7 +22,8 @@ Features = Literal["penultimate", "output"]
 
 @dataclass(frozen=True)
 class Responses:
-    """A model's answers to n images: whether each is `correct` `[n]`, and the L2 `norms` `[n]` of its features."""
+    """A model's responses to n images: whether each is classified `correct`ly `[n]`, and the L2 `norms` `[n]` of its
+    features."""
 
     correct: NDArray[np.bool_]
     norms: Floats
@@ -31,10 +32,11 @@ class Responses:
 def responses(
     objective: Objective, w: Tensor, data: Iterable[tuple[Tensor, Tensor]], features: Features = "penultimate"
 ) -> Responses:
-    """The answers of the model w `[P]`, in one forward pass over the data; norms agree to 1e-5 for any batch size.
+    """The responses of the model w `[P]`, in one forward pass over the data; norms agree to 1e-5 for any batch size.
 
-    Features are the scores (output), or (penultimate) what the last linear layer to be called is given. Caldarola et
-    al. (Figure 7) print the norm of the "output features f_θ(x)"; which of the two that is, is not stated.
+    `features`: the class scores (output), or the input of the linear layer that is called last (penultimate).
+    Caldarola et al. (Figure 7) print the norm of the "output features f_θ(x)" and do not state which of the two these
+    are.
     """
     correct, norms = [], []
     with _last_linear_input(objective.module) as seen:
@@ -65,7 +67,10 @@ def _last_linear_input(module: nn.Module) -> Iterator[list[Tensor]]:
 
 
 def mean_of_clients(values: NDArray[Any], split: Sequence[NDArray[np.int64]]) -> Floats:
-    """The mean `[N]` of values `[n]` of all training images over each client's own, each as often as it is held."""
+    """The mean `[N]` over each client's training images, of values `[n]` for all training images.
+
+    An image counts as often as the client holds it.
+    """
     return np.array([np.mean(values[own]) if len(own) else np.nan for own in split], dtype=np.float64)
 
 
@@ -85,23 +90,23 @@ def label_shares(labels: NDArray[np.int64], split: Sequence[NDArray[np.int64]], 
 
 
 def expected_of_clients(of_classes: Floats, shares: Floats) -> Floats:
-    """Σ_c p_i(c) a(c) `[N]` for the accuracies a `[C]` on the test images of each class.
+    """Σ_c p_i(c) a(c) `[N]`, for the accuracies a `[C]` on the test images of each class.
 
-    That is the expected accuracy on test images drawn with the client's own label distribution, without a draw. Classes
-    that the test set lacks are left out, and the other shares scaled up.
+    This is the expected accuracy on test images that are drawn with the client's label distribution. Classes that the
+    test set lacks are left out, and the shares of the others are scaled up to a sum of 1.
     """
-    there = ~np.isnan(of_classes)
-    known = shares[:, there]
+    in_test_set = ~np.isnan(of_classes)
+    known = shares[:, in_test_set]
     total = known.sum(1)
     expected: Floats = np.full(len(shares), np.nan)
-    np.divide(known @ of_classes[there], total, out=expected, where=total > 0)
+    np.divide(known @ of_classes[in_test_set], total, out=expected, where=total > 0)
     return expected
 
 
 def summary(accuracies: Floats) -> dict[str, float]:
-    """Mean, population standard deviation, lowest and highest of the clients' accuracies, each client counting once.
+    """Mean, population standard deviation, lowest and highest of the clients' accuracies; all clients count equally.
 
-    Qu et al. (2022) print mean and deviation over local clients; whether over n or n - 1 is not stated.
+    Qu et al. (2022) print mean and deviation over clients and do not state whether the deviation divides by n or n - 1.
     """
     known = accuracies[~np.isnan(accuracies)]
     return {

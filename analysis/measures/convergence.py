@@ -1,6 +1,6 @@
-"""How runs converge: curves, smoothed and over seeds, the first round at a target, and final values under a rule.
+"""How runs converge: curves over rounds, the first round that reaches a target, and final values.
 
-Functions of the columns of `metrics.csv` that return tidy frames. A run that diverged has no final value.
+All are functions of the columns of `metrics.csv`. A run that diverged has no final value.
 """
 
 from collections.abc import Callable
@@ -20,13 +20,14 @@ Better = Literal["higher", "lower", "none"]
 
 
 class FinalValue(Frozen):
-    """How one number is made of a run's evaluations. `best` chooses on what it reports: never the default.
+    """The rule that computes one number from a run's evaluations.
 
-    `std_last_n` is the sample standard deviation of the last ones, NaN of fewer than two.
+    `best` is optimistic, because it selects the evaluation by the reported number itself. `std_last_n` is the sample
+    standard deviation of the last n evaluations; NaN for fewer than two.
     """
 
     rule: Literal["last", "mean_last_n", "std_last_n", "best"] = "last"
-    n: int | None = Field(default=None, ge=1, description="evaluations to take, for mean_last_n and std_last_n")
+    n: int | None = Field(default=None, ge=1, description="number of evaluations, for mean_last_n and std_last_n")
 
     @model_validator(mode="after")
     def _n_where_needed(self) -> "FinalValue":
@@ -36,7 +37,7 @@ class FinalValue(Frozen):
 
     @classmethod
     def named(cls, name: str) -> "FinalValue":
-        """Of a name such as last, best or mean_last_100."""
+        """The rule with a name such as last, best or mean_last_100."""
         rule, _, number = name.partition("_last_")
         return cls(rule=f"{rule}_last_n", n=int(number)) if number else cls(rule=rule)
 
@@ -64,15 +65,15 @@ class FinalValue(Frozen):
 
 
 def reported(release: Release | None) -> FinalValue:
-    """What a method reports: published ones the last round, released ones what their code does."""
+    """The rule of a method's results: the last round; for a released variant, the rule of the released code."""
     return FinalValue() if release is None or release.report is None else FinalValue.named(release.report)
 
 
 def curves(frame: pd.DataFrame, column: str) -> pd.DataFrame:
     """Mean and sample standard deviation over seeds, per cell and round: columns `mean`, `std`, `seeds`.
 
-    Only rounds in which every seed of the cell has a finite value are kept: a mean over the seeds that are
-    left would jump where one ends. So a curve ends where its first seed diverged. One seed has no `std`.
+    Only rounds in which every seed of the cell has a finite value are included, because a mean over the other seeds
+    would jump where one seed ends. So a curve ends where its first seed diverged. A single seed has no `std`.
     """
     seeds = frame.groupby(IDS, sort=False)["seed"].nunique().rename("expected")
     finite = frame[np.isfinite(pd.to_numeric(frame[column]))]
@@ -87,26 +88,26 @@ def curves(frame: pd.DataFrame, column: str) -> pd.DataFrame:
 
 
 def neighbour_means(frame: pd.DataFrame, column: str, window: int = 1, every: int = 1) -> pd.DataFrame:
-    """The frame with each run's evaluations of the column replaced by the mean of `window` neighbouring ones.
+    """The frame with each evaluation of the column replaced by the mean of `window` neighbouring ones of its run.
 
-    At evaluation k these are k - ⌊window/2⌋ to k + ⌈window/2⌉ - 1, of those that there are; then only the rounds that
-    `every` divides are left (FedGF's Figures 4 and 8: 100 evaluations, every 800 or 1,000 rounds). Rows without an
-    evaluation stay as they are.
+    The neighbours of evaluation k are k - ⌊window/2⌋ to k + ⌈window/2⌉ - 1, as far as they exist. The result has only
+    the rounds that `every` divides (FedGF's Figures 4 and 8: 100 evaluations, every 800 or 1,000 rounds). Rows without
+    an evaluation are unchanged.
     """
-    kept = frame[frame["round"] % every == 0]
+    selected = frame[frame["round"] % every == 0]
     if window == 1:
-        return kept
+        return selected
     evaluated = frame[frame[column].notna()].sort_values("round")
     runs = evaluated.groupby(RUN_IDS, sort=False)[column]
     means = runs.transform(lambda run: run.rolling(window, min_periods=1, center=True).mean())
-    return kept.assign(**{column: means.reindex(kept.index)})
+    return selected.assign(**{column: means.reindex(selected.index)})
 
 
 def first_reaching(evaluations: pd.Series, target: float, window: int = 1) -> int | None:
-    """The first round at which the mean of the last `window` evaluations is at least the target; None: never.
+    """The first round at which the mean of the last `window` evaluations is at least the target; None if none is.
 
-    `evaluations` are one run's values by round, in order, none missing; a mean over fewer than `window` does not count.
-    Values that fall short by 1e-9 reach it: that much is rounding.
+    `evaluations` are the values of one run, indexed by round, in order, without missing ones. A mean over fewer than
+    `window` evaluations does not count. A value that is lower by up to 1e-9 counts, too: that is rounding.
     """
     if len(evaluations) < window:
         return None
@@ -116,7 +117,7 @@ def first_reaching(evaluations: pd.Series, target: float, window: int = 1) -> in
 
 
 def diverged_seeds(metrics: pd.DataFrame) -> pd.DataFrame:
-    """One row per cell: `seeds` that ran, and how many of them `diverged`."""
+    """One row per cell: the number of `seeds`, and how many of them `diverged`."""
     runs = metrics.groupby(RUN_IDS, sort=False)["diverged"].max().reset_index()
     return runs.groupby(IDS, sort=False).agg(seeds=("seed", "count"), diverged=("diverged", "sum")).reset_index()
 
@@ -124,9 +125,9 @@ def diverged_seeds(metrics: pd.DataFrame) -> pd.DataFrame:
 def final_values(
     metrics: pd.DataFrame, column: str, final: FinalValue, better: Better, share: float = 1.0
 ) -> pd.DataFrame:
-    """One row per run: its last `round`, whether it `diverged`, and else its `value` under the rule.
+    """One row per run: its last `round`, whether it `diverged`, and its final `value`; NaN if it diverged.
 
-    `share`: evaluations of so much of the rounds are taken.
+    `share`: the fraction of the rounds, from the first one, whose evaluations are used.
     """
     rows = []
     for key, run in metrics.groupby(RUN_IDS, sort=False):

@@ -1,9 +1,10 @@
-"""Corruptions of test images that are computed here, for data sets that have no published corrupted version.
+"""Corruptions of test images, for data sets that have no published corrupted version.
 
-They are not those of CIFAR-C (Hendrycks and Dietterich, 2019), and no number of theirs compares with one of these: they
-have other names on purpose. Pixels are fractions in [0, 1] before and after; lengths are shares of the image's height,
-so that 8×8 digits and 32×32 images lose comparably much. A corruption at a severity is the same for every run: its
-draws are keyed by its name and severity, and go on from image to image, so that no batch size changes them.
+They are not those of CIFAR-C (Hendrycks and Dietterich, 2019), and accuracies under one are not comparable with those
+under the other; this is why the names differ. Pixels are in [0, 1] before and after. Lengths are fractions of the
+image's height, so that 8×8 and 32×32 images are corrupted to a similar degree. A corruption at a severity is the same
+for every run: its random numbers are keyed by its name and severity, and are drawn image by image, so that they do not
+depend on the batch size.
 """
 
 import math
@@ -19,22 +20,23 @@ from bench.data.dataset import DeviceData
 from bench.numerics.streams import numpy_stream
 
 Corrupt = Callable[[Tensor, float, np.random.Generator], Tensor]
-"""Images `[B, channels, height, width]` in [0, 1], a strength, and draws: the corrupted images, to be cut to [0, 1]."""
+"""Maps images `[B, channels, height, width]` in [0, 1], a strength and a generator to corrupted images, not yet clipped
+to [0, 1]."""
 
 
 def additive_noise(x: Tensor, deviation: float, draws: np.random.Generator) -> Tensor:
-    """x + N(0, deviation²), each value of each channel on its own."""
+    """x + N(0, deviation²), independently for each value of each channel."""
     return x + deviation * torch.from_numpy(draws.standard_normal(x.shape, dtype=np.float32)).to(x)
 
 
 def impulses(x: Tensor, share: float, draws: np.random.Generator) -> Tensor:
-    """A share of the values is 0 or 1, each as likely."""
+    """A share of the values becomes 0 or 1, with equal probability."""
     u = torch.from_numpy(draws.random(x.shape, dtype=np.float32)).to(x)
     return torch.where(u < share / 2, 0.0, torch.where(u < share, 1.0, x))
 
 
 def soft_focus(x: Tensor, width: float, _: np.random.Generator) -> Tensor:
-    """Gaussian blur of standard deviation width × height, cut at three of them; edges are mirrored."""
+    """Gaussian blur with standard deviation width × height, truncated at three of them; edges are mirrored."""
     deviation = width * x.shape[-2]
     reach = min(math.ceil(3 * deviation), min(x.shape[-2:]) - 1)
     steps = torch.arange(-reach, reach + 1, dtype=x.dtype, device=x.device)
@@ -45,10 +47,10 @@ def soft_focus(x: Tensor, width: float, _: np.random.Generator) -> Tensor:
     return F.conv2d(down, kernel[:, None, None, :], groups=x.shape[1])
 
 
-def low_contrast(x: Tensor, kept: float, _: np.random.Generator) -> Tensor:
-    """m + kept × (x − m), with m the mean of the image."""
+def low_contrast(x: Tensor, contrast: float, _: np.random.Generator) -> Tensor:
+    """m + contrast × (x − m), with m the mean of the image."""
     mean = x.mean(dim=(1, 2, 3), keepdim=True)
-    return mean + kept * (x - mean)
+    return mean + contrast * (x - mean)
 
 
 def lighter(x: Tensor, added: float, _: np.random.Generator) -> Tensor:
@@ -57,7 +59,7 @@ def lighter(x: Tensor, added: float, _: np.random.Generator) -> Tensor:
 
 
 def occlusion(x: Tensor, side: float, draws: np.random.Generator) -> Tensor:
-    """A black square of side × height, rounded, anywhere within the image."""
+    """A black square with sides of side × height pixels, rounded, at a random place within the image."""
     height, width = x.shape[-2:]
     length = max(1, round(side * height))
     places = torch.from_numpy(draws.random((len(x), 2))).to(x.device)
@@ -70,7 +72,7 @@ def occlusion(x: Tensor, side: float, draws: np.random.Generator) -> Tensor:
 
 @dataclass(frozen=True)
 class Corruption:
-    """A way to corrupt, and its strength at severities 1, 2, ..."""
+    """A kind of corruption, and its strengths at severities 1, 2, ..."""
 
     corrupt: Corrupt
     strengths: tuple[float, ...]
@@ -89,7 +91,10 @@ SEVERITIES = 5
 
 @dataclass(frozen=True)
 class Corrupted:
-    """Clean samples, corrupted and normalised batch by batch; every pass gives the same. `scale` is that of a pixel."""
+    """Test images that are corrupted and normalised batch by batch; every pass gives the same images.
+
+    `scale` is the largest value of a stored pixel.
+    """
 
     clean: DeviceData
     scale: float

@@ -1,6 +1,6 @@
-"""What a run costs: traffic, gradients and time of each round, from what its metrics counted.
+"""What a run costs: traffic, gradients and time, from its recorded metrics.
 
-All in float64, exact up to the rounding of sums. Times are those of the machine that trained, everything else is not.
+Only times depend on the machine that trained.
 """
 
 import math
@@ -12,28 +12,28 @@ from bench.engine.participation import active_clients
 from bench.training.run_directory import RunDirectory
 
 BYTES = 4
-"""Of a parameter in float32, as models are sent."""
+"""Of a transmitted parameter: models are sent in float32."""
 
 SPENT = {
     "rounds": "communication rounds",
-    "transmissions": "models received and sent by a client that takes part, summed over rounds",
-    "gigabytes": "received and sent by all clients that take part, 4 bytes per parameter, in 10^9 bytes",
-    "received_gigabytes": "received by all clients that take part, 4 bytes per parameter, in 10^9 bytes",
+    "transmissions": "models that a participating client receives and sends, summed over rounds",
+    "gigabytes": "data that all participating clients receive and send, 4 bytes per parameter, in 10^9 bytes",
+    "received_gigabytes": "data that all participating clients receive, 4 bytes per parameter, in 10^9 bytes",
     "image_gradients": "gradients of single images that all clients compute",
     "train_seconds": "wall-clock time of training, without evaluation",
 }
-"""What is spent on training, and how it is counted."""
+"""Quantities that training spends, with their definitions."""
 
 
 def spending(metrics: pd.DataFrame, times: pd.DataFrame, parameters: int, images: Mapping[int, int]) -> pd.DataFrame:
-    """What has been spent when a round ends: one row per `round`, the columns of `SPENT`, which never fall.
+    """Cumulative spending at the end of each round: one row per `round`, with the columns of `SPENT`.
 
-    Per round r, with d_r and u_r the model sizes that a client downloads and uploads, M_r clients, and P parameters:
-    transmissions d_r + u_r (the unit of FedGF's Tables 3 and 4), gigabytes M_r (d_r + u_r) 4P / 10^9, received ones
-    M_r d_r 4P / 10^9 (multiples in FedLESAM's Tables 5 and 9), image gradients: gradients per local step times the
-    `images` of the round's steps, 2 for SAM.
+    A client downloads d_r and uploads u_r models in round r, in units of the model; M_r clients participate; the model
+    has P parameters. Round r spends d_r + u_r transmissions (the unit of FedGF's Tables 3 and 4), M_r (d_r + u_r) 4P /
+    10^9 gigabytes, of which M_r d_r 4P / 10^9 are received (FedLESAM's Tables 5 and 9 print their ratios), and as many
+    image gradients as the gradients per local step (2 for SAM) times the `images` of the round's local steps.
     """
-    own = metrics[["round"]].merge(times, on="round", how="left")["train_seconds"]
+    train_seconds = metrics[["round"]].merge(times, on="round", how="left")["train_seconds"]
     both = metrics["download"] + metrics["upload"]
     in_round = pd.DataFrame(
         {
@@ -42,14 +42,14 @@ def spending(metrics: pd.DataFrame, times: pd.DataFrame, parameters: int, images
             "gigabytes": metrics["active"] * both * BYTES * parameters / 1e9,
             "received_gigabytes": metrics["active"] * metrics["download"] * BYTES * parameters / 1e9,
             "image_gradients": metrics["gradients"] * metrics["round"].map(images),
-            "train_seconds": own,
+            "train_seconds": train_seconds,
         }
     )
     return pd.concat([metrics["round"], in_round.cumsum()], axis=1)
 
 
 def images_of_steps(run: RunDirectory) -> dict[int, int]:
-    """How many images the local steps of all active clients take in each finished round: E Σ n_i, repeats counted."""
+    """By finished round, the number of images in the local steps of all participants: E Σ n_i, for E local epochs."""
     config, sizes = run.config, [len(indices) for indices in run.split()]
     return {
         finished: config.training.local_epochs
@@ -59,15 +59,20 @@ def images_of_steps(run: RunDirectory) -> dict[int, int]:
 
 
 def per_round(metrics: pd.DataFrame, times: pd.DataFrame, parameters: int) -> dict[str, float]:
-    """What a round costs, and the run in all, by name.
+    """The costs of a round, and those of the whole run, by name.
 
-    Medians over the finished rounds, since some methods have nothing to send yet in the first one: models that a client
-    which takes part downloads, uploads, and both (FedGF, Table 3); `gradients_per_step`, 1 for SGD and 2 for SAM;
-    `client_state` and `server_state`, vectors kept between rounds, in models; `client_storage`, those of a client and
-    the model itself (FedTOGA, Table 4); `client_models`, those of a client and what it downloads (FedLESAM, Table 7,
-    which counts MoFedSAM's momentum, as FedTOGA does not). Means over rounds: `gigabytes_per_round`, of all clients,
-    whose sum is `gigabytes`; seconds of training, and of training and evaluation, evaluated or not (FedLESAM, Table 8).
-    `evaluation_seconds` is the mean of the evaluations, NaN without one.
+    Medians over the finished rounds, because some methods have nothing to send in the first one:
+    - `downloads_per_round`, `uploads_per_round`, `transmissions_per_round`: models that a participating client
+      downloads, uploads, and their sum (FedGF, Table 3);
+    - `gradients_per_step`: 1 for SGD, 2 for SAM;
+    - `client_state`, `server_state`: vectors stored between rounds, in units of the model;
+    - `client_storage`: a client's state and the model itself (FedTOGA, Table 4);
+    - `client_models`: a client's state and its downloads (FedLESAM, Table 7, which counts MoFedSAM's momentum, unlike
+      FedTOGA).
+
+    Means over all rounds: `gigabytes_per_round` of all clients (the sum is `gigabytes`), `train_seconds_per_round`, and
+    `seconds_per_round` of training and evaluation (FedLESAM, Table 8). `evaluation_seconds` is the mean over the
+    evaluations, NaN without any.
     """
     both = metrics["download"] + metrics["upload"]
     gigabytes = metrics["active"] * both * BYTES * parameters / 1e9

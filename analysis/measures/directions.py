@@ -1,4 +1,4 @@
-"""Directions in parameter space: random ones that compared models share, and those of a plane through three models."""
+"""Directions in parameter space: random ones, and those of a plane through three models."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,14 +13,15 @@ from bench.numerics.flat import FlatLayout
 
 Biases = Literal["zero", "normalised"]
 FLAT = 1e-6
-"""A third model counts as one on the line through two others if it is so near to it, relative to its distance."""
+"""Three models count as lying on a line if the distance of the third from the line through the others is at most this,
+relative to its distance from the first."""
 
 
 def gaussian_directions(w: Tensor, draws: int, stream: torch.Generator) -> Iterator[Tensor]:
     """`draws` standard normal vectors `[P]`, one at a time, on the device and in the number format of w.
 
-    The stream is read, not advanced: equal streams give equal directions for every model of this size.
-    Drawn in float32 on the CPU, so that neither the device nor the number format changes them.
+    The stream is not advanced: equal streams give equal directions for every model of this size. The draws are in
+    float32 on the CPU, so that neither the device nor the number format changes them.
     """
     if draws < 1:
         raise UserError(f"{draws} random directions (allowed: 1 or more)")
@@ -32,16 +33,16 @@ def gaussian_directions(w: Tensor, draws: int, stream: torch.Generator) -> Itera
 def filter_normalised_directions(
     layout: FlatLayout, w: Tensor, stream: torch.Generator, *, biases: Biases = "zero", orthogonal: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Two random directions `[P]` in the units of the model's own filters (Li et al. 2018, sec. 4).
+    """Two filter-normalised random directions `[P]` (Li et al. 2018, sec. 4).
 
-    Gaussian, each filter (first index of a convolution's or a linear layer's weight) scaled to the norm of the same
-    filter of w. Tensors of at most one dimension (biases, normalisation parameters) are zero, an option of that paper's
-    released code, or `normalised`, each as one filter. With `orthogonal` each filter of the second direction is made
-    orthogonal to that of the first one before it is scaled, so the directions are orthogonal and keep their norms (Qu
-    et al. 2022, sec. 5.2, speak of orthogonal ones); a filter of one number then stays in place in the second.
+    The directions are Gaussian; each filter (first index of a convolution's or a linear layer's weight) is scaled to
+    the norm of the same filter of w. Tensors of at most one dimension (biases, normalisation parameters) are `zero`, as
+    an option of that paper's released code has it, or `normalised`, each as one filter. With `orthogonal`, each filter
+    of the second direction is made orthogonal to that of the first one before it is scaled (Qu et al. 2022, sec. 5.2,
+    speak of orthogonal directions); a filter that has only one number is then zero in the second direction.
 
-    The stream is read, not advanced: equal streams give every model the same Gaussian draws, so that directions of
-    different models differ by their filters' norms only.
+    The stream is not advanced: equal streams give every model the same Gaussian draws, so that the directions of
+    different models differ only in the norms of their filters.
     """
     first, second = gaussian_directions(w, 2, stream)
     for d1, d2, weight in zip(*(layout.split(flat).values() for flat in (first, second, w)), strict=True):
@@ -58,13 +59,13 @@ def filter_normalised_directions(
 
 
 def _filters(tensor: Tensor) -> Tensor:
-    """A view `[filters, numbers of each]`."""
+    """A view `[filters, numbers per filter]`."""
     return tensor.flatten(1) if tensor.dim() > 1 else tensor.view(1, -1)
 
 
 @dataclass(frozen=True)
 class Family:
-    """The models w + a d1 (+ b d2): a line or a plane in parameter space, all vectors `[P]`."""
+    """The models w + a d1 (+ b d2) on a line or a plane in parameter space; all vectors are `[P]`."""
 
     w: Tensor
     directions: tuple[Tensor, ...]
@@ -80,9 +81,9 @@ class Family:
 def plane_through(first: Tensor, second: Tensor, third: Tensor) -> tuple[Family, list[tuple[float, float]]]:
     """The plane through three models `[P]`, and the coordinates of these models in it.
 
-    The origin is the first model t1, u = t2 − t1, v = (t3 − t1) less its part along u, both normalised (Caldarola et
-    al. 2022, appendix C.3): distances in the plane are Euclidean ones. Orthonormal to 1e-12, computed in float64. A
-    `UserError` if the three lie on a line.
+    The origin is the first model t1; u = t2 − t1, v = (t3 − t1) minus its projection on u, both normalised (Caldarola
+    et al. 2022, appendix C.3), so that distances in the plane are Euclidean. Computed in float64, orthonormal to 1e-12.
+    A `UserError` if the three models lie on a line.
     """
     start = first.double()
     u, v = second.double() - start, third.double() - start
@@ -91,7 +92,7 @@ def plane_through(first: Tensor, second: Tensor, third: Tensor) -> tuple[Family,
         raise UserError("two of the three models are equal: there is no one plane through them")
     u /= x2
     x3 = 0.0
-    for _ in range(2):  # the second time takes away what rounding left
+    for _ in range(2):  # the second pass removes the rounding error of the first
         along = float(u @ v)
         v -= along * u
         x3 += along

@@ -1,4 +1,4 @@
-"""How far are the clients' perturbations from the one that the global objective asks for?"""
+"""Perturbation drift: how far the clients' perturbations are from the perturbation of the global objective."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -10,14 +10,14 @@ from bench.engine.local import Probe
 from bench.methods.base import Gradient, norm, unit
 
 Replay = Callable[[int, Probe], object]
-"""Trains one client and shows each local step to the probe; the same steps whenever it is called."""
+"""Trains one client and calls the probe at each local step; every call repeats the same steps."""
 
 
 class PerturbationDrift(NamedTuple):
-    """Local against virtual global perturbations in one round, in the mean over clients and local steps.
+    """Local and virtual global perturbations of one round compared; means over clients and local steps.
 
-    `drift`: PD, in [0, 1]. `cosine` of the angle between them, in [-1, 1]. `local_norm`: ‖δ_i,k‖. `gradient_norm`: the
-    global gradient's norm at the virtual models, in the mean over steps; the global perturbation's own is ρ.
+    `drift`: PD, in [0, 1]. `cosine` of the angle between the two, in [-1, 1]. `local_norm`: ‖δ_i,k‖. `gradient_norm`:
+    norm of the global gradient at the virtual global models, mean over steps.
     """
 
     drift: float
@@ -33,27 +33,27 @@ def perturbation_drift(
     everybody: Sequence[int] | None = None,
     memory: int = 2**30,
 ) -> PerturbationDrift:
-    """PD of one round: 0 where all perturbations point along the global one, 1 where opposite.
+    """PD of one round: 0 if all local perturbations have the direction of the global one, 1 if the opposite one.
 
     PD^t = 1/(2KE) Σ_k Σ_i ‖δ_g,k − δ_i,k‖ (FedLESAM, Fan et al. 2024, sec. 4.1) over E local steps of the K `clients`.
-    `replay` shows δ_i,k `[P]` and the iterate w_i,k `[P]` at which it was taken; `global_gradient` is ∇F of the global
-    objective at the virtual global model, as a function of the mean iterate. Choices made here:
+    `replay` passes δ_i,k `[P]` and the iterate w_i,k `[P]` at which it was computed to the probe. `global_gradient` is
+    ∇F of the global objective at the virtual global model, as a function of the mean iterate. The paper leaves open:
 
-    - perturbations enter by their direction, as PD in [0, 1] asks; a zero one stays zero, and counts ½;
-    - δ_g,k is the direction of ∇F for the mean of the w_i,k over `everybody`, who should be all N clients for the
-      paper's virtual model; None: over `clients`, a sample of them;
-    - where clients make unequal numbers of steps, that mean is over those who still have a step k, and the number of
-      (client, step) pairs stands in the place of KE.
+    - δ_g,k and δ_i,k are normalised here, so that PD is in [0, 1]; a zero perturbation stays zero and counts ½;
+    - δ_g,k is the direction of ∇F for the mean of the w_i,k over `everybody`: all N clients for the paper's virtual
+      model; None: `clients` only, a sample of them;
+    - if clients have unequal numbers of steps, that mean is over the clients that have a step k, and the number of
+      (client, step) pairs replaces KE.
 
-    E vectors `[P]` are in memory, however many clients there are: the sums of the iterates, then the gradients in their
-    places. Perturbations are kept up to `memory` bytes; clients whose own do not fit train a second time.
+    Memory: E vectors `[P]` for any number of clients (sums of the iterates, later replaced by the gradients), and up to
+    `memory` bytes of perturbations; clients whose perturbations do not fit train a second time.
     """
-    mean_iterates, kept = _MeanIterates(), _Perturbations(memory)
+    mean_iterates, stored = _MeanIterates(), _Perturbations(memory)
 
     def remember(client: int, step: int, w: Tensor, delta: Tensor) -> None:
         mean_iterates.add(step, w)
         if client in clients:
-            kept.add(client, delta)
+            stored.add(client, delta)
 
     for client in clients if everybody is None else everybody:
         replay(client, remember)
@@ -67,16 +67,16 @@ def perturbation_drift(
         pairs += 1
 
     for client in clients:
-        if client not in kept.of:
+        if client not in stored.of_client:
             replay(client, compare)
-        for step, delta in enumerate(kept.of.pop(client, [])):
+        for step, delta in enumerate(stored.of_client.pop(client, [])):
             compare(client, step, None, delta)
     distance, cosine, length = (totals / pairs).tolist()
     return PerturbationDrift(distance / 2, cosine, length, sum(norms) / len(norms))
 
 
 class _MeanIterates:
-    """For each local step, the sum of the iterates `[P]` of the clients that have it, and their number."""
+    """For each local step, the sum of the iterates `[P]` of the clients that have this step, and their number."""
 
     def __init__(self) -> None:
         self._sums: list[Tensor] = []
@@ -90,7 +90,7 @@ class _MeanIterates:
         self._counts[step] += 1
 
     def replaced_by_directions(self, gradient: Gradient) -> tuple[list[Tensor], list[float]]:
-        """The direction of the gradient for each mean, in the place of the sum; and the gradients' norms."""
+        """Replaces each sum by the direction of the gradient for the mean; returns directions and gradient norms."""
         norms = []
         for step, count in enumerate(self._counts):
             g = gradient(self._sums[step] / count)
@@ -100,15 +100,15 @@ class _MeanIterates:
 
 
 class _Perturbations:
-    """All perturbations of the first clients, of as many as fit into so many bytes."""
+    """The perturbations of the first clients, of as many clients as fit into `memory` bytes."""
 
     def __init__(self, memory: int) -> None:
-        self.of: dict[int, list[Tensor]] = {}
+        self.of_client: dict[int, list[Tensor]] = {}
         self._left = memory
 
     def add(self, client: int, delta: Tensor) -> None:
         self._left -= delta.nbytes
         if self._left >= 0:
-            self.of.setdefault(client, []).append(delta)
+            self.of_client.setdefault(client, []).append(delta)
         else:
-            self.of.pop(client, None)
+            self.of_client.pop(client, None)

@@ -1,4 +1,4 @@
-"""How does the loss rise around a model? At worst, on average, along its gradient, and in random directions."""
+"""How the loss rises around a model: at worst, on average, along its gradient, and in random directions."""
 
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,10 +26,9 @@ class MonteCarloMean(NamedTuple):
 class Ascent:
     """Projected gradient ascent in a ball of radius ρ around w, from its centre:
 
-    δ_{k+1} = Π(δ_k + s ρ ∇F(w + δ_k)/‖∇F(w + δ_k)‖), where Π scales what is longer than ρ to the length ρ.
+    δ_{k+1} = Π(δ_k + s ρ ∇F(w + δ_k)/‖∇F(w + δ_k)‖), where Π scales vectors longer than ρ to the length ρ.
 
-    `steps` are made, each of length s = `step` in units of ρ. One step of length ρ is SAM's. With s = 1, the first
-    point lies on the sphere, and more steps only add points.
+    There are `steps` steps; each has the length s = `step` in units of ρ. One step of length ρ is SAM's.
     """
 
     steps: int = 1
@@ -44,7 +43,7 @@ class Ascent:
                 delta = along(delta, rho)
             yield w + delta
 
-    def words(self, rho: float) -> str:
+    def description(self, rho: float) -> str:
         """For captions."""
         if self.steps == 1:
             return f"one ascent step of length {min(self.step, 1) * rho:g}"
@@ -53,8 +52,8 @@ class Ascent:
         )
 
     @property
-    def words_for_radii(self) -> str:
-        """The same for balls of any radius."""
+    def description_for_radii(self) -> str:
+        """For captions of sharpness at several radii."""
         if self.steps == 1:
             return f"one ascent step, {min(self.step, 1):g} × the radius long"
         return f"best of {self.steps} projected ascent steps, each {self.step:g} × the radius long"
@@ -64,12 +63,12 @@ ONE_STEP = Ascent()
 
 
 def sharpness(objective: Objective, w: Tensor, data: Batched, rho: float, ascent: Ascent = ONE_STEP) -> float:
-    """max over ‖δ‖ ≤ ρ of F(w + δ) − F(w), F over all of the data, w `[P]`: the best point of the ascent.
+    """max over ‖δ‖ ≤ ρ of F(w + δ) − F(w), estimated by the best point of the ascent; F over all data, w `[P]`.
 
-    One step maximises the first-order expansion (Foret et al. 2021, eq. 2). In any case the value is a lower bound of
-    the maximum, and can be negative where that expansion fails: at a minimum of the full loss the gradient is rounding
-    noise. On a convex quadratic, steps of length ρ converge to the maximum linearly. NaN if any loss on the way is, and
-    the same for any batch size to 1e-12 of F in float64 (1e-5 in float32).
+    One step maximises the first-order expansion (Foret et al. 2021, eq. 2). The value is always a lower bound of the
+    maximum. It can be negative where the expansion fails, as at a minimum of F, where the gradient is rounding noise.
+    On a convex quadratic, steps of length ρ converge linearly to the maximum. NaN if the loss at any point is NaN.
+    Batch sizes change the value by at most 1e-12·F in float64 (1e-5·F in float32).
     """
     centre = objective.loss(w, data)
     rises = [objective.loss(point, data) - centre for point in ascent.points(objective, w, data, rho)]
@@ -77,7 +76,7 @@ def sharpness(objective: Objective, w: Tensor, data: Batched, rho: float, ascent
 
 
 class FlatnessDiscrepancy(NamedTuple):
-    """Δ_F = |`of_global` − `of_local`|: sharpness of the global model, and the weighted mean of the local models'."""
+    """Δ_F = |`of_global` − `of_local`|: sharpness of the global model, and weighted mean of the local models'."""
 
     value: float
     of_global: float
@@ -93,12 +92,12 @@ def flatness_discrepancy(
     rho: float,
     ascent: Ascent = ONE_STEP,
 ) -> FlatnessDiscrepancy:
-    """Δ_F: how far the global model's sharpness is from its clients' (FedGF, Lee & Yoon 2024, eq. 7).
+    """Δ_F, the difference between the global model's sharpness and its clients' (FedGF, Lee & Yoon 2024, eq. 7).
 
     |sharpness of `w_global` `[P]` on the global data − Σ_i (m_i/m) sharpness of w_i `[P]` on client i's own data|, with
-    m_i samples at client i and m in all. `local` has the pairs (w_i, client i's data); it is passed over once, so that
-    one local model is in memory at a time if it is a generator. `sharpness` states how each maximum is estimated, and
-    how exact it is.
+    m_i samples at client i and m in total. `local` has the pairs (w_i, client i's data) and is iterated once, so that a
+    generator needs one local model in memory at a time. See `sharpness` for the estimate of each maximum and its
+    errors.
     """
     of_local, samples = 0.0, 0
     for w, data in local:
@@ -121,8 +120,8 @@ def low_pass_filter(
 ) -> MonteCarloMean:
     """LPF: the mean of F(w + ε) over ε ~ N(0, σ²I), by `draws` Monte Carlo draws (Bisla et al. 2022).
 
-    The stream is read, not advanced: models that are compared share their draws when given equal streams. `track`
-    sees the draws pass, to tell how many are done. The estimate moves with the batch size by rounding alone.
+    The stream is not advanced: models with equal streams have the same draws. `track` passes the draws on and can
+    report progress. Batch sizes change the estimate only by rounding.
     """
     losses = [objective.loss(w + sigma * noise, data) for noise in track(gaussian_directions(w, draws, stream))]
     error = statistics.stdev(losses) / sqrt(draws) if draws > 1 else float("nan")
@@ -130,18 +129,17 @@ def low_pass_filter(
 
 
 def random_directions(w: Tensor, draws: int, stream: torch.Generator) -> Iterator[Tensor]:
-    """`draws` uniformly random unit vectors `[P]`, one at a time. The stream is read, not advanced."""
+    """`draws` uniformly random unit vectors `[P]`, one at a time. The stream is not advanced."""
     return map(unit, gaussian_directions(w, draws, stream))
 
 
 def loss_along(
     objective: Objective, w: Tensor, data: Batched, directions: Iterable[Tensor], radii: Sequence[float]
 ) -> pd.DataFrame:
-    """F(w + r u) for each unit direction u `[P]` at every radius r: columns radius, draw (that of u), loss.
+    """F(w + r u) for each unit direction u `[P]` at every radius r: columns radius, draw (the number of u), loss.
 
-    FedGF (figures 5, 9 and 14) plots the loss against the radius and speaks of radii from 0 to 15, but not of
-    directions. Uniformly random ones and the gradient's own are this project's readings; along the gradient, a
-    negative radius is downhill.
+    FedGF (Figures 5, 9 and 14) plots the loss against radii from 0 to 15 and does not state the directions. FedFlat
+    offers uniformly random directions and that of the gradient; along the gradient, negative radii are downhill.
     """
     at_model = objective.loss(w, data)
     rows = [

@@ -1,4 +1,4 @@
-"""How sharp is the loss around a model? Products with its Hessian, and the Hessian's largest eigenvalues."""
+"""Products with the Hessian of the loss, and the Hessian's largest eigenvalues."""
 
 from collections.abc import Callable, Iterator
 from copy import deepcopy
@@ -19,13 +19,13 @@ from bench.numerics.streams import torch_stream
 Estimator = Literal["lanczos", "power"]
 NumberFormat = Literal["float32", "float64"]
 
-GRAPHS = 2**31
-"""Bytes of gradients' graphs that are kept from one product to the next."""
+GRAPH_BYTES = 2**31
+"""Memory for the graphs of gradients that are reused from one product to the next."""
 
 
 @dataclass(frozen=True)
 class TopEigenvalues:
-    """The largest eigenvalues of a Hessian, and how far to trust them.
+    """The largest eigenvalues of a Hessian, and their accuracy.
 
     `eigenvalues` descend; `residuals` are the measured ‖Hv − λv‖ of the unit eigenvectors: an eigenvalue lies within
     that distance of λ. `products` counts Hessian-vector products.
@@ -38,13 +38,13 @@ class TopEigenvalues:
 
     @property
     def within_tolerance(self) -> tuple[bool, ...]:
-        """Of each eigenvalue whether its residual is as small as was asked for."""
+        """Whether each eigenvalue's residual is at most `tolerance`·|λ|."""
         pairs = zip(self.eigenvalues, self.residuals, strict=True)
         return tuple(residual <= self.tolerance * abs(value) for value, residual in pairs)
 
     @property
     def converged(self) -> bool:
-        """Whether all are."""
+        """Whether all residuals are within the tolerance."""
         return all(self.within_tolerance)
 
     def ratio(self, i: int = 5) -> float:
@@ -67,15 +67,15 @@ def top_eigenvalues(
 ) -> TopEigenvalues:
     """The k algebraically largest eigenvalues of ∇²F(w), F the mean cross-entropy over all of the data.
 
-    `lanczos`: to residuals of `tolerance`·|λ|, or as far as `max_products` go. `power`: the k eigenvalues of largest
-    modulus by at most `steps` power iterations each, as published (see the two functions). Both start from a fixed
-    vector, so that on a CPU the same call gives the same bits. Needs 0 < k < P and k ≤ `max_products`, else a
-    `UserError`. A model whose gradient is not finite has no spectrum: all NaN.
+    `lanczos` iterates until residuals are at most `tolerance`·|λ|, or until `max_products`. `power` finds the k
+    eigenvalues of largest modulus, by at most `steps` power iterations each, as in published work. Both start from a
+    fixed vector, so that on a CPU the same call gives the same bits. A `UserError` unless 0 < k < P and k ≤
+    `max_products`. If the gradient is not finite, all eigenvalues are NaN.
     """
     if not 0 < k < w.numel():
         raise UserError(f"k = {k} eigenvalues of a model with {w.numel()} parameters (allowed: 1 to {w.numel() - 1})")
     if k > max_products:
-        raise UserError(f"{k} eigenvalues need as many products at least, and max_products = {max_products}")
+        raise UserError(f"{k} eigenvalues need at least as many products, but max_products = {max_products}")
     if not bool(objective.full_gradient(w, data).isfinite().all()):
         nothing = (float("nan"),) * k
         return TopEigenvalues(nothing, nothing, tolerance, 0)
@@ -88,12 +88,13 @@ def top_eigenvalues(
     return TopEigenvalues(tuple(found.values.tolist()), tuple(found.residuals.tolist()), tolerance, found.products)
 
 
-def hessian_product(objective: Objective, w: Tensor, data: Batched, graphs: int = GRAPHS) -> Operator:
+def hessian_product(objective: Objective, w: Tensor, data: Batched, graph_bytes: int = GRAPH_BYTES) -> Operator:
     """v `[P]` ↦ ∇²F(w) v `[P]`, by differentiating the gradient in direction v (Pearlmutter 1994).
 
-    The objective must stay at w while the function is in use. Batches are weighted by their size and summed in float64.
-    The graphs of the first batches' gradients, as many as fit into `graphs` bytes, serve all products: that saves up to
-    a third of the time. Reverse mode twice: forward mode, which curvlinops uses, does not exist for GroupNorm.
+    The objective's parameters must stay at w while the function is in use. Batches are weighted by their size and
+    summed in float64. The graphs of the first batches' gradients, as many as fit into `graph_bytes`, are reused by all
+    products, which saves up to a third of the time. Reverse mode is used twice, because forward mode, which curvlinops
+    uses, does not exist for GroupNorm.
     """
     module = objective.load(w).eval()
 
@@ -102,15 +103,15 @@ def hessian_product(objective: Objective, w: Tensor, data: Batched, graphs: int 
             loss = cross_entropy(module(objective.inputs(x)), y)
             return torch.autograd.grad(loss, objective.parameters, create_graph=True)
 
-    fit = graphs // max(1, _saved_bytes(gradient, *next(iter(data))))
-    kept = [gradient(x, y) for x, y in islice(data, fit)]
+    fit = graph_bytes // max(1, _saved_bytes(gradient, *next(iter(data))))
+    first_gradients = [gradient(x, y) for x, y in islice(data, fit)]
 
     def product(v: Tensor) -> Tensor:
         along = list(objective.layout.split(v).values())
         total, samples = torch.zeros_like(v, dtype=torch.float64), 0
-        for (x, y), known in zip_longest(data, kept):
-            first = known or gradient(x, y)
-            second = torch.autograd.grad(first, objective.parameters, along, retain_graph=known is not None)
+        for (x, y), stored in zip_longest(data, first_gradients):
+            first = stored or gradient(x, y)
+            second = torch.autograd.grad(first, objective.parameters, along, retain_graph=stored is not None)
             total.add_(torch.cat([part.reshape(-1) for part in second]), alpha=len(y))
             samples += len(y)
         return (total / samples).to(v)
@@ -119,7 +120,7 @@ def hessian_product(objective: Objective, w: Tensor, data: Batched, graphs: int 
 
 
 def _saved_bytes(gradient: Callable[[Tensor, Tensor], tuple[Tensor, ...]], x: Tensor, y: Tensor) -> int:
-    """Bytes of the tensors that a gradient's graph holds on to."""
+    """Bytes of the tensors that are saved in the graph of a gradient."""
     sizes: dict[int, int] = {}
 
     def note(saved: Tensor) -> Tensor:
@@ -134,7 +135,7 @@ def _saved_bytes(gradient: Callable[[Tensor, Tensor], tuple[Tensor, ...]], x: Te
 
 @dataclass(frozen=True)
 class _Converted:
-    """Batches whose inputs are in another number format."""
+    """Batches with inputs converted to another number format."""
 
     data: Batched
     dtype: torch.dtype
@@ -147,7 +148,7 @@ class _Converted:
 
 
 def in_format(objective: Objective, w: Tensor, data: Batched, name: NumberFormat) -> tuple[Objective, Tensor, Batched]:
-    """Objective, parameters and data in a number format: as they are, or copies in the other one."""
+    """Objective, parameters and data in a number format; they are copied only if theirs is another one."""
     dtype = getattr(torch, name)
     if objective.dtype == dtype:
         return objective, w, data

@@ -1,4 +1,4 @@
-"""What does the loss look like on a line or a plane of models?"""
+"""Loss and error of models on a line or a plane in parameter space."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -15,22 +15,23 @@ from bench.input.errors import UserError
 from bench.models.network import Network
 
 Point = tuple[float, ...]
-KEPT_BYTES = 2**27
-"""Inputs of at most this size are kept between points: to normalise them anew takes some percent of a point's time."""
+CACHED_BYTES = 2**27
+"""Inputs of at most this size are cached between points: normalising them takes some percent of a point's time."""
 SHARE_OF_GPU = 0.5
-"""Of a GPU's memory, what the models and feature maps of one batched call may take."""
+"""The part of a GPU's memory that models and feature maps of one batched call may take."""
 MOST_TOGETHER = 256
+"""Most points in one batched call."""
 
 
 class Score(NamedTuple):
-    """Mean cross-entropy, and how many percent of the images are classified wrongly."""
+    """Mean cross-entropy, and the percentage of images that are classified wrongly."""
 
     loss: float
     error: float
 
 
 def symmetric_axis(extent: float, points: int) -> list[float]:
-    """`points` equally spaced numbers from −extent to extent; a `UserError` if 0 is not the middle one."""
+    """`points` equally spaced numbers from −extent to extent; a `UserError` if 0 is not one of them."""
     if points < 3 or points % 2 == 0:
         raise UserError(f"{points} grid points per axis (allowed: odd numbers from 3, so that the middle is the model)")
     half = points // 2
@@ -38,18 +39,18 @@ def symmetric_axis(extent: float, points: int) -> list[float]:
 
 
 def axis_around(values: Sequence[float], margin: float, points: int) -> list[float]:
-    """`points` equally spaced numbers over the span of the values and, on both sides, `margin` of that span."""
+    """`points` equally spaced numbers over the range of the values and, on both sides, `margin` times that range."""
     low, high = min(values), max(values)
     first, last = low - margin * (high - low), high + margin * (high - low)
     return [first + (last - first) * step / (points - 1) for step in range(points)]
 
 
 def score(objective: Objective, family: Family, points: Sequence[Point], data: Batched) -> list[Score]:
-    """Loss and error of the models at the points: one after the other, or several in one batched call.
+    """Loss and error of the models at the points, in one batched call if there are several.
 
-    A single point is computed as `Objective.evaluate` does, to the last bit. Several are so to 1e-5 relative in
-    float32 (1e-12 in float64), and to one image in the error where two classes tie: batched kernels sum in another
-    order. Batch sizes change results no more than that either.
+    A single point has the bits of `Objective.evaluate`. Batched kernels sum in another order: several points agree with
+    single ones to 1e-5 relative in float32 (1e-12 in float64), and their errors to one image where two classes tie. The
+    same holds for other batch sizes.
     """
     if len(points) == 1:
         loss, accuracy = objective.evaluate(family.at(points[0]), data)
@@ -59,7 +60,7 @@ def score(objective: Objective, family: Family, points: Sequence[Point], data: B
 
 @torch.no_grad()
 def _score_together(objective: Objective, models: Tensor, data: Batched) -> list[Score]:
-    """Of models `[n, P]`, by torch.func.vmap over their parameters."""
+    """Loss and error of models `[n, P]`, by torch.func.vmap over their parameters."""
     module, count = objective.module.eval(), len(models)
 
     def outputs(w: Tensor, x: Tensor) -> Tensor:
@@ -77,9 +78,10 @@ def _score_together(objective: Objective, models: Tensor, data: Batched) -> list
 
 
 def points_together(objective: Objective, family: Family, data: Batched) -> int:
-    """How many points are computed in one batched call: as many as fit on a GPU, one on a CPU, which loses by more.
+    """The number of points in one batched call: as many as fit on a GPU; one on a CPU, where batching is slower.
 
-    From the GPU's size and the memory that two points take, not from what is free: the same on every call.
+    It depends on the GPU's total memory and on the memory that two points take, not on the free memory, so that it is
+    the same for every call.
     """
     device = objective.device
     if device.type != "cuda":
@@ -90,7 +92,7 @@ def points_together(objective: Objective, family: Family, data: Batched) -> int:
     trial = torch.stack([family.w, family.w])
     try:
         _score_together(objective, trial, batch)
-    except RuntimeError as error:  # of a user's own model, with branches on values or operations that vmap lacks
+    except RuntimeError as error:  # a user-defined model may have branches on values, or operations that vmap lacks
         if "vmap" in str(error) or "functorch" in str(error):
             return 1
         raise
@@ -100,24 +102,24 @@ def points_together(objective: Objective, family: Family, data: Batched) -> int:
 
 
 class Prepared:
-    """Batches in the memory format of an objective's choice, kept from pass to pass if they are small."""
+    """Batches in the objective's memory format, cached between passes if they are small."""
 
     def __init__(self, objective: Objective, data: Batched) -> None:
         self._inputs = objective.inputs
         self._data = data
         x, _ = next(iter(data))
-        self._kept = list(self._formatted()) if len(data) * x.nbytes <= KEPT_BYTES else None
+        self._cached = list(self._formatted()) if len(data) * x.nbytes <= CACHED_BYTES else None
 
     def __len__(self) -> int:
         return len(self._data)
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        return self._formatted() if self._kept is None else iter(self._kept)
+        return self._formatted() if self._cached is None else iter(self._cached)
 
     def _formatted(self) -> Iterator[tuple[Tensor, Tensor]]:
         return ((self._inputs(x), y) for x, y in self._data)
 
 
 def chunks(count: int, size: int) -> list[range]:
-    """The numbers below `count` in consecutive ranges of at most `size`."""
+    """Consecutive ranges of at most `size` numbers that together cover 0, ..., count − 1."""
     return [range(*pair) for pair in pairwise([*range(0, count, size), count])]

@@ -1,4 +1,4 @@
-"""Power iteration with deflation, the estimator behind published Hessian eigenvalues."""
+"""Power iteration with deflation, the estimator of published Hessian eigenvalues."""
 
 import numpy as np
 import torch
@@ -7,7 +7,7 @@ from torch import Tensor
 from analysis.measures.lanczos import Eigenpairs, Operator, Track, measured
 
 CHANGE = 1e-4
-"""An eigenvalue is taken as it is once a step changes it by less, relatively."""
+"""The iteration stops when a step changes the eigenvalue by less than this, relatively."""
 
 
 def deflated_power_iteration(
@@ -15,11 +15,11 @@ def deflated_power_iteration(
 ) -> Eigenpairs:
     """k eigenvalues of A, one after the other, in at most `steps` products each.
 
-    v ← Av/‖Av‖ until the estimate vᵀAv changes by less than 1e-4, then A ← A − λvvᵀ, and on from the last v: stochastic
-    power iteration with at most 20 iterations as in Caldarola et al. 2022, appendix C.4, in the form and with the
-    defaults of the package hessian-eigenthings. It finds the largest |λ|, also negative ones; it has no other check of
-    accuracy, and its errors stay in A for the next ones. So the residuals ‖Av − λv‖ are measured too, for k products
-    more. `start` `[P]`; k vectors are kept.
+    v ← Av/‖Av‖ until the estimate vᵀAv changes by less than 1e-4, then A ← A − λvvᵀ, and again from the last v. This is
+    the power iteration of Caldarola et al. 2022, appendix C.4 (at most 20 iterations), in the form and with the
+    defaults of the package hessian-eigenthings. It finds the eigenvalues of largest |λ|, including negative ones. It
+    does not check its accuracy, and the error of each eigenvalue changes the deflated A of the next ones; so k more
+    products measure the residuals ‖Av − λv‖. `start` `[P]`; k vectors are in memory.
     """
     vectors, values = start.new_zeros(k, len(start)), np.zeros(k)
     v, products = start / torch.linalg.vector_norm(start), 0

@@ -64,7 +64,8 @@ class Discrepancy(ByAscent, OnGlobalObjective):
         found = flatness_discrepancy(setup.objective, of_round.w, data, local, rho=self.rho, ascent=self.ascent)
         rows = zip(("flatness_discrepancy", "global_sharpness", "mean_local_sharpness"), found, strict=True)
         return pd.DataFrame(rows, columns=["metric", "value"]).assign(
-            definition=f"after round {finished}, {self.ascent.words(self.rho)}, {loss}; local models: {of_round.words}"
+            definition=f"after round {finished}, {self.ascent.description(self.rho)}, {loss}; "
+            f"local models: {of_round.words}"
         )
 
 

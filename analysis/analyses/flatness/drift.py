@@ -59,7 +59,7 @@ class Drift(ByAscent, OnGlobalObjective):
             else "no perturbations"
         )
         return pd.DataFrame(rows, columns=list(self.columns)).assign(
-            definition=f"{told}; sharpness: {self.ascent.words(self.rho)}; global objective: {loss}"
+            definition=f"{told}; sharpness: {self.ascent.description(self.rho)}; global objective: {loss}"
         )
 
     def _of_round(

@@ -33,6 +33,6 @@ class Flatness(ByAscent, OnImages):
         sharp = sharpness(objective, w, data, self.rho, self.ascent)
         rows = [
             ("lpf", lpf.value, lpf.standard_error, f"{self.draws} draws, sigma {self.sigma:g}, {loss}"),
-            ("sharpness", sharp, None, f"{self.ascent.words(self.rho)}, {loss}"),
+            ("sharpness", sharp, None, f"{self.ascent.description(self.rho)}, {loss}"),
         ]
         return pd.DataFrame(rows, columns=["metric", "value", "stderr", "definition"])

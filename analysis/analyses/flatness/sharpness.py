@@ -26,7 +26,7 @@ class Sharpness(ByAscent, OnImages):
         data, loss = run.sample(self.data, self.images)
         objective, w = run.setup.objective, run.w
         slope = float(objective.full_gradient(w, data).norm())
-        told = f"{self.ascent.words_for_radii}, {loss}"
+        told = f"{self.ascent.description_for_radii}, {loss}"
         rows = [
             (rho, sharpness(objective, w, data, rho, self.ascent), rho * slope, told)
             for rho in run.progress(self.radii, "radius")
