@@ -1,18 +1,19 @@
 # make quick: the whole pipeline on the embedded data. make test: the tests. make env: only the environment.
-# make bench: the engine against the clock, into docs/performance.md; BENCH="--quick" and the like say how.
+# make bench: measures the engine and writes docs/performance.md; BENCH="--quick" and the like are its options.
+# make docs: builds README.md and docs/ as a site in build/docs; a broken link is an error.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 BENCH ?= --out docs/performance.md
 
-.PHONY: env quick test lint bench clean
+.PHONY: env quick test lint bench docs clean
 
 env: $(VENV)/.installed
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "FedFlat needs Python 3.11 or newer; try: make $(MAKECMDGOALS) PYTHON=python3.11")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,docs]'
 	@touch $@
 
 quick: env
@@ -29,6 +30,10 @@ lint: env
 
 bench: env
 	@$(BIN)/python -m tests.benchmarks $(BENCH)
+
+docs: env
+	$(BIN)/sphinx-build -c docs -d build/doctrees --quiet --nitpicky --fail-on-warning --keep-going . build/docs
+	@echo "open build/docs/README.html"
 
 clean:
 	rm -rf results/runs results/analysis results/reports results/logs results/partitions .snakemake

@@ -1,7 +1,7 @@
 """README and the pages of docs: their blocks, and their commands run as a reader would run them.
 
-Each command runs in its own process, which is a fork of one that has imported torch and Snakemake: most of the time of a
-short command is otherwise the imports.
+Each command runs in its own process, which is a fork of one that has imported torch and Snakemake: importing them
+takes longer than most commands.
 """
 
 import multiprocessing
@@ -87,7 +87,9 @@ def _command(words: list[str], folder: Path, log: Path) -> None:
     os.chdir(folder)
     os.environ["PYTHONPATH"] = str(ROOT)
     program, *arguments = words
-    arguments = [path for word in arguments for path in (sorted(map(str, Path().glob(word))) if "*" in word else [word])]
+    arguments = [
+        path for word in arguments for path in (sorted(map(str, Path().glob(word))) if "*" in word else [word])
+    ]
     sys.argv = [program, *arguments]
     if program == "fedflat":
         from fedflat.__main__ import main

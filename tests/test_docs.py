@@ -1,81 +1,223 @@
-"""What README and docs show is run as it stands there."""
+"""The README and the pages of docs are true: every command and every block of Python runs.
 
-import os
+A command runs as it is written, unless a table below names it: in `SMALLER` with the options that make it small, in
+`PLANNED` if Snakemake only plans its jobs, in `NOT_RUN` with the reason.
+"""
+
 import re
-import shlex
+import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
+import typer
 
 from bench.experiments.experiment import load_experiment
 from bench.methods.compose import SLOTS
 from bench.methods.user_file import recipe_from_file
+from fedflat.cli.app import app
+from tests.documents import PAGES, Page, run
 from tests.places import ROOT
 from tests.problems import Problem, distance
 
-TUTORIAL = (ROOT / "docs" / "adding_a_method.md").read_text(encoding="utf-8")
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-BLOCK = re.compile(r"^(?:`(?P<file>[^`\n]+)`\n\n)?```(?P<language>\w+)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
-PROGRAMS = {
-    "python": [sys.executable],
-    "fedflat": [sys.executable, "-m", "fedflat"],
-    "snakemake": [
-        sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"),
-        "--workflow-profile", str(ROOT / "profiles" / "default"),
+CELLS = "digits/dirichlet-0.1/4-of-20"
+QUICK = f"results/runs/quick/{CELLS}"
+TUTORIAL = PAGES["docs/adding_a_method.md"]
+TRAIN = f"fedflat run quick {CELLS}/fedsam"
+TINY = "--seed 0 --set training.rounds=2"
+
+OPTIONS = r" --(?:cores|resources|forcerun) \S+| --config .*"
+"""Options of Snakemake in the docs; all other words are targets."""
+
+BEFORE = {
+    "docs/analyses.md": [
+        f"fedflat run quick {CELLS}/fedavg {TINY} --out {QUICK}/fedavg",
+        f"fedflat run quick {CELLS}/fedasam {TINY} --out {QUICK}/fedasam",
     ],
-}  # fmt: skip
+}
+"""Commands that a page supposes to have been run: smaller runs than those that the page speaks of."""
+
+SMALLER = {
+    f"fedflat run mine/experiments.yaml {CELLS}/fedsam_large": TINY,
+    f"fedflat run quick {CELLS}/fedavg --set model=net.py:build": TINY,
+    f"fedflat analyse hessian {QUICK}/fedsam": "--set images=100",
+    f"fedflat analyse hessian {QUICK}/*/seed-0 --set eigenvalues=10": "--set images=50",
+    "fedflat audit": "--out audit.md",  # not into the tree
+}
+"""Options that are appended."""
+
+INSTEAD = {
+    # All cells of the grid take a minute: one of them.
+    "snakemake --cores 2 mine_runs --config experiments=[mine/experiments.yaml]": (
+        f"fedflat run mine/experiments.yaml {CELLS}/two_step"
+    ),
+}
+"""Other commands that run in the place of long ones."""
+
+RUN_BY_SNAKEMAKE = {
+    "snakemake --cores 2 mine_table_accuracy --config experiments=[mine/experiments.yaml] rounds=2 seeds=[0] "
+    "results=results/try",
+}
+"""Snakemake only plans the jobs of all other targets (`-n`): they take minutes to days, a GPU, or downloaded data. The
+whole pipeline runs in tests/end_to_end."""
+
+NOT_RUN = {
+    "make quick": "takes minutes and installs packages",
+    "make bench": "takes half an hour",
+    'make bench BENCH="--quick"': "takes minutes",
+    'make bench BENCH="--device cpu --only large memory"': "takes minutes",
+    'make bench BENCH="--out docs/performance.md all.json"': "takes half an hour",
+    "xdg-open results/reports/quick/index.html": "needs a desktop",
+    "source .venv/bin/activate": "changes the shell",
+    "export FEDFLAT_DATA=/scratch/data": "changes the shell",
+    "fedflat data check cifar10 --root /scratch/data": "needs a downloaded data set",
+    "fedflat data prepare cifar10 --root /scratch/data --download": "downloads a data set",
+    f"fedflat run quick {CELLS}/fedsam --device cuda": "needs a GPU",
+    "fedflat plan fedgf_table_1": "times a large network; tests/analysis/planning runs it on small ones",
+    "fedflat baselines quick_all --grid quick": "needs 312 finished runs; tests/analysis/comparison stores fewer",
+    "snakemake -n all_tables": "plans thousands of jobs; only that the target exists",
+    "snakemake -n all_figures": "plans thousands of jobs; only that the target exists",
+    "snakemake --executor slurm --jobs 50 fedgf_table_1 --config device=cuda": "needs a cluster and Snakemake's plugin",
+}
+"""Commands of which only the words are checked: options, targets of make and Snakemake."""
 
 
-def blocks(text: str, language: str) -> list[str]:
-    return [block["code"] for block in BLOCK.finditer(text) if block["language"] == language]
+def after_the_readme(folder: Path, printed: dict[str, str]) -> None:
+    """The user's method costs three gradients per local step, and is compared with the stored runs of its setting."""
+    assert "gradients per local step: 3" in printed["fedflat methods mine/two_step.py"]
+    compared = printed["fedflat compare two_step --grid quick --experiment mine/experiments.yaml"]
+    assert re.search(r"^fedlesam_s +3 ", compared, re.MULTILINE), "three pairs, one for each seed"
+    assert (folder / "results/reports/quick/tables/accuracy.md").exists()
 
 
-COMMANDS = [line for block in blocks(TUTORIAL, "sh") for line in block.splitlines()]
+def after_the_tutorial(folder: Path, printed: dict[str, str]) -> None:
+    """The method trains, counts its costs, and has its row in the table; nothing is left next to its file."""
+    assert "local_loss" in printed["python mine/try_it.py"]
+    described = printed["fedflat methods mine/my_method.py"]
+    for words in (
+        "Memory-SAM (memory_sam)",
+        "SAM with a memory of earlier ascent directions",
+        "rho: perturbation radius (≥ 0; required",
+        "received by a client per round: 2.00, sent: 2.00",
+    ):
+        assert words in described
+    small, real = (command for command in TUTORIAL.commands if command.startswith("snakemake"))
+    assert small == f"{real} rounds=2 seeds=[0] results=results/try"
+    table = (folder / "results/try/reports/mine/tables/accuracy.md").read_text()
+    rows = [line for line in table.splitlines() if re.match(r"\| *\**(Memory-SAM|FedAvg)", line)]
+    assert len(rows) == 4, "two methods in two blocks"
+    assert all(len(re.findall(r"\d+\.\d\d", row)) == 2 for row in rows), "a number for both partitions"
+    [copy] = folder.glob("results/try/runs/mine/digits/dirichlet-0.1/4-of-20/my_method/seed-0/method.py")
+    assert copy.read_bytes() == (folder / "mine/my_method.py").read_bytes()
+    files = sorted(path.name for path in (folder / "mine").iterdir() if path.is_file())
+    assert files == ["experiments.yaml", "more.yaml", "my_method.py", "try_it.py"]
+
+
+AFTER = {"README.md": after_the_readme, "docs/adding_a_method.md": after_the_tutorial}
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory) -> Path:
-    """A folder outside the package with all files of the tutorial."""
-    folder = tmp_path_factory.mktemp("tutorial")
-    for block in BLOCK.finditer(TUTORIAL):
-        if block["file"]:
-            file = folder / block["file"]
-            file.parent.mkdir(exist_ok=True)
-            file.write_text(block["code"], encoding="utf-8")
+def finished(tmp_path_factory) -> Path:
+    """A folder with the run that the README trains, and the stored baselines."""
+    folder = tmp_path_factory.mktemp("finished")
+    assert f"written to {QUICK}/fedsam" in run(TRAIN, folder)
+    shutil.copytree(ROOT / "results/baselines", folder / "results/baselines")
     return folder
 
 
-def run(line: str, folder: Path) -> str:
-    program, *arguments = shlex.split(line)
-    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
-    done = subprocess.run(
-        [*PROGRAMS[program], *arguments],
-        cwd=folder, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    logs = "\n".join(f"{log}:\n{log.read_text()}" for log in folder.glob("results/**/logs/**/*.log"))
-    assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}\n{logs}"
-    return done.stdout + done.stderr
+@pytest.fixture
+def folder(finished, tmp_path) -> Path:
+    """A copy of that folder for one page."""
+    shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
+    return tmp_path
 
 
-def test_the_tutorial_has_the_files_that_it_speaks_of(folder):
-    files = sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file())
-    assert files == ["mine/experiments.yaml", "mine/more.yaml", "mine/my_method.py", "mine/try_it.py"]
-    assert {word for line in COMMANDS for word in line.split() if word.endswith(".py")} <= set(files)
-    assert blocks(TUTORIAL, "python") == [(folder / file).read_text() for file in files[2:]], "no code without a file"
+def test_every_exception_is_a_command_of_the_docs():
+    commands = {command for page in PAGES.values() for command in page.commands}
+    assert {*SMALLER, *INSTEAD, *RUN_BY_SNAKEMAKE, *NOT_RUN} <= commands
+
+
+@pytest.mark.parametrize("page", PAGES.values(), ids=str)
+def test_the_commands_of_a_page(page: Page, folder):
+    for name in ("mine/my_method.py", "mine/experiments.yaml"):  # other pages use the tutorial's method
+        [block] = [block for block in TUTORIAL.blocks() if block.file == name]
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(block.code)
+    page.write_files(folder)
+    to_run = [command for command in page.commands if command not in NOT_RUN and not only_planned(command)]
+    for command in page.commands:
+        if command in NOT_RUN:
+            check_words(command, folder)
+    plan([command for command in page.commands if command not in NOT_RUN and only_planned(command)], folder)
+    for command in BEFORE.get(str(page), []):
+        run(command, folder)
+    printed = {
+        command: run(INSTEAD.get(command, f"{command} {SMALLER.get(command, '')}"), folder) for command in to_run
+    }
+    if str(page) in AFTER:
+        AFTER[str(page)](folder, printed)
+
+
+def only_planned(command: str) -> bool:
+    return command.startswith("snakemake") and command not in {*RUN_BY_SNAKEMAKE, *INSTEAD}
+
+
+def plan(commands: list[str], folder: Path) -> None:
+    """Dry runs: one of all targets that have the same options."""
+    targets: dict[str, list[str]] = {}
+    for command in commands:
+        words = command.removeprefix("snakemake").removeprefix(" -n")
+        options = re.findall(OPTIONS, words)
+        targets.setdefault("".join(options), []).extend(re.sub(OPTIONS, "", words).split() or ["all"])
+    for options, names in targets.items():
+        assert "This was a dry-run" in run(f"snakemake -n {' '.join(names)} {options}", folder)
+
+
+def check_words(command: str, folder: Path) -> None:
+    """Options and targets exist."""
+    program, *words = command.split()
+    if program == "make":
+        done = subprocess.run(["make", "-n", words[0]], cwd=ROOT, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    elif program == "snakemake":
+        [target] = [word for word in words if word.startswith(("all_", "fedgf_"))]
+        assert target in run("snakemake --list-target-rules", folder).split()
+    elif program == "fedflat":
+        found = typer.main.get_command(app)
+        while hasattr(found, "commands"):
+            found = found.commands[words.pop(0)]
+        found.make_context(command, words).close()
+    else:
+        assert program in ("xdg-open", "source", "export"), f"unknown program in {command}"
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES.values() if page.blocks("python")], ids=str)
+def test_the_python_of_a_page(page: Page, tmp_path):
+    page.write_files(tmp_path)
+    for number, block in enumerate(page.blocks("python")):
+        file = block.file or f"block_{number}.py"
+        (tmp_path / file).write_text(block.code)
+        run(f"python {file}", tmp_path)
+
+
+@pytest.fixture
+def tutorial(tmp_path) -> Path:
+    """The folder `mine` of the tutorial."""
+    TUTORIAL.write_files(tmp_path)
+    return tmp_path / "mine"
+
+
+def test_the_tutorial_is_complete_and_its_method_short(tutorial):
+    assert all(block.file for block in TUTORIAL.blocks("python")), "no code without a file"
     for slot in SLOTS:
-        assert f"| `{slot}` |" in TUTORIAL
+        assert f"| `{slot}` |" in TUTORIAL.text
+    assert len((tutorial / "my_method.py").read_text().splitlines()) < 60
 
 
-def test_a_method_is_one_short_file(folder):
-    assert len((folder / "mine/my_method.py").read_text().splitlines()) < 60
-
-
-def test_the_method_is_what_its_docstring_says(folder):
-    """Without memories and noise it is FedSAM; each of them matters; and it counts as much traffic as is told."""
-    method, problem = recipe_from_file(folder / "mine/my_method.py"), Problem(3)
+def test_the_tutorials_method_is_what_its_docstring_says(tutorial):
+    """Without memories and noise it is FedSAM; each of them has an effect; the costs are those that the page states."""
+    method, problem = recipe_from_file(tutorial / "my_method.py"), Problem(3)
     plain = {"rho": 0.2, "own": 0.0, "shared": 0.0}
     assert distance(problem.run(method, plain), problem.run("fedsam", {"rho": 0.2})) < 1e-10
     for key in ("own", "shared", "noise"):
@@ -86,38 +228,10 @@ def test_the_method_is_what_its_docstring_says(folder):
     assert (last["gradients"], last["upload"], last["download"], last["client_state"]) == (2, 2, 2, 1)
 
 
-@pytest.mark.parametrize("line", [line for line in COMMANDS if not line.startswith("snakemake")])
-def test_the_commands_that_try_it(line, folder):
-    said = run(line, folder)
-    if line.startswith("fedflat methods"):
-        assert "Memory-SAM (memory_sam)" in said
-        assert "SAM whose ascent direction remembers" in said
-        assert "rho: perturbation radius (≥ 0; required" in said
-        assert "received by a client per round: 2.00, sent: 2.00" in said
-    else:
-        assert "local_loss" in said
-
-
-def test_the_method_trains_through_snakemake_and_stands_in_a_table(folder):
-    """The small run; the command of the real one is the same without the options that make it small."""
-    small, real = (line for line in COMMANDS if line.startswith("snakemake"))
-    assert small == f"{real} rounds=2 seeds=[0] results=results/try"
-    run(small, folder)
-    table = (folder / "results/try/reports/mine/tables/accuracy.md").read_text()
-    rows = [line for line in table.splitlines() if re.match(r"\| *\**(Memory-SAM|FedAvg)", line)]
-    assert len(rows) == 4, "two methods in two blocks"
-    assert all(len(re.findall(r"\d+\.\d\d", row)) == 2 for row in rows), "a number for both partitions"
-    [copy] = folder.glob("results/try/runs/mine/digits/dirichlet-0.1/4-of-20/my_method/seed-0/method.py")
-    assert copy.read_bytes() == (folder / "mine/my_method.py").read_bytes()
-    assert sorted(path.name for path in (folder / "mine").iterdir() if path.is_file()) == [
-        "experiments.yaml", "more.yaml", "my_method.py", "try_it.py",
-    ]  # fmt: skip
-
-
-def test_the_experiment_without_code(folder):
-    cells = load_experiment(str(folder / "mine/more.yaml")).cells()
-    runs = {cell.address.method: cell.runs[0] for cell in cells.values()}
-    assert runs["my_method"].method.hyperparameters["rho"] == 0.05, "as the experiment that it extends says"
+def test_the_tutorials_experiment_without_code(tutorial):
+    cells = load_experiment(str(tutorial / "more.yaml")).cells()
+    runs = {cell.label: cell.runs[0] for cell in cells.values()}
+    assert runs["my_method"].method.hyperparameters["rho"] == 0.05, "as in the experiment that it extends"
     assert runs["my_method+swa"].method.hyperparameters["swa"]["start"] == 22, "3/4 of 30 rounds"
     assert runs["asam_dyn"].method.slots == {"perturbation": "asam", "correction": "feddyn", "server": "feddyn"}
     built = runs["mixed_momentum"].method.recipe.build(runs["mixed_momentum"].method.hyperparameters)
@@ -125,14 +239,15 @@ def test_the_experiment_without_code(folder):
     assert runs["fedlesam_s"].method.hyperparameters["estimate"] == "released_literal"
 
 
-@pytest.mark.parametrize("code", blocks(README, "python"))
-def test_python_in_the_readme(code):
-    names = {"__name__": "readme"}
-    with torch.random.fork_rng(devices=[]):
-        exec(code, names)
-    if "run" in names:
-        assert len(names["run"].global_params) == 2
-    else:
-        part = names["SAM"](rho=0.5)
-        w = torch.tensor([3.0, 4.0])
-        assert torch.allclose(part.delta(w, lambda w: w, None), torch.tensor([0.3, 0.4]))
+@pytest.mark.parametrize("name", ["docs/experiments/keys.md", "docs/experiments/methods.md"])
+def test_the_experiments_that_pages_show_are_valid(name, tutorial):
+    PAGES[name].write_files(tutorial.parent)
+    assert load_experiment(str(tutorial / "experiments.yaml")).cells()
+
+
+def test_the_two_steps_of_the_readmes_method(tmp_path):
+    """On F(w) = ‖w‖²/2 both steps point along w: δ = ρ unit(w)."""
+    PAGES["README.md"].write_files(tmp_path)
+    component = recipe_from_file(tmp_path / "mine/two_step.py").components.perturbation(rho=0.5)
+    delta = component.delta(torch.tensor([3.0, 4.0]), lambda w: w, None)
+    assert torch.allclose(delta, torch.tensor([0.3, 0.4]))
