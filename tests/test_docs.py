@@ -230,7 +230,7 @@ def test_the_tutorials_method_is_what_its_docstring_says(tutorial):
 
 def test_the_tutorials_experiment_without_code(tutorial):
     cells = load_experiment(str(tutorial / "more.yaml")).cells()
-    runs = {cell.label: cell.runs[0] for cell in cells.values()}
+    runs = {cell.address.method: cell.runs[0] for cell in cells.values()}
     assert runs["my_method"].method.hyperparameters["rho"] == 0.05, "as in the experiment that it extends"
     assert runs["my_method+swa"].method.hyperparameters["swa"]["start"] == 22, "3/4 of 30 rounds"
     assert runs["asam_dyn"].method.slots == {"perturbation": "asam", "correction": "feddyn", "server": "feddyn"}
