@@ -276,7 +276,7 @@ for experiment, made in REPORTS.items():
             input:
                 expand(rules.figure.output, experiment=experiment, name=figure),
 
-    for figure, parts in made.figures_in_parts().items():
+    for figure, parts in made.subfigures().items():
 
         rule:
             name: f"{target}_figure_{figure}"

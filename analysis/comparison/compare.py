@@ -1,10 +1,9 @@
-"""One method beside the stored baselines: paired by setting and seed, with intervals and tests.
+"""Compare one method with the stored baselines: runs paired by setting and seed, with intervals and tests.
 
-A pair shares data, partition, initial model and the schedule of clients, so its difference is that of the methods. Runs
-that diverged have no values: they are counted, lose their pair, and stay out of means, intervals and tests.
+Both runs of a pair have the same data, partition, initial model and schedule of clients, so they differ only in the
+method. A run that diverged has no value: it is counted, loses its pair, and does not enter means, intervals and tests.
 """
 
-import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,33 +12,38 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.comparison.baselines import METRICS, PAIR, SHARED, difference, load, place_of, run_rows
-from analysis.comparison.method_runs import find_runs, some
-from analysis.comparison.paired import EXACT_PAIRS, RESAMPLES, holm, interval, sign_flip
+from analysis.comparison.baselines import (
+    METRICS,
+    PAIR,
+    SHARED,
+    difference,
+    finished_run,
+    load,
+    place_of,
+    run_rows,
+    train_command,
+)
+from analysis.comparison.paired import holm, interval, sign_flip
 from analysis.measures.convergence import Better
-from bench.experiments.address import IDS
-from bench.files.text_table import aligned
+from analysis.report.report import Report
+from bench.experiments.address import IDS, CellAddress
+from bench.experiments.experiment import experiment_names
 from bench.input.errors import UserError, unknown
 
 MARKED_PAIRS = 6
-"""Fewer pairs are never marked: no sign-flip test of them has a two-sided p-value below 0.05."""
-
-FEW_SEEDS = 10
-"""Below so many seeds per setting, the output calls intervals rough."""
-
-WIDTH = 110
-"""Columns of the notes below the tables."""
+"""A result over fewer pairs is never marked: its two-sided sign-flip test cannot reach a p-value below 0.05."""
 
 ALL = "all"
-"""In the setting columns of the CSV: over all settings."""
+"""The value of the setting columns in rows over all settings."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A method's runs and the stored ones, paired; `pairs` has one row per pair and stored method.
+    """A method's runs paired with the stored ones; `pairs` has one row per pair and stored method.
 
-    Its columns: those of a pair's key, the stored `method`, `title`, `mine` and `stored` (nan for runs that diverged),
-    `same` (both are of one configuration). `unpaired` tells which runs have no partner.
+    Columns of `pairs`: those that identify a pair, the stored `method` and its `title`, the values `mine` and `stored`
+    (NaN for runs that diverged), `same` (both runs have the same configuration). `unpaired` says in words which runs
+    have no partner.
     """
 
     method: str
@@ -56,7 +60,7 @@ class Comparison:
         return METRICS[self.metric]
 
     def tables(self, by_setting: bool) -> dict[tuple[str, str, str], pd.DataFrame]:
-        """One table over all settings, then perhaps one per setting."""
+        """One table over all settings and, if requested, one for each setting."""
         blocks = {(ALL, ALL, ALL): summary(self.pairs, self.better)}
         if by_setting:
             for setting, rows in self.pairs.groupby(IDS[:3], sort=False):
@@ -73,53 +77,6 @@ class Comparison:
             frames.append(pd.concat([front, table], axis=1))
         return pd.concat(frames, ignore_index=True)
 
-    def text(self, by_setting: bool) -> str:
-        """For people: tables in columns, then what they mean."""
-        sign = "above" if self.better == "higher" else "below"
-        parts = [
-            f"{self.method} (experiment {self.experiment}) and the stored baselines of grid {self.grid}\n"
-            f"{self.metric} after the last round; difference: {self.method} − stored, {sign} 0 is better\n{self.about}"
-        ]
-        tables = self.tables(by_setting)
-        count = self.pairs.drop_duplicates(IDS[:3]).shape[0]
-        for setting, table in tables.items():
-            title = "/".join(setting)
-            if setting[0] == ALL:
-                title = f"all {count} setting{'s' if count > 1 else ''}"
-            parts.append(f"{title}\n{_text(self.method, self.metric, table)}")
-        notes = self._notes(list(tables.values()))
-        parts.append("\n".join(textwrap.fill(note, WIDTH, subsequent_indent="  ") for note in notes))
-        return "\n\n".join(parts)
-
-    def _notes(self, tables: Sequence[pd.DataFrame]) -> list[str]:
-        seeds = self.pairs.groupby([*IDS[:3], "method"]).size()
-        low, high = seeds.min(), seeds.max()
-        many = f"{low} seed{'s' if low > 1 else ''}" if low == high else f"{low} to {high} seeds"
-        rough = f"; with {many} per setting, intervals are rough" if low < FEW_SEEDS else ""
-        whole = tables[0]
-        against = int((~whole["same"]).sum())
-        notes = [
-            "pairs: same setting, seed, data, partition, initial model and schedule of clients",
-            f"interval: of the mean difference, {RESAMPLES:,} bootstrap resamples of the seeds within each "
-            f"setting{rough}",
-            f"p: sign-flip test of the paired differences, two-sided, "
-            f"{'exact' if whole['pairs'].max() <= EXACT_PAIRS else f'{RESAMPLES:,} random flips'}; "
-            f"Holm: corrected over the {against} method{'s' if against != 1 else ''} of a block",
-            f"*: the interval excludes 0 (never with fewer than {MARKED_PAIRS} pairs, nor in favour of a method that "
-            "diverged in one)",
-            "diverged: runs of either side without a value; such a run loses its pair (counted in wins), and means, "
-            "differences, intervals and p are over the other pairs",
-        ]
-        if any(table["interval_low"].isna().any() for table in tables):
-            notes.append("–: no value; an interval needs two pairs with values in every setting")
-        same = whole.loc[whole["same"], "stored_method"].tolist()
-        if same:
-            notes.append(
-                f"=: {', '.join(same)} is stored under the same configuration: {self.method} is compared with itself, "
-                "and this is not counted by Holm"
-            )
-        return [*notes, *self.unpaired]
-
 
 def compare(
     method: str,
@@ -131,28 +88,61 @@ def compare(
     metric: str = "test_accuracy",
     baselines: Path | None = None,
 ) -> Comparison:
-    """Pair a method's finished runs with the stored baselines of a grid."""
+    """Pair a method's finished runs with the stored baselines of a grid.
+
+    `experiment`: the experiment whose runs they are, a name or a YAML file; None: the one with the grid's name.
+    """
     if metric not in METRICS:
         raise unknown("metric of stored baselines", metric, METRICS)
     stored = load(grid, baselines)
-    name, runs = find_runs(method, experiment, results, changes or {})
-    mine = pd.concat([run_rows(run, ids, method) for run, ids in runs], ignore_index=True)
+    report = Report(experiment or _of_grid(grid), results, changes or {})
+    mine = method_rows(method, report)
     pairs, unpaired = paired(mine, stored, metric, method, grid)
     tuning = f"hyperparameters {mine['hyperparameters'][0]}\ntraining {mine['training'][0]}"
-    return Comparison(method, name, grid, metric, tuning, pairs, unpaired)
+    return Comparison(method, report.experiment.name, grid, metric, tuning, pairs, unpaired)
+
+
+def _of_grid(grid: str) -> str:
+    """The experiment with a grid's name; a `UserError` if there is none."""
+    if grid not in (names := experiment_names()):
+        raise UserError(
+            f"no experiment is named like the grid {grid}: name the experiment of the runs with --experiment "
+            f"(a YAML file, or one of {', '.join(names)})"
+        )
+    return grid
+
+
+def method_rows(method: str, report: Report) -> pd.DataFrame:
+    """The rows of a method's finished runs in an experiment; a `UserError` if there is none."""
+    experiment = report.experiment
+    if method not in experiment.methods:
+        raise unknown(f"method of experiment {experiment.name}", method, experiment.methods)
+    rows = [
+        run_rows(run, cell.columns, method)
+        for cell in map(CellAddress.of, experiment.paths())
+        if cell.method == method
+        for config in experiment.cell(cell.path).runs
+        if (run := finished_run(report.paths.run(experiment.name, cell.path, config.seed), config)) is not None
+    ]
+    if not rows:
+        raise UserError(
+            f"no finished run of {method} of experiment {experiment.name} under '{report.results}'; "
+            f"train it with: {train_command(report)}"
+        )
+    return pd.concat(rows, ignore_index=True)
 
 
 def paired(
     mine: pd.DataFrame, stored: pd.DataFrame, metric: str, method: str, grid: str
 ) -> tuple[pd.DataFrame, tuple[str, ...]]:
-    """The pairs of a method's rows with the stored ones, and which of both have no partner, in words.
+    """The pairs of a method's rows with the stored ones, and in words which rows of either side have no partner.
 
-    A `UserError` if no run has a partner, or if one differs from its partner in what a fair pair must share.
+    A `UserError` if no run has a partner, or if a run differs from its partner in something that a pair must share.
     """
     keys = [*PAIR, *SHARED, "model", "rounds", "local_epochs", "batch_size"]
-    here, there = mine.drop_duplicates(PAIR)[keys], stored.drop_duplicates(PAIR)[keys]
-    partners = {place_of(row): row for row in there.to_dict("records")}
-    runs = {place_of(row): row for row in here.to_dict("records")}
+    runs, partners = (
+        {place_of(row): row for row in rows.drop_duplicates(PAIR)[keys].to_dict("records")} for rows in (mine, stored)
+    )
     for place, run in runs.items():
         why = difference(run, partners[place], ("here", "stored")) if place in partners else None
         if why is not None:
@@ -161,13 +151,13 @@ def paired(
     if not common:
         raise UserError(
             f"no run of {method} has a setting and seed of the baselines of grid {grid} "
-            f"(here: {some(list(runs))}; stored: {some(list(partners))})"
+            f"(here: {first_few(list(runs))}; stored: {first_few(list(partners))})"
         )
     unpaired = []
     if lone := [place for place in runs if place not in partners]:
-        unpaired.append(f"left out, for nothing is stored there: {some(lone)} of {method}")
+        unpaired.append(f"left out, because nothing is stored for them: {first_few(lone)} of {method}")
     if lone := [place for place in partners if place not in runs]:
-        unpaired.append(f"left out, for {method} has no finished run there: stored {some(lone)}")
+        unpaired.append(f"left out, because {method} has no finished run there: stored {first_few(lone)}")
 
     columns = [*PAIR, "value", "identity"]
     left = mine.loc[mine["metric"] == metric, columns].rename(columns={"value": "mine", "identity": "mine_identity"})
@@ -177,6 +167,11 @@ def paired(
         pairs[side] = pairs[side].where(np.isfinite(pairs[side]))
     pairs["same"] = pairs["identity"] == pairs["mine_identity"]
     return pairs[[*PAIR, "method", "title", "mine", "stored", "same"]], tuple(unpaired)
+
+
+def first_few(names: Sequence[str], shown: int = 6) -> str:
+    """The first names, and how many more there are."""
+    return ", ".join(names[:shown]) + (f" and {len(names) - shown} more" if len(names) > shown else "")
 
 
 def summary(pairs: pd.DataFrame, better: Better) -> pd.DataFrame:
@@ -216,44 +211,3 @@ def _row(stored_method: str, pairs: pd.DataFrame, better: Better) -> dict[str, A
         "diverged_stored": int(lost_there.sum()),
         "same": bool(pairs["same"].all()),
     }
-
-
-def _text(method: str, metric: str, table: pd.DataFrame) -> str:
-    """A table in columns: text aligned to the left, numbers to the right."""
-    digits = 2 if metric.endswith("accuracy") else 4
-
-    def number(value: float, form: str = f".{digits}f") -> str:
-        return "–" if np.isnan(value) else format(value + 0.0, form)
-
-    header = [
-        "stored method",
-        "pairs",
-        method,
-        "stored",
-        "difference",
-        "95 % interval",
-        "",
-        "wins",
-        "p",
-        "Holm",
-        "diverged",
-    ]
-    lines = [header]
-    for row in table.to_dict("records"):
-        low, high = (number(row[f"interval_{end}"], f"+.{digits}f") for end in ("low", "high"))
-        lines.append(
-            [
-                row["stored_method"],
-                str(row["pairs"]),
-                number(row["mean"]),
-                number(row["mean_stored"]),
-                number(row["difference"], f"+.{digits}f"),
-                "–" if low == "–" else f"[{low}, {high}]",
-                "=" if row["same"] else "*" if row["marked"] else "",
-                str(row["wins"]),
-                number(row["p"], ".4f"),
-                number(row["p_holm"], ".4f"),
-                f"{row['diverged']} | {row['diverged_stored']}" if row["diverged"] + row["diverged_stored"] else "0",
-            ]
-        )
-    return "\n".join(aligned(lines, right={k for k, title in enumerate(header) if title not in ("stored method", "")}))

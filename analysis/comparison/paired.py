@@ -1,7 +1,7 @@
 """Statistics of paired differences: a stratified bootstrap interval, a sign-flip test, Holm's correction.
 
-Pure functions of arrays. A pair is two runs of one setting and one seed; a stratum is a setting, its seeds are the
-replicates. Everything random is keyed by a constant: the same differences give the same numbers.
+Pure functions of arrays. A pair is two runs with the same setting and seed; a stratum is a setting, and its seeds are
+the replicates. Random draws use a constant seed: equal differences give equal numbers.
 """
 
 import numpy as np
@@ -13,18 +13,18 @@ Floats = NDArray[np.float64]
 RESAMPLES = 10_000
 CONFIDENCE = 0.95
 EXACT_PAIRS = 13
-"""Up to so many pairs, all 2^n flips of signs are looked at: 2^13 is the last power of two below `RESAMPLES`."""
+"""Up to this many pairs, all 2^n sign flips are evaluated: 2^13 is the last power of two below `RESAMPLES`."""
 
 
 def interval(differences: ArrayLike, strata: ArrayLike) -> tuple[float, float]:
     """95 % bootstrap interval of the mean of all differences, resampled within each stratum.
 
-    Resampled means of n values have (n - 1)/n of the variance that they should have: with n = 3, intervals would be
-    18 % too narrow. So each stratum is stretched about its mean by √(n/(n - 1)) first (Rao and Wu, 1988). Percentiles
-    of so few values remain rough: of normal differences with three seeds per setting, the interval over four settings
-    holds the true mean in 91 % of cases, that of one setting in 82 %.
+    Resampled means of n values have only (n - 1)/n of the correct variance: with n = 3, intervals would be 18 % too
+    narrow. Therefore each stratum is first stretched about its mean by √(n/(n - 1)) (Rao and Wu, 1988). Percentiles of
+    so few values remain rough: for normal differences with three seeds per setting, the interval over four settings
+    contains the true mean in 91 % of cases, the interval of one setting in 82 %.
 
-    (nan, nan) if a stratum has a single value, which tells nothing of its spread, or if there are none.
+    (nan, nan) if there are no differences, or if a stratum has a single value, whose spread is unknown.
     """
     d, strata = np.asarray(differences, dtype=float), np.asarray(strata)
     groups = [d[strata == stratum] for stratum in np.unique(strata)]
@@ -49,10 +49,10 @@ def interval(differences: ArrayLike, strata: ArrayLike) -> tuple[float, float]:
 
 
 def sign_flip(differences: ArrayLike) -> float:
-    """Two-sided p-value of the hypothesis that each difference is as likely to have the other sign.
+    """Two-sided p-value of the hypothesis that the sign of each difference is random.
 
-    The share of flips of signs whose mean is at least as far from 0. All flips up to 13 pairs; of more pairs, 10,000
-    random flips and the one that was seen. 1 without differences.
+    It is the share of sign flips whose mean is at least as far from 0 as the observed mean: over all flips for up to 13
+    pairs, for more pairs over 10,000 random flips and the observed signs. 1 without differences.
     """
     d = np.asarray(differences, dtype=float)
     n = len(d)
@@ -61,13 +61,13 @@ def sign_flip(differences: ArrayLike) -> float:
     else:
         drawn = np.random.default_rng(0).choice([-1.0, 1.0], size=(RESAMPLES, n))
         signs = np.vstack([np.ones(n), drawn])
-    # Sums of the same values in another order differ by roundings: those are ties.
+    # Sums of the same values in another order differ by rounding; they count as ties.
     tolerance = 1e-9 * float(np.abs(d).sum())
     return float(np.mean(np.abs(signs @ d) >= abs(float(d.sum())) - tolerance))
 
 
 def holm(p_values: ArrayLike) -> Floats:
-    """Holm's step-down correction: the chance of any false positive among all that are below α is at most α."""
+    """Holm's step-down correction: the chance of any false positive among corrected p-values below α is at most α."""
     p = np.asarray(p_values, dtype=float)
     order = np.argsort(p, kind="stable")
     corrected = np.empty(len(p))

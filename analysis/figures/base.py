@@ -182,7 +182,7 @@ def draw_curve(
     axes.fill_between(x, low, high, facecolor=(look.colour, 0.06), edgecolor=(look.colour, 0.25), linewidth=0.4)
 
 
-def asides(methods: Sequence[str]) -> dict[str, float]:
+def offsets(methods: Sequence[str]) -> dict[str, float]:
     """Places for the methods' single points, side by side within a round."""
     return dict(zip(methods, np.linspace(-0.2, 0.2, len(methods) + 2)[1:-1].tolist(), strict=True))
 

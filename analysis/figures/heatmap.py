@@ -11,18 +11,18 @@ from matplotlib.colors import PowerNorm
 
 from analysis.figures.base import Body
 
-_COLOURS = "mako_r"  # lightness alone tells the counts apart: in print, and for the colour-blind
+_COLOURS = "mako_r"  # counts differ in lightness alone, so that they are readable in print and by the colour-blind
 _EMPTY = "white"
 _MOST_CELLS = 40
-"""Rows or columns beyond which cells are too small for numbers, and for lines between them."""
+"""With more rows or columns, cells are too small for numbers and for lines between them."""
 
 
 def draw_counts(
     body: Body, tables: Sequence[pd.DataFrame], headings: Sequence[str], *, numbers: bool = True
 ) -> list[Axes]:
-    """One panel per table of counts, clients × classes, all tables of one shape; one colour scale and bar.
+    """One panel per table of counts `[clients, classes]`, all of the same shape, with one colour scale and bar.
 
-    Few clients are rows, and panels stand side by side; many clients are columns, and panels stand below each other.
+    Few clients are rows, in panels side by side; many clients are columns, in panels one below the other.
     """
     wide = is_wide(tables[0])
     shape = (len(tables), 1) if wide else (1, len(tables))
@@ -43,14 +43,14 @@ def draw_counts(
 
 
 def body_height(table: pd.DataFrame, panels: int) -> float:
-    """Inches that panels of such tables need: bounded, however many clients or classes there are."""
+    """Inches that panels of such tables need; bounded for any number of clients and classes."""
     if is_wide(table):
         return panels * (0.55 + min(max(0.145 * table.shape[1], 1.3), 2.6)) + 0.2
     return min(max(0.5 + 0.165 * len(table), 1.6), 9)
 
 
 def is_wide(table: pd.DataFrame) -> bool:
-    """Whether clients are columns, since they are too many for rows."""
+    """Whether clients are columns, because they are too many for rows."""
     return len(table) > _MOST_CELLS
 
 
@@ -61,7 +61,7 @@ def _draw(axes: Axes, table: pd.DataFrame, largest: int, *, numbers: bool) -> No
         ax=axes,
         mask=table == 0,
         cmap=_COLOURS,
-        # Few images should not fade into none where no number tells them apart: colours go by the square root.
+        # Without numbers, few images must be distinguishable from none: the colour scale is that of the square root.
         vmin=0,
         vmax=largest,
         norm=PowerNorm(1.0 if small else 0.5, 0, largest),
@@ -80,13 +80,13 @@ def _draw(axes: Axes, table: pd.DataFrame, largest: int, *, numbers: bool) -> No
     axes.set(xlabel="", ylabel="")
     axes.tick_params(length=0, rotation=0)
     axes.grid(False)
-    if not small:  # without lines between cells, the panel's edge would be lost among empty ones
+    if not small:  # without lines between cells, the panel's edge would not be visible next to empty cells
         for spine in axes.spines.values():
             spine.set(visible=True, color="#999999", linewidth=0.6)
 
 
 def _number(axis: Axis, names: pd.Index) -> None:
-    """Tick labels in the middle of their cells, as many as are readable."""
+    """Label as many cells as are readable, in their middle."""
     step = next(step for step in (1, 2, 5, 10, 20, 50, 100, 200, 500, len(names)) if len(names) <= 20 * step)
     places = np.arange(0, len(names), step)
     axis.set_ticks(places + 0.5, [str(name) for name in names[places]])

@@ -88,7 +88,7 @@ def _by_number(name: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name) if part]
 
 
-def in_parts(names: Iterable[str]) -> dict[str, list[str]]:
+def subfigures(names: Iterable[str]) -> dict[str, list[str]]:
     """The names that begin with the same number, by that number: 4a and 4b by 4. Not if one is called so itself."""
     parts: dict[str, list[str]] = {}
     for name in names:

@@ -1,4 +1,4 @@
-"""How a paper's protocol is changed for an experiment: windows that suit shorter runs, another reported value."""
+"""Adapt a layout's protocol to an experiment: shorter windows for short runs, and another reported value."""
 
 from typing import Any, TypeVar
 
@@ -6,36 +6,37 @@ from analysis.measures.convergence import FinalValue
 from bench.experiments.experiment import Experiment
 from bench.input.frozen import Frozen
 
-Asked = TypeVar("Asked", bound=Frozen)
+Model = TypeVar("Model", bound=Frozen)
+"""A layout, a column of a table, or an analysis."""
 
 
-def fitted(asked: Asked, experiment: Experiment) -> Asked:
-    """A layout, one of its columns or an analysis whose numbers of rounds fit runs at smoke scale: at most a quarter.
+def at_scale(model: Model, experiment: Experiment) -> Model:
+    """The model with numbers of rounds that fit the experiment's runs.
 
-    Those are its `window`, its `every`, and the evaluations of its `final` value. What is taken over several stays so,
-    over two at least; at a paper's own scale nothing changes.
+    At smoke scale, its `window`, its `every` and the evaluations of its `final` value are at most a quarter of the
+    rounds, but a window or value over several evaluations keeps at least two. At a paper's own scale nothing changes.
     """
     if experiment.scale == "paper":
-        return asked
+        return model
     quarter = experiment.training.rounds // 4
     longest = {"window": max(2, quarter), "every": max(1, quarter)}
-    changes: dict[str, Any] = {name: most for name, most in longest.items() if getattr(asked, name, 1) > most}
-    final = getattr(asked, "final", None)
+    shorter: dict[str, Any] = {name: most for name, most in longest.items() if getattr(model, name, 1) > most}
+    final = getattr(model, "final", None)
     if isinstance(final, FinalValue):
-        changes["final"] = shortened(final, experiment)
-    return asked.model_copy(update=changes)
+        shorter["final"] = final_at_scale(final, experiment)
+    return model.model_copy(update=shorter)
 
 
-def shortened(final: FinalValue, experiment: Experiment) -> FinalValue:
-    """The reported value as `fitted` has it."""
+def final_at_scale(final: FinalValue, experiment: Experiment) -> FinalValue:
+    """The reported value over as many evaluations as `at_scale` allows."""
     longest = max(2, experiment.training.rounds // 4)
     if experiment.scale == "paper" or final.n is None or final.n <= longest:
         return final
     return final.model_copy(update={"n": longest})
 
 
-def reporting(asked: Asked, experiment: Experiment) -> Asked:
-    """A layout that shows what the experiment's `report` says in place of its own `final` value, if it has one."""
-    if experiment.report is None or not hasattr(asked, "final"):
-        return asked
-    return asked.model_copy(update={"final": FinalValue.named(experiment.report)})
+def with_requested_value(layout: Model, experiment: Experiment) -> Model:
+    """The layout with the experiment's `report`, if one is requested, in place of the layout's own `final` value."""
+    if experiment.report is None or not hasattr(layout, "final"):
+        return layout
+    return layout.model_copy(update={"final": FinalValue.named(experiment.report)})

@@ -143,7 +143,7 @@ def _targets(report: Report) -> dict[str, Callable[[], list[Path]]]:
     def drawn(figures: Sequence[str]) -> list[Path]:
         return [file for figure in figures for file in report.figure_inputs(figure)]
 
-    figures = {figure: [figure] for figure in report.figure_names()} | report.figures_in_parts()
+    figures = {figure: [figure] for figure in report.figure_names()} | report.subfigures()
     return {
         name: partial(_files, report, tables=True, figures=True),
         f"{name}_runs": runs,

@@ -1,4 +1,4 @@
-"""The report page: one static HTML file with all tables and figures, styled inline, links relative."""
+"""The report page: one static HTML file with all tables and figures, an inline style and relative links."""
 
 import html
 from collections.abc import Sequence
@@ -43,8 +43,8 @@ figcaption, .caption { font-size: .9rem; max-width: 48rem; }
 
 
 @dataclass(frozen=True)
-class FigurePart:
-    """A figure of the page; `files` are the extensions of those of its files that there are."""
+class PageFigure:
+    """A figure of the page; `files` are the extensions of its files that exist."""
 
     name: str
     title: str
@@ -56,7 +56,7 @@ def page(
     experiment: Experiment,
     headline: Sequence[str],
     tables: Sequence[Table],
-    figures: Sequence[FigurePart],
+    figures: Sequence[PageFigure],
 ) -> str:
     """The whole page."""
     titles = [(f"table-{table.name}", table.layout.title) for table in tables]
@@ -71,12 +71,12 @@ def page(
 
 
 def table_page(table: Table) -> str:
-    """One table as a page by itself."""
+    """A page with one table."""
     return _document(table.layout.title, _shown(table))
 
 
-def figure_markdown(part: FigurePart) -> str:
-    """One figure by itself, as Markdown that lies beside its PNG."""
+def figure_markdown(part: PageFigure) -> str:
+    """One figure with its caption, as Markdown in the folder of its PNG."""
     return f"# {part.title}\n\n![{part.title}]({part.name}.png)\n\n{part.caption}\n"
 
 
@@ -108,7 +108,7 @@ def _shown(table: Table) -> str:
     return f'<div class="scroll">\n{html_table(table)}</div>\n<p class="caption">{escape_html(table.caption)}</p>\n'
 
 
-def _figure(part: FigurePart) -> str:
+def _figure(part: PageFigure) -> str:
     title = html.escape(part.title)
     if "png" in part.files:
         image = f'<img src="figures/{part.name}.png" alt="{title}">'

@@ -15,17 +15,17 @@ from analysis.analyses import load_analyses
 from analysis.analyses.base import Analysis
 from analysis.analyses.training.convergence import Convergence
 from analysis.figures.base import FigureLayout
-from analysis.layouts.layout import Folder, Layout, are_inherited, in_parts, layout_file, layout_files, layout_names
-from analysis.layouts.protocol import fitted, reporting
+from analysis.layouts.layout import Folder, Layout, are_inherited, layout_file, layout_files, layout_names, subfigures
+from analysis.layouts.protocol import at_scale, with_requested_value
 from analysis.layouts.tidy import Tidy, all_cells, compared_cell, settings
 from analysis.layouts.titles import method_titles
 from analysis.measures.convergence import FinalValue, diverged_seeds, final_values
-from analysis.report.page import FigurePart, figure_markdown, page, table_page
+from analysis.report.page import PageFigure, figure_markdown, page, table_page
 from analysis.tables import table as tables
 from analysis.tables.formats import FORMATS
 from analysis.tables.layout import Column, TableLayout, load_table
 from analysis.tables.quantities import quantity
-from analysis.tables.reproduction import beside_published
+from analysis.tables.reproduction import with_published
 from bench.experiments.address import CellAddress
 from bench.experiments.changes import SHORT, check_methods
 from bench.experiments.experiment import (
@@ -64,7 +64,7 @@ class Report:
     @cached_property
     def analyses(self) -> dict[str, Analysis]:
         """Every analysis by name, with the experiment's options, as they fit its scale."""
-        return {name: fitted(asked, self.experiment) for name, asked in load_analyses(self.source).items()}
+        return {name: at_scale(asked, self.experiment) for name, asked in load_analyses(self.source).items()}
 
     @property
     def analysis_names(self) -> list[str]:
@@ -116,9 +116,9 @@ class Report:
         """All figures, sorted; of those that an extended experiment has, the ones that fit."""
         return self._fitting("figures")
 
-    def figures_in_parts(self) -> dict[str, list[str]]:
+    def subfigures(self) -> dict[str, list[str]]:
         """Figures that have several parts, such as 4a and 4b, by their number."""
-        return in_parts(self.figure_names())
+        return subfigures(self.figure_names())
 
     def tables_shown(self) -> list[str]:
         """All tables but those that show none of the methods that were chosen."""
@@ -184,7 +184,7 @@ class Report:
         if not any(file.is_file() for file in layout.inputs(self.experiment, self.paths)):
             self._check_runs(f"{self.target}_figure_{name}")
         figure = figures.draw(layout, self.tidy)
-        told = figure_markdown(FigurePart(name, layout.title, figures.caption(layout, self.tidy)))
+        told = figure_markdown(PageFigure(name, layout.title, figures.caption(layout, self.tidy)))
         file = self.folder / "figures" / f"{name}.md"
         written = figures.save(figure, file.with_suffix(""))
         write_text(file, told)
@@ -200,9 +200,9 @@ class Report:
             stem = self.folder / "figures" / name
             files = tuple(kind for kind in ("png", "pdf", "md") if stem.with_name(f"{name}.{kind}").is_file())
             try:
-                figure_parts.append(FigurePart(name, layout.title, figures.caption(layout, self.tidy), files))
+                figure_parts.append(PageFigure(name, layout.title, figures.caption(layout, self.tidy), files))
             except UserError as error:  # an outdated file: the others are shown all the same
-                figure_parts.append(FigurePart(name, layout.title, f"Not shown: {error}"))
+                figure_parts.append(PageFigure(name, layout.title, f"Not shown: {error}"))
         path = self.folder / "index.html"
         write_text(path, page(self.experiment, _headline(self.tidy), filled, figure_parts))
         return path
@@ -257,7 +257,7 @@ class Report:
 
     def table_layout(self, name: str) -> TableLayout:
         """A table's layout; a `UserError` if it does not fit the experiment."""
-        layout = load_table(self.source, name).under(self.experiment)
+        layout = load_table(self.source, name).adapted_to(self.experiment)
         with _naming(layout_file(self.source, "tables", name)):
             for column in layout.supported:
                 self._check_needs(quantity(column.metric).file, column.file, layout)
@@ -268,11 +268,13 @@ class Report:
     def _filled(self, name: str, layout: TableLayout) -> tables.Table:
         """The table, beside the published one if it has one."""
         table = tables.fill(name, layout, self.tidy)
-        return table if layout.published is None else beside_published(table, self.experiment, self._paper)
+        return table if layout.published is None else with_published(table, self.experiment, self._paper)
 
     def figure_layout(self, name: str) -> FigureLayout:
         """A figure's layout; a `UserError` if it does not fit the experiment."""
-        layout = reporting(fitted(figures.load_figure(self.source, name), self.experiment), self.experiment)
+        layout = with_requested_value(
+            at_scale(figures.load_figure(self.source, name), self.experiment), self.experiment
+        )
         with _naming(layout_file(self.source, "figures", name)):
             self._check_needs(layout.asks, layout.file, layout)
             layout.cells(self.experiment)

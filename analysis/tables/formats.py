@@ -1,4 +1,4 @@
-"""A filled table as Markdown, LaTeX (booktabs), HTML, and tidy CSV."""
+"""Render a filled table as Markdown, LaTeX (booktabs), HTML, and tidy CSV."""
 
 import csv
 import html as html_module
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from analysis.tables.layout import Column
-from analysis.tables.table import Beside, Entry, Table
+from analysis.tables.table import Entry, PublishedEntry, Table
 from bench.files.text_table import escape_markdown, markdown_line
 from bench.files.text_table import markdown as markdown_table
 
@@ -33,8 +33,9 @@ _LATEX = {
     "σ": r"$\sigma$",
     "Δ": r"$\Delta$",
 }
-# What is not judged is in doubt, or the foot says why; of what is not supported the cell above says it.
-_UNSAID = ("not judged", "not supported")
+# Verdicts that are not printed: the doubt mark or the foot says why an entry is not judged, and the entry above a
+# published number says that it is not supported.
+_UNPRINTED = ("not judged", "not supported")
 _INDEXED = re.compile(r"([α-ωΑ-Ω])_([A-Za-z0-9]+)")
 
 
@@ -55,7 +56,7 @@ def escape_html(text: str) -> str:
 
 
 def _number(entry: Entry, decimals: int, plus_minus: str) -> str:
-    """Mean ± std without marks or notes; an entry without a number is its note alone."""
+    """Mean ± std without marks or notes; empty for an entry without a mean."""
     if entry.mean is None:
         return ""
     mean = f"{entry.mean:.{decimals}f}"
@@ -70,34 +71,34 @@ def _marked(entry: Entry, decimals: int, plus_minus: str, marks: dict[int, str],
     return marks.get(entry.place, "{}").replace("{}", number) + note
 
 
-def _published(beside: Beside, plus_minus: str, escape: Callable[[str], str]) -> str:
+def _published(entry: PublishedEntry, plus_minus: str, escape: Callable[[str], str]) -> str:
     """The published number as it is printed, and the verdict; empty where nothing is published."""
-    number = beside.number
+    number = entry.number
     if number is None:
         return ""
     printed = "–" if number.value is None else f"{number.value:.{number.decimals}f}{'+' * number.censored}"
     std = "" if number.std is None else f"{plus_minus}{number.std:.{number.std_decimals}f}"
     doubt = "?" * (number.doubtful and number.value is not None)
-    verdict = beside.verdict.text(number.decimals)
-    return f"{printed}{std}{doubt} {'' if verdict in _UNSAID else escape(verdict)}".rstrip()
+    verdict = entry.verdict.text(number.decimals)
+    return f"{printed}{std}{doubt} {'' if verdict in _UNPRINTED else escape(verdict)}".rstrip()
 
 
 def _foot(table: Table) -> str:
-    """The table's foot, and what the marks in its published rows mean, of those that occur."""
-    numbers = [one.number for of_block in table.beside for of_row in of_block for one in of_row if one.number]
+    """The table's foot, and the meaning of the marks that occur in its published rows."""
+    numbers = [entry.number for block in table.published for row in block for entry in row if entry.number]
     printed = [number for number in numbers if number.value is not None]
-    occur = {
-        "? doubtful in print": any(number.doubtful for number in printed),
+    occurs = {
+        "? the printed number is doubtful": any(number.doubtful for number in printed),
         "+ at least": any(number.censored for number in printed),
-        "– a failure, or a dash there": len(printed) < len(numbers),
+        "– the paper reports a failed run, or prints a dash": len(printed) < len(numbers),
     }
-    told = "; ".join(mark for mark, there in occur.items() if there)
-    return " ".join(part for part in (table.foot, f"In published rows: {told}." if told else "") if part)
+    marks = "; ".join(mark for mark, does in occurs.items() if does)
+    return " ".join(part for part in (table.foot, f"In published rows: {marks}." if marks else "") if part)
 
 
 @dataclass(frozen=True)
 class _Line:
-    """A line of a table's body: its title, its cells as text, and what it is."""
+    """A line of a table's body: its title, its cells as text, and its kind (reproduced, published or rank)."""
 
     title: str
     cells: list[str]
@@ -107,7 +108,7 @@ class _Line:
 def _body(
     table: Table, plus_minus: str, marks: dict[int, str], escape: Callable[[str], str]
 ) -> Iterator[tuple[str, list[_Line]]]:
-    """Of each block its header and its lines: one per method, each followed by the published one, if there is one."""
+    """The header and the lines of each block: one line per method, followed by the published line, if there is one."""
     columns = table.layout.columns
     for b, (block, rows) in enumerate(zip(table.layout.blocks, table.entries, strict=True)):
         lines = []
@@ -115,8 +116,8 @@ def _body(
             pairs = zip(entries, columns, strict=True)
             shown = [_marked(entry, column.decimals, plus_minus, marks, escape) for entry, column in pairs]
             lines.append(_Line(escape(title), shown))
-            if table.beside:
-                published = [_published(beside, plus_minus, escape) for beside in table.beside[b][m]]
+            if table.published:
+                published = [_published(entry, plus_minus, escape) for entry in table.published[b][m]]
                 lines.append(_Line("published", published, "published"))
         if table.taus and any(table.taus[b]):
             taus = ["" if tau is None else f"{tau.tau:.2f} ({tau.methods})" for tau in table.taus[b]]
@@ -125,7 +126,7 @@ def _body(
 
 
 def markdown(table: Table) -> str:
-    """Caption, then one pipe table; block headers are rows."""
+    """The caption, one pipe table in which block headers are rows, and the foot."""
     columns = table.layout.columns
     marks = {1: "**{}**", 2: "<u>{}</u>"}
     header = ["Method", *(f"{escape_markdown(c.name)} {_ARROWS[c.direction]}".strip() for c in columns)]
@@ -140,12 +141,12 @@ def markdown(table: Table) -> str:
 
 
 def _groups(columns: tuple[Column, ...]) -> list[tuple[str, int]]:
-    """Neighbouring columns of the same group, and how many."""
+    """The groups of neighbouring columns, with their numbers of columns."""
     return [(group, len(list(members))) for group, members in itertools.groupby(columns, key=lambda c: c.group)]
 
 
 def latex(table: Table) -> str:
-    """A `table` environment; if it is wide, a `table*`, shrunk to the page's text if it is wider than that."""
+    """A `table` environment. A wide table becomes a `table*`, which is shrunk if it is wider than the page's text."""
     columns = table.layout.columns
     marks = {1: r"\textbf{{}}", 2: r"\underline{{}}"}
     width = len(columns) + 1
@@ -177,7 +178,7 @@ def latex(table: Table) -> str:
         for line in body:
             cells = [line.title, *line.cells]
             lines.append(_ampersands(cells if line.kind == "reproduced" else [rf"{{\scriptsize {c}}}" for c in cells]))
-    foot = [rf"\par\smallskip\footnotesize {escape_latex(told)}"] if (told := _foot(table)) else []
+    foot = [rf"\par\smallskip\footnotesize {escape_latex(text)}"] if (text := _foot(table)) else []
     lines += [r"\bottomrule", rf"\end{{tabular}}{'}' * wide}", *foot, rf"\end{{{environment}}}"]
     return "\n".join(lines) + "\n"
 
@@ -202,20 +203,20 @@ def html(table: Table) -> str:
         if header:
             lines.append(f'<tr><th colspan="{len(columns) + 1}" class="block">{header}</th></tr>')
         for line in body:
-            ours = line.kind == "reproduced"
-            cells = (f"<td{'' if ours and cell not in notes else ' class=note'}>{cell}</td>" for cell in line.cells)
-            lines.append(f"<tr><th{'' if ours else ' class=note'}>{line.title}</th>{''.join(cells)}</tr>")
+            own = line.kind == "reproduced"
+            cells = (f"<td{'' if own and cell not in notes else ' class=note'}>{cell}</td>" for cell in line.cells)
+            lines.append(f"<tr><th{'' if own else ' class=note'}>{line.title}</th>{''.join(cells)}</tr>")
         lines.append("</tbody>")
     lines.append("</table>")
     return "\n".join([*lines, *([f"<p>{escape(foot)}</p>"] if (foot := _foot(table)) else [])]) + "\n"
 
 
 def tidy_csv(table: Table) -> str:
-    """One line per entry, unrounded: a number names its `source`, an entry without one says why in `note`."""
+    """One line per entry, unrounded. `source` is `run` for a mean; an entry without a mean says why in `note`."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     head = ["table", "row", "block", "column", "metric", "mean", "std", "n_seeds", "source", "note"]
-    writer.writerow([*head, *(_PUBLISHED if table.beside else ())])
+    writer.writerow([*head, *(_PUBLISHED if table.published else ())])
     for b, (block, rows) in enumerate(zip(table.layout.blocks, table.entries, strict=True)):
         for m, (method, entries) in enumerate(zip(table.layout.methods, rows, strict=True)):
             for c, (column, entry) in enumerate(zip(table.layout.columns, entries, strict=True)):
@@ -232,7 +233,7 @@ def tidy_csv(table: Table) -> str:
                         entry.seeds,
                         source,
                         entry.note,
-                        *(_published_fields(table.beside[b][m][c]) if table.beside else ()),
+                        *(_published_fields(table.published[b][m][c]) if table.published else ()),
                     ]
                 )
     return stream.getvalue()
@@ -241,11 +242,11 @@ def tidy_csv(table: Table) -> str:
 _PUBLISHED = ("published", "published_std", "published_note", "verdict", "gap")
 
 
-def _published_fields(beside: Beside) -> list[str]:
-    number, gap = beside.number, beside.verdict.gap
+def _published_fields(entry: PublishedEntry) -> list[str]:
+    number, gap = entry.number, entry.verdict.gap
     value, std = (None, None) if number is None else (number.value, number.std)
     texts = ["" if x is None else repr(x) for x in (value, std)]
-    return [*texts, "" if number is None else number.note, beside.verdict.kind, "" if gap is None else repr(gap)]
+    return [*texts, "" if number is None else number.note, entry.verdict.kind, "" if gap is None else repr(gap)]
 
 
 FORMATS: dict[str, Callable[[Table], str]] = {"md": markdown, "tex": latex, "csv": tidy_csv}

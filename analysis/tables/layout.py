@@ -5,7 +5,7 @@ import itertools
 from pydantic import Field, field_validator, model_validator
 
 from analysis.layouts.layout import Layout, Selection, read_layout
-from analysis.layouts.protocol import fitted, reporting, shortened
+from analysis.layouts.protocol import at_scale, final_at_scale, with_requested_value
 from analysis.measures.convergence import Better, FinalValue, reported
 from analysis.published.numbers import KEYS, METRICS
 from analysis.tables.quantities import QUANTITIES, quantity
@@ -107,17 +107,17 @@ class Column(Frozen):
         """The kind of tidy file that has the values."""
         return self.analysis or quantity(self.metric).file
 
-    def under(self, experiment: Experiment) -> "Column":
+    def adapted_to(self, experiment: Experiment) -> "Column":
         """The column as it fits the experiment; what is asked for goes before its own value, but for a deviation."""
         if self.unsupported is not None:
             return self
         final = self.final
         if (own := self.deviation) is not None:
-            shorter = shortened(own, experiment)
+            shorter = final_at_scale(own, experiment)
             final = None if shorter == own else shorter
         elif experiment.report is not None and final is not None and final.rule != "std_last_n":
             final = None
-        return fitted(self.model_copy(update={"final": final}), experiment)
+        return at_scale(self.model_copy(update={"final": final}), experiment)
 
     @property
     def deviation(self) -> FinalValue | None:
@@ -203,21 +203,21 @@ class TableLayout(Layout):
     def final_values(self, experiment: Experiment) -> dict[str, FinalValue]:
         """Which value of a run is reported, by method."""
         return {
-            method: self.final or shortened(reported(experiment.methods[method].release(method)), experiment)
+            method: self.final or final_at_scale(reported(experiment.methods[method].release(method)), experiment)
             for method in self.supported_methods
         }
 
-    def under(self, experiment: Experiment) -> "TableLayout":
+    def adapted_to(self, experiment: Experiment) -> "TableLayout":
         """The layout as it fits the experiment: the methods that are chosen, and the values that it reports.
 
         What is asked for goes before what columns say; only deviations stay deviations.
         """
-        columns = tuple(column.under(experiment) for column in self.columns)
+        columns = tuple(column.adapted_to(experiment) for column in self.columns)
         methods = self.methods
         if experiment.chosen is not None:
             methods = tuple(m for m in methods if m in experiment.methods and experiment.is_chosen(m))
         changes = {"columns": columns, "methods": methods}
-        return reporting(fitted(self, experiment), experiment).model_copy(update=changes)
+        return with_requested_value(at_scale(self, experiment), experiment).model_copy(update=changes)
 
     @property
     def supported(self) -> tuple[Column, ...]:

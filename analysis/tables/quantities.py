@@ -1,4 +1,4 @@
-"""What a table may show: each quantity's tidy file, name, unit, and which direction is better."""
+"""The quantities that a table can show: tidy file, name, unit, and which direction is better."""
 
 from dataclasses import dataclass
 
@@ -8,10 +8,10 @@ from bench.input.errors import unknown
 
 @dataclass(frozen=True)
 class Quantity:
-    """One quantity: in `metrics` it is a column, one value per round; in analyses rows, one per run.
+    """One quantity. In the file `metrics` it is a column with one value per round, in analyses one row per run.
 
-    Of some in `metrics` the `column` is another's, of which they take the evaluations of the first `share` of the
-    rounds, or the sample standard deviation over the last `deviation_over` evaluations.
+    A quantity may be derived from another `column` of `metrics`: from the evaluations of the first `share` of the
+    rounds, or as sample standard deviation over the last `deviation_over` evaluations.
     """
 
     file: str
@@ -28,7 +28,7 @@ CLIENTS: dict[str, tuple[str, Better]] = {
     "worst": ("lowest", "higher"),
     "best": ("highest", "higher"),
 }
-"""What is told of the accuracies of all clients."""
+"""Statistics over the accuracies of all clients: words for titles, and which direction is better."""
 
 QUANTITIES = {
     "test_accuracy": Quantity("metrics", "test accuracy (%)", "higher"),

@@ -1,4 +1,4 @@
-"""A filled table beside the published one: each number with what a paper prints for it, and a verdict."""
+"""Add the published numbers to a filled table: for each entry the number that the paper prints, and a verdict."""
 
 from dataclasses import replace
 from typing import Any
@@ -8,54 +8,51 @@ import pandas as pd
 from analysis.published.numbers import KeyValue, PublishedNumber, find, fitting, published
 from analysis.published.verdicts import RankCorrelation, Reproduced, Verdict, counts, rank_correlation, rule, verdict
 from analysis.tables.layout import Block, Column, Keys, TableLayout
-from analysis.tables.table import Beside, Entry, Table
+from analysis.tables.table import Entry, PublishedEntry, Table
 from bench.data.sources import parse_source
 from bench.engine.participation import Participation
 from bench.experiments.experiment import Experiment, load_experiment
 from bench.experiments.run_config import RunConfig
 
 
-def beside_published(table: Table, experiment: Experiment, paper: str) -> Table:
-    """The table with the published numbers of `layout.published`, verdicts, and rank correlations per column.
+def with_published(table: Table, experiment: Experiment, paper: str) -> Table:
+    """The table with the numbers of the paper's table `layout.published`, verdicts, and rank correlations per column.
 
     Only runs with the settings of the paper's own experiment are judged. A `UserError` if several published numbers fit
     one entry.
     """
     layout, numbers, papers_own = table.layout, published(paper), load_experiment(paper)
 
-    def found_beside(entry: Entry, block: Block, method: str, column: Column) -> Beside:
+    def published_entry(entry: Entry, block: Block, method: str, column: Column) -> PublishedEntry:
         number = _number(numbers, layout, experiment, block, method, column)
         settings = () if entry.mean is None else layout.settings_of(block, column, experiment)
         fair = all(_as_in_the_paper(f"{setting.path}/{method}", experiment, papers_own) for setting in settings)
-        return _beside(entry, number, column, fair=fair)
+        return _judged(entry, number, column, fair=fair)
 
     rows = [
         [
             tuple(
-                found_beside(entry, block, method, column)
+                published_entry(entry, block, method, column)
                 for column, entry in zip(layout.columns, entries, strict=True)
             )
-            for method, entries in zip(layout.methods, of_block, strict=True)
+            for method, entries in zip(layout.methods, rows_of_block, strict=True)
         ]
-        for block, of_block in zip(layout.blocks, table.entries, strict=True)
+        for block, rows_of_block in zip(layout.blocks, table.entries, strict=True)
     ]
-    beside = tuple(map(tuple, rows))
+    entries = tuple(map(tuple, rows))
     if experiment.scale != "paper":
-        return replace(table, beside=beside, foot="Nothing is judged at this scale.")
-    taus = tuple(_taus(layout, *pair) for pair in zip(table.entries, beside, strict=True))
-    found = [one.verdict for of_block in beside for of_method in of_block for one in of_method]
-    told = f"Verdicts: {counts(found)}. {rule()}"
-    asked = (
-        ""
-        if experiment.report is None
-        else f" Values are those asked for (report={experiment.report}), not the paper's."
-    )
-    ranks = " Kendall's τ: of the order of methods, reproduced against published." if any(map(any, taus)) else ""
-    return replace(table, beside=beside, taus=taus, foot=told + asked + ranks)
+        return replace(table, published=entries, foot="Nothing is judged at this scale.")
+    taus = tuple(_taus(layout, *pair) for pair in zip(table.entries, entries, strict=True))
+    foot = [f"Verdicts: {counts(entry.verdict for block in entries for row in block for entry in row)}.", rule()]
+    if experiment.report is not None:
+        foot.append(f"The reported value is the requested one (report={experiment.report}), not the paper's.")
+    if any(map(any, taus)):
+        foot.append("Kendall's τ compares the order of the methods, reproduced and published.")
+    return replace(table, published=entries, taus=taus, foot=" ".join(foot))
 
 
 def _as_in_the_paper(path: str, experiment: Experiment, papers_own: Experiment) -> bool:
-    """Whether a cell's runs have the settings of the paper's own experiment, seeds aside."""
+    """Whether a cell's runs have the settings of the paper's own experiment; seeds may differ."""
     if experiment.scale != "paper" or not (experiment.has(path) and papers_own.has(path)):
         return False
     ours, theirs = (_settings(one.cell(path).runs[0]) for one in (experiment, papers_own))
@@ -63,17 +60,17 @@ def _as_in_the_paper(path: str, experiment: Experiment, papers_own: Experiment) 
 
 
 def _settings(run: RunConfig) -> dict[str, Any]:
-    """All that decides what a run reaches and which of its rounds are evaluated, but for its seed."""
-    kept = {"snapshot_every", "local_models"}
-    return run.model_dump(exclude={"seed": True, "engine": True, "evaluation": kept})
+    """The part of a configuration that decides a run's results and which rounds are evaluated, without its seed."""
+    saved = {"snapshot_every", "local_models"}
+    return run.model_dump(exclude={"seed": True, "engine": True, "evaluation": saved})
 
 
 def keys_of(
     layout: TableLayout, experiment: Experiment, block: Block, method: str, column: Column
 ) -> dict[str, KeyValue]:
-    """The keys of an entry's published number: those of its cell, and what the layout says of block, row and column.
+    """The keys of an entry's published number: those of its cell, overridden by those of block, row and column.
 
-    Where a mean over several settings is taken, they are of the first.
+    For a mean over several settings, the keys are those of the first setting.
     """
     keys: Keys = {"table": layout.published, "method": method, "metric": column.metric}
     if column.unsupported is None:
@@ -92,7 +89,7 @@ def keys_of(
 
 
 def _active(participation: Participation, clients: int) -> int:
-    """Clients per round, in the mean."""
+    """Clients per round on average."""
     if participation.probability is not None:
         return round(participation.probability * clients)
     return participation.active or clients
@@ -101,7 +98,7 @@ def _active(participation: Participation, clients: int) -> int:
 def of_entry(
     numbers: pd.DataFrame, layout: TableLayout, experiment: Experiment, block: Block, method: str, column: Column
 ) -> pd.DataFrame:
-    """The published numbers that fit an entry. None fits one that the experiment does not have at all."""
+    """The published numbers that fit an entry; none if the experiment does not have the entry's cell."""
     if layout.why_unsupported(method, column) is None and not layout.has(block, method, column, experiment):
         return numbers.iloc[:0]
     return fitting(numbers, keys_of(layout, experiment, block, method, column))
@@ -110,26 +107,27 @@ def of_entry(
 def _number(
     numbers: pd.DataFrame, layout: TableLayout, experiment: Experiment, block: Block, method: str, column: Column
 ) -> PublishedNumber | None:
-    """The published number of an entry. Where the table has columns of printed deviations, other columns show none."""
+    """The published number of an entry, without its deviation if the table has other columns for deviations."""
     number = find(of_entry(numbers, layout, experiment, block, method, column), table=layout.published)
     if number is None or "value" in column.published:
         return number and number.deviation
-    apart = any("value" in other.published for other in layout.columns)
-    return replace(number, std=None) if apart else number
+    has_columns_of_deviations = any("value" in other.published for other in layout.columns)
+    return replace(number, std=None) if has_columns_of_deviations else number
 
 
-def _beside(entry: Entry, number: PublishedNumber | None, column: Column, *, fair: bool) -> Beside:
+def _judged(entry: Entry, number: PublishedNumber | None, column: Column, *, fair: bool) -> PublishedEntry:
+    """The published number with the verdict on the entry."""
     if number is not None and not fair:
-        return Beside(number, Verdict("not judged"), fair=False)
+        return PublishedEntry(number, Verdict("not judged"), fair=False)
     reproduced = entry.missing if entry.mean is None else Reproduced(entry.mean, entry.std, entry.seeds)
-    return Beside(number, verdict(reproduced, number, column.judged_as))
+    return PublishedEntry(number, verdict(reproduced, number, column.judged_as))
 
 
 def _taus(
-    layout: TableLayout, entries: tuple[tuple[Entry, ...], ...], beside: tuple[tuple[Beside, ...], ...]
+    layout: TableLayout, entries: tuple[tuple[Entry, ...], ...], published: tuple[tuple[PublishedEntry, ...], ...]
 ) -> tuple[RankCorrelation | None, ...]:
-    """Of each column of a block, over the methods that have both numbers, the published one not in doubt."""
-    columns = zip(zip(*entries, strict=True), zip(*beside, strict=True), strict=True)
+    """The rank correlation of each column of a block, over methods with both numbers, the published one undoubted."""
+    columns = zip(zip(*entries, strict=True), zip(*published, strict=True), strict=True)
     return tuple(
         rank_correlation(
             {method: entry.mean for method, entry in zip(layout.methods, of_column, strict=True)},

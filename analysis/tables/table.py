@@ -45,10 +45,10 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Beside:
-    """What stands beside an entry: the published number, if there is one, and what the entry says of it.
+class PublishedEntry:
+    """The published counterpart of an entry: the number, if there is one, and the verdict on the entry.
 
-    Not `fair`: of runs with other settings than the paper's.
+    `fair`: whether the runs have the paper's settings; others are not judged.
     """
 
     number: PublishedNumber | None
@@ -60,8 +60,8 @@ class Beside:
 class Table:
     """A filled table: `entries[block][row][column]`, in the layout's order.
 
-    Of a table that is published, `beside` has the same shape, `taus[block][column]` are rank correlations of both, and
-    `foot` sums up. `experiment` is the name of the experiment whose table it is.
+    If a paper published the table, `published` has the same shape, `taus[block][column]` are rank correlations between
+    both, and `foot` sums up the verdicts. `experiment` is the name of the table's experiment.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Table:
     rows: tuple[str, ...]
     entries: tuple[tuple[tuple[Entry, ...], ...], ...]
     caption: str
-    beside: tuple[tuple[tuple[Beside, ...], ...], ...] = ()
+    published: tuple[tuple[tuple[PublishedEntry, ...], ...], ...] = ()
     taus: tuple[tuple[RankCorrelation | None, ...], ...] = ()
     foot: str = ""
     experiment: str = ""

@@ -295,7 +295,7 @@ def compare(
     grid: Annotated[str, typer.Option(help="The stored baselines to compare with.")],
     experiment: Annotated[
         str | None,
-        typer.Option(help="Whose runs: a name or a YAML file. Default: the one that has runs of the method."),
+        typer.Option(help="The experiment of the runs: a name or a YAML file. Default: the one with the grid's name."),
     ] = None,
     metric: Annotated[
         str, typer.Option(help="test_accuracy, test_loss, train_loss or train_accuracy.")
@@ -317,15 +317,16 @@ def compare(
 
     fedflat compare my_method --grid quick --experiment mine/experiments.yaml --by-setting --csv mine.csv
     """
-    from analysis.comparison import compare as comparing
+    from analysis.comparison.compare import compare as compare_with_stored
+    from analysis.comparison.text import as_text
     from bench.files.csv_json import write_csv
 
-    found = comparing.compare(
+    comparison = compare_with_stored(
         method, grid, results, experiment=experiment, changes=changes_of(set_), metric=metric, baselines=stored
     )
     if csv is not None:
-        write_csv(csv, found.csv(by_setting))
-    typer.echo(found.text(by_setting))
+        write_csv(csv, comparison.csv(by_setting))
+    typer.echo(as_text(comparison, by_setting))
 
 
 @app.command()

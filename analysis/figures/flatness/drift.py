@@ -10,9 +10,9 @@ from pydantic import Field
 from analysis.figures.base import (
     OneSettingLayout,
     add_legend,
-    asides,
     draw_curve,
     new_figure,
+    offsets,
     round_axis,
     seed_statistics,
 )
@@ -54,7 +54,7 @@ class DriftLayout(OneSettingLayout):
 def draw(layout: DriftLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
     """The figure."""
     (setting,) = layout.settings(tidy.experiment)
-    looks, aside = styles(tidy.experiment, layout.methods), asides(layout.methods)
+    looks, aside = styles(tidy.experiment, layout.methods), offsets(layout.methods)
     rows, columns = -(-len(layout.show) // 2), min(len(layout.show), 2)
     figure, body = new_figure(
         layout.width, 2.2 * rows + 0.55, [_without_note(layout, tidy, frame), missing_note(frame, layout, tidy)]

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pydantic import Field
 
-from analysis.figures.base import PanelLayout, asides, new_figure, round_axis, seed_statistics
+from analysis.figures.base import PanelLayout, new_figure, offsets, round_axis, seed_statistics
 from analysis.figures.lines import draw_lines, label_outer
 from analysis.figures.notes import diverged_note, missing_note
 from analysis.figures.palette import styles
@@ -68,7 +68,7 @@ def draw(layout: ConvergenceLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
     figure, body = new_figure(layout.width, 2.0 * rows + 0.55, notes)
     mean = curves(shown, layout.metric)
     within = (0, 100) if layout.metric.endswith("accuracy") else (0, np.inf)
-    aside = asides(layout.methods)
+    aside = offsets(layout.methods)
     drawn = draw_lines(body, layout, tidy, mean, "round", columns=layout.columns, within=within, aside=aside)
     diverged = frame[frame.groupby(IDS)["diverged"].transform("max") > 0]
     for axes, panel in zip(drawn, layout.panels, strict=True):

@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from pydantic import Field
 
-from analysis.figures.base import PanelLayout, asides, new_figure, round_axis, seed_statistics
+from analysis.figures.base import PanelLayout, new_figure, offsets, round_axis, seed_statistics
 from analysis.figures.lines import draw_lines, label_outer
 from analysis.figures.notes import missing_note
 from analysis.layouts.tidy import Tidy
@@ -54,7 +54,7 @@ def draw(layout: CurvesLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
     figure, body = new_figure(layout.width, 2.0 * rows + 0.55, [missing_note(frame, layout, tidy)])
     within = (-np.inf if layout.lowest is None else layout.lowest, np.inf if layout.highest is None else layout.highest)
     drawn = draw_lines(
-        body, layout, tidy, mean, "round", columns=columns, within=within, aside=asides(layout.methods)
+        body, layout, tidy, mean, "round", columns=columns, within=within, aside=offsets(layout.methods)
     )  # fmt: skip
     for axes in drawn:
         round_axis(axes)

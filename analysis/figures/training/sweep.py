@@ -15,7 +15,7 @@ from analysis.figures.base import FigureLayout, add_legend, count_seeds, draw_cu
 from analysis.figures.notes import diverged_note, missing_note
 from analysis.figures.palette import styles
 from analysis.layouts.layout import Selection
-from analysis.layouts.protocol import shortened
+from analysis.layouts.protocol import final_at_scale
 from analysis.layouts.tidy import Tidy, of_cell
 from analysis.layouts.titles import method_titles
 from analysis.measures.convergence import FinalValue, reported
@@ -161,7 +161,8 @@ class SweepLayout(FigureLayout):
         """One row per run: the columns that name it, and its `value`, NaN of a run that diverged."""
         column = Column(header=self.metric, metric=self.metric, final=self.final if self.asks == "metrics" else None)
         finals = {
-            label: shortened(reported(entry.release(label)), experiment) for label, entry in experiment.methods.items()
+            label: final_at_scale(reported(entry.release(label)), experiment)
+            for label, entry in experiment.methods.items()
         }
         values = values_of(column, finals, frame)
         rows = [(*cell, value.seed, value.number) for cell, of_seeds in values.items() for value in of_seeds]

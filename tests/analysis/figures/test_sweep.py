@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from analysis import figures
 from analysis.figures.training.sweep import SweepLayout
-from analysis.layouts.protocol import reporting
+from analysis.layouts.protocol import with_requested_value
 from analysis.layouts.tidy import Tidy
 from bench.experiments.address import CellAddress, Setting
 from bench.experiments.experiment import Experiment
@@ -73,7 +73,7 @@ def test_the_rule_of_the_layout_says_which_value_counts(two: Tidy) -> None:
 
 def test_what_is_asked_for_in_place_of_the_protocol_is_told(two: Tidy) -> None:
     experiment = two.experiment.model_copy(update={"report": "best"})
-    shown = reporting(layout(PANEL), experiment)
+    shown = with_requested_value(layout(PANEL), experiment)
     told = figures.caption(shown, replace(two, experiment=experiment))
     assert "Values, as asked for in place of the figure's own protocol: best of all evaluations" in told
 

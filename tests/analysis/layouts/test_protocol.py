@@ -7,7 +7,7 @@ import pytest
 from analysis import figures
 from analysis.analyses.training.convergence import Convergence
 from analysis.figures.training.convergence import ConvergenceLayout
-from analysis.layouts.protocol import fitted
+from analysis.layouts.protocol import at_scale
 from analysis.layouts.tidy import Tidy
 from analysis.measures.convergence import FinalValue
 from analysis.planning.workflow import Workflow
@@ -26,15 +26,15 @@ LONG = {"kind": "convergence", "title": "T", "caption": "C.", "methods": ["fedav
 @pytest.mark.parametrize(("rounds", "window", "every"), [(8, 2, 2), (3, 2, 1), (40, 10, 10), (10_000, 100, 800)])
 def test_at_smoke_scale_spans_are_a_quarter_of_the_rounds_at_most(rounds: int, window: int, every: int) -> None:
     smoke = load_experiment("quick", {"scale": "smoke", "training.rounds": rounds})
-    layout = fitted(ConvergenceLayout.parse(LONG), smoke)
+    layout = at_scale(ConvergenceLayout.parse(LONG), smoke)
     assert (layout.window, layout.every) == (window, every)
-    assert fitted(Convergence(window=100), smoke).window == window
-    assert fitted(Convergence(), smoke).window == 1, "what is not smoothed stays so"
+    assert at_scale(Convergence(window=100), smoke).window == window
+    assert at_scale(Convergence(), smoke).window == 1, "what is not smoothed stays so"
 
 
 def test_at_its_own_scale_nothing_changes(quick: Experiment) -> None:
     layout = ConvergenceLayout.parse(LONG)
-    assert fitted(layout, quick) == layout
+    assert at_scale(layout, quick) == layout
 
 
 def test_a_report_asks_for_spans_that_fit() -> None:
@@ -79,18 +79,18 @@ def test_one_protocol_is_asked_for_in_place_of_all_others(quick: Experiment) -> 
     ways = [{}, {"final": {"rule": "last"}}, {"final": {"rule": "std_last_n", "n": 100}}]
     columns = [{"header": f"{i}", "metric": "test_accuracy", **way} for i, way in enumerate(ways)]
     layout = TableLayout.parse({**fields, "columns": columns})
-    assert layout.under(quick) == layout
+    assert layout.adapted_to(quick) == layout
     best = load_experiment("quick", {"report": "best"})
-    under = layout.under(best)
+    under = layout.adapted_to(best)
     assert under.final_values(best) == {"fedavg": FinalValue(rule="best")}
     assert [column.final for column in under.columns] == [None, None, FinalValue(rule="std_last_n", n=100)]
     last10 = load_experiment("quick", {"report": "mean_last_10"})
-    assert layout.under(last10).final == FinalValue(rule="mean_last_n", n=10)
+    assert layout.adapted_to(last10).final == FinalValue(rule="mean_last_n", n=10)
 
 
 def test_at_smoke_scale_means_are_over_few_evaluations() -> None:
     smoke = Report("fedgf", Path("results"), {"scale": "smoke"})
-    layout = load_table("fedgf", "1").under(smoke.experiment)
+    layout = load_table("fedgf", "1").adapted_to(smoke.experiment)
     assert layout.final == FinalValue(rule="mean_last_n", n=2)
     assert smoke.analyses["convergence"].model_dump()["final"] == {"rule": "mean_last_n", "n": 2}
 
@@ -112,8 +112,8 @@ def test_an_unknown_protocol_is_one_line(report: str) -> None:
 def test_deviations_are_over_few_evaluations_too() -> None:
     smoke, paper = (load_experiment("fedgf", changes) for changes in ({"scale": "smoke"}, {}))
     layout = load_table("fedgf", "7")
-    assert {column.final for column in layout.under(smoke).columns} == {FinalValue(rule="std_last_n", n=2)}
-    assert layout.under(paper) == layout, "the quantity's own hundred"
+    assert {column.final for column in layout.adapted_to(smoke).columns} == {FinalValue(rule="std_last_n", n=2)}
+    assert layout.adapted_to(paper) == layout, "the quantity's own hundred"
 
 
 def test_runs_shorter_than_a_mean_are_told(short: Tidy) -> None:

@@ -162,7 +162,7 @@ DAMAGES = [
     ("test_accuracy,63.63,,,", "test_accuracy,63.63,,,failed", "a row must have either a value or one of the notes"),
     ("test_accuracy,63.63,,,", 'test_accuracy,"63,63",,,', "value = '63,63': allowed are plain decimals"),
     ("lda,0,100,5,10000,test_accuracy,63.63", "lda,0,100,5.0,10000,test_accuracy,63.63", "active_clients = '5.0'"),
-    ("lda,0,100,5,10000,test_accuracy,63.63", "lda,0,100,10,10000,test_accuracy,63.63", "line 3: the same cell"),
+    ("lda,0,100,5,10000,test_accuracy,63.63", "lda,0,100,10,10000,test_accuracy,63.63", "line 3: the same keys"),
     (
         "fedgf,1,fedavg,cifar10,lenet,lda,0,100,5",
         "fedgf,2,fedavg,cifar10,lenet,lda,0,100,5",

@@ -13,8 +13,8 @@ from analysis.report.page import table_page
 from analysis.report.report import Report
 from analysis.tables.formats import FORMATS
 from analysis.tables.layout import TableLayout
-from analysis.tables.reproduction import beside_published
-from analysis.tables.table import Beside, Entry, Table
+from analysis.tables.reproduction import with_published
+from analysis.tables.table import Entry, PublishedEntry, Table
 from bench.experiments.experiment import load_experiment
 from bench.input.errors import UserError
 
@@ -70,12 +70,12 @@ UNFAIR = ["not judged", "not judged", "not run", "diverged", "not analysed", "ce
 
 
 def kinds(table: Table, column: int) -> list[str]:
-    return [row[column].verdict.kind for row in table.beside[0]]
+    return [row[column].verdict.kind for row in table.published[0]]
 
 
 @pytest.fixture(scope="module")
 def judged() -> Table:
-    return beside_published(filled(), FEDGF, "fedgf")
+    return with_published(filled(), FEDGF, "fedgf")
 
 
 def test_every_verdict(judged: Table) -> None:
@@ -118,7 +118,7 @@ def test_tidy_rows_have_both_numbers(judged: Table) -> None:
 
 @pytest.mark.parametrize("changes", [{"training.rounds": 5}, {"training.lr": 0.1}, {"evaluation.every": 10}], ids=str)
 def test_runs_with_other_settings_than_the_papers_are_not_judged(changes: dict[str, Any]) -> None:
-    table = beside_published(filled(), load_experiment("fedgf", changes), "fedgf")
+    table = with_published(filled(), load_experiment("fedgf", changes), "fedgf")
     assert kinds(table, 0) == UNFAIR
     assert not any(map(any, table.taus)), "nor ranked"
 
@@ -129,13 +129,13 @@ def test_runs_with_other_settings_than_the_papers_are_not_judged(changes: dict[s
     ids=str,
 )
 def test_fewer_methods_other_seeds_and_other_values_are_judged(changes: dict[str, Any]) -> None:
-    table = beside_published(filled(), load_experiment("fedgf", changes), "fedgf")
+    table = with_published(filled(), load_experiment("fedgf", changes), "fedgf")
     assert kinds(table, 0)[0] == "agrees"
-    assert ("Values are those asked for (report=best), not the paper's" in table.foot) == ("report" in changes)
+    assert ("The reported value is the requested one (report=best)" in table.foot) == ("report" in changes)
 
 
 def test_at_smoke_scale_nothing_is_judged() -> None:
-    table = beside_published(filled(), load_experiment("fedgf", {"scale": "smoke"}), "fedgf")
+    table = with_published(filled(), load_experiment("fedgf", {"scale": "smoke"}), "fedgf")
     assert table.foot.startswith("Nothing is judged at this scale.")
     assert kinds(table, 0) == UNFAIR
 
@@ -144,7 +144,7 @@ def test_what_extends_a_paper_is_judged_where_its_settings_are_the_papers(tmp_pa
     for name, training, kind in (("same", "{}", "agrees"), ("faster", "{lr: 0.1}", "not judged")):
         file = tmp_path / f"{name}.yaml"
         file.write_text(f"name: {name}\nextends: fedgf\ntraining: {training}\n")
-        assert kinds(beside_published(filled(), load_experiment(str(file)), "fedgf"), 0)[0] == kind
+        assert kinds(with_published(filled(), load_experiment(str(file)), "fedgf"), 0)[0] == kind
 
 
 def test_printed_deviations_stand_once() -> None:
@@ -154,8 +154,8 @@ def test_printed_deviations_stand_once() -> None:
         layout = report.table_layout(name)
         row = (Entry(note="not run"),) * len(layout.columns)
         entries = ((row,) * len(layout.methods),) * len(layout.blocks)
-        table = beside_published(Table(name, layout, layout.methods, entries, "By hand."), report.experiment, paper)
-        shown = [one.number for block in table.beside for of_method in block for one in of_method]
+        table = with_published(Table(name, layout, layout.methods, entries, "By hand."), report.experiment, paper)
+        shown = [one.number for block in table.published for of_method in block for one in of_method]
         assert all(number is None or number.std is None for number in shown)
 
 
@@ -166,7 +166,7 @@ def test_tables_of_unknown_data_sets_show_the_published_side_alone(tmp_path: Pat
     published = [line for line in text.splitlines() if line.startswith("| *published*")]
     assert published
     assert not any("not supported" in line for line in published), "the cell above says why"
-    assert text.endswith(" In published rows: ? doubtful in print.\n")
+    assert text.endswith(" In published rows: ? the printed number is doubtful.\n")
 
 
 def test_a_wide_table_in_latex_fits_the_page_and_names_its_paper(tmp_path: Path) -> None:
@@ -179,15 +179,15 @@ def test_a_wide_table_in_latex_fits_the_page_and_names_its_paper(tmp_path: Path)
 def test_the_foot_tells_the_marks_that_occur_at_smoke_scale_too() -> None:
     numbers = {
         "": PublishedNumber(1.0),
-        "? doubtful in print": PublishedNumber(1.0, note="typo_suspected"),
+        "? the printed number is doubtful": PublishedNumber(1.0, note="typo_suspected"),
         "+ at least": PublishedNumber(1.0, note="censored"),
-        "– a failure, or a dash there": PublishedNumber(None, note="failed"),
+        "– the paper reports a failed run, or prints a dash": PublishedNumber(None, note="failed"),
     }
     entry = (((Entry(1.0),),),)
     column = {"header": "5", "metric": "test_accuracy", "select": {**AT, "dataset": "cifar10"}}
     layout = TableLayout.parse({**LAYOUT.model_dump(), "methods": ["fedavg"], "columns": [column]})
     for mark, number in numbers.items():
-        beside = (((Beside(number, Verdict("not judged")),),),)
+        beside = (((PublishedEntry(number, Verdict("not judged")),),),)
         text = FORMATS["md"](Table("t", layout, ("FedAvg",), entry, "By hand.", beside, foot="Nothing."))
         assert text.endswith(f"\n\nNothing. In published rows: {mark}.\n" if mark else "\n\nNothing.\n")
 
