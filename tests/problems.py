@@ -1,22 +1,28 @@
 """Small federated problems that tests share."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from bench.data.dataset import DeviceData
-from bench.engine.backends.loop import Loop
 from bench.engine.batches import FullBatches
 from bench.engine.federation import Federation, FederationState
+from bench.engine.local import Backend
 from bench.engine.objective import Objective
 from bench.engine.simulation import SimulationResult, simulate
 from bench.engine.steps import Steps
+from bench.experiments.run_config import RunConfig
 from bench.methods.catalog import recipe
 from bench.methods.recipe import Recipe
-from bench.training.run_setup import RunSetup, play_round
+from bench.training.run_directory import RunDirectory
+from bench.training.run_setup import RunSetup
+from bench.training.train import train_runs
 
 
 @dataclass(frozen=True)
@@ -85,9 +91,32 @@ class Problem:
         return Federation(built, Objective(model), device_data, FullBatches(split, 3), sizes, settings, self.seed)
 
 
-def one_round(bench: RunSetup, state: FederationState) -> tuple[FederationState, dict]:
+def train(
+    config: RunConfig, folder: Path, device: torch.device, checkpoint_every: int = 1, **options: Any
+) -> RunDirectory:
+    """Train one run into its folder."""
+    return train_runs([config], [folder], device, checkpoint_every, **options)[0]
+
+
+def one_round(setup: RunSetup, state: FederationState) -> tuple[FederationState, dict]:
     """A round of a run, by the plain loop."""
-    return play_round([bench], [state], Loop())[0]
+    return setup.federation.run_round(state, setup.active(state))
+
+
+def joint_round(
+    federations: Sequence[Federation],
+    states: Sequence[FederationState],
+    active: Sequence[Sequence[int]],
+    backend: Backend,
+) -> list[tuple[FederationState, dict[str, float]]]:
+    """A round of several federations, whose clients are trained in one call of the back end, as `Engine` does it."""
+    works = [f.work(state, clients) for f, state, clients in zip(federations, states, active, strict=True)]
+    results = iter(backend.train(federations[0].local, [client for work in works for client in work]))
+    ends = [
+        f.aggregate(state, work, [next(results) for _ in work])
+        for f, state, work in zip(federations, states, works, strict=True)
+    ]
+    return [(state, measurements.numbers()) for state, measurements in ends]
 
 
 def distance(a: SimulationResult, b: SimulationResult) -> float:

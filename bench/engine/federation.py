@@ -177,22 +177,3 @@ class Measured:
         waiting = {name: value for name, value in self.values.items() if isinstance(value, Tensor)}
         packed = torch.stack([value.reshape(()).double().to(self.device) for value in waiting.values()]).tolist()
         return {name: float(value) for name, value in (self.values | dict(zip(waiting, packed, strict=True))).items()}
-
-
-def run_rounds(
-    federations: Sequence[Federation],
-    states: Sequence[FederationState],
-    active: Sequence[Sequence[int]],
-    backend: Backend,
-) -> list[tuple[FederationState, dict[str, float]]]:
-    """One round of several federations at once, which differ in their seeds and data splits alone.
-
-    The local training of all their clients is one call of the back end; measurements come over after the last.
-    """
-    works = [f.work(state, chosen) for f, state, chosen in zip(federations, states, active, strict=True)]
-    results = iter(backend.train(federations[0].local, [w for work in works for w in work]))
-    ends = [
-        f.aggregate(state, work, [next(results) for _ in work])
-        for f, state, work in zip(federations, states, works, strict=True)
-    ]
-    return [(state, measured.numbers()) for state, measured in ends]

@@ -9,24 +9,22 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from math import prod
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from bench.engine.backends import BACKENDS
 from bench.engine.federation import FederationState
-from bench.engine.local import Backend, LocalResult, LocalWork
-from bench.engine.objective import Objective
+from bench.engine.local import LocalResult, LocalWork
 from bench.files.atomic import write_text
 from bench.files.locks import locked
 from bench.host.machine import machine
 from bench.input.content import short_hash
 from bench.input.errors import UserError
 from bench.training.code_version import code_fingerprint
+from bench.training.engine_choice import EngineChoice
 from bench.training.run_setup import RunSetup
 
 STEPS = 3
@@ -47,55 +45,19 @@ TOLERANCE = {"fp32": 1e-3, "tf32": 0.05, "bf16": 0.2}
 """Largest difference to the loop's update after the timed steps, relative to that update, by precision."""
 
 
-@dataclass(frozen=True)
-class Choice:
-    """How the engine computes: `together` puts the clients of all seeds into one cohort."""
-
-    backend: str = "loop"
-    together: bool = False
-    threads: int = 1
-    channels_last: bool = False
-
-    @classmethod
-    def from_json(cls, values: Any) -> "Choice":
-        """What `as_json` gave; a ValueError for anything else."""
-        if not isinstance(values, dict) or values.keys() != asdict(cls()).keys() or values["backend"] not in BACKENDS:
-            raise ValueError(f"no choice of the engine: {values}")
-        return cls(**values)
-
-    def as_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return asdict(self)
-
-    def fits(self, device: torch.device) -> bool:
-        """Whether it can be had there: a run may be resumed on another device."""
-        return self.backend != "graph" or device.type == "cuda"
-
-    def prepare(self, objectives: Sequence[Objective]) -> Backend:
-        """Set the process and the objectives up, and make the back end."""
-        torch.set_num_threads(self.threads)
-        for objective in objectives:
-            objective.channels_last = self.channels_last
-        return BACKENDS[self.backend]()
-
-    def __str__(self) -> str:
-        parts = [self.backend, "seeds together" * self.together, "channels-last" * self.channels_last]
-        return ", ".join([*filter(None, parts), f"{self.threads} thread{'s' * (self.threads > 1)}"])
-
-
-def choose(bench: RunSetup, state: FederationState, log: Callable[..., None]) -> Choice:
+def choose_engine(setup: RunSetup, state: FederationState, log: Callable[..., None]) -> EngineChoice:
     """The choice for a run, from its state at the start; whether seeds go together is not part of it.
 
     The threads that torch has now are the most it may take. What the configuration fixes is not measured; a `UserError`
     if it fixes what the method or the model cannot do.
     """
-    calibration, settings = _Calibration(bench, state), bench.config.engine
-    if settings.backend == "graph" and bench.objective.device.type != "cuda":
+    calibration, settings = _Calibration(setup, state), setup.config.engine
+    if settings.backend == "graph" and setup.objective.device.type != "cuda":
         raise UserError("engine.backend graph needs an NVIDIA GPU (allowed here: auto, loop, cohort)")
     if not calibration.can_remember():
         layout = settings.layout == "channels_last"
         backend = "loop" if settings.backend == "auto" else settings.backend
-        plain = Choice(backend, threads=torch.get_num_threads(), channels_last=layout)
+        plain = EngineChoice(backend, threads=torch.get_num_threads(), channels_last=layout)
         log("engine: nothing is measured, since '%s' cannot be written", calibration.file.parent)
         return plain
     with locked(calibration.file):
@@ -116,20 +78,20 @@ def choose(bench: RunSetup, state: FederationState, log: Callable[..., None]) ->
     return choice
 
 
-def go_together(
-    benches: Sequence[RunSetup], states: Sequence[FederationState], choice: Choice, log: Callable[..., None]
+def train_together(
+    setups: Sequence[RunSetup], states: Sequence[FederationState], choice: EngineChoice, log: Callable[..., None]
 ) -> bool:
     """Whether runs that differ in their seeds are trained in one cohort: where that is asked for, or changes no bit.
 
     On a GPU company nearly always does change the last bits: there the same seeds must be asked for to have them again.
     """
-    wanted = benches[0].config.engine.seeds if benches else "apart"
-    if choice.backend == "loop" or len(benches) <= 1 or wanted == "apart":
+    wanted = setups[0].config.engine.seeds if setups else "apart"
+    if choice.backend == "loop" or len(setups) <= 1 or wanted == "apart":
         return False
-    if wanted == "together" or benches[0].objective.device.type == "cuda":
+    if wanted == "together" or setups[0].objective.device.type == "cuda":
         return True
-    works = [_last_steps(bench, state) for bench, state in zip(benches, states, strict=True)]
-    backend, local = choice.prepare([bench.objective for bench in benches]), benches[0].federation.local
+    works = [_last_steps(setup, state) for setup, state in zip(setups, states, strict=True)]
+    backend, local = choice.prepare([setup.objective for setup in setups]), setups[0].federation.local
     alone = backend.train(local, works[0])
     together = backend.train(local, [work for own in works for work in own])
     same = all(torch.equal(one.w, other.w) for one, other in zip(alone, together, strict=False))
@@ -138,28 +100,28 @@ def go_together(
     return same
 
 
-def _last_steps(bench: RunSetup, state: FederationState) -> list[LocalWork]:
+def _last_steps(setup: RunSetup, state: FederationState) -> list[LocalWork]:
     """The last local steps of each active client in the round that follows."""
-    works = bench.federation.work(state, bench.active(state))
+    works = setup.work(state)
     return [replace(work, plan=work.plan[-STEPS:]) for work in works]
 
 
 class _Calibration:
     """Times candidates on steps of a run's own first round."""
 
-    def __init__(self, bench: RunSetup, state: FederationState) -> None:
-        self.bench = bench
+    def __init__(self, setup: RunSetup, state: FederationState) -> None:
+        self.setup = setup
         self.state = state
-        self.device = bench.objective.device
-        self.precision = bench.objective.precision
-        self.engine = bench.config.engine
+        self.device = setup.objective.device
+        self.precision = setup.objective.precision
+        self.engine = setup.config.engine
         self.most_threads = torch.get_num_threads()
-        self.seconds: dict[Choice, float] = {}
+        self.seconds: dict[EngineChoice, float] = {}
         """Per client and step."""
-        self.impossible: dict[Choice, str] = {}
+        self.impossible: dict[EngineChoice, str] = {}
         self._plain: LocalResult | None = None
 
-    def measured(self) -> Choice:
+    def measured(self) -> EngineChoice:
         """The fastest candidate; the plain loop unless another is clearly faster."""
         best = plain = self._loop()
         for candidate in self._cohorts(plain):
@@ -169,9 +131,9 @@ class _Calibration:
             best = min(wanted, key=self.seconds.__getitem__, default=plain)
         return best
 
-    def _loop(self) -> Choice:
+    def _loop(self) -> EngineChoice:
         """The best loop: memory format first, with one thread, then threads."""
-        best = Choice(channels_last=self.engine.layout == "channels_last")
+        best = EngineChoice(channels_last=self.engine.layout == "channels_last")
         self._time(best)
         if self.engine.layout == "auto":
             best = self._better(best, replace(best, channels_last=True))
@@ -179,16 +141,16 @@ class _Calibration:
             best = self._better(best, replace(best, threads=self.most_threads))
         return best
 
-    def _cohorts(self, loop: Choice) -> Iterator[Choice]:
+    def _cohorts(self, loop: EngineChoice) -> Iterator[EngineChoice]:
         cuda, wanted = self.device.type == "cuda", self.engine.backend
-        work = self.bench.objective.layout.total * prod(self.bench.dataset.image_shape[1:])
+        work = self.setup.objective.layout.total * prod(self.setup.dataset.image_shape[1:])
         if wanted == "auto" and not cuda and work > SMALL:
             return
         for name in ("cohort", "graph") if cuda or wanted == "graph" else ("cohort",):
             if wanted in ("auto", name):
-                yield Choice(name, threads=loop.threads if cuda else 1)
+                yield EngineChoice(name, threads=loop.threads if cuda else 1)
 
-    def _better(self, best: Choice, other: Choice) -> Choice:
+    def _better(self, best: EngineChoice, other: EngineChoice) -> EngineChoice:
         try:
             self._time(other)
         except Exception as error:  # whatever a method, a model or the memory cannot do: the plain loop can
@@ -198,10 +160,10 @@ class _Calibration:
             return best
         return other if self.seconds[other] * GAIN < self.seconds[best] else best
 
-    def _time(self, choice: Choice) -> None:
+    def _time(self, choice: EngineChoice) -> None:
         """Time a candidate; a ValueError if it does not compute what the loop computes."""
-        backend, local = choice.prepare([self.bench.objective]), self.bench.federation.local
-        works = _last_steps(self.bench, self.state)
+        backend, local = choice.prepare([self.setup.objective]), self.setup.federation.local
+        works = _last_steps(self.setup, self.state)
         works = works[:1] if choice.backend == "loop" else works * (1 if self.engine.seeds == "apart" else SEEDS)
         steps = sum(len(work.plan) for work in works)
         slow = HOPELESS * steps * min(self.seconds.values(), default=float("inf"))
@@ -231,7 +193,7 @@ class _Calibration:
     @cached_property
     def file(self) -> Path:
         """Where the choice is remembered; named by all that it depends on."""
-        bench, config = self.bench, self.bench.config
+        setup, config = self.setup, self.setup.config
         own = {"code": config.method.code, "hyperparameters": config.method.hyperparameters}
         about = {
             "code": code_fingerprint(),
@@ -240,7 +202,7 @@ class _Calibration:
             "threads": self.most_threads,
             "engine": config.engine.model_dump(mode="json", exclude={"client_memory"}),
             "model": config.model.model_dump(mode="json", exclude={"file", "module"}),
-            "data": [*bench.dataset.image_shape, bench.dataset.classes],
+            "data": [*setup.dataset.image_shape, setup.dataset.classes],
             "batch_size": config.training.batch_size,
             "precision": self.precision,
             "participation": config.participation.model_dump(mode="json", exclude={"file"}),
@@ -251,14 +213,14 @@ class _Calibration:
         cache = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
         return Path(cache) / "fedflat" / "calibration" / f"{key}.json"
 
-    def remembered(self) -> Choice | None:
+    def remembered(self) -> EngineChoice | None:
         """What was measured before; None if nothing readable is there."""
         try:
-            return Choice.from_json(json.loads(self.file.read_text()))
+            return EngineChoice.from_json(json.loads(self.file.read_text()))
         except (OSError, ValueError):
             return None
 
-    def remember(self, choice: Choice) -> None:
+    def remember(self, choice: EngineChoice) -> None:
         """Keep it for the next time."""
         write_text(self.file, json.dumps(choice.as_json()) + "\n")
 

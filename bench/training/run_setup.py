@@ -1,10 +1,8 @@
 """The working parts of a run on a device: data, partition, objective, federation."""
 
 import functools
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -15,8 +13,8 @@ from bench.data.partitions.base import Indices
 from bench.data.root import data_root
 from bench.data.sources.base import Source
 from bench.engine.batches import EpochBatches
-from bench.engine.federation import Federation, FederationState, run_rounds
-from bench.engine.local import Backend
+from bench.engine.federation import Federation, FederationState
+from bench.engine.local import LocalWork
 from bench.engine.objective import Objective
 from bench.engine.participation import active_clients
 from bench.experiments.run_config import RunConfig
@@ -79,6 +77,10 @@ class RunSetup:
         """The clients that take part in the round that follows."""
         return active_clients(self.config.participation, self.config.partition.clients, self.config.seed, state.round)
 
+    def work(self, state: FederationState) -> list[LocalWork]:
+        """The local work of the next round's participants."""
+        return self.federation.work(state, self.active(state))
+
     def evaluate(self, state: FederationState) -> dict[str, float]:
         """Loss and accuracy on the training images, all or a share, and on all test images."""
         row: dict[str, float] = {}
@@ -98,17 +100,6 @@ class RunSetup:
 def split_of(partition: AnyPartition, dataset: Dataset, seed: int) -> list[Indices]:
     """The indices of each client's training images in a run with this seed."""
     return partition.split(dataset.train, numpy_stream(seed, "partition"))
-
-
-def play_round(
-    benches: Sequence[RunSetup], states: Sequence[FederationState], backend: Backend
-) -> list[tuple[FederationState, dict[str, Any]]]:
-    """One round of one run, or of several that differ in their seeds: the next states, and the rounds' measurements."""
-    active = [bench.active(state) for bench, state in zip(benches, states, strict=True)]
-    ends = run_rounds([bench.federation for bench in benches], states, active, backend)
-    return [
-        (state, {"round": state.round, **measured, "diverged": int(measured["diverged"])}) for state, measured in ends
-    ]
 
 
 def _augment(config: RunConfig, dataset: Dataset, train: DeviceData) -> Augment | None:

@@ -20,7 +20,7 @@ from bench.files.csv_json import write_csv, write_json
 from bench.host.memory import Budgets
 from bench.host.progress import PROGRESS_SECONDS, Progress
 from bench.input.errors import UserError
-from bench.training.calibration import Choice
+from bench.training.engine_choice import EngineChoice
 from bench.training.provenance import provenance
 from bench.training.run_directory import TIMES, local_models_file, partition_table, snapshot_file
 from bench.training.run_setup import RunSetup
@@ -29,45 +29,54 @@ CHECKPOINT, CLIENTS = "checkpoint.safetensors", "clients.slots"
 """Where an unfinished run has its state, and the states of its clients."""
 
 
-class PlayedRound(NamedTuple):
-    """The state after a round, its row of the metrics, and its local models by client if they are to be kept."""
+class RoundResult(NamedTuple):
+    """The state after a round, its measurements, its local models by client if they are to be saved, its duration."""
 
     state: FederationState
-    row: dict[str, Any]
-    local_models: Mapping[int, Tensor] = {}
+    measurements: dict[str, float]
+    local_models: Mapping[int, Tensor]
+    seconds: float
 
 
 class TrainingRun:
-    """One run in training. What has been recorded survives kill -9 from one checkpoint to the next."""
+    """A run in training: it works in `work` and will be published as `folder`. After kill -9 it resumes at its last
+    checkpoint."""
 
     def __init__(
-        self, bench: RunSetup, work: Path, checkpoint_every: int, progress: Progress, budgets: Budgets
+        self,
+        setup: RunSetup,
+        work: Path,
+        folder: Path,
+        checkpoint_every: int,
+        progress: Progress,
+        budgets: Budgets,
     ) -> None:
-        self.bench = bench
+        self.setup = setup
         self.work = work
+        self.folder = folder
         self.log = _logger(work / "run.log")
-        self.choice: Choice | None = None
+        self.engine: EngineChoice | None = None
         """How the engine computes the run; None until that is decided."""
         self._checkpoint_every = checkpoint_every
         self._progress = progress
-        self._data_hash = bench.dataset.content_hash()
+        self._data_hash = setup.dataset.content_hash()
         self._store = Store(work / CLIENTS, budgets)
         self._checkpoint = Checkpoint(work / CHECKPOINT, self._store)
         self._rows: list[dict[str, Any]] = []
         self._times: list[dict[str, float]] = []
         self._since_evaluation: list[float] = []
-        self._told = time.perf_counter()
-        self.state = bench.federation.start(bench.objective.initial())
+        self._reported = time.perf_counter()
+        self.state = setup.federation.start(setup.objective.initial())
         self.state.clients = ClientStates(self._store)
         if self._checkpoint.path.exists():
             self._resume()
         else:
-            self.log.info("started: %s", bench.config.canonical_json())
+            self.log.info("started: %s", setup.config.canonical_json())
 
     @property
     def config(self) -> RunConfig:
         """What the run is."""
-        return self.bench.config
+        return self.setup.config
 
     @property
     def ended(self) -> bool:
@@ -76,8 +85,8 @@ class TrainingRun:
         return diverged or self.state.round >= self.config.training.rounds
 
     @property
-    def keeps_local_models(self) -> bool:
-        """Whether the local models of the round that follows are kept."""
+    def saves_local_models(self) -> bool:
+        """Whether the local models of the next round are saved."""
         return self.state.round + 1 in self.config.rounds_of_local_models
 
     def _resume(self) -> None:
@@ -85,16 +94,17 @@ class TrainingRun:
         if about["data_hash"] != self._data_hash:
             path = self._checkpoint.path
             raise UserError(f"'{path}' was trained on other data than is there now; delete it to start over")
-        self._rows, self._times, self.choice = about["rows"], about["times"], Choice.from_json(about["choice"])
+        self._rows, self._times, self.engine = about["rows"], about["times"], EngineChoice.from_json(about["engine"])
         self.log.info("resumed after round %d", self.state.round)
         self._progress(
             f"seed {self.config.seed}: resumed after round {self.state.round} of {self.config.training.rounds}"
         )
 
-    def record(self, end: PlayedRound, seconds: float) -> None:
-        """A round that took so many seconds: keep it, evaluate and checkpoint where that is due."""
+    def record(self, result: RoundResult) -> None:
+        """Take over the state after a round and its measurements; evaluate, save and write checkpoints when due."""
         config, rounds = self.config, self.config.training.rounds
-        state, row, local_models = end
+        state, measurements, local_models, seconds = result
+        row: dict[str, Any] = {"round": state.round, **measurements, "diverged": int(measurements["diverged"])}
         self.state = state
         self._rows.append(row)
         self._times.append({"round": state.round, "train_seconds": seconds})
@@ -103,18 +113,18 @@ class TrainingRun:
             save_state(snapshot_file(self.work, state.round), state, {"identity": config.identity})
         if local_models:
             about = {"identity": config.identity, "round": state.round}
-            w_global = self.bench.federation.evaluated(state)
+            w_global = self.setup.federation.evaluated(state)
             save_models(local_models_file(self.work, state.round), local_models, w_global, about)
         if config.evaluation.is_due(state.round, rounds) and not row["diverged"]:
             self._evaluate(row)
         if state.round % self._checkpoint_every == 0:
-            assert self.choice is not None
+            assert self.engine is not None
             about = {"rows": self._rows, "times": self._times, "data_hash": self._data_hash}
-            self._checkpoint.save(state, {**about, "choice": self.choice.as_json()})
+            self._checkpoint.save(state, {**about, "engine": self.engine.as_json()})
 
     def _evaluate(self, row: dict[str, Any]) -> None:
         began = time.perf_counter()
-        row |= self.bench.evaluate(self.state)
+        row |= self.setup.evaluate(self.state)
         self._times[-1]["evaluation_seconds"] = time.perf_counter() - began
         line = (
             f"round {self.state.round} of {self.config.training.rounds}: local loss {row['local_loss']:.4f}, "
@@ -122,9 +132,9 @@ class TrainingRun:
         )
         self._since_evaluation.clear()
         self.log.info(line)
-        if time.perf_counter() - self._told > PROGRESS_SECONDS:
+        if time.perf_counter() - self._reported > PROGRESS_SECONDS:
             self._progress(f"seed {self.config.seed}: {line}")
-            self._told = time.perf_counter()
+            self._reported = time.perf_counter()
 
     def complete(self) -> None:
         """Write what a finished run leaves, its configuration last, and drop the checkpoint."""
@@ -139,13 +149,13 @@ class TrainingRun:
             self.log.info("states of %d clients, %d of them in memory", len(state.clients), state.clients.in_memory)
         write_csv(work / METRICS, _metrics(self._rows))
         write_csv(work / TIMES, times.astype({"round": int}))
-        write_csv(work / PARTITION, partition_table(self.bench.split, self.bench.dataset.train.labels))
-        final = FederationState(state.round, self.bench.federation.evaluated(state), {})
+        write_csv(work / PARTITION, partition_table(self.setup.split, self.setup.dataset.train.labels))
+        final = FederationState(state.round, self.setup.federation.evaluated(state), {})
         save_state(work / "final.safetensors", final, {"identity": config.identity})
-        assert self.choice is not None
+        assert self.engine is not None
         write_json(
             work / "provenance.json",
-            provenance(self.bench, self._data_hash, self.choice.as_json(), outcome, float(training + evaluation)),
+            provenance(self.setup, self._data_hash, self.engine.as_json(), outcome, float(training + evaluation)),
         )
         write_json(work / "config.json", config.model_dump(mode="json"))
         self._checkpoint.remove()
@@ -153,7 +163,7 @@ class TrainingRun:
     @property
     def device(self) -> torch.device:
         """Where it is computed."""
-        return self.bench.objective.device
+        return self.setup.objective.device
 
     def close(self) -> None:
         """Close the log, and let go of the clients' states: other runs may follow."""

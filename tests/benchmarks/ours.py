@@ -9,13 +9,14 @@ import torch
 from bench.data.augmentation import PRESETS, Augment, Context
 from bench.data.dataset import DeviceData
 from bench.engine.batches import EpochBatches
-from bench.engine.federation import Federation, FederationState, run_rounds
+from bench.engine.federation import Federation, FederationState
 from bench.engine.objective import Objective
 from bench.host.torch_device import prepare_device
 from bench.methods import recipe
 from bench.numerics.precision import Precision, prepare_precision
-from bench.training.calibration import Choice
+from bench.training.engine_choice import EngineChoice
 from tests.benchmarks.workload import CLASSES, HYPERPARAMETERS, SETTINGS, Workload
+from tests.problems import joint_round
 
 
 @dataclass(frozen=True)
@@ -25,14 +26,14 @@ class Variant:
     name: str
     precision: Precision
 
-    def choice(self, workload: Workload, device: torch.device) -> Choice:
+    def choice(self, workload: Workload, device: torch.device) -> EngineChoice:
         """What calibration finds for such work: graphs on a GPU, cohorts of small models, the loop for large ones."""
         threads = torch.get_num_threads()
         if device.type == "cuda":
-            return Choice("graph", together=True, threads=threads)
+            return EngineChoice("graph", together=True, threads=threads)
         if workload.on_digits:
-            return Choice("cohort", together=True, threads=threads)
-        return Choice("loop", threads=threads, channels_last=self._gains_by_channels_last(workload))
+            return EngineChoice("cohort", together=True, threads=threads)
+        return EngineChoice("loop", threads=threads, channels_last=self._gains_by_channels_last(workload))
 
     def _gains_by_channels_last(self, workload: Workload) -> bool:
         """Whether gradients are faster with images in that memory format."""
@@ -62,7 +63,7 @@ class Ours:
         device: torch.device,
         variant: Variant,
         seeds: int = 1,
-        choice: Choice | None = None,
+        choice: EngineChoice | None = None,
     ) -> None:
         device = prepare_device(str(device), torch.get_num_threads())  # as the project's commands do
         prepare_precision(variant.precision, device)
@@ -85,7 +86,7 @@ class Ours:
 
     def round(self, active: Sequence[int], images: int) -> float:
         """One round of every seed, each active client with so many images; the mean local loss of the first seed."""
-        played = run_rounds(self.federations(images), self.states, [active] * len(self.states), self._backend)
+        played = joint_round(self.federations(images), self.states, [active] * len(self.states), self._backend)
         self.states = [state for state, _ in played]
         return played[0][1]["local_loss"]
 

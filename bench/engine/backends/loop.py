@@ -21,26 +21,54 @@ from bench.numerics.streams import numpy_stream, torch_seed
 
 
 class Loop:
-    """Clients in turn; nothing but the results outlives a client's turn."""
+    """The active clients in turn."""
 
     def train(self, local: LocalTraining, works: Sequence[LocalWork], probe: Probe | None = None) -> list[LocalResult]:
         """As `Backend`."""
-        return [_Turn(local, work).result(probe) for work in works]
+        method, device = local.method, local.objective.device
+        results: list[LocalResult] = []
+        for work in works:
+            data = _ClientData(local, work)
+            client = data.client_round()
+            with local.objective.drawing(KeyedDraws(data.dropout_seed, device)):
+                for component in method:
+                    component.start(client)
+                w = client.w_global
+                loss = torch.zeros((), dtype=w.dtype, device=device)
+                for x, y in data.steps():
+                    client.step = data.step
+                    gradient = data.gradient(x, y)
+                    w_next = local.step(w, client, gradient)
+                    if probe is not None:
+                        probe(work.client, client.step, w, gradient.point - w)
+                    w = w_next
+                    loss += gradient.loss
+                    data.gradient_samples += gradient.calls * len(x)
+                for component in method:
+                    component.finish(w, client)
+            model, steps = method.correction.sent_model(w, client), len(work.plan)
+            results.append(
+                LocalResult(w, model, steps, client.upload, client.state, loss / steps, data.gradient_samples)
+            )
+        return results
 
 
-class _Turn:
-    """A client's local training. It holds no vectors: what the client leaves behind is gone with its `ClientRound`."""
+class _ClientData:
+    """A client's mini-batches in one round, with their random draws, and the gradients on them.
+
+    `step` is the local step, or the batch of a pass over all data as −1, −2, ..., to which the latest draws belong.
+    """
 
     def __init__(self, local: LocalTraining, work: LocalWork) -> None:
-        self.local, self.work = local, work
+        self._local, self._work = local, work
+        self._scratch: dict[str, Tensor] = {}
         self.step = 0
-        self.scratch: dict[str, Tensor] = {}
         self.gradient_samples = 0
 
-    def result(self, probe: Probe | None) -> LocalResult:
-        """Train from start to finish."""
-        local, work = self.local, self.work
-        client = ClientRound(
+    def client_round(self) -> ClientRound:
+        """What the client knows at the start of the round."""
+        local, work = self._local, self._work
+        return ClientRound(
             seed=work.seed,
             round=work.round,
             id=work.client,
@@ -52,38 +80,17 @@ class _Turn:
             steps=len(work.plan),
             layout=local.objective.layout,
             input_shape=local.input_shape,
-            full_gradient=self._full_gradient,
-            scratch=self.scratch,
+            full_gradient=self.full_gradient,
+            scratch=self._scratch,
         )
-        with local.objective.drawing(KeyedDraws(self._dropout_seed, local.objective.device)):
-            w, total_loss = self._train(client, probe)
-        model = local.method.correction.sent_model(w, client)
-        steps = len(work.plan)
-        return LocalResult(w, model, steps, client.upload, client.state, total_loss / steps, self.gradient_samples)
 
-    def _train(self, client: ClientRound, probe: Probe | None) -> tuple[Tensor, Tensor]:
-        """w_i⁺ `[P]`, and the sum of the losses of its steps."""
-        local = self.local
-        for part in local.method:
-            part.start(client)
-        w = client.w_global
-        total_loss = torch.zeros((), dtype=w.dtype, device=w.device)
-        for x, y in self._batches(self.work.plan, itertools.count(), AUGMENTATION):
-            client.step = self.step
-            gradient = self._gradient(x, y)
-            w_next = local.step(w, client, gradient)
-            if probe is not None:
-                probe(self.work.client, self.step, w, gradient.point - w)
-            w = w_next
-            total_loss += gradient.loss
-            self.gradient_samples += gradient.calls * len(x)
-        for part in local.method:
-            part.finish(w, client)
-        return w, total_loss
+    def steps(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Inputs and targets of each local step."""
+        return self._batches(self._work.plan, itertools.count(), AUGMENTATION)
 
     def _batches(self, plan: Sequence[Tensor], steps: Iterable[int], purpose: str) -> Iterator[tuple[Tensor, Tensor]]:
         """Inputs and targets of the mini-batches, augmented. Indices and draws are transferred once for all."""
-        local, work, sizes = self.local, self.work, [len(index) for index in plan]
+        local, work, sizes = self._local, self._work, [len(index) for index in plan]
         device = local.objective.device
         indices = torch.cat(list(plan)).to(device, non_blocking=True).split(sizes)
         draws = {}
@@ -96,18 +103,20 @@ class _Turn:
                 x, y = local.augment(x, y, {name: parts[k] for name, parts in draws.items()})
             yield local.objective.inputs(x), y
 
-    def _gradient(self, x: Tensor, y: Tensor) -> MiniBatchGradient:
-        return MiniBatchGradient(self.local.objective.gradients, self.local.method.loss, x, y, None, self.scratch)
+    def gradient(self, x: Tensor, y: Tensor) -> MiniBatchGradient:
+        """The gradient on a mini-batch, as a function of w."""
+        return MiniBatchGradient(self._local.objective.gradients, self._local.method.loss, x, y, None, self._scratch)
 
-    def _full_gradient(self, w: Tensor) -> Tensor:
-        """∇F_i(w) over all of the client's data in one pass, its batches weighted by their size."""
-        plan = self.work.one_pass
+    def full_gradient(self, w: Tensor) -> Tensor:
+        """∇F_i(w) `[P]` over all of the client's data in one pass; batches are weighted by their size."""
+        plan = self._work.one_pass
         samples = sum(len(index) for index in plan)
         total = torch.zeros_like(w)
         for x, y in self._batches(plan, itertools.count(-1, -1), AUGMENTATION_OF_PASS):
-            total = torch.add(total, self._gradient(x, y)(w), alpha=len(x) / samples)
+            total = torch.add(total, self.gradient(x, y)(w), alpha=len(x) / samples)
         self.gradient_samples += samples
         return total
 
-    def _dropout_seed(self) -> int:
-        return torch_seed(self.work.seed, "dropout", self.work.round, self.work.client, self.step)
+    def dropout_seed(self) -> int:
+        """The seed of the dropout draws of the current step."""
+        return torch_seed(self._work.seed, "dropout", self._work.round, self._work.client, self.step)

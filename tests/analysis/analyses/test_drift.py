@@ -19,9 +19,8 @@ from bench.engine.local import Probe
 from bench.experiments.experiment import load_experiment
 from bench.input.errors import UserError
 from bench.methods.base import Gradient, norm, unit
-from bench.training.train import train
 from tests.places import MINI
-from tests.problems import Problem
+from tests.problems import Problem, train
 
 CPU = torch.device("cpu")
 

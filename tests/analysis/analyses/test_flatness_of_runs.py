@@ -15,8 +15,8 @@ from bench.experiments.experiment import load_experiment
 from bench.input.errors import UserError
 from bench.training.run_directory import RunDirectory
 from bench.training.run_setup import EVALUATION_BATCH
-from bench.training.train import train
 from tests.places import MINI
+from tests.problems import train
 
 CPU = torch.device("cpu")
 Trained = Callable[..., RunDirectory]

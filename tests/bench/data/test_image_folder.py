@@ -12,7 +12,7 @@ from bench.experiments.run_config import RunConfig
 from bench.input.errors import UserError
 from bench.numerics.streams import numpy_stream
 from bench.training.run_setup import load_dataset
-from bench.training.train import train
+from tests.problems import train
 
 
 def folder_of_images(root: Path, sizes=((4, 4), (4, 4))) -> ImageFolder:

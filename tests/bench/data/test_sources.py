@@ -18,7 +18,6 @@ from bench.data.sources.cifar import Cifar10
 from bench.experiments.run_config import RunConfig
 from bench.input.errors import UserError
 from bench.numerics.streams import numpy_stream
-from bench.training.train import train
 from tests.bench.data.published_copies import (
     COPIED,
     TEST,
@@ -33,6 +32,7 @@ from tests.bench.data.published_copies import (
     write_cifar10,
     write_copy,
 )
+from tests.problems import train
 
 
 @pytest.mark.parametrize("name", COPIED)

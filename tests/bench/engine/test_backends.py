@@ -23,10 +23,10 @@ from bench.input.errors import UserError
 from bench.methods.base import CannotBatchError, Perturbation
 from bench.methods.catalog import CATALOG
 from bench.methods.recipe import Components, Recipe
-from bench.training.calibration import Choice
-from bench.training.run_setup import RunSetup, play_round
-from bench.training.train import train, train_cell, train_runs
-from tests.problems import Problem
+from bench.training.engine_choice import EngineChoice
+from bench.training.run_setup import RunSetup
+from bench.training.train import train_cell, train_runs
+from tests.problems import Problem, joint_round, train
 
 CPU = torch.device("cpu")
 TOLERANCE = 1e-8
@@ -93,7 +93,9 @@ def benches(method, **changes) -> list[RunSetup]:
 def rounds(together, backend, count=3) -> list[FederationState]:
     states = [bench.federation.start(start) for bench, start in together]
     for _ in range(count):
-        states = [state for state, _ in play_round([bench for bench, _ in together], states, backend)]
+        active = [bench.active(state) for (bench, _), state in zip(together, states, strict=True)]
+        federations = [bench.federation for bench, _ in together]
+        states = [state for state, _ in joint_round(federations, states, active, backend)]
     return states
 
 
@@ -246,7 +248,7 @@ def test_a_method_that_turns_out_not_to_batch_is_trained_by_the_loop(tmp_path, m
         return train_cohort(self, local, works, probe)
 
     monkeypatch.setattr(Cohort, "train", failing)
-    monkeypatch.setattr("bench.training.train.choose", lambda bench, state, log: Choice("cohort"))
+    monkeypatch.setattr("bench.training.engine.choose_engine", lambda setup, state, log: EngineChoice("cohort"))
     run = train(config, tmp_path / "run", CPU)
     assert set(seen) == {0}
     assert engine_lines(run.path)[-2:] == ["this round is not possible in a cohort: a branch", "loop, 1 thread"]

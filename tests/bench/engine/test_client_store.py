@@ -33,9 +33,8 @@ from bench.host.torch_device import prepare_device
 from bench.input.errors import UserError
 from bench.methods.catalog import CATALOG, recipe
 from bench.models.architectures.lenet import LeNet
-from bench.training.train import train
 from tests.bench.training.test_runs import InterruptedRunError, config, contents, interrupted_after_three_rounds
-from tests.problems import Problem
+from tests.problems import Problem, train
 
 CPU = torch.device("cpu")
 IN_FILE = Budgets(device=0, host=0)
@@ -340,7 +339,7 @@ KILLED = """
 import sys, torch
 from pathlib import Path
 from bench.host.memory import Budgets
-from bench.training.train import train
+from tests.problems import train
 from tests.bench.training.test_runs import config
 torch.set_num_threads(1)
 train(config(**{"training.rounds": 40}), Path(sys.argv[1]), torch.device("cpu"), 3, budgets=Budgets(0, 0))

@@ -17,12 +17,13 @@ from bench.methods.catalog import CATALOG
 from bench.methods.compose import SLOTS, compose
 from bench.methods.recipe import Components
 from bench.methods.user_file import recipe_from_file
+from bench.training.engine import Engine
 from bench.training.run_directory import RunDirectory
-from bench.training.run_setup import play_round
-from bench.training.train import train, train_cell
+from bench.training.train import train_cell
 from fedflat.describe_method import describe
 from tests.bench.training.test_runs import contents, interrupted_after_three_rounds
 from tests.fedflat.test_cli import fedflat, refused
+from tests.problems import train
 
 CPU = torch.device("cpu")
 SETTING = "digits/dirichlet-0.1/4-of-20"
@@ -154,12 +155,14 @@ def test_a_file_that_is_edited_while_its_cell_is_trained(own, tmp_path, monkeypa
     """What has been read when the command began is trained and kept, for all seeds."""
     (own / "experiments.yaml").write_text(EXPERIMENT.replace("seeds: [0]", "seeds: [0, 1]"))
 
-    def edit(benches, states, backend):
+    train_round = Engine.train_round
+
+    def edit(engine, runs):
         (own / "my_method.py").write_text(SOURCE + "# later\n")
-        return play_round(benches, states, backend)
+        return train_round(engine, runs)
 
     cell = experiment(own).cell(f"{SETTING}/mine")
-    monkeypatch.setattr("bench.training.train.play_round", edit)
+    monkeypatch.setattr("bench.training.engine.Engine.train_round", edit)
     train_cell("mine", cell, tmp_path / "cell", CPU, lambda line: None)
     for seed in (0, 1):
         assert (tmp_path / "cell" / f"seed-{seed}" / "method.py").read_text() == SOURCE

@@ -14,9 +14,9 @@ from bench.input.errors import UserError
 from bench.models import build_model, parse_model
 from bench.training.run_directory import RunDirectory
 from bench.training.run_setup import RunSetup
-from bench.training.train import train
 from tests.bench.methods.test_user_file import SOURCE as METHOD
 from tests.bench.training.test_runs import InterruptedRunError, contents, interrupted_after_three_rounds
+from tests.problems import train
 
 CPU = torch.device("cpu")
 SETTING = "digits/dirichlet-0.1/4-of-20"

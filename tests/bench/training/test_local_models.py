@@ -8,8 +8,9 @@ from bench.experiments.experiment import load_experiment
 from bench.input.errors import UserError
 from bench.training.run_directory import RunDirectory, local_models_file
 from bench.training.run_setup import RunSetup
-from bench.training.train import train, train_runs
+from bench.training.train import train_runs
 from tests.bench.training.test_runs import CPU, SETTING, check_resume
+from tests.problems import train
 
 KEEPS = {
     "training.rounds": 3, "evaluation.snapshot_every": 1, "evaluation.local_models": [2, 3], "evaluation.every": 3,

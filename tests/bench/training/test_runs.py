@@ -22,10 +22,12 @@ from bench.files.atomic import replacing
 from bench.input.errors import UserError
 from bench.methods import CATALOG
 from bench.training.code_version import code_fingerprint
+from bench.training.engine import Engine
 from bench.training.run_directory import RunDirectory
-from bench.training.run_setup import RunSetup, play_round
-from bench.training.train import train, train_cell, train_runs
+from bench.training.run_setup import RunSetup
+from bench.training.train import train_cell, train_runs
 from bench.training.working_directory import working_directory
+from tests.problems import train
 
 CPU = torch.device("cpu")
 SETTING = "digits/dirichlet-0.1/4-of-20"
@@ -36,6 +38,7 @@ def config(method="fedlesam_s", **changes):
     return load_experiment("quick_all", {**SMALL, **changes}).cell(f"{SETTING}/{method}").runs[0]
 
 
+TRAIN_ROUND = Engine.train_round
 NOT_EQUAL = ("run.log", "provenance.json", "times.csv")
 
 
@@ -106,13 +109,13 @@ class InterruptedRunError(Exception):
 def interrupted_after_three_rounds(monkeypatch):
     """Every run that is trained here raises `InterruptedRunError` at its fourth round."""
 
-    def play_three(benches, states, backend):
-        if states[0].round == 3:
+    def play_three(engine, runs):
+        if runs[0].state.round == 3:
             raise InterruptedRunError
-        return play_round(benches, states, backend)
+        return TRAIN_ROUND(engine, runs)
 
     with monkeypatch.context() as patch:
-        patch.setattr("bench.training.train.play_round", play_three)
+        patch.setattr("bench.training.engine.Engine.train_round", play_three)
         yield
 
 
@@ -329,13 +332,13 @@ def test_a_damaged_run_is_one_line(file, content, tmp_path):
 
 
 def test_a_checkpoint_of_other_data_is_refused(tmp_path, monkeypatch):
-    def stop(benches, states, backend):
-        if states[0].round == 2:
+    def stop(engine, runs):
+        if runs[0].state.round == 2:
             raise InterruptedRunError
-        return play_round(benches, states, backend)
+        return TRAIN_ROUND(engine, runs)
 
     with monkeypatch.context() as patch:
-        patch.setattr("bench.training.train.play_round", stop)
+        patch.setattr("bench.training.engine.Engine.train_round", stop)
         with pytest.raises(InterruptedRunError):
             train(config(), tmp_path / "run", CPU)
     monkeypatch.setattr("bench.data.dataset.Dataset.content_hash", lambda data: "other")
@@ -362,13 +365,13 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path):
 
 @pytest.mark.parametrize("damage", ["truncated", "empty", "foreign"])
 def test_a_damaged_checkpoint_is_one_line_and_untouched(damage, tmp_path, monkeypatch):
-    def stop(benches, states, backend):
-        if states[0].round == 2:
+    def stop(engine, runs):
+        if runs[0].state.round == 2:
             raise InterruptedRunError
-        return play_round(benches, states, backend)
+        return TRAIN_ROUND(engine, runs)
 
     with monkeypatch.context() as patch:
-        patch.setattr("bench.training.train.play_round", stop)
+        patch.setattr("bench.training.engine.Engine.train_round", stop)
         with pytest.raises(InterruptedRunError):
             train(config(), tmp_path / "run", CPU, checkpoint_every=1)
     [checkpoint] = tmp_path.glob("run.partial-*/checkpoint.safetensors")

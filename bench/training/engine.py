@@ -1,0 +1,69 @@
+"""The engine that trains the runs of a cell: it chooses a back end, and trains one round of several runs at a time."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from torch import Tensor
+
+from bench.engine.local import LocalResult, LocalWork
+from bench.input.errors import UserError
+from bench.methods.base import CannotBatchError
+from bench.training.calibration import choose_engine, train_together
+from bench.training.engine_choice import EngineChoice
+from bench.training.training_run import RoundResult, TrainingRun
+
+
+class Engine:
+    """The engine of runs that differ in their seeds only; `choice` says how it computes."""
+
+    def __init__(self, runs: Sequence[TrainingRun]) -> None:
+        self._runs = runs
+        first = runs[0]
+        resumed = [run.engine for run in runs if run.engine is not None and run.engine.is_possible_on(first.device)]
+        choice = resumed[0] if resumed else choose_engine(first.setup, first.state, first.log.info)
+        backend = first.config.engine.backend
+        if resumed and backend not in ("auto", choice.backend):
+            first.log.info("engine: continues as the run began; engine.backend %s is ignored", backend)
+        unfinished = [run for run in runs if not run.ended]
+        setups, states = [run.setup for run in unfinished], [run.state for run in unfinished]
+        self._use(replace(choice, together=train_together(setups, states, choice, first.log.info)))
+
+    def _use(self, choice: EngineChoice) -> None:
+        self.choice = choice
+        self._backend = choice.prepare([run.setup.objective for run in self._runs])
+        for run in self._runs:
+            run.engine = choice
+            run.log.info("engine: %s", choice)
+
+    def train_round(self, runs: Sequence[TrainingRun]) -> list[RoundResult]:
+        """One round of these runs, which have finished equally many; all of their clients are trained in one call.
+
+        If a batched back end turns out not to be possible, the loop replaces it from this round on.
+        """
+        started = time.perf_counter()
+        local = runs[0].setup.federation.local
+        works = [run.setup.work(run.state) for run in runs]
+        clients = [client for work in works for client in work]
+        try:
+            results = self._backend.train(local, clients)
+        except CannotBatchError as error:
+            if runs[0].config.engine.backend != "auto":
+                raise UserError(f"engine.backend {self.choice.backend} is not possible here: {error}") from None
+            runs[0].log.info("engine: this round is not possible in a %s: %s", self.choice.backend, error)
+            self._use(replace(self.choice, backend="loop"))
+            results = self._backend.train(local, clients)
+        remaining = iter(results)
+        trained = [(run, work, [next(remaining) for _ in work]) for run, work in zip(runs, works, strict=True)]
+        ends = [run.setup.federation.aggregate(run.state, work, own) for run, work, own in trained]
+        numbers = [measurements.numbers() for _, measurements in ends]  # transfers wait for the last federation
+        seconds = (time.perf_counter() - started) / len(runs)
+        return [
+            RoundResult(state, measurements, _local_models(work, own) if run.saves_local_models else {}, seconds)
+            for (run, work, own), (state, _), measurements in zip(trained, ends, numbers, strict=True)
+        ]
+
+
+def _local_models(work: Sequence[LocalWork], results: Sequence[LocalResult]) -> dict[int, Tensor]:
+    """The models w_i⁺ `[P]` by client."""
+    return {client.client: result.w for client, result in zip(work, results, strict=True)}

@@ -1,0 +1,104 @@
+"""Runs open for training: set up, locked against other processes, resumed, and tidied up after a failure."""
+
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import torch
+
+from bench.experiments.run_config import RunConfig
+from bench.files.atomic import write_bytes
+from bench.host.memory import Budgets
+from bench.host.progress import Progress
+from bench.input.content import read_own, short_hash
+from bench.input.errors import UserError
+from bench.input.user_code import failure, line_of
+from bench.training.run_directory import is_complete
+from bench.training.run_setup import RunSetup
+from bench.training.training_run import CHECKPOINT, CLIENTS, TrainingRun
+from bench.training.working_directory import publish, working_directory
+
+
+@contextmanager
+def open_runs(
+    wanted: Sequence[tuple[RunConfig, Path]],
+    device: torch.device,
+    checkpoint_every: int,
+    progress: Progress,
+    budgets: Budgets | None = None,
+) -> Iterator[list[TrainingRun]]:
+    """The runs that have to be trained, each into its folder; those that a killed process had ended are published.
+
+    If training fails, working directories without a checkpoint and new, empty folders are removed, and a failure in a
+    user's file is a `UserError` that names the line. `budgets` as for `train_runs`.
+    """
+    setups = [RunSetup.build(config, device) for config, _ in wanted]
+    threads = torch.get_num_threads()
+    new_folders = [parent for _, folder in wanted for parent in folder.parents if not parent.exists()]
+    with ExitStack() as locks:
+        works = [locks.enter_context(working_directory(folder, config)) for config, folder in wanted]
+        runs: list[TrainingRun] = []
+        try:
+            for (config, folder), setup, work in zip(wanted, setups, works, strict=True):
+                if is_complete(work):
+                    for name in (CHECKPOINT, CLIENTS):
+                        (work / name).unlink(missing_ok=True)
+                    publish(work, folder)
+                else:
+                    _copy_user_files(config, work)
+                    memory = budgets or _budgets(config, device, len(wanted))
+                    runs.append(TrainingRun(setup, work, folder, checkpoint_every, progress, memory))
+            yield runs
+        except Exception as error:
+            for run in runs:
+                if run.work.exists():  # not published
+                    run.log.exception("failed")
+            for work in works:
+                if not (work / CHECKPOINT).exists() and not is_complete(work):  # nothing to resume
+                    shutil.rmtree(work, ignore_errors=True)
+            _remove_empty(new_folders)
+            if (explained := _failure_in_user_file(wanted[0][0], error)) is None:
+                raise
+            raise explained from None
+        finally:
+            for run in runs:
+                run.close()
+            torch.set_num_threads(threads)
+
+
+def _budgets(config: RunConfig, device: torch.device, runs: int) -> Budgets:
+    """The memory for the client states of one of so many runs."""
+    given = config.engine.client_memory
+    if given is None:
+        return Budgets.share(device, 0.25 / runs)
+    return Budgets(device=given * 2**30 / runs, host=given * 2**30 / runs)
+
+
+def _copy_user_files(config: RunConfig, work: Path) -> None:
+    """Copy the user's Python files byte for byte; a `UserError` if one has been edited since the command began."""
+    for own in config.own_files:
+        source = read_own(own.file, own.kind)
+        if short_hash(source) != own.code:
+            raise UserError(f"the {own.kind} '{own.file}' has been edited since the command began; start again")
+        write_bytes(work / own.copy_name, source)
+
+
+def _failure_in_user_file(config: RunConfig, error: Exception) -> UserError | None:
+    """The error as one line about the user's file that it comes from; None if there is none.
+
+    It comes from the model's file if a line of it was running, else from the method's.
+    """
+    if isinstance(error, UserError):
+        return None
+    blamed = [own for own in config.own_files if own.part == "method" or line_of(error, own.file) is not None]
+    return failure(blamed[0].file, blamed[0].kind, error) if blamed else None
+
+
+def _remove_empty(folders: list[Path]) -> None:
+    """Remove these folders from the innermost outwards, up to the first that is not empty."""
+    for folder in sorted(set(folders), key=lambda folder: len(folder.parts), reverse=True):
+        try:
+            folder.rmdir()
+        except OSError:
+            return
