@@ -1,26 +1,43 @@
-"""Locks that processes hold while they make something that others want too."""
+"""Locks between processes. A lock belongs to an open file or folder, so it ends with its process, however that ends."""
 
+import fcntl
 import logging
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 log = logging.getLogger("fedflat.data")
+
+
+def lock(path: Path, *, wait: bool = False) -> int | None:
+    """Lock an existing folder, or a file that is created if it is missing: the descriptor that holds the lock.
+
+    Close the descriptor to release the lock. None if another process holds the lock, unless `wait` is true.
+    """
+    descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    except BaseException:  # such as Ctrl-C while waiting
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 @contextmanager
 def locked(place: Path) -> Iterator[None]:
-    """Hold the lock of what is made at `place`; who has to wait for another process says so."""
+    """Hold the lock of the file or folder that is written to `place`; logs that it waits for another process."""
     place.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(place.with_name(f".{place.name}.lock"))
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
+    file = place.with_name(f".{place.name}.lock")
+    descriptor = lock(file)
+    if descriptor is None:
         log.info("waiting for another process that prepares %s", place.name)
-        lock.acquire()
+        descriptor = lock(file, wait=True)
+    assert descriptor is not None
     try:
         yield
     finally:
-        lock.release()
+        os.close(descriptor)

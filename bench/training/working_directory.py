@@ -5,7 +5,6 @@ directory `<name>.partial-<key>` next to it. `key` is the hash of configuration 
 of another configuration or of other code.
 """
 
-import fcntl
 import os
 import shutil
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from pathlib import Path
 
 from bench.experiments.run_config import RunConfig
 from bench.files.atomic import TEMPORARY
+from bench.files.locks import lock
 from bench.input.content import short_hash
 from bench.input.errors import UserError
 from bench.training.code_version import code_fingerprint
@@ -21,30 +21,29 @@ from bench.training.code_version import code_fingerprint
 
 @contextmanager
 def working_directory(path: Path, config: RunConfig) -> Iterator[Path]:
-    """The partial directory of a run, locked against a second process while it is in use."""
+    """The working directory of a run, locked while it is in use; a `UserError` if another process holds the lock."""
     key = short_hash(f"{config.identity}:{code_fingerprint()}", digits=8)
     work = path.with_name(f"{path.name}.partial-{key}")
     try:
         (work / "snapshots").mkdir(parents=True, exist_ok=True)
-        lock = os.open(work, os.O_RDONLY)
+        descriptor = lock(work)
     except OSError as error:
         raise UserError(f"cannot write to '{work.parent}': {error.strerror}") from None
+    if descriptor is None:
+        raise UserError(f"another process is training '{path}'")
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if not work.exists() or not os.path.samestat(os.fstat(lock), work.stat()):
-            raise BlockingIOError  # the other process finished between the two calls above
-    except BlockingIOError:
-        raise UserError(f"another process is training '{path}'") from None
-    else:
+        if not work.exists() or not os.path.samestat(os.fstat(descriptor), work.stat()):
+            # Another process finished the run between the two calls above.
+            raise UserError(f"another process is training '{path}'")
         for half_written in work.rglob(TEMPORARY):  # by a process that was killed
             half_written.unlink()
         yield work
     finally:
-        os.close(lock)
+        os.close(descriptor)
 
 
 def publish(work: Path, path: Path) -> None:
-    """Turn a complete partial directory into the run directory, by one rename; what is replaced goes after that."""
+    """Rename a complete working directory to the run directory; an old run in its place is removed afterwards."""
     replaced = path.with_name(f".{path.name}.replaced-{os.getpid()}")
     try:
         if path.exists():

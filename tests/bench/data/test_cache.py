@@ -152,7 +152,6 @@ BUILD = """
                 assert time.monotonic() < began + 60, "nobody said go on"
 
     logging.basicConfig(level=logging.INFO, format="%(message)s")
-    logging.getLogger("filelock").setLevel(logging.WARNING)
     print("hash", cached(Path(sys.argv[1]), {}, 10, chunks).samples.content_hash())
 """
 

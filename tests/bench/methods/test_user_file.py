@@ -240,7 +240,8 @@ def test_methods_explains_a_file_or_refuses_it(own):
     assert "share: (≥ 0; default 0.5)" in shown.stdout
     assert "rho: (≥ 0; required)" in shown.stdout, "what is neutral is known of the catalog's names only"
     assert "cannot read the method file" in refused("methods", own / "another.py")
-    assert "must define METHOD" in refused("methods", __file__)
+    (own / "no_method.py").write_text("x = 1")
+    assert "must define METHOD" in refused("methods", own / "no_method.py")
 
 
 def test_what_a_method_costs_is_left_out_if_no_example_fits(own):
