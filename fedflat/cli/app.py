@@ -9,9 +9,10 @@ import resource
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import typer
 
@@ -23,8 +24,6 @@ from fedflat.cli.options import ExperimentName, Results, Set, changes_of, file_p
 from fedflat.cli.plan import index, plan
 from fedflat.cli.published import audit, published
 from fedflat.describe_analysis import describe, overview
-
-T = TypeVar("T")
 
 app = typer.Typer(
     add_completion=False,
@@ -66,20 +65,30 @@ def _cost(started: float) -> str:
     return f"{time.perf_counter() - started:.1f} s, {cpu:.1f} s of processor time, at most {peak} MiB of memory"
 
 
-def _each(kind: str, items: Sequence[T], do: Callable[[T], None]) -> None:
-    """Do all items, also after one that failed; a `UserError` at the end names those."""
-    failed: list[str] = []
-    for item in items:
+class Attempts:
+    """Items of one command: if one of several fails, this is reported at once, and the others are done all the same."""
+
+    def __init__(self, kind: str, count: int) -> None:
+        self._kind, self._count = kind, count
+        self._failed: list[str] = []
+
+    @contextmanager
+    def at(self, item: object) -> Iterator[None]:
+        """Whatever fails in the block is the failure of this item."""
         try:
-            do(item)
+            yield
         except Exception as error:
-            if len(items) == 1:
+            if self._count == 1:
                 raise
-            failed.append(str(item))
-            told = str(error) if isinstance(error, UserError) else traceback.format_exc()
-            typer.echo(f"fedflat: {item}: {told}", err=True)
-    if failed:
-        raise UserError(f"{len(failed)} of {len(items)} {kind} failed: {', '.join(failed)}")
+            self._failed.append(str(item))
+            message = str(error) if isinstance(error, UserError) else traceback.format_exc()
+            typer.echo(f"fedflat: {item}: {message}", err=True)
+
+    def check(self) -> None:
+        """A `UserError` that names the items that failed, if there are any."""
+        if self._failed:
+            failed = ", ".join(self._failed)
+            raise UserError(f"{len(self._failed)} of {self._count} {self._kind} failed: {failed}")
 
 
 @app.command()
@@ -133,12 +142,13 @@ def run(
     threads = threads or cells[cell[0]].runs[0].model.threads(available_cores())
     torch_device = prepare_device(device, threads, typer.echo)
 
-    def train(path: str) -> None:
-        place = out or ResultPaths(results).cell(custom(loaded.name) if changes else loaded.name, path)
-        train_cell(loaded.name, cells[path], place, torch_device, typer.echo, checkpoint_every, replace=replace)
-        typer.echo(f"written to {place}")
-
-    _each("cells", list(cells), train)
+    attempts = Attempts("cells", len(cells))
+    for path, chosen in cells.items():
+        with attempts.at(path):
+            place = out or ResultPaths(results).cell(custom(loaded.name) if changes else loaded.name, path)
+            train_cell(loaded.name, chosen, place, torch_device, typer.echo, checkpoint_every, replace=replace)
+            typer.echo(f"written to {place}")
+    attempts.check()
     typer.echo(_cost(started))
 
 
@@ -187,15 +197,16 @@ def analyse(
     asked = parse_analysis(analysis, changes_of(set_))
     torch_device = prepare_device(device, threads or available_cores(), typer.echo)
 
-    def answer(folder: Path) -> None:
-        place = out or custom_analysis(folder, analysis)
-        first = next(iter(find_runs(folder).by_seed.values()))
-        torch.set_num_threads(threads or first.config.model.threads(available_cores()))
-        done = "replaced" if place.exists() else "written"
-        run_analysis(asked, folder, place, torch_device, typer.echo, compare_with or ())
-        typer.echo(f"{done}: {place}")
-
-    _each("folders", run_dir, answer)
+    attempts = Attempts("folders", len(run_dir))
+    for folder in run_dir:
+        with attempts.at(folder):
+            place = out or custom_analysis(folder, analysis)
+            first = next(iter(find_runs(folder).by_seed.values()))
+            torch.set_num_threads(threads or first.config.model.threads(available_cores()))
+            done = "replaced" if place.exists() else "written"
+            run_analysis(asked, folder, place, torch_device, typer.echo, compare_with or ())
+            typer.echo(f"{done}: {place}")
+    attempts.check()
     typer.echo(_cost(started))
 
 

@@ -41,7 +41,7 @@ def own_frames() -> list[str]:
 
 
 def test_few_frames_lie_between_the_command_and_the_gradient(tmp_path, monkeypatch, process_settings):
-    """FedSAM's first gradient of a local step: the command, cell, round, client and step, and the method's own maths."""
+    """FedSAM's first gradient of a local step: command, cell, round, client, step, and the method's maths."""
     gradients, stacks = Objective.gradients, []
 
     def recorded(objective, *arguments):
