@@ -13,7 +13,7 @@ from snakemake.utils import min_version, validate
 
 from analysis.planning.workflow import Workflow
 from fedflat import warm
-from bench.experiments.experiment import experiment_data
+from bench.experiments.resolving import experiment_data
 from bench.input.errors import UserError
 
 min_version("9.0")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from analysis.analyses.base import Analysis
-from bench.experiments.experiment import experiment_files, read_yaml
+from bench.experiments.files import experiment_files, read_yaml
 from bench.experiments.results import RESERVED
 from bench.input.errors import UserError, unknown
 from bench.input.frozen import NAME

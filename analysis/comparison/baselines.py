@@ -18,7 +18,7 @@ from analysis.measures.convergence import Better
 from analysis.report.report import Report
 from bench.engine.steps import Steps
 from bench.experiments.address import IDS
-from bench.experiments.experiment import PAPER_TABLES
+from bench.experiments.files import PAPER_TABLES
 from bench.experiments.results import ResultPaths
 from bench.experiments.run_config import OWN_FILES, RunConfig
 from bench.files.csv_json import write_csv

@@ -27,7 +27,7 @@ from analysis.comparison.paired import holm, interval, sign_flip
 from analysis.measures.convergence import Better
 from analysis.report.report import Report
 from bench.experiments.address import IDS, CellAddress
-from bench.experiments.experiment import experiment_names
+from bench.experiments.files import experiment_names
 from bench.input.errors import UserError, unknown
 
 MARKED_PAIRS = 6

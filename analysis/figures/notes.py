@@ -21,7 +21,7 @@ def missing_note(frame: pd.DataFrame, layout: FigureLayout, tidy: Tidy) -> str:
     where: dict[str, dict[str, list[Setting]]] = {}
     order = list(dict.fromkeys([*layout.methods, *(cell.method for cell in cells)]))
     for cell in sorted(cells, key=lambda cell: order.index(cell.method)):
-        seeds_of_part = tidy.experiment.whole_parts[cell.setting.dataset].grid.seeds
+        seeds_of_part = tidy.experiment.resolved_parts[cell.setting.dataset].grid.seeds
         wanted = {layout.shown_seed(tidy.experiment)} if one else set(seeds_of_part)
         there, of_metrics, lost = (seeds.get(cell.ids, set()) & wanted for seeds in (answered, ran, diverged))
         if there != wanted:

@@ -49,7 +49,7 @@ def draw_partitions(
     """
     splits = [
         (label_of_part, part, partition)
-        for label_of_part, part in experiment.whole_parts.items()
+        for label_of_part, part in experiment.resolved_parts.items()
         for partition in part.grid.partition
     ]
     labels = dict.fromkeys(partition.label for *_, partition in splits)

@@ -8,9 +8,10 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from analysis.layouts.tidy import settings
 from bench.experiments.address import CellAddress, Setting
-from bench.experiments.experiment import Experiment, experiment_data, experiment_file, experiment_files, read_yaml
+from bench.experiments.experiment import Experiment
+from bench.experiments.files import experiment_file, experiment_files, read_yaml
+from bench.experiments.resolving import experiment_data
 from bench.input.errors import UserError, unknown
 from bench.input.frozen import Frozen
 
@@ -35,7 +36,7 @@ class Selection(Frozen):
 
     def setting(self, experiment: Experiment) -> Setting:
         """The one setting of the experiment that is meant; a `UserError` if there is none, or several."""
-        found = everything = settings(experiment)
+        found = everything = tuple(experiment.settings)
         for field, value in self.given().items():
             known = {getattr(setting, field) for setting in everything}
             if value not in known:
@@ -71,7 +72,7 @@ class Layout(Frozen):
             if method not in experiment.methods:
                 raise unknown(f"method of experiment {experiment.name}", method, experiment.methods)
         cells = (CellAddress(setting, method) for setting in self.settings(experiment) for method in self.methods)
-        return tuple(cell for cell in cells if experiment.has(cell.path))
+        return tuple(cell for cell in cells if experiment.has_cell(cell))
 
 
 def layout_names(experiment_name: str, folder: Folder) -> list[str]:

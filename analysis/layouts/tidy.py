@@ -4,7 +4,7 @@ The columns that name a cell are filled from the file's path. A missing file is 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from analysis.analyses.provenance import PROVENANCE_COLUMNS, first_difference, n
 from bench.experiments.address import IDS, CellAddress, Setting
 from bench.experiments.experiment import Experiment
 from bench.experiments.results import PARTITION, ResultPaths
-from bench.input.errors import UserError, unknown
+from bench.input.errors import UserError
 from bench.training.run_directory import RunDirectory
 from bench.training.run_directory import first_difference as first_difference_of_configs
 
@@ -50,33 +50,6 @@ FILES = {
 """Tidy files of runs by their kind; every other kind is the name of an analysis."""
 
 
-def settings(experiment: Experiment) -> tuple[Setting, ...]:
-    """The settings of an experiment, in the grid's order."""
-    return tuple(map(Setting.of, experiment.settings()))
-
-
-def all_cells(experiment: Experiment) -> list[CellAddress]:
-    """Every cell of an experiment, in the grid's order."""
-    return [CellAddress.of(path) for path in experiment.paths()]
-
-
-def compared_cell(cell: CellAddress, label: str, experiment: Experiment) -> CellAddress:
-    """The cell of another method in the same setting, or of the same method with another partition.
-
-    A `UserError` if the label is neither, or the experiment has no such setting.
-    """
-    methods = experiment.whole_parts[cell.setting.dataset].methods
-    if label in methods:
-        return CellAddress(cell.setting, label)
-    other, known = replace(cell.setting, partition=label), settings(experiment)
-    if other not in known:
-        labels = [*methods, *dict.fromkeys(place.partition for place in known)]
-        if label not in labels:
-            raise unknown(f"method or partition to compare {cell.path} with", label, labels)
-        raise unknown(f"setting to compare {cell.path} with", other.path, [place.path for place in known])
-    return CellAddress(other, cell.method)
-
-
 @dataclass(frozen=True)
 class Tidy:
     """The tidy files of one experiment under a results folder. `analyses`: its analyses by name, with their options."""
@@ -96,7 +69,7 @@ class Tidy:
 
     def has_runs(self) -> bool:
         """Whether any cell of the experiment has been trained."""
-        return any(self.path("metrics", cell).is_file() for cell in all_cells(self.experiment))
+        return any(self.path("metrics", cell).is_file() for cell in self.experiment.addresses)
 
     def gather(self, file: str, cells: Iterable[CellAddress], seed: int = 0, also: Sequence[str] = ()) -> pd.DataFrame:
         """One frame of all given cells that have the file (perhaps none): id columns, then the file's own.
@@ -146,7 +119,7 @@ class Tidy:
 
     def _check_provenance(self, path: Path, frame: pd.DataFrame, cell: CellAddress, analysis: Analysis) -> None:
         options = name_value_pairs(analysis.options().items())
-        others = {label: compared_cell(cell, label, self.experiment).path for label in analysis.compared_labels()}
+        others = {label: self.experiment.compared_cell(cell, label).path for label in analysis.compared_labels()}
         rows = frame[["seed", "options", "compared_with"]].astype(object).fillna("").drop_duplicates()
         for seed, stated, compared_with in rows.itertuples(index=False, name=None):
             anew = f"than experiment {self.experiment.name} has now: make it anew with snakemake"

@@ -5,7 +5,8 @@ from collections import Counter
 from collections.abc import Iterable
 
 from bench.experiments.address import Setting
-from bench.experiments.experiment import SWA_SUFFIX, Experiment, MethodEntry
+from bench.experiments.experiment import Experiment
+from bench.experiments.schema import SWA_SUFFIX, MethodEntry
 
 _PARTITIONS = {
     "iid": "IID",

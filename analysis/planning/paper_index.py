@@ -14,7 +14,7 @@ from analysis.published.printed_numbers import dataset_title
 from analysis.report.report import Report
 from analysis.tables.layout import TableLayout
 from bench.data.sources import parse_source
-from bench.experiments.experiment import PAPER_TABLES, experiment_names
+from bench.experiments.files import PAPER_TABLES, experiment_names
 from bench.files.text_table import markdown
 
 _WITHOUT_TARGET = re.compile(r"^\| ((?:Table|Figure)s? [^|]+) \| ([^|]*\bno target\b[^|]*) \|", re.MULTILINE)
@@ -62,7 +62,7 @@ class _Indexed:
     @property
     def has_own_images(self) -> bool:
         """Whether a data set is a user's own: nothing is known of its size."""
-        return any(parse_source(part.dataset).own for part in self.report.experiment.whole_parts.values())
+        return any(parse_source(part.dataset).own for part in self.report.experiment.resolved_parts.values())
 
 
 def _line(one: _Indexed, target: str) -> list[str]:
@@ -136,7 +136,7 @@ def _data(report: Report, files: Iterable[Path]) -> Iterator[str]:
     """The names of the data sets that runs and analyses need."""
     read = dict.fromkeys((cell.setting.dataset, file.stem) for file in files if (cell := report.paths.cell_of(file)))
     for part, stem in read:
-        source = parse_source(report.experiment.whole_parts[part].dataset)
+        source = parse_source(report.experiment.resolved_parts[part].dataset)
         yield source.name
         if stem in report.analyses:
             yield from report.analyses[stem].other_data(source)

@@ -14,7 +14,7 @@ from typing import Any
 from analysis.planning.gradient_times import Times
 from analysis.planning.run_cost import disk, seconds
 from analysis.report.report import Report
-from bench.experiments.experiment import experiment_names
+from bench.experiments.files import experiment_names
 from bench.experiments.results import PARTITION
 from bench.files.text_table import aligned
 from bench.input.errors import UserError, unknown

@@ -8,14 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from analysis.report.report import Report
-from bench.experiments.changes import SHORT, changes
-from bench.experiments.experiment import Cell, experiment_names, scaled
+from bench.experiments.experiment import Cell
+from bench.experiments.files import experiment_names
+from bench.experiments.overrides import CONFIG_KEYS, config_overrides
+from bench.experiments.resolving import scaled_name
 from bench.experiments.results import ResultPaths
 from bench.host.device import device_name
 from bench.input.errors import UserError, unknown
 from bench.training.run_directory import is_finished
 
-KEYS = sorted([*SHORT, "device", "experiments", "replace", "results", "threads"])
+KEYS = sorted([*CONFIG_KEYS, "device", "experiments", "replace", "results", "threads"])
 """What `snakemake --config` takes."""
 
 
@@ -40,7 +42,7 @@ class Workflow:
         for key in config:
             if key not in KEYS:
                 raise unknown("--config key", key, KEYS)
-        changed = changes(config)
+        changed = config_overrides(config)
         results, replace = config.get("results", "results"), str(config.get("replace", False)).lower()
         if not isinstance(results, str) or not results:
             raise UserError(f"--config results={results}: the name of a folder is needed")
@@ -54,7 +56,7 @@ class Workflow:
         if not isinstance(sources, list) or not sources or not all(isinstance(s, str) for s in sources):
             raise UserError(f"--config experiments={sources}: a list such as [quick,my/experiments.yaml]")
         named = {
-            scaled(name, changed.get("scale")): Report(name, Path(results), changed) for name in experiment_names()
+            scaled_name(name, changed.get("scale")): Report(name, Path(results), changed) for name in experiment_names()
         }
         device = device_name(str(config.get("device", "cpu")))
         reports: dict[str, Report] = {}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from bench.experiments.experiment import PAPER_TABLES
+from bench.experiments.files import PAPER_TABLES
 from bench.input.errors import UserError, unknown
 
 KINDS = {

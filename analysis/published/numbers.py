@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bench.experiments.experiment import PAPER_TABLES
+from bench.experiments.files import PAPER_TABLES
 from bench.input.errors import UserError, unknown
 
 COUNTS = ["n_clients", "active_clients", "rounds"]

@@ -17,7 +17,7 @@ from analysis.analyses.training.convergence import Convergence
 from analysis.figures.base import FigureLayout
 from analysis.layouts.layout import Folder, Layout, are_inherited, layout_file, layout_files, layout_names, subfigures
 from analysis.layouts.protocol import at_scale, with_requested_value
-from analysis.layouts.tidy import Tidy, all_cells, compared_cell, settings
+from analysis.layouts.tidy import Tidy
 from analysis.layouts.titles import method_titles
 from analysis.measures.convergence import FinalValue, diverged_seeds, final_values
 from analysis.report.page import PageFigure, figure_markdown, page, table_page
@@ -27,15 +27,10 @@ from analysis.tables.layout import Column, TableLayout, load_table
 from analysis.tables.quantities import quantity
 from analysis.tables.reproduction import with_published
 from bench.experiments.address import CellAddress
-from bench.experiments.changes import SHORT, check_methods
-from bench.experiments.experiment import (
-    Experiment,
-    experiment_data,
-    experiment_file,
-    experiment_files,
-    experiment_names,
-    load_experiment,
-)
+from bench.experiments.experiment import Experiment, load_experiment
+from bench.experiments.files import experiment_file, experiment_files, experiment_names
+from bench.experiments.overrides import CONFIG_KEYS, check_methods
+from bench.experiments.resolving import experiment_data
 from bench.experiments.results import RUN_FILES, ResultPaths
 from bench.files.atomic import write_text
 from bench.input.errors import UserError, unknown
@@ -143,7 +138,7 @@ class Report:
     def compared(self, path: str, analysis: str) -> list[str]:
         """The paths of the cells that an analysis of a cell compares it with."""
         cell = CellAddress.of(path)
-        return [compared_cell(cell, x, self.experiment).path for x in self.analyses[analysis].compared_labels()]
+        return [self.experiment.compared_cell(cell, x).path for x in self.analyses[analysis].compared_labels()]
 
     def analysed(self, analysis: str) -> list[str]:
         """The paths of all cells of which an analysis can be asked; a `UserError` if it cannot be asked at all."""
@@ -151,7 +146,7 @@ class Report:
             raise unknown(f"analysis of experiment {self.experiment.name}", analysis, self.analyses)
         asked = self.analyses[analysis]
         parts, reasons = set(), []
-        for label, part in self.experiment.whole_parts.items():
+        for label, part in self.experiment.resolved_parts.items():
             try:
                 asked.check(part.evaluation)
                 parts.add(label)
@@ -245,7 +240,7 @@ class Report:
 
     def snakemake(self, target: str) -> str:
         """The command that makes a target of the Snakefile, whose defaults are left out."""
-        short = {changed: key for key, changed in SHORT.items()}
+        short = {changed: key for key, changed in CONFIG_KEYS.items()}
         config = [f"{short[key]}={value}" for key, value in self.changes.items() if key in short]
         if self.results != Path("results"):
             config.insert(0, f"results={self.results}")
@@ -295,9 +290,9 @@ class Report:
         if name not in of_kind:
             raise unknown(f"analysis of kind {kind}", name, of_kind)
         for part in dict.fromkeys(place.dataset for place in layout.settings(self.experiment)):
-            self.analyses[name].check(self.experiment.whole_parts[part].evaluation)
+            self.analyses[name].check(self.experiment.resolved_parts[part].evaluation)
         for label, cell in itertools.product(self.analyses[name].compared_labels(), layout.cells(self.experiment)):
-            compared_cell(cell, label, self.experiment)
+            self.experiment.compared_cell(cell, label)
 
     def _check_runs(self, target: str) -> None:
         """A `UserError` if nothing has been trained; it names the command that makes the target."""
@@ -322,12 +317,12 @@ def _naming(file: Path) -> Iterator[None]:
 def _headline(tidy: Tidy) -> list[str]:
     """Counts of runs, and the leading method with the runner-up."""
     experiment = tidy.experiment
-    cells, places = all_cells(experiment), settings(experiment)
+    cells, settings = experiment.addresses, experiment.settings
     metrics = tidy.gather("metrics", cells)
     runs = diverged_seeds(metrics)
     planned: Counter[str] = Counter()
     for cell in cells:
-        planned[cell.method] += len(experiment.whole_parts[cell.setting.dataset].grid.seeds)
+        planned[cell.method] += len(experiment.resolved_parts[cell.setting.dataset].grid.seeds)
     everywhere = max(planned.values())
     finished, diverged = runs["seeds"].sum(), runs["diverged"].sum()
     lines = [f"{experiment.name}: {finished} of {planned.total()} runs, {diverged} of them diverged"]
@@ -344,7 +339,7 @@ def _headline(tidy: Tidy) -> list[str]:
     if len(ranked) > 1 or len(experiment.methods) == len(ranked) == 1:
         runner_up = f", then {ranked[1]}" if len(ranked) > 1 else ""
         lines.append(
-            f"highest mean test accuracy over {len(places)} setting{'s' if len(places) > 1 else ''}{of} "
+            f"highest mean test accuracy over {len(settings)} setting{'s' if len(settings) > 1 else ''}{of} "
             f"({final.description}): {ranked[0]}{runner_up}"
         )
     else:

@@ -244,7 +244,7 @@ class TableLayout(Layout):
     def has(self, block: Block, method: str, column: Column, experiment: Experiment) -> bool:
         """Whether the experiment has the cells of an entry: parts may leave out methods."""
         settings = self.settings_of(block, column, experiment)
-        return all(experiment.has(f"{setting.path}/{method}") for setting in settings)
+        return all(experiment.has_cell(CellAddress(setting, method)) for setting in settings)
 
     def settings(self, experiment: Experiment) -> tuple[Setting, ...]:
         """The settings of all columns in all blocks, each once."""

@@ -11,6 +11,7 @@ from analysis.tables.layout import Block, Column, Keys, TableLayout
 from analysis.tables.table import Entry, PublishedEntry, Table
 from bench.data.sources import parse_source
 from bench.engine.participation import Participation
+from bench.experiments.address import CellAddress
 from bench.experiments.experiment import Experiment, load_experiment
 from bench.experiments.run_config import RunConfig
 
@@ -26,7 +27,7 @@ def with_published(table: Table, experiment: Experiment, paper: str) -> Table:
     def published_entry(entry: Entry, block: Block, method: str, column: Column) -> PublishedEntry:
         number = _number(numbers, layout, experiment, block, method, column)
         settings = () if entry.mean is None else layout.settings_of(block, column, experiment)
-        fair = all(_as_in_the_paper(f"{setting.path}/{method}", experiment, papers_own) for setting in settings)
+        fair = all(_as_in_the_paper(CellAddress(setting, method), experiment, papers_own) for setting in settings)
         return _judged(entry, number, column, fair=fair)
 
     rows = [
@@ -51,11 +52,11 @@ def with_published(table: Table, experiment: Experiment, paper: str) -> Table:
     return replace(table, published=entries, taus=taus, foot=" ".join(foot))
 
 
-def _as_in_the_paper(path: str, experiment: Experiment, papers_own: Experiment) -> bool:
+def _as_in_the_paper(cell: CellAddress, experiment: Experiment, papers_own: Experiment) -> bool:
     """Whether a cell's runs have the settings of the paper's own experiment; seeds may differ."""
-    if experiment.scale != "paper" or not (experiment.has(path) and papers_own.has(path)):
+    if experiment.scale != "paper" or not (experiment.has_cell(cell) and papers_own.has_cell(cell)):
         return False
-    ours, theirs = (_settings(one.cell(path).runs[0]) for one in (experiment, papers_own))
+    ours, theirs = (_settings(one.cell(cell.path).runs[0]) for one in (experiment, papers_own))
     return ours == theirs
 
 
@@ -75,8 +76,8 @@ def keys_of(
     keys: Keys = {"table": layout.published, "method": method, "metric": column.metric}
     if column.unsupported is None:
         setting = layout.settings_of(block, column, experiment)[0]
-        partition, participation = experiment.settings()[setting.path]
-        part = experiment.whole_parts[setting.dataset]
+        partition, participation = experiment.settings[setting]
+        part = experiment.resolved_parts[setting.dataset]
         model = part.model if isinstance(part.model, str) else (part.model or {}).get("name")
         name, _, parameter = partition.label.partition("-")
         keys |= {

@@ -123,7 +123,7 @@ def _column(
 ) -> list[Entry]:
     """The entries of a column in a block. `runs`: by cell, how many seeds ran, and how many diverged."""
     settings = layout.settings_of(block, column, experiment)
-    wanted = min(len(experiment.whole_parts[setting.dataset].grid.seeds) for setting in settings)
+    wanted = min(len(experiment.resolved_parts[setting.dataset].grid.seeds) for setting in settings)
     there = set(frame[IDS].itertuples(index=False, name=None))
     cells = {method: [CellAddress(setting, method).ids for setting in settings] for method in layout.methods}
     of_method = {method: mean_over([values.get(key, []) for key in keys]) for method, keys in cells.items()}

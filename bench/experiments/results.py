@@ -11,7 +11,6 @@
 EXPERIMENT is custom/NAME for single runs with overrides, and for analyses that are not part of an experiment.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -92,16 +91,6 @@ class ResultPaths:
             return None
         place = below[2 if below[0] == CUSTOM else 1 :]
         return CellAddress.of("/".join(place[:4])) if len(place) > 4 else None
-
-    def finished_runs(self) -> Iterator[tuple[str, CellAddress, Path]]:
-        """Every finished run directory, with its experiment (custom/NAME for runs with overrides) and its cell."""
-        runs = self.root / "runs"
-        for depth in ("*", f"{CUSTOM}/*"):
-            for config in sorted(runs.glob(f"{depth}/*/*/*/*/seed-*/config.json")):
-                folder = config.parent
-                cell = self.cell_of(folder)
-                if cell is not None and folder.name.removeprefix("seed-").isdigit():
-                    yield "/".join(folder.relative_to(runs).parts[:-5]), cell, folder
 
 
 def run_in(cell_folder: Path, seed: int | str) -> Path:

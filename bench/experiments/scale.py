@@ -82,30 +82,3 @@ def trained_at_smoke_scale(training: Mapping[str, Any]) -> dict[str, Any]:
     left = {key: value for key, value in training.items() if key not in ("augmentation", "precision")}
     kept = _augmentation(training.get("augmentation"), SIDE)
     return left if kept is None else {**left, "augmentation": [augmentation["name"] for augmentation in kept]}
-
-
-def with_rounds(data: dict[str, Any], rounds: Any) -> dict[str, Any]:
-    """An experiment's file with so many rounds everywhere, whatever parts and methods say of theirs.
-
-    SWA then begins where it does by default: a round of its own would come too late.
-    """
-    return {
-        **_without(data, {"training": "rounds", "swa": "start"}),
-        "training": {**data.get("training", {}), "rounds": rounds},
-    }
-
-
-def with_seeds(data: dict[str, Any], seeds: Any) -> dict[str, Any]:
-    """An experiment's file with these seeds everywhere."""
-    common = {"grid": {**data.get("grid", {}), "seeds": seeds}}
-    return {**_without(data, {"grid": "seeds"}), **common}
-
-
-def _without(tree: dict[str, Any], left_out: Mapping[str, str]) -> dict[str, Any]:
-    """The same without certain keys of certain sections, at any depth."""
-    return {
-        name: _without({key: v for key, v in value.items() if key != left_out.get(name)}, left_out)
-        if isinstance(value, dict)
-        else value
-        for name, value in tree.items()
-    }

@@ -80,7 +80,7 @@ def index(
     """
     from analysis.planning.gradient_times import GradientTimes
     from analysis.planning.paper_index import page
-    from bench.experiments.experiment import PAPER_TABLES
+    from bench.experiments.files import PAPER_TABLES
     from bench.files.atomic import write_text
     from bench.host.torch_device import prepare_device
 

@@ -47,7 +47,7 @@ def audit(
     fedflat audit
     """
     from analysis.published.audit import page
-    from bench.experiments.experiment import PAPER_TABLES
+    from bench.experiments.files import PAPER_TABLES
     from bench.files.atomic import write_text
 
     if out is not None and not out.strip():

@@ -11,7 +11,7 @@ import pytest
 
 from analysis.analyses import ANALYSES, load_analyses
 from analysis.analyses.provenance import analysis_fingerprint, name_value_pairs
-from analysis.layouts.tidy import Tidy, settings
+from analysis.layouts.tidy import Tidy
 from bench.experiments.address import IDS, CellAddress, Setting
 from bench.experiments.experiment import Experiment, load_experiment
 from bench.experiments.results import ResultPaths
@@ -87,7 +87,7 @@ def realistic_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Results of every cell of quick but FedGF's at Dirichlet 0.1; one run of FedDyn diverged."""
     rng = np.random.default_rng(0)
     results, quick = tmp_path_factory.mktemp("realistic"), load_experiment(str(QUICK))
-    for place, (rank, method) in itertools.product(settings(quick), enumerate(quick.methods)):
+    for place, (rank, method) in itertools.product(quick.settings, enumerate(quick.methods)):
         if method == "fedgf" and place.partition == "dirichlet-0.1":
             continue
         cell = CellAddress(place, method)

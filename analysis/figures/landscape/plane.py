@@ -17,7 +17,7 @@ from pydantic import Field
 from analysis.figures.base import OneSeedLayout, OneSettingLayout, new_figure
 from analysis.figures.notes import missing_note
 from analysis.figures.palette import styles
-from analysis.layouts.tidy import Tidy, of_cell, settings
+from analysis.layouts.tidy import Tidy, of_cell
 from analysis.layouts.titles import method_titles, partition_title
 from bench.experiments.address import CellAddress
 from bench.input.errors import UserError
@@ -68,7 +68,7 @@ def draw(layout: ThroughModelsLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure
     shown = {value: frame[frame["data"] == part] for value, part in (("loss", layout.loss), ("error", layout.error))}
     if any(not np.isfinite(rows[value].to_numpy(float)).any() for value, rows in shown.items()):
         raise UserError(f"nothing to draw for '{layout.title}': no finite values of the seed and the images named")
-    names = {place.partition: partition_title(place.partition) for place in settings(tidy.experiment)} | method_titles(
+    names = {place.partition: partition_title(place.partition) for place in tidy.experiment.settings} | method_titles(
         tidy.experiment
     )
     colours = {label: look.colour for label, look in styles(tidy.experiment).items()}

@@ -133,7 +133,7 @@ class SweepLayout(FigureLayout):
     def cells(self, experiment: Experiment) -> tuple[CellAddress, ...]:
         """The cells of all panels, each once."""
         shown = (one for panel in self.panels for one in self.shown(panel, experiment))
-        return tuple(dict.fromkeys(one.cell for one in shown if experiment.has(one.cell.path)))
+        return tuple(dict.fromkeys(one.cell for one in shown if experiment.has_cell(one.cell)))
 
     def inputs(self, experiment: Experiment, paths: ResultPaths) -> list[Path]:
         """The tidy files that the figure reads. Metrics are always among them: they say which runs diverged."""
@@ -171,7 +171,7 @@ class SweepLayout(FigureLayout):
 
 def _cell(setting: Setting, label: str, experiment: Experiment) -> CellAddress:
     """A cell that the experiment has; a `UserError` if it does not."""
-    known = experiment.whole_parts[setting.dataset].methods
+    known = experiment.resolved_parts[setting.dataset].methods
     if label not in known:
         raise unknown(f"method of experiment {experiment.name} in {setting.path}", label, known)
     return CellAddress(setting, label)

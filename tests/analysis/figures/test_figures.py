@@ -20,7 +20,8 @@ from analysis.layouts.layout import layout_names
 from analysis.layouts.tidy import Tidy
 from analysis.report.report import Report
 from bench.experiments.address import CellAddress, Setting
-from bench.experiments.experiment import PAPER_TABLES, Experiment, read_yaml
+from bench.experiments.experiment import Experiment
+from bench.experiments.files import PAPER_TABLES, read_yaml
 from bench.input.errors import UserError
 from bench.methods.catalog import CATALOG
 from tests.analysis.conftest import HARD, metrics, tidy_in, write

@@ -12,7 +12,8 @@ from analysis.planning.gradient_times import Gradient, GradientTimes
 from analysis.planning.paper_index import page
 from analysis.planning.plan import plan, total
 from analysis.published.numbers import papers
-from bench.experiments.experiment import PAPER_TABLES, experiment_names, load_experiment
+from bench.experiments.experiment import load_experiment
+from bench.experiments.files import PAPER_TABLES, experiment_names
 from bench.input.errors import UserError
 from tests.fedflat.test_cli import fedflat, refused
 

@@ -25,7 +25,7 @@ FEDSAM = "digits/dirichlet-0.1/4-of-20/fedsam"
         ({"experiments": [MINI, MINI]}, "two of them are named mini"),
         ({"rounds": "many"}, "--config rounds=many: a whole number from 1 on"),
         ({"seeds": 3}, "--config seeds=3: a list such as [0,1,2]"),
-        ({"seeds": [0, 0]}, "seed 0 stands twice in seeds"),
+        ({"seeds": [0, 0]}, "seed 0 is listed twice in seeds"),
         ({"scale": "tiny"}, "--config scale=tiny: paper or smoke"),
         ({"methods": "fedavg"}, "--config methods=fedavg: a list such as [fedavg,fedsam]"),
         ({"methods": ["fedavgg"]}, "unknown method 'fedavgg'; did you mean 'fedavg'"),

@@ -9,7 +9,7 @@ from analysis.published.anomalies import KINDS, Anomaly, listed
 from analysis.published.audit import CHECKS, DAMAGE, page
 from analysis.published.numbers import papers
 from analysis.published.printed_numbers import PrintedNumber, method_title, printed_numbers
-from bench.experiments.experiment import PAPER_TABLES
+from bench.experiments.files import PAPER_TABLES
 from bench.input.errors import UserError
 from tests.fedflat.test_cli import fedflat, refused
 

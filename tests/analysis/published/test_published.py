@@ -25,7 +25,7 @@ from analysis.published.numbers import (
     published,
 )
 from analysis.published.query import as_text, query
-from bench.experiments.experiment import PAPER_TABLES
+from bench.experiments.files import PAPER_TABLES
 from bench.input.errors import UserError
 from tests.analysis.published.published_counts import ROWS
 from tests.fedflat.test_cli import fedflat, refused

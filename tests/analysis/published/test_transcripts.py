@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from analysis.published.numbers import papers
-from bench.experiments.experiment import PAPER_TABLES, load_experiment
+from bench.experiments.experiment import load_experiment
+from bench.experiments.files import PAPER_TABLES
 
 DEPARTURES = {("fedsam_caldarola", "cifar100_pam", "training.local_momentum")}
 """What the papers state and the experiments do not have; each paper's README says why."""

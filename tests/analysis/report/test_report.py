@@ -14,7 +14,8 @@ from analysis.report.report import Report
 from analysis.tables import table as tables
 from analysis.tables.layout import load_table
 from bench.experiments.address import CellAddress
-from bench.experiments.experiment import PAPER_TABLES, Experiment
+from bench.experiments.experiment import Experiment
+from bench.experiments.files import PAPER_TABLES
 from bench.experiments.results import METRICS, PARTITION, ResultPaths
 from bench.input.errors import UserError
 from tests.analysis.conftest import HARD, metrics, write

@@ -66,7 +66,7 @@ def test_no_two_methods_of_a_table_share_a_run(paper: str) -> None:
             methods_of: dict[str, str] = {}
             for method in layout.supported_methods:
                 path = f"{setting.path}/{method}"
-                if method not in report.experiment.whole_parts[setting.dataset].methods:
+                if method not in report.experiment.resolved_parts[setting.dataset].methods:
                     continue
                 if path not in identities:
                     identities[path] = report.experiment.cell(path).runs[0].identity

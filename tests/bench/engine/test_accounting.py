@@ -6,7 +6,7 @@ import torch
 
 from bench.engine.accounting import model_sizes, traffic
 from bench.engine.method_costs import example, measured_costs
-from bench.experiments.experiment import PAPER_TABLES
+from bench.experiments.files import PAPER_TABLES
 from bench.methods.catalog import CATALOG
 
 COSTS = {name: measured_costs(entry, example(entry)) for name, entry in CATALOG.items()}

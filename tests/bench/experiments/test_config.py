@@ -7,7 +7,8 @@ import pytest
 import yaml
 
 from analysis.figures.clients.labels import LabelsLayout
-from bench.experiments.experiment import Experiment, experiment_file, experiment_schema, load_experiment, read_yaml
+from bench.experiments.experiment import Experiment, experiment_schema, load_experiment
+from bench.experiments.files import experiment_file, read_yaml
 from bench.experiments.run_config import RunConfig
 from bench.input.errors import UserError
 from tests.places import ROOT
@@ -131,7 +132,7 @@ MISTAKES = [
     ({"training.lr": float("nan")}, "finite number"),
     ({"training.server_lr": 0.5}, "feddyn has no server step size: server_lr must be 1, not 0.5"),
     ({"grid.partition": []}, "at least 1 item"),
-    ({"grid.seeds": [1, 0, 1]}, "seed 1 stands twice in seeds"),
+    ({"grid.seeds": [1, 0, 1]}, "seed 1 is listed twice in seeds"),
     ({"methods.a/b": {"name": "fedavg"}}, "key of methods = 'a/b': allowed are letters, digits, '_', '.', '+' and '-'"),
     ({"name": "Quick run"}, "name = 'Quick run': allowed are lower-case letters, digits and '_'"),
     ({"methods.fedsam.hyperparameters.rho": True}, "fedsam: rho = True: Input should be a number, not true or false"),

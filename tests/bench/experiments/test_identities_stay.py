@@ -6,7 +6,8 @@ import json
 import pandas as pd
 import pytest
 
-from bench.experiments.experiment import experiment_names, load_experiment
+from bench.experiments.experiment import load_experiment
+from bench.experiments.files import experiment_names
 from tests.places import GOLDEN, ROOT
 
 KNOWN = json.loads((GOLDEN / "identities" / "experiments.json").read_text(encoding="utf-8"))

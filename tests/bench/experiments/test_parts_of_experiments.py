@@ -106,7 +106,7 @@ def test_a_method_differs_where_its_entry_says_so(tmp_path: Path) -> None:
 
 def test_an_experiment_without_parts_is_its_only_grid() -> None:
     quick = load_experiment("quick")
-    assert quick.whole_parts == {"digits": quick}
+    assert quick.resolved_parts == {"digits": quick}
 
 
 @pytest.mark.parametrize(
@@ -118,12 +118,12 @@ def test_an_experiment_without_parts_is_its_only_grid() -> None:
             r"its seeds are not the first of the experiment's, which are \(0, 1\)",
         ),
         ("parts/third/only", ["fedsma"], "unknown method of experiment paper 'fedsma'; did you mean 'fedsam'"),
-        ("parts/third/rounds", 3, "unknown key of Part 'rounds'"),
+        ("parts/third/rounds", 3, "unknown key of ExperimentPart 'rounds'"),
         ("parts/second/training/round", 3, "part second: .*unknown key of Training 'round'; did you mean 'rounds'"),
         ("methods/fedavg", {"parts": ["fourth"]}, "unknown part of experiment paper 'fourth'"),
         ("parts/second/methods/fedavg", {"rho": 1}, "part second: .*unknown key of MethodEntry 'rho'"),
         ("dataset", None, "part first: experiment paper: dataset is missing"),
-        ("methods/fedsam/where", {"iid": {"rho": 1}}, "unknown key of Departure 'rho'"),
+        ("methods/fedsam/where", {"iid": {"rho": 1}}, "unknown key of PartitionOverrides 'rho'"),
     ],
 )
 def test_mistakes_are_one_line(tmp_path: Path, path: str, value: Any, message: str) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bench.experiments.address import IDS, CellAddress, Setting
-from bench.experiments.results import ResultPaths, custom, custom_analysis, run_in
+from bench.experiments.results import ResultPaths, custom, custom_analysis
 
 CELL = "digits/dirichlet-0.1/4-of-20/fedsam"
 PATHS = ResultPaths(Path("/out"))
@@ -61,18 +61,6 @@ def test_other_files_belong_to_no_cell() -> None:
         Path("paper_tables/quick/a.yaml"),
     ):
         assert PATHS.cell_of(file) is None
-
-
-def test_finished_runs_are_found_with_experiment_and_cell(tmp_path: Path) -> None:
-    paths = ResultPaths(tmp_path)
-    finished = [paths.run("quick", CELL, 0), paths.run(custom("quick"), CELL, 7)]
-    for folder in (*finished, run_in(paths.cell("quick", CELL), "0.partial-12")):
-        folder.mkdir(parents=True)
-        (folder / "config.json").touch()
-    assert list(paths.finished_runs()) == [
-        ("quick", CellAddress.of(CELL), finished[0]),
-        ("custom/quick", CellAddress.of(CELL), finished[1]),
-    ]
 
 
 def test_custom_analyses_are_kept_apart_from_those_of_experiments() -> None:

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from analysis.planning.workflow import Workflow
-from bench.experiments.experiment import Experiment, load_experiment, read_yaml
+from bench.experiments.experiment import Experiment, load_experiment
+from bench.experiments.files import read_yaml
 from bench.experiments.method_choice import MethodConfig
 from bench.experiments.run_config import RunConfig
 from bench.input.errors import UserError

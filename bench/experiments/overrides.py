@@ -1,29 +1,35 @@
-"""What is changed of every experiment at once, as by Snakemake's `--config`: rounds, seeds, scale, methods, report."""
+"""Keys of Snakemake's `--config` that override every experiment: rounds, seeds, scale, methods, report."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, get_args
 
-from bench.experiments.experiment import experiment_data
+from bench.experiments.resolving import experiment_data
 from bench.experiments.scale import Scale
 from bench.input.errors import UserError, unknown
 from bench.input.frozen import REPORT
 from bench.methods.catalog import CATALOG
 
-SHORT = {"rounds": "training.rounds", "seeds": "grid.seeds", "scale": "scale", "methods": "chosen", "report": "report"}
-"""Keys of `--config`, and those of an experiment that they change."""
+CONFIG_KEYS = {
+    "rounds": "training.rounds",
+    "seeds": "grid.seeds",
+    "scale": "scale",
+    "methods": "chosen",
+    "report": "report",
+}
+"""For each key of `--config`, the key of an experiment's file that it overrides."""
 
 
-def changes(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The changed keys of experiments; a `UserError` names a wrong value and what is allowed."""
-    for key, (fits, allowed) in _ALLOWED.items():
-        if key in config and not fits(config[key]):
+def config_overrides(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The overrides by the keys of an experiment's file; a `UserError` names a wrong value and what is allowed."""
+    for key, (is_valid, allowed) in _ALLOWED.items():
+        if key in config and not is_valid(config[key]):
             raise UserError(f"--config {key}={config[key]}: {allowed}")
-    return {dotted: config[key] for key, dotted in SHORT.items() if key in config}
+    return {dotted: config[key] for key, dotted in CONFIG_KEYS.items() if key in config}
 
 
 def check_methods(chosen: Iterable[str], sources: Iterable[str]) -> None:
-    """A `UserError` if one of the methods is in none of these experiments, which must be valid, nor in the catalog."""
+    """A `UserError` if a chosen method is neither in one of these valid experiments nor in the catalog."""
     known = {label for source in sources for label in _labels(experiment_data(source))}.union(CATALOG)
     for method in chosen:
         if method not in known:
@@ -31,7 +37,7 @@ def check_methods(chosen: Iterable[str], sources: Iterable[str]) -> None:
 
 
 def _labels(data: Mapping[str, Any]) -> set[str]:
-    """The labels of methods that an experiment and its parts name."""
+    """The labels of the methods of an experiment and its parts."""
     sections = [data, *(data.get("parts") or {}).values()]
     return {label for section in sections for label in (section or {}).get("methods") or {}}
 
@@ -55,4 +61,4 @@ _ALLOWED: dict[str, tuple[Callable[[Any], bool], str]] = {
     "methods": (_are_names, "a list such as [fedavg,fedsam]"),
     "report": (lambda value: bool(re.match(REPORT, str(value))), "last, best, or mean_last_N, such as mean_last_100"),
 }
-"""What each key may be, and that in words."""
+"""For each key, whether a value is allowed, and the allowed values in words."""

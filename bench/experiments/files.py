@@ -1,0 +1,68 @@
+"""Find and read the YAML files of experiments: paper_tables/NAME/experiments.yaml, or any file by its path."""
+
+import copy
+import functools
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from bench.input.errors import UserError, unknown
+from bench.input.strict_yaml import load_yaml
+
+PAPER_TABLES = Path(__file__).parents[2] / "paper_tables"
+"""The folder of the named experiments and of the layouts of their tables and figures, one folder for each."""
+
+
+def experiment_names() -> list[str]:
+    """The named experiments: the folders of paper_tables with an experiments.yaml."""
+    return sorted(file.parent.name for file in PAPER_TABLES.glob("*/experiments.yaml"))
+
+
+def experiment_file(name: str) -> Path:
+    """The YAML file of a named experiment, or `name` itself if it is the path of a YAML file."""
+    if name.endswith((".yaml", ".yml")):
+        return Path(name)
+    if name not in experiment_names():
+        if Path(name).is_dir():
+            raise UserError(f"'{name}' is a folder; give its YAML file, for example {name}/experiments.yaml")
+        raise unknown("experiment", name, experiment_names())
+    return PAPER_TABLES / name / "experiments.yaml"
+
+
+def experiment_files(name: str) -> list[Path]:
+    """The experiment's file, then the files of the experiments that it extends, nearest first."""
+    files = [experiment_file(name)]
+    while (base := _mapping(files[-1]).get("extends")) is not None:
+        if not isinstance(base, str):
+            raise UserError(f"'{files[-1]}': extends = {base!r}: the name of an experiment, or a YAML file")
+        is_file = base.endswith((".yaml", ".yml"))
+        file = experiment_file(str(files[-1].parent / base) if is_file else base)
+        if file.resolve() in [known.resolve() for known in files]:
+            raise UserError(f"'{files[0]}' extends itself")
+        files.append(file)
+    return files
+
+
+def read_yaml(file: Path) -> dict[str, Any]:
+    """A YAML mapping; a `UserError` says what is wrong with the file."""
+    return copy.deepcopy(_mapping(file))
+
+
+def _mapping(file: Path) -> dict[str, Any]:
+    """The mapping in the cache, which must not be modified; copying a large grid takes long."""
+    try:
+        data = _parsed(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"cannot read '{file}': {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"'{file}' is not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(data, dict):
+        raise UserError(f"'{file}' must hold a mapping, not {type(data).__name__}")
+    return data
+
+
+@functools.lru_cache(maxsize=64)
+def _parsed(text: str) -> Any:
+    """Parsing is slow, and one command reads the same file many times."""
+    return load_yaml(text)

@@ -1,0 +1,138 @@
+"""The keys of an experiment's YAML file, as pydantic models; `fedflat schema` prints their JSON schema."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import Field, field_validator, model_validator
+
+from bench.data.partitions import AnyPartition
+from bench.engine.participation import Participation
+from bench.engine.settings import EngineSettings
+from bench.experiments.method_choice import MethodChoice
+from bench.experiments.run_config import Evaluation, Training
+from bench.experiments.scale import Scale
+from bench.input.errors import UserError
+from bench.input.frozen import LABEL, NAME, REPORT, Frozen
+from bench.methods.released import Release, release
+
+SWA_SUFFIX = "+swa"
+PUBLISHED = "published"
+
+
+class PartitionOverrides(Frozen):
+    """Values of a method that apply with one of the partitions only."""
+
+    hyperparameters: dict[str, Any] = Field(default={}, description="hyper-parameters that differ")
+    training: dict[str, Any] = Field(default={}, description="fields of training that differ")
+
+
+class MethodEntry(MethodChoice):
+    """One method of an experiment: hyper-parameters as that experiment's paper states them, and exceptions.
+
+    Without a name, components or a file, the entry's label is the name of the method; a label that ends in +swa needs
+    `swa` among the hyper-parameters.
+    """
+
+    title: str | None = Field(default=None, description="name in tables and figures; null: the method's title")
+    variant: str = Field(default=PUBLISHED, description="published; or released, as in the authors' code")
+    training: dict[str, Any] = Field(default={}, description="fields of training that differ")
+    where: dict[str, PartitionOverrides] = Field(
+        default={}, description="by the label of a partition, the values that differ with that partition"
+    )
+    parts: tuple[str, ...] | None = Field(
+        default=None, description="labels of the experiment's parts that have the method; null: all"
+    )
+
+    def choice(self, label: str) -> MethodChoice:
+        """The method under this label."""
+        fields = self.model_dump(exclude={"title", "training", "variant", "where", "parts"})
+        if self.name is None and not self.slots and self.file is None:
+            fields["name"] = label.removesuffix(SWA_SUFFIX)
+        if label.endswith(SWA_SUFFIX) and "swa" not in self.hyperparameters:
+            raise UserError(f"{label}: its hyperparameters need swa, for example {{cycle: 5}}")
+        return MethodChoice.parse(fields)
+
+    def release(self, label: str) -> Release | None:
+        """What the variant changes; None for the published one. Only methods of the catalog have other variants."""
+        if self.variant == PUBLISHED:
+            return None
+        name = self.choice(label).name
+        if name is None:
+            raise UserError(f"{label}: only methods of the catalog have a variant '{self.variant}'")
+        return release(name, self.variant)
+
+
+class Grid(Frozen):
+    """The axes of the grid; every combination of their values is trained with every method."""
+
+    partition: tuple[AnyPartition, ...] = Field(min_length=1)
+    participation: tuple[Participation, ...] = Field(min_length=1)
+    seeds: tuple[int, ...] = Field(min_length=1)
+
+    @field_validator("seeds")
+    @classmethod
+    def _distinct_seeds(cls, seeds: tuple[int, ...]) -> tuple[int, ...]:
+        repeated = [seed for seed in seeds if seeds.count(seed) > 1]
+        if repeated:
+            raise UserError(f"seed {repeated[0]} is listed twice in seeds")
+        return seeds
+
+
+class ExperimentPart(Frozen):
+    """A part of an experiment, such as one data set of a paper: the values that differ from the experiment's."""
+
+    dataset: str | dict[str, Any] | None = None
+    model: str | dict[str, Any] | None = None
+    training: dict[str, Any] = Field(default={}, description="fields that differ")
+    evaluation: dict[str, Any] = Field(default={}, description="fields that differ")
+    engine: dict[str, Any] = Field(default={}, description="fields that differ")
+    grid: dict[str, Any] = Field(
+        default={}, description="axes that differ; seeds must be the first ones of the experiment's seeds"
+    )
+    methods: dict[str, dict[str, Any]] = Field(default={}, description="by label, the values of a method that differ")
+    only: tuple[str, ...] | None = Field(default=None, description="labels of the only methods of the part; null: all")
+
+
+class ExperimentFile(Frozen):
+    """All keys of an experiment's file."""
+
+    name: str = Field(pattern=NAME)
+    scale: Scale = Field(default="paper", description="smoke: the same grid on scikit-learn's digits, with few rounds")
+    chosen: tuple[str, ...] | None = Field(
+        default=None, description="the only methods to run, by label or by name (all variants); null: all"
+    )
+    report: str | None = Field(
+        default=None,
+        pattern=REPORT,
+        description="the value of a run that tables show: last, best, or mean_last_N; null: as each table says",
+    )
+    extends: str | None = Field(
+        default=None, description="an experiment, by name or file, whose other keys and layouts this one inherits"
+    )
+    description: str = ""
+    dataset: str | dict[str, Any] | None = Field(default=None, description="of all parts that do not name one")
+    model: str | dict[str, Any] | None = Field(default=None, description="of all parts that do not name one")
+    training: Training
+    evaluation: Evaluation = Evaluation()
+    engine: EngineSettings = EngineSettings()
+    grid: Grid
+    methods: dict[Annotated[str, Field(pattern=LABEL)], MethodEntry] = Field(min_length=1)
+    parts: dict[Annotated[str, Field(pattern=LABEL)], ExperimentPart] = Field(
+        default={}, description="by label, which replaces the label of the data set in the paths of cells"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _methods_of_parts(cls, data: Any) -> Any:
+        """A method that only some parts name belongs to the experiment, too; no other part has it."""
+        parts, common = (data.get(key) for key in ("parts", "methods")) if isinstance(data, Mapping) else (None, None)
+        if not isinstance(parts, dict) or not isinstance(common, dict):
+            return data
+        methods = dict(common)
+        for label, part in parts.items():
+            named = part.get("methods") if isinstance(part, dict) else None
+            for method, entry in named.items() if isinstance(named, dict) else ():
+                if method not in common and isinstance(entry, dict):
+                    known = methods.get(method, {**entry, "parts": []})
+                    methods[method] = {**known, "parts": [*known["parts"], label]}
+        return {**data, "methods": methods}
