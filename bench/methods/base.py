@@ -1,15 +1,15 @@
-"""What a method is made of: perturbation × correction × server, written on flat parameter vectors.
+"""The components of a method: perturbation × correction × server × loss, written on flat parameter vectors.
 
-    perturbation   the point at which a client takes its gradient    g = ∇F_i(w + δ)
-    correction     the direction that it makes of the gradient       q = g + ...
-    server         the next global model, from all uploads           w^{t+1}
-    loss           F_i itself, the mean over a mini-batch: cross-entropy in all methods but two
+    perturbation   the point at which a client computes its gradient    g = ∇F_i(w + δ)
+    correction     the direction of the local step                      q = g + ...
+    server         the next global model, computed from all uploads     w^{t+1}
+    loss           F_i, the mean over a mini-batch; cross-entropy for all methods except FedRCL and FedRobust
 
-Between the first two and the third, every method takes the same local step  w ← w − η_t (clip(q) + ω w).
+All methods take the same local step  w ← w − η_t (clip(q) + ω w),  with local learning rate η_t and weight decay ω.
 
-A component holds hyper-parameters and nothing else. What lasts from round to round are tensors with a name:
-`client_state` of each client that has taken part, `server_state` of the server; the engine keeps them and hands
-them in. Norms and products go over the last dimension only.
+A component object holds hyper-parameters only. State that lasts from round to round consists of named tensors: the
+`client_state` of each client that has taken part, and the `server_state`. The engine stores them and passes them to the
+hooks. Norms are computed over the last dimension, so that the same code serves one client `[P]` and several `[C, P]`.
 """
 
 from abc import abstractmethod
@@ -30,42 +30,42 @@ from bench.numerics.streams import torch_stream
 EPS = 1e-12
 
 Aggregation = Literal["uniform", "samples"]
-"""How the server weighs clients: p_i = 1/M, or n_i/Σn_j."""
+"""Aggregation weights of the M active clients: p_i = 1/M (`uniform`), or n_i/Σn_j (`samples`)."""
 
 Gradient = Callable[[Tensor], Tensor]
-"""Mini-batch gradient as a function of the flat parameters `[P]`; the same batch at every call."""
+"""The gradient on one mini-batch, the same at every call, as a function of the flat parameters `[P]`."""
 
 
 def norm(v: Tensor) -> Tensor:
-    """Euclidean norm over all coordinates of the model, kept as a last dimension of size 1."""
+    """Euclidean norm over all coordinates of the model; the last dimension stays, with size 1."""
     length: Tensor = torch.linalg.vector_norm(v, dim=-1, keepdim=True)
     return length
 
 
 def unit(v: Tensor) -> Tensor:
-    """v / (‖v‖ + 1e-12): the direction of v, and exactly zero where v is zero."""
+    """v / (‖v‖ + 1e-12): the direction of v, and exactly zero for v = 0."""
     return v / (norm(v) + EPS)
 
 
 def along(v: Tensor, length: float) -> Tensor:
-    """length · unit(v) in one pass over v beside its norm's."""
+    """length · unit(v), without an intermediate vector for unit(v)."""
     return v * (length / (norm(v) + EPS))
 
 
 class CannotBatchError(Exception):
-    """A method asks for something that exists for one client at a time only."""
+    """A hook uses something that is only available when clients are trained one at a time."""
 
 
 @dataclass
 class ClientRound:
-    """What a client knows during one round, and what it leaves behind.
+    """The data of one client in one round: the input of the client hooks, and the place for their results.
 
-    `w_global` is the model as received; `received` holds the other broadcast tensors; `state` the client's own
-    vectors, to be replaced by `Component.finish`; `first_time` is true while it has none but those of
-    `Component.start_client`; `upload` what is sent beside the model update; `scratch` lives for this round only. `step`
-    counts the local steps, from 0. `w_global` is w^t, or what a server that looks ahead sends in its place.
+    `w_global` is the model that the client received: w^t, or the look-ahead point of the server. `received` holds the
+    other broadcast tensors. `state` holds the client's stored tensors; `Component.finish` replaces them. `first_time`
+    is true in the client's first round, when `state` is what `Component.start_client` returned. `upload` holds what is
+    sent in addition to the model. `scratch` lasts for this round only. `step` counts the local steps from 0.
 
-    In a cohort, `id` is None, and `round`, `lr` and `steps` are tensors of one number.
+    When clients are trained in a batch, `id` is None, and `round`, `lr` and `steps` are tensors of one number.
     """
 
     seed: int
@@ -85,21 +85,21 @@ class ClientRound:
     upload: dict[str, Tensor] = field(default_factory=dict)
 
     def stream(self, purpose: str) -> torch.Generator:
-        """A CPU generator for random draws of the current local step, keyed so that every repetition draws the same."""
+        """A CPU generator for the current step: equal seed, round, client and step give equal numbers."""
         if self.id is None or isinstance(self.round, Tensor):
-            raise CannotBatchError("random draws of a method are one client's")
+            raise CannotBatchError("a method draws random numbers, which is possible for one client at a time only")
         return torch_stream(self.seed, purpose, self.round, self.id, self.step)
 
 
 @dataclass
 class ServerRound:
-    """What the server knows when all uploads of round t are in.
+    """The data of the server after all uploads of round t: the input of the server hooks.
 
-    `w` is w^t, `start` the model that clients started from: w^t itself, but for servers that look ahead. `updates` is
-    `[M, P]`: Δ_i = w_i⁺ − start of each active client; `sent` likewise, of what each sent as its model: Δ_i itself, but
-    for methods whose clients add their dual. `uploads` are the other uploads, stacked; `weights` `[M]` the aggregation
-    weights p_i (they sum to 1); `steps` `[M]` the local steps K_i; `state` the server's named tensors, to be replaced,
-    never edited in place.
+    `w` is w^t. `start` is the model that clients started from: w^t, or the look-ahead point of the server. `updates`
+    `[M, P]` are Δ_i = w_i⁺ − start of the M active clients. `sent` `[M, P]` are the models that they sent, minus start:
+    Δ_i, unless the correction sends another model than w_i⁺. `uploads` are the other uploads, stacked. `weights` `[M]`
+    are the aggregation weights p_i, which sum to 1. `steps` `[M]` are the numbers of local steps K_i. `state` holds the
+    server's tensors: hooks replace them and never change them in place.
     """
 
     round: int
@@ -121,7 +121,7 @@ class ServerRound:
 
     @property
     def mean_update(self) -> Tensor:
-        """Δ = Σ_i p_i (model_i − start), so that FedAvg is w + η_g Δ; the pseudo-gradient is −Δ."""
+        """Δ = Σ_i p_i (model_i − start). FedAvg is w + η_g Δ; the pseudo-gradient is −Δ."""
         return self.mean(self.sent)
 
     @property
@@ -131,20 +131,20 @@ class ServerRound:
 
     @property
     def mean_step(self) -> Tensor:
-        """−Σ_i p_i Δ_i / K_i: the mean update of one local step, uphill."""
+        """−Σ_i p_i Δ_i / K_i: the mean update per local step, with the sign of a gradient."""
         return -(self.weights / self.steps) @ self.updates
 
     @property
     def mean_direction(self) -> Tensor:
-        """−Σ_i p_i Δ_i / (K_i η_t): the mean update as a gradient (uphill), in units of one local step."""
+        """−Σ_i p_i Δ_i / (K_i η_t): the mean update per local step, with the sign and the unit of a gradient."""
         return self.mean_step / self.lr
 
 
 class Component(BaseModel):
-    """One part of a method. Hooks do nothing unless overridden; fields are hyper-parameters.
+    """A component of a method. The fields are its hyper-parameters; the hooks do nothing unless overridden.
 
-    State whose names are listed in `client_state` and `server_state` is model-sized and starts at zero; what starts
-    elsewhere, or depends on hyper-parameters, overrides `start_client` and `start_server`.
+    The tensors named in `client_state` and `server_state` have the size of the model and start at zero. Override
+    `start_client` or `start_server` for tensors that start elsewhere, or that depend on hyper-parameters.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -153,66 +153,68 @@ class Component(BaseModel):
     client_state: ClassVar[tuple[str, ...]] = ()
     server_state: ClassVar[tuple[str, ...]] = ()
     takes_full_gradient: ClassVar[bool] = False
-    """Whether it calls `ClientRound.full_gradient`, for which a cohort gets all of its clients' data ready."""
+    """Whether it calls `ClientRound.full_gradient`. Then a batch of clients has all of their data at hand."""
+    weighted_by_samples: ClassVar[bool] = False
+    """Whether clients may have unequal weights p_i. If so for all its components, a method weights by samples."""
 
     def start_client(self, w: Tensor) -> dict[str, Tensor]:
-        """A client's vectors before its first round, from the model that it receives."""
+        """The initial state of a client, given the model that it receives in its first round."""
         return {name: torch.zeros_like(w) for name in self.client_state}
 
     def start_server(self, w0: Tensor) -> dict[str, Tensor]:
-        """Server vectors before the first round."""
+        """The initial state of the server."""
         return {name: torch.zeros_like(w0) for name in self.server_state}
 
     def broadcast(self, w: Tensor, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """What the server sends beside the model w^t at the start of a round."""
+        """The named tensors that the server sends in addition to the model w^t at the start of a round."""
         return {}
 
     def start(self, client: ClientRound) -> None:
-        """On the client, before its first local step."""
+        """Runs on the client before its first local step."""
 
     def finish(self, w: Tensor, client: ClientRound) -> None:
-        """On the client, after its last local step, with the local model w_i⁺: new state and uploads."""
+        """Runs on the client after its last local step: sets new state and uploads, given the local model w_i⁺."""
 
     def aggregate(self, server: ServerRound) -> None:
-        """On the server, before the model step: new server state."""
+        """Runs on the server before `Server.step`: sets new server state."""
 
 
 class Perturbation(Component):
-    """Where the gradient is taken."""
+    """Decides at which point the gradient is computed."""
 
     @abstractmethod
     def delta(self, w: Tensor, gradient: Gradient, client: ClientRound) -> Tensor:
-        """The perturbation δ at the local iterate w, both `[P]`. First gradients are neither clipped nor decayed."""
+        """The perturbation δ at the local iterate w, both `[P]`. `gradient` is neither clipped nor decayed."""
 
     def gradient(self, w: Tensor, gradient: Gradient, client: ClientRound) -> Tensor:
-        """∇F_i(w + δ) on the same mini-batch that δ was computed from."""
+        """∇F_i(w + δ), on the mini-batch from which δ was computed."""
         return gradient(w + self.delta(w, gradient, client))
 
 
 class Correction(Component):
-    """What is added to the gradient."""
+    """Decides the direction of the local step, given the gradient."""
 
     def direction(self, g: Tensor, w: Tensor, client: ClientRound) -> Tensor:
-        """The step's direction q, from the gradient g and the (unperturbed) local iterate w."""
+        """The direction q of the step, from the gradient g and the (unperturbed) local iterate w."""
         return g
 
     def proximal(self) -> float:
-        """The coefficient of w in q: what `prox_split` moves from the clipped direction into the decay."""
+        """The coefficient of w in q. `prox_split` moves this term from the clipped direction to the weight decay."""
         return 0.0
 
     def sent_model(self, w: Tensor, client: ClientRound) -> Tensor:
-        """What the client sends as its model, after `finish`: w_i⁺, unless the method says otherwise."""
+        """The model that the client sends, after `finish`: w_i⁺ by default."""
         return w
 
 
 class Server(Component):
-    """How uploads become the next model."""
+    """Computes the next global model."""
 
     needs_client_state: ClassVar[tuple[str, ...]] = ()
-    """Client state that the method's correction must keep for this server to make sense."""
+    """Client state that this server requires of the correction."""
 
     def sent_model(self, w: Tensor, state: Mapping[str, Tensor]) -> Tensor:
-        """The model that clients start from: w^t, unless the server looks ahead."""
+        """The model that clients start from: w^t by default."""
         return w
 
     @abstractmethod
@@ -220,38 +222,38 @@ class Server(Component):
         """The next global model w^{t+1}, `[P]`."""
 
     def also_evaluated(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Other models whose test accuracy is worth a column of the metrics, by name."""
+        """Further models by name, whose test accuracy is recorded in the metrics, too."""
         return {}
 
     def needs_unit_server_lr(self) -> bool:
-        """Whether this server has no step size, so that `server_lr` must be 1."""
+        """Whether this server has no learning rate, so that `server_lr` must be 1."""
         return False
 
 
 class Loss(Component):
-    """What a client's gradient is the gradient of."""
+    """The objective F_i of a client on a mini-batch."""
 
     variables: ClassVar[tuple[str, ...]] = ()
-    """Entries of `ClientRound.scratch` on which the loss depends, too; their gradients are left there as g_<name>."""
+    """Tensors in `ClientRound.scratch` on which the loss depends, too. Their gradients are stored there as g_<name>."""
     needs_labels: ClassVar[bool] = False
-    """Whether it cannot take class probabilities, as mixup makes them."""
+    """Whether it requires labels, and therefore excludes mixup, which produces class probabilities."""
     separable: ClassVar[bool] = True
-    """Whether it is a mean over samples, so that samples of weight 0 may fill up a mini-batch."""
+    """Whether it is a (weighted) mean over samples, so that a mini-batch may be padded with samples of weight 0."""
 
     @abstractmethod
     def value(self, model: Network, x: Tensor, y: Tensor, weights: Tensor | None, variables: Variables) -> Tensor:
-        """F_i on the mini-batch x `[B, ...]`, y `[B]` (or class probabilities `[B, C]`); a tensor of one number.
+        """F_i on the mini-batch x `[B, ...]`, y `[B]` (or class probabilities `[B, C]`): a tensor of one number.
 
-        `weights` `[B]` sum to 1; None: all equal.
+        `weights` `[B]` sum to 1; None means equal weights.
         """
 
     def step_taken(self, client: ClientRound) -> None:
-        """After each local step."""
+        """Runs on the client after each local step."""
 
 
 @dataclass(frozen=True)
 class Method:
-    """The parts with their hyper-parameters, the method's own weighting of clients, and SWA if it is wrapped."""
+    """A method with its hyper-parameters: components, the method's aggregation weights, and SWA if it is used."""
 
     name: str
     perturbation: Perturbation
@@ -262,12 +264,12 @@ class Method:
     swa: SWA | None = None
 
     def check_server_lr(self, server_lr: float) -> None:
-        """A `UserError` if the method has no server step size and one is given."""
+        """Raises `UserError` if the method has no server learning rate and `server_lr` is not 1."""
         if self.server.needs_unit_server_lr() and server_lr != 1:
-            raise UserError(f"{self.name} has no server step size: server_lr must be 1, not {server_lr:g}")
+            raise UserError(f"{self.name} has no server learning rate: server_lr must be 1, not {server_lr:g}")
 
     def by_slot(self) -> dict[str, Component]:
-        """The parts by slot. The loss goes first: a part that starts with a gradient needs it ready."""
+        """The components by slot. The loss is first, since the `start` of other components may compute gradients."""
         return {
             "loss": self.loss,
             "perturbation": self.perturbation,
@@ -279,14 +281,14 @@ class Method:
         yield from self.by_slot().values()
 
     def start_client(self, w: Tensor) -> dict[str, Tensor]:
-        """All vectors of a client before its first round."""
-        return {name: v for part in self for name, v in part.start_client(w).items()}
+        """The initial state of a client, of all components."""
+        return {name: v for component in self for name, v in component.start_client(w).items()}
 
     def start_server(self, w0: Tensor) -> dict[str, Tensor]:
-        """All server vectors before the first round."""
+        """The initial state of the server, of all components."""
         wrapped = {} if self.swa is None else self.swa.start_server(w0)
-        return {name: v for part in self for name, v in part.start_server(w0).items()} | wrapped
+        return {name: v for component in self for name, v in component.start_server(w0).items()} | wrapped
 
     def broadcast(self, w: Tensor, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """All that is sent to clients beside the model."""
-        return {name: v for part in self for name, v in part.broadcast(w, state).items()}
+        """All tensors that the server sends in addition to the model."""
+        return {name: v for component in self for name, v in component.broadcast(w, state).items()}

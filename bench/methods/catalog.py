@@ -1,7 +1,10 @@
-"""The named methods, each a composition of parts.
+"""The named methods. Each is a composition of components, and its equations are in the modules of its components.
 
-Names are the canonical ones, in configurations, on the command line and in tables. Values that papers choose live with
-the papers' experiments (`paper_tables/`), not here.
+For example, FedSMOO is `Components(SMOO, DynamicRegulariser, DynServer)`: its equations are in the docstrings of
+perturbations/smoo.py, corrections/dyn.py and servers/dyn.py, and `fedflat methods fedsmoo` prints all of them.
+
+The names here are used in configurations, on the command line and in tables. The hyper-parameter values that a paper
+chooses are listed with the experiments of that paper (`paper_tables/`).
 """
 
 from bench.input.errors import unknown
@@ -30,12 +33,12 @@ from bench.methods.servers.look_ahead import LookAhead
 from bench.methods.servers.momentum import Momentum
 
 _RECIPES = (
-    Recipe("fedavg", "FedAvg", "McMahan et al., AISTATS 2017", aggregation="samples"),
-    Recipe("fedavgm", "FedAvgM", "Hsu et al., 2019", Components(server=Momentum), aggregation="samples"),
-    Recipe("fedadam", "FedAdam", "Reddi et al., ICLR 2021", Components(server=Adam), aggregation="samples"),
-    Recipe("fedadagrad", "FedAdaGrad", "Reddi et al., ICLR 2021", Components(server=AdaGrad), aggregation="samples"),
-    Recipe("fedyogi", "FedYogi", "Reddi et al., ICLR 2021", Components(server=Yogi), aggregation="samples"),
-    Recipe("fedprox", "FedProx", "Li et al., MLSys 2020", Components(correction=Prox), aggregation="samples"),
+    Recipe("fedavg", "FedAvg", "McMahan et al., AISTATS 2017"),
+    Recipe("fedavgm", "FedAvgM", "Hsu et al., 2019", Components(server=Momentum)),
+    Recipe("fedadam", "FedAdam", "Reddi et al., ICLR 2021", Components(server=Adam)),
+    Recipe("fedadagrad", "FedAdaGrad", "Reddi et al., ICLR 2021", Components(server=AdaGrad)),
+    Recipe("fedyogi", "FedYogi", "Reddi et al., ICLR 2021", Components(server=Yogi)),
+    Recipe("fedprox", "FedProx", "Li et al., MLSys 2020", Components(correction=Prox)),
     Recipe(
         "scaffold",
         "SCAFFOLD",
@@ -63,7 +66,6 @@ _RECIPES = (
         "FedACG",
         "Kim et al., CVPR 2024",
         Components(correction=Prox, server=LookAhead),
-        takes=("beta", "lam"),
     ),
     Recipe("fedrcl", "FedRCL", "Seo et al., CVPR 2024, as released", Components(loss=RelaxedContrastive)),
     Recipe("mimelite", "MimeLite", "Karimireddy et al., NeurIPS 2021", Components(correction=ServerMomentumMimic)),
@@ -74,9 +76,8 @@ _RECIPES = (
         "FedSAM",
         "Qu et al., ICML 2022, Alg. 1; Caldarola et al., ECCV 2022, Alg. 1",
         Components(SAM),
-        aggregation="samples",
     ),
-    Recipe("fedasam", "FedASAM", "Caldarola et al., ECCV 2022, Alg. 1", Components(ASAM), aggregation="samples"),
+    Recipe("fedasam", "FedASAM", "Caldarola et al., ECCV 2022, Alg. 1", Components(ASAM)),
     Recipe("mofedsam", "MoFedSAM", "Qu et al., ICML 2022, Alg. 2", Components(SAM, ClientMomentum, AverageOrDirection)),
     Recipe("fedgamma", "FedGAMMA", "Dai et al., TNNLS 2023", Components(SAM, ControlVariates), takes=("rho",)),
     Recipe(
@@ -85,7 +86,7 @@ _RECIPES = (
         "Sun et al., ICML 2023; FedTOGA paper, Alg. 2",
         Components(SMOO, DynamicRegulariser, DynServer),
         takes=("rho", "lam", "s_rule", "regulariser"),
-        without={"regulariser": Components(SMOO)},
+        without_regulariser=Components(SMOO),
     ),
     Recipe(
         "fedspeed",
@@ -113,7 +114,7 @@ _RECIPES = (
         Components(LESAM, DynamicRegulariser, DynServer),
         takes=("rho", "lam", "first_seen", "estimate", "server_correction"),
     ),
-    Recipe("fedgf", "FedGF", "Lee and Yoon, ICML 2024, Alg. 1", Components(GF), aggregation="samples"),
+    Recipe("fedgf", "FedGF", "Lee and Yoon, ICML 2024, Alg. 1", Components(GF)),
     Recipe(
         "fedtoga",
         "FedTOGA",
@@ -127,7 +128,7 @@ CATALOG: dict[str, Recipe] = {recipe.name: recipe for recipe in _RECIPES}
 
 
 def recipe(name: str) -> Recipe:
-    """The recipe of a named method; a `UserError` suggests the nearest name."""
+    """The recipe of a named method. A `UserError` suggests the nearest name."""
     if name not in CATALOG:
         raise unknown("method", name, CATALOG)
     return CATALOG[name]

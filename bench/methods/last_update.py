@@ -1,21 +1,22 @@
-"""A, the last global update as a direction uphill: what FedTOGA adds to perturbation and correction."""
+"""The last global update A, with the sign of a gradient. FedTOGA adds it to perturbation and correction."""
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 from torch import Tensor
 
 from bench.methods.base import Component, ServerRound
+from bench.methods.marks import Shared
 
 
 class UsesLastUpdate(Component):
-    """A ← −Σ p_i Δ_i/K_i, sent to clients. Components of one method that use it share one A."""
+    """A ← −Σ p_i Δ_i/K_i, which the server sends to clients. The components of a method share one A."""
 
     server_state: ClassVar[tuple[str, ...]] = ("A",)
 
-    scale_A: Literal["K", "etaK"] = Field(  # noqa: N815 - the canonical name
-        default="K", description="A = −Δ/K as printed, or −Δ/(K η_t), in units of a gradient"
+    scale_A: Annotated[Literal["K", "etaK"], Shared()] = Field(  # noqa: N815 - the canonical name
+        default="K", description="A = −Δ/K as printed, or −Δ/(K η_t), which has the unit of a gradient"
     )
 
     def broadcast(self, w: Tensor, state: Mapping[str, Tensor]) -> dict[str, Tensor]:

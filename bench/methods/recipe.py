@@ -1,4 +1,4 @@
-"""A method before its hyper-parameters are chosen: four parts, and the hyper-parameters that they take."""
+"""A named method before its hyper-parameters are chosen: the classes of its components and what they take."""
 
 import math
 from collections import Counter
@@ -14,14 +14,21 @@ from bench.input.frozen import refuse_bools
 from bench.methods.base import Aggregation, Component, Correction, Loss, Method, Perturbation, Server
 from bench.methods.corrections.none import NoCorrection
 from bench.methods.losses.cross_entropy import CrossEntropy
+from bench.methods.marks import Shared
 from bench.methods.perturbations.none import NoPerturbation
 from bench.methods.servers.average import Average
 from bench.methods.swa import SWA
 
+REGULARISER = FieldInfo(
+    annotation=bool,
+    default=True,
+    description="use the dynamic regulariser; false: q = g, and the server is FedAvg's",
+)
+
 
 @dataclass(frozen=True)
 class Components:
-    """The classes of a method's parts."""
+    """The class of each component. The defaults make FedAvg."""
 
     perturbation: type[Perturbation] = NoPerturbation
     correction: type[Correction] = NoCorrection
@@ -30,16 +37,16 @@ class Components:
 
     def __post_init__(self) -> None:
         kinds = (Perturbation, Correction, Server, Loss)
-        for (slot, part), kind in zip(self.by_slot().items(), kinds, strict=True):
-            if not (isinstance(part, type) and issubclass(part, kind)):
-                raise UserError(f"{slot} must be a subclass of {kind.__name__}, not {part!r}")
-            if missing := getattr(part, "__abstractmethods__", None):
-                raise UserError(f"{part.__name__} is a {slot} without {min(missing)}(...)")
-            if not isinstance(getattr(part, "name", None), str):
-                raise UserError(f'{part.__name__} needs a name, for example: name: ClassVar[str] = "{slot}"')
+        for (slot, component), kind in zip(self.by_slot().items(), kinds, strict=True):
+            if not (isinstance(component, type) and issubclass(component, kind)):
+                raise UserError(f"{slot} must be a subclass of {kind.__name__}, not {component!r}")
+            if missing := getattr(component, "__abstractmethods__", None):
+                raise UserError(f"{component.__name__} is a {slot} without {min(missing)}(...)")
+            if not isinstance(getattr(component, "name", None), str):
+                raise UserError(f'{component.__name__} needs a name, for example: name: ClassVar[str] = "{slot}"')
 
     def by_slot(self) -> dict[str, type[Component]]:
-        """By slot."""
+        """The classes by slot."""
         return {
             "perturbation": self.perturbation,
             "correction": self.correction,
@@ -47,38 +54,32 @@ class Components:
             "loss": self.loss,
         }
 
-    def fields(self) -> dict[str, FieldInfo]:
-        """All hyper-parameters of all parts; one that several parts have is required if any of them requires it."""
+    def hyperparameters(self) -> dict[str, FieldInfo]:
+        """The hyper-parameters of all components. A name that several have is required if one of them requires it."""
         found: dict[str, FieldInfo] = {}
-        for part in self.by_slot().values():
-            for name, info in part.model_fields.items():
+        for component in self.by_slot().values():
+            for name, info in component.model_fields.items():
                 if name not in found or info.is_required() or not found[name].is_required():
                     found[name] = info
         return found
 
-    def shared(self) -> dict[str, FieldInfo]:
-        """Hyper-parameters whose name stands in several parts, as slot.name: one value each.
-
-        Those that parts must agree on (`ONE_PER_METHOD`) are left out.
-        """
-        slots = self.by_slot().items()
-        count = Counter(name for _, part in slots for name in part.model_fields)
-        return {
-            f"{slot}.{n}": info
-            for slot, part in slots
-            for n, info in part.model_fields.items()
-            if count[n] > 1 and n not in ONE_PER_METHOD
-        }
+    def separate(self) -> dict[str, FieldInfo]:
+        """The hyper-parameters that several components have and that may differ between them, as `slot.name`."""
+        fields = [
+            (slot, *item) for slot, component in self.by_slot().items() for item in component.model_fields.items()
+        ]
+        count = Counter(name for _, name, info in fields if not any(isinstance(m, Shared) for m in info.metadata))
+        return {f"{slot}.{name}": info for slot, name, info in fields if count[name] > 1}
 
 
 @dataclass(frozen=True)
 class Recipe:
     """A named method before its hyper-parameters are chosen.
 
-    `takes` lists its hyper-parameters and switches (None: all that its parts have); where two parts have one of the
-    same name, both get it, unless it is given as `slot.name`. `aggregation` is the method's own weighting of clients:
-    by `samples` n_i, or `uniform`. `without` names a switch that, when false, replaces the parts. Every method also
-    takes `swa`.
+    `takes` lists its hyper-parameters; None means all that its components have. If several components have the same
+    hyper-parameter, its value applies to all of them; a free composition may also set `slot.name` for one of them.
+    A method with `without_regulariser` also has the hyper-parameter `regulariser`; if that is false, it consists of
+    these components instead. Every method takes `swa`.
     """
 
     name: str
@@ -86,44 +87,50 @@ class Recipe:
     source: str
     components: Components = field(default_factory=Components)
     takes: tuple[str, ...] | None = None
-    aggregation: Aggregation = "uniform"
-    without: Mapping[str, Components] = field(default_factory=dict)
+    without_regulariser: Components | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.components, Components):
             raise UserError(f"{self.name}: components = {self.components!r}: Components(...) is needed")
-        for switch in self.without:
-            if switch not in SWITCHES:
-                raise unknown(f"switch of {self.name}", switch, SWITCHES)
-        known = [*self.components.fields(), *self.without]
         for name in self.takes or ():
-            if name not in known:
-                raise unknown(f"hyper-parameter of {self.name} in takes", name, known)
+            if name not in self._known():
+                raise unknown(f"hyper-parameter of {self.name} in takes", name, self._known())
+
+    def _known(self) -> dict[str, FieldInfo]:
+        switch = {} if self.without_regulariser is None else {"regulariser": REGULARISER}
+        return self.components.hyperparameters() | switch
+
+    @property
+    def aggregation(self) -> Aggregation:
+        """The method's own aggregation weights: by samples if all components allow it, else uniform."""
+        components = self.components.by_slot().values()
+        return "samples" if all(component.weighted_by_samples for component in components) else "uniform"
 
     @property
     def hyperparameters(self) -> dict[str, FieldInfo]:
-        """Default, range and meaning of each hyper-parameter and switch."""
-        fields = self.components.fields()
-        switches = {name: FieldInfo(annotation=bool, default=True, description=SWITCHES[name]) for name in self.without}
-        return {name: (fields | switches)[name] for name in (self.takes if self.takes is not None else fields)}
+        """Default, range and meaning of each hyper-parameter."""
+        known = self._known()
+        return {name: known[name] for name in (known if self.takes is None else self.takes)}
 
     def complete(self, hyperparameters: Mapping[str, Any]) -> dict[str, Any]:
-        """Every hyper-parameter that acts and is not null, as the parts have it: equal methods give equal values.
+        """All hyper-parameters that have an effect and are not null, so that equal methods have equal values.
 
-        A `UserError` as in `build`. Infinity is written as text, which JSON can hold.
+        Infinity becomes text, because JSON has no number for it. Raises `UserError` as `build` does.
         """
         method = self.build(hyperparameters)
         values: dict[str, Any] = {}
         for name in self.hyperparameters:
-            own = {
-                slot: getattr(part, name) for slot, part in method.by_slot().items() if name in type(part).model_fields
+            by_slot = {
+                slot: getattr(component, name)
+                for slot, component in method.by_slot().items()
+                if name in type(component).model_fields
             }
-            if name in self.without:
+            if self.without_regulariser is not None and name == "regulariser":
                 values[name] = hyperparameters.get(name, True)
-            elif len(set(own.values())) == 1:
-                values[name] = next(iter(own.values()))
+            elif len(set(by_slot.values())) == 1:
+                values[name] = next(iter(by_slot.values()))
             else:
-                values |= {f"{slot}.{name}": value for slot, value in own.items()}
+                values |= {f"{slot}.{name}": value for slot, value in by_slot.items()}
         values = {
             name: str(value) if isinstance(value, float) and math.isinf(value) else value
             for name, value in values.items()
@@ -132,62 +139,52 @@ class Recipe:
         return values if method.swa is None else {**values, "swa": method.swa.model_dump()}
 
     def build(self, hyperparameters: Mapping[str, Any]) -> Method:
-        """The method with these hyper-parameters; a `UserError` names what is missing, unknown or out of range."""
+        """The method with these hyper-parameters. A `UserError` names a missing, unknown or out-of-range one."""
         values = dict(hyperparameters)
         swa = values.pop("swa", None)
         known = self.hyperparameters
-        shared = self._shared()
+        separate = self.components.separate() if self.takes is None else {}
         for key in values:
-            if key not in known and key not in shared:
-                raise unknown(f"hyper-parameter of {self.name}", key, [*known, *shared, "swa"])
-        refuse_bools(known | shared, values, self.name)
-        parts = self._chosen(values)
-        missing = [name for name in parts.fields() if name in known and not _given(name, parts, values)]
+            if key not in known and key not in separate:
+                raise unknown(f"hyper-parameter of {self.name}", key, [*known, *separate, "swa"])
+        refuse_bools(known | separate, values, self.name)
+        components = self._chosen(values)
+        required = components.hyperparameters()
+        missing = [name for name in required if name in known and not _is_given(name, components, values)]
         if missing:
             raise UserError(f"{self.name} needs {', '.join(missing)} (it takes: {', '.join(known)})")
-        method = self._assemble(parts, values)
+        method = self._assembled(components, values)
         if swa is None:
             return method
         if not isinstance(swa, Mapping):
             raise UserError(f"{self.name}: swa = {swa!r}: a mapping with {', '.join(SWA.model_fields)} is needed")
         return replace(method, swa=SWA.parse(swa, where=f"{self.name}: swa"))
 
-    def _shared(self) -> dict[str, FieldInfo]:
-        """What can be given as slot.name."""
-        return self.components.shared() if self.takes is None else {}
-
     def _chosen(self, values: Mapping[str, Any]) -> Components:
-        """The method's parts, or those that a switch which is off puts in their place."""
-        for switch, parts in self.without.items():
-            on = values.get(switch, True)
-            if not isinstance(on, bool):
-                raise UserError(f"{self.name}: {switch} = {on!r}: true or false")
-            if not on:
-                return parts
-        return self.components
+        """The components, which depend on the hyper-parameter `regulariser` if the method has it."""
+        if self.without_regulariser is None:
+            return self.components
+        regulariser = values.get("regulariser", True)
+        if not isinstance(regulariser, bool):
+            raise UserError(f"{self.name}: regulariser = {regulariser!r}: true or false")
+        return self.components if regulariser else self.without_regulariser
 
-    def _assemble(self, parts: Components, values: Mapping[str, Any]) -> Method:
+    def _assembled(self, components: Components, values: Mapping[str, Any]) -> Method:
         built: dict[str, Any] = {}
-        for slot, part in parts.by_slot().items():
+        for slot, component in components.by_slot().items():
+            names = component.model_fields
+            own = {name: values[name] for name in names if name in values}
+            own |= {name: values[f"{slot}.{name}"] for name in names if f"{slot}.{name}" in values}
             try:
-                own = {name: values[name] for name in part.model_fields if name in values}
-                own |= {n: values[f"{slot}.{n}"] for n in part.model_fields if f"{slot}.{n}" in values}
-                built[slot] = part(**own)
+                built[slot] = component(**own)
             except ValidationError as error:
                 first = error.errors()[0]
                 raise UserError(f"{self.name}: {first['loc'][0]} = {first['input']!r}: {first['msg']}") from None
         return Method(self.name, **built, aggregation=self.aggregation)
 
 
-def _given(name: str, parts: Components, values: Mapping[str, Any]) -> bool:
-    """Whether every part that requires this hyper-parameter gets a value."""
-    owners = [(slot, part.model_fields[name]) for slot, part in parts.by_slot().items() if name in part.model_fields]
-    slots = [slot for slot, info in owners if info.is_required()]
+def _is_given(name: str, components: Components, values: Mapping[str, Any]) -> bool:
+    """Whether every component that requires this hyper-parameter gets a value for it."""
+    fields = {slot: component.model_fields.get(name) for slot, component in components.by_slot().items()}
+    slots = [slot for slot, info in fields.items() if info is not None and info.is_required()]
     return name in values or all(f"{slot}.{name}" in values for slot in slots)
-
-
-ONE_PER_METHOD = frozenset({"server_dual", "scale_A"})
-"""What correction and server, or perturbation and correction, must agree on."""
-
-SWITCHES = {"regulariser": "with the dual term and its server; without, q = g and the server is FedAvg's"}
-"""What the switches in `Recipe.without` mean."""

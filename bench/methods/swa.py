@@ -1,32 +1,38 @@
-"""SWA on the server: the mean of global models along a cyclic learning rate (Caldarola et al. 2022, Alg. 1).
+"""SWA on the server: the mean of global models under a cyclic learning rate (Caldarola et al. 2022, Alg. 1).
 
     from round t0 on:  η_t = (1−x) η_l + x γ₂,   x = ((t − t0) mod c + 1)/c           (c = 1: η_l throughout)
     after the last round of each cycle:  w_swa ← (n w_swa + w^{t+1})/(n + 1),  n ← n + 1
 
-With c = 1 the rate is constant and γ₂ plays no part. The averaged model is evaluated in place of w^t and never sent to
-clients. Three rules exist for what is collected when: the lowest rate of a cycle (`end`), the authors' code (`release`:
-a copy of w^{t0}, then the first model of each cycle), and Algorithm 1 as printed (`alg1`: n = t/c, from that copy on).
+With c = 1 the rate is constant and γ₂ has no effect. The averaged model is evaluated instead of w^t and never sent to
+clients. There are three rules for which models are averaged: the last model of each cycle (`end`); as in the authors'
+code, a copy of w^{t0} and then the first model of each cycle (`release`); Algorithm 1 as printed, which begins with the
+same copy and takes n = t/c (`alg1`).
 """
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 from torch import Tensor
 
 from bench.input.frozen import Frozen
+from bench.methods.marks import Neutral
 
 
 class SWA(Frozen):
-    """When models are collected, and the learning rate that leads there; rounds count from 0."""
+    """Which models are averaged, and the learning rate of each round. Rounds count from 0."""
 
-    start: int = Field(ge=0, description="first round t0 of SWA; in experiments default ⌊0.75 T⌋")
-    cycle: int = Field(ge=1, description="rounds c between collected models")
-    lr_end: float = Field(default=1e-4, ge=0, description="local rate γ₂ at the end of a cycle")
-    collect: Literal["end", "release", "alg1"] = Field(default="end", description="which model of a cycle is collected")
+    start: Annotated[int, Neutral("T")] = Field(
+        ge=0, description="first round t0 of SWA; the default in experiments is ⌊0.75 T⌋"
+    )
+    cycle: int = Field(ge=1, description="rounds c from one averaged model to the next")
+    lr_end: Annotated[float, Neutral("the local rate")] = Field(
+        default=1e-4, ge=0, description="local rate γ₂ at the end of a cycle"
+    )
+    collect: Literal["end", "release", "alg1"] = Field(default="end", description="which model of a cycle is averaged")
 
     def learning_rate(self, t: int, lr: float) -> float:
-        """η_t, from the rate of round t without SWA."""
+        """η_t, given the learning rate of round t without SWA."""
         if t < self.start or self.cycle == 1:
             return lr
         since = {"end": t - self.start, "release": t, "alg1": t - 1}[self.collect]
@@ -34,14 +40,14 @@ class SWA(Frozen):
         return (1 - x) * lr + x * self.lr_end
 
     def start_server(self, w0: Tensor) -> dict[str, Tensor]:
-        """The average, and the number n of models in it; −1 while there is none to evaluate."""
+        """The mean, and the number n of models in it; n = −1 as long as there is no mean to evaluate."""
         return {"w_swa": w0.clone(), "n_swa": w0.new_tensor(-1.0)}
 
     def after_round(self, t: int, w: Tensor, w_next: Tensor, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The average and n after round t, which led from w^t to w^{t+1}."""
+        """The mean and n after round t, in which w^t became w^{t+1}."""
         w_swa, n = state["w_swa"], state["n_swa"]
         if self.collect != "end" and t == self.start:
-            w_swa, n = w, n.new_tensor(0.0)  # these rules report a copy of w^{t0} until a model is collected
+            w_swa, n = w, n.new_tensor(0.0)  # these rules evaluate a copy of w^{t0} until the first model is averaged
         if self._collects(t):
             weight = n.new_tensor(t / self.cycle) if self.collect == "alg1" else n.clamp(min=0)
             w_swa, n = (weight * w_swa + w_next) / (weight + 1), n.clamp(min=0) + 1
@@ -55,5 +61,5 @@ class SWA(Frozen):
         return t >= self.start and t % self.cycle == 0
 
     def evaluated(self, w: Tensor, state: Mapping[str, Tensor]) -> Tensor:
-        """The average once it holds a model, w before."""
+        """The mean if it has a model, else w."""
         return state["w_swa"] if bool(state["n_swa"] >= 0) else w

@@ -1,4 +1,4 @@
-"""Methods from a user's own Python file: it defines METHOD, a `Recipe`."""
+"""User-defined methods: a Python file that defines METHOD, a `Recipe`."""
 
 from functools import lru_cache
 from pathlib import Path
@@ -6,14 +6,14 @@ from pathlib import Path
 from bench.input.content import read_own
 from bench.input.errors import UserError
 from bench.input.user_code import run_file
-from bench.methods.compose import check_legal
+from bench.methods.compose import check_fit
 from bench.methods.recipe import Recipe
 
 KIND = "method file"
 
 
 def recipe_from_file(file: Path) -> Recipe:
-    """The file's METHOD; a `UserError` if the file cannot be read or run, or has none."""
+    """The METHOD of a file. Raises `UserError` if the file cannot be read or run, or defines no METHOD."""
     return _load(file, read_own(file, KIND))
 
 
@@ -23,7 +23,7 @@ def _load(file: Path, source: bytes) -> Recipe:
     if not isinstance(method, Recipe):
         raise UserError(f"the {KIND} '{file}' must define METHOD = Recipe(...)")
     try:
-        check_legal(method.components)
+        check_fit(method.components)
     except UserError as error:
         raise UserError(f"the {KIND} '{file}': {error}") from None
     return method

@@ -146,7 +146,7 @@ def test_interrupted_is_one_line_and_the_run_goes_on_from_there(tmp_path):
 def test_one_cell_of_an_experiment_whose_other_cells_do_not_allow_the_change(tmp_path):
     change = ["--set", "training.server_lr=0.5", *TINY]
     assert fedflat("run", "quick", CELL, *change, "--out", tmp_path / "cell").returncode == 0
-    assert "feddyn has no server step size" in refused("run", "quick", CELL.replace("fedsam", "feddyn"), *change)
+    assert "feddyn has no server learning rate" in refused("run", "quick", CELL.replace("fedsam", "feddyn"), *change)
 
 
 @pytest.mark.parametrize("command", [("table", "accuracy"), ("figure", "drift"), ("report",), ("summary",)])

@@ -240,7 +240,7 @@ def test_simulate_refuses_clients_without_data_and_models_with_state():
         problem.run("fedavg", {}, model=torch.nn.BatchNorm1d(4))
     with pytest.raises(UserError, match="dropout"):
         problem.run("fedavg", {}, model=torch.nn.Sequential(problem.model(), torch.nn.Dropout(0.5)))
-    with pytest.raises(UserError, match="feddyn has no server step size"):
+    with pytest.raises(UserError, match="feddyn has no server learning rate"):
         problem.run("feddyn", {"lam": 0.1}, server_lr=0.5)
 
 

@@ -1,1 +1,1 @@
-"""Corrections, one a module: the direction that a client makes of its gradient."""
+"""Corrections: the direction of the local step, given the gradient. Each module registers its corrections."""

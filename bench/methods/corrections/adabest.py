@@ -1,16 +1,17 @@
-"""AdaBest's clients: a memory of their own movements that fades while they are away (Varno et al., ECCV 2022).
+"""AdaBest's correction: a memory of the client's own updates that fades while it is inactive (Varno et al., ECCV 2022).
 
     q = g − h_i;     h_i ← h_i/(t − τ_i) + μ (w^t − w_i⁺),   τ_i ← t
 
-τ_i is the client's last active round.
+τ_i is the last round in which client i was active.
 """
 
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 from torch import Tensor
 
 from bench.methods.base import ClientRound, Correction
+from bench.methods.marks import Neutral
 
 
 class FadingMemory(Correction):
@@ -18,10 +19,12 @@ class FadingMemory(Correction):
 
     name: ClassVar[str] = "adabest"
 
-    mu: float = Field(ge=0, description="weight of the client's last movement in h_i", examples=[0.02])
+    mu: Annotated[float, Neutral(0)] = Field(
+        ge=0, description="weight of the client's last update in h_i", examples=[0.02]
+    )
 
     def start_client(self, w: Tensor) -> dict[str, Tensor]:
-        """h_i = 0; the round before the first is −1, which h_i = 0 makes irrelevant."""
+        """h_i = 0 and τ_i = −1, which has no effect while h_i = 0."""
         return {"h": w.new_zeros(w.shape), "last_round": w.new_tensor([-1.0])}
 
     def direction(self, g: Tensor, w: Tensor, client: ClientRound) -> Tensor:
@@ -29,7 +32,7 @@ class FadingMemory(Correction):
         return g - client.state["h"]
 
     def finish(self, w: Tensor, client: ClientRound) -> None:
-        """h_i and τ_i."""
+        """The new h_i and τ_i."""
         away = client.round - client.state["last_round"]
         moved = client.w_global - w
         client.state["h"] = client.state["h"] / away + self.mu * moved

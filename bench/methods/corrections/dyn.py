@@ -1,19 +1,20 @@
-"""Dynamic regularisation (FedDyn, Acar et al. 2021), in parameter units: H_i is never divided by λ.
+"""Dynamic regularisation (FedDyn, Acar et al. 2021). The dual H_i has the unit of parameters.
 
     q = g + λ (H_i + w − w^t);     H_i ← H_i + (w_i⁺ − w^t)
 
-In FedDyn's own symbols the client's gradient memory is −λ H_i.
+The paper writes −λ H_i as the gradient memory of client i.
 """
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
 from bench.methods.base import ClientRound, Correction
+from bench.methods.marks import Shared
 
-ServerDual = Literal["all", "active"]
+ServerDual = Annotated[Literal["all", "active"], Shared()]
 
 
 class DynamicRegulariser(Correction):
@@ -22,13 +23,13 @@ class DynamicRegulariser(Correction):
     name: ClassVar[str] = "feddyn"
     client_state: ClassVar[tuple[str, ...]] = ("H",)
 
-    lam: float = Field(ge=0, description="multiplies the drift from the reference point", examples=[0.1])
+    lam: float = Field(ge=0, description="weight of the drift and the dual", examples=[0.1])
     server_dual: ServerDual = Field(
-        default="all", description="whose duals the server averages: everybody's, or the active clients'"
+        default="all", description="the duals that the server averages: of all clients, or of the active ones"
     )
 
     def start(self, client: ClientRound) -> None:
-        """What stays of q − g − λw during the round, so that a step takes two passes over the model."""
+        """q − g − λw, which is constant during the round: a step then takes only two passes over the model."""
         client.scratch["constant_pull"] = self.constant_pull(client)
 
     def constant_pull(self, client: ClientRound) -> Tensor:
@@ -48,5 +49,5 @@ class DynamicRegulariser(Correction):
         client.state["H"] = client.state["H"] + (w - client.w_global)
 
     def sent_model(self, w: Tensor, client: ClientRound) -> Tensor:
-        """w_i⁺; with `active` y_i = w_i⁺ + H_i, whose average is the next model."""
+        """w_i⁺; with `server_dual: active` y_i = w_i⁺ + H_i, whose mean is the next model."""
         return w if self.server_dual == "all" else w + client.state["H"]

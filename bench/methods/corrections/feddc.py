@@ -1,11 +1,11 @@
-"""FedDC: FedDyn's drift variable with SCAFFOLD's control variates (Gao et al., CVPR 2022, as released).
+"""FedDC: FedDyn's correction plus SCAFFOLD's control variates (Gao et al., CVPR 2022, as released).
 
     q = g + λ (H_i + w − w^t) + c − c_i
     H_i ← H_i + Δ_i;   c_i⁺ = c_i − c − Δ_i/(K_i η_t);   c ← c + (1/N) Σ (c_i⁺ − c_i)
 
-The printed form forgets older control variates (`last_update`: c_i⁺ = −Δ_i/(K_i η_t)) and averages the duals of the
-active clients (`server_dual: active`); both are defined for full participation only. The release also divides λ and c
-by the client's relative size, which is 1 in all partitions of the papers; that is left out.
+The printed form drops the older control variates (`last_update`: c_i⁺ = −Δ_i/(K_i η_t)) and averages the duals of the
+active clients (`server_dual: active`). The paper defines both for full participation only. The release also divides λ
+and c by the client's relative size, which is 1 in all partitions of the papers; this division is left out.
 """
 
 from collections.abc import Mapping
@@ -20,18 +20,18 @@ from bench.methods.corrections.scaffold import mean_control
 
 
 class DriftCorrection(DynamicRegulariser):
-    """FedDyn's direction and c − c_i."""
+    """q = g + λ (H_i + w − w^t) + c − c_i."""
 
     name: ClassVar[str] = "feddc"
     client_state: ClassVar[tuple[str, ...]] = ("H", "c_i")
     server_state: ClassVar[tuple[str, ...]] = ("c",)
 
     control: Literal["accumulated", "last_update"] = Field(
-        default="accumulated", description="c_i accumulates as in SCAFFOLD, or is the last update alone"
+        default="accumulated", description="c_i accumulates as in SCAFFOLD, or consists of the last update only"
     )
 
     def broadcast(self, w: Tensor, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """c."""
+        """c, under the name `control`."""
         return {"control": state["c"]}
 
     def constant_pull(self, client: ClientRound) -> Tensor:
@@ -39,7 +39,7 @@ class DriftCorrection(DynamicRegulariser):
         return super().constant_pull(client) + (client.received["control"] - client.state["c_i"])
 
     def finish(self, w: Tensor, client: ClientRound) -> None:
-        """H_i, c_i, and the change of c_i for the server."""
+        """Stores H_i and c_i⁺; uploads c_i⁺ − c_i."""
         super().finish(w, client)
         c_i = client.state["c_i"]
         c_i_new = -(w - client.w_global) / (client.steps * client.lr)
@@ -49,5 +49,5 @@ class DriftCorrection(DynamicRegulariser):
         client.state["c_i"] = c_i_new
 
     def aggregate(self, server: ServerRound) -> None:
-        """c stays the mean of all clients' c_i."""
+        """The new c."""
         server.state["c"] = mean_control(server)

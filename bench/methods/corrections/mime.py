@@ -1,29 +1,32 @@
-"""MimeLite: a server momentum of full gradients, fixed during the round (Karimireddy et al. 2021).
+"""MimeLite: server momentum of full gradients, constant during a round (Karimireddy et al. 2021).
 
-q = α g + (1−α) s;     s ← α Σ p_i f_i + (1−α) s,   f_i the gradient over all of D_i at w^t
+q = α g + (1−α) s;     s ← α Σ p_i f_i + (1−α) s,   f_i the gradient over all data of client i at w^t
 """
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
 from bench.methods.base import ClientRound, Correction, ServerRound
+from bench.methods.marks import Neutral
 
 
 class ServerMomentumMimic(Correction):
-    """q = α g + (1−α) s; one more pass over the client's data per round."""
+    """q = α g + (1−α) s. One additional pass over the client's data per round."""
 
     name: ClassVar[str] = "mimelite"
     server_state: ClassVar[tuple[str, ...]] = ("s_mime",)
     takes_full_gradient: ClassVar[bool] = True
 
-    alpha: float = Field(ge=0, le=1, description="weight of the client's own gradient; 1 − α weighs s", examples=[0.1])
+    alpha: Annotated[float, Neutral(1)] = Field(
+        ge=0, le=1, description="weight of the client's own gradient; 1 − α weighs s", examples=[0.1]
+    )
 
     def broadcast(self, w: Tensor, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """s."""
+        """s, under the name `momentum`."""
         return {"momentum": state["s_mime"]}
 
     def start(self, client: ClientRound) -> None:

@@ -9,3 +9,4 @@ class NoCorrection(Correction):
     """q = g."""
 
     name: ClassVar[str] = "none"
+    weighted_by_samples: ClassVar[bool] = True

@@ -3,21 +3,25 @@
 q = g + λ (w − w^t)
 """
 
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
 from bench.methods.base import ClientRound, Correction
+from bench.methods.marks import Neutral
 
 
 class Prox(Correction):
-    """q = g + λ (w − w^t); the reference is the model as received, so FedACG's look-ahead point there."""
+    """q = g + λ (w − w^t), where w^t is the model as received: with FedACG's server its look-ahead point."""
 
     name: ClassVar[str] = "prox"
+    weighted_by_samples: ClassVar[bool] = True
 
-    lam: float = Field(ge=0, description="multiplies the drift from the received model", examples=[0.1])
+    lam: Annotated[float, Neutral(0)] = Field(
+        ge=0, description="weight of the drift from the received model", examples=[0.1]
+    )
 
     def direction(self, g: Tensor, w: Tensor, client: ClientRound) -> Tensor:
         """g + λ (w − w^t)."""

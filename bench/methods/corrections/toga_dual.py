@@ -1,12 +1,13 @@
-"""FedTOGA's correction: FedDyn's direction with a share of the last global update (FedTOGA, Alg. 1).
+"""FedTOGA's correction: FedDyn's direction plus a multiple of the last global update A (FedTOGA, Alg. 1).
 
     q = g + λ (H_i + w − w^t) + βA
 
-The paper prints λ as 1/α with α = 0.1, but tunes α = 0.1 as a coefficient elsewhere: here λ multiplies. Its server dual
-moves by 1/M of the sum of updates (`dual_norm: M`), which is undamped under partial participation; 1/N is FedDyn's.
+The paper prints λ as 1/α with α = 0.1, but elsewhere uses α = 0.1 as a coefficient: here λ is a coefficient. The
+paper's server dual moves by 1/M of the sum of updates (`dual_norm: M`), which is undamped under partial participation;
+FedDyn takes 1/N.
 """
 
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from pydantic import Field
@@ -15,14 +16,15 @@ from torch import Tensor
 from bench.methods.base import ClientRound
 from bench.methods.corrections.dyn import DynamicRegulariser
 from bench.methods.last_update import UsesLastUpdate
+from bench.methods.marks import Neutral
 
 
 class CorrectedDual(UsesLastUpdate, DynamicRegulariser):
-    """FedDyn's q, and βA."""
+    """q = g + λ (H_i + w − w^t) + βA."""
 
     name: ClassVar[str] = "fedtoga"
 
-    beta: float = Field(ge=0, description="weight of A in the local direction", examples=[0.9])
+    beta: Annotated[float, Neutral(0)] = Field(ge=0, description="weight of A in the local direction", examples=[0.9])
 
     def constant_pull(self, client: ClientRound) -> Tensor:
         """λ (H_i − w^t) + βA."""

@@ -1,1 +1,1 @@
-"""Losses, one a module: what a client minimises on its mini-batch."""
+"""Losses: the objective of a client on a mini-batch. Each module registers its losses."""

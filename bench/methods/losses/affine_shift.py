@@ -1,19 +1,20 @@
-"""FedRobust: the loss under the client's worst affine shift of its inputs (Reisizadeh et al., NeurIPS 2020).
+"""FedRobust: the loss for the worst affine shift of a client's inputs (Reisizadeh et al., NeurIPS 2020).
 
     f_i(w, ψ; ξ) = ℓ(w; Λx + δ) − λ₁ ‖Λ − I‖² − λ₂ ‖δ‖²,   ψ = (Λ, δ)
-    ψ ← ψ + η_ψ ∇_ψ f_i       at each local step, from the same backward pass as ∇_w f_i
+    ψ ← ψ + η_ψ ∇_ψ f_i       at each local step, in the same backward pass as ∇_w f_i
 
-ψ stays with the client. Inputs are shifted after normalisation and augmentation; evaluation is on clean inputs.
+Each client stores its own ψ. Inputs are shifted after normalisation and augmentation. Evaluation uses clean inputs.
 """
 
 from math import prod
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
 from bench.methods.base import ClientRound, Loss
+from bench.methods.marks import Neutral
 from bench.models.network import Network, Variables, cross_entropy
 
 
@@ -23,15 +24,16 @@ class AffineShift(Loss):
     name: ClassVar[str] = "affine_shift"
     variables: ClassVar[tuple[str, ...]] = ("Lambda", "delta")
 
-    eta_psi: float = Field(default=0.01, ge=0, description="ascent step of the input shift")
+    eta_psi: Annotated[float, Neutral(0)] = Field(default=0.01, ge=0, description="learning rate of the input shift")
     lam_1: float = Field(default=1.0, ge=0, description="penalty on Λ − I")
     lam_2: float = Field(default=1.0, ge=0, description="penalty on δ")
     affine: Literal["channel", "full"] = Field(
-        default="channel", description="Λ mixes the channels of an image, or all numbers (vectors: always full)"
+        default="channel",
+        description="Λ mixes the channels of an image, or all of its numbers (for vectors: always full)",
     )
 
     def start(self, client: ClientRound) -> None:
-        """ψ where the client left it; Λ = I and δ = 0 at first."""
+        """ψ as the client stored it; at first Λ = I and δ = 0."""
         w, size = client.w_global, client.input_shape
         if self.affine == "full" or len(size) == 1:
             size = (prod(size),)
@@ -39,20 +41,20 @@ class AffineShift(Loss):
         client.scratch.update({name: client.state.get(name, value) for name, value in first.items()})
 
     def value(self, model: Network, x: Tensor, y: Tensor, weights: Tensor | None, variables: Variables) -> Tensor:
-        """ℓ at the shifted inputs; the penalties do not depend on w."""
+        """ℓ at the shifted inputs. The penalties do not depend on w and are left out."""
         Lambda, delta = variables["Lambda"], variables["delta"]
         mixed = x.flatten(1 if delta.ndim == 1 else 2)
         moved = mixed @ Lambda.T + delta if delta.ndim == 1 else Lambda @ mixed + delta.flatten(1)
         return cross_entropy(model(moved.view(x.shape)), y, weights)
 
     def step_taken(self, client: ClientRound) -> None:
-        """ψ ← ψ + η_ψ ∇_ψ f_i, from the step's last gradient; neither clipped nor decayed."""
+        """ψ ← ψ + η_ψ ∇_ψ f_i, neither clipped nor decayed."""
         Lambda, delta, scratch = client.scratch["Lambda"], client.scratch["delta"], client.scratch
         identity = torch.eye(Lambda.shape[-1], dtype=Lambda.dtype, device=Lambda.device)
         scratch["Lambda"] = Lambda + self.eta_psi * (scratch["g_Lambda"] - 2 * self.lam_1 * (Lambda - identity))
         scratch["delta"] = delta + self.eta_psi * (scratch["g_delta"] - 2 * self.lam_2 * delta)
 
     def finish(self, w: Tensor, client: ClientRound) -> None:
-        """Keep ψ."""
+        """Stores ψ."""
         client.state["Lambda"] = client.scratch["Lambda"]
         client.state["delta"] = client.scratch["delta"]

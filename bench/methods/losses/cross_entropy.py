@@ -1,4 +1,4 @@
-"""Mean cross-entropy, the loss of nearly all methods."""
+"""Mean cross-entropy, the loss of all methods except FedRCL and FedRobust."""
 
 from typing import ClassVar
 
@@ -12,6 +12,7 @@ class CrossEntropy(Loss):
     """F_i(w; ξ) = ℓ(w; ξ)."""
 
     name: ClassVar[str] = "cross_entropy"
+    weighted_by_samples: ClassVar[bool] = True
 
     def value(self, model: Network, x: Tensor, y: Tensor, weights: Tensor | None, variables: Variables) -> Tensor:
         """ℓ(w; ξ)."""

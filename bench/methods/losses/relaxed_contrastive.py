@@ -1,21 +1,21 @@
-"""FedRCL: cross-entropy with a relaxed contrastive loss on several feature levels (Seo et al., CVPR 2024).
+"""FedRCL: cross-entropy plus a relaxed contrastive loss on several feature levels (Seo et al., CVPR 2024).
 
     F_i = ℓ + mean over levels of (weight_scl · mean_a SCL_a + weight_pen · mean_a PEN_a)
 
     s_ab    cosine similarity of the features of samples a and b of the mini-batch
-    P_a     the smallest s_ab over b of a's class, a itself included
+    P_a     the smallest s_ab over b of a's class, including a itself
     Neg_a   the k_neg largest s_ab over the other classes
     SCL_a = −log( e^{P_a/T} / (e^{P_a/T} + Σ_{n∈Neg_a} e^{n/T}) )
-    r_a     the smallest s_ab over b ≠ a of a's class; −1 where there is none, or it is below the threshold
+    r_a     the smallest s_ab over b ≠ a of a's class; −1 if there is none, or if it is below the threshold
     PEN_a = log(1 + e^{(r_a − 1)/T})                       (k_pos > 1: the sum over the k_pos smallest)
 
-This is the released loss; the paper's penalty takes all pairs of a class that are more similar than the threshold.
+This is the loss of the released code. The paper penalises all pairs of one class above the threshold.
 """
 
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import Annotated, ClassVar, Protocol, runtime_checkable
 
 import torch
 from pydantic import Field
@@ -24,34 +24,35 @@ from torch.nn import functional as F
 
 from bench.input.errors import UserError
 from bench.methods.base import Loss
+from bench.methods.marks import Neutral
 from bench.models.network import Network, Variables, cross_entropy
 
 
 @runtime_checkable
 class HasFeatureLevels(Protocol):
-    """A model that names the modules whose outputs are its feature levels."""
+    """A model that lists the modules whose outputs are its feature levels."""
 
     def feature_levels(self) -> list[nn.Module]:
-        """From the input to the output."""
+        """The modules, in order from the input to the output."""
         ...
 
 
 class RelaxedContrastive(Loss):
-    """ℓ + contrastive and penalty terms. A model without hidden layer has no level, and the loss is ℓ."""
+    """ℓ plus the contrastive term and the penalty. For a model without hidden layers the loss is ℓ."""
 
     name: ClassVar[str] = "relaxed_contrastive"
     needs_labels: ClassVar[bool] = True
     separable: ClassVar[bool] = False
 
-    temperature: float = Field(default=0.05, gt=0, description="divides similarities")
-    threshold: float = Field(default=0.7, ge=-1, le=1, description="least similarity of a penalised pair of one class")
-    weight_scl: float = Field(default=1.0, ge=0, description="weight of the contrastive term")
-    weight_pen: float = Field(default=1.0, ge=0, description="weight of the penalty")
-    k_neg: int = Field(default=2, ge=1, description="negatives per anchor")
-    k_pos: int = Field(default=1, ge=1, description="positives per anchor in the penalty")
+    temperature: float = Field(default=0.05, gt=0, description="T, which divides similarities")
+    threshold: float = Field(default=0.7, ge=-1, le=1, description="smallest similarity of a pair that is penalised")
+    weight_scl: Annotated[float, Neutral(0)] = Field(default=1.0, ge=0, description="weight of the contrastive term")
+    weight_pen: Annotated[float, Neutral(0)] = Field(default=1.0, ge=0, description="weight of the penalty")
+    k_neg: int = Field(default=2, ge=1, description="number of negatives per anchor")
+    k_pos: int = Field(default=1, ge=1, description="number of positives per anchor in the penalty")
 
     def value(self, model: Network, x: Tensor, y: Tensor, weights: Tensor | None, variables: Variables) -> Tensor:
-        """ℓ and both terms, of equal weight for all samples."""
+        """ℓ plus both terms, with equal weights of all samples."""
         with _features(model.module) as levels:
             loss = cross_entropy(model(x), y)
         if levels:
@@ -59,7 +60,7 @@ class RelaxedContrastive(Loss):
         return loss
 
     def level_loss(self, features: Tensor, y: Tensor) -> Tensor:
-        """Both terms of one level, from its features `[B, ...]`; images are averaged over their pixels."""
+        """Both terms of one level, given its features `[B, ...]`; feature maps are averaged over their pixels."""
         z = F.normalize(features.mean(dim=tuple(range(2, features.ndim))) if features.ndim > 2 else features, dim=1)
         similar = z @ z.T
         same = y[:, None] == y[None, :]
@@ -73,7 +74,7 @@ class RelaxedContrastive(Loss):
         others = similar.masked_fill(~same | itself, math.inf)
         least = others.topk(min(self.k_pos, len(y)), dim=1, largest=False).values
         exists = least.isfinite()
-        exists[:, 0] = True  # an anchor without any pair has the one constant term
+        exists[:, 0] = True  # an anchor without a pair contributes one constant term
         least = torch.where((least < self.threshold) | least.isinf(), -torch.ones_like(least), least)
         scaled_pairs = ((least - 1) / self.temperature).masked_fill(~exists, -math.inf)
         exponents = torch.cat([torch.zeros_like(least[:, :1]), scaled_pairs], dim=1)
@@ -82,27 +83,27 @@ class RelaxedContrastive(Loss):
 
 
 def feature_levels(module: nn.Module) -> list[nn.Module]:
-    """The modules whose outputs are feature levels: those that the model names, else its hidden linear layers.
+    """The modules whose outputs are feature levels: those that the model lists, or else its hidden linear layers.
 
-    A `UserError` for models with other layers that name none: the method would silently be FedAvg.
+    Raises `UserError` for models with other layers that list none, because the method would silently be FedAvg.
     """
     if isinstance(module, HasFeatureLevels):
         return module.feature_levels()
-    layers = [part for part in module.modules() if next(part.parameters(recurse=False), None) is not None]
+    layers = [layer for layer in module.modules() if next(layer.parameters(recurse=False), None) is not None]
     if not all(isinstance(layer, nn.Linear) for layer in layers):
-        raise UserError(f"fedrcl needs a model with feature_levels(), which {type(module).__name__} has not")
+        raise UserError(f"fedrcl needs a model with feature_levels(), which {type(module).__name__} does not have")
     return layers[:-1]
 
 
 @contextmanager
 def _features(module: nn.Module) -> Iterator[list[Tensor]]:
-    """The outputs of the feature levels, filled while the module runs."""
+    """The outputs of the feature levels, a list that is filled while the module runs."""
     outputs: list[Tensor] = []
 
-    def keep(_module: nn.Module, _inputs: object, output: Tensor) -> None:
+    def store(_module: nn.Module, _inputs: object, output: Tensor) -> None:
         outputs.append(output)
 
-    handles = [level.register_forward_hook(keep) for level in feature_levels(module)]
+    handles = [level.register_forward_hook(store) for level in feature_levels(module)]
     try:
         yield outputs
     finally:

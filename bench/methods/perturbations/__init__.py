@@ -1,1 +1,1 @@
-"""Perturbations, one a module: at which point a client takes its gradient."""
+"""Perturbations: the point at which a client computes its gradient. Each module registers its perturbations."""

@@ -1,38 +1,43 @@
-"""ASAM: SAM in coordinates scaled by the weights' magnitude.
+"""ASAM: SAM in coordinates that are scaled by the magnitude of the weights.
 
-T = |w| + η_a on weights, 1 elsewhere            (Caldarola et al. 2022, eq. 6; Kwon et al. 2021)
+T = |w| + η_a for weights, 1 for other parameters            (Caldarola et al. 2022, eq. 6; Kwon et al. 2021)
 δ = ρ T² g₁ / ‖T g₁‖,   g₁ = ∇F_i(w; ξ)
 """
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
 from bench.methods.base import ClientRound, Gradient, Perturbation, along
+from bench.methods.marks import Neutral
 
 
 class ASAM(Perturbation):
-    """δ = ρ T² g₁/‖T g₁‖, so that ‖δ/T‖ = ρ; two gradients per step."""
+    """δ = ρ T² g₁/‖T g₁‖, so that ‖δ/T‖ = ρ. Two gradients per step."""
 
     name: ClassVar[str] = "asam"
+    weighted_by_samples: ClassVar[bool] = True
 
-    rho: float = Field(ge=0, examples=[0.1], description="perturbation radius in scaled coordinates")
+    rho: Annotated[float, Neutral(0)] = Field(
+        ge=0, examples=[0.1], description="perturbation radius in scaled coordinates"
+    )
     eta_a: float = Field(ge=0, examples=[0.2], description="added to |w| in the adaptive scale T")
     biases: Literal["plain", "adaptive"] = Field(
-        default="plain", description="scale of tensors not named weight: 1, or as weights"
+        default="plain",
+        description="scale of tensors that are not named weight: 1 (plain), or as of weights (adaptive)",
     )
 
     def start(self, client: ClientRound) -> None:
-        """Mark the coordinates that are scaled: tensors whose name contains 'weight', norms' included."""
+        """Marks the coordinates that are scaled: tensors named weight, including those of norm layers."""
         layout, device = client.layout, client.w_global.device
         scaled = [self.biases == "adaptive" or "weight" in name for name in layout.names]
         marks = [torch.full((size,), mark, device=device) for mark, size in zip(scaled, layout.sizes, strict=True)]
         client.scratch["asam_scaled"] = torch.cat(marks)
 
     def scale(self, w: Tensor, client: ClientRound) -> Tensor:
-        """T, positive elementwise when η_a > 0."""
+        """T; all elements are positive if η_a > 0."""
         return torch.where(client.scratch["asam_scaled"], w.abs() + self.eta_a, torch.ones_like(w))
 
     def delta(self, w: Tensor, gradient: Gradient, client: ClientRound) -> Tensor:

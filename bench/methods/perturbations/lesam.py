@@ -1,47 +1,49 @@
-"""LESAM: the global perturbation, estimated from the last two global models that a client received.
+"""LESAM: the perturbation of the global loss, estimated from the last two global models that a client received.
 
-    δ = ρ unit(w_i^old − w^t), constant over the round;  then w_i^old ← w^t        (Fan et al. 2024, Alg. 1)
+    δ = ρ unit(w_i^old − w^t), constant during the round;  then w_i^old ← w^t      (Fan et al. 2024, Alg. 1)
 
-The released code sends the last server step u = w^t − w^{t−1} to all clients instead, and takes tensor for tensor:
+Instead, the released code sends the last server step u = w^t − w^{t−1} to all clients. Each tensor j of the model has:
 
-    δ_j = −ρ u_j / Σ_l ‖u_l‖                    (`released_intent`: u_j the tensors of u)
-    δ_j = −ρ u[j] / Σ_l |u[l]|                  (`released_literal`: tensor j is shifted by the j-th number of u)
+    δ_j = −ρ u_j / Σ_l ‖u_l‖                    (`released_intent`: u_j is tensor j of u)
+    δ_j = −ρ u[j] / Σ_l |u[l]|                  (`released_literal`: u[j] is the j-th number of u)
 """
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
 from bench.methods.base import EPS, ClientRound, Gradient, Perturbation, ServerRound, norm, unit
+from bench.methods.marks import Neutral
 
 
 class LESAM(Perturbation):
-    """δ = ρ unit(w_i^old − w^t); one gradient per step. ‖δ‖ = ρ for the published estimate only."""
+    """δ = ρ unit(w_i^old − w^t). One gradient per step. ‖δ‖ = ρ only for the published estimate."""
 
     name: ClassVar[str] = "lesam"
 
-    rho: float = Field(ge=0, description="perturbation radius", examples=[0.1])
+    rho: Annotated[float, Neutral(0)] = Field(ge=0, description="perturbation radius", examples=[0.1])
     first_seen: Literal["zero", "none"] = Field(
         default="zero",
-        description="a client's first round: w_i^old = 0 as printed, so δ = −ρ w^t/‖w^t‖; or no perturbation",
+        description="in a client's first round: w_i^old = 0 as printed, so δ = −ρ w^t/‖w^t‖; or no perturbation",
     )
     estimate: Literal["published", "released_intent", "released_literal"] = Field(
-        default="published", description="from the client's own last model, or from the last server step as released"
+        default="published",
+        description="from the last model that the client received, or from the last server step as released",
     )
 
     def start_client(self, w: Tensor) -> dict[str, Tensor]:
-        """w_i^old = 0, where clients keep it."""
+        """w_i^old = 0, if clients store it."""
         return {"w_old": torch.zeros_like(w)} if self.estimate == "published" else {}
 
     def start_server(self, w0: Tensor) -> dict[str, Tensor]:
-        """w^{t−1} = w^0, so that u = 0 at first, where the server sends u."""
+        """w^{t−1} = w^0, if the server sends u; so u = 0 at first."""
         return {} if self.estimate == "published" else {"w_before": w0.clone()}
 
     def broadcast(self, w: Tensor, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """u = w^t − w^{t−1}, as released."""
+        """u = w^t − w^{t−1}, if the estimate is as released."""
         return {} if self.estimate == "published" else {"last_step": w - state["w_before"]}
 
     def start(self, client: ClientRound) -> None:
@@ -49,21 +51,21 @@ class LESAM(Perturbation):
         client.scratch["lesam_delta"] = self.rho * self.estimated(client)
 
     def estimated(self, client: ClientRound) -> Tensor:
-        """δ for ρ = 1."""
+        """δ/ρ."""
         w, layout = client.w_global, client.layout
         if self.estimate == "published":
-            known = unit(client.state["w_old"] - w)
-            return known if self.first_seen == "zero" else torch.where(client.first_time, torch.zeros_like(w), known)
+            last = unit(client.state["w_old"] - w)
+            return last if self.first_seen == "zero" else torch.where(client.first_time, torch.zeros_like(w), last)
         u = client.received["last_step"]
         if self.estimate == "released_intent":
-            lengths = torch.cat([norm(part) for part in u.split(layout.sizes, dim=-1)], dim=-1)
+            lengths = torch.cat([norm(tensor) for tensor in u.split(layout.sizes, dim=-1)], dim=-1)
             return -u / (lengths.sum(-1, keepdim=True) + EPS)
         first = u[..., : len(layout.sizes)]
         shifts = -first / (first.abs().sum(-1, keepdim=True) + EPS)
         return torch.cat([shift.expand(size) for shift, size in zip(shifts.split(1), layout.sizes, strict=True)])
 
     def delta(self, w: Tensor, gradient: Gradient, client: ClientRound) -> Tensor:
-        """The round's δ, whatever w."""
+        """The δ of the round, which does not depend on w."""
         return client.scratch["lesam_delta"]
 
     def finish(self, w: Tensor, client: ClientRound) -> None:
@@ -72,6 +74,6 @@ class LESAM(Perturbation):
             client.state["w_old"] = client.w_global
 
     def aggregate(self, server: ServerRound) -> None:
-        """Remember w^t."""
+        """Stores w^t."""
         if self.estimate != "published":
             server.state["w_before"] = server.w

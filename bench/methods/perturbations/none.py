@@ -12,6 +12,7 @@ class NoPerturbation(Perturbation):
     """δ = 0; one gradient per step."""
 
     name: ClassVar[str] = "none"
+    weighted_by_samples: ClassVar[bool] = True
 
     def delta(self, w: Tensor, gradient: Gradient, client: ClientRound) -> Tensor:
         """Zero."""

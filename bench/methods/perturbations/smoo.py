@@ -1,36 +1,39 @@
-"""SMOO: local perturbations that are pulled towards a common one by a dual variable (Sun et al., ICML 2023).
+"""SMOO: dual variables μ_i pull the local perturbations towards a common one, s (FedSMOO, Sun et al., ICML 2023).
 
-δ = ρ unit(g₁ − μ_i − s),   μ_i ← μ_i + δ − s          at every local step
-s ← ρ unit(mean over the active clients of μ_i − δ_last)
+    δ = ρ unit(g₁ − μ_i − s),   μ_i ← μ_i + δ − s          at every local step, with g₁ = ∇F_i(w; ξ)
+    s ← ρ unit(mean over the active clients of μ_i − δ_last)
+
+FedSMOO combines it with FedDyn's correction and server (corrections/dyn.py and servers/dyn.py).
 """
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 from torch import Tensor
 
 from bench.methods.base import ClientRound, Gradient, Perturbation, ServerRound, along, unit
+from bench.methods.marks import Neutral
 
 
 class SMOO(Perturbation):
-    """δ = ρ unit(g₁ − μ_i − s); two gradients per step. In the first step of all it is SAM's."""
+    """δ = ρ unit(g₁ − μ_i − s). Two gradients per step. In the very first step δ is SAM's, since μ_i = s = 0."""
 
     name: ClassVar[str] = "smoo"
     client_state: ClassVar[tuple[str, ...]] = ("mu",)
     server_state: ClassVar[tuple[str, ...]] = ("s",)
 
-    rho: float = Field(ge=0, description="perturbation radius", examples=[0.1])
+    rho: Annotated[float, Neutral(0)] = Field(ge=0, description="perturbation radius", examples=[0.1])
     s_rule: Literal["minus_last", "mu_only"] = Field(
         default="minus_last", description="clients send μ_i − δ of the last step, or μ_i"
     )
 
     def broadcast(self, w: Tensor, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """s."""
+        """The common perturbation s."""
         return {"s": state["s"]}
 
     def start(self, client: ClientRound) -> None:
-        """μ_i where the client left it."""
+        """μ_i as the client stored it."""
         client.scratch["mu"] = client.state["mu"]
 
     def delta(self, w: Tensor, gradient: Gradient, client: ClientRound) -> Tensor:
@@ -42,11 +45,11 @@ class SMOO(Perturbation):
         return delta
 
     def finish(self, w: Tensor, client: ClientRound) -> None:
-        """Keep μ_i, and send s̃_i."""
+        """Stores μ_i; sends s_i = μ_i − δ of the last step, or μ_i."""
         mu = client.scratch["mu"]
         client.state["mu"] = mu
         client.upload["s_i"] = mu - client.scratch["last_delta"] if self.s_rule == "minus_last" else mu
 
     def aggregate(self, server: ServerRound) -> None:
-        """s, from the plain mean over the active clients, whatever the aggregation weights."""
+        """The new s. The mean over the active clients is unweighted, whatever the aggregation weights are."""
         server.state["s"] = self.rho * unit(server.uploads["s_i"].mean(0))

@@ -1,11 +1,11 @@
-"""TOGA: SAM's direction with a share of the last global update (FedTOGA, Alg. 1).
+"""TOGA: SAM with a multiple of the last global update A in its ascent direction (FedTOGA, Alg. 1).
 
 δ = ρ unit(r),   r = g₁ + κA                (`local`)
-                 r = g′ + κA                (`neighbour`: g′ is the perturbed gradient of the step before)
+                 r = g′ + κA                (`neighbour`: g′ is the perturbed gradient of the previous step)
                  r = g₁ + g′ + κA           (`fusion`)
 """
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -13,17 +13,18 @@ from torch import Tensor
 
 from bench.methods.base import ClientRound, Gradient, Perturbation, along
 from bench.methods.last_update import UsesLastUpdate
+from bench.methods.marks import Neutral
 
 
 class TOGA(UsesLastUpdate, Perturbation):
-    """δ = ρ unit(r); two gradients per step, one with `neighbour`. g′ = 0 at the first step of a round."""
+    """δ = ρ unit(r). Two gradients per step, one with `neighbour`. g′ = 0 in the first step of a round."""
 
     name: ClassVar[str] = "toga"
 
-    rho: float = Field(ge=0, description="perturbation radius", examples=[0.1])
-    kappa: float = Field(ge=0, description="weight of A in the perturbation", examples=[1.0])
+    rho: Annotated[float, Neutral(0)] = Field(ge=0, description="perturbation radius", examples=[0.1])
+    kappa: Annotated[float, Neutral(0)] = Field(ge=0, description="weight of A in the perturbation", examples=[1.0])
     direction: Literal["local", "neighbour", "fusion"] = Field(
-        default="local", description="the gradients that A joins: the step's own, that of the step before, both"
+        default="local", description="the gradients that A is added to: this step's, the previous step's, or both"
     )
 
     def delta(self, w: Tensor, gradient: Gradient, client: ClientRound) -> Tensor:
@@ -34,6 +35,6 @@ class TOGA(UsesLastUpdate, Perturbation):
         return along(torch.add(r, client.received["A"], alpha=self.kappa), self.rho)
 
     def gradient(self, w: Tensor, gradient: Gradient, client: ClientRound) -> Tensor:
-        """∇F_i(w + δ), kept as the next step's g′."""
+        """∇F_i(w + δ), which is g′ in the next step."""
         client.scratch["neighbour"] = super().gradient(w, gradient, client)
         return client.scratch["neighbour"]

@@ -1,1 +1,1 @@
-"""Servers, one a module: the next global model, from all uploads."""
+"""Servers: the next global model, computed from all uploads. Each module registers its servers."""

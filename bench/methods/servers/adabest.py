@@ -1,23 +1,26 @@
-"""AdaBest's server: the mean model, moved on along the last movement of the means (Varno et al., ECCV 2022).
+"""AdaBest's server: the mean model plus a multiple of its last change (Varno et al., ECCV 2022).
 
 w̄_new = Σ p_i w_i⁺;     w^{t+1} = w̄_new + β (w̄_new − w̄);     w̄ ← w̄_new
 """
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 from torch import Tensor
 
 from bench.methods.base import Server, ServerRound
+from bench.methods.marks import Neutral
 
 
 class MeanMovement(Server):
-    """w̄_new − h with h = β (w̄ − w̄_new). It has no server step size."""
+    """w̄_new − h with h = β (w̄ − w̄_new). There is no server learning rate."""
 
     name: ClassVar[str] = "adabest"
 
-    beta: float = Field(ge=0, description="share of the last movement of the mean model", examples=[0.8])
+    beta: Annotated[float, Neutral(0)] = Field(
+        ge=0, description="weight of the last change of the mean model", examples=[0.8]
+    )
 
     def start_server(self, w0: Tensor) -> dict[str, Tensor]:
         """w̄ = w^0."""
@@ -28,7 +31,7 @@ class MeanMovement(Server):
         return {"w_bar": state["w_bar"]}
 
     def needs_unit_server_lr(self) -> bool:
-        """There is none."""
+        """True."""
         return True
 
     def step(self, server: ServerRound) -> Tensor:

@@ -1,4 +1,4 @@
-"""FedAdam, FedYogi, FedAdaGrad: adaptive servers on the pseudo-gradient −Δ (Reddi et al., ICLR 2021).
+"""FedAdam, FedYogi, FedAdaGrad: adaptive steps of the server along the mean update Δ (Reddi et al., ICLR 2021).
 
 m ← β₁m + (1−β₁)Δ
 v ← v + Δ²  (AdaGrad),   β₂v + (1−β₂)Δ²  (Adam),   v − (1−β₂)Δ² sign(v − Δ²)  (Yogi)
@@ -15,16 +15,17 @@ from bench.methods.base import Server, ServerRound
 
 
 class AdaGrad(Server):
-    """v sums the squared updates."""
+    """v is the sum of the squared updates."""
 
     name: ClassVar[str] = "adagrad"
+    weighted_by_samples: ClassVar[bool] = True
 
     beta1: float = Field(default=0.0, ge=0, lt=1, description="decay of the first moment")
     tau: float = Field(gt=0, description="added to √v", examples=[1e-3])
-    init_v: Literal["tau2", "zero"] = Field(default="tau2", description="where v starts: τ², or 0")
+    init_v: Literal["tau2", "zero"] = Field(default="tau2", description="initial value of v: τ², or 0")
 
     def start_server(self, w0: Tensor) -> dict[str, Tensor]:
-        """m = 0, v = τ²."""
+        """m = 0, and v = τ² or 0."""
         return {"m": torch.zeros_like(w0), "v": torch.full_like(w0, self.tau**2 if self.init_v == "tau2" else 0.0)}
 
     def second_moment(self, v: Tensor, squared: Tensor) -> Tensor:
@@ -46,7 +47,7 @@ class AdaGrad(Server):
 
 
 class Adam(AdaGrad):
-    """v is an exponential mean of the squared updates."""
+    """v is an exponential moving average of the squared updates."""
 
     name: ClassVar[str] = "adam"
 
@@ -59,7 +60,7 @@ class Adam(AdaGrad):
         return self.beta2 * v + (1 - self.beta2) * squared
 
     def corrected(self, m: Tensor, v: Tensor, round_index: int) -> tuple[Tensor, Tensor]:
-        """With `bias_correction`, torch's Adam."""
+        """With `bias_correction` as in torch.optim.Adam."""
         if not self.bias_correction:
             return m, v
         return m / (1 - self.beta1 ** (round_index + 1)), v / (1 - self.beta2 ** (round_index + 1))

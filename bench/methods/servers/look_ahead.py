@@ -1,33 +1,36 @@
-"""FedACG's server: it sends a look-ahead model and keeps momentum (Kim et al., CVPR 2024).
+"""FedACG's server: momentum, with clients that start from the look-ahead model a^t (Kim et al., CVPR 2024).
 
-    a^t = w^t + βm is sent;     m ← βm + Σ p_i (w_i⁺ − a^t);     w^{t+1} = w^t + m
+    a^t = w^t + βm;     m ← βm + Σ p_i (w_i⁺ − a^t);     w^{t+1} = w^t + m
 
-so that w^{t+1} is the mean of the local models.
+So w^{t+1} is the mean of the local models.
 """
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 from torch import Tensor
 
 from bench.methods.base import Server, ServerRound
+from bench.methods.marks import Neutral
 
 
 class LookAhead(Server):
-    """w + m, with clients starting at w + βm. It has no server step size."""
+    """w + m, where clients start from w + βm. There is no server learning rate."""
 
     name: ClassVar[str] = "look_ahead"
     server_state: ClassVar[tuple[str, ...]] = ("m",)
 
-    beta: float = Field(ge=0, lt=1, description="momentum, and reach of the look-ahead", examples=[0.85])
+    beta: Annotated[float, Neutral(0)] = Field(
+        ge=0, lt=1, description="momentum, and length of the look-ahead", examples=[0.85]
+    )
 
     def sent_model(self, w: Tensor, state: Mapping[str, Tensor]) -> Tensor:
         """a^t."""
         return w + self.beta * state["m"]
 
     def needs_unit_server_lr(self) -> bool:
-        """The look-ahead presumes a step of 1."""
+        """True: the look-ahead presumes η_g = 1."""
         return True
 
     def step(self, server: ServerRound) -> Tensor:

@@ -3,21 +3,23 @@
 m ← βm + Δ;     w^{t+1} = w^t + η_g m
 """
 
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 from torch import Tensor
 
 from bench.methods.base import Server, ServerRound
+from bench.methods.marks import Neutral
 
 
 class Momentum(Server):
     """w + η_g m, without dampening."""
 
     name: ClassVar[str] = "momentum"
+    weighted_by_samples: ClassVar[bool] = True
     server_state: ClassVar[tuple[str, ...]] = ("m",)
 
-    beta: float = Field(ge=0, lt=1, description="momentum", examples=[0.9])
+    beta: Annotated[float, Neutral(0)] = Field(ge=0, lt=1, description="momentum", examples=[0.9])
 
     def step(self, server: ServerRound) -> Tensor:
         """w^t + η_g m."""

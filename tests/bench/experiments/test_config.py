@@ -130,7 +130,7 @@ MISTAKES = [
     ({"grid.partition": [{"name": "diriclet", "clients": 20}]}, "did you mean 'dirichlet'?"),
     ({"training.rounds": 0}, "training.rounds = 0: Input should be greater than or equal to 1"),
     ({"training.lr": float("nan")}, "finite number"),
-    ({"training.server_lr": 0.5}, "feddyn has no server step size: server_lr must be 1, not 0.5"),
+    ({"training.server_lr": 0.5}, "feddyn has no server learning rate: server_lr must be 1, not 0.5"),
     ({"grid.partition": []}, "at least 1 item"),
     ({"grid.seeds": [1, 0, 1]}, "seed 1 is listed twice in seeds"),
     ({"methods.a/b": {"name": "fedavg"}}, "key of methods = 'a/b': allowed are letters, digits, '_', '.', '+' and '-'"),
@@ -158,10 +158,10 @@ def test_mistakes_are_told_in_one_line(change, message):
 
 
 def test_a_cell_is_refused_for_its_own_mistakes_only():
-    """FedDyn takes no server step size; FedSAM does, and is not held up by it."""
+    """FedDyn takes no server learning rate; FedSAM does, and is not held up by it."""
     experiment = load_experiment("quick", {"training.server_lr": 0.5})
     assert experiment.cell(CELL).runs[0].training.server_lr == 0.5
-    with pytest.raises(UserError, match="feddyn has no server step size"):
+    with pytest.raises(UserError, match="feddyn has no server learning rate"):
         experiment.cell(CELL.replace("fedsam", "feddyn"))
     with pytest.raises(UserError, match=f"unknown cell of experiment quick '{CELL}x'; did you mean '{CELL}'"):
         experiment.cell(CELL + "x")

@@ -63,7 +63,7 @@ def test_other_losses_compose_too(loss, triple):
 def test_a_server_without_its_duals_is_refused(triple):
     with pytest.raises(UserError) as error:
         compose(chosen(triple))
-    assert "server feddyn needs a correction that keeps H" in str(error.value)
+    assert "server feddyn needs a correction that stores H" in str(error.value)
     assert "(allowed: feddc, feddyn, fedtoga)" in str(error.value)
 
 
@@ -71,7 +71,7 @@ def test_a_server_without_its_duals_is_refused(triple):
     ("parts", "message"),
     [
         ({"perturbation": "sham"}, "unknown perturbation 'sham'; did you mean 'sam'?"),
-        ({"optimiser": "adam"}, "unknown part of a method 'optimiser'"),
+        ({"optimiser": "adam"}, "unknown component of a method 'optimiser'"),
     ],
 )
 def test_unknown_parts_are_told(parts, message):

@@ -104,8 +104,8 @@ def test_feddc_without_its_control_variates_is_feddyn(problem, options):
         def constant_pull(self, client):
             return DynamicRegulariser.constant_pull(self, client)
 
-    parts = replace(CATALOG["feddc"].components, correction=WithoutControl)
-    without = replace(CATALOG["feddc"], parts=parts)
+    components = replace(CATALOG["feddc"].components, correction=WithoutControl)
+    without = replace(CATALOG["feddc"], components=components)
     assert (
         distance(problem.run(without, {"lam": 0.3}, **options), problem.run("feddyn", {"lam": 0.3}, **options)) < EXACT
     )

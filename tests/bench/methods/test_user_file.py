@@ -24,6 +24,7 @@ from bench.training.train import train_cell
 from fedflat.describe_method import describe
 from tests.bench.training.test_runs import contents, interrupted_after_three_rounds
 from tests.fedflat.test_cli import fedflat, refused
+from tests.places import ROOT
 from tests.problems import train
 
 CPU = torch.device("cpu")
@@ -207,7 +208,7 @@ BROKEN = {
         SOURCE.replace("Components(Memory)", "Components(Memory, server=DynServer)").replace(
             "from pydantic", "from bench.methods.servers.dyn import DynServer\nfrom pydantic"
         ),
-        "server feddyn needs a correction that keeps H, which none does not (allowed: feddc, feddyn",
+        "server feddyn needs a correction that stores H, which none does not (allowed: feddc, feddyn",
     ),
 }  # fmt: skip
 
@@ -239,7 +240,7 @@ def test_methods_explains_a_file_or_refuses_it(own):
     assert shown.returncode == 0, shown.stderr
     assert "Memory (memory): a test" in shown.stdout
     assert "share: (≥ 0; default 0.5)" in shown.stdout
-    assert "rho: (≥ 0; required)" in shown.stdout, "what is neutral is known of the catalog's names only"
+    assert "rho: (≥ 0; required)" in shown.stdout, "neutral values are marked by the component, and this one has none"
     assert "cannot read the method file" in refused("methods", own / "another.py")
     (own / "no_method.py").write_text("x = 1")
     assert "must define METHOD" in refused("methods", own / "no_method.py")
@@ -249,7 +250,7 @@ def test_what_a_method_costs_is_left_out_if_no_example_fits(own):
     source = SOURCE.replace("rho: float = Field(ge=0)", "rho: int = Field(ge=0)")
     (own / "my_method.py").write_text(source.replace('"memory", "Memory"', '"fedsam", "Memory"'))
     said = describe(str(own / "my_method.py"))
-    assert "not counted: fedsam: rho = 0.1: Input should be a valid integer" in said
+    assert "not measured: fedsam: rho = 0.1: Input should be a valid integer" in said
     assert "caldarola" not in said, "the catalog's namesake is another method"
 
 
@@ -318,7 +319,7 @@ def test_feddyns_server_takes_corrections_with_duals(correction):
         return
     with pytest.raises(UserError) as caught:
         compose({"correction": correction, "server": "feddyn"})
-    told = f"server feddyn needs a correction that keeps H, which {correction} does not (allowed: feddc, feddyn"
+    told = f"server feddyn needs a correction that stores H, which {correction} does not (allowed: feddc, feddyn"
     assert told in str(caught.value)
 
 
@@ -334,7 +335,7 @@ def test_two_parts_with_state_of_one_name_are_refused(own):
     source = SOURCE.replace('client_state = ("last",)', 'server_state = ("m",)')
     source = source.replace("from pydantic", "from bench.methods.servers.momentum import Momentum\nfrom pydantic")
     (own / "my_method.py").write_text(source.replace("Components(Memory)", "Components(Memory, server=Momentum)"))
-    with pytest.raises(UserError, match="both keep a server_state 'm': rename one of them"):
+    with pytest.raises(UserError, match="both have a server_state 'm': rename one of them"):
         recipe_from_file(own / "my_method.py")
     assert compose({"perturbation": "toga", "correction": "fedtoga", "server": "feddyn"})
 
@@ -350,7 +351,7 @@ def test_every_method_of_the_catalog_is_a_legal_composition():
 
 
 def entry(label: str, value: dict, **changes) -> RunConfig:
-    data = read_yaml(Path("paper_tables/quick/experiments.yaml"))
+    data = read_yaml(ROOT / "paper_tables/quick/experiments.yaml")
     return Experiment.parse({**data, "methods": {label: value}, **changes}).cell(f"{SETTING}/{label}").runs[0]
 
 
@@ -427,7 +428,7 @@ def test_a_method_that_fails_at_work_is_one_line_and_leaves_nothing(case, tmp_pa
         train(config, tmp_path / "run", torch.device("cpu"))
     assert "\n" not in str(error.value)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["fails.py"]
-    assert "not counted: " in describe(str(file))
+    assert "not measured: " in describe(str(file))
 
 
 def test_a_part_that_lacks_its_equation_is_told():
