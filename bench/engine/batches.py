@@ -12,7 +12,7 @@ from torch import Tensor
 from bench.numerics.streams import numpy_stream
 
 
-class BatchPlan(Protocol):
+class BatchSampler(Protocol):
     """The local steps of a client in a round, as sample indices into the training data; len() is K_i."""
 
     def __call__(self, client: int, round_index: int) -> list[Tensor]:

@@ -15,7 +15,7 @@ import safetensors
 import torch
 from torch import Tensor
 
-from bench.engine.client_store import ClientStates, Entry, Layout, Store
+from bench.engine.client_store import ClientStates, ClientStore, RecordFormat, StoredClient
 from bench.engine.federation import FederationState
 from bench.files.slot_file import Slot
 from bench.files.tensor_file import Kind, write_tensors
@@ -31,8 +31,8 @@ def save_state(path: Path, state: FederationState, about: Mapping[str, Any]) -> 
 
     Tensors are named `global`, `server/<name>` and `client/<id>/<name>`.
     """
-    layout = state.clients.store.layout
-    fields = [] if layout is None else layout.fields
+    record_format = state.clients.store.record_format
+    fields = [] if record_format is None else record_format.fields
     kinds = {f"client/{i}/{name}": (dtype, shape) for i in state.clients for name, dtype, shape in fields}
     clients = ((f"client/{i}/{name}", v) for i, vectors in state.clients.items() for name, v in vectors.items())
     _write(path, state, kinds, clients, about)
@@ -91,7 +91,7 @@ class Checkpoint:
     files belong together.
     """
 
-    def __init__(self, path: Path, store: Store) -> None:
+    def __init__(self, path: Path, store: ClientStore) -> None:
         self.path = path
         self._store = store
         self._held: Sequence[Slot] = ()
@@ -99,12 +99,12 @@ class Checkpoint:
     def save(self, state: FederationState, about: Mapping[str, Any]) -> None:
         """Write a state whose clients are in the store; of these, only what is not in the store's file yet."""
         assert state.clients.store is self._store
-        slots = self._store.persist(state.clients.entries.values())
+        slots = self._store.persist(state.clients.stored.values())
         rows = [(i, slot.number, slot.checksum) for i, slot in zip(state.clients, slots, strict=True)]
         table = torch.tensor(rows, dtype=torch.int64).view(-1, 3)
-        layout = None if self._store.layout is None else self._store.layout.as_json()
+        record_format = None if self._store.record_format is None else self._store.record_format.as_json()
         kinds = {TABLE: (table.dtype, tuple(table.shape))}
-        _write(self.path, state, kinds, [(TABLE, table)], {**about, "layout": layout})
+        _write(self.path, state, kinds, [(TABLE, table)], {**about, "record_format": record_format})
         self._held = slots
 
     def load(self, device: torch.device) -> tuple[FederationState, dict[str, Any]]:
@@ -113,17 +113,17 @@ class Checkpoint:
             state, others, about = _read(self.path, device)
             table: list[list[int]] = others[TABLE].tolist()
             if table:
-                self._store.expect(Layout.from_json(about["layout"]), device)
-        entries: dict[int, Entry] = {}
+                self._store.expect(RecordFormat.from_json(about["record_format"]), device)
+        stored: dict[int, StoredClient] = {}
         for client, number, checksum in table:
-            entry = self._store.restore(number, checksum)
-            if entry is None:
+            stored_client = self._store.restore(number, checksum)
+            if stored_client is None:
                 raise UserError(
                     f"'{self._store.path}' is truncated or damaged; delete '{self.path}' to train from the start"
                 )
-            entries[client] = entry
-        state.clients = ClientStates(self._store, entries)
-        self._held = [entry.slot for entry in entries.values() if entry.slot is not None]
+            stored[client] = stored_client
+        state.clients = ClientStates(self._store, stored)
+        self._held = [stored_client.slot for stored_client in stored.values() if stored_client.slot is not None]
         return state, about
 
     def remove(self) -> None:

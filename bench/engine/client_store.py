@@ -29,18 +29,18 @@ _ALIGNMENT = 64
 
 
 @dataclass(frozen=True)
-class Layout:
+class RecordFormat:
     """Name, number format and shape of each of a client's tensors; the same for all clients of a run."""
 
     fields: tuple[tuple[str, torch.dtype, tuple[int, ...]], ...]
 
     @classmethod
-    def of(cls, vectors: Vectors) -> "Layout":
+    def of(cls, vectors: Vectors) -> "RecordFormat":
         """That of these tensors."""
         return cls(tuple((name, v.dtype, tuple(v.shape)) for name, v in sorted(vectors.items())))
 
     @classmethod
-    def from_json(cls, fields: list[tuple[str, str, list[int]]]) -> "Layout":
+    def from_json(cls, fields: list[tuple[str, str, list[int]]]) -> "RecordFormat":
         """What `as_json` describes."""
         return cls(tuple((name, getattr(torch, dtype), tuple(shape)) for name, dtype, shape in fields))
 
@@ -70,7 +70,7 @@ class Layout:
         return ", ".join(f"{name} {shape} {dtype}" for name, dtype, shape in self.as_json())
 
 
-class Memory:
+class MemoryPool:
     """Room for so many bytes in one kind of memory; `used` counts what is kept there."""
 
     def __init__(self, budget: float, *, pinned: bool = False) -> None:
@@ -78,17 +78,19 @@ class Memory:
         self.pinned = pinned
         self.used = 0
 
-    def keep(self, vectors: Vectors, size: int) -> "Kept":
+    def store(self, vectors: Vectors, size: int) -> "PooledVectors":
         """The vectors, of so many bytes, in this memory."""
-        return Kept(self, {name: _pinned(v) if self.pinned else _alone(v) for name, v in vectors.items()}, size)
+        return PooledVectors(
+            self, {name: _pinned(v) if self.pinned else _alone(v) for name, v in vectors.items()}, size
+        )
 
 
-class Kept:
+class PooledVectors:
     """Vectors in memory, which count as used as long as anything refers to this object."""
 
     __slots__ = ("_memory", "_size", "vectors")
 
-    def __init__(self, memory: Memory, vectors: Vectors, size: int) -> None:
+    def __init__(self, memory: MemoryPool, vectors: Vectors, size: int) -> None:
         memory.used += size
         self._memory = memory
         self._size = size
@@ -109,129 +111,132 @@ def _alone(v: Tensor) -> Tensor:
 
 
 @dataclass(slots=True)
-class Entry:
+class StoredClient:
     """Where a client's vectors are: in memory, in a slot of the file, or in both after a checkpoint."""
 
-    kept: Kept | None
+    pooled: PooledVectors | None
     slot: Slot | None
 
 
-class Store:
+class ClientStore:
     """The places where the client states of one run lie. Without a file, memory is all there is, without a limit.
 
-    `layout` and `device` are those of the first vectors that are put in, or of a checkpoint.
+    `record_format` and `device` are those of the first vectors that are put in, or of a checkpoint.
     """
 
     def __init__(self, path: Path | None = None, budgets: Budgets | None = None) -> None:
         self.path = path
         self._budgets = budgets if budgets is not None and path is not None else Budgets()
         self._file: SlotFile | None = None
-        self._memories: list[Memory] = []
-        self.layout: Layout | None = None
+        self._pools: list[MemoryPool] = []
+        self.record_format: RecordFormat | None = None
         self.device = torch.device("cpu")
 
-    def expect(self, layout: Layout, device: torch.device) -> None:
+    def expect(self, record_format: RecordFormat, device: torch.device) -> None:
         """Be told what vectors will be put in, and on which device they are needed."""
-        self.layout, self.device = layout, device
+        self.record_format, self.device = record_format, device
         cuda = device.type == "cuda"
-        self._memories = [Memory(self._budgets.device)] if cuda else []
-        self._memories.append(Memory(self._budgets.host, pinned=cuda))
+        self._pools = [MemoryPool(self._budgets.device)] if cuda else []
+        self._pools.append(MemoryPool(self._budgets.host, pinned=cuda))
 
-    def put(self, client: int, vectors: Vectors) -> Entry:
+    def put(self, client: int, vectors: Vectors) -> StoredClient:
         """Keep a client's vectors where there is room; a `UserError` if they differ in kind from other clients'."""
         vectors = {name: v.detach() for name, v in vectors.items()}
-        layout = Layout.of(vectors)
-        if self.layout is None:
-            self.expect(layout, max(vectors.values(), key=lambda v: v.nbytes).device)  # lone numbers may be elsewhere
-        if layout != self.layout:
+        record_format = RecordFormat.of(vectors)
+        if self.record_format is None:
+            largest = max(vectors.values(), key=lambda v: v.nbytes)  # single numbers may be on another device
+            self.expect(record_format, largest.device)
+        if record_format != self.record_format:
             raise UserError(
-                f"client {client} keeps {layout}, but others {self.layout}: "
+                f"client {client} keeps {record_format}, but others {self.record_format}: "
                 "names, shapes and number formats must be the same for all clients and rounds"
             )
-        memory = self._room()
-        return Entry(None, self._write(vectors)) if memory is None else Entry(memory.keep(vectors, layout.size), None)
+        pool = self._room()
+        if pool is None:
+            return StoredClient(None, self._write(vectors))
+        return StoredClient(pool.store(vectors, record_format.size), None)
 
-    def read(self, entry: Entry) -> dict[str, Tensor]:
+    def read(self, client: StoredClient) -> dict[str, Tensor]:
         """The vectors on the device, never to be edited in place."""
-        if entry.kept is not None:
-            return {name: v.to(self.device, non_blocking=True) for name, v in entry.kept.vectors.items()}
-        assert self.layout is not None
-        assert entry.slot is not None
-        return self.layout.views(entry.slot.record.to(self.device, copy=True))
+        if client.pooled is not None:
+            return {name: v.to(self.device, non_blocking=True) for name, v in client.pooled.vectors.items()}
+        assert self.record_format is not None
+        assert client.slot is not None
+        return self.record_format.views(client.slot.record.to(self.device, copy=True))
 
-    def persist(self, entries: Iterable[Entry]) -> list[Slot]:
-        """The slots of these entries; what is not in the file yet is written, and on disk on return."""
+    def persist(self, stored: Iterable[StoredClient]) -> list[Slot]:
+        """The slots of these stored; what is not in the file yet is written, and on disk on return."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)  # transfers to page-locked memory have ended
         slots: list[Slot] = []
-        for entry in entries:
-            if entry.slot is None:
-                assert entry.kept is not None
-                entry.slot = self._write(entry.kept.vectors)
-            slots.append(entry.slot)
+        for client in stored:
+            if client.slot is None:
+                assert client.pooled is not None
+                client.slot = self._write(client.pooled.vectors)
+            slots.append(client.slot)
         if self._file is not None:
             self._file.sync()
         return slots
 
-    def restore(self, number: int, checksum: int) -> Entry | None:
+    def restore(self, number: int, checksum: int) -> StoredClient | None:
         """What was persisted there, in memory too if there is room; None if the file does not hold it any more."""
         slot = self._slots().claim(number, checksum)
         if slot is None:
             return None
-        entry = Entry(None, slot)
-        if (memory := self._room()) is not None:
-            assert self.layout is not None
-            entry.kept = memory.keep(self.read(entry), self.layout.size)
-        return entry
+        client = StoredClient(None, slot)
+        if (pool := self._room()) is not None:
+            assert self.record_format is not None
+            client.pooled = pool.store(self.read(client), self.record_format.size)
+        return client
 
     def remove_file(self) -> None:
         """Remove the file, once nothing needs it any more."""
         if self.path is not None:
             self.path.unlink(missing_ok=True)
 
-    def _room(self) -> Memory | None:
-        assert self.layout is not None
-        size = self.layout.size
-        return next((memory for memory in self._memories if memory.used + size <= memory.budget), None)
+    def _room(self) -> MemoryPool | None:
+        assert self.record_format is not None
+        size = self.record_format.size
+        return next((pool for pool in self._pools if pool.used + size <= pool.budget), None)
 
     def _write(self, vectors: Vectors) -> Slot:
-        assert self.layout is not None
+        assert self.record_format is not None
         slot = self._slots().take()
-        for name, view in self.layout.views(slot.record).items():
+        for name, view in self.record_format.views(slot.record).items():
             view.copy_(vectors[name])
         slot.seal()
         return slot
 
     def _slots(self) -> SlotFile:
         if self._file is None:
-            assert self.layout is not None
+            assert self.record_format is not None
             assert self.path is not None  # without a file, memory has no limit
-            self._file = SlotFile(self.path, self.layout.size)
+            self._file = SlotFile(self.path, self.record_format.size)
         return self._file
 
 
 class ClientStates(Mapping[int, dict[str, Tensor]]):
     """The named vectors of the clients that have taken part, by client id: a value, of which rounds make new ones."""
 
-    def __init__(self, store: Store | None = None, entries: Mapping[int, Entry] | None = None) -> None:
-        self.store = store or Store()
-        self.entries = entries or {}
+    def __init__(self, store: ClientStore | None = None, stored: Mapping[int, StoredClient] | None = None) -> None:
+        self.store = store or ClientStore()
+        self.stored = stored or {}
 
     def updated(self, changes: Mapping[int, Vectors]) -> "ClientStates":
         """These states with those of some clients replaced; clients without any vectors have no state."""
         changed = {i: self.store.put(i, vectors) for i, vectors in changes.items() if vectors}
-        return ClientStates(self.store, {**self.entries, **changed}) if changed else self
+        return ClientStates(self.store, {**self.stored, **changed}) if changed else self
 
     @property
     def in_memory(self) -> int:
         """How many of them are in memory; the others are in the file."""
-        return sum(entry.kept is not None for entry in self.entries.values())
+        return sum(client.pooled is not None for client in self.stored.values())
 
     def __getitem__(self, client: int) -> dict[str, Tensor]:
-        return self.store.read(self.entries[client])
+        return self.store.read(self.stored[client])
 
     def __iter__(self) -> Iterator[int]:
-        return iter(self.entries)
+        return iter(self.stored)
 
     def __len__(self) -> int:
-        return len(self.entries)
+        return len(self.stored)

@@ -10,9 +10,9 @@ from bench.data.augmentation import Augment
 from bench.data.dataset import DeviceData
 from bench.engine.accounting import model_sizes, traffic
 from bench.engine.backends.loop import Loop
-from bench.engine.batches import BatchPlan
+from bench.engine.batches import BatchSampler
 from bench.engine.client_store import ClientStates
-from bench.engine.local import Backend, LocalResult, LocalTraining, LocalWork, Probe, Sent
+from bench.engine.local import Backend, Broadcast, LocalResult, LocalTraining, LocalWork, Probe
 from bench.engine.objective import Objective
 from bench.engine.steps import Steps
 from bench.input.errors import UserError
@@ -40,7 +40,7 @@ class Federation:
         method: Method,
         objective: Objective,
         data: DeviceData,
-        batch_plan: BatchPlan,
+        batch_sampler: BatchSampler,
         client_sizes: Sequence[int],
         steps: Steps,
         seed: int,
@@ -50,7 +50,7 @@ class Federation:
         self.method = method
         self.objective = objective
         self.local = LocalTraining(method, objective, data, steps, augment)
-        self.batch_plan = batch_plan
+        self.batch_sampler = batch_sampler
         self.client_sizes = client_sizes
         self.steps = steps
         self.seed = seed
@@ -81,11 +81,11 @@ class Federation:
     def work(self, state: FederationState, clients: Sequence[int]) -> list[LocalWork]:
         """What the clients have to do in the round that follows `state`, in the order of their ids."""
         method, lr = self.method, self.learning_rate(state.round)
-        sent = Sent(method.server.sent_model(state.w, state.server), method.broadcast(state.w, state.server))
+        broadcast = Broadcast(method.server.sent_model(state.w, state.server), method.broadcast(state.w, state.server))
         return [
             LocalWork(
-                self.seed, state.round, i, lr, sent, state.clients,
-                self.batch_plan(i, state.round), self.batch_plan.one_pass(i),
+                self.seed, state.round, i, lr, broadcast, state.clients,
+                self.batch_sampler(i, state.round), self.batch_sampler.one_pass(i),
             )
             for i in sorted(clients)
         ]  # fmt: skip
@@ -107,18 +107,18 @@ class Federation:
 
     def aggregate(
         self, state: FederationState, work: Sequence[LocalWork], results: Sequence[LocalResult]
-    ) -> tuple[FederationState, "Measured"]:
+    ) -> tuple[FederationState, "Measurements"]:
         """The server's part of a round, from what the clients send: the next state, and the round's measurements."""
-        method, P, sent = self.method, state.w.numel(), work[0].sent
-        updates = _differences([row.w for row in results], sent.model)
+        method, P, broadcast = self.method, state.w.numel(), work[0].broadcast
+        updates = _differences([row.w for row in results], broadcast.model)
         whole = all(row.model is row.w for row in results)
         server = ServerRound(
             round=state.round,
             w=state.w,
-            start=sent.model,
+            start=broadcast.model,
             state=dict(state.server),
             updates=updates,
-            sent=updates if whole else _differences([row.model for row in results], sent.model),
+            sent=updates if whole else _differences([row.model for row in results], broadcast.model),
             uploads={name: torch.stack([row.upload[name] for row in results]) for name in results[0].upload},
             weights=self._weights([w.client for w in work]).to(state.w),
             steps=torch.tensor([row.steps for row in results]).to(state.w),
@@ -137,17 +137,19 @@ class Federation:
             "lr": work[0].lr,
             "local_loss": torch.stack([row.loss for row in results]).mean(),
             "client_drift": norm(updates).mean(),
-            **traffic(sent.vectors, [row.upload for row in results], P),
+            **traffic(broadcast.vectors, [row.upload for row in results], P),
             "client_state": model_sizes([v for row in results for v in row.state.values()], P) / len(results),
             "server_state": model_sizes(server.state.values(), P),
-            "gradients": sum(row.gradient_samples for row in results) / sum(len(b) for w in work for b in w.plan),
+            "gradients": sum(row.gradient_samples for row in results) / sum(len(b) for w in work for b in w.batches),
         }
-        scalars: dict[str, float | Tensor] = {name: value for name, value in sent.vectors.items() if value.numel() == 1}
+        scalars: dict[str, float | Tensor] = {
+            name: value for name, value in broadcast.vectors.items() if value.numel() == 1
+        }
         if taken := known.keys() & scalars:
             raise UserError(f"{method.name} broadcasts a number named {min(taken)}, which is a column of the metrics")
         largest = torch.linalg.vector_norm(w_next, ord=float("inf"))  # far faster than asking number by number
         known |= scalars | {"diverged": largest.isfinite().logical_not()}
-        return FederationState(state.round + 1, w_next, server.state, clients), Measured(known, w_next.device)
+        return FederationState(state.round + 1, w_next, server.state, clients), Measurements(known, w_next.device)
 
     def _weights(self, active: list[int]) -> Tensor:
         """Aggregation weights p_i `[M]`: 1/M, or n_i/Σ n_j over the active clients."""
@@ -166,7 +168,7 @@ def _differences(vectors: Sequence[Tensor], start: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measurements:
     """A round's measurements, some still on the device."""
 
     values: dict[str, float | Tensor]

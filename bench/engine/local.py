@@ -19,7 +19,7 @@ AUGMENTATION, AUGMENTATION_OF_PASS = "augmentation", "augmentation of a pass ove
 
 
 @dataclass(frozen=True)
-class Sent:
+class Broadcast:
     """What the server sends at the start of a round: the model to start from, and other named tensors."""
 
     model: Tensor
@@ -59,17 +59,17 @@ class LocalTraining:
 class LocalWork:
     """One client's task in a round: where it starts, what it knows, and which samples its steps use.
 
-    `known` are the states of all clients that have taken part. `plan` has the sample indices `[B]` of each local step,
-    `one_pass` those of all the client's data in batches; both on the host.
+    `known` are the states of all clients that have taken part. `batches` has the sample indices `[B]` of each local
+    step, `one_pass` those of all the client's data in batches; both are on the host.
     """
 
     seed: int
     round: int
     client: int
     lr: float
-    sent: Sent
+    broadcast: Broadcast
     known: Mapping[int, Mapping[str, Tensor]]
-    plan: Sequence[Tensor]
+    batches: Sequence[Tensor]
     one_pass: Sequence[Tensor]
 
     @property
@@ -79,7 +79,7 @@ class LocalWork:
 
     def start(self, method: Method) -> dict[str, Tensor]:
         """The vectors with which the client begins, read from where they are kept."""
-        return method.start_client(self.sent.model) if self.first_time else dict(self.known[self.client])
+        return method.start_client(self.broadcast.model) if self.first_time else dict(self.known[self.client])
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from bench.data.dataset import DeviceData
-from bench.engine.batches import BatchPlan, FullBatches, StepBatches
+from bench.engine.batches import BatchSampler, FullBatches, StepBatches
 from bench.engine.federation import Federation
 from bench.engine.objective import Objective
 from bench.engine.steps import Steps
@@ -105,10 +105,10 @@ def simulate(
             torch.zeros((), dtype=w0.dtype, device=w0.device),
             torch.ones((), dtype=w0.dtype, device=w0.device),
         )
-        plan: BatchPlan = (
+        batch_sampler: BatchSampler = (
             FullBatches(split, local_steps) if batch_size is None else StepBatches(split, local_steps, batch_size, seed)
         )
-        federation = Federation(built, objective, data, plan, sizes, steps, seed)
+        federation = Federation(built, objective, data, batch_sampler, sizes, steps, seed)
         state = federation.start(w0)
         params: list[Tensor] = []
         rows: list[dict[str, float]] = []

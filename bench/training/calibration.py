@@ -103,7 +103,7 @@ def train_together(
 def _last_steps(setup: RunSetup, state: FederationState) -> list[LocalWork]:
     """The last local steps of each active client in the round that follows."""
     works = setup.work(state)
-    return [replace(work, plan=work.plan[-STEPS:]) for work in works]
+    return [replace(work, batches=work.batches[-STEPS:]) for work in works]
 
 
 class _Calibration:
@@ -165,7 +165,7 @@ class _Calibration:
         backend, local = choice.prepare([self.setup.objective]), self.setup.federation.local
         works = _last_steps(self.setup, self.state)
         works = works[:1] if choice.backend == "loop" else works * (1 if self.engine.seeds == "apart" else SEEDS)
-        steps = sum(len(work.plan) for work in works)
+        steps = sum(len(work.batches) for work in works)
         slow = HOPELESS * steps * min(self.seconds.values(), default=float("inf"))
         times: list[float] = []
         began = time.perf_counter()
@@ -179,7 +179,7 @@ class _Calibration:
                 break
         if self._plain is None:
             self._plain = results[0]
-        if (gap := self._gap(results[0], works[0].sent.model)) > TOLERANCE[self.precision]:
+        if (gap := self._gap(results[0], works[0].broadcast.model)) > TOLERANCE[self.precision]:
             raise ValueError(f"its update differs from the loop's by {gap:.1g} of its length")
         self.seconds[choice] = min(times[1:]) / steps
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from bench.engine.checkpoint import Checkpoint, save_models, save_state
-from bench.engine.client_store import ClientStates, Store
+from bench.engine.client_store import ClientStates, ClientStore
 from bench.engine.federation import FederationState
 from bench.experiments.results import METRICS, PARTITION
 from bench.experiments.run_config import RunConfig
@@ -60,7 +60,7 @@ class TrainingRun:
         self._checkpoint_every = checkpoint_every
         self._progress = progress
         self._data_hash = setup.dataset.content_hash()
-        self._store = Store(work / CLIENTS, budgets)
+        self._store = ClientStore(work / CLIENTS, budgets)
         self._checkpoint = Checkpoint(work / CHECKPOINT, self._store)
         self._rows: list[dict[str, Any]] = []
         self._times: list[dict[str, float]] = []

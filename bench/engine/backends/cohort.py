@@ -28,7 +28,7 @@ class Cohort:
             raise CannotBatchError("probes watch one client at a time")
         starts = [work.start(local.method) for work in works]
         groups: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
-        for row in sorted(range(len(works)), key=lambda row: -len(works[row].plan)):
+        for row in sorted(range(len(works)), key=lambda row: -len(works[row].batches)):
             groups[tuple(sorted(starts[row]))].append(row)  # a state may exist from the second round on only
         found: dict[int, LocalResult] = {}
         for rows in groups.values():
@@ -64,21 +64,21 @@ class CohortRound:
 
     def results(self, ends: Rows) -> list[LocalResult]:
         """One result a row; the vectors are views of the rows."""
-        rows = range(len(self.shape.plans))
+        rows = range(len(self.shape.batches))
         local = [ends["w"][row] for row in rows]
         sent = local if self._sends_w else [ends["model"][row] for row in rows]
         return [
             LocalResult(
                 w=local[row],
                 model=sent[row],
-                steps=len(plan),
+                steps=len(sizes),
                 upload={name: v[row] for name, v in ends["upload"].items()},
                 state={name: v[row] for name, v in ends["state"].items()},
-                loss=ends["loss"][row] / len(plan),
-                gradient_samples=sum(calls * size for calls, size in zip(self._gradient_calls, plan, strict=False))
+                loss=ends["loss"][row] / len(sizes),
+                gradient_samples=sum(calls * size for calls, size in zip(self._gradient_calls, sizes, strict=False))
                 + self._full_passes * sum(self.shape.passes[row]),
             )
-            for row, plan in enumerate(self.shape.plans)
+            for row, sizes in enumerate(self.shape.batches)
         ]
 
     def _train(self, inputs: RoundInputs) -> Rows:
@@ -98,8 +98,8 @@ class CohortRound:
             ends = self._carried(client, carried["w"], carried["loss"])
             return {name: ends[name] for name in ("w", "loss", "state", "upload")} | {"model": model}
 
-        rows = dict(inputs.rows) if self.shape.shared else {**inputs.rows, "sent": inputs.sent}
-        rows["row"] = torch.arange(len(self.shape.plans), device=inputs.rows["steps"].device)
+        rows = dict(inputs.rows) if self.shape.shared else {**inputs.rows, "broadcast": inputs.broadcast}
+        rows["row"] = torch.arange(len(self.shape.batches), device=inputs.rows["steps"].device)
         carried = mapped(start, rows, inputs.state)
         ended: list[Rows] = []
         for step in range(self.shape.steps):
@@ -150,14 +150,14 @@ class CohortRound:
         }
 
     def _client(self, inputs: RoundInputs, row: Rows, carried: Rows) -> ClientRound:
-        sent = inputs.sent if self.shape.shared else row["sent"]
+        broadcast = inputs.broadcast if self.shape.shared else row["broadcast"]
         scratch = dict(carried["scratch"])
         return ClientRound(
             seed=0,
             round=inputs.rate["round"],
             id=None,
-            w_global=sent["w"],
-            received=sent["vectors"],
+            w_global=broadcast["w"],
+            received=broadcast["vectors"],
             state=dict(carried["state"]),
             first_time=row["first_time"],
             lr=inputs.rate["lr"],

@@ -16,7 +16,7 @@ from bench.engine.objective import dropout_shapes
 from bench.models.dropout import KeyedDraws
 from bench.numerics.streams import numpy_stream, torch_seed
 
-Plan = tuple[tuple[int, ...], ...]
+BatchSizes = tuple[tuple[int, ...], ...]
 """Each row's batch sizes."""
 
 
@@ -24,18 +24,18 @@ Plan = tuple[tuple[int, ...], ...]
 class RoundShape:
     """What decides the shapes of a round's tensors.
 
-    `plans` are of the local steps, `passes` of the pass over all data (empty where no part of the method takes one);
+    `batches` are of the local steps, `passes` of the pass over all data (empty where no part of the method takes one);
     `shared`: all rows start from one model.
     """
 
-    plans: Plan
-    passes: Plan
+    batches: BatchSizes
+    passes: BatchSizes
     shared: bool
 
     @property
     def steps(self) -> int:
         """Those of the row that has most, which is the first."""
-        return len(self.plans[0])
+        return len(self.batches[0])
 
     @property
     def is_even(self) -> bool:
@@ -44,19 +44,19 @@ class RoundShape:
 
     def sizes(self, step: int) -> list[int]:
         """Batch sizes of the rows that have such a step, which are the first ones."""
-        return [plan[step] for plan in self.plans if step < len(plan)]
+        return [sizes[step] for sizes in self.batches if step < len(sizes)]
 
 
 @dataclass(frozen=True)
 class RoundInputs:
-    """`sent` is one client's where all rows start alike, else one row each.
+    """`broadcast` is one client's where all rows start alike, else one row each.
 
     `steps` and `passes` hold `index`, `weights` `[K, R, B]`, and the augmentations' draws `[K, R, B, ...]` as `draws`;
     `dropout` and `pass_dropout`, by step and layer, `[R, B, ...]`. Where a row has no such step or sample, all is zero.
     """
 
     shape: RoundShape
-    sent: Rows
+    broadcast: Rows
     state: Rows
     rows: Rows
     rate: Rows
@@ -68,24 +68,24 @@ class RoundInputs:
     @classmethod
     def of(cls, local: LocalTraining, works: Sequence[LocalWork], states: Sequence[Rows]) -> "RoundInputs":
         """For works in descending order of their numbers of steps, and the states of their clients."""
-        first, w = works[0], works[0].sent.model
+        first, w = works[0], works[0].broadcast.model
         takes_pass = any(part.takes_full_gradient for part in local.method)
         shape = RoundShape(
-            plans=tuple(tuple(map(len, work.plan)) for work in works),
+            batches=tuple(tuple(map(len, work.batches)) for work in works),
             passes=tuple(tuple(map(len, work.one_pass)) if takes_pass else () for work in works),
-            shared=all(work.sent is first.sent for work in works),
+            shared=all(work.broadcast is first.broadcast for work in works),
         )
-        sent = [{"w": work.sent.model, "vectors": dict(work.sent.vectors)} for work in works]
+        broadcast = [{"w": work.broadcast.model, "vectors": dict(work.broadcast.vectors)} for work in works]
         host: Rows = {
             "rows": {
                 "first_time": torch.tensor([work.first_time for work in works]),
-                "steps": torch.tensor([len(plan) for plan in shape.plans], dtype=w.dtype),
+                "steps": torch.tensor([len(sizes) for sizes in shape.batches], dtype=w.dtype),
             },
             "rate": {
                 "lr": torch.tensor(first.lr, dtype=w.dtype),
                 "round": torch.tensor(first.round, dtype=w.dtype),
             },
-            "steps": _batches(local, works, shape.plans, [work.plan for work in works], AUGMENTATION),
+            "steps": _batches(local, works, shape.batches, [work.batches for work in works], AUGMENTATION),
             "passes": {},
         }
         if takes_pass:
@@ -94,9 +94,9 @@ class RoundInputs:
         dropped = local.objective.has_dropout
         return cls(
             shape=shape,
-            sent=sent[0] if shape.shared else stack(sent),
+            broadcast=broadcast[0] if shape.shared else stack(broadcast),
             state=stack(states),
-            dropout=_dropout(local, works, shape.plans, lambda k: k) if dropped else {},
+            dropout=_dropout(local, works, shape.batches, lambda k: k) if dropped else {},
             pass_dropout=_dropout(local, works, shape.passes, lambda k: -1 - k) if dropped else {},
             **to_device(host, w.device),
         )
@@ -117,14 +117,18 @@ def _places(sizes: tuple[int, ...]) -> tuple[NDArray[np.int64], NDArray[np.int64
 
 
 def _batches(
-    local: LocalTraining, works: Sequence[LocalWork], plans: Plan, indices: Sequence[Sequence[Tensor]], purpose: str
+    local: LocalTraining,
+    works: Sequence[LocalWork],
+    batch_sizes: BatchSizes,
+    indices: Sequence[Sequence[Tensor]],
+    purpose: str,
 ) -> Rows:
     """Sample indices, weights and draws of every step. A row's weights sum to 1: over each local step, or a whole
     pass."""
-    shape = (max(map(len, plans)), len(plans), max(map(max, plans)))
+    shape = (max(map(len, batch_sizes)), len(batch_sizes), max(map(max, batch_sizes)))
     index, weights = np.zeros(shape, dtype=np.int64), np.zeros(shape)
     draws: dict[Any, NDArray[Any]] = {}
-    for row, (work, sizes, own) in enumerate(zip(works, plans, indices, strict=True)):
+    for row, (work, sizes, own) in enumerate(zip(works, batch_sizes, indices, strict=True)):
         step, place = _places(sizes)
         index[step, row, place] = torch.cat(list(own)).numpy()
         weights[step, row, place] = 1 / (np.array(sizes)[step] if purpose == AUGMENTATION else len(step))
@@ -141,14 +145,16 @@ def _batches(
     }
 
 
-def _dropout(local: LocalTraining, works: Sequence[LocalWork], plans: Plan, numbered: Callable[[int], int]) -> Rows:
+def _dropout(
+    local: LocalTraining, works: Sequence[LocalWork], batch_sizes: BatchSizes, numbered: Callable[[int], int]
+) -> Rows:
     """What each client alone would draw for each dropout layer, on the device where it would."""
     device, dtype = local.objective.device, local.objective.dtype
     shapes = dropout_shapes(local.objective, torch.zeros((1, *local.input_shape), dtype=dtype, device=device))
     found: Rows = {}
-    for k in range(max(map(len, plans))):
-        sizes = [plan[k] if k < len(plan) else 0 for plan in plans]
-        layers = [torch.zeros((len(plans), max(sizes), *shape), device=device) for shape in shapes]
+    for k in range(max(map(len, batch_sizes))):
+        sizes = [row_sizes[k] if k < len(row_sizes) else 0 for row_sizes in batch_sizes]
+        layers = [torch.zeros((len(batch_sizes), max(sizes), *shape), device=device) for shape in shapes]
         for row, (work, size) in enumerate(zip(works, sizes, strict=True)):
             seed = torch_seed(work.seed, "dropout", work.round, work.client, numbered(k))
             draws = KeyedDraws(functools.partial(int, seed), device)

@@ -46,7 +46,7 @@ class Loop:
                     data.gradient_samples += gradient.calls * len(x)
                 for component in method:
                     component.finish(w, client)
-            model, steps = method.correction.sent_model(w, client), len(work.plan)
+            model, steps = method.correction.sent_model(w, client), len(work.batches)
             results.append(
                 LocalResult(w, model, steps, client.upload, client.state, loss / steps, data.gradient_samples)
             )
@@ -72,12 +72,12 @@ class _ClientData:
             seed=work.seed,
             round=work.round,
             id=work.client,
-            w_global=work.sent.model,
-            received=work.sent.vectors,
+            w_global=work.broadcast.model,
+            received=work.broadcast.vectors,
             state=work.start(local.method),
-            first_time=torch.tensor(work.first_time, device=work.sent.model.device),
+            first_time=torch.tensor(work.first_time, device=work.broadcast.model.device),
             lr=work.lr,
-            steps=len(work.plan),
+            steps=len(work.batches),
             layout=local.objective.layout,
             input_shape=local.input_shape,
             full_gradient=self.full_gradient,
@@ -86,7 +86,7 @@ class _ClientData:
 
     def steps(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Inputs and targets of each local step."""
-        return self._batches(self._work.plan, itertools.count(), AUGMENTATION)
+        return self._batches(self._work.batches, itertools.count(), AUGMENTATION)
 
     def _batches(self, plan: Sequence[Tensor], steps: Iterable[int], purpose: str) -> Iterator[tuple[Tensor, Tensor]]:
         """Inputs and targets of the mini-batches, augmented. Indices and draws are transferred once for all."""

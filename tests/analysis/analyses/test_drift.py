@@ -168,7 +168,7 @@ def test_equal_clients_perturb_as_the_global_objective_asks() -> None:
     """Clients with the same samples, full batches: FedSAM's δ_i is that of the global objective, ρ long."""
     federation = Problem(2).federation("fedsam", {"rho": 0.2})
     same = np.arange(5)
-    federation.batch_plan = FullBatches([same] * 3, 3)
+    federation.batch_sampler = FullBatches([same] * 3, 3)
     samples = federation.local.data.batch(torch.from_numpy(same))
     state = federation.start(federation.objective.initial())
     found = perturbation_drift(

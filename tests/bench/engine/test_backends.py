@@ -52,7 +52,7 @@ def follow(backend: Backend, method: str, plan: str, device: torch.device) -> No
     problem, values = Problem(1, rounds=10), example(CATALOG[method])
     federation = problem.federation(method, values, device=device, clip=2.0, weight_decay=0.01, lr_decay=0.95)
     if plan == "epochs":
-        federation.batch_plan = EpochBatches(federation.batch_plan.split, 2, 4, seed=3)
+        federation.batch_sampler = EpochBatches(federation.batch_sampler.split, 2, 4, seed=3)
     loop = other = federation.start(federation.objective.initial())
     for active in problem.some():
         loop, expected = federation.run_round(loop, active)
@@ -154,7 +154,7 @@ def test_inputs_survive_being_packed_and_replaced():
     """What a graph does with its inputs: all in one transfer, and new values in the place of old ones."""
     bench = benches("mimelite", **NETWORKS["augmented"])[0]
     state = bench.federation.start(bench.objective.initial())
-    works = sorted(bench.federation.work(state, bench.active(state)), key=lambda work: -len(work.plan))
+    works = sorted(bench.federation.work(state, bench.active(state)), key=lambda work: -len(work.batches))
     inputs = RoundInputs.of(bench.federation.local, works, [{} for _ in works])
     packed, unpack = pack(inputs.tensors())
     for one, other in zip(leaves(inputs.tensors()), leaves(unpack(packed.clone())), strict=True):
@@ -293,7 +293,7 @@ def test_models_that_look_across_a_mini_batch_follow_the_loop():
         torch.manual_seed(0)
         model = BatchStatistics().double()
     federation = Problem(1).federation("fedsam", {"rho": 0.1}, model=model)
-    federation.batch_plan = EpochBatches(federation.batch_plan.split, 2, 3, seed=3)
+    federation.batch_sampler = EpochBatches(federation.batch_sampler.split, 2, 3, seed=3)
     assert not federation.local.is_separable
     loop = cohort = federation.start(federation.objective.initial())
     for _ in range(3):

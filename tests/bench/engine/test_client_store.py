@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from bench.data.dataset import DeviceData
 from bench.engine.batches import StepBatches
 from bench.engine.checkpoint import Checkpoint
-from bench.engine.client_store import ClientStates, Store
+from bench.engine.client_store import ClientStates, ClientStore
 from bench.engine.federation import Federation, FederationState, Steps
 from bench.engine.method_costs import example
 from bench.engine.objective import Objective
@@ -49,7 +49,7 @@ def bits(vectors) -> dict[str, tuple[torch.dtype, tuple[int, ...], bytes]]:
 
 
 def places(clients: ClientStates) -> set[str]:
-    return {"file" if entry.kept is None else "memory" for entry in clients.entries.values()}
+    return {"file" if entry.pooled is None else "memory" for entry in clients.stored.values()}
 
 
 # Placement
@@ -66,7 +66,7 @@ def test_every_method_gives_the_same_bits_in_memory_in_the_file_and_in_both(meth
     size = sum(v.nbytes for v in next(iter(unlimited.clients.values()), {}).values())
     for name, budget, expected in (("file", 0, {"file"}), ("mixed", 2.5 * size, {"file", "memory"})):
         state = federation.start(w0)
-        state.clients = ClientStates(Store(tmp_path / name, Budgets(host=budget)))
+        state.clients = ClientStates(ClientStore(tmp_path / name, Budgets(host=budget)))
         for active in problem.some():
             state, _ = federation.run_round(state, active)
         assert torch.equal(state.w, unlimited.w)
@@ -107,12 +107,12 @@ def test_runs_on_a_gpu_are_bitwise_equal_in_all_placements(budgets, tmp_path):
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_vectors_of_a_gpu_go_to_page_locked_memory_and_then_to_the_file(tmp_path):
-    store = Store(tmp_path / "slots", Budgets(device=100, host=100))
+    store = ClientStore(tmp_path / "slots", Budgets(device=100, host=100))
     vectors = {i: {"v": torch.full((20,), float(i), device="cuda")} for i in range(3)}
     clients = ClientStates(store).updated(vectors)
-    kept = [entry.kept and entry.kept.vectors["v"] for entry in clients.entries.values()]
+    kept = [entry.pooled and entry.pooled.vectors["v"] for entry in clients.stored.values()]
     assert [v and (v.device.type, v.is_pinned()) for v in kept] == [("cuda", False), ("cpu", True), None]
-    store.persist(clients.entries.values())
+    store.persist(clients.stored.values())
     for i, expected in vectors.items():
         assert clients[i]["v"].device.type == "cuda"
         assert torch.equal(clients[i]["v"], expected["v"])
@@ -130,13 +130,13 @@ ODD = {
 
 
 def test_all_shapes_and_number_formats_come_back(tmp_path):
-    clients = ClientStates(Store(tmp_path / "slots", IN_FILE)).updated({3: ODD})
+    clients = ClientStates(ClientStore(tmp_path / "slots", IN_FILE)).updated({3: ODD})
     assert places(clients) == {"file"}
     assert bits(clients[3]) == bits(ODD)
 
 
 def test_what_was_read_stays_when_its_slot_is_used_again(tmp_path):
-    clients = ClientStates(Store(tmp_path / "slots", IN_FILE)).updated({0: {"H": torch.ones(1000)}})
+    clients = ClientStates(ClientStore(tmp_path / "slots", IN_FILE)).updated({0: {"H": torch.ones(1000)}})
     read = clients[0]["H"]
     for k in range(10):
         clients = clients.updated({0: {"H": torch.full((1000,), float(k))}})
@@ -152,7 +152,7 @@ def test_a_row_does_not_keep_its_matrix_alive():
 @pytest.mark.parametrize("store", ["memory", "file"])
 @pytest.mark.parametrize("other", [{"H": torch.zeros(3)}, {"h": torch.zeros(2)}, {"H": torch.zeros(2).double()}])
 def test_a_state_of_another_kind_is_one_line(other, store, tmp_path):
-    clients = ClientStates(Store(tmp_path / "slots", IN_FILE) if store == "file" else None)
+    clients = ClientStates(ClientStore(tmp_path / "slots", IN_FILE) if store == "file" else None)
     clients = clients.updated({0: {"H": torch.zeros(2)}})
     with pytest.raises(UserError, match=r"client 4 keeps .*, but others H \[2\] float32: .* must be the same") as error:
         clients.updated({4: other})
@@ -161,7 +161,7 @@ def test_a_state_of_another_kind_is_one_line(other, store, tmp_path):
 
 def test_a_full_disk_is_one_line(tmp_path):
     """Not the bus error that a write into a mapped hole would be: space is reserved for all that is mapped."""
-    clients = ClientStates(Store(tmp_path / "slots", IN_FILE)).updated({9: {"H": torch.zeros(10_000)}})
+    clients = ClientStates(ClientStore(tmp_path / "slots", IN_FILE)).updated({9: {"H": torch.zeros(10_000)}})
     stat = (tmp_path / "slots").stat()
     assert stat.st_blocks * 512 >= stat.st_size
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -185,7 +185,7 @@ def test_the_default_budget_is_a_share_of_what_is_there():
 class Versions:
     """Versions of one store's client states, beside what each must hold."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: ClientStore) -> None:
         self.store = store
         self.live = [(ClientStates(store), {})]
         self.most_taken = 0
@@ -200,13 +200,13 @@ class Versions:
 
     def persist(self, k: int) -> None:
         clients = self.live[k][0]
-        assert len({slot.number for slot in self.store.persist(clients.entries.values())}) == len(clients)
+        assert len({slot.number for slot in self.store.persist(clients.stored.values())}) == len(clients)
 
     def check(self) -> None:
         for clients, expected in self.live:
             assert {i: bits(v) for i, v in clients.items()} == expected
-        entries = {id(entry): entry for clients, _ in self.live for entry in clients.entries.values()}.values()
-        in_memory = sum(v.nbytes for entry in entries if entry.kept for v in entry.kept.vectors.values())
+        entries = {id(entry): entry for clients, _ in self.live for entry in clients.stored.values()}.values()
+        in_memory = sum(v.nbytes for entry in entries if entry.pooled for v in entry.pooled.vectors.values())
         assert in_memory <= self.store._memories[0].budget if entries else in_memory == 0
         taken = sum(entry.slot is not None for entry in entries)
         self.most_taken = max(self.most_taken, taken)
@@ -220,7 +220,7 @@ class Versions:
 def test_every_version_reads_what_was_put_in_and_slots_are_used_again(data, budget):
     """Any tree of updates, whose versions are dropped and checkpointed in any order."""
     with TemporaryDirectory() as folder:
-        versions = Versions(Store(Path(folder) / "slots", Budgets(host=budget)))
+        versions = Versions(ClientStore(Path(folder) / "slots", Budgets(host=budget)))
         values = itertools.count()
         for _ in range(data.draw(st.integers(1, 25))):
             k = data.draw(st.integers(0, len(versions.live) - 1))
@@ -244,7 +244,7 @@ def trained(tmp_path, rounds: int, budgets: Budgets = IN_FILE, method: str = "fe
     """A small federation after some rounds, its client states in a store, and its checkpoint."""
     problem = Problem(3, clients=6, rounds=12)
     federation = problem.federation(method, example(CATALOG[method]))
-    store = Store(tmp_path / "slots", budgets)
+    store = ClientStore(tmp_path / "slots", budgets)
     state = federation.start(federation.objective.initial())
     state.clients = ClientStates(store)
     for active in problem.some()[:rounds]:
@@ -275,7 +275,7 @@ def test_what_a_kill_leaves_at_any_time_is_the_last_checkpoint(budgets, tmp_path
             (tmp_path / "left").mkdir()
             for file in ("slots", "checkpoint"):
                 shutil.copy(tmp_path / file, tmp_path / "left" / file)
-            store = Store(tmp_path / "left" / "slots", budgets)
+            store = ClientStore(tmp_path / "left" / "slots", budgets)
             assert same(Checkpoint(tmp_path / "left" / "checkpoint", store).load(CPU)[0], saved)
 
     def in_memory(state: FederationState) -> FederationState:
@@ -285,7 +285,7 @@ def test_what_a_kill_leaves_at_any_time_is_the_last_checkpoint(budgets, tmp_path
         state, _ = federation.run_round(state, active)
         check()
         if state.round % 3 == 0:
-            checkpoint._store.persist(state.clients.entries.values())
+            checkpoint._store.persist(state.clients.stored.values())
             check()
             checkpoint.save(state, {})
             saved = in_memory(state)
@@ -296,17 +296,17 @@ def test_a_loaded_checkpoint_is_not_written_over(tmp_path):
     problem, federation, state, checkpoint = trained(tmp_path, 6)
     checkpoint.save(state, {"note": 1})
     expected = {i: bits(vectors) for i, vectors in state.clients.items()}
-    again = Checkpoint(checkpoint.path, Store(tmp_path / "slots", IN_FILE))
+    again = Checkpoint(checkpoint.path, ClientStore(tmp_path / "slots", IN_FILE))
     state, about = again.load(CPU)
     assert about["note"] == 1
     for active in problem.some()[6:]:
         state, _ = federation.run_round(state, active)
-    third, _ = Checkpoint(checkpoint.path, Store(tmp_path / "slots", IN_FILE)).load(CPU)
+    third, _ = Checkpoint(checkpoint.path, ClientStore(tmp_path / "slots", IN_FILE)).load(CPU)
     assert {i: bits(vectors) for i, vectors in third.clients.items()} == expected
 
 
 def test_a_checkpoint_writes_what_has_changed(tmp_path):
-    clients = ClientStates(Store(tmp_path / "slots", Budgets()))
+    clients = ClientStates(ClientStore(tmp_path / "slots", Budgets()))
     clients = clients.updated({i: {"H": torch.full((10_000,), float(i))} for i in range(50)})
     checkpoint = Checkpoint(tmp_path / "checkpoint", clients.store)
 
@@ -432,7 +432,7 @@ def test_memory_of_100_000_registered_clients_grows_with_those_that_took_part(pl
     sizes = [1] * registered
     federation = Federation(recipe("scaffold").build({}), objective, data, plan, sizes, Steps(lr=0.01), 0)
     state = federation.start(objective.initial())
-    state.clients = ClientStates(Store(tmp_path / "slots", IN_FILE if place == "file" else Budgets()))
+    state.clients = ClientStates(ClientStore(tmp_path / "slots", IN_FILE if place == "file" else Budgets()))
     size = objective.layout.total * 4
     assert size > 3_000_000
     gc.collect()
