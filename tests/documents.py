@@ -1,4 +1,4 @@
-"""README and the pages of docs: their blocks, and their commands run as a reader would run them.
+"""README, the pages of docs and the READMEs of paper_tables' folders: their blocks, and their commands run as a reader would run them.
 
 Each command runs in its own process, which is a fork of one that has imported torch and Snakemake: importing them
 takes longer than most commands.
@@ -15,7 +15,11 @@ from pathlib import Path
 
 from tests.places import ROOT
 
-FILES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FILES = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "paper_tables").glob("*/README.md")),
+]
 PRELOADED = ["torch", "snakemake.cli", "analysis.planning.workflow", "analysis.report.report", "fedflat.cli.app"]
 SNAKEMAKE = ["--snakefile", str(ROOT / "Snakefile"), "--workflow-profile", str(ROOT / "profiles" / "default")]
 
