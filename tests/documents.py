@@ -1,4 +1,4 @@
-"""README, the pages of docs and the READMEs of paper_tables' folders: their blocks, and their commands run as a reader would run them.
+"""The README, the pages of docs and the READMEs in paper_tables: their blocks, and how their commands are run.
 
 Each command runs in its own process, which is a fork of one that has imported torch and Snakemake: importing them
 takes longer than most commands.
