@@ -41,7 +41,9 @@ BEFORE = {
 SMALLER = {
     f"fedflat run mine/experiments.yaml {CELLS}/fedsam_large": TINY,
     f"fedflat run quick {CELLS}/fedavg --set model=net.py:build": TINY,
-    f"fedflat analyse hessian {QUICK}/fedsam": "--set images=100",
+    f"fedflat analyse hessian {QUICK}/fedsam": "--set images=50",
+    f"fedflat analyse plane {QUICK}/fedavg --compare-with {QUICK}/fedsam --compare-with {QUICK}/fedasam "
+    "--set through=[fedsam,fedasam]": "--set points=3",
     f"fedflat analyse hessian {QUICK}/*/seed-0 --set eigenvalues=10": "--set images=50",
     "fedflat audit": "--out audit.md",  # not into the tree
 }
