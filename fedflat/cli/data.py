@@ -1,4 +1,4 @@
-"""The `fedflat data` command: which data sets there are, whether their files are right, and decoding them."""
+"""The commands `fedflat data ...`: list, check and prepare data sets; show how clients share the training images."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,15 +6,21 @@ from typing import Annotated
 import typer
 
 from bench.input.errors import UserError
-from fedflat.cli.options import ExperimentName, Results, Set, changes_of
+from fedflat.cli.options import ExperimentName, Results, Set, folder_path, overrides_of
 
-app = typer.Typer(rich_markup_mode=None, help="List, check and prepare data sets; draw partitions.")
+app = typer.Typer(rich_markup_mode=None)
 
-NameOrFolder = Annotated[str, typer.Argument(help="A data set of 'fedflat data list', or the folder of your images.")]
+NameOrFolder = Annotated[
+    str, typer.Argument(help="The name of a data set (see 'fedflat data list'), or the path of a folder of images.")
+]
 Root = Annotated[
     str | None,
-    typer.Option(help="Folder of all data sets. Default: $FEDFLAT_DATA, or 'data' here.", metavar="DIR"),
+    typer.Option(
+        help="The folder that holds all data sets. Default: $FEDFLAT_DATA, or 'data' in the current folder.",
+        metavar="DIR",
+    ),
 ]
+Seed = Annotated[int, typer.Option(min=0, help="The seed of the run.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -26,24 +32,24 @@ def data(context: typer.Context) -> None:
 
 @app.command("list")
 def list_(root: Root = None) -> None:
-    """List the data sets, what they hold, where they come from, and whether they are here. Example:
+    """List the data sets: their content, their source, and whether their files are on this machine. Example:
 
     fedflat data list
     """
     from bench.data.inventory import listing
 
-    typer.echo(listing(_place(root)))
+    typer.echo(listing(_checked(root)))
 
 
 @app.command()
 def check(name: NameOrFolder, root: Root = None) -> None:
-    """Read all files of a data set in full, and say which are missing or not what was published. Example:
+    """Read all files of a data set and compare them with the published checksums; list missing or wrong files. Example:
 
     fedflat data check cifar10 --root /scratch/data
     """
     from bench.data.inventory import check as lines
 
-    for line in lines(name, _place(root)):
+    for line in lines(name, _checked(root)):
         typer.echo(line)
 
 
@@ -51,9 +57,11 @@ def check(name: NameOrFolder, root: Root = None) -> None:
 def prepare(
     name: NameOrFolder,
     root: Root = None,
-    download: Annotated[bool, typer.Option(help="Fetch what is missing. Nothing is fetched without this.")] = False,
+    download: Annotated[
+        bool, typer.Option(help="Download missing files. Without this option nothing is downloaded.")
+    ] = False,
 ) -> None:
-    """Verify, unpack and decode a data set, so that runs need only map it. Examples:
+    """Verify, unpack and decode a data set once, so that training starts quickly. Examples:
 
     fedflat data prepare cifar10 --download
 
@@ -61,7 +69,7 @@ def prepare(
     """
     from bench.data.inventory import prepare as lines
 
-    for line in lines(name, _place(root), fetch=download):
+    for line in lines(name, _checked(root), fetch=download):
         typer.echo(line)
 
 
@@ -69,23 +77,23 @@ def prepare(
 def partition(
     experiment: ExperimentName,
     label: Annotated[
-        str | None, typer.Argument(help="Its partitions of this label, such as dirichlet-0.1. Default: all.")
+        str | None, typer.Argument(help="The label of a partition, for example dirichlet-0.1. Default: all.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Whose split.")] = 0,
-    out: Annotated[str, typer.Option(help="Folder of the written files.", metavar="FOLDER")] = "results/partitions",
+    seed: Seed = 0,
+    out: Annotated[Path, typer.Option(help="The folder to write to.", parser=folder_path, metavar="FOLDER")] = Path(
+        "results/partitions"
+    ),
     root: Root = None,
 ) -> None:
-    """Draw who holds how many images of which class, without training, and write the split as a table. Example:
+    """Draw how many images of each class each client holds, and write the split as a table, without training. Example:
 
     fedflat data partition quick dirichlet-0.1
     """
     from analysis.figures.partition_map import draw_partitions
     from bench.experiments.experiment import load_experiment
 
-    if not out.strip():
-        raise UserError("--out is empty (allowed: the path of a folder)")
-    for told, files in draw_partitions(load_experiment(experiment, {}), label, seed, _place(root), Path(out)):
-        typer.echo(told)
+    for description, files in draw_partitions(load_experiment(experiment, {}), label, seed, _checked(root), out):
+        typer.echo(description)
         for file in files:
             typer.echo(f"  {file}")
 
@@ -93,13 +101,13 @@ def partition(
 @app.command()
 def split(
     experiment: ExperimentName,
-    cell: Annotated[str, typer.Argument(help="For example digits/dirichlet-0.1/4-of-20/fedsam.")],
-    seed: Annotated[int, typer.Option(min=0, help="Of which of the cell's runs.")] = 0,
+    cell: Annotated[str, typer.Argument(help="The path of a cell, for example digits/dirichlet-0.1/4-of-20/fedsam.")],
+    seed: Seed = 0,
     set_: Set = None,
     results: Results = Path("results"),
     root: Root = None,
 ) -> None:
-    """Write who holds which training images in a run, as the run itself keeps it, without training. Example:
+    """Write the table of a run's split (the training images of each client) without training the run. Example:
 
     fedflat data split quick digits/dirichlet-0.1/4-of-20/fedsam
     """
@@ -109,17 +117,17 @@ def split(
     from bench.training.run_directory import partition_table
     from bench.training.run_setup import load_dataset, split_of
 
-    asked = load_experiment(experiment, changes_of(set_))
-    runs = {run.seed: run for run in asked.cell(cell).runs}
+    loaded = load_experiment(experiment, overrides_of(set_))
+    runs = {run.seed: run for run in loaded.cell(cell).runs}
     if seed not in runs:
         raise UserError(f"--seed {seed}: the cell has the seeds {', '.join(map(str, runs))}")
-    dataset = load_dataset(runs[seed].dataset, _place(root))
-    file = ResultPaths(results).partition(asked.name, cell, seed)
+    dataset = load_dataset(runs[seed].dataset, _checked(root))
+    file = ResultPaths(results).partition(loaded.name, cell, seed)
     write_csv(file, partition_table(split_of(runs[seed].partition, dataset, seed), dataset.train.labels))
     typer.echo(str(file))
 
 
-def _place(root: str | None) -> Path:
+def _checked(root: str | None) -> Path:
     from bench.data.root import checked_root, data_root
 
     return data_root() if root is None else checked_root(root, "--root")

@@ -1,4 +1,4 @@
-"""Options and arguments that several `fedflat` commands share."""
+"""Options and arguments that several subcommands share."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,36 +11,63 @@ from bench.input.strict_yaml import load_yaml
 
 
 def folder_path(text: str) -> Path:
-    """A folder's path. The empty one, as of an unset shell variable, would be the current folder."""
-    if not str(text).strip():
-        raise typer.BadParameter("the path is empty (allowed: the path of a folder)")
-    return Path(text)
+    """The path of a folder. An empty text is refused: it may come from an unset shell variable."""
+    return _path(text, "folder")
 
 
 def file_path(text: str) -> Path:
-    """A file's path, which must not be empty either."""
+    """The path of a file. An empty text is refused."""
+    return _path(text, "file")
+
+
+def _path(text: str, kind: str) -> Path:
     if not str(text).strip():
-        raise typer.BadParameter("the path is empty (allowed: the path of a file)")
+        raise typer.BadParameter(f"the path is empty (allowed: the path of a {kind})")
     return Path(text)
 
 
-Results = Annotated[Path, typer.Option(help="Folder of all results.", parser=folder_path, metavar="FOLDER")]
+def _count(text: str) -> int | None:
+    """A number of threads, or None for auto."""
+    if text == "auto":
+        return None
+    if not text.isdecimal() or int(text) < 1:
+        raise typer.BadParameter(f"'{text}' (allowed: auto, 1, 2, ...)")
+    return int(text)
+
+
+Results = Annotated[Path, typer.Option(help="The folder of all results.", parser=folder_path, metavar="FOLDER")]
 ExperimentName = Annotated[
-    str, typer.Argument(help="An experiment's name (a folder of paper_tables/), or the path of a YAML file.")
+    str, typer.Argument(help="The name of an experiment (a folder of paper_tables/), or the path of a YAML file.")
 ]
-Set = Annotated[list[str] | None, typer.Option("--set", help="Change a value, as training.rounds=20; repeatable.")]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Override a value of the experiment, for example training.rounds=20. Can be repeated."),
+]
+Threads = Annotated[
+    int | None,
+    typer.Option(
+        help="CPU threads of this process. auto: one thread for small models, all cores for large models.",
+        parser=_count,
+        metavar="N",
+        show_default="auto",
+    ),
+]
+Device = Annotated[
+    str,
+    typer.Option(help="auto, cpu, cuda or cuda:<i>. auto and cuda choose a GPU that none of your processes uses."),
+]
 
 
-def changes_of(settings: list[str] | None) -> dict[str, Any]:
-    """The values that --set changes; a `UserError` tells what is no key=value."""
-    changes: dict[str, Any] = {}
+def overrides_of(settings: list[str] | None) -> dict[str, Any]:
+    """The values that --set overrides, by key; a `UserError` if a setting is not key=value."""
+    overrides: dict[str, Any] = {}
     for setting in settings or []:
         key, equals, value = setting.partition("=")
         if not equals:
             raise UserError(f"--set takes key=value, for example training.rounds=20, not '{setting}'")
         try:
-            changes[key] = load_yaml(value)
+            overrides[key] = load_yaml(value)
         except yaml.YAMLError as error:
             reason = getattr(error, "problem", None) or error
             raise UserError(f"--set {key}: '{value}' is not a YAML value ({reason})") from None
-    return changes
+    return overrides

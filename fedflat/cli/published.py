@@ -1,4 +1,4 @@
-"""The commands `fedflat published` and `fedflat audit`: the papers' printed numbers, and what does not fit in them."""
+"""The commands `fedflat published` and `fedflat audit`: the numbers that papers print, and their contradictions."""
 
 import shutil
 from pathlib import Path
@@ -6,23 +6,23 @@ from typing import Annotated
 
 import typer
 
-from bench.input.errors import UserError
+from fedflat.cli.options import file_path
 
 Values = list[str] | None
 
 
 def published(
-    paper: Annotated[Values, typer.Option(help="For example fedgf, or fedsam_caldarola.", metavar="NAME")] = None,
-    table: Annotated[Values, typer.Option(help="The table's printed number.", metavar="NAME")] = None,
+    paper: Annotated[Values, typer.Option(help="For example fedgf or fedsam_caldarola.", metavar="NAME")] = None,
+    table: Annotated[Values, typer.Option(help="The table's number in the paper.", metavar="NAME")] = None,
     dataset: Annotated[Values, typer.Option(help="For example cifar10.", metavar="NAME")] = None,
-    method: Annotated[Values, typer.Option(help="For example fedsam, or fedasam+swa.", metavar="NAME")] = None,
+    method: Annotated[Values, typer.Option(help="For example fedsam or fedasam+swa.", metavar="NAME")] = None,
     model: Annotated[Values, typer.Option(help="For example lenet.", metavar="NAME")] = None,
     partition: Annotated[Values, typer.Option(help="For example dirichlet.", metavar="NAME")] = None,
     metric: Annotated[Values, typer.Option(help="For example test_accuracy.", metavar="NAME")] = None,
     note: Annotated[Values, typer.Option(help="A kind of note, for example typo_suspected.", metavar="NAME")] = None,
-    csv: Annotated[bool, typer.Option("--csv", help="All columns as CSV, notes in full.")] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="Print CSV with all columns and the full notes.")] = False,
 ) -> None:
-    """Show the papers' published numbers. Options can be repeated: any of their values fits. Examples:
+    """Show the numbers that the papers print. An option that is repeated matches any of its values. Examples:
 
     fedflat published --paper fedgf --dataset cifar10 --method fedsam
 
@@ -30,19 +30,22 @@ def published(
     """
     from analysis.published.query import as_text, query
 
-    asked = {
+    wanted = {
         "paper": paper, "table": table, "dataset": dataset, "method": method, "model": model, "partition": partition,
         "metric": metric,
     }  # fmt: skip
-    found = query({column: values or [] for column, values in asked.items()}, note or [])
+    found = query({column: values or [] for column, values in wanted.items()}, note or [])
     width = shutil.get_terminal_size(fallback=(120, 24)).columns
     typer.echo(found.to_csv(index=False).rstrip("\n") if csv else as_text(found, width))
 
 
 def audit(
-    out: Annotated[str | None, typer.Option(help="Default: paper_tables/audit.md.", metavar="FILE")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The file to write. Default: paper_tables/audit.md.", parser=file_path, metavar="FILE"),
+    ] = None,
 ) -> None:
-    """Write the page of what does not fit together in the published numbers. Example:
+    """Write a page that lists the contradictions and likely misprints among the published numbers. Example:
 
     fedflat audit
     """
@@ -50,8 +53,6 @@ def audit(
     from bench.experiments.files import PAPER_TABLES
     from bench.files.atomic import write_text
 
-    if out is not None and not out.strip():
-        raise UserError("--out is empty (allowed: the path of a file)")
-    place = PAPER_TABLES / "audit.md" if out is None else Path(out)
-    write_text(place, page())
-    typer.echo(str(place))
+    file = out or PAPER_TABLES / "audit.md"
+    write_text(file, page())
+    typer.echo(str(file))

@@ -13,6 +13,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from analysis.analyses import ANALYSES
 from bench.data.partitions.base import partition_hash
 from bench.data.partitions.from_file import FromFile
 from bench.data.sources import SOURCES
@@ -20,7 +21,9 @@ from bench.data.sources.cifar import Cifar10
 from bench.data.sources.digits import Digits
 from bench.methods.catalog import CATALOG
 from bench.numerics.streams import numpy_stream
-from fedflat.describe_method import overview
+from fedflat.cli.analysing import analysis_questions
+from fedflat.cli.method_description import overview
+from tests.places import ROOT
 
 CELL = "digits/dirichlet-0.1/4-of-20/fedsam"
 TINY = ["--set", "training.rounds=1", "--seed", "0", "--device", "cpu"]
@@ -44,7 +47,7 @@ def refused(*arguments: object, **options) -> str:
 
 def experiment(folder: Path, old: str, new: str) -> Path:
     """The quick experiment with one place changed."""
-    text = Path("paper_tables/quick/experiments.yaml").read_text()
+    text = (ROOT / "paper_tables/quick/experiments.yaml").read_text()
     assert old in text
     file = folder / "experiments.yaml"
     file.write_text(text.replace(old, new))
@@ -236,6 +239,21 @@ def test_every_subcommand_has_help_with_an_example():
         assert f"fedflat {command}" in fedflat(*command.split(), "--help").stdout
 
 
+def test_help_is_quick():
+    """The command line imports neither torch nor pandas; a subcommand imports what it needs when it runs."""
+    code = "import sys, fedflat.cli.app as app; sys.argv = ['fedflat', *sys.argv[1:]]; app.command()"
+    code += "; print(sorted({'torch', 'numpy', 'pandas'} & set(sys.modules)), file=sys.stderr)"
+    for arguments in (["--help"], ["run", "--help"], ["analyses"]):
+        done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
+        assert done.stderr == "[]\n"
+
+
+def test_analyses_are_listed_without_importing_them():
+    assert list(analysis_questions()) == sorted(ANALYSES)
+    assert all(analysis_questions().values())
+    assert [line.split()[0] for line in fedflat("analyses").stdout.splitlines()] == sorted(ANALYSES)
+
+
 def test_data_sets_are_listed_with_their_status(tmp_path):
     header, *rows, note = fedflat("data", "list", "--root", tmp_path).stdout.splitlines()
     assert header.split()[0] == "name"
@@ -301,4 +319,4 @@ def test_a_partition_is_drawn_without_training(tmp_path):
     assert Path(files[0].strip()).parent == tmp_path / "quick/digits/dirichlet-0.1/20-clients/seed-2"
     assert len(fedflat("data", "partition", "quick", "--out", tmp_path).stdout.splitlines()) == 8
     assert "unknown partition of experiment quick 'dirichlet-1'" in refused("data", "partition", "quick", "dirichlet-1")
-    assert "--out is empty" in refused("data", "partition", "quick", "--out", "")
+    assert "the path is empty" in refused("data", "partition", "quick", "--out", "")

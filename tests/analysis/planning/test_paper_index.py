@@ -123,5 +123,5 @@ def test_the_command_writes_the_page(generated: str, tmp_path: Path) -> None:
     (tmp_path / "costs.csv").write_bytes(COSTS.read_bytes())
     assert fedflat("index", "--out", tmp_path).stdout == f"{file}\n"
     assert file.read_text(encoding="utf-8") == generated
-    assert refused("index", "--out", "").startswith("fedflat: --out is empty")
+    assert "'--out': the path is empty" in refused("index", "--out", "").lower()
     assert "costs.csv': No such file" in refused("index", "--out", tmp_path / "other")

@@ -251,4 +251,4 @@ def test_the_command_writes_the_page(generated, tmp_path):
     file = tmp_path / "some" / "audit.md"
     assert fedflat("audit", "--out", file).stdout == f"{file}\n"
     assert file.read_text(encoding="utf-8") == generated
-    assert refused("audit", "--out", "").startswith("fedflat: --out is empty")
+    assert "'--out': the path is empty" in refused("audit", "--out", "").lower()

@@ -21,7 +21,7 @@ from bench.methods.user_file import recipe_from_file
 from bench.training.engine import Engine
 from bench.training.run_directory import RunDirectory
 from bench.training.train import train_cell
-from fedflat.describe_method import describe
+from fedflat.cli.method_description import describe
 from tests.bench.training.test_runs import contents, interrupted_after_three_rounds
 from tests.fedflat.test_cli import fedflat, refused
 from tests.places import ROOT

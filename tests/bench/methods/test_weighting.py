@@ -18,8 +18,8 @@ from bench.methods.corrections.toga_dual import CorrectedDual
 from bench.methods.perturbations.gf import GF
 from bench.methods.perturbations.smoo import SMOO
 from bench.methods.servers.dyn import DynServer
+from tests.bench.methods.test_by_hand import client_round, server_round, vector
 from tests.bench.methods.test_identities import CONTROL_METHODS, DUAL_METHODS
-from tests.fedflat.test_run_by_hand import client_round, server_round, vector
 from tests.problems import Problem
 
 # By hand: of four clients, two are active with weights 1/4 and 3/4.

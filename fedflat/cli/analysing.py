@@ -1,0 +1,127 @@
+"""The commands `fedflat analyse`, which analyses finished runs, and `fedflat analyses`, which lists the analyses."""
+
+import ast
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from bench.files.text_table import aligned
+from bench.host.allocator import keep_freed_memory
+from bench.host.threads import available_cores
+from bench.input.errors import UserError
+from fedflat.cli.batch import Attempts, resources_used
+from fedflat.cli.options import Device, Threads, file_path, overrides_of
+
+ANALYSES = Path(__file__).parents[2] / "analysis" / "analyses"
+
+
+def analyse(
+    analysis: Annotated[str, typer.Argument(help="The name of an analysis; 'fedflat analyses' lists them.")],
+    run_dir: Annotated[
+        list[Path],
+        typer.Argument(
+            help="A run directory (.../seed-0), or the folder of a cell with all its seeds. Several are allowed."
+        ),
+    ],
+    compare_with: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="The runs to compare with, of another method or with another partition, for analyses that compare. "
+            "Can be repeated."
+        ),
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Override an option of the analysis, for example rho=0.05. Can be repeated."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="The CSV file to write, if only one folder is given. Default: for runs in RESULTS/runs/..., "
+            "RESULTS/analysis/custom/.../ANALYSIS.csv; for other runs, analysis/ANALYSIS.csv in their folder.",
+            parser=file_path,
+            metavar="FILE",
+        ),
+    ] = None,
+    device: Device = "auto",
+    threads: Threads = None,
+) -> None:
+    """Analyse finished runs and write one tidy CSV file for each folder. Examples:
+
+    fedflat analyse flatness results/runs/quick/digits/dirichlet-0.1/4-of-20/fedsam
+
+    fedflat analyse hessian results/runs/quick/digits/dirichlet-0.1/4-of-20/*/seed-0 --set eigenvalues=10
+    """
+    started = time.perf_counter()
+    keep_freed_memory()
+    import torch
+
+    from analysis.analyses import parse_analysis
+    from analysis.analyses.run_analysis import find_runs, run_analysis
+    from bench.experiments.results import custom_analysis
+    from bench.host.torch_device import prepare_device
+
+    if out is not None and len(run_dir) > 1:
+        raise UserError(f"--out is one file, and {len(run_dir)} folders are given")
+    parsed = parse_analysis(analysis, overrides_of(set_))
+    torch_device = prepare_device(device, threads or available_cores(), typer.echo)
+
+    attempts = Attempts("folders", len(run_dir))
+    for folder in run_dir:
+        with attempts.at(folder):
+            file = out or custom_analysis(folder, analysis)
+            first = next(iter(find_runs(folder).by_seed.values()))
+            torch.set_num_threads(threads or first.config.model.threads(available_cores()))
+            done = "replaced" if file.exists() else "written"
+            run_analysis(parsed, folder, file, torch_device, typer.echo, compare_with or ())
+            typer.echo(f"{done}: {file}")
+    attempts.check()
+    typer.echo(resources_used(started))
+
+
+def analyses(
+    name: Annotated[str | None, typer.Argument(help="The name of an analysis. Default: list all.")] = None,
+) -> None:
+    """List the analyses, or show the columns and options of one. Examples:
+
+    fedflat analyses
+
+    fedflat analyses hessian
+    """
+    if name is not None:
+        typer.echo(_described(name))
+        return
+    for line in aligned(list(analysis_questions().items())):
+        typer.echo(line)
+
+
+def analysis_questions() -> dict[str, str]:
+    """The question that each analysis answers, by name: the first line of its module, read without importing torch."""
+    files = sorted((f for f in ANALYSES.glob("*/*.py") if f.stem != "__init__"), key=lambda f: f.stem)
+    return {file.stem: (ast.get_docstring(ast.parse(file.read_text())) or "").partition("\n")[0] for file in files}
+
+
+def _described(name: str) -> str:
+    from analysis.analyses import analysis_class
+
+    analysis = analysis_class(name)
+    lines = [
+        f"{name}: {analysis_questions()[name]}",
+        f"columns: {', '.join(analysis.columns)}",
+        "options:" if analysis.model_fields else "options: none",
+    ]
+    for option, field in analysis.model_fields.items():
+        lines.append(f"  {option} = {_as_yaml(field.default)}: {field.description}")
+    return "\n".join(lines)
+
+
+def _as_yaml(default: Any) -> str:
+    if default is None:
+        return "null"
+    if isinstance(default, tuple):
+        return f"[{', '.join(map(_as_yaml, default))}]"
+    if hasattr(default, "model_dump"):
+        return f"{{{', '.join(f'{key}: {value}' for key, value in default.model_dump(exclude_none=True).items())}}}"
+    return str(default)

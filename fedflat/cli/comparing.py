@@ -1,0 +1,75 @@
+"""The commands `fedflat baselines`, which stores finished runs, and `fedflat compare`, which compares with them."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedflat.cli.options import ExperimentName, Results, Set, file_path, overrides_of
+
+
+def baselines(
+    experiment: ExperimentName,
+    grid: Annotated[str, typer.Option(help="The name under which the baselines are stored.")],
+    set_: Set = None,
+    results: Results = Path("results"),
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="The CSV file to write. Default: results/baselines/GRID.csv.", parser=file_path, metavar="FILE"
+        ),
+    ] = None,
+) -> None:
+    """Store the final metrics of all runs of an experiment, for 'fedflat compare'. Example:
+
+    fedflat baselines quick_all --grid quick
+    """
+    from analysis.comparison.baselines import store
+    from analysis.report.report import Report
+
+    typer.echo(str(store(Report(experiment, results, overrides_of(set_)), grid, out)))
+
+
+def compare(
+    method: Annotated[str, typer.Argument(help="The label of a method whose runs are finished.")],
+    grid: Annotated[str, typer.Option(help="The name of the stored baselines to compare with.")],
+    experiment: Annotated[
+        str | None,
+        typer.Option(help="The experiment of the runs: a name or a YAML file. Default: the one with the grid's name."),
+    ] = None,
+    metric: Annotated[
+        str, typer.Option(help="test_accuracy, test_loss, train_loss or train_accuracy.")
+    ] = "test_accuracy",
+    by_setting: Annotated[bool, typer.Option("--by-setting", help="Also show one table for each setting.")] = False,
+    set_: Set = None,
+    results: Results = Path("results"),
+    stored: Annotated[
+        Path | None,
+        typer.Option(
+            "--baselines",
+            help="The file of the baselines. Default: results/baselines/GRID.csv.",
+            parser=file_path,
+            metavar="FILE",
+        ),
+    ] = None,
+    csv: Annotated[
+        Path | None,
+        typer.Option(help="Also write the tables to this tidy CSV file.", parser=file_path, metavar="FILE"),
+    ] = None,
+) -> None:
+    """Compare a method's finished runs with stored baselines, in pairs of equal setting and seed. Examples:
+
+    fedflat compare fedsam --grid quick
+
+    fedflat compare my_method --grid quick --experiment mine/experiments.yaml --by-setting --csv mine.csv
+    """
+    from analysis.comparison.compare import compare as compare_with_stored
+    from analysis.comparison.text import as_text
+    from bench.files.csv_json import write_csv
+
+    comparison = compare_with_stored(
+        method, grid, results, experiment=experiment, changes=overrides_of(set_), metric=metric, baselines=stored
+    )
+    if csv is not None:
+        write_csv(csv, comparison.csv(by_setting))
+    typer.echo(as_text(comparison, by_setting))

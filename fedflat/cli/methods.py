@@ -1,0 +1,22 @@
+"""The command `fedflat methods`: list and explain the methods."""
+
+from typing import Annotated
+
+import typer
+
+
+def methods(
+    name: Annotated[
+        str | None,
+        typer.Argument(help="The name of a method, swa, or the path of a Python file with one. Default: list all."),
+    ] = None,
+) -> None:
+    """List the methods, or explain one: its equations, hyper-parameters and costs. Examples:
+
+    fedflat methods
+
+    fedflat methods fedlesam_s
+    """
+    from fedflat.cli import method_description
+
+    typer.echo(method_description.overview() if name is None else method_description.describe(name))

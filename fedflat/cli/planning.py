@@ -1,0 +1,105 @@
+"""The commands `fedflat plan` and `fedflat index`: what runs cost, estimated before they start."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from bench.input.errors import UserError
+from fedflat.cli.options import Results, folder_path
+
+
+def plan(
+    targets: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="TARGET...",
+            help="Targets of Snakemake, for example fedgf_table_1, fedlesam, fedtoga_runs or all_tables.",
+        ),
+    ],
+    scale: Annotated[str, typer.Option(help="paper or smoke.")] = "paper",
+    rounds: Annotated[
+        int | None, typer.Option(help="The number of rounds, instead of the experiments' own.", min=1)
+    ] = None,
+    seeds: Annotated[
+        int | None, typer.Option(help="The number of seeds (0, 1, ...), instead of the experiments' own.", min=1)
+    ] = None,
+    methods: Annotated[
+        list[str] | None,
+        typer.Option("--method", help="Count only methods with this label or name. Can be repeated."),
+    ] = None,
+    experiments: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--experiment",
+            help="The YAML file of your own experiment, to plan its targets, too. Can be repeated.",
+            metavar="FILE",
+        ),
+    ] = None,
+    results: Results = Path("results"),
+    device: Annotated[str, typer.Option(help="The device to estimate for: auto, cpu, cuda or cuda:<i>.")] = "auto",
+) -> None:
+    """Estimate the runs, the hours of training and the disk space that targets of Snakemake need. Examples:
+
+    fedflat plan fedgf_table_1 fedgf_figure_4
+
+    fedflat plan mine_table_accuracy --experiment mine/experiments.yaml
+
+    fedflat plan all_tables --scale smoke --seeds 1 --method fedavg --method fedsam
+
+    The hours are hours of one core, or of the GPU. They are computed from the time of one gradient, which this command
+    measures with one thread on random images. A cell that several targets need is counted once. Finished runs in the
+    folder of results take no time. Analyses are not counted.
+    """
+    from analysis.planning.gradient_times import GradientTimes
+    from analysis.planning.plan import in_words
+    from analysis.planning.plan import plan as estimate
+    from bench.host.torch_device import prepare_device
+
+    if not all(targets):
+        raise UserError("the target is empty (allowed: for example fedgf_table_1)")
+    overrides: dict[str, Any] = {} if scale == "paper" else {"scale": scale}
+    if rounds is not None:
+        overrides["training.rounds"] = rounds
+    if seeds is not None:
+        overrides["grid.seeds"] = list(range(seeds))
+    if methods:
+        overrides["chosen"] = methods
+    times = GradientTimes.measured(prepare_device(device, 1, typer.echo))
+    typer.echo(in_words(estimate(targets, results, overrides, times, experiments or ())))
+
+
+def index(
+    measure: Annotated[
+        bool, typer.Option("--measure", help="Measure the times of gradients on this machine, and store them.")
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="The folder of README.md and costs.csv. Default: paper_tables.", parser=folder_path, metavar="FOLDER"
+        ),
+    ] = None,
+) -> None:
+    """Write the index of all tables and figures of the papers, with the cost of each. Examples:
+
+    fedflat index
+
+    fedflat index --measure --out /tmp/index
+
+    The costs are hours of one core. They are computed from the times of gradients in costs.csv. With --measure, these
+    times are measured on the CPU with one thread, and costs.csv is written, too.
+    """
+    from analysis.planning.gradient_times import GradientTimes
+    from analysis.planning.paper_index import page
+    from bench.experiments.files import PAPER_TABLES
+    from bench.files.atomic import write_text
+    from bench.host.torch_device import prepare_device
+
+    folder = out or PAPER_TABLES
+    costs, readme = folder / "costs.csv", folder / "README.md"
+    times = GradientTimes.measured(prepare_device("cpu", 1)) if measure else GradientTimes.read(costs)
+    text = page(times)
+    if measure:
+        times.write(costs)
+    write_text(readme, text)
+    typer.echo(str(readme))

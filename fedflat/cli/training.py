@@ -1,0 +1,80 @@
+"""The command `fedflat run`: train cells of an experiment."""
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bench.host.allocator import keep_freed_memory
+from bench.host.threads import available_cores
+from bench.input.errors import UserError
+from fedflat.cli.batch import Attempts, resources_used
+from fedflat.cli.options import Device, ExperimentName, Results, Set, Threads, folder_path, overrides_of
+
+
+def run(
+    experiment: ExperimentName,
+    cell: Annotated[
+        list[str],
+        typer.Argument(
+            help="The path of a cell, for example digits/dirichlet-0.1/4-of-20/fedsam. "
+            "Several cells are trained by one process."
+        ),
+    ],
+    seed: Annotated[
+        list[int] | None, typer.Option(help="Train only this seed. Can be repeated. Default: all seeds of the cell.")
+    ] = None,
+    set_: Set = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="The folder of the cell, if only one is given. Default: RESULTS/runs/EXPERIMENT/CELL; "
+            "with --seed or --set: RESULTS/runs/custom/EXPERIMENT/CELL.",
+            parser=folder_path,
+            metavar="FOLDER",
+        ),
+    ] = None,
+    replace: Annotated[
+        bool,
+        typer.Option(help="Replace finished runs that another configuration or another version of the code produced."),
+    ] = False,
+    checkpoint_every: Annotated[int, typer.Option(min=1, help="The number of rounds between checkpoints.")] = 1,
+    results: Results = Path("results"),
+    device: Device = "auto",
+    threads: Threads = None,
+) -> None:
+    """Train cells of an experiment. A cell is one method in one setting, with all its seeds.
+
+    An interrupted run is resumed; a finished run is not trained again. If one cell fails, the others are still
+    trained. Examples:
+
+    fedflat run quick digits/dirichlet-0.1/4-of-20/fedsam
+
+    fedflat run quick digits/dirichlet-0.1/4-of-20/fedsam --seed 7 --set training.rounds=20 --out /tmp/try
+    """
+    started = time.perf_counter()
+    keep_freed_memory()
+    from bench.experiments.experiment import load_experiment
+    from bench.experiments.results import ResultPaths, custom
+    from bench.host.torch_device import prepare_device
+    from bench.training.train import train_cell
+
+    if out is not None and len(cell) > 1:
+        raise UserError(f"--out is the folder of one cell, and {len(cell)} are given; use --results for several")
+    overrides = overrides_of(set_)
+    if seed:
+        overrides["grid.seeds"] = seed
+    loaded = load_experiment(experiment, overrides)
+    cells = {path: loaded.cell(path) for path in cell}
+    threads = threads or cells[cell[0]].runs[0].model.threads(available_cores())
+    torch_device = prepare_device(device, threads, typer.echo)
+
+    attempts = Attempts("cells", len(cells))
+    for path, chosen in cells.items():
+        with attempts.at(path):
+            folder = out or ResultPaths(results).cell(custom(loaded.name) if overrides else loaded.name, path)
+            train_cell(loaded.name, chosen, folder, torch_device, typer.echo, checkpoint_every, replace=replace)
+            typer.echo(f"written to {folder}")
+    attempts.check()
+    typer.echo(resources_used(started))
