@@ -34,6 +34,7 @@ from bench.input.errors import UserError
 from bench.methods.catalog import CATALOG, recipe
 from bench.models.architectures.lenet import LeNet
 from tests.bench.training.test_runs import InterruptedRunError, config, contents, interrupted_after_three_rounds
+from tests.places import ROOT
 from tests.problems import Problem, train
 
 CPU = torch.device("cpu")
@@ -207,7 +208,7 @@ class Versions:
             assert {i: bits(v) for i, v in clients.items()} == expected
         entries = {id(entry): entry for clients, _ in self.live for entry in clients.stored.values()}.values()
         in_memory = sum(v.nbytes for entry in entries if entry.pooled for v in entry.pooled.vectors.values())
-        assert in_memory <= self.store._memories[0].budget if entries else in_memory == 0
+        assert in_memory <= self.store._pools[0].budget if entries else in_memory == 0
         taken = sum(entry.slot is not None for entry in entries)
         self.most_taken = max(self.most_taken, taken)
         if (file := self.store._file) is not None:
@@ -234,7 +235,7 @@ def test_every_version_reads_what_was_put_in_and_slots_are_used_again(data, budg
                     versions.persist(k)
             versions.check()
         versions.live.clear()
-        assert all(memory.used == 0 for memory in versions.store._memories)
+        assert all(pool.used == 0 for pool in versions.store._pools)
 
 
 # Checkpoints
@@ -339,6 +340,7 @@ KILLED = """
 import sys, torch
 from pathlib import Path
 from bench.host.memory import Budgets
+from tests.places import ROOT
 from tests.problems import train
 from tests.bench.training.test_runs import config
 torch.set_num_threads(1)
@@ -350,7 +352,7 @@ def test_kill_9_with_client_states_in_the_file(tmp_path):
     """A real process is killed between two checkpoints; the same call then finishes the run, bit by bit."""
 
     def start(name: str) -> subprocess.Popen:
-        return subprocess.Popen([sys.executable, "-c", KILLED, tmp_path / name])
+        return subprocess.Popen([sys.executable, "-c", KILLED, tmp_path / name], cwd=ROOT)
 
     assert start("undisturbed").wait() == 0
     killed = start("killed")
