@@ -129,7 +129,7 @@ def collect(report: Report) -> pd.DataFrame:
     if missing:
         raise UserError(
             f"{missing} of {planned} runs of experiment {experiment.name} are missing under '{report.results}'; "
-            f"make them with: {train_command(report)}"
+            f"train them with: {train_command(report)}"
         )
     rows = pd.concat(frames, ignore_index=True)
     _check_comparable(rows, f"experiment {experiment.name}")
@@ -158,7 +158,7 @@ def load(grid: str, file: Path | None = None) -> pd.DataFrame:
         source = source if source in experiments else "EXPERIMENT"
         raise UserError(
             f"no stored baselines at '{place}' (stored grids: {', '.join(stored) or 'none'}); "
-            f"make them with: fedflat baselines {source} --grid {grid}{where}"
+            f"store them with: fedflat baselines {source} --grid {grid}{where}"
         )
     text = {column: str for column in COLUMNS if column not in NUMBERS}
     try:

@@ -19,6 +19,7 @@ from pydantic import Field
 
 from analysis.figures.palette import Style, styles
 from analysis.layouts.layout import Layout, Selection
+from analysis.layouts.tidy import Tidy
 from analysis.layouts.titles import method_titles, setting_title
 from analysis.measures.convergence import curves
 from bench.experiments.address import IDS, Setting
@@ -65,10 +66,10 @@ class FigureLayout(Layout):
     @property
     def file(self) -> str:
         """The kind of tidy file that it reads."""
-        return self.analysis or self.asks
+        return self.analysis or self.needed_file
 
     @property
-    def asks(self) -> str:
+    def needed_file(self) -> str:
         """The analysis (or the file of runs) that it draws: `needs`, unless the layout itself says which."""
         return self.needs
 
@@ -89,9 +90,13 @@ class FigureLayout(Layout):
         """The rows of its tidy files that it draws."""
         return frame
 
-    def values_told(self, experiment: Experiment) -> str:
+    def reported_value(self, experiment: Experiment) -> str:
         """Which value of a run is shown, a sentence for the caption, of figures that show one of each run."""
         return ""
+
+    @abstractmethod
+    def draw(self, tidy: Tidy, frame: pd.DataFrame) -> Figure:
+        """The figure. `frame` holds the rows of the tidy files that it reads, at least one."""
 
     @abstractmethod
     def statistics(self, frame: pd.DataFrame) -> str:

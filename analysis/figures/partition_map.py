@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis.figures import save
 from analysis.figures.base import STYLE, TEXT_WIDTH, new_figure
+from analysis.figures.draw import save
 from analysis.figures.heatmap import body_height, draw_counts
 from analysis.layouts.titles import partition_title
 from bench.data.dataset import Labels

@@ -23,7 +23,7 @@ class ClientRoundsLayout(OneSeedLayout, OneSettingLayout):
     """A map per method, rounds from left to right, classes or clients from top to bottom; all of one seed."""
 
     needs: ClassVar[str] = "client_rounds"
-    kind: Literal["client_rounds"]
+    kind: Literal["client_rounds"] = "client_rounds"
     group: Literal["class", "client"] = "class"
     quantity: Literal["accuracy", "feature_norm"] = "accuracy"
     columns: int = Field(default=4, ge=1, description="maps side by side")
@@ -40,48 +40,47 @@ class ClientRoundsLayout(OneSeedLayout, OneSettingLayout):
             f"{len(rounds)} rounds from {rounds[0]} to {rounds[-1]}; one colour scale for all."
         )
 
-
-def draw(layout: ClientRoundsLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
-    """The figure; maps share axes and colours."""
-    (setting,) = layout.settings(tidy.experiment)
-    seed, names = layout.shown_seed(tidy.experiment), method_titles(tidy.experiment)
-    shown = layout.drawn(frame)
-    maps = {
-        method: rows.pivot_table(index="number", columns="round", values=layout.quantity, dropna=False)
-        for method in layout.methods
-        if not (rows := of_cell(shown, CellAddress(setting, method))).empty
-    }
-    if not maps:
-        raise UserError(f"nothing to draw for '{layout.title}': no run of seed {seed}")
-    columns = min(layout.columns, len(maps))
-    lines = -(-len(maps) // columns)
-    count = max(map(len, maps.values()))
-    height = lines * min(max(0.35 + 0.08 * count, 1.2), 2.4) + 0.35
-    figure, body = new_figure(layout.width, height, [missing_note(frame, layout, tidy)])
-    grid = body.subplots(lines, columns, sharex=True, sharey=True, squeeze=False)
-    values = np.concatenate([table.to_numpy(float).ravel() for table in maps.values()])
-    lowest, highest = (0, 100) if layout.quantity == "accuracy" else (np.nanmin(values), np.nanmax(values))
-    for axes, (method, table) in zip(grid.flat, maps.items(), strict=False):
-        # A column of pixels stands for the rounds up to the next kept one, its edge on the round itself.
-        image = axes.pcolormesh(
-            _edges(table.columns.to_numpy(float)), np.arange(len(table) + 1) - 0.5, table.to_numpy(float),
-            cmap="viridis", vmin=lowest, vmax=highest, rasterized=True,
-        )  # fmt: skip
-        axes.set_title(names[method])
-        axes.grid(visible=False)
-        axes.yaxis.get_major_locator().set_params(integer=True)
-    grid[0, 0].invert_yaxis()
-    for axes in grid.flat[len(maps) :]:
-        axes.set_visible(False)
-    figure_axes = list(grid.flat[: len(maps)])
-    for axes in figure_axes[-columns:]:
-        axes.set_xlabel("Communication round")
-        axes.tick_params(labelbottom=True)
-    for axes in grid[:, 0]:
-        axes.set_ylabel(layout.group.capitalize())
-    body.colorbar(image, ax=list(grid.flat), aspect=30, pad=0.01).set_label(_LABELS[layout.quantity])
-    body.suptitle(layout.select.heading(setting), fontsize=8)
-    return figure
+    def draw(self, tidy: Tidy, frame: pd.DataFrame) -> Figure:
+        """The figure; maps share axes and colours."""
+        (setting,) = self.settings(tidy.experiment)
+        seed, names = self.shown_seed(tidy.experiment), method_titles(tidy.experiment)
+        shown = self.drawn(frame)
+        maps = {
+            method: rows.pivot_table(index="number", columns="round", values=self.quantity, dropna=False)
+            for method in self.methods
+            if not (rows := of_cell(shown, CellAddress(setting, method))).empty
+        }
+        if not maps:
+            raise UserError(f"nothing to draw for '{self.title}': no run of seed {seed}")
+        columns = min(self.columns, len(maps))
+        lines = -(-len(maps) // columns)
+        count = max(map(len, maps.values()))
+        height = lines * min(max(0.35 + 0.08 * count, 1.2), 2.4) + 0.35
+        figure, body = new_figure(self.width, height, [missing_note(frame, self, tidy)])
+        grid = body.subplots(lines, columns, sharex=True, sharey=True, squeeze=False)
+        values = np.concatenate([table.to_numpy(float).ravel() for table in maps.values()])
+        lowest, highest = (0, 100) if self.quantity == "accuracy" else (np.nanmin(values), np.nanmax(values))
+        for axes, (method, table) in zip(grid.flat, maps.items(), strict=False):
+            # A column of pixels stands for the rounds up to the next kept one, its edge on the round itself.
+            image = axes.pcolormesh(
+                _edges(table.columns.to_numpy(float)), np.arange(len(table) + 1) - 0.5, table.to_numpy(float),
+                cmap="viridis", vmin=lowest, vmax=highest, rasterized=True,
+            )  # fmt: skip
+            axes.set_title(names[method])
+            axes.grid(visible=False)
+            axes.yaxis.get_major_locator().set_params(integer=True)
+        grid[0, 0].invert_yaxis()
+        for axes in grid.flat[len(maps) :]:
+            axes.set_visible(False)
+        figure_axes = list(grid.flat[: len(maps)])
+        for axes in figure_axes[-columns:]:
+            axes.set_xlabel("Communication round")
+            axes.tick_params(labelbottom=True)
+        for axes in grid[:, 0]:
+            axes.set_ylabel(self.group.capitalize())
+        body.colorbar(image, ax=list(grid.flat), aspect=30, pad=0.01).set_label(_LABELS[self.quantity])
+        body.suptitle(self.select.heading(setting), fontsize=8)
+        return figure
 
 
 def _edges(rounds: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -26,7 +26,7 @@ class ClientsLayout(PanelLayout):
     """A row of panels per part of the data, one panel per setting, one line of points per method."""
 
     needs: ClassVar[str] = "clients"
-    kind: Literal["clients"]
+    kind: Literal["clients"] = "clients"
     parts: tuple[Literal["train", "test"], ...] = Field(default=("test",), min_length=1)
 
     def drawn(self, frame: pd.DataFrame) -> pd.DataFrame:
@@ -40,29 +40,28 @@ class ClientsLayout(PanelLayout):
             "diamonds: mean over clients."
         )
 
-
-def draw(layout: ClientsLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
-    """The figure; panels share both axes."""
-    present = [method for method in layout.methods if method in set(frame["method"])]
-    looks, names = styles(tidy.experiment, present), method_titles(tidy.experiment)
-    height = len(layout.parts) * (0.19 * len(present) + 0.75)
-    figure, body = new_figure(layout.width, height, [missing_note(frame, layout, tidy)])
-    grid = body.subplots(len(layout.parts), len(layout.panels), sharex=True, sharey=True, squeeze=False)
-    for row, part in zip(grid, layout.parts, strict=True):
-        of_part = frame[frame["metric"] == f"client_{part}_accuracy"]
-        for axes, panel in zip(row, layout.panels, strict=True):
-            setting = panel.setting(tidy.experiment)
-            for place, method in enumerate(present):
-                accuracies = of_cell(of_part, CellAddress(setting, method))["value"].dropna().to_numpy(float)
-                if accuracies.size:
-                    _draw_clients(axes, accuracies, place, looks[method])
-            axes.set(title=panel.heading(setting), xlabel=_LABELS[part])
-            axes.tick_params(labelbottom=True)
-            axes.grid(visible=False, axis="y")
-    grid[0, 0].set_yticks(range(len(present)), [names[method] for method in present])
-    grid[0, 0].invert_yaxis()
-    grid[0, 0].set_xlim(right=101)
-    return figure
+    def draw(self, tidy: Tidy, frame: pd.DataFrame) -> Figure:
+        """The figure; panels share both axes."""
+        present = [method for method in self.methods if method in set(frame["method"])]
+        looks, names = styles(tidy.experiment, present), method_titles(tidy.experiment)
+        height = len(self.parts) * (0.19 * len(present) + 0.75)
+        figure, body = new_figure(self.width, height, [missing_note(frame, self, tidy)])
+        grid = body.subplots(len(self.parts), len(self.panels), sharex=True, sharey=True, squeeze=False)
+        for row, part in zip(grid, self.parts, strict=True):
+            of_part = frame[frame["metric"] == f"client_{part}_accuracy"]
+            for axes, panel in zip(row, self.panels, strict=True):
+                setting = panel.setting(tidy.experiment)
+                for place, method in enumerate(present):
+                    accuracies = of_cell(of_part, CellAddress(setting, method))["value"].dropna().to_numpy(float)
+                    if accuracies.size:
+                        _draw_clients(axes, accuracies, place, looks[method])
+                axes.set(title=panel.heading(setting), xlabel=_LABELS[part])
+                axes.tick_params(labelbottom=True)
+                axes.grid(visible=False, axis="y")
+        grid[0, 0].set_yticks(range(len(present)), [names[method] for method in present])
+        grid[0, 0].invert_yaxis()
+        grid[0, 0].set_xlim(right=101)
+        return figure
 
 
 def _draw_clients(axes: Axes, accuracies: NDArray[np.float64], place: int, look: Style) -> None:

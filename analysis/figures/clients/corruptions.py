@@ -21,7 +21,7 @@ class CorruptionsLayout(OneSettingLayout):
     """One setting: mean accuracy over corruptions on the left, each corruption at one severity on the right."""
 
     needs: ClassVar[str] = "corruptions"
-    kind: Literal["corruptions"]
+    kind: Literal["corruptions"] = "corruptions"
     severity: int = Field(default=5, ge=1, description="of the panel on the right")
 
     def drawn(self, frame: pd.DataFrame) -> pd.DataFrame:
@@ -37,29 +37,30 @@ class CorruptionsLayout(OneSettingLayout):
             "seeds; bold: best of each corruption."
         )
 
-
-def draw(layout: CorruptionsLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
-    """The figure; severity 0 stands for the clean images."""
-    (setting,) = layout.settings(tidy.experiment)
-    frame = layout.drawn(frame)
-    at = frame[frame["severity"] == layout.severity]
-    if at.empty:
-        raise UserError(f"nothing to draw for '{layout.title}': no images of severity {layout.severity}")
-    present = [method for method in layout.methods if not of_cell(at, CellAddress(setting, method)).empty]
-    wide = at["corruption"].nunique() > 8
-    rows, columns = (2, 1) if wide else (1, 2)
-    table_height = 0.17 * len(present) + 1.1
-    height = table_height + 2.2 if wide else max(2.6, table_height + 0.5)
-    figure, body = new_figure(layout.width, height, [missing_note(frame, layout, tidy)])
-    ratios = {"height_ratios": (1.7, table_height)} if wide else {"width_ratios": (1, 1.25)}
-    left, right = np.ravel(body.subplots(rows, columns, gridspec_kw=ratios))
-    _draw_severities(left, layout, tidy, frame)
-    _draw_table(right, at.groupby(["method", "corruption"], sort=False)["value"].mean().unstack(sort=False), present)
-    right.set_yticks(range(len(present)), [method_titles(tidy.experiment)[method] for method in present])
-    right.set_title(f"Severity {layout.severity}")
-    left.set_title(layout.select.heading(setting))
-    add_legend(body, frame, layout, tidy.experiment)
-    return figure
+    def draw(self, tidy: Tidy, frame: pd.DataFrame) -> Figure:
+        """The figure; severity 0 stands for the clean images."""
+        (setting,) = self.settings(tidy.experiment)
+        frame = self.drawn(frame)
+        at = frame[frame["severity"] == self.severity]
+        if at.empty:
+            raise UserError(f"nothing to draw for '{self.title}': no images of severity {self.severity}")
+        present = [method for method in self.methods if not of_cell(at, CellAddress(setting, method)).empty]
+        wide = at["corruption"].nunique() > 8
+        rows, columns = (2, 1) if wide else (1, 2)
+        table_height = 0.17 * len(present) + 1.1
+        height = table_height + 2.2 if wide else max(2.6, table_height + 0.5)
+        figure, body = new_figure(self.width, height, [missing_note(frame, self, tidy)])
+        ratios = {"height_ratios": (1.7, table_height)} if wide else {"width_ratios": (1, 1.25)}
+        left, right = np.ravel(body.subplots(rows, columns, gridspec_kw=ratios))
+        _draw_severities(left, self, tidy, frame)
+        _draw_table(
+            right, at.groupby(["method", "corruption"], sort=False)["value"].mean().unstack(sort=False), present
+        )
+        right.set_yticks(range(len(present)), [method_titles(tidy.experiment)[method] for method in present])
+        right.set_title(f"Severity {self.severity}")
+        left.set_title(self.select.heading(setting))
+        add_legend(body, frame, self, tidy.experiment)
+        return figure
 
 
 def _draw_severities(axes: Axes, layout: CorruptionsLayout, tidy: Tidy, frame: pd.DataFrame) -> None:

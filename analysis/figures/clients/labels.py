@@ -16,30 +16,29 @@ class LabelsLayout(OneSeedLayout, PanelLayout):
     """Class counts of one seed's partitions. All methods have the same ones: the layout names any of them."""
 
     needs: ClassVar[str] = "partition"
-    kind: Literal["labels"]
+    kind: Literal["labels"] = "labels"
     numbers: bool = True
 
     def statistics(self, frame: pd.DataFrame) -> str:
         """Whose split this is."""
         return f"The split of seed {frame['seed'].iloc[0]}, the same for every method; empty: no image of the class."
 
-
-def draw(layout: LabelsLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
-    """The figure; panels share one colour scale."""
-    settings = layout.settings(tidy.experiment)
-    note = missing_note(frame, layout, tidy)
-    classes = range(int(frame["label"].max()) + 1)
-    clients = range(int(frame["client"].max()) + 1)
-    tables = []
-    for setting in settings:
-        rows = of_setting(frame, setting)
-        rows = rows[rows["method"] == rows["method"].min()]  # one method's images: the others hold the same
-        counts = pd.crosstab(rows["client"], rows["label"])
-        tables.append(counts.reindex(index=clients, columns=classes, fill_value=0))
-    figure, body = new_figure(layout.width, body_height(tables[0], len(tables)), [note])
-    headings = [
-        panel.title or partition_title(setting.partition)
-        for panel, setting in zip(layout.panels, settings, strict=True)
-    ]
-    draw_counts(body, tables, headings, numbers=layout.numbers)
-    return figure
+    def draw(self, tidy: Tidy, frame: pd.DataFrame) -> Figure:
+        """The figure; panels share one colour scale."""
+        settings = self.settings(tidy.experiment)
+        note = missing_note(frame, self, tidy)
+        classes = range(int(frame["label"].max()) + 1)
+        clients = range(int(frame["client"].max()) + 1)
+        tables = []
+        for setting in settings:
+            rows = of_setting(frame, setting)
+            rows = rows[rows["method"] == rows["method"].min()]  # one method's images: the others hold the same
+            counts = pd.crosstab(rows["client"], rows["label"])
+            tables.append(counts.reindex(index=clients, columns=classes, fill_value=0))
+        figure, body = new_figure(self.width, body_height(tables[0], len(tables)), [note])
+        headings = [
+            panel.title or partition_title(setting.partition)
+            for panel, setting in zip(self.panels, settings, strict=True)
+        ]
+        draw_counts(body, tables, headings, numbers=self.numbers)
+        return figure

@@ -18,7 +18,7 @@ class ClientEigenvaluesLayout(PanelLayout):
     """A row of panels per setting, a column per method."""
 
     needs: ClassVar[str] = "client_hessian"
-    kind: Literal["client_eigenvalues"]
+    kind: Literal["client_eigenvalues"] = "client_eigenvalues"
     scale: Literal["linear", "log"] = "log"
 
     def statistics(self, frame: pd.DataFrame) -> str:
@@ -29,25 +29,24 @@ class ClientEigenvaluesLayout(PanelLayout):
             "thick lines: their median; bands: their middle half."
         )
 
-
-def draw(layout: ClientEigenvaluesLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
-    """The figure; all panels share their axes."""
-    looks, names = styles(tidy.experiment, layout.methods), method_titles(tidy.experiment)
-    present = [method for method in layout.methods if method in set(frame["method"])]
-    figure, body = new_figure(layout.width, 1.75 * len(layout.panels) + 0.4, [missing_note(frame, layout, tidy)])
-    grid = body.subplots(len(layout.panels), len(present), sharex=True, sharey=True, squeeze=False)
-    for row, panel in zip(grid, layout.panels, strict=True):
-        setting = panel.setting(tidy.experiment)
-        for axes, method in zip(row, present, strict=True):
-            _draw_clients(axes, of_cell(frame, CellAddress(setting, method)), looks[method])
-            round_axis(axes)
-        row[0].set_ylabel(f"{panel.title or partition_title(setting.partition)}\nclients’ $λ_{{\\max}}$")
-    for axes, method in zip(grid[0], present, strict=True):
-        axes.set_title(names[method])
-    for axes in grid[-1]:
-        axes.set_xlabel("Round")
-    grid[0, 0].set_yscale(layout.scale)
-    return figure
+    def draw(self, tidy: Tidy, frame: pd.DataFrame) -> Figure:
+        """The figure; all panels share their axes."""
+        looks, names = styles(tidy.experiment, self.methods), method_titles(tidy.experiment)
+        present = [method for method in self.methods if method in set(frame["method"])]
+        figure, body = new_figure(self.width, 1.75 * len(self.panels) + 0.4, [missing_note(frame, self, tidy)])
+        grid = body.subplots(len(self.panels), len(present), sharex=True, sharey=True, squeeze=False)
+        for row, panel in zip(grid, self.panels, strict=True):
+            setting = panel.setting(tidy.experiment)
+            for axes, method in zip(row, present, strict=True):
+                _draw_clients(axes, of_cell(frame, CellAddress(setting, method)), looks[method])
+                round_axis(axes)
+            row[0].set_ylabel(f"{panel.title or partition_title(setting.partition)}\nclients’ $λ_{{\\max}}$")
+        for axes, method in zip(grid[0], present, strict=True):
+            axes.set_title(names[method])
+        for axes in grid[-1]:
+            axes.set_xlabel("Round")
+        grid[0, 0].set_yscale(self.scale)
+        return figure
 
 
 def _draw_clients(axes: Axes, rows: pd.DataFrame, look: Style) -> None:

@@ -18,7 +18,7 @@ class DensityLayout(OneSeedLayout, PanelLayout):
     """A row of panels per setting, a column per method, all of one seed: a mean would blur single eigenvalues."""
 
     needs: ClassVar[str] = "spectrum"
-    kind: Literal["density"]
+    kind: Literal["density"] = "density"
 
     def drawn(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The density's points."""
@@ -32,28 +32,29 @@ class DensityLayout(OneSeedLayout, PanelLayout):
             "the lower end of the axis is half the height of a single eigenvalue."
         )
 
-
-def draw(layout: DensityLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
-    """The figure; all panels share their axes."""
-    looks, names = styles(tidy.experiment, layout.methods), method_titles(tidy.experiment)
-    seed = layout.shown_seed(tidy.experiment)
-    if frame.empty:
-        raise UserError(f"nothing to draw for '{layout.title}': no density of seed {seed}")
-    present = [method for method in layout.methods if method in set(frame["method"])]
-    points = layout.drawn(frame)
-    floor = frame.loc[frame["metric"] == "density_single", "value"].min() / 2
-    figure, body = new_figure(layout.width, 1.75 * len(layout.panels) + 0.4, [missing_note(frame, layout, tidy)])
-    grid = body.subplots(len(layout.panels), len(present), sharex=True, sharey=True, squeeze=False)
-    for row, panel in zip(grid, layout.panels, strict=True):
-        setting = panel.setting(tidy.experiment)
-        for axes, method in zip(row, present, strict=True):
-            curve, colour = of_cell(points, CellAddress(setting, method)), looks[method].colour
-            axes.fill_between(curve["eigenvalue"], floor, curve["value"].clip(lower=floor), color=colour, alpha=0.25)
-            axes.plot(curve["eigenvalue"], curve["value"], color=colour, linewidth=0.8)
-        row[0].set_ylabel(f"{panel.title or partition_title(setting.partition)}\ndensity")
-    for axes, method in zip(grid[0], present, strict=True):
-        axes.set_title(names[method])
-    for axes in grid[-1]:
-        axes.set_xlabel("Hessian eigenvalue $λ$")
-    grid[0, 0].set(yscale="log", ylim=(floor, 2 * points["value"].max()))
-    return figure
+    def draw(self, tidy: Tidy, frame: pd.DataFrame) -> Figure:
+        """The figure; all panels share their axes."""
+        looks, names = styles(tidy.experiment, self.methods), method_titles(tidy.experiment)
+        seed = self.shown_seed(tidy.experiment)
+        if frame.empty:
+            raise UserError(f"nothing to draw for '{self.title}': no density of seed {seed}")
+        present = [method for method in self.methods if method in set(frame["method"])]
+        points = self.drawn(frame)
+        floor = frame.loc[frame["metric"] == "density_single", "value"].min() / 2
+        figure, body = new_figure(self.width, 1.75 * len(self.panels) + 0.4, [missing_note(frame, self, tidy)])
+        grid = body.subplots(len(self.panels), len(present), sharex=True, sharey=True, squeeze=False)
+        for row, panel in zip(grid, self.panels, strict=True):
+            setting = panel.setting(tidy.experiment)
+            for axes, method in zip(row, present, strict=True):
+                curve, colour = of_cell(points, CellAddress(setting, method)), looks[method].colour
+                axes.fill_between(
+                    curve["eigenvalue"], floor, curve["value"].clip(lower=floor), color=colour, alpha=0.25
+                )
+                axes.plot(curve["eigenvalue"], curve["value"], color=colour, linewidth=0.8)
+            row[0].set_ylabel(f"{panel.title or partition_title(setting.partition)}\ndensity")
+        for axes, method in zip(grid[0], present, strict=True):
+            axes.set_title(names[method])
+        for axes in grid[-1]:
+            axes.set_xlabel("Hessian eigenvalue $λ$")
+        grid[0, 0].set(yscale="log", ylim=(floor, 2 * points["value"].max()))
+        return figure

@@ -15,7 +15,7 @@ class EigenvaluesLayout(PanelLayout):
     """Panels of eigenvalue against index, side by side."""
 
     needs: ClassVar[str] = "hessian"
-    kind: Literal["eigenvalues"]
+    kind: Literal["eigenvalues"] = "eigenvalues"
     scale: Literal["linear", "log"] = "linear"
 
     def drawn(self, frame: pd.DataFrame) -> pd.DataFrame:
@@ -26,14 +26,13 @@ class EigenvaluesLayout(PanelLayout):
         """What lines and bands mean."""
         return f"Lines: mean over {count_seeds(frame)}; bands: ± one sample standard deviation."
 
-
-def draw(layout: EigenvaluesLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
-    """The figure; panels share both axes."""
-    figure, body = new_figure(layout.width, 2.75, [missing_note(frame, layout, tidy)])
-    lines = spread(layout.drawn(frame), "index", "value")
-    drawn = draw_lines(body, layout, tidy, lines, "index", columns=len(layout.panels))
-    for axes in drawn:
-        axes.set(xlabel="Eigenvalue index $i$", yscale=layout.scale)
-        round_axis(axes)
-    drawn[0].set_ylabel("Hessian eigenvalue $λ_i$")
-    return figure
+    def draw(self, tidy: Tidy, frame: pd.DataFrame) -> Figure:
+        """The figure; panels share both axes."""
+        figure, body = new_figure(self.width, 2.75, [missing_note(frame, self, tidy)])
+        lines = spread(self.drawn(frame), "index", "value")
+        drawn = draw_lines(body, self, tidy, lines, "index", columns=len(self.panels))
+        for axes in drawn:
+            axes.set(xlabel="Eigenvalue index $i$", yscale=self.scale)
+            round_axis(axes)
+        drawn[0].set_ylabel("Hessian eigenvalue $λ_i$")
+        return figure

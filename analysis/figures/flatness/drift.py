@@ -40,7 +40,7 @@ class DriftLayout(OneSettingLayout):
     """One setting, a panel per quantity; methods without a perturbation stand in the panel of sharpness only."""
 
     needs: ClassVar[str] = "drift"
-    kind: Literal["drift"]
+    kind: Literal["drift"] = "drift"
     show: tuple[Quantity, ...] = Field(
         default=("perturbation_drift", "sharpness"), min_length=1, description="the panels, two side by side"
     )
@@ -50,32 +50,31 @@ class DriftLayout(OneSettingLayout):
         """What lines and bands mean."""
         return seed_statistics(frame, *self.show)
 
-
-def draw(layout: DriftLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
-    """The figure."""
-    (setting,) = layout.settings(tidy.experiment)
-    looks, aside = styles(tidy.experiment, layout.methods), offsets(layout.methods)
-    rows, columns = -(-len(layout.show) // 2), min(len(layout.show), 2)
-    figure, body = new_figure(
-        layout.width, 2.2 * rows + 0.55, [_without_note(layout, tidy, frame), missing_note(frame, layout, tidy)]
-    )
-    grid = body.subplots(rows, columns, sharex=True, squeeze=False)
-    for axes, column in zip(grid.flat, layout.show, strict=False):
-        mean, within = curves(frame, column), _WITHIN.get(column, (-np.inf, np.inf))
-        for method in layout.methods:
-            curve = of_cell(mean, CellAddress(setting, method))
-            draw_curve(axes, curve["round"], curve["mean"], curve["std"], looks[method], within, aside[method])
-        round_axis(axes)
-        axes.set(xlabel="Communication round", ylabel=_LABELS[column], title=layout.select.heading(setting))
-        axes.tick_params(labelbottom=True)
-        if within[0] == 0:
-            axes.set_ylim(bottom=0)
-        if column == "sharpness":
-            axes.set_yscale(layout.sharpness_scale)
-    for axes in grid.flat[len(layout.show) :]:
-        axes.set_visible(False)
-    add_legend(body, frame.dropna(subset=list(layout.show), how="all"), layout, tidy.experiment)
-    return figure
+    def draw(self, tidy: Tidy, frame: pd.DataFrame) -> Figure:
+        """The figure."""
+        (setting,) = self.settings(tidy.experiment)
+        looks, aside = styles(tidy.experiment, self.methods), offsets(self.methods)
+        rows, columns = -(-len(self.show) // 2), min(len(self.show), 2)
+        figure, body = new_figure(
+            self.width, 2.2 * rows + 0.55, [_without_note(self, tidy, frame), missing_note(frame, self, tidy)]
+        )
+        grid = body.subplots(rows, columns, sharex=True, squeeze=False)
+        for axes, column in zip(grid.flat, self.show, strict=False):
+            mean, within = curves(frame, column), _WITHIN.get(column, (-np.inf, np.inf))
+            for method in self.methods:
+                curve = of_cell(mean, CellAddress(setting, method))
+                draw_curve(axes, curve["round"], curve["mean"], curve["std"], looks[method], within, aside[method])
+            round_axis(axes)
+            axes.set(xlabel="Communication round", ylabel=_LABELS[column], title=self.select.heading(setting))
+            axes.tick_params(labelbottom=True)
+            if within[0] == 0:
+                axes.set_ylim(bottom=0)
+            if column == "sharpness":
+                axes.set_yscale(self.sharpness_scale)
+        for axes in grid.flat[len(self.show) :]:
+            axes.set_visible(False)
+        add_legend(body, frame.dropna(subset=list(self.show), how="all"), self, tidy.experiment)
+        return figure
 
 
 def _without_note(layout: DriftLayout, tidy: Tidy, frame: pd.DataFrame) -> str:

@@ -20,7 +20,7 @@ class PerturbationLayout(PanelLayout):
     """Panels of loss against radius, along one kind of directions."""
 
     needs: ClassVar[str] = "perturbation"
-    kind: Literal["perturbation"]
+    kind: Literal["perturbation"] = "perturbation"
     direction: Literal["random", "gradient"] = Field(
         default="random", description="one of the analysis's directions; radii along the gradient may be negative"
     )
@@ -42,19 +42,18 @@ class PerturbationLayout(PanelLayout):
             "is negative."
         )
 
-
-def draw(layout: PerturbationLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
-    """The figure; panels share the loss axis."""
-    rows = layout.drawn(frame)
-    if rows.empty:
-        raise UserError(
-            f"nothing to draw for '{layout.title}': the analysis perturbation was made without directions: "
-            f"[{layout.direction}]; add it to the experiment's analyses.yaml"
-        )
-    figure, body = new_figure(layout.width, 2.75, [missing_note(frame, layout, tidy)])
-    lines = spread(rows, "radius", "loss")
-    drawn = draw_lines(body, layout, tidy, lines, "radius", columns=len(layout.panels), within=(0, np.inf))
-    for axes in drawn:
-        axes.set(xlabel=_LABELS[layout.direction], yscale=layout.scale)
-    drawn[0].set_ylabel("Loss")
-    return figure
+    def draw(self, tidy: Tidy, frame: pd.DataFrame) -> Figure:
+        """The figure; panels share the loss axis."""
+        rows = self.drawn(frame)
+        if rows.empty:
+            raise UserError(
+                f"nothing to draw for '{self.title}': the analysis perturbation was made without directions: "
+                f"[{self.direction}]; add it to the experiment's analyses.yaml"
+            )
+        figure, body = new_figure(self.width, 2.75, [missing_note(frame, self, tidy)])
+        lines = spread(rows, "radius", "loss")
+        drawn = draw_lines(body, self, tidy, lines, "radius", columns=len(self.panels), within=(0, np.inf))
+        for axes in drawn:
+            axes.set(xlabel=_LABELS[self.direction], yscale=self.scale)
+        drawn[0].set_ylabel("Loss")
+        return figure

@@ -15,24 +15,23 @@ class SharpnessLayout(PanelLayout):
     """Panels of sharpness against radius. On log scales, an estimate that is not positive has no place."""
 
     needs: ClassVar[str] = "sharpness"
-    kind: Literal["sharpness"]
+    kind: Literal["sharpness"] = "sharpness"
     scale: Literal["linear", "log"] = "linear"
 
     def statistics(self, frame: pd.DataFrame) -> str:
         """What lines and bands mean."""
         return f"Lines: mean over {count_seeds(frame)}; bands: ± one sample standard deviation."
 
-
-def draw(layout: SharpnessLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
-    """The figure; panels share both axes."""
-    figure, body = new_figure(layout.width, 2.75, [missing_note(frame, layout, tidy)])
-    lines = spread(frame, "radius", "sharpness")
-    drawn = draw_lines(body, layout, tidy, lines, "radius", columns=len(layout.panels))
-    for axes in drawn:
-        axes.set(xlabel="Radius ρ of the ball", xscale=layout.scale, yscale=layout.scale)
-        if layout.scale == "log":
-            radii = sorted(frame["radius"].unique())
-            axes.set_xticks(radii, [f"{radius:g}" for radius in radii])
-            axes.set_xticks([], minor=True)
-    drawn[0].set_ylabel("Largest rise of the loss")
-    return figure
+    def draw(self, tidy: Tidy, frame: pd.DataFrame) -> Figure:
+        """The figure; panels share both axes."""
+        figure, body = new_figure(self.width, 2.75, [missing_note(frame, self, tidy)])
+        lines = spread(frame, "radius", "sharpness")
+        drawn = draw_lines(body, self, tidy, lines, "radius", columns=len(self.panels))
+        for axes in drawn:
+            axes.set(xlabel="Radius ρ of the ball", xscale=self.scale, yscale=self.scale)
+            if self.scale == "log":
+                radii = sorted(frame["radius"].unique())
+                axes.set_xticks(radii, [f"{radius:g}" for radius in radii])
+                axes.set_xticks([], minor=True)
+        drawn[0].set_ylabel("Largest rise of the loss")
+        return figure

@@ -20,7 +20,7 @@ class InterpolationLayout(OneSettingLayout):
     """Loss on the left, error on the right, of one part of the data each. `ends` name the models at t = 0 and t = 1."""
 
     needs: ClassVar[str] = "interpolation"
-    kind: Literal["interpolation"]
+    kind: Literal["interpolation"] = "interpolation"
     loss: Literal["train", "test"] = "train"
     error: Literal["train", "test"] = "test"
     scale: Literal["linear", "log"] = "linear"
@@ -33,28 +33,27 @@ class InterpolationLayout(OneSettingLayout):
             f"lie. At t = 0 the {self.ends[0]} model, at t = 1 the {self.ends[1]} one."
         )
 
-
-def draw(layout: InterpolationLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
-    """The figure; the two models stand at thin vertical lines."""
-    (setting,) = layout.settings(tidy.experiment)
-    looks = styles(tidy.experiment, layout.methods)
-    figure, body = new_figure(layout.width, 2.6, [missing_note(frame, layout, tidy)])
-    shown = {"loss": (layout.loss, np.inf), "error": (layout.error, 100.0)}
-    for axes, (value, (part, most)) in zip(body.subplots(1, 2), shown.items(), strict=True):
-        rows = frame[frame["data"] == part]
-        if rows.empty:
-            raise UserError(f"nothing to draw for '{layout.title}': its interpolation.csv has no {part} images")
-        lines = spread(rows, "t", value)
-        for method in layout.methods:
-            line = of_cell(lines, CellAddress(setting, method))
-            draw_curve(axes, line["t"], line["mean"], line["std"], looks[method], within=(0, most))
-        for t in (0, 1):
-            axes.axvline(t, color="#999999", linewidth=0.8, zorder=0)
-        axes.set(xlabel=f"t: {layout.ends[0]} (0), {layout.ends[1]} (1)", ylabel=f"{PART[part]} {value}")
-        axes.margins(x=0.02)
-        if value == "loss":
-            axes.set_yscale(layout.scale)
-        else:
-            axes.set_ylabel(f"{PART[part]} error (%)")
-    add_legend(body, frame, layout, tidy.experiment)
-    return figure
+    def draw(self, tidy: Tidy, frame: pd.DataFrame) -> Figure:
+        """The figure; the two models stand at thin vertical lines."""
+        (setting,) = self.settings(tidy.experiment)
+        looks = styles(tidy.experiment, self.methods)
+        figure, body = new_figure(self.width, 2.6, [missing_note(frame, self, tidy)])
+        shown = {"loss": (self.loss, np.inf), "error": (self.error, 100.0)}
+        for axes, (value, (part, most)) in zip(body.subplots(1, 2), shown.items(), strict=True):
+            rows = frame[frame["data"] == part]
+            if rows.empty:
+                raise UserError(f"nothing to draw for '{self.title}': its interpolation.csv has no {part} images")
+            lines = spread(rows, "t", value)
+            for method in self.methods:
+                line = of_cell(lines, CellAddress(setting, method))
+                draw_curve(axes, line["t"], line["mean"], line["std"], looks[method], within=(0, most))
+            for t in (0, 1):
+                axes.axvline(t, color="#999999", linewidth=0.8, zorder=0)
+            axes.set(xlabel=f"t: {self.ends[0]} (0), {self.ends[1]} (1)", ylabel=f"{PART[part]} {value}")
+            axes.margins(x=0.02)
+            if value == "loss":
+                axes.set_yscale(self.scale)
+            else:
+                axes.set_ylabel(f"{PART[part]} error (%)")
+        add_legend(body, frame, self, tidy.experiment)
+        return figure

@@ -44,53 +44,52 @@ class ThroughModelsLayout(OneSeedLayout, OneSettingLayout):
             f"a right angle to it. Seed {frame['seed'].iloc[0]}.{cut}"
         )
 
+    def draw(self, tidy: Tidy, frame: pd.DataFrame) -> Figure:
+        """The figure; rows share colours, so that they can be compared."""
+        (setting,) = self.settings(tidy.experiment)
+        planes = {
+            method: rows for method in self.methods if not (rows := of_cell(frame, CellAddress(setting, method))).empty
+        }
+        shown = {value: frame[frame["data"] == part] for value, part in (("loss", self.loss), ("error", self.error))}
+        if any(not np.isfinite(rows[value].to_numpy(float)).any() for value, rows in shown.items()):
+            raise UserError(f"nothing to draw for '{self.title}': no finite values of the seed and the images named")
+        names = {
+            place.partition: partition_title(place.partition) for place in tidy.experiment.settings
+        } | method_titles(tidy.experiment)
+        colours = {label: look.colour for label, look in styles(tidy.experiment).items()}
+        height = sum(_panel_size(self, rows)[1] + 0.65 for rows in planes.values()) + 0.1
+        figure, body = new_figure(self.width, height, [missing_note(frame, self, tidy)])
+        grid = body.subplots(len(planes), 2, squeeze=False)
+        for column, (value, part) in zip(grid.T, (("loss", self.loss), ("error", self.error)), strict=True):
+            levels, norm = _levels(shown[value][value], self.ceiling if value == "loss" else None, value)
+            for axes, (method, plane) in zip(column, planes.items(), strict=True):
+                rows = plane[plane["data"] == part]
+                table = rows[rows["model"].isna()].pivot_table(index="y", columns="x", values=value)
+                filled = _draw_contours(axes, table, levels, norm)
+                _mark_models(axes, rows[rows["model"].notna()], names, colours)
+                whose = f", {names[method]}" if len(planes) > 1 else ""
+                axes.xaxis.set_major_locator(MaxNLocator(max(2, int(_panel_size(self, plane)[0] / _TICK))))
+                axes.set_title(f"{PART[part]} {value}{' (%)' * (value == 'error')}{whose}")
+            column[-1].set_xlabel("Distance along u")
+            body.colorbar(filled, ax=list(column), aspect=15 * len(planes), pad=0.02, format=_shortest(levels))
+        for axes in grid[:, 0]:
+            axes.set_ylabel("Distance along v")
+        _settle_around_panels(figure)
+        return figure
+
 
 class PlaneLayout(ThroughModelsLayout):
     """Final models of methods."""
 
     needs: ClassVar[str] = "plane"
-    kind: Literal["plane"]
+    kind: Literal["plane"] = "plane"
 
 
 class LocalPlaneLayout(ThroughModelsLayout):
     """Local models of clients."""
 
     needs: ClassVar[str] = "local_plane"
-    kind: Literal["local_plane"]
-
-
-def draw(layout: ThroughModelsLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
-    """The figure; rows share colours, so that they can be compared."""
-    (setting,) = layout.settings(tidy.experiment)
-    planes = {
-        method: rows for method in layout.methods if not (rows := of_cell(frame, CellAddress(setting, method))).empty
-    }
-    shown = {value: frame[frame["data"] == part] for value, part in (("loss", layout.loss), ("error", layout.error))}
-    if any(not np.isfinite(rows[value].to_numpy(float)).any() for value, rows in shown.items()):
-        raise UserError(f"nothing to draw for '{layout.title}': no finite values of the seed and the images named")
-    names = {place.partition: partition_title(place.partition) for place in tidy.experiment.settings} | method_titles(
-        tidy.experiment
-    )
-    colours = {label: look.colour for label, look in styles(tidy.experiment).items()}
-    height = sum(_panel_size(layout, rows)[1] + 0.65 for rows in planes.values()) + 0.1
-    figure, body = new_figure(layout.width, height, [missing_note(frame, layout, tidy)])
-    grid = body.subplots(len(planes), 2, squeeze=False)
-    for column, (value, part) in zip(grid.T, (("loss", layout.loss), ("error", layout.error)), strict=True):
-        levels, norm = _levels(shown[value][value], layout.ceiling if value == "loss" else None, value)
-        for axes, (method, plane) in zip(column, planes.items(), strict=True):
-            rows = plane[plane["data"] == part]
-            table = rows[rows["model"].isna()].pivot_table(index="y", columns="x", values=value)
-            filled = _draw_contours(axes, table, levels, norm)
-            _mark_models(axes, rows[rows["model"].notna()], names, colours)
-            whose = f", {names[method]}" if len(planes) > 1 else ""
-            axes.xaxis.set_major_locator(MaxNLocator(max(2, int(_panel_size(layout, plane)[0] / _TICK))))
-            axes.set_title(f"{PART[part]} {value}{' (%)' * (value == 'error')}{whose}")
-        column[-1].set_xlabel("Distance along u")
-        body.colorbar(filled, ax=list(column), aspect=15 * len(planes), pad=0.02, format=_shortest(levels))
-    for axes in grid[:, 0]:
-        axes.set_ylabel("Distance along v")
-    _settle_around_panels(figure)
-    return figure
+    kind: Literal["local_plane"] = "local_plane"
 
 
 def _panel_size(layout: ThroughModelsLayout, plane: pd.DataFrame) -> tuple[float, float]:

@@ -26,7 +26,7 @@ class SurfacesLayout(OneSeedLayout, OneSettingLayout):
     """One model per method, all of one seed: then directions are the same. `ceiling` cuts high losses off."""
 
     needs: ClassVar[str] = "surface"
-    kind: Literal["surfaces"]
+    kind: Literal["surfaces"] = "surfaces"
     ceiling: float | None = Field(
         default=None, gt=0, description="largest loss that is drawn; null: the largest there is"
     )
@@ -39,35 +39,34 @@ class SurfacesLayout(OneSeedLayout, OneSettingLayout):
             f"Seed {frame['seed'].iloc[0]}; one range of loss for all.{cut}"
         )
 
+    def draw(self, tidy: Tidy, frame: pd.DataFrame) -> Figure:
+        """The figure; colours and heights share one range, so that panels can be compared."""
+        (setting,) = self.settings(tidy.experiment)
+        seed = self.shown_seed(tidy.experiment)
+        planes = {
+            method: rows.pivot_table(index="b", columns="a", values="loss")
+            for method in self.methods
+            if not (rows := of_cell(frame, CellAddress(setting, method))).empty
+        }
+        losses = np.concatenate([np.empty(0), *(plane.to_numpy(float).ravel() for plane in planes.values())])
+        losses = losses[np.isfinite(losses)]
+        if losses.size == 0:
+            raise UserError(f"nothing to draw for '{self.title}': no finite loss of seed {seed}")
+        ceiling = min(self.ceiling or np.inf, float(losses.max()))
+        lowest = min(max(float(losses.min()), ceiling * 1e-4), ceiling / 2)
+        norm, levels = LogNorm(lowest, ceiling), np.geomspace(lowest, ceiling, 13)
 
-def draw(layout: SurfacesLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
-    """The figure; colours and heights share one range, so that panels can be compared."""
-    (setting,) = layout.settings(tidy.experiment)
-    seed = layout.shown_seed(tidy.experiment)
-    planes = {
-        method: rows.pivot_table(index="b", columns="a", values="loss")
-        for method in layout.methods
-        if not (rows := of_cell(frame, CellAddress(setting, method))).empty
-    }
-    losses = np.concatenate([np.empty(0), *(plane.to_numpy(float).ravel() for plane in planes.values())])
-    losses = losses[np.isfinite(losses)]
-    if losses.size == 0:
-        raise UserError(f"nothing to draw for '{layout.title}': no finite loss of seed {seed}")
-    ceiling = min(layout.ceiling or np.inf, float(losses.max()))
-    lowest = min(max(float(losses.min()), ceiling * 1e-4), ceiling / 2)
-    norm, levels = LogNorm(lowest, ceiling), np.geomspace(lowest, ceiling, 13)
-
-    names = method_titles(tidy.experiment)
-    figure, body = new_figure(layout.width, 3.45, [missing_note(frame, layout, tidy)])
-    grid = body.add_gridspec(2, len(planes), height_ratios=(1.1, 1))
-    for column, (method, plane) in enumerate(planes.items()):
-        a, b = np.meshgrid(plane.columns.to_numpy(float), plane.index.to_numpy(float))
-        loss = np.clip(plane.to_numpy(float), lowest, ceiling)
-        _draw_surface(body.add_subplot(grid[0, column], projection="3d"), (a, b, loss), norm, names[method])
-        _draw_contours(body.add_subplot(grid[1, column]), (a, b, loss), norm, levels)
-    bar = body.colorbar(ScalarMappable(norm, _COLOURS), ax=list(body.get_axes()), shrink=0.85, aspect=35, pad=0.01)
-    bar.set_label("Loss (log colour scale)")
-    return figure
+        names = method_titles(tidy.experiment)
+        figure, body = new_figure(self.width, 3.45, [missing_note(frame, self, tidy)])
+        grid = body.add_gridspec(2, len(planes), height_ratios=(1.1, 1))
+        for column, (method, plane) in enumerate(planes.items()):
+            a, b = np.meshgrid(plane.columns.to_numpy(float), plane.index.to_numpy(float))
+            loss = np.clip(plane.to_numpy(float), lowest, ceiling)
+            _draw_surface(body.add_subplot(grid[0, column], projection="3d"), (a, b, loss), norm, names[method])
+            _draw_contours(body.add_subplot(grid[1, column]), (a, b, loss), norm, levels)
+        bar = body.colorbar(ScalarMappable(norm, _COLOURS), ax=list(body.get_axes()), shrink=0.85, aspect=35, pad=0.01)
+        bar.set_label("Loss (log colour scale)")
+        return figure
 
 
 def _draw_contours(axes: Axes, plane: Plane, norm: LogNorm, levels: NDArray[np.float64]) -> None:

@@ -31,7 +31,7 @@ class ConvergenceLayout(PanelLayout):
     """Panels of convergence curves, `columns` side by side."""
 
     needs: ClassVar[str] = "metrics"
-    kind: Literal["convergence"]
+    kind: Literal["convergence"] = "convergence"
     metric: Literal["test_accuracy", "train_accuracy", "test_loss", "train_loss", "local_loss"] = "test_accuracy"
     columns: int = 2
     window: int = Field(default=1, ge=1, description="evaluations to average around each one, run by run; 1: none")
@@ -53,34 +53,33 @@ class ConvergenceLayout(PanelLayout):
         """The rows that are drawn: smoothed and thinned."""
         return neighbour_means(frame, self.metric, self.window, self.every)
 
-
-def draw(layout: ConvergenceLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
-    """The figure. A method whose seed diverged ends there, marked by a cross, and is named at the foot."""
-    shown = layout.shown(frame)
-    if shown.empty:
-        last = int(frame["round"].max())
-        raise UserError(f"nothing to draw for '{layout.title}': every = {layout.every}, but runs end at round {last}")
-    rows = -(-len(layout.panels) // layout.columns)
-    notes = [
-        diverged_note(frame, method_titles(tidy.experiment), "the curve ends at a cross"),
-        missing_note(frame, layout, tidy),
-    ]
-    figure, body = new_figure(layout.width, 2.0 * rows + 0.55, notes)
-    mean = curves(shown, layout.metric)
-    within = (0, 100) if layout.metric.endswith("accuracy") else (0, np.inf)
-    aside = offsets(layout.methods)
-    drawn = draw_lines(body, layout, tidy, mean, "round", columns=layout.columns, within=within, aside=aside)
-    diverged = frame[frame.groupby(IDS)["diverged"].transform("max") > 0]
-    for axes, panel in zip(drawn, layout.panels, strict=True):
-        for method in set(of_setting(diverged, panel.setting(tidy.experiment))["method"]):
-            curve = of_cell(mean, CellAddress(panel.setting(tidy.experiment), method))
-            _cross_the_end(axes, curve, styles(tidy.experiment)[method].colour, aside[method])
-        for target in layout.targets:
-            axes.axhline(target, color="#777777", linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
-        round_axis(axes)
-    label_outer(drawn, layout.columns, "Communication round", _LABELS[layout.metric])
-    drawn[0].set_ylim(*_limits(layout, mean.groupby(IDS)["mean"].last()))
-    return figure
+    def draw(self, tidy: Tidy, frame: pd.DataFrame) -> Figure:
+        """The figure. A method whose seed diverged ends there, marked by a cross, and is named at the foot."""
+        shown = self.shown(frame)
+        if shown.empty:
+            last = int(frame["round"].max())
+            raise UserError(f"nothing to draw for '{self.title}': every = {self.every}, but runs end at round {last}")
+        rows = -(-len(self.panels) // self.columns)
+        notes = [
+            diverged_note(frame, method_titles(tidy.experiment), "the curve ends at a cross"),
+            missing_note(frame, self, tidy),
+        ]
+        figure, body = new_figure(self.width, 2.0 * rows + 0.55, notes)
+        mean = curves(shown, self.metric)
+        within = (0, 100) if self.metric.endswith("accuracy") else (0, np.inf)
+        aside = offsets(self.methods)
+        drawn = draw_lines(body, self, tidy, mean, "round", columns=self.columns, within=within, aside=aside)
+        diverged = frame[frame.groupby(IDS)["diverged"].transform("max") > 0]
+        for axes, panel in zip(drawn, self.panels, strict=True):
+            for method in set(of_setting(diverged, panel.setting(tidy.experiment))["method"]):
+                curve = of_cell(mean, CellAddress(panel.setting(tidy.experiment), method))
+                _cross_the_end(axes, curve, styles(tidy.experiment)[method].colour, aside[method])
+            for target in self.targets:
+                axes.axhline(target, color="#777777", linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
+            round_axis(axes)
+        label_outer(drawn, self.columns, "Communication round", _LABELS[self.metric])
+        drawn[0].set_ylim(*_limits(self, mean.groupby(IDS)["mean"].last()))
+        return figure
 
 
 def _cross_the_end(axes: Axes, curve: pd.DataFrame, colour: str, aside: float) -> None:

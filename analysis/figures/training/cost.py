@@ -29,7 +29,7 @@ class CostLayout(OneSettingLayout):
     """A panel of bars per quantity, one bar per method, in one setting."""
 
     needs: ClassVar[str] = "cost"
-    kind: Literal["cost"]
+    kind: Literal["cost"] = "cost"
     quantities: tuple[str, ...] = Field(
         default=("transmissions_per_round", "gradients_per_step", "seconds_per_round"), min_length=1
     )
@@ -51,32 +51,31 @@ class CostLayout(OneSettingLayout):
         pale = " Seconds per round: pale for evaluation." if _SPLIT in self.quantities else ""
         return f"Bars: mean over {count_seeds(frame)}; lines on them: ± one sample standard deviation.{pale}"
 
-
-def draw(layout: CostLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
-    """The figure; panels share the methods."""
-    (setting,) = layout.settings(tidy.experiment)
-    present = [method for method in layout.methods if not of_cell(frame, CellAddress(setting, method)).empty]
-    looks, names = styles(tidy.experiment, present), method_titles(tidy.experiment)
-    figure, body = new_figure(layout.width, 0.17 * len(present) + 0.9, [missing_note(frame, layout, tidy)])
-    panels = body.subplots(1, len(layout.quantities), sharey=True, squeeze=False)[0]
-    for axes, name in zip(panels, layout.quantities, strict=True):
-        for place, method in enumerate(present):
-            rows = of_cell(frame, CellAddress(setting, method))
-            values = rows.loc[rows["metric"] == name, "value"].to_numpy(float)
-            if values.size:
-                _draw_bar(axes, place, values, looks[method], pale=name == _SPLIT)
-            if name == _SPLIT:
-                part = rows.loc[rows["metric"] == _PART, "value"].mean()
-                axes.barh(place, part, height=0.7, color=looks[method].colour)
-        title = QUANTITIES[name].title
-        axes.set_xlabel(textwrap.fill(f"{title[0].upper()}{title[1:]}", 26))
-        axes.grid(visible=False, axis="y")
-        axes.margins(x=0.2)
-        axes.set_xlim(left=0)
-    panels[0].set_yticks(range(len(present)), [names[method] for method in present])
-    panels[0].invert_yaxis()
-    body.suptitle(layout.select.heading(setting), fontsize=8)
-    return figure
+    def draw(self, tidy: Tidy, frame: pd.DataFrame) -> Figure:
+        """The figure; panels share the methods."""
+        (setting,) = self.settings(tidy.experiment)
+        present = [method for method in self.methods if not of_cell(frame, CellAddress(setting, method)).empty]
+        looks, names = styles(tidy.experiment, present), method_titles(tidy.experiment)
+        figure, body = new_figure(self.width, 0.17 * len(present) + 0.9, [missing_note(frame, self, tidy)])
+        panels = body.subplots(1, len(self.quantities), sharey=True, squeeze=False)[0]
+        for axes, name in zip(panels, self.quantities, strict=True):
+            for place, method in enumerate(present):
+                rows = of_cell(frame, CellAddress(setting, method))
+                values = rows.loc[rows["metric"] == name, "value"].to_numpy(float)
+                if values.size:
+                    _draw_bar(axes, place, values, looks[method], pale=name == _SPLIT)
+                if name == _SPLIT:
+                    part = rows.loc[rows["metric"] == _PART, "value"].mean()
+                    axes.barh(place, part, height=0.7, color=looks[method].colour)
+            title = QUANTITIES[name].title
+            axes.set_xlabel(textwrap.fill(f"{title[0].upper()}{title[1:]}", 26))
+            axes.grid(visible=False, axis="y")
+            axes.margins(x=0.2)
+            axes.set_xlim(left=0)
+        panels[0].set_yticks(range(len(present)), [names[method] for method in present])
+        panels[0].invert_yaxis()
+        body.suptitle(self.select.heading(setting), fontsize=8)
+        return figure
 
 
 def _draw_bar(axes: Axes, place: int, values: NDArray[np.float64], look: Style, *, pale: bool) -> None:

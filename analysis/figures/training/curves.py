@@ -22,7 +22,7 @@ class CurvesLayout(PanelLayout):
     """Panels of one column over rounds, `columns` side by side. Methods whose runs lack the column have no curve."""
 
     needs: ClassVar[str] = "metrics"
-    kind: Literal["curves"]
+    kind: Literal["curves"] = "curves"
     metric: str = Field(min_length=1, description="a column of metrics.csv, such as client_drift")
     label: str | None = Field(default=None, description="of the y axis; null: the column's name")
     columns: int = Field(default=2, ge=1)
@@ -40,26 +40,25 @@ class CurvesLayout(PanelLayout):
         """What lines and bands mean."""
         return seed_statistics(frame, self.metric)
 
-
-def draw(layout: CurvesLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
-    """The figure. A curve ends where the first seed of its cell diverged."""
-    mean = convergence.curves(frame, layout.metric)
-    if mean.empty:
-        raise UserError(
-            f"nothing to draw for '{layout.title}': no run that it shows has numbers in a column '{layout.metric}' of "
-            "its metrics.csv"
-        )
-    columns = min(layout.columns, len(layout.panels))
-    rows = -(-len(layout.panels) // columns)
-    figure, body = new_figure(layout.width, 2.0 * rows + 0.55, [missing_note(frame, layout, tidy)])
-    within = (-np.inf if layout.lowest is None else layout.lowest, np.inf if layout.highest is None else layout.highest)
-    drawn = draw_lines(
-        body, layout, tidy, mean, "round", columns=columns, within=within, aside=offsets(layout.methods)
-    )  # fmt: skip
-    for axes in drawn:
-        round_axis(axes)
-        axes.set(yscale=layout.scale)
-        axes.update_datalim([(0, bound) for bound in within if np.isfinite(bound)], updatex=False)
-        axes.autoscale_view()
-    label_outer(drawn, columns, "Communication round", layout.label or layout.metric)
-    return figure
+    def draw(self, tidy: Tidy, frame: pd.DataFrame) -> Figure:
+        """The figure. A curve ends where the first seed of its cell diverged."""
+        mean = convergence.curves(frame, self.metric)
+        if mean.empty:
+            raise UserError(
+                f"nothing to draw for '{self.title}': no run that it shows has numbers in a column '{self.metric}' of "
+                "its metrics.csv"
+            )
+        columns = min(self.columns, len(self.panels))
+        rows = -(-len(self.panels) // columns)
+        figure, body = new_figure(self.width, 2.0 * rows + 0.55, [missing_note(frame, self, tidy)])
+        within = (-np.inf if self.lowest is None else self.lowest, np.inf if self.highest is None else self.highest)
+        drawn = draw_lines(
+            body, self, tidy, mean, "round", columns=columns, within=within, aside=offsets(self.methods)
+        )  # fmt: skip
+        for axes in drawn:
+            round_axis(axes)
+            axes.set(yscale=self.scale)
+            axes.update_datalim([(0, bound) for bound in within if np.isfinite(bound)], updatex=False)
+            axes.autoscale_view()
+        label_outer(drawn, columns, "Communication round", self.label or self.metric)
+        return figure

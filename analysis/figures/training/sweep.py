@@ -82,7 +82,7 @@ class SweepLayout(FigureLayout):
     """Panels of final values against a swept value, `columns` side by side."""
 
     needs: ClassVar[str] = "metrics"
-    kind: Literal["sweep"]
+    kind: Literal["sweep"] = "sweep"
     metric: str = Field(default="test_accuracy", description="any of a table's, but of convergence")
     final: FinalValue | None = Field(
         default=None, description="which value of a run is reported; null: what each method reports"
@@ -112,7 +112,7 @@ class SweepLayout(FigureLayout):
         return quantity(self.metric)
 
     @property
-    def asks(self) -> str:
+    def needed_file(self) -> str:
         """The kind of file that has the quantity."""
         return self.quantity.file
 
@@ -144,9 +144,9 @@ class SweepLayout(FigureLayout):
         """The rows of its quantity."""
         return frame[frame["metric"] == self.metric] if "metric" in frame else frame
 
-    def values_told(self, experiment: Experiment) -> str:
+    def reported_value(self, experiment: Experiment) -> str:
         """What is reported of each run."""
-        if self.asks != "metrics":
+        if self.needed_file != "metrics":
             return ""
         value = "what each method reports (after the last round, unless its released code says otherwise)"
         asked = "" if experiment.report is None else ", as asked for in place of the figure's own protocol"
@@ -159,7 +159,9 @@ class SweepLayout(FigureLayout):
 
     def values(self, frame: pd.DataFrame, experiment: Experiment) -> pd.DataFrame:
         """One row per run: the columns that name it, and its `value`, NaN of a run that diverged."""
-        column = Column(header=self.metric, metric=self.metric, final=self.final if self.asks == "metrics" else None)
+        column = Column(
+            header=self.metric, metric=self.metric, final=self.final if self.needed_file == "metrics" else None
+        )
         finals = {
             label: final_at_scale(reported(entry.release(label)), experiment)
             for label, entry in experiment.methods.items()
@@ -168,6 +170,24 @@ class SweepLayout(FigureLayout):
         rows = [(*cell, value.seed, value.number) for cell, of_seeds in values.items() for value in of_seeds]
         return pd.DataFrame(rows, columns=[*RUN_IDS, "value"])
 
+    def draw(self, tidy: Tidy, frame: pd.DataFrame) -> Figure:
+        """The figure; panels share the y axis. A cell with a diverged run has no point, and is named at the foot."""
+        columns = min(self.columns, len(self.panels))
+        rows = -(-len(self.panels) // columns)
+        metrics = tidy.gather("metrics", self.cells(tidy.experiment))
+        notes = [diverged_note(metrics, method_titles(tidy.experiment), "no point"), missing_note(frame, self, tidy)]
+        figure, body = new_figure(self.width, 2.1 * rows + 0.45, notes)
+        grid = body.subplots(rows, columns, sharey=True, squeeze=False)
+        values, seen = self.values(frame, tidy.experiment), set()
+        for axes in grid.flat[len(self.panels) :]:
+            axes.set_visible(False)
+        for axes, panel in zip(grid.flat, self.panels, strict=False):
+            seen |= _draw_panel(axes, panel, self, tidy, values)
+        for axes in grid[:, 0]:
+            axes.set_ylabel(self.quantity.title[0].upper() + self.quantity.title[1:])
+        add_legend(body, pd.DataFrame({"method": sorted(seen)}), self, tidy.experiment)
+        return figure
+
 
 def _cell(setting: Setting, label: str, experiment: Experiment) -> CellAddress:
     """A cell that the experiment has; a `UserError` if it does not."""
@@ -175,25 +195,6 @@ def _cell(setting: Setting, label: str, experiment: Experiment) -> CellAddress:
     if label not in known:
         raise unknown(f"method of experiment {experiment.name} in {setting.path}", label, known)
     return CellAddress(setting, label)
-
-
-def draw(layout: SweepLayout, tidy: Tidy, frame: pd.DataFrame) -> Figure:
-    """The figure; panels share the y axis. A cell of which a run diverged has no point, and is named at the foot."""
-    columns = min(layout.columns, len(layout.panels))
-    rows = -(-len(layout.panels) // columns)
-    metrics = tidy.gather("metrics", layout.cells(tidy.experiment))
-    notes = [diverged_note(metrics, method_titles(tidy.experiment), "no point"), missing_note(frame, layout, tidy)]
-    figure, body = new_figure(layout.width, 2.1 * rows + 0.45, notes)
-    grid = body.subplots(rows, columns, sharey=True, squeeze=False)
-    values, seen = layout.values(frame, tidy.experiment), set()
-    for axes in grid.flat[len(layout.panels) :]:
-        axes.set_visible(False)
-    for axes, panel in zip(grid.flat, layout.panels, strict=False):
-        seen |= _draw_panel(axes, panel, layout, tidy, values)
-    for axes in grid[:, 0]:
-        axes.set_ylabel(layout.quantity.title[0].upper() + layout.quantity.title[1:])
-    add_legend(body, pd.DataFrame({"method": sorted(seen)}), layout, tidy.experiment)
-    return figure
 
 
 def _draw_panel(axes: Axes, panel: SweepPanel, layout: SweepLayout, tidy: Tidy, values: pd.DataFrame) -> set[str]:

@@ -144,7 +144,7 @@ def test_the_place_of_images_is_no_part_of_the_protocol() -> None:
 
 
 def test_baselines_that_are_not_there(little: Path) -> None:
-    with pytest.raises(UserError, match=r"make them with: fedflat baselines quick_all --grid quick$"):
+    with pytest.raises(UserError, match=r"store them with: fedflat baselines quick_all --grid quick$"):
         load("quick")
     with pytest.raises(UserError, match=r"fedflat baselines quick_all --grid quick --out my.csv$"):
         load("quick", Path("my.csv"))

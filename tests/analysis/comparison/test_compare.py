@@ -209,7 +209,7 @@ def test_mistakes_are_told(stored: Path) -> None:
         compared(metric="accuracy")
     with pytest.raises(UserError, match="unknown grid of stored baselines 'tinny'; did you mean 'tiny'"):
         compare("fedsam", "tinny", Path("results"))
-    with pytest.raises(UserError, match="make them with: fedflat baselines quick_all --grid quick"):
+    with pytest.raises(UserError, match="store them with: fedflat baselines quick_all --grid quick"):
         compare("fedsam", "quick", Path("results"))
     with pytest.raises(
         UserError, match=r"no finished run of fedsam of experiment little .* snakemake --cores 2 little_"

@@ -12,12 +12,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from analysis import figures
-from analysis.figures import KINDS, FigureLayout
-from analysis.figures.base import LEGEND, STYLE, TEXT_WIDTH, legend_columns, new_figure
+from analysis.figures import draw as figures
+from analysis.figures.base import LEGEND, STYLE, TEXT_WIDTH, FigureLayout, legend_columns, new_figure
+from analysis.figures.draw import KINDS
 from analysis.figures.palette import style, styles
 from analysis.layouts.layout import layout_names
 from analysis.layouts.tidy import Tidy
+from analysis.layouts.titles import setting_title
 from analysis.report.report import Report
 from bench.experiments.address import CellAddress, Setting
 from bench.experiments.experiment import Experiment
@@ -353,7 +354,7 @@ def test_variants_of_one_method_differ_in_markers_only(quick: Experiment) -> Non
 
 
 def test_layouts_are_figure_layouts() -> None:
-    assert all(issubclass(kind.layout, FigureLayout) for kind in KINDS.values())
+    assert all(issubclass(layout, FigureLayout) for layout in KINDS.values())
 
 
 @pytest.mark.parametrize("names", [["FedAvg"], ["FedAvg", "FedSAM"] * 6, ["FedLESAM-D (fedlesam_d)"] * 40])
@@ -379,14 +380,14 @@ def test_a_legend_is_no_wider_than_its_figure(names: list[str]) -> None:
     ],
 )
 def test_settings_have_titles_in_words(partition: str, participation: str, title: str) -> None:
-    assert Setting("digits", partition, participation).title == title
+    assert setting_title(Setting("digits", partition, participation)) == title
 
 
 def single(realistic: Tidy, kind: str, **fields: Any) -> Figure:
     """A figure of one panel, of four methods."""
     where = {"partition": "dirichlet-0.1", "participation": "4-of-20"}
     given = {"title": "t", "caption": "c", "methods": ["fedavg", "fedsam", "fedlesam", "fedgf"], **fields}
-    layout = KINDS[kind].layout.parse({"kind": kind, **({"panels": [where]} if kind != "drift" else {}), **given})
+    layout = KINDS[kind].parse({"kind": kind, **({"panels": [where]} if kind != "drift" else {}), **given})
     return figures.draw(layout, realistic)
 
 

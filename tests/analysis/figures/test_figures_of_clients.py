@@ -9,8 +9,9 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis import figures
-from analysis.figures import KINDS, FigureLayout
+from analysis.figures import draw as figures
+from analysis.figures.base import FigureLayout
+from analysis.figures.draw import KINDS
 from analysis.layouts.tidy import Tidy
 from bench.experiments.address import CellAddress
 from bench.experiments.experiment import Experiment
@@ -24,7 +25,7 @@ PLACE = {"partition": "dirichlet-0.1", "participation": "4-of-20"}
 def layout(kind: str, **fields: Any) -> FigureLayout:
     place = {"panels": [PLACE]} if kind in ("clients", "convergence") else {"select": PLACE}
     given = {"kind": kind, "title": "T", "caption": "C.", "methods": METHODS, **place, **fields}
-    return KINDS[kind].layout.parse(given)
+    return KINDS[kind].parse(given)
 
 
 def clients(scale: float) -> pd.DataFrame:

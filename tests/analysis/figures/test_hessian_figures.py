@@ -8,8 +8,9 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from analysis import figures
-from analysis.figures import KINDS, FigureLayout
+from analysis.figures import draw as figures
+from analysis.figures.base import FigureLayout
+from analysis.figures.draw import KINDS
 from analysis.layouts.tidy import Tidy
 from bench.experiments.address import CellAddress, Setting
 from bench.experiments.experiment import Experiment
@@ -23,7 +24,7 @@ METHODS = ("fedavg", "fedsam")
 
 def layout(kind: str, **fields: Any) -> FigureLayout:
     given = {"kind": kind, "title": "T", "caption": "C.", "methods": [*METHODS, "fedgf"], "panels": PANELS, **fields}
-    return KINDS[kind].layout.parse(given)
+    return KINDS[kind].parse(given)
 
 
 @pytest.fixture

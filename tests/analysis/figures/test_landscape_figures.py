@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from matplotlib.colors import to_hex
 
-from analysis import figures
+from analysis.figures import draw as figures
 from analysis.figures.landscape.interpolation import InterpolationLayout
 from analysis.figures.landscape.plane import LocalPlaneLayout, PlaneLayout
 from analysis.figures.palette import styles
@@ -95,6 +95,6 @@ def test_a_line_is_the_mean_over_seeds(tmp_path: Path, quick: Experiment) -> Non
 def test_images_that_were_not_asked_for_cannot_be_drawn(tmp_path: Path, quick: Experiment, kind: str) -> None:
     frame = plane(1).rename(columns={"x": "t"}) if kind == "interpolation" else plane(1)
     write(tmp_path, CellAddress(HARD, "fedavg"), kind, frame[frame["data"] == "train"])
-    layout = figures.KINDS[kind].layout.parse({"kind": kind, "methods": ["fedavg"], **TEXT})
+    layout = figures.KINDS[kind].parse({"kind": kind, "methods": ["fedavg"], **TEXT})
     with pytest.raises(UserError, match="nothing to draw for 'A title'"):
         figures.draw(layout, tidy_in(tmp_path, quick))

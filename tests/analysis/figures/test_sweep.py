@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from analysis import figures
+from analysis.figures import draw as figures
 from analysis.figures.training.sweep import SweepLayout
 from analysis.layouts.protocol import with_requested_value
 from analysis.layouts.tidy import Tidy

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from analysis import figures
 from analysis.analyses.training.convergence import Convergence
+from analysis.figures import draw as figures
 from analysis.figures.training.convergence import ConvergenceLayout
 from analysis.layouts.protocol import at_scale
 from analysis.layouts.tidy import Tidy

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis import figures
+from analysis.figures import draw as figures
 from analysis.layouts.tidy import Tidy
 from analysis.report.report import Report
 from analysis.tables import table as tables
@@ -140,7 +140,7 @@ def test_the_command_that_makes_the_runs(tmp_path: Path) -> None:
     own = Report(MINI, tmp_path / "my results", {"training.rounds": 2, "grid.seeds": [0]})
     with pytest.raises(UserError) as caught:
         own.render_table("accuracy")
-    command = str(caught.value).partition("make them with: ")[2]
+    command = str(caught.value).partition("train them with: ")[2]
     assert shlex.split(command) == [
         "snakemake", "--cores", "2", "mini_table_accuracy", "--config",
         f"experiments=[{MINI}]", f"results={tmp_path / 'my results'}", "rounds=2", "seeds=[0]",

@@ -1,0 +1,106 @@
+"""Draw, caption and save figures; the kinds of figures register themselves."""
+
+import pkgutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.transforms import Bbox
+
+import analysis.figures
+from analysis.figures.base import STYLE, FigureLayout, OneSeedLayout
+from analysis.figures.notes import missing_note
+from analysis.layouts.captions import definition, less_exact, made_by_other_code, trained_otherwise
+from analysis.layouts.layout import read_layout
+from analysis.layouts.tidy import Tidy
+from bench.experiments.scale import IN_WORDS
+from bench.files.atomic import replacing
+from bench.input.errors import UserError, unknown
+from bench.input.registry import registered
+
+_FOLDERS = [
+    f"analysis.figures.{module.name}" for module in pkgutil.iter_modules(analysis.figures.__path__) if module.ispkg
+]
+
+KINDS: Mapping[str, type[FigureLayout]] = registered(FigureLayout, *_FOLDERS, key="kind")
+"""The layouts of figures by kind. A new file with a class in one of the folders is a new kind."""
+
+# Without dates, equal data gives equal bytes.
+_FORMATS: dict[str, dict[str, Any]] = {"png": {}, "pdf": {"CreationDate": None}}
+
+
+def load_figure(experiment_name: str, name: str) -> FigureLayout:
+    """A figure's layout, validated; a `UserError` says what is wrong with it."""
+    file, data = read_layout(experiment_name, "figures", name)
+    kind = str(data.get("kind"))
+    if kind not in KINDS:
+        raise unknown(f"kind of figure in {file}", kind, KINDS)
+    return KINDS[kind].parse(data, where=str(file))
+
+
+def draw(layout: FigureLayout, tidy: Tidy) -> Figure:
+    """The figure; methods without data are named at its foot, no data at all is a `UserError`."""
+    frame = _gather(layout, tidy)
+    if frame.empty:
+        seed = f" of seed {layout.shown_seed(tidy.experiment)}" if isinstance(layout, OneSeedLayout) else ""
+        what = "partition" if layout.file == "partition" else f"{layout.file}.csv"
+        where = f"no {what}{seed} of its cells under '{tidy.results}'"
+        raise UserError(f"nothing to draw for '{layout.title}': {where}")
+    with matplotlib.rc_context(STYLE):
+        figure = layout.draw(tidy, frame)
+        if tidy.experiment.scale != "paper":
+            figure.suptitle("Smoke scale: scikit-learn's digits", fontsize=STYLE["axes.titlesize"])
+        return figure
+
+
+def caption(layout: FigureLayout, tidy: Tidy) -> str:
+    """The layout's caption, what lines and bands mean, what was computed, and what has not been run."""
+    frame = _gather(layout, tidy)
+    told = definition(layout.drawn(frame), layout.file)
+    note = missing_note(frame, layout, tidy)
+    parts = [
+        f"{layout.title}.",
+        IN_WORDS[tidy.experiment.scale],
+        layout.caption.strip(),
+        f"Not drawn: {layout.unsupported}." if layout.unsupported else "",
+        "" if frame.empty else layout.reported_value(tidy.experiment),
+        "" if frame.empty else layout.statistics(frame),
+        f"Computed: {told}." if told else "",
+        *trained_otherwise(tidy.experiment, layout.methods),
+        *less_exact({layout.file: frame}),
+        *made_by_other_code({layout.file: frame}, tidy.analyses),
+        f"{note[0].upper()}{note[1:]}." if note else "",
+    ]
+    return " ".join(part for part in parts if part)
+
+
+def save(figure: Figure, stem: Path) -> list[Path]:
+    """Write `stem`.png and `stem`.pdf; equal figures give equal bytes."""
+    written = []
+    with matplotlib.rc_context(STYLE):
+        _settle(figure)
+    for extension, metadata in _FORMATS.items():
+        path = stem.with_name(f"{stem.name}.{extension}")
+        with matplotlib.rc_context(STYLE), replacing(path) as temporary:
+            figure.savefig(temporary, format=extension, metadata=metadata)
+        written.append(path)
+    return written
+
+
+def _settle(figure: Figure) -> None:
+    """Lay the figure out for good, at rounded places: the solver's last digits differ from call to call."""
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    for part in figure.subfigs:
+        part.bbox_relative.set_points(part.bbox_relative.get_points().round(6))
+    for axes in figure.get_axes():
+        axes.set_position(Bbox(axes.get_position(original=True).get_points().round(6)))
+
+
+def _gather(layout: FigureLayout, tidy: Tidy) -> pd.DataFrame:
+    seed = layout.shown_seed(tidy.experiment)
+    frame = tidy.gather(layout.file, layout.cells(tidy.experiment), seed, layout.also())
+    return frame[frame["seed"] == seed] if isinstance(layout, OneSeedLayout) else frame

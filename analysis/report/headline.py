@@ -1,0 +1,42 @@
+"""The first lines of a report: how many runs are finished, and which method leads."""
+
+from collections import Counter
+
+from analysis.layouts.tidy import Tidy
+from analysis.layouts.titles import method_titles
+from analysis.measures.convergence import FinalValue, diverged_seeds, final_values
+
+
+def headline(tidy: Tidy) -> list[str]:
+    """A line with counts of runs, and a line with the leading method and the runner-up.
+
+    Methods are compared by their mean over all settings and seeds; only those with all of their runs take part.
+    """
+    experiment = tidy.experiment
+    cells, settings = experiment.addresses, experiment.settings
+    metrics = tidy.gather("metrics", cells)
+    runs = diverged_seeds(metrics)
+    planned: Counter[str] = Counter()
+    for cell in cells:
+        planned[cell.method] += len(experiment.resolved_parts[cell.setting.dataset].grid.seeds)
+    finished, diverged = runs["seeds"].sum(), runs["diverged"].sum()
+    lines = [f"{experiment.name}: {finished} of {planned.total()} runs, {diverged} of them diverged"]
+
+    final, most_runs = FinalValue(), max(planned.values())
+    values = final_values(metrics, "test_accuracy", final, "higher")
+    complete = [
+        method for method, rows in values.groupby("method") if len(rows) == most_runs and rows["value"].notna().all()
+    ]
+    means = values[values["method"].isin(complete)].groupby("method")["value"].mean().sort_values(ascending=False)
+    names = method_titles(experiment)
+    ranked = [f"{names[str(method)]} with {mean:.2f} %" for method, mean in means.items()]
+    of = "" if len(ranked) == len(experiment.methods) else f", of the {len(ranked)} methods that finished all of them"
+    if len(ranked) > 1 or len(experiment.methods) == len(ranked) == 1:
+        runner_up = f", then {ranked[1]}" if len(ranked) > 1 else ""
+        lines.append(
+            f"highest mean test accuracy over {len(settings)} setting{'s' if len(settings) > 1 else ''}{of} "
+            f"({final.description}): {ranked[0]}{runner_up}"
+        )
+    else:
+        lines.append("fewer than two methods have finished all settings without divergence: none leads")
+    return lines

@@ -1,0 +1,131 @@
+"""One experiment as a command or Snakemake requests it: its overrides, its analyses, and the folder of its results."""
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from analysis.analyses import load_analyses
+from analysis.analyses.base import Analysis
+from analysis.layouts.protocol import at_scale
+from analysis.layouts.tidy import Tidy
+from bench.experiments.address import CellAddress
+from bench.experiments.experiment import Experiment, load_experiment
+from bench.experiments.files import experiment_file, experiment_files, experiment_names
+from bench.experiments.overrides import CONFIG_KEYS, check_methods
+from bench.experiments.resolving import experiment_data
+from bench.experiments.results import ResultPaths
+from bench.input.errors import UserError, unknown
+
+
+@dataclass(frozen=True)
+class RequestedExperiment:
+    """An experiment with its results below the folder `results`.
+
+    `source` is the experiment's name or its YAML file. `overrides` are values that replace those of the file, by key.
+    """
+
+    source: str
+    results: Path
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def experiment(self) -> Experiment:
+        """The experiment with its overrides; a `UserError` if a chosen method is in no named experiment either."""
+        experiment = load_experiment(self.source, self.overrides)
+        if experiment.chosen is not None:
+            check_methods(experiment.chosen, dict.fromkeys([self.source, *experiment_names()]))
+        return experiment
+
+    @cached_property
+    def analyses(self) -> dict[str, Analysis]:
+        """Every analysis by name, with the experiment's options, adapted to its scale."""
+        return {name: at_scale(analysis, self.experiment) for name, analysis in load_analyses(self.source).items()}
+
+    @property
+    def analysis_names(self) -> list[str]:
+        """The names of all analyses; the experiment itself is not read."""
+        return list(load_analyses(self.source))
+
+    @property
+    def target(self) -> str:
+        """The beginning of its Snakemake targets: the experiment's name, without the scale."""
+        if self.source in experiment_names():
+            return self.source
+        return str(experiment_data(self.source)["name"])
+
+    @property
+    def is_paper(self) -> bool:
+        """Whether it is the experiment of a paper, with published numbers in the same folder."""
+        return experiment_file(self.source).with_name("published").is_dir()
+
+    @property
+    def paper(self) -> str:
+        """The paper whose published numbers are shown: its own, or that of an experiment which it extends."""
+        folders = [file.parent for file in experiment_files(self.source)]
+        return next((folder.name for folder in folders if (folder / "published").is_dir()), self.target)
+
+    @property
+    def paths(self) -> ResultPaths:
+        """The paths of the results."""
+        return ResultPaths(self.results)
+
+    @property
+    def tidy(self) -> Tidy:
+        """The tidy files of the experiment."""
+        return Tidy(self.results, self.experiment, self.analyses)
+
+    def compared(self, path: str, analysis: str) -> list[str]:
+        """The paths of the cells with which an analysis compares the cell at `path`."""
+        cell = CellAddress.of(path)
+        return [self.experiment.compared_cell(cell, label).path for label in self.analyses[analysis].compared_labels()]
+
+    def analysed(self, analysis: str) -> list[str]:
+        """The paths of all cells to which an analysis applies; a `UserError` if no part of the experiment allows it."""
+        if analysis not in self.analyses:
+            raise unknown(f"analysis of experiment {self.experiment.name}", analysis, self.analyses)
+        requested = self.analyses[analysis]
+        parts, reasons = set(), []
+        for label, part in self.experiment.resolved_parts.items():
+            try:
+                requested.check(part.evaluation)
+                parts.add(label)
+            except UserError as error:
+                reasons.append(error)
+        if not parts:
+            raise reasons[0]
+        cells = self.experiment.addresses
+        return [
+            cell.path
+            for cell in cells
+            if cell.setting.dataset in parts and requested.applies_to(cell.method, cell.setting.partition)
+        ]
+
+    def check_runs(self, target: str) -> None:
+        """A `UserError` if nothing has been trained; it names the command that produces the target."""
+        if not self.experiment.paths():
+            raise UserError(f"experiment {self.experiment.name} has none of the methods {self.chosen_methods}")
+        if not self.tidy.has_runs():
+            raise UserError(
+                f"no run of experiment {self.experiment.name} under '{self.results}'; "
+                f"train them with: {self.snakemake(target)}"
+            )
+
+    @property
+    def chosen_methods(self) -> str:
+        """The chosen methods, for messages; empty if all methods are requested."""
+        return ", ".join(self.experiment.chosen or ())
+
+    def snakemake(self, target: str) -> str:
+        """The command that produces a target of the Snakefile; options with their default value are left out."""
+        short = {overridden: key for key, overridden in CONFIG_KEYS.items()}
+        config = [f"{short[key]}={value}" for key, value in self.overrides.items() if key in short]
+        if self.results != Path("results"):
+            config.insert(0, f"results={self.results}")
+        if self.source not in experiment_names():
+            config.insert(0, f"experiments=[{self.source}]")
+        command = shlex.join(["snakemake", "--cores", "2", target, *(["--config", *config] if config else [])])
+        others = [key for key in self.overrides if key not in short]
+        return command + (f" (with {', '.join(others)} changed in the experiment's file)" if others else "")
