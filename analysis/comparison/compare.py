@@ -26,7 +26,7 @@ from analysis.comparison.baselines import (
 from analysis.comparison.paired import holm, interval, sign_flip
 from analysis.measures.convergence import Better
 from analysis.report.report import Report
-from bench.experiments.address import IDS, CellAddress
+from bench.experiments.address import IDS
 from bench.experiments.files import experiment_names
 from bench.input.errors import UserError, unknown
 
@@ -119,7 +119,7 @@ def method_rows(method: str, report: Report) -> pd.DataFrame:
         raise unknown(f"method of experiment {experiment.name}", method, experiment.methods)
     rows = [
         run_rows(run, cell.columns, method)
-        for cell in map(CellAddress.of, experiment.paths())
+        for cell in experiment.addresses
         if cell.method == method
         for config in experiment.cell(cell.path).runs
         if (run := finished_run(report.paths.run(experiment.name, cell.path, config.seed), config)) is not None

@@ -105,7 +105,7 @@ class RequestedExperiment:
 
     def check_runs(self, target: str) -> None:
         """A `UserError` if nothing has been trained; it names the command that produces the target."""
-        if not self.experiment.paths():
+        if not self.experiment.addresses:
             raise UserError(f"experiment {self.experiment.name} has none of the methods {self.chosen_methods}")
         if not self.tidy.has_runs():
             raise UserError(
