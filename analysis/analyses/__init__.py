@@ -1,6 +1,5 @@
-"""Analyses by name. Each module in a folder here holds one, of its own name; a new file is a new analysis."""
+"""Analyses by name. Each is in a module of its name, in one of the folders here; a new file is a new analysis."""
 
-import pkgutil
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -12,43 +11,42 @@ from bench.input.errors import UserError, unknown
 from bench.input.frozen import NAME
 from bench.input.registry import registered
 
-_FOLDERS = [f"{__name__}.{module.name}" for module in pkgutil.iter_modules(__path__) if module.ispkg]
-
-ANALYSES: Mapping[str, type[Analysis]] = registered(Analysis, *_FOLDERS)
+ANALYSES: Mapping[str, type[Analysis]] = registered(Analysis, __name__)
 
 
 def analysis_class(name: str) -> type[Analysis]:
-    """An analysis by name; a `UserError` suggests the nearest."""
+    """The class of an analysis; a `UserError` suggests the nearest name."""
     if name not in ANALYSES:
         raise unknown("analysis", name, ANALYSES)
     return ANALYSES[name]
 
 
 def parse_analysis(name: str, options: Mapping[str, Any]) -> Analysis:
-    """An analysis with these options, the others at their defaults."""
+    """An analysis with these options, and the others at their defaults."""
     return analysis_class(name).parse(options, name)
 
 
 def load_analyses(experiment: str) -> dict[str, Analysis]:
-    """Every analysis by name, with the options that stand beside the experiment's file in analyses.yaml.
+    """All analyses by name, with the options in analyses.yaml in the folder of the experiment's file.
 
-    An entry there may also have a name of its own and say `analysis: NAME`: one more of that kind, with other options.
-    An entry that this file lacks is that of the experiment which it extends; what no file says is at its default.
+    A key of that file is the name of an analysis, or a new name for one more analysis of the kind `analysis: NAME` with
+    other options. The file of an experiment takes precedence over that of the experiment which it extends, and both
+    over the defaults.
     """
-    found: dict[str, Analysis] = {name: cls() for name, cls in ANALYSES.items()}
+    analyses: dict[str, Analysis] = {name: cls() for name, cls in ANALYSES.items()}
     for experiments in reversed(experiment_files(experiment)):
         if (file := experiments.with_name("analyses.yaml")).is_file():
-            found |= {name: _entry(name, given, f"'{file}': {name}") for name, given in read_yaml(file).items()}
-    return found
+            analyses |= {name: _parse_key(name, value, f"'{file}': {name}") for name, value in read_yaml(file).items()}
+    return analyses
 
 
-def _entry(name: str, given: Any, where: str) -> Analysis:
-    """What analyses.yaml says under a name."""
+def _parse_key(name: str, value: Any, where: str) -> Analysis:
+    """The analysis that a key of analyses.yaml and its value define."""
     if name in ANALYSES:
-        return ANALYSES[name].parse(given or {}, where)
-    if not isinstance(given, dict) or "analysis" not in given:
-        raise unknown(f"analysis in {where} (one with a name of its own says which: analysis: ...)", name, ANALYSES)
+        return ANALYSES[name].parse(value or {}, where)
+    if not isinstance(value, dict) or "analysis" not in value:
+        raise unknown(f"analysis in {where} (a new name must say which it is: analysis: ...)", name, ANALYSES)
     if not re.fullmatch(NAME, name) or name in RESERVED:
         raise UserError(f"{where}: a name has lower-case letters, digits and '_', and is none of {', '.join(RESERVED)}")
-    options = {option: value for option, value in given.items() if option != "analysis"}
-    return analysis_class(str(given["analysis"])).parse(options, where)
+    options = {option: given for option, given in value.items() if option != "analysis"}
+    return analysis_class(str(value["analysis"])).parse(options, where)

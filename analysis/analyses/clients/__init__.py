@@ -1,1 +1,1 @@
-"""Analyses by client, class or corruption."""
+"""Analyses of accuracy by client, by class, and by corruption."""

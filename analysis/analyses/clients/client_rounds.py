@@ -1,4 +1,4 @@
-"""Accuracy and feature norms of the global model on each class and for each client, over the kept rounds."""
+"""Accuracy and feature norms of the global model on each class and for each client, after each saved round."""
 
 from typing import ClassVar
 
@@ -19,15 +19,15 @@ class ClientRounds(Analysis):
     of_final_model: ClassVar[bool] = False
 
     features: Features = Field(
-        default="penultimate", description="penultimate: what the last linear layer is given; output: the scores"
+        default="penultimate", description="penultimate: the input of the last linear layer; output: the class scores"
     )
 
     def check(self, evaluation: Evaluation) -> None:
-        """The models of several rounds are compared."""
+        """The global models are those of saved states."""
         needs_saved_states(self.name, evaluation)
 
     def of_run(self, run: AnalysedRun) -> pd.DataFrame:
-        """One row per kept round and class (on its test images), or client (on its own training images)."""
+        """One row per saved round and class (on its test images) or client (on its own training images)."""
         setup = run.setup
         train, test = run.sample("train").data, run.sample("test").data
         tables = []

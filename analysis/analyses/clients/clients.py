@@ -30,7 +30,7 @@ class Clients(Analysis):
     columns: ClassVar[tuple[str, ...]] = ("metric", "client", "value")
 
     def of_run(self, run: AnalysedRun) -> pd.DataFrame:
-        """Rows of each client, and rows without a client that sum them up."""
+        """One row per client, and rows without a client with the statistics over clients."""
         setup = run.setup
         answers = {
             part: responses(setup.objective, run.w, run.progress(run.sample(part).data, f"{part} batch"))

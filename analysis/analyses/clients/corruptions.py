@@ -28,16 +28,18 @@ class Corruptions(Analysis):
 
     suite: Literal["auto", "cifar10_c", "cifar100_c", "built_in"] = Field(
         default="auto",
-        description="cifar10_c, cifar100_c: the published images, whose files have to be there; built_in: six "
-        "corruptions computed here, which do not compare with them; auto: the published ones for CIFAR, else built_in",
+        description="cifar10_c, cifar100_c: the published images, whose files must exist; built_in: six corruptions "
+        "that are computed here and not comparable with those; auto: the published ones for CIFAR, else built_in",
     )
-    corruptions: tuple[str, ...] | None = Field(default=None, min_length=1, description="some of the suite; null: all")
+    corruptions: tuple[str, ...] | None = Field(
+        default=None, min_length=1, description="names of corruptions of the suite; null: all"
+    )
     severities: tuple[Annotated[int, Field(ge=1, le=SEVERITIES)], ...] = Field(
-        default=(1, 2, 3, 4, 5), min_length=1, description="of 1 to 5"
+        default=(1, 2, 3, 4, 5), min_length=1, description="severities from 1 to 5"
     )
 
     def of_run(self, run: AnalysedRun) -> pd.DataFrame:
-        """A row per corruption and severity, one of the clean images (severity 0), one of the mean over the former."""
+        """One row for the clean images (severity 0), one per corruption and severity, one for the mean over these."""
         setup, suite = run.setup, self._suite(run)
         clean = run.batches(setup.test)
 
@@ -59,12 +61,12 @@ class Corruptions(Analysis):
         mean = math.fsum(value for *_, value in rows[1:]) / len(sets)
         rows.append(("corrupted_accuracy", None, None, mean))
         table = pd.DataFrame(rows, columns=["metric", "corruption", "severity", "value"])
-        source_of = "computed here, not those of CIFAR-C" if suite == "built_in" else "as published"
-        definition = f"test accuracy in percent; {suite}: corruptions {source_of}; mean over {len(sets)} corrupted sets"
+        origin = "computed by FedFlat, not those of CIFAR-C" if suite == "built_in" else "as published"
+        definition = f"test accuracy in percent; {suite}: corruptions {origin}; mean over {len(sets)} corrupted sets"
         return table.astype({"severity": "Int64"}).assign(suite=suite, definition=definition)
 
     def other_data(self, source: Source) -> Sequence[str]:
-        """The suite's, if it is a published one."""
+        """The suite, if it is a published one."""
         suite = self._suite_for(source)
         return [suite] if suite in _PUBLISHED else []
 
@@ -73,10 +75,10 @@ class Corruptions(Analysis):
         return (published if published in _PUBLISHED else "built_in") if self.suite == "auto" else self.suite
 
     def _suite(self, run: AnalysedRun) -> str:
-        """Which images; a `UserError` if they are not those of the run's data set."""
+        """The suite of this run; a `UserError` if it does not fit the run's data set."""
         source, dataset = run.config.dataset, run.setup.dataset
         if isinstance(source, CifarC):
-            raise UserError(f"corruptions: the test images of {source.label} are corrupted already")
+            raise UserError(f"corruptions: the test images of {source.label} are already corrupted")
         suite = self._suite_for(source)
         facts = _PUBLISHED[suite].facts if suite in _PUBLISHED else None
         if facts is not None and (facts.shape, facts.classes) != (dataset.image_shape, dataset.classes):

@@ -1,1 +1,1 @@
-"""Analyses of the Hessian."""
+"""Analyses of the Hessian of the loss."""

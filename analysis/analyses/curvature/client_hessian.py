@@ -16,30 +16,31 @@ Number = Annotated[int, Field(ge=0)]
 
 
 class ClientHessian(OfEigenvalues):
-    """The largest Hessian eigenvalue of each client's local model on the client's own data, after each kept round."""
+    """The largest Hessian eigenvalue of each client's local model on the client's own data, after each saved round."""
 
     name: ClassVar[str] = "client_hessian"
     columns: ClassVar[tuple[str, ...]] = ("round", "client", "lambda_max", "residual", "converged")
     of_final_model: ClassVar[bool] = False
 
     clients: Annotated[int, Field(ge=1)] | tuple[Number, ...] | None = Field(
-        default=None, description="so many, drawn by the seed, the same for all methods; or a list of them; null: all"
+        default=None,
+        description="number of clients, drawn by the seed, the same for all methods; or a list of clients; null: all",
     )
-    rounds: tuple[Number, ...] | None = Field(default=None, description="some of the kept rounds; null: all of them")
+    rounds: tuple[Number, ...] | None = Field(default=None, description="rounds with saved states; null: all of them")
 
     def check(self, evaluation: Evaluation) -> None:
-        """Local models are trained from kept states."""
+        """Local models are trained from saved states."""
         needs_saved_states(self.name, evaluation)
 
     def of_run(self, run: AnalysedRun) -> pd.DataFrame:
-        """One row per kept round and client.
+        """One row per saved round and client.
 
-        The local model after round r is that of the round which follows: the client trains from the kept state, with
-        its own client state, whether the schedule names it or not. One local model is in memory at a time.
+        The local model after round r is trained in round r + 1: the client starts from the saved state, with its own
+        client state, even if it does not participate in that round. One local model is in memory at a time.
         """
-        chosen = self._chosen(run)
+        clients = self._selected_clients(run)
         rounds = run.config.snapshots if self.rounds is None else self.rounds
-        parts = [(finished, client) for finished in rounds for client in chosen]
+        parts = [(finished, client) for finished in rounds for client in clients]
         state, rows = None, []
         for finished, client in run.progress(parts, "local model"):
             if state is None or state.round != finished:
@@ -52,7 +53,7 @@ class ClientHessian(OfEigenvalues):
         definition = f"{self.how}; mean cross-entropy of the client's own images at its model after one more round"
         return pd.DataFrame(rows, columns=[*self.columns, "images"]).assign(definition=definition)
 
-    def _chosen(self, run: AnalysedRun) -> Sequence[int]:
+    def _selected_clients(self, run: AnalysedRun) -> Sequence[int]:
         everyone = len(run.setup.split)
         if self.clients is None:
             return range(everyone)

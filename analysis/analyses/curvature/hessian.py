@@ -15,22 +15,25 @@ class Hessian(OfEigenvalues, OnImages):
     name: ClassVar[str] = "hessian"
     columns: ClassVar[tuple[str, ...]] = ("metric", "index", "value", "residual")
 
-    eigenvalues: int = Field(default=5, ge=5, le=50, description="how many of the largest; λ_1/λ_5 needs five")
+    eigenvalues: int = Field(
+        default=5, ge=5, le=50, description="number of eigenvalues, from the largest; λ_1/λ_5 needs five"
+    )
 
     def of_run(self, run: AnalysedRun) -> pd.DataFrame:
-        """λ_max, λ_1/λ_5, λ_max's residual, and whether all are as exact as asked for; then each eigenvalue."""
+        """Rows for λ_max, λ_1/λ_5, the residual of λ_max, whether all residuals are within the tolerance, and for each
+        eigenvalue."""
         data, loss = run.sample(self.data, self.images)
         found = self.top_eigenvalues(run, run.w, data, self.eigenvalues, "Hessian")
-        told = f"{self.how}, {loss}"
+        definition = f"{self.how}, {loss}"
         largest, residual, converged = found.eigenvalues[0], found.residuals[0], float(found.converged)
         limit = f"1 if all {self.eigenvalues} residuals are at most {self.tolerance:g}·|λ|"
         rows: list[tuple[str, int | None, float, float | None, str]] = [
-            ("lambda_max", None, largest, residual, told),
-            ("lambda_ratio_1_5", None, found.ratio(5), None, told),
-            ("lambda_residual", None, residual, None, f"|Hv - lambda v| of the largest eigenvalue, {told}"),
-            ("lambda_converged", None, converged, None, f"{limit}, {told}"),
+            ("lambda_max", None, largest, residual, definition),
+            ("lambda_ratio_1_5", None, found.ratio(5), None, definition),
+            ("lambda_residual", None, residual, None, f"|Hv - lambda v| of the largest eigenvalue, {definition}"),
+            ("lambda_converged", None, converged, None, f"{limit}, {definition}"),
         ]
         pairs = zip(found.eigenvalues, found.residuals, strict=True)
-        rows += [("eigenvalue", i, value, distance, told) for i, (value, distance) in enumerate(pairs, 1)]
+        rows += [("eigenvalue", i, value, distance, definition) for i, (value, distance) in enumerate(pairs, 1)]
         table = pd.DataFrame(rows, columns=[*self.columns, "definition"])
         return table.astype({"index": "Int64"})

@@ -18,21 +18,23 @@ class Spectrum(OnImages):
     columns: ClassVar[tuple[str, ...]] = ("metric", "eigenvalue", "value", "stderr")
 
     probes: int = Field(default=10, ge=2, description="random vectors of signs, the same for all methods")
-    steps: int = Field(default=80, ge=1, description="Lanczos steps, each a Hessian product, from each of them")
+    steps: int = Field(
+        default=80, ge=1, description="Lanczos steps from each random vector; each step needs one Hessian product"
+    )
     width: float = Field(
         default=0.005,
         ge=0.0005,
         le=1,
-        description="standard deviation of an eigenvalue's Gaussian, in units of the range",
+        description="standard deviation of the Gaussian of one eigenvalue, in units of the spectrum's range",
     )
     dtype: NumberFormat = Field(default="float32", description="number format of the products: float32 or float64")
 
     def of_run(self, run: AnalysedRun) -> pd.DataFrame:
-        """The trace; the Gaussian's σ, and the height of a single eigenvalue; then the density on a grid."""
+        """Rows for the trace, the Gaussian's σ and the peak of a single eigenvalue; then the density on a grid."""
         data, loss = run.sample(self.data, self.images)
-        objective, w, given = in_format(run.setup.objective, run.w, data, self.dtype)
+        objective, w, converted = in_format(run.setup.objective, run.w, data, self.dtype)
         found = spectral_density(
-            hessian_product(objective, w, given), w,
+            hessian_product(objective, w, converted), w,
             probes=run.progress(range(self.probes), "spectrum: random vector"),
             steps=self.steps, width=self.width, seed=run.config.seed,
         )  # fmt: skip
@@ -40,7 +42,7 @@ class Spectrum(OnImages):
         rows: list[tuple[str, float | None, float, float | None, str]] = [
             ("trace", None, found.trace, found.trace_stderr, f"Hutchinson's estimate, {quadrature}"),
             ("density_sigma", None, found.sigma, None, f"standard deviation of an eigenvalue's Gaussian, {quadrature}"),
-            ("density_single", None, found.single, None, f"height of a single eigenvalue, {quadrature}"),
+            ("density_single", None, found.single, None, f"peak of a single eigenvalue, {quadrature}"),
         ]
         points = zip(found.eigenvalue, found.density, found.stderr, strict=True)
         rows += [("density", *point, f"stochastic Lanczos quadrature, {quadrature}") for point in points]

@@ -1,1 +1,1 @@
-"""Analyses of how the loss rises around a model."""
+"""Analyses of flatness: how the loss rises around a model."""

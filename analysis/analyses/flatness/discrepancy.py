@@ -1,4 +1,4 @@
-"""Flatness discrepancy Δ_F: how far the global model's sharpness is from its clients' (FedGF, eq. 7)."""
+"""Flatness discrepancy Δ_F: how far the global model's sharpness is from that of the local models (FedGF, eq. 7)."""
 
 from collections.abc import Callable, Sequence
 from typing import ClassVar, Literal, NamedTuple
@@ -14,13 +14,13 @@ from bench.experiments.run_config import Evaluation
 from bench.input.errors import UserError
 
 
-class Round(NamedTuple):
-    """The global model `[P]` after a round; the clients, the local model `[P]` of each, and where these come from."""
+class RoundModels(NamedTuple):
+    """The global model `[P]` after a round, the local model `[P]` of each client, and a description of these."""
 
     w: Tensor
     clients: Sequence[int]
     local_model: Callable[[int], Tensor]
-    words: str
+    description: str
 
 
 class Discrepancy(ByAscent, OnGlobalObjective):
@@ -30,60 +30,62 @@ class Discrepancy(ByAscent, OnGlobalObjective):
     columns: ClassVar[tuple[str, ...]] = ("metric", "value")
     of_final_model: ClassVar[bool] = False
 
-    rho: float = Field(default=0.1, gt=0, description="radius of both sharpnesses")
+    rho: float = Field(default=0.1, gt=0, description="radius ρ of both sharpness values")
     local_models: Literal["kept", "retrained"] = Field(
         default="kept",
-        description="kept by the run, of the round's participants; or retrained from the global model, of all clients, "
-        "for one more round",
+        description="kept: those of the round's participants, saved by the run; retrained: those of all clients, "
+        "trained for one more round from the global model",
     )
     round: int | None = Field(
-        default=None, ge=1, description="the global model after so many rounds; null: the last of those that are kept"
+        default=None,
+        ge=1,
+        description="the round after which the global model is taken; null: the last one with saved models",
     )
 
     def check(self, evaluation: Evaluation) -> None:
-        """Local models are kept, or trained from a kept state."""
+        """Local models are saved, or trained from a saved state."""
         if self.local_models == "kept" and evaluation.local_models is None:
             raise UserError(
                 f"{self.name} needs local models of the runs, but evaluation.local_models is null: the experiment "
-                "keeps none; set it to rounds such as [30], or to last (or the analysis's local_models to retrained)"
+                "saves none; set it to rounds such as [30], or to last (or the analysis's local_models to retrained)"
             )
         if self.local_models == "retrained":
             needs_saved_states(self.name, evaluation)
 
     def of_run(self, run: AnalysedRun) -> pd.DataFrame:
-        """Three rows: Δ_F, and the two sharpnesses whose distance it is.
+        """Three rows: Δ_F, and the two sharpness values whose difference it is.
 
-        Kept: w^r and the models w_i⁺ of the clients that took part in round r, of which it was made. Retrained: w^r and
-        the models of all clients, each trained from it for one round's local steps, with its own state.
+        Kept: w^r, and the models w_i⁺ of the participants of round r, from which w^r was computed. Retrained: w^r, and
+        the models of all clients, each trained from w^r for the local steps of one round, with its own client state.
         """
         (data, loss), config, setup = run.global_objective(self.images), run.config, run.setup
         kept = self.local_models == "kept"
         finished = self.round or (config.rounds_of_local_models if kept else config.snapshots)[-1]
-        of_round = (_kept if kept else _retrained)(run, finished)
-        local = ((of_round.local_model(i), run.client_batches(i)) for i in run.progress(of_round.clients, "client"))
-        found = flatness_discrepancy(setup.objective, of_round.w, data, local, rho=self.rho, ascent=self.ascent)
+        models = (_saved if kept else _retrained)(run, finished)
+        local = ((models.local_model(i), run.client_batches(i)) for i in run.progress(models.clients, "client"))
+        found = flatness_discrepancy(setup.objective, models.w, data, local, rho=self.rho, ascent=self.ascent)
         rows = zip(("flatness_discrepancy", "global_sharpness", "mean_local_sharpness"), found, strict=True)
         return pd.DataFrame(rows, columns=["metric", "value"]).assign(
             definition=f"after round {finished}, {self.ascent.description(self.rho)}, {loss}; "
-            f"local models: {of_round.words}"
+            f"local models: {models.description}"
         )
 
 
-def _kept(run: AnalysedRun, finished_rounds: int) -> Round:
+def _saved(run: AnalysedRun, finished_rounds: int) -> RoundModels:
     models = run.directory.local_models(finished_rounds, run.device)
     run.check_finite(models.w_global, f"the global model after round {finished_rounds}")
-    words = f"those of the {len(models)} participants of round {finished_rounds}, on their own data"
+    description = f"those of the {len(models)} participants of round {finished_rounds}, on their own data"
 
     def model(client: int) -> Tensor:
         w = models[client]
         run.check_finite(w, f"client {client}'s model of round {finished_rounds}")
         return w
 
-    return Round(models.w_global, list(models), model, words)
+    return RoundModels(models.w_global, list(models), model, description)
 
 
-def _retrained(run: AnalysedRun, finished_rounds: int) -> Round:
+def _retrained(run: AnalysedRun, finished_rounds: int) -> RoundModels:
     state = run.state(finished_rounds)
     w = run.setup.federation.evaluated(state)
-    words = "all clients', after one more round of local steps, on their own data"
-    return Round(w, range(len(run.setup.split)), lambda i: run.retrained(state, i), words)
+    description = "those of all clients, after the local steps of one more round, on their own data"
+    return RoundModels(w, range(len(run.setup.split)), lambda i: run.retrained(state, i), description)

@@ -1,4 +1,4 @@
-"""Perturbation drift and global sharpness over the rounds."""
+"""Perturbation drift and global sharpness, after each saved round."""
 
 from collections.abc import Sequence
 from typing import ClassVar, Literal
@@ -19,7 +19,7 @@ from bench.methods.perturbations.none import NoPerturbation
 
 
 class Drift(ByAscent, OnGlobalObjective):
-    """Perturbation drift (FedLESAM, section 4.1) and global sharpness after each kept round."""
+    """Perturbation drift (FedLESAM, section 4.1) and global sharpness after each saved round."""
 
     name: ClassVar[str] = "drift"
     columns: ClassVar[tuple[str, ...]] = (
@@ -27,21 +27,21 @@ class Drift(ByAscent, OnGlobalObjective):
     )  # fmt: skip
     of_final_model: ClassVar[bool] = False
 
-    rho: float = Field(default=0.1, gt=0, description="radius of the global sharpness")
+    rho: float = Field(default=0.1, gt=0, description="radius ρ of the global sharpness")
     virtual: Literal["participants", "all"] = Field(
         default="participants",
-        description="whose iterates the virtual global model is the mean of; all: every client trains, as in the paper",
+        description="clients whose mean iterate is the virtual global model; all: every client trains, as in the paper",
     )
 
     def check(self, evaluation: Evaluation) -> None:
-        """The rounds after kept states are played again."""
+        """The rounds after saved states are repeated."""
         needs_saved_states(self.name, evaluation)
 
     def of_run(self, run: AnalysedRun) -> pd.DataFrame:
-        """One row per kept round.
+        """One row per saved round.
 
-        The drift after round r is that of the round which follows: it is replayed from the kept state with the clients
-        that the schedule names. Empty for methods that do not perturb, and where a schedule of clients has ended.
+        The drift after round r is that of round r + 1, which is repeated from the saved state with its participants.
+        It is empty for methods without perturbation, and if the participation schedule ends with round r.
         """
         setup, (train, loss) = run.setup, run.global_objective(self.images)
         perturbs = not isinstance(setup.federation.method.perturbation, NoPerturbation)
@@ -53,13 +53,13 @@ class Drift(ByAscent, OnGlobalObjective):
             sharp = sharpness(setup.objective, setup.federation.evaluated(state), train, self.rho, self.ascent)
             rows.append((finished, *(drift or [None] * len(PerturbationDrift._fields)), sharp))
         whose = f"all {len(setup.split)} clients'" if self.virtual == "all" else "their"
-        told = (
+        compared = (
             f"perturbations of the next round's clients against the global gradient at the mean of {whose} iterates"
             if perturbs
             else "no perturbations"
         )
         return pd.DataFrame(rows, columns=list(self.columns)).assign(
-            definition=f"{told}; sharpness: {self.ascent.description(self.rho)}; global objective: {loss}"
+            definition=f"{compared}; sharpness: {self.ascent.description(self.rho)}; global objective: {loss}"
         )
 
     def _of_round(

@@ -17,7 +17,7 @@ class Flatness(ByAscent, OnImages):
     name: ClassVar[str] = "flatness"
     columns: ClassVar[tuple[str, ...]] = ("metric", "value", "stderr")
 
-    rho: float = Field(default=0.1, gt=0, description="radius of the ball")
+    rho: float = Field(default=0.1, gt=0, description="radius ρ of the ball")
     sigma: float = Field(default=0.05, gt=0, description="standard deviation of the LPF's Gaussian")
     draws: int = Field(default=50, ge=2, description="Monte Carlo draws of the LPF")
 

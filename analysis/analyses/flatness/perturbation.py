@@ -18,7 +18,8 @@ Direction = Literal["random", "gradient"]
 
 
 class Perturbation(OnImages):
-    """Loss of the final global model moved along random directions, the same ones for every method, or its gradient."""
+    """Loss at given distances from the final global model, along random directions, the same for every method, or along
+    the gradient."""
 
     name: ClassVar[str] = "perturbation"
     columns: ClassVar[tuple[str, ...]] = ("direction", "radius", "draw", "loss")
@@ -26,28 +27,28 @@ class Perturbation(OnImages):
     directions: tuple[Direction, ...] = Field(
         default=("random",),
         min_length=1,
-        description="random, gradient (uphill, and downhill at negative radii)",
+        description="random, or gradient (uphill; downhill at negative radii)",
     )
     radii: tuple[Annotated[float, Field(ge=0)], ...] = Field(
-        default=(0, 1, 2, 3, 4, 5), min_length=1, description="lengths of the perturbations"
+        default=(0, 1, 2, 3, 4, 5), min_length=1, description="distances from the model"
     )
-    draws: int = Field(default=10, ge=1, description="random directions")
+    draws: int = Field(default=10, ge=1, description="number of random directions")
 
     def of_run(self, run: AnalysedRun) -> pd.DataFrame:
         """One row per direction and radius."""
         data, loss = run.sample(self.data, self.images)
         tables = []
         for kind in dict.fromkeys(self.directions):
-            directions, radii, words = self._of_kind(kind, run, data)
+            directions, radii, description = self._of_kind(kind, run, data)
             along = run.progress(directions, "direction", total=self.draws if kind == "random" else 1)
             table = loss_along(run.setup.objective, run.w, data, along, radii)
-            tables.append(table.assign(direction=kind, definition=f"{loss}; {words}"))
+            tables.append(table.assign(direction=kind, definition=f"{loss}; {description}"))
         return pd.concat(tables, ignore_index=True)
 
     def _of_kind(
         self, kind: Direction, run: AnalysedRun, data: Batches
     ) -> tuple[Iterable[Tensor], Sequence[float], str]:
-        """Unit directions `[P]`, radii along them, and both in words."""
+        """Unit directions `[P]`, the radii along them, and a description of both."""
         if kind == "random":
             stream = torch_stream(run.config.seed, "perturbation-directions")
             return random_directions(run.w, self.draws, stream), self.radii, "random unit directions"

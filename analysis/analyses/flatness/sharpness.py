@@ -11,7 +11,7 @@ from analysis.measures.flatness import sharpness
 
 
 class Sharpness(ByAscent, OnImages):
-    """Largest rise of the loss in a ball around the final global model, as a function of the ball's radius."""
+    """Largest increase of the loss in a ball around the final global model, as a function of the ball's radius."""
 
     name: ClassVar[str] = "sharpness"
     columns: ClassVar[tuple[str, ...]] = ("radius", "sharpness", "first_order")
@@ -19,16 +19,16 @@ class Sharpness(ByAscent, OnImages):
     radii: tuple[Annotated[float, Field(gt=0)], ...] = Field(
         default=(0.05, 0.1, 0.2, 0.5, 1), min_length=1, description="radii of the balls"
     )
-    steps: int = Field(default=10, ge=1, description="ascent steps; of several, the best point counts")
+    steps: int = Field(default=10, ge=1, description="ascent steps; the best point of all steps counts")
 
     def of_run(self, run: AnalysedRun) -> pd.DataFrame:
         """One row per radius. `first_order` is ρ‖∇F(w)‖, the maximum to first order."""
         data, loss = run.sample(self.data, self.images)
         objective, w = run.setup.objective, run.w
         slope = float(objective.full_gradient(w, data).norm())
-        told = f"{self.ascent.description_for_radii}, {loss}"
+        definition = f"{self.ascent.description_for_radii}, {loss}"
         rows = [
-            (rho, sharpness(objective, w, data, rho, self.ascent), rho * slope, told)
+            (rho, sharpness(objective, w, data, rho, self.ascent), rho * slope, definition)
             for rho in run.progress(self.radii, "radius")
         ]
         return pd.DataFrame(rows, columns=["radius", "sharpness", "first_order", "definition"])

@@ -1,1 +1,1 @@
-"""Analyses of the loss on lines and planes of models."""
+"""Analyses of the loss on lines and planes in parameter space."""

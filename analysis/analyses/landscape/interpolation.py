@@ -23,22 +23,22 @@ class Interpolation(OnSubsets):
 
     towards: str | None = Field(
         default=None,
-        description="a method, or a partition: from this run's final model (t = 0) to that one's (t = 1); "
-        "null: from the initial model to the final one",
+        description="a method or partition: from this run's final model (t = 0) to the final model of that method or "
+        "partition (t = 1); null: from the initial model to the final one",
     )
     steps: int = Field(default=20, ge=1, description="equal steps from one model to the other")
-    beyond: int = Field(default=5, ge=0, description="so many more steps on either side")
+    beyond: int = Field(default=5, ge=0, description="number of further steps beyond each model")
 
     def compared_labels(self) -> Sequence[str]:
-        """The other end."""
+        """The method or partition of the other end."""
         return () if self.towards is None else (self.towards,)
 
     def applies_to(self, method: str, partition: str) -> bool:
-        """Not of the other end."""
+        """Not to runs of the other end."""
         return self.towards not in (method, partition)
 
     def of_run(self, run: AnalysedRun) -> pd.DataFrame:
-        """A row for each t and part of the data."""
+        """One row per t and subset of the data."""
         others = self.compared_runs(run)
         if others:
             own = run.name_among(self.compared_labels())
@@ -55,7 +55,7 @@ class Interpolation(OnSubsets):
 
 
 def _initial(run: AnalysedRun) -> Tensor:
-    """The model before the first round: the seed alone decides it."""
+    """The model before the first round, which depends on the seed only."""
     config, dataset = run.config, run.setup.dataset
     module = build_model(config.model, dataset.image_shape, dataset.classes, config.seed)
     return Objective(module.to(run.device)).initial()

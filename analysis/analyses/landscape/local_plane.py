@@ -13,38 +13,40 @@ from bench.input.errors import UserError
 
 
 class LocalPlane(ThroughModels):
-    """Local models after one more round of training from a kept state (Caldarola et al. 2022, Figures 2, 12, 13)."""
+    """Local models after one more round of training from a saved state (Caldarola et al. 2022, Figures 2, 12, 13)."""
 
     name: ClassVar[str] = "local_plane"
     of_final_model: ClassVar[bool] = False
 
     clients: tuple[int, ...] | None = Field(
-        default=None, description="three clients; null: the first of those which the schedule names for that round"
+        default=None, description="three clients; null: the first three participants of that round"
     )
-    round: int | None = Field(default=None, ge=1, description="the kept state's round; null: the last one")
+    round: int | None = Field(default=None, ge=1, description="the round of the saved state; null: the last one")
 
     @field_validator("clients")
     @classmethod
     def _three(cls, clients: tuple[int, ...] | None) -> tuple[int, ...] | None:
         if clients is not None and (len(clients) != 3 or len(set(clients)) != 3):
-            raise UserError(f"local_plane.clients = [{', '.join(map(str, clients))}]: three different clients, or null")
+            raise UserError(
+                f"local_plane.clients = [{', '.join(map(str, clients))}] (allowed: three different clients, or null)"
+            )
         return clients
 
     def check(self, evaluation: Evaluation) -> None:
-        """Local models are trained from a kept state."""
+        """Local models are trained from a saved state."""
         needs_saved_states(self.name, evaluation)
 
     def models(self, run: AnalysedRun) -> Models:
-        """Trained on the clients' own data, with their own state, as a round does."""
+        """The local models after the local steps of one more round, on the clients' own data, with their own states."""
         finished = self.round or run.config.training.rounds
         state = run.state(finished)
-        clients = self._chosen(run, state)
+        clients = self._selected_clients(run, state)
         names = [f"client {i}" for i in clients]
         which = f"the local models of {', '.join(names)}, trained from the model after round {finished}"
         return Models(names, [run.retrained(state, i) for i in clients], which)
 
-    def _chosen(self, run: AnalysedRun, state: FederationState) -> tuple[int, ...]:
-        """The clients asked for, or the first three: those that take part, then all others by their number."""
+    def _selected_clients(self, run: AnalysedRun, state: FederationState) -> tuple[int, ...]:
+        """The requested clients, or the first three of: the next round's participants, then all other clients."""
         count = len(run.setup.split)
         if self.clients is None:
             clients = tuple(dict.fromkeys([*run.next_clients(state), *range(count)]))[:3]
@@ -53,6 +55,6 @@ class LocalPlane(ThroughModels):
         if len(clients) < 3 or not set(clients) <= set(range(count)):
             raise UserError(
                 f"local_plane needs three of the run's {count} clients, numbered from 0; "
-                f"asked for: {', '.join(map(str, clients))}"
+                f"requested: {', '.join(map(str, clients))}"
             )
         return clients

@@ -19,11 +19,11 @@ from bench.input.errors import UserError
 
 
 class Models(NamedTuple):
-    """Names, flat parameters `[P]`, and what they are in words."""
+    """Names and flat parameters `[P]` of models, and a description of all of them."""
 
     names: Sequence[str]
     parameters: Sequence[Tensor]
-    which: str
+    description: str
 
 
 class ThroughModels(OfOneSeed, OnSubsets):
@@ -33,7 +33,9 @@ class ThroughModels(OfOneSeed, OnSubsets):
 
     points: int = Field(default=21, ge=2, description="grid points per direction")
     margin: float = Field(
-        default=0.2, ge=0, description="by so much of the models' extent the plane reaches beyond them on every side"
+        default=0.2,
+        ge=0,
+        description="how far the plane extends beyond the models on every side, in units of their extent",
     )
 
     @abstractmethod
@@ -41,11 +43,11 @@ class ThroughModels(OfOneSeed, OnSubsets):
         """The three models; the first one is the plane's origin."""
 
     def of_run(self, run: AnalysedRun) -> pd.DataFrame:
-        """A row for each grid point, then one for each model, which `model` names there; all of that for each part.
+        """For each subset of the data, one row per grid point, then one per model, which is named in `model`.
 
         x and y are Euclidean distances from the first model.
         """
-        names, parameters, which = self.models(run)
+        names, parameters, description = self.models(run)
         family, places = plane_through(*parameters)
         axes = (axis_around(values, self.margin, self.points) for values in zip(*places, strict=True))
         points = [*product(*axes), *places]
@@ -53,7 +55,7 @@ class ThroughModels(OfOneSeed, OnSubsets):
         scores = score_points(run, self, family, points, samples)
         at = pd.DataFrame(points, columns=["x", "y"])
         at["model"] = pd.Series(names, index=at.index[-len(names) :])
-        losses = {part: f"{sample.loss}, on the plane through {which}" for part, sample in samples.items()}
+        losses = {part: f"{sample.loss}, on the plane through {description}" for part, sample in samples.items()}
         table = scores.join(at, on="point").assign(definition=scores["data"].map(losses))
         return table[[*self.columns, "definition"]]
 
@@ -70,11 +72,13 @@ class Plane(ThroughModels):
     @classmethod
     def _two(cls, through: tuple[str, ...]) -> tuple[str, ...]:
         if through and len(through) != 2:
-            raise UserError(f"plane.through = [{', '.join(through)}]: the labels of two other methods, or partitions")
+            raise UserError(
+                f"plane.through = [{', '.join(through)}] (allowed: the labels of two other methods or partitions)"
+            )
         return through
 
     def check(self, evaluation: Evaluation) -> None:
-        """The others must be named: no default fits all experiments."""
+        """The two others must be named, because no default fits all experiments."""
         if not self.through:
             raise UserError(
                 "plane goes through the models of three methods, or partitions: name the two others in its option "
@@ -86,11 +90,11 @@ class Plane(ThroughModels):
         return self.through
 
     def applies_to(self, method: str, partition: str) -> bool:
-        """Not of the models that the plane goes through beside the first."""
+        """Not to runs of the two others."""
         return method not in self.through and partition not in self.through
 
     def models(self, run: AnalysedRun) -> Models:
-        """This run's is the first."""
+        """This run's final model first, then the two others."""
         runs = [run, *self.compared_runs(run)]
         names = [run.name_among(self.through), *self.through]
         return Models(names, [run.w for run in runs], f"the final models of {', '.join(names)}")

@@ -1,4 +1,4 @@
-"""Loss and error on a filter-normalised random plane around the final global model, or a local one."""
+"""Loss and error on a filter-normalised random plane around the final global model, or around a local model."""
 
 from collections.abc import Sequence
 from itertools import product
@@ -26,50 +26,57 @@ class Surface(OfOneSeed, OnImages):
 
     model: Literal["global", "local"] = Field(
         default="global",
-        description="the final one; or local: of the first participant of the last round whose local models the run "
-        "keeps, on all its own training images",
+        description="global: the final global model; local: the model of the first participant of the last round with "
+        "saved local models, on all training images of that client",
     )
     extent: float = Field(default=1.0, gt=0, description="the plane spans [-extent, extent] in both directions")
     points: int = Field(
         default=21, ge=3, description="grid points per direction; odd, so that the model is one of them"
     )
     biases: Biases = Field(
-        default="zero", description="zero: biases and normalisation stay as they are; normalised: each as one filter"
+        default="zero",
+        description="zero: biases and normalisation parameters do not change; normalised: each counts as one filter",
     )
-    orthogonal: bool = Field(default=False, description="whether the directions are made orthogonal, filter by filter")
+    orthogonal: bool = Field(
+        default=False, description="whether the second direction is orthogonal to the first one, filter by filter"
+    )
     reference: str | None = Field(
         default=None,
-        description="a method whose filters' norms scale the directions of all models; null: each model's own",
+        description="a method whose filter norms scale the directions of all models; null: the norms of each model",
     )
 
     @field_validator("points")
     @classmethod
     def _odd(cls, points: int) -> int:
         if points % 2 == 0:
-            raise UserError(f"surface.points = {points}: an odd number, so that the model is one of the grid points")
+            raise UserError(
+                f"surface.points = {points} (allowed: odd numbers, so that the model is one of the grid points)"
+            )
         return points
 
     @model_validator(mode="after")
     def _own_images(self) -> "Surface":
         if self.model == "local" and (self.data != "train" or self.images is not None):
-            raise UserError("surface.model = local is on all training images of its client: data and images stay unset")
+            raise UserError(
+                "surface.model = local uses all training images of its client: data and images must not be set"
+            )
         return self
 
     def check(self, evaluation: Evaluation) -> None:
-        """A local model is kept."""
+        """A local model must be saved."""
         if self.model == "local" and evaluation.local_models is None:
             raise UserError(
                 "surface.model = local needs local models of the runs, but evaluation.local_models is null: "
-                "the experiment keeps none; set it to last"
+                "the experiment saves none; set it to last"
             )
 
     def compared_labels(self) -> Sequence[str]:
-        """The method of reference."""
+        """The reference method."""
         return () if self.reference is None else (self.reference,)
 
     def of_run(self, run: AnalysedRun) -> pd.DataFrame:
         """One row per grid point, a outermost."""
-        w, sample = self._around(run)
+        w, sample = self._centre(run)
         scale = next((other.w for other in self.compared_runs(run)), w)
         directions = filter_normalised_directions(
             run.setup.objective.layout,
@@ -84,8 +91,8 @@ class Surface(OfOneSeed, OnImages):
         table = pd.DataFrame(points, columns=["a", "b"]).join(scores[["loss", "error"]])
         return table.assign(definition=f"{sample.loss}; {self._directions()}")
 
-    def _around(self, run: AnalysedRun) -> tuple[Tensor, Sample]:
-        """The model `[P]` in the middle, and the images; a `UserError` if it is not kept, or not finite."""
+    def _centre(self, run: AnalysedRun) -> tuple[Tensor, Sample]:
+        """The model `[P]` at the centre, and the images; a `UserError` if the model is not saved, or not finite."""
         if self.model == "global":
             return run.w, run.sample(self.data, self.images)
         config = run.config

@@ -1,1 +1,1 @@
-"""Analyses of a run's own metrics."""
+"""Analyses of a run's recorded metrics."""

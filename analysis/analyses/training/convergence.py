@@ -26,36 +26,40 @@ class Convergence(Analysis):
 
     targets: tuple[Target, ...] = Field(default=(80.0,), description="test accuracies in percent")
     reference: str | None = Field(
-        default=None, description="a method whose final accuracy, seed by seed, is a target too; null: none"
+        default=None, description="a method whose final accuracy, seed by seed, is a further target; null: none"
     )
     final: FinalValue = Field(
         default=FinalValue(),
-        description="which of its evaluations that is: {rule: last}, {rule: best}, or {rule: mean_last_n, n: 10}",
+        description="the rule of that final accuracy: {rule: last}, {rule: best}, or {rule: mean_last_n, n: 10}",
     )
     window: int = Field(
-        default=1, ge=1, description="beside single evaluations, the mean of the last so many has to reach it; 1: not"
+        default=1,
+        ge=1,
+        description="number of last evaluations whose mean must reach the target, as a second criterion; 1: none",
     )
 
     @model_validator(mode="after")
-    def _some_target(self) -> "Convergence":
+    def _any_target(self) -> "Convergence":
         if not self.targets and self.reference is None:
-            raise UserError("convergence needs targets, or a reference")
+            raise UserError("convergence needs targets or a reference")
         return self
 
     def compared_labels(self) -> Sequence[str]:
-        """The reference."""
+        """The reference method."""
         return () if self.reference is None else (self.reference,)
 
     def check_target(self, target: float | str, *, smoothed: bool) -> None:
-        """A `UserError` if its files have no such target: an accuracy, or the label of the reference."""
+        """A `UserError` if this is not a target in its files: an accuracy, or the label of the reference."""
         if target not in (*self.targets, *self.compared_labels()):
             known = ", ".join([*(f"{accuracy:g}" for accuracy in self.targets), *self.compared_labels()])
-            raise UserError(f"target {target}: the analysis convergence has {known}; set it in analyses.yaml")
+            raise UserError(
+                f"target {target}: the targets of the analysis convergence are {known}; set them in analyses.yaml"
+            )
         if smoothed and self.window == 1:
-            raise UserError("smoothed: the analysis convergence has window 1; set it in analyses.yaml")
+            raise UserError("smoothed: the window of the analysis convergence is 1; set it in analyses.yaml")
 
     def of_run(self, run: AnalysedRun) -> pd.DataFrame:
-        """One row per target, smoothing and quantity: what was spent until then, or, not `reached`, until the end."""
+        """One row per target, smoothing and quantity: what was spent until the target was `reached`, or in all."""
         directory = run.directory
         metrics = directory.metrics()
         spent = spending(metrics, directory.times(), run.w.numel(), images_of_steps(directory)).set_index("round")
@@ -75,12 +79,12 @@ class Convergence(Analysis):
         return pd.DataFrame(rows, columns=[*self.columns, "definition"])
 
     def _targets(self, run: AnalysedRun) -> Iterator[tuple[float, str | None]]:
-        """Each target, and whose final accuracy it is."""
+        """Each target, and the label of the method whose final accuracy it is."""
         yield from ((target, None) for target in self.targets)
         if self.reference is None:
             return
         reference = self.compared_runs(run)[0].directory
         if reference.diverged:
-            run.report(f"seed {run.config.seed}: '{reference.path}' diverged: it sets no target")
+            run.report(f"seed {run.config.seed}: '{reference.path}' diverged and yields no target")
             return
         yield self.final.of(reference.metrics()["test_accuracy"].dropna(), "higher"), self.reference

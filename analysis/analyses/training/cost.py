@@ -1,4 +1,4 @@
-"""Wall-clock time by part, memory, traffic and gradients of a run."""
+"""Time, memory, traffic and gradients of a run."""
 
 from typing import ClassVar
 
@@ -12,7 +12,7 @@ _MEMORY = {"process_peak_memory_mib": "peak_memory_mib", "peak_gpu_memory_mib": 
 
 
 class Cost(Analysis):
-    """What a round costs in the mean, and a run in all (FedGF's Table 3, FedLESAM's Tables 7 and 8)."""
+    """Costs of a round and of the whole run (FedGF's Table 3, FedLESAM's Tables 7 and 8)."""
 
     name: ClassVar[str] = "cost"
     columns: ClassVar[tuple[str, ...]] = ("metric", "value")
@@ -20,15 +20,15 @@ class Cost(Analysis):
     of_final_model: ClassVar[bool] = False
 
     def of_run(self, run: AnalysedRun) -> pd.DataFrame:
-        """One row per quantity; the largest memory is that of the process, which may have trained other seeds too."""
+        """One row per quantity; peak memory is that of the process, which may have trained other seeds too."""
         directory = run.directory
-        about = directory.provenance
+        provenance = directory.provenance
         costs = per_round(directory.metrics(), directory.times(), run.w.numel())
-        memory = {name: float(about[key]) for key, name in _MEMORY.items() if about.get(key) is not None}
+        memory = {name: float(provenance[key]) for key, name in _MEMORY.items() if provenance.get(key) is not None}
         table = pd.DataFrame({**costs, **memory}.items(), columns=["metric", "value"])
         end = ", in the last of which it diverged" if directory.diverged else ""
         over = f"over {len(directory.times())} rounds{end}"
         return table.assign(
-            definition=f"{over}; times and memory: on {about.get('device')}, whatever "
-            "else it did; seeds that are trained together share their time equally"
+            definition=f"{over}; times and memory: on {provenance.get('device')}, other load included; "
+            "seeds that are trained together share their time equally"
         )

@@ -119,7 +119,7 @@ def test_smoothing_is_a_second_set_of_rows(little: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"targets": []}, "convergence needs targets, or a reference"),
+        ({"targets": []}, "convergence needs targets or a reference"),
         ({"targets": [101.0]}, "targets.0 = 101.0"),
         ({"reference": "fedavg"}, "compares with runs of: fedavg; --compare-with names runs of: none"),
     ],
@@ -137,9 +137,13 @@ def test_a_table_asks_for_targets_that_the_analysis_has(little: Path) -> None:
     column = f"{{header: rounds, metric: rounds_to_target, target: TARGET, {place}}}"
     layout = f"title: T\ncaption: C.\nmethods: [fedavg]\ncolumns: [{column}]\n"
     for target, options, message in (
-        ("85", "{targets: [80]}", r"t\.yaml': target 85.0: the analysis convergence has 80; set it in analyses.yaml"),
-        ("fedavg", "{}", "target fedavg: the analysis convergence has 80"),
-        ("fedavg, smoothed: true", "{reference: fedavg}", "smoothed: the analysis convergence has window 1"),
+        (
+            "85",
+            "{targets: [80]}",
+            r"t\.yaml': target 85.0: the targets of the analysis convergence are 80; set them in analyses.yaml",
+        ),
+        ("fedavg", "{}", "target fedavg: the targets of the analysis convergence are 80"),
+        ("fedavg, smoothed: true", "{reference: fedavg}", "smoothed: the window of the analysis convergence is 1"),
         (
             "fedavgg",
             "{reference: fedavgg}",

@@ -95,7 +95,7 @@ def test_retrained_models_are_all_clients_from_the_state(kept: RunDirectory) -> 
 def test_what_is_taken_unless_the_options_say(kept: RunDirectory, trained: Trained) -> None:
     assert "participants of round 4" in of(kept, "discrepancy")["definition"][0]
     retrained = of(trained(), "discrepancy", local_models="retrained")
-    assert "all clients', after one more round" in retrained["definition"][0]
+    assert "those of all clients, after the local steps of one more round" in retrained["definition"][0]
 
 
 def test_a_run_without_kept_models_asked_for_them_is_one_line(trained: Trained, tmp_path: Path) -> None:

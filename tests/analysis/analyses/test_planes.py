@@ -259,7 +259,7 @@ def test_a_plane_through_three_partitions(cells: Path, tmp_path: Path) -> None:
             "local_plane",
             {"clients": [0, 1, 20]},
             (),
-            "three of the run's 20 clients, .* asked for: 0, 1, 20",
+            "three of the run's 20 clients, .* requested: 0, 1, 20",
         ),
         ("local_plane", {"round": 7}, (), "keeps no state after round 7"),
         ("hessian", {}, ("fedsam",), "hessian with these options compares with no other runs"),

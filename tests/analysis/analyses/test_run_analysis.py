@@ -280,7 +280,7 @@ def test_an_experiment_asks_the_same_question_twice(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("wide: {rho: 0.5}", r"unknown analysis in '.*': wide \(one with a name of its own says which.* 'wide'"),
+        ("wide: {rho: 0.5}", r"unknown analysis in '.*': wide \(a new name must say which it is: .*'wide'"),
         ("wide: {analysis: flatnes}", "unknown analysis 'flatnes'; did you mean 'flatness'"),
         ("wide: {analysis: flatness, rhos: 1}", "wide: unknown key of Flatness 'rhos'; did you mean 'rho'"),
         ("Wide-1: {analysis: flatness}", "Wide-1: a name has lower-case letters"),
