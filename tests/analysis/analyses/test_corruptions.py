@@ -180,5 +180,5 @@ def test_corrupted_images_are_not_corrupted_again(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("FEDFLAT_DATA", str(tmp_path / "data"))
     write_copy("cifar10_c", tmp_path / "data", monkeypatch)
     runs = run_on({"name": "cifar10_c", "corruption": "fog", "severity": 5}, tmp_path / "runs")
-    with pytest.raises(UserError, match="cifar10_c-fog-5 are corrupted already"):
+    with pytest.raises(UserError, match="cifar10_c-fog-5 are already corrupted"):
         analysed(runs)

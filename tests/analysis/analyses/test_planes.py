@@ -148,7 +148,7 @@ def test_a_surface_around_a_local_model_needs_one_and_all_its_images() -> None:
     with pytest.raises(UserError, match=r"needs local models of the runs, but evaluation\.local_models is null"):
         local.check(Evaluation())
     for options in ({"data": "test"}, {"images": 50}):
-        with pytest.raises(UserError, match="data and images stay unset"):
+        with pytest.raises(UserError, match="data and images must not be set"):
             parse_analysis("surface", {"model": "local", **options})
 
 
