@@ -1,3 +1,3 @@
-"""FedFlat's training half: configurations, methods, data, models, engine, run records, command line."""
+"""The training half of FedFlat: data, models, methods, engine, experiments and run directories."""
 
 __version__ = "0.1.0"

@@ -1,1 +1,49 @@
-"""FedFlat's face: the command line and the Python API."""
+"""FedFlat from Python: train on your own tensors, and read the results of experiments as data frames.
+
+    import fedflat
+
+    fedflat.simulate("fedsam", model, clients, participants, ...)   train a model on tensors, without files
+    fedflat.runs("quick")                                           one row per finished run of an experiment
+    fedflat.metrics("quick")                                        one row per round of each run
+    fedflat.analysis("quick", "hessian")                            an analysis of all runs
+    fedflat.load_run("results/runs/.../seed-0")                     one run: configuration, metrics, model, data
+    fedflat.hessian(model, (x, y), k=5)                             the largest eigenvalues of a loss's Hessian
+
+Bad input raises `fedflat.UserError`, whose message is one line. `import fedflat` is quick: each name is imported when
+it is first used, and torch and pandas with it.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from bench import __version__
+
+if TYPE_CHECKING:
+    from bench.engine.simulation import SimulationResult, simulate
+    from bench.input.errors import UserError
+    from fedflat.curvature import hessian
+    from fedflat.results import Run, analysis, load_run, metrics, runs
+
+__all__ = [
+    "Run", "SimulationResult", "UserError", "__version__",
+    "analysis", "hessian", "load_run", "metrics", "runs", "simulate",
+]  # fmt: skip
+
+_MODULES = {
+    "SimulationResult": "bench.engine.simulation",
+    "simulate": "bench.engine.simulation",
+    "UserError": "bench.input.errors",
+    "hessian": "fedflat.curvature",
+    **dict.fromkeys(("Run", "analysis", "load_run", "metrics", "runs"), "fedflat.results"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name of the Python API when it is first used."""
+    if name not in _MODULES:
+        raise AttributeError(f"module 'fedflat' has no attribute '{name}'")
+    return getattr(import_module(_MODULES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -69,7 +69,7 @@ class Problem:
             "lr": 0.1,
             "aggregation": "uniform",
         }
-        return simulate(method, hyperparameters or {}, **{**defaults, **options})
+        return simulate(method, hyperparameters=hyperparameters, **{**defaults, **options})
 
     def federation(
         self,

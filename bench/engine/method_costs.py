@@ -24,6 +24,6 @@ def measured_costs(entry: Recipe, hyperparameters: Mapping[str, Any]) -> dict[st
         torch.manual_seed(0)
         model = nn.Sequential(nn.Linear(6, 50), nn.Tanh(), nn.Linear(50, 3))
     run = simulate(
-        entry, hyperparameters, model, clients, participants=[[0, 1]] * 2, local_steps=4, lr=0.1, batch_size=1
+        entry, model, clients, [[0, 1]] * 2, local_steps=4, lr=0.1, hyperparameters=hyperparameters, batch_size=1
     )
     return {str(name): float(value) for name, value in run.history.iloc[-1].items()}

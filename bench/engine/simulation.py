@@ -1,4 +1,4 @@
-"""The library's face for notebooks and tests: federated training on tensors, without files."""
+"""Federated training on tensors, without files, for notebooks and tests: `fedflat.simulate`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,21 +22,23 @@ from bench.methods.recipe import Recipe
 
 @dataclass(frozen=True)
 class SimulationResult:
-    """`global_params`: the flat global parameters `[P]` after each round (order: `model.parameters()`);
-    `history`: one row per round."""
+    """The global models and measurements of a simulation."""
 
     global_params: list[Tensor]
+    """The flat global parameters `[P]` after each round, in the order of `model.parameters()`."""
     history: pd.DataFrame
+    """One row per round."""
 
 
 def simulate(
     method: str | Recipe,
-    hyperparameters: Mapping[str, Any],
     model: nn.Module,
     clients: Sequence[tuple[Tensor, Tensor]],
     participants: Sequence[Sequence[int]],
+    *,
     local_steps: int,
     lr: float,
+    hyperparameters: Mapping[str, Any] | None = None,
     server_lr: float = 1.0,
     weight_decay: float = 0.0,
     aggregation: Literal["uniform", "samples"] | None = None,
@@ -46,41 +48,31 @@ def simulate(
     prox_split: bool = False,
     seed: int = 0,
 ) -> SimulationResult:
-    """Train a model federatedly on clients' tensors.
+    """Train a model on the tensors of several clients with a federated method.
 
-    `clients` are pairs (inputs `[n_i, ...]`, labels `[n_i]`), whose position is the client id; `participants` lists the
-    active clients of each round; each runs `local_steps` steps, on its whole data if `batch_size` is None. The
-    computation is in the model's number format, on the device where the model is; the model's own parameters are
-    left as they are. A method is a name of the catalog, or a `Recipe`; hyper-parameters go by their canonical names.
-    `aggregation` None means the method's own. With SWA, `global_params` holds the averages from their first model on.
+    `method`: a name of the catalog, or a `Recipe`. `hyperparameters`: its hyper-parameters by name, the others at their
+    defaults. `clients`: inputs `[n_i, ...]` and labels `[n_i]` of each client; a client's id is its position.
+    `participants`: the ids of the active clients of each round. `local_steps`: the steps of an active client per round,
+    each on `batch_size` of its samples; None: on all. `aggregation`: None is the method's own weighting of clients.
 
-    >>> import torch
-    >>> from bench.engine.simulation import simulate
+    Computes in the model's number format, on its device; the model is not changed. With SWA, `global_params` are the
+    averages from the first one on.
+
+    >>> import fedflat, torch
     >>> x, y = torch.randn(8, 3), torch.tensor([0, 1] * 4)
-    >>> run = simulate("fedsam", {"rho": 0.1}, torch.nn.Linear(3, 2), [(x[:4], y[:4]), (x[4:], y[4:])],
-    ...                participants=[[0, 1], [1]], local_steps=2, lr=0.1)
-    >>> [tuple(w.shape) for w in run.global_params]
+    >>> clients = [(x[:4], y[:4]), (x[4:], y[4:])]
+    >>> result = fedflat.simulate("fedsam", torch.nn.Linear(3, 2), clients, participants=[[0, 1], [1]],
+    ...                           local_steps=2, lr=0.1, hyperparameters={"rho": 0.1})
+    >>> [tuple(w.shape) for w in result.global_params]
     [(8,), (8,)]
+    >>> result.history["round"].tolist()
+    [1, 2]
 
-    Raises `UserError` for unknown methods or hyper-parameters, settings out of range, clients without data, and
-    participants that are no clients.
+    A `UserError` if a method or hyper-parameter is unknown, a value is out of range, a client has no data, or a
+    participant is no client.
     """
-    for t, active in enumerate(participants):
-        wrong = [i for i in active if not 0 <= i < len(clients)]
-        if wrong or not active or len(set(active)) < len(active):
-            raise UserError(
-                f"participants of round {t} are {list(active)}: "
-                f"they must be distinct ids 0 to {len(clients) - 1}, at least one"
-            )
-    for name, value in (("local_steps", local_steps), ("batch_size", 1 if batch_size is None else batch_size)):
-        if value < 1:
-            raise UserError(f"{name} is {value}: it must be at least 1")
-    empty = [i for i, (x, y) in enumerate(clients) if len(y) == 0 or len(x) != len(y)]
-    if empty:
-        raise UserError(
-            f"client {empty[0]} has {len(clients[empty[0]][0])} inputs and {len(clients[empty[0]][1])} labels"
-        )
-    built = (recipe(method) if isinstance(method, str) else method).build(hyperparameters)
+    _check(clients, participants, local_steps, batch_size)
+    built = (recipe(method) if isinstance(method, str) else method).build(hyperparameters or {})
     steps = Steps.parse(
         {
             "lr": lr,
@@ -120,3 +112,23 @@ def simulate(
         for parameter, data_before in zip(model.parameters(), before, strict=True):
             parameter.data = data_before
     return SimulationResult(params, pd.DataFrame(rows))
+
+
+def _check(
+    clients: Sequence[tuple[Tensor, Tensor]],
+    participants: Sequence[Sequence[int]],
+    local_steps: int,
+    batch_size: int | None,
+) -> None:
+    for t, active in enumerate(participants):
+        if not active or len(set(active)) < len(active) or not set(active) <= set(range(len(clients))):
+            raise UserError(
+                f"participants of round {t} are {list(active)}: "
+                f"they must be distinct ids 0 to {len(clients) - 1}, at least one"
+            )
+    for name, value in (("local_steps", local_steps), ("batch_size", batch_size)):
+        if value is not None and value < 1:
+            raise UserError(f"{name} is {value}: it must be at least 1")
+    for i, (x, y) in enumerate(clients):
+        if len(x) != len(y) or not len(y):
+            raise UserError(f"client {i} has {len(x)} inputs and {len(y)} labels (allowed: equally many, at least one)")

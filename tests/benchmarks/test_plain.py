@@ -30,11 +30,11 @@ def test_it_follows_the_engine(method, clip, digits):
     )
     engine = simulate(
         method,
-        HYPERPARAMETERS[method],
         Workload("cnn_gn", 4, SAMPLES, SAMPLES).module(0).double(),
         [(images[part], labels[part]) for part in parts],
         ROUNDS,
         local_steps=3,
+        hyperparameters=HYPERPARAMETERS[method],
         **settings.model_dump(include={"lr", "lr_decay", "weight_decay", "clip"}),
     )
     losses = []

@@ -191,12 +191,12 @@ def test_samples_weigh_clients_by_their_size():
     clients = [(x[:1], y[:1]), (x[1:4], y[1:4])]
     model = Problem(3).model()
     options = {"model": model, "participants": [[0, 1]], "local_steps": 1, "lr": 0.1}
-    run = simulate("fedavg", {}, clients=clients, aggregation="samples", **options)
-    together = simulate("fedavg", {}, clients=[(x[:4], y[:4])], **{**options, "participants": [[0]]})
+    run = simulate("fedavg", clients=clients, aggregation="samples", **options)
+    together = simulate("fedavg", clients=[(x[:4], y[:4])], **{**options, "participants": [[0]]})
     assert distance(run, together) < 1e-12
-    default = simulate("fedavg", {}, clients=clients, **options)
+    default = simulate("fedavg", clients=clients, **options)
     assert distance(run, default) == 0, "samples is FedAvg's own weighting"
-    assert distance(run, simulate("fedavg", {}, clients=clients, aggregation="uniform", **options)) > 1e-6
+    assert distance(run, simulate("fedavg", clients=clients, aggregation="uniform", **options)) > 1e-6
 
 
 def test_mini_batches_see_every_sample_equally_often():
@@ -206,7 +206,7 @@ def test_mini_batches_see_every_sample_equally_often():
     model = Problem(4).model()
     start = torch.nn.utils.parameters_to_vector(model.parameters()).detach()
     options = {"model": model, "clients": [(x, y)], "participants": [[0]], "lr": 1e-7}
-    batched = simulate("fedavg", {}, local_steps=4, batch_size=2, **options).global_params[0] - start
+    batched = simulate("fedavg", local_steps=4, batch_size=2, **options).global_params[0] - start
     gradients = torch.autograd.grad(F.cross_entropy(model(x), y), list(model.parameters()))
     expected = -4e-7 * torch.cat([g.reshape(-1) for g in gradients])
     assert torch.allclose(batched, expected, rtol=1e-4, atol=1e-12)

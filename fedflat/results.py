@@ -1,0 +1,130 @@
+"""Part of the Python API: the results of an experiment as data frames, and single runs."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+from torch import Tensor, nn
+
+from analysis.comparison.baselines import finished_run, train_command
+from analysis.report.report import Report
+from bench.data.root import data_root
+from bench.engine.objective import Objective
+from bench.experiments.results import ResultPaths
+from bench.input.errors import UserError, unknown
+from bench.models import build_model
+from bench.training.run_directory import RunDirectory
+from bench.training.run_setup import load_dataset
+
+Overrides = Mapping[str, Any]
+"""Values of an experiment that its runs override, by dotted key, as in {"training.rounds": 20}."""
+
+
+class Run(RunDirectory):
+    """A finished run: `path`, `config`, `identity`, `provenance`, `metrics()`, `times()`, `model()`, `data()`, ..."""
+
+    def model(self) -> nn.Module:
+        """The final global model on the CPU, in float32; the average, if the run uses SWA."""
+        dataset = load_dataset(self.config.dataset, data_root())
+        model = build_model(self.config.model, dataset.image_shape, dataset.classes, self.config.seed)
+        return Objective(model).load(self.final(torch.device("cpu")).w).eval()
+
+    def data(self, subset: str = "test") -> tuple[Tensor, Tensor]:
+        """All normalised images `[n, channels, height, width]` and labels `[n]` of the train or test set."""
+        train, test = load_dataset(self.config.dataset, data_root()).on(torch.device("cpu"))
+        images = {"train": train, "test": test}
+        if subset not in images:
+            raise unknown("subset", subset, images)
+        return images[subset].batch(torch.arange(len(images[subset])))
+
+
+def load_run(path: str | Path) -> Run:
+    """The finished run in a run directory; a `UserError` if there is none.
+
+    >>> import fedflat
+    >>> run = fedflat.load_run("results/runs/quick/digits/dirichlet-0.1/4-of-20/fedsam/seed-0")
+    >>> run.config.training.rounds
+    30
+    >>> x, y = run.data("test")
+    >>> accuracy = (run.model()(x).argmax(1) == y).float().mean()
+    >>> bool(abs(100 * accuracy - run.metrics()["test_accuracy"].iloc[-1]) < 1e-3)
+    True
+    """
+    return Run(Path(path))
+
+
+def runs(experiment: str, *, results: str | Path = "results", overrides: Overrides | None = None) -> pd.DataFrame:
+    """One row per finished run of an experiment: its cell, seed, metrics of the last round, identity and path.
+
+    `experiment` is a name or a YAML file. `overrides`: the values that the runs override. Metrics are in percent
+    (accuracies) and nats (losses).
+
+    >>> import fedflat
+    >>> table = fedflat.runs("quick")
+    >>> table.groupby("method")["round"].max().to_dict()
+    {'fedsam': 30}
+    >>> fedflat.load_run(table["path"][0]).identity == table["identity"][0]
+    True
+
+    A `UserError` if there is no finished run, or one has another configuration than the experiment.
+    """
+    rows = [
+        {**ids, **run.metrics().iloc[-1].to_dict(), "identity": run.identity, "path": str(run.path)}
+        for ids, run in _finished(experiment, results, overrides)
+    ]
+    return pd.DataFrame(rows).astype({"round": int, "diverged": bool})
+
+
+def metrics(experiment: str, *, results: str | Path = "results", overrides: Overrides | None = None) -> pd.DataFrame:
+    """One row per round of each finished run of an experiment; arguments and errors as in `runs`.
+
+    >>> import fedflat
+    >>> rounds = fedflat.metrics("quick")
+    >>> rounds[rounds["seed"] == 0]["round"].tolist() == list(range(1, 31))
+    True
+    """
+    return pd.concat(
+        [run.metrics().assign(**ids)[[*ids, *run.metrics()]] for ids, run in _finished(experiment, results, overrides)],
+        ignore_index=True,
+    )
+
+
+def analysis(
+    experiment: str, name: str, *, results: str | Path = "results", overrides: Overrides | None = None
+) -> pd.DataFrame:
+    """An analysis of all cells of an experiment: the rows of its tidy files.
+
+    `name`: one of `fedflat analyses`, or an entry of the experiment's analyses.yaml. Other arguments as in `runs`.
+
+    >>> import fedflat
+    >>> fedflat.analysis("quick", "convergence")["method"].unique().tolist()
+    ['fedsam']
+
+    A `UserError` if no cell is analysed, or if a file was computed with other options or from other runs.
+    """
+    report = Report(experiment, Path(results), overrides or {})
+    if name not in report.analyses:
+        raise unknown(f"analysis of experiment {report.experiment.name}", name, report.analyses)
+    frame = report.tidy.gather(name, report.experiment.addresses)
+    if frame.empty:
+        command = report.snakemake(f"{report.target}_analysis_{name}")
+        raise UserError(f"no values of analysis {name} under '{results}'; compute them with: {command}")
+    return frame
+
+
+def _finished(
+    experiment: str, results: str | Path, overrides: Overrides | None
+) -> Iterator[tuple[dict[str, Any], Run]]:
+    """The finished runs of an experiment, each with the columns that name it."""
+    report = Report(experiment, Path(results), overrides or {})
+    paths, missing = ResultPaths(Path(results)), True
+    for cell in report.experiment.cells().values():
+        for config in cell.runs:
+            run = finished_run(paths.run(report.experiment.name, cell.path, config.seed), config)
+            if run is not None:
+                missing = False
+                yield {"experiment": report.experiment.name, **cell.address.columns, "seed": config.seed}, Run(run.path)
+    if missing:
+        raise UserError(f"no finished run of {experiment} under '{results}'; train them with: {train_command(report)}")

@@ -1,0 +1,105 @@
+"""The Python API, on the runs of one cell of the quick experiment: its examples, its errors, and its imports."""
+
+import doctest
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import fedflat
+from analysis.analyses import parse_analysis
+from analysis.analyses.run_analysis import run_analysis
+from bench.engine import simulation
+from bench.experiments.experiment import load_experiment
+from bench.experiments.results import ResultPaths
+from bench.training.train import train_cell
+from fedflat import curvature, results
+
+CPU = torch.device("cpu")
+CELL = "digits/dirichlet-0.1/4-of-20/fedsam"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """A folder whose results/ holds the runs of one cell, and one analysis of them."""
+    folder = tmp_path_factory.mktemp("api")
+    paths = ResultPaths(folder / "results")
+    cell = load_experiment("quick").cell(CELL)
+    train_cell("quick", cell, paths.cell("quick", CELL), CPU, lambda line: None)
+    convergence = parse_analysis("convergence", {})
+    run_analysis(convergence, paths.cell("quick", CELL), paths.analysis("quick", CELL, "convergence"), CPU, print)
+    return folder
+
+
+@pytest.mark.parametrize("module", [fedflat, results, curvature, simulation], ids=lambda module: module.__name__)
+def test_examples(module, folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    with torch.random.fork_rng():
+        outcome = doctest.testmod(module)
+    assert outcome.failed == 0
+    assert outcome.attempted > 0 or module is fedflat
+
+
+def test_runs_have_the_metrics_of_the_last_round(folder):
+    table = fedflat.runs("quick", results=folder / "results")
+    first = ["experiment", "dataset", "partition", "participation", "method", "seed", "round"]
+    assert list(table)[: len(first)] == first
+    assert table["seed"].tolist() == [0, 1, 2]
+    rounds = fedflat.metrics("quick", results=folder / "results")
+    assert len(rounds) == 3 * 30
+    last = rounds[rounds["round"] == 30].reset_index(drop=True)
+    assert last["test_accuracy"].tolist() == table["test_accuracy"].tolist()
+    assert table["diverged"].tolist() == [False] * 3
+
+
+def test_an_analysis_names_its_runs(folder):
+    table = fedflat.analysis("quick", "convergence", results=folder / "results")
+    assert set(table["identity"]) == set(fedflat.runs("quick", results=folder / "results")["identity"])
+
+
+def test_the_hessian_of_a_runs_model(folder):
+    run = fedflat.load_run(ResultPaths(folder / "results").run("quick", CELL, 0))
+    model = run.model()
+    before = [parameter.clone() for parameter in model.parameters()]
+    x, y = run.data("train")
+    top = fedflat.hessian(model, (x[:200], y[:200]), k=2)
+    in_batches = fedflat.hessian(model, (x[:200], y[:200]), k=2, batch_size=64)
+    assert top.converged
+    assert top.eigenvalues == pytest.approx(in_batches.eigenvalues, rel=1e-3)
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), before, strict=True))
+
+
+def test_errors_are_one_line(folder, tmp_path):
+    options = {"results": folder / "results"}
+    with pytest.raises(fedflat.UserError, match="unknown experiment 'quik'; did you mean 'quick'"):
+        fedflat.runs("quik")
+    with pytest.raises(fedflat.UserError, match="train them with: snakemake --cores 2 quick_runs"):
+        fedflat.runs("quick", results=tmp_path)
+    with pytest.raises(fedflat.UserError, match="holds a run of another configuration"):
+        fedflat.runs("quick", overrides={"training.rounds": 5}, **options)
+    with pytest.raises(fedflat.UserError, match="unknown analysis of experiment quick 'hesian'; did you mean"):
+        fedflat.analysis("quick", "hesian", **options)
+    with pytest.raises(fedflat.UserError, match="compute them with: snakemake --cores 2 quick_analysis_hessian"):
+        fedflat.analysis("quick", "hessian", **options)
+    with pytest.raises(fedflat.UserError, match="is not a run directory"):
+        fedflat.load_run(tmp_path)
+    with pytest.raises(fedflat.UserError, match="data has 2 inputs and 1 labels"):
+        fedflat.hessian(torch.nn.Identity(), (torch.zeros(2, 3), torch.zeros(1)))
+    with pytest.raises(fedflat.UserError, match="unknown subset 'validation'"):
+        fedflat.load_run(ResultPaths(folder / "results").run("quick", CELL, 0)).data("validation")
+
+
+def test_importing_fedflat_is_quick():
+    code = "import fedflat, sys; print({'torch', 'pandas', 'numpy'} & set(sys.modules), fedflat.__version__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split()[0] == "set()"
+
+
+def test_every_name_is_there():
+    assert all(hasattr(fedflat, name) for name in fedflat.__all__)
+    assert dir(fedflat) == sorted(fedflat.__all__)
+    assert isinstance(fedflat.runs.__doc__, str)
+    with pytest.raises(AttributeError, match="module 'fedflat' has no attribute 'simulat'"):
+        fedflat.simulat  # noqa: B018
