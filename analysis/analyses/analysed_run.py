@@ -79,7 +79,7 @@ class AnalysedRun:
         return self.directory.final(self.device).w
 
     def state(self, finished_rounds: int) -> FederationState:
-        """The state that the run saved after this many rounds; a `UserError` if there is none, or if its model is not
+        """The state that the run stored after this many rounds; a `UserError` if there is none, or if its model is not
         finite."""
         state = self.directory.snapshot(finished_rounds, self.device)
         self.check_finite(state.w, f"the global model after round {finished_rounds}")

@@ -173,10 +173,10 @@ class OfEigenvalues(Analysis):
         return found
 
 
-def needs_saved_states(name: str, evaluation: Evaluation) -> None:
+def needs_stored_states(name: str, evaluation: Evaluation) -> None:
     """A `UserError` if runs with these evaluation settings save no states."""
     if evaluation.snapshot_every is None:
         raise UserError(
-            f"{name} needs saved states of the runs, but evaluation.snapshot_every is null: "
-            "the experiment saves no states; set it"
+            f"{name} needs stored states of the runs, but evaluation.snapshot_every is null: "
+            "the experiment stores no states; set it"
         )

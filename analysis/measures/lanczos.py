@@ -1,4 +1,15 @@
-"""Lanczos: eigenvalues of a symmetric operator A that is known by its products with vectors alone."""
+"""Lanczos: eigenvalues of a symmetric operator A that is only known by its products with vectors.
+
+Why not `scipy.sparse.linalg.eigsh`? It has no Gauss quadrature, which the spectral density needs from the same basis;
+its basis is in the host's memory, also if the model is on a GPU; and it returns fewer pairs if some do not converge.
+For five eigenvalues, the default, it needs a fifth more products; for fifty it is as fast, with less memory. LeNet,
+797,962 parameters, float32, tolerance 1e-3, CPU time of one thread (the machine had other load):
+
+    5 eigenvalues, 250 images   30 products, 20.0 s, 25 vectors; eigsh: 37, 25.0 s, 20 vectors (medians of three)
+    50 eigenvalues, 20 images   278 products, 55 s, 228 vectors; eigsh: 287, 52 s, 101 vectors (one run each)
+
+The eigenvalues of both agree to 1e-6, relatively.
+"""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -15,21 +26,21 @@ Operator = Callable[[Tensor], Tensor]
 """v `[P]` ↦ A v `[P]`."""
 
 Track = Callable[[Iterable[int]], Iterable[int]]
-"""Passes on the numbers of the products that are made, one by one: a place to tell how far the work has come."""
+"""Passes the numbers of the products on, one by one, and can report progress."""
 
 MEMORY = 2**32
-"""Bytes of basis vectors: 1,300 of LeNet, but 96 of a ResNet-18 with 11 million parameters."""
+"""Bytes for basis vectors: 1,300 vectors of LeNet, 96 of a ResNet-18 with 11 million parameters."""
 
 _COLUMNS = 2**16
-"""Coordinates of all basis vectors that are combined at once."""
+"""Number of coordinates of all basis vectors that are combined at once."""
 
 
 @dataclass(frozen=True)
 class Eigenpairs:
     """Eigenvalues `[k]` in descending order and unit eigenvectors `[k, P]`.
 
-    `residuals` `[k]` are the measured ‖Av − λv‖: an eigenvalue lies within that distance of λ. `products` counts all
-    products with A, those that measured included.
+    `residuals` `[k]` are the measured ‖Av − λv‖: A has an eigenvalue within that distance of λ. `products` counts all
+    products with A, including those that measure residuals.
     """
 
     values: NDArray[np.float64]
@@ -42,8 +53,8 @@ class Krylov:
     """An orthonormal basis V `[size, P]` of a Krylov space, and the projection T = V A Vᵀ `[size, size]`.
 
     Every new vector is orthogonalised against all others, twice (classical Gram-Schmidt), so that no eigenvalue appears
-    a second time. Vectors have the operator's number format, T is float64. `rest` is the norm of what A v_last has
-    outside of the basis: for eigenvectors s of T, ‖A(sV) − θ(sV)‖ = rest·|s_last|.
+    twice. Vectors have the operator's number format, T is float64. `rest` is the norm of the component of A v_last
+    outside of the basis: for a pair (θ, s) of T, ‖A(sV) − θ(sV)‖ = rest·|s_last|.
     """
 
     def __init__(self, product: Operator, start: Tensor, rows: int) -> None:
@@ -57,18 +68,18 @@ class Krylov:
 
     @property
     def is_full(self) -> bool:
-        """Whether there is room for no other vector."""
+        """Whether the memory has no room for another vector."""
         return self.size == len(self._vectors)
 
     @property
     def is_invariant(self) -> bool:
-        """Whether A leads out of the basis by no more than rounding: then T's eigenvalues are eigenvalues of A."""
+        """Whether A maps the space to itself, up to rounding: then T's eigenvalues are eigenvalues of A."""
         scale = np.abs(self._projection[: self.size, : self.size]).max(initial=0)
         epsilon = torch.finfo(self._vectors.dtype).eps
         return self.size > 0 and bool(self.size == self._vectors.shape[1] or self.rest <= 10 * epsilon * scale)
 
     def grow(self) -> None:
-        """One vector more, for one product; a `UserError` if that is not finite."""
+        """Add one vector, with one product; a `UserError` if the product is not finite."""
         j = self.size
         self._vectors[j] = self._next
         column, outside = self._split(self._product(self._vectors[j]), j + 1)
@@ -77,7 +88,7 @@ class Krylov:
         self._projection[: j + 1, j] = self._projection[j, : j + 1] = column
         self.size = j + 1
         self.rest = _norm(outside)
-        if self.is_invariant and not self.is_full:  # any other direction; nothing of A connects it to the basis
+        if self.is_invariant and not self.is_full:  # continue in a random direction outside of the space
             self._draws += 1
             stream = torch_stream(0, "lanczos-direction", self._draws)
             outside = self._split(torch.randn(len(outside), generator=stream).to(outside), j + 1)[1]
@@ -89,21 +100,21 @@ class Krylov:
         return values[::-1], vectors[:, ::-1]
 
     def restart(self, values: NDArray[np.float64], vectors: NDArray[np.float64]) -> None:
-        """Keep these Ritz vectors alone, as the basis that the next vector continues (Wu and Simon 2000)."""
+        """Replace the basis by these Ritz vectors; the next vector continues from them (Wu and Simon 2000)."""
         self.combine(vectors)
         self.size = len(values)
         self._projection[:] = 0
         np.fill_diagonal(self._projection[: self.size, : self.size], values)
 
     def combine(self, vectors: NDArray[np.float64]) -> Tensor:
-        """Combinations of the basis by the columns of `[size, k]`, as `[k, P]`. They take the place of the basis."""
+        """Linear combinations `[k, P]` of the basis, weighted by columns of `[size, k]`; they overwrite the basis."""
         combination = torch.from_numpy(vectors.T.copy()).to(self._vectors)
         for part in self._vectors[: self.size].split(_COLUMNS, dim=1):
             part[: len(combination)] = combination @ part
         return self._vectors[: len(combination)]
 
     def _split(self, v: Tensor, size: int) -> tuple[NDArray[np.float64], Tensor]:
-        """Coordinates of v in the first basis vectors, and what of it lies outside."""
+        """Coordinates of v in the first `size` basis vectors, and its component orthogonal to them."""
         basis, coordinates = self._vectors[:size], np.zeros(size)
         for _ in range(2):
             inside = basis @ v
@@ -124,37 +135,37 @@ def largest_eigenpairs(
 ) -> Eigenpairs:
     """The k algebraically largest eigenvalues of A, 0 < k ≤ P, by thick-restart Lanczos from `start` `[P]`.
 
-    It stops when every residual is estimated at `tolerance`·|λ| or less, or at what the number format can resolve
-    (eps^(2/3)·‖A‖, ARPACK's bound), or after `max_products`. Then the k residuals are measured, for k products more,
-    and each λ is its vector's Rayleigh quotient, in float64: its error is of the order of residual²/gap. When the basis
-    has filled `memory` bytes, and k + 20 vectors at least, its best part is kept and it grows again (Wu and Simon, SIAM
-    J. Matrix Anal. Appl. 22, 2000). An eigenvalue that occurs several times may be found less often.
+    It stops when every estimated residual is at most `tolerance`·|λ|, or at most what the number format can resolve
+    (eps^(2/3)·‖A‖, ARPACK's bound), or after `max_products`. Then k more products measure the residuals, and each λ is
+    the Rayleigh quotient of its vector, in float64: its error is of the order of residual²/gap. The basis may take
+    `memory` bytes, or k + 20 vectors if that is more; when it is full, it is replaced by the best Ritz vectors and
+    grows again (Wu and Simon, SIAM J. Matrix Anal. Appl. 22, 2000). A multiple eigenvalue may be found fewer times.
     """
     vector_bytes = start.element_size() * len(start)
     krylov = Krylov(product, start, min(max(memory // vector_bytes, k + 20), max_products))
     resolution = torch.finfo(start.dtype).eps ** (2 / 3)
-    products, next_look = 0, k
+    products, next_check = 0, k
     for number in track(range(1, max_products + 1)):
         krylov.grow()
         products = number
-        if number < next_look and not krylov.is_full:
+        if number < next_check and not krylov.is_full:
             continue
-        next_look = number + max(5, krylov.size // 20)
+        next_check = number + max(5, krylov.size // 20)
         values, vectors = krylov.ritz()
         bound = np.maximum(tolerance * np.abs(values[:k]), resolution * np.abs(values).max())
         if len(values) >= k and (krylov.is_invariant or (krylov.rest * np.abs(vectors[-1, :k]) <= bound).all()):
             break
         if krylov.is_full and number < max_products:
-            kept = (k + krylov.size) // 2
-            krylov.restart(values[:kept], vectors[:, :kept])
+            best = (k + krylov.size) // 2
+            krylov.restart(values[:best], vectors[:, :best])
     found = krylov.combine(krylov.ritz()[1][:, :k])
     return measured(product, found, None, products)
 
 
 def measured(product: Operator, vectors: Tensor, values: NDArray[np.float64] | None, products: int) -> Eigenpairs:
-    """Pairs with their residuals, in descending order of λ; None: λ are the Rayleigh quotients of unit vectors.
+    """Eigenpairs with measured residuals, in descending order of λ; `values` None: λ are Rayleigh quotients.
 
-    `products` were made before.
+    `products`: the number of products that computed the `vectors`, which are normalised and sorted in place.
     """
     rows = []
     for i, v in enumerate(vectors):

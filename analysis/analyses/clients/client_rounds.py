@@ -1,4 +1,4 @@
-"""Accuracy and feature norms of the global model on each class and for each client, after each saved round."""
+"""Accuracy and feature norms of the global model on each class and for each client, after each stored round."""
 
 from typing import ClassVar
 
@@ -6,7 +6,7 @@ import pandas as pd
 from pydantic import Field
 
 from analysis.analyses.analysed_run import AnalysedRun
-from analysis.analyses.base import Analysis, needs_saved_states
+from analysis.analyses.base import Analysis, needs_stored_states
 from analysis.measures.clients import Features, mean_of_classes, mean_of_clients, responses
 from bench.experiments.run_config import Evaluation
 
@@ -23,11 +23,11 @@ class ClientRounds(Analysis):
     )
 
     def check(self, evaluation: Evaluation) -> None:
-        """The global models are those of saved states."""
-        needs_saved_states(self.name, evaluation)
+        """The global models are those of stored states."""
+        needs_stored_states(self.name, evaluation)
 
     def of_run(self, run: AnalysedRun) -> pd.DataFrame:
-        """One row per saved round and class (on its test images) or client (on its own training images)."""
+        """One row per stored round and class (on its test images) or client (on its own training images)."""
         setup = run.setup
         train, test = run.sample("train").data, run.sample("test").data
         tables = []

@@ -7,7 +7,7 @@ import pandas as pd
 from pydantic import Field
 
 from analysis.analyses.analysed_run import AnalysedRun
-from analysis.analyses.base import OfEigenvalues, needs_saved_states
+from analysis.analyses.base import OfEigenvalues, needs_stored_states
 from bench.experiments.run_config import Evaluation
 from bench.input.errors import UserError
 from bench.numerics.streams import numpy_stream
@@ -16,7 +16,7 @@ Number = Annotated[int, Field(ge=0)]
 
 
 class ClientHessian(OfEigenvalues):
-    """The largest Hessian eigenvalue of each client's local model on the client's own data, after each saved round."""
+    """The largest Hessian eigenvalue of each client's local model on the client's own data, after each stored round."""
 
     name: ClassVar[str] = "client_hessian"
     columns: ClassVar[tuple[str, ...]] = ("round", "client", "lambda_max", "residual", "converged")
@@ -26,16 +26,16 @@ class ClientHessian(OfEigenvalues):
         default=None,
         description="number of clients, drawn by the seed, the same for all methods; or a list of clients; null: all",
     )
-    rounds: tuple[Number, ...] | None = Field(default=None, description="rounds with saved states; null: all of them")
+    rounds: tuple[Number, ...] | None = Field(default=None, description="rounds with stored states; null: all of them")
 
     def check(self, evaluation: Evaluation) -> None:
-        """Local models are trained from saved states."""
-        needs_saved_states(self.name, evaluation)
+        """Local models are trained from stored states."""
+        needs_stored_states(self.name, evaluation)
 
     def of_run(self, run: AnalysedRun) -> pd.DataFrame:
-        """One row per saved round and client.
+        """One row per stored round and client.
 
-        The local model after round r is trained in round r + 1: the client starts from the saved state, with its own
+        The local model after round r is trained in round r + 1: the client starts from the stored state, with its own
         client state, even if it does not participate in that round. One local model is in memory at a time.
         """
         clients = self._selected_clients(run)

@@ -8,7 +8,7 @@ from pydantic import Field
 from torch import Tensor
 
 from analysis.analyses.analysed_run import AnalysedRun
-from analysis.analyses.base import ByAscent, OnGlobalObjective, needs_saved_states
+from analysis.analyses.base import ByAscent, OnGlobalObjective, needs_stored_states
 from analysis.measures.flatness import flatness_discrepancy
 from bench.experiments.run_config import Evaluation
 from bench.input.errors import UserError
@@ -33,24 +33,24 @@ class Discrepancy(ByAscent, OnGlobalObjective):
     rho: float = Field(default=0.1, gt=0, description="radius ρ of both sharpness values")
     local_models: Literal["kept", "retrained"] = Field(
         default="kept",
-        description="kept: those of the round's participants, saved by the run; retrained: those of all clients, "
+        description="kept: those of the round's participants, stored by the run; retrained: those of all clients, "
         "trained for one more round from the global model",
     )
     round: int | None = Field(
         default=None,
         ge=1,
-        description="the round after which the global model is taken; null: the last one with saved models",
+        description="the round after which the global model is taken; null: the last one with stored models",
     )
 
     def check(self, evaluation: Evaluation) -> None:
-        """Local models are saved, or trained from a saved state."""
+        """Local models are stored, or trained from a stored state."""
         if self.local_models == "kept" and evaluation.local_models is None:
             raise UserError(
                 f"{self.name} needs local models of the runs, but evaluation.local_models is null: the experiment "
-                "saves none; set it to rounds such as [30], or to last (or the analysis's local_models to retrained)"
+                "stores none; set it to rounds such as [30], or to last (or the analysis's local_models to retrained)"
             )
         if self.local_models == "retrained":
-            needs_saved_states(self.name, evaluation)
+            needs_stored_states(self.name, evaluation)
 
     def of_run(self, run: AnalysedRun) -> pd.DataFrame:
         """Three rows: Δ_F, and the two sharpness values whose difference it is.
@@ -61,7 +61,7 @@ class Discrepancy(ByAscent, OnGlobalObjective):
         (data, loss), config, setup = run.global_objective(self.images), run.config, run.setup
         kept = self.local_models == "kept"
         finished = self.round or (config.rounds_of_local_models if kept else config.snapshots)[-1]
-        models = (_saved if kept else _retrained)(run, finished)
+        models = (_stored if kept else _retrained)(run, finished)
         local = ((models.local_model(i), run.client_batches(i)) for i in run.progress(models.clients, "client"))
         found = flatness_discrepancy(setup.objective, models.w, data, local, rho=self.rho, ascent=self.ascent)
         rows = zip(("flatness_discrepancy", "global_sharpness", "mean_local_sharpness"), found, strict=True)
@@ -71,7 +71,7 @@ class Discrepancy(ByAscent, OnGlobalObjective):
         )
 
 
-def _saved(run: AnalysedRun, finished_rounds: int) -> RoundModels:
+def _stored(run: AnalysedRun, finished_rounds: int) -> RoundModels:
     models = run.directory.local_models(finished_rounds, run.device)
     run.check_finite(models.w_global, f"the global model after round {finished_rounds}")
     description = f"those of the {len(models)} participants of round {finished_rounds}, on their own data"

@@ -1,4 +1,4 @@
-"""Perturbation drift and global sharpness, after each saved round."""
+"""Perturbation drift and global sharpness, after each stored round."""
 
 from collections.abc import Sequence
 from typing import ClassVar, Literal
@@ -9,7 +9,7 @@ from pydantic import Field
 from torch import Tensor
 
 from analysis.analyses.analysed_run import AnalysedRun
-from analysis.analyses.base import ByAscent, OnGlobalObjective, needs_saved_states
+from analysis.analyses.base import ByAscent, OnGlobalObjective, needs_stored_states
 from analysis.measures.drift import PerturbationDrift, perturbation_drift
 from analysis.measures.flatness import sharpness
 from bench.data.dataset import Batches
@@ -19,7 +19,7 @@ from bench.methods.perturbations.none import NoPerturbation
 
 
 class Drift(ByAscent, OnGlobalObjective):
-    """Perturbation drift (FedLESAM, section 4.1) and global sharpness after each saved round."""
+    """Perturbation drift (FedLESAM, section 4.1) and global sharpness after each stored round."""
 
     name: ClassVar[str] = "drift"
     columns: ClassVar[tuple[str, ...]] = (
@@ -34,13 +34,13 @@ class Drift(ByAscent, OnGlobalObjective):
     )
 
     def check(self, evaluation: Evaluation) -> None:
-        """The rounds after saved states are repeated."""
-        needs_saved_states(self.name, evaluation)
+        """The rounds after stored states are repeated."""
+        needs_stored_states(self.name, evaluation)
 
     def of_run(self, run: AnalysedRun) -> pd.DataFrame:
-        """One row per saved round.
+        """One row per stored round.
 
-        The drift after round r is that of round r + 1, which is repeated from the saved state with its participants.
+        The drift after round r is that of round r + 1, which is repeated from the stored state with its participants.
         It is empty for methods without perturbation, and if the participation schedule ends with round r.
         """
         setup, (train, loss) = run.setup, run.global_objective(self.images)

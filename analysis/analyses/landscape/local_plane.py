@@ -5,7 +5,7 @@ from typing import ClassVar
 from pydantic import Field, field_validator
 
 from analysis.analyses.analysed_run import AnalysedRun
-from analysis.analyses.base import needs_saved_states
+from analysis.analyses.base import needs_stored_states
 from analysis.analyses.landscape.plane import Models, ThroughModels
 from bench.engine.federation import FederationState
 from bench.experiments.run_config import Evaluation
@@ -13,7 +13,7 @@ from bench.input.errors import UserError
 
 
 class LocalPlane(ThroughModels):
-    """Local models after one more round of training from a saved state (Caldarola et al. 2022, Figures 2, 12, 13)."""
+    """Local models after one more round of training from a stored state (Caldarola et al. 2022, Figures 2, 12, 13)."""
 
     name: ClassVar[str] = "local_plane"
     of_final_model: ClassVar[bool] = False
@@ -21,7 +21,7 @@ class LocalPlane(ThroughModels):
     clients: tuple[int, ...] | None = Field(
         default=None, description="three clients; null: the first three participants of that round"
     )
-    round: int | None = Field(default=None, ge=1, description="the round of the saved state; null: the last one")
+    round: int | None = Field(default=None, ge=1, description="the round of the stored state; null: the last one")
 
     @field_validator("clients")
     @classmethod
@@ -33,8 +33,8 @@ class LocalPlane(ThroughModels):
         return clients
 
     def check(self, evaluation: Evaluation) -> None:
-        """Local models are trained from a saved state."""
-        needs_saved_states(self.name, evaluation)
+        """Local models are trained from a stored state."""
+        needs_stored_states(self.name, evaluation)
 
     def models(self, run: AnalysedRun) -> Models:
         """The local models after the local steps of one more round, on the clients' own data, with their own states."""

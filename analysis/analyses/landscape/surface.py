@@ -27,7 +27,7 @@ class Surface(OfOneSeed, OnImages):
     model: Literal["global", "local"] = Field(
         default="global",
         description="global: the final global model; local: the model of the first participant of the last round with "
-        "saved local models, on all training images of that client",
+        "stored local models, on all training images of that client",
     )
     extent: float = Field(default=1.0, gt=0, description="the plane spans [-extent, extent] in both directions")
     points: int = Field(
@@ -63,11 +63,11 @@ class Surface(OfOneSeed, OnImages):
         return self
 
     def check(self, evaluation: Evaluation) -> None:
-        """A local model must be saved."""
+        """A local model must be stored."""
         if self.model == "local" and evaluation.local_models is None:
             raise UserError(
                 "surface.model = local needs local models of the runs, but evaluation.local_models is null: "
-                "the experiment saves none; set it to last"
+                "the experiment stores none; set it to last"
             )
 
     def compared_labels(self) -> Sequence[str]:
@@ -92,7 +92,7 @@ class Surface(OfOneSeed, OnImages):
         return table.assign(definition=f"{sample.loss}; {self._directions()}")
 
     def _centre(self, run: AnalysedRun) -> tuple[Tensor, Sample]:
-        """The model `[P]` at the centre, and the images; a `UserError` if the model is not saved, or not finite."""
+        """The model `[P]` at the centre, and the images; a `UserError` if the model is not stored, or not finite."""
         if self.model == "global":
             return run.w, run.sample(self.data, self.images)
         config = run.config

@@ -190,7 +190,7 @@ def test_answers_do_not_depend_on_the_batch_size(
 def test_without_kept_states_that_is_what_is_said(tmp_path: Path) -> None:
     changes = {"evaluation.snapshot_every": None, "grid.seeds": [0]}
     train_cell("mini", load_experiment(MINI, changes).cell(CELL), tmp_path / "runs", CPU, str)
-    with pytest.raises(UserError, match="client_rounds needs saved states"):
+    with pytest.raises(UserError, match="client_rounds needs stored states"):
         analysed("client_rounds", tmp_path / "runs", tmp_path / "x.csv")
     assert len(analysed("clients", tmp_path / "runs", tmp_path / "x.csv"))
 

@@ -110,7 +110,7 @@ def test_clients_are_so_many_or_these(kept: Path) -> None:
 
 
 def test_without_kept_states_that_is_what_is_said(little: Path) -> None:
-    with pytest.raises(UserError, match="client_hessian needs saved states of the runs"):
+    with pytest.raises(UserError, match="client_hessian needs stored states of the runs"):
         analysed("client_hessian", {})
 
 

@@ -70,7 +70,7 @@ def test_numbers_of_another_configuration_are_refused(tmp_path: Path) -> None:
 
 def test_without_kept_states_that_is_what_is_said(tmp_path: Path) -> None:
     changes = {"evaluation.snapshot_every": None}
-    message = "evaluation.snapshot_every is null: the experiment saves no states; set it"
+    message = "evaluation.snapshot_every is null: the experiment stores no states; set it"
     cell = load_experiment(MINI, changes).cell(CELL + "fedsam")
     runs = tmp_path / "runs" / "mini" / CELL / "fedsam"
     train_cell("mini", cell, runs, CPU, str)

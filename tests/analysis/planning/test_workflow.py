@@ -122,7 +122,7 @@ def test_layouts_of_what_the_extending_experiment_lacks_are_left_out(more, table
     report = extended(tmp_path, more)
     assert (report.table_names(), report.figure_names()) == (tables, figures)
     if "flatness" not in tables:
-        with pytest.raises(UserError, match=r"unknown partition of experiment extended|saves no states"):
+        with pytest.raises(UserError, match=r"unknown partition of experiment extended|stores no states"):
             report.render_table("flatness")
     flow = Workflow.of({"experiments": [report.source]})
     assert flow.reports["extended"].table_names() == tables
