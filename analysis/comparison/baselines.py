@@ -20,7 +20,7 @@ from bench.engine.steps import Steps
 from bench.experiments.address import IDS
 from bench.experiments.files import PAPER_TABLES
 from bench.experiments.results import ResultPaths
-from bench.experiments.run_config import OWN_FILES, RunConfig
+from bench.experiments.run_config import USER_FILES, RunConfig
 from bench.files.csv_json import write_csv
 from bench.input.content import short_hash
 from bench.input.errors import UserError, unknown
@@ -64,7 +64,7 @@ def protocol(config: RunConfig) -> str:
     folder of the images, whose content has a hash of its own.
     """
     left_out: dict[str, Any] = {"method": True, "seed": True, "evaluation": True, "training": _TUNING}
-    content = config.model_dump(mode="json", exclude={**OWN_FILES, **left_out})
+    content = config.model_dump(mode="json", exclude={**USER_FILES, **left_out})
     return short_hash(_compact(content))
 
 

@@ -84,7 +84,7 @@ def compare(
     results: Path,
     *,
     experiment: str | None = None,
-    changes: Mapping[str, Any] | None = None,
+    overrides: Mapping[str, Any] | None = None,
     metric: str = "test_accuracy",
     baselines: Path | None = None,
 ) -> Comparison:
@@ -95,7 +95,7 @@ def compare(
     if metric not in METRICS:
         raise unknown("metric of stored baselines", metric, METRICS)
     stored = load(grid, baselines)
-    report = Report(experiment or _of_grid(grid), results, changes or {})
+    report = Report(experiment or _of_grid(grid), results, overrides or {})
     mine = method_rows(method, report)
     pairs, unpaired = paired(mine, stored, metric, method, grid)
     tuning = f"hyperparameters {mine['hyperparameters'][0]}\ntraining {mine['training'][0]}"

@@ -128,4 +128,4 @@ class RequestedExperiment:
             config.insert(0, f"experiments=[{self.source}]")
         command = shlex.join(["snakemake", "--cores", "2", target, *(["--config", *config] if config else [])])
         others = [key for key in self.overrides if key not in short]
-        return command + (f" (with {', '.join(others)} changed in the experiment's file)" if others else "")
+        return command + (f" (with {', '.join(others)} set in the experiment's file)" if others else "")

@@ -1,4 +1,4 @@
-"""How a configuration names a method: from the catalog, as a free composition, or from a user's own file."""
+"""How a configuration selects a method: by its name in the catalog, by its components, or by a user-defined file."""
 
 from collections.abc import Mapping
 from functools import cached_property
@@ -16,47 +16,47 @@ from bench.methods.recipe import Recipe
 from bench.methods.user_file import KIND, recipe_from_file
 
 HyperParameters = dict[str, Any]
-"""Their values are for the recipe to check, which can say what is allowed."""
+"""Values are validated by the recipe, which knows what is allowed."""
 
 
 class MethodChoice(Frozen):
-    """A catalog `name`, or parts by slot, or a `file` that defines METHOD; hyper-parameters by canonical names."""
+    """A catalog `name`, or components by slot, or a `file` that defines METHOD; and hyper-parameters."""
 
     name: str | None = Field(default=None, description="a method of the catalog")
-    perturbation: str | None = Field(default=None, description="of a free composition; default none")
-    correction: str | None = Field(default=None, description="of a free composition; default none")
-    server: str | None = Field(default=None, description="of a free composition; default average")
-    loss: str | None = Field(default=None, description="of a free composition; default cross_entropy")
+    perturbation: str | None = Field(default=None, description="component of a composed method; default: none")
+    correction: str | None = Field(default=None, description="component of a composed method; default: none")
+    server: str | None = Field(default=None, description="component of a composed method; default: average")
+    loss: str | None = Field(default=None, description="component of a composed method; default: cross_entropy")
     file: Path | None = Field(default=None, description="a Python file that defines METHOD = Recipe(...)")
-    hyperparameters: HyperParameters = Field(default={}, description="under canonical names, with swa if wrapped")
+    hyperparameters: HyperParameters = Field(default={}, description="by canonical name; swa wraps the method in SWA")
 
     @model_validator(mode="after")
     def _named_once(self) -> "MethodChoice":
-        ways = {"name": self.name, "parts": self.slots, "file": self.file}
+        ways = {"name": self.name, "components": self.slots, "file": self.file}
         given = [way for way, value in ways.items() if value not in (None, {})]
         if len(given) > 1:
-            raise UserError(f"a method is given by name, by its parts, or by file, not by {' and '.join(given)}")
+            raise UserError(f"a method is given by name, by components, or by file, not by {' and '.join(given)}")
         return self
 
     @property
     def slots(self) -> dict[str, str]:
-        """The parts of a free composition, by slot; empty for other methods."""
+        """The components of a composed method by slot; empty for other methods."""
         return {slot: getattr(self, slot) for slot in SLOTS if getattr(self, slot) is not None}
 
     @cached_property
     def recipe(self) -> Recipe:
-        """What the choice stands for; a `UserError` if there is no such method, part or file."""
+        """The chosen method's recipe; a `UserError` if there is no such method, component or file."""
         if self.file is not None:
             return recipe_from_file(self.file)
         if self.slots:
             return compose(self.slots)
         if self.name is None:
-            raise UserError("a method needs a name, its parts, or a file")
+            raise UserError("a method needs a name, components, or a file")
         return recipe(self.name)
 
 
 class MethodConfig(MethodChoice):
-    """A run's method, with every hyper-parameter filled in; `code` is the hash of the user's file, if it has one."""
+    """A run's method with every hyper-parameter filled in; `code` is the hash of a user-defined file."""
 
     code: str | None = Field(default=None, description="hash of the file; filled in")
 

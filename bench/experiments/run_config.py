@@ -1,4 +1,4 @@
-"""Configurations: one immutable `RunConfig` per run, whose identity is the hash of its canonical JSON."""
+"""The configuration of one run: an immutable `RunConfig`, whose identity is the hash of its canonical JSON."""
 
 import json
 from collections.abc import Mapping
@@ -22,37 +22,36 @@ from bench.methods import user_file
 from bench.models import AnyModel, user_model
 from bench.numerics.precision import Precision
 
-OWN_FILES: Mapping[str, Any] = {
+USER_FILES: Mapping[str, Any] = {
     "dataset": {"root": True, "clients": {"file": True}},
     "method": {"file": True},
     "model": {"file": True, "module": True},
     "partition": {"file": True, "order": {"file": True}},
     "participation": {"file": True},
 }
-"""Fields of a `RunConfig` that say where a user's own files are. The hash of a file's content stands beside each; what
-a folder of images holds is looked at when a run begins."""
+"""Fields of a `RunConfig` with the paths of user-defined files. The hash of a file's content is a separate field; a
+folder of images is read when a run starts."""
+
+NOT_IDENTITY: Mapping[str, Any] = {**USER_FILES, "engine": True}
+"""Fields of a `RunConfig` that are not part of its identity."""
 
 
-NOT_IDENTITY: Mapping[str, Any] = {**OWN_FILES, "engine": True}
-"""Fields of a `RunConfig` that may differ between equal runs."""
+class UserFile(NamedTuple):
+    """A user-defined Python file: the `section` of the configuration that names it, and the hash of its content."""
 
-
-class OwnFile(NamedTuple):
-    """A Python file of a user's own: the `part` of the configuration that it is, and the hash of its content."""
-
-    part: str
+    section: str
     kind: str
     file: Path
     code: str | None
 
     @property
     def copy_name(self) -> str:
-        """The name of the copy that a run directory keeps."""
-        return f"{self.part}.py"
+        """The name of the copy in a run directory."""
+        return f"{self.section}.py"
 
 
 class Training(Steps):
-    """What a run does, whatever its method: rounds, local work, and the settings of its steps."""
+    """Training settings of every method: rounds, local epochs, and the settings of local and server steps."""
 
     rounds: int = Field(ge=1, description="communication rounds T")
     local_epochs: int = Field(ge=1, description="epochs E over a client's data per round; the last batch may be short")
@@ -66,24 +65,28 @@ class Training(Steps):
 
 
 class Evaluation(Frozen):
-    """When the global model is evaluated and on what, and which states are kept for analysis."""
+    """When and on which images the global model is evaluated, and which states are saved for analyses."""
 
     every: int = Field(default=1, ge=1, description="rounds between evaluations; the last round is always evaluated")
     training_images: int | None = Field(
-        default=None, ge=1, description="training images that are evaluated, evenly spaced in stored order; null: all"
+        default=None,
+        ge=1,
+        description="training images for evaluation, evenly spaced in stored order; null: all",
     )
     snapshot_every: int | None = Field(
-        default=None, ge=1, description="rounds between kept states, the last one's included; null: none is kept"
+        default=None,
+        ge=1,
+        description="rounds between saved states, the last round included; null: no state is saved",
     )
     local_models: tuple[Annotated[int, Field(ge=1)], ...] | Literal["last"] | None = Field(
         default=None,
-        description="rounds after which the participants' local models are kept, such as [10, 30], or last; null: none",
+        description="rounds after which the participants' local models are saved: such as [10, 30], last, or null",
     )
 
     @field_validator("local_models", mode="before")
     @classmethod
     def _rounds(cls, given: Any) -> Any:
-        """In one order, so that equal choices are one identity."""
+        """Sorted and without duplicates, so that equal selections give the same identity."""
         if given is None or given == "last":
             return given
         if not isinstance(given, list | tuple) or not given or any(type(r) is not int or r < 1 for r in given):
@@ -91,24 +94,24 @@ class Evaluation(Frozen):
         return tuple(sorted(set(given)))
 
     def is_due(self, finished_rounds: int, rounds: int) -> bool:
-        """Whether the model is evaluated after so many of `rounds` rounds."""
+        """Whether the model is evaluated after this number of finished rounds of `rounds`."""
         return finished_rounds % self.every == 0 or finished_rounds == rounds
 
     def snapshots(self, rounds: int) -> list[int]:
-        """The numbers of finished rounds after which the state is kept."""
+        """The rounds after which the state is saved."""
         if self.snapshot_every is None:
             return []
         return sorted({*range(self.snapshot_every, rounds + 1, self.snapshot_every), rounds})
 
     def rounds_of_local_models(self, rounds: int) -> list[int]:
-        """The numbers of finished rounds after which local models are kept."""
+        """The rounds after which local models are saved."""
         if self.local_models is None:
             return []
         return [rounds] if self.local_models == "last" else list(self.local_models)
 
 
 class RunConfig(Frozen):
-    """All that decides a run's numbers."""
+    """Everything that determines a run's numbers."""
 
     version: Literal[2] = 2
     dataset: AnySource
@@ -141,41 +144,41 @@ class RunConfig(Frozen):
     def _consistent(self) -> "RunConfig":
         self.participation.check(self.partition.clients, self.training.rounds)
         if (beyond := max(self.rounds_of_local_models, default=0)) > self.training.rounds:
-            raise UserError(f"evaluation.local_models: round {beyond}, but training takes {self.training.rounds}")
+            raise UserError(f"evaluation.local_models: round {beyond}, but training has {self.training.rounds} rounds")
         method = self.method.recipe.build(self.method.hyperparameters)
         method.check_server_lr(self.training.server_lr)
         if method.swa is not None and method.swa.start > self.training.rounds:
             raise UserError(f"swa.start = {method.swa.start}: at most the number of rounds, {self.training.rounds}")
         if method.loss.needs_labels and any(isinstance(part, Mixup) for part in self.training.augmentation or ()):
             raise UserError(
-                f"{method.name} needs one label per image, which mixup mixes (allowed: the others, or null)"
+                f"{method.name} needs one label per image, but mixup mixes labels (allowed: others, or null)"
             )
         return self
 
     @cached_property
     def snapshots(self) -> list[int]:
-        """The numbers of finished rounds after which the state is kept."""
+        """The rounds after which the state is saved."""
         return self.evaluation.snapshots(self.training.rounds)
 
     @cached_property
     def rounds_of_local_models(self) -> list[int]:
-        """The numbers of finished rounds after which the participants' local models are kept."""
+        """The rounds after which the participants' local models are saved."""
         return self.evaluation.rounds_of_local_models(self.training.rounds)
 
     @property
-    def own_files(self) -> list[OwnFile]:
-        """The user's own files; the model's first, since a method's code calls the model's."""
+    def user_files(self) -> list[UserFile]:
+        """The user-defined files; the model's comes first, because a method's code calls it."""
         files = []
         if isinstance(self.model, user_model.UserModel) and self.model.file is not None:
-            files.append(OwnFile("model", user_model.KIND, self.model.file, self.model.code))
+            files.append(UserFile("model", user_model.KIND, self.model.file, self.model.code))
         if self.method.file is not None:
-            files.append(OwnFile("method", user_file.KIND, self.method.file, self.method.code))
+            files.append(UserFile("method", user_file.KIND, self.method.file, self.method.code))
         return files
 
     def canonical_json(self) -> str:
-        """Every field that is given, sorted, without spaces: equal runs give equal text.
+        """Every field except null ones, sorted and without spaces: equal runs give equal text.
 
-        Files of a user's own count by the hash of their content, not by their place; the engine's settings do not.
+        User-defined files are included by the hash of their content, not by their path; engine settings are excluded.
         """
         content = self.model_dump(mode="json", exclude=NOT_IDENTITY, exclude_none=True)
         return json.dumps(content, sort_keys=True, separators=(",", ":"))
@@ -187,7 +190,7 @@ class RunConfig(Frozen):
 
 
 def _with_swa_start(method: Mapping[str, Any], rounds: Any) -> Mapping[str, Any]:
-    """SWA begins after three quarters of the rounds unless the configuration says when."""
+    """SWA starts after three quarters of the rounds unless the configuration gives `start`."""
     hyperparameters = method.get("hyperparameters")
     swa = hyperparameters.get("swa") if isinstance(hyperparameters, Mapping) else None
     if not isinstance(swa, Mapping) or not isinstance(rounds, int) or not isinstance(hyperparameters, Mapping):

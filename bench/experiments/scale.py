@@ -1,4 +1,4 @@
-"""Experiments at another scale than their paper's: the same grid, small and real, to try things out."""
+"""Smoke scale: the same grid as at the paper's scale, with small real data, a small network and few rounds."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -9,34 +9,34 @@ from bench.data.sources import parse_source
 Scale = Literal["paper", "smoke"]
 
 ROUNDS = 8
-"""Communication rounds at smoke scale, unless others are asked for."""
+"""Communication rounds at smoke scale, unless overridden."""
 
 CLIENTS = 200
-"""Registered clients at smoke scale at most: the 901 training images have to do for all of them."""
+"""Maximum number of registered clients at smoke scale, which share 901 training images."""
 
 PLACES = 800
-"""Clients times classes per client at smoke scale at most: each of ten classes has some more than 80 images."""
+"""Maximum of clients × classes per client at smoke scale: each of the ten classes has a few more than 80 images."""
 
 SIDE = 8
 """Height and width of the digits."""
 
 IN_WORDS: Mapping[Scale, str] = {
     "paper": "",
-    "smoke": "Smoke scale: few rounds of a small network on scikit-learn's digits stand in for the data named here, "
-    f"with {CLIENTS} clients at most, without crops and flips. Classes per client are in proportion to ten, splits by "
-    "groups become Dirichlet splits; thresholds and radii are the paper's. "
-    "Windows, and what lies between points, are a quarter of the rounds at most.",
+    "smoke": "Smoke scale: few rounds of a small network on scikit-learn's digits replace the data named here, with at "
+    f"most {CLIENTS} clients and without crops and flips. Classes per client are in proportion to ten classes; splits "
+    "by groups are replaced by Dirichlet splits; thresholds and radii are the paper's. "
+    "Windows and the distances between points are at most a quarter of the rounds.",
 }
-"""What captions say of it."""
+"""The sentence that captions add at each scale."""
 
 
 def at_smoke_scale(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A run's configuration on scikit-learn's digits with a small network, all else as it is where it can be.
+    """A run's configuration with scikit-learn's digits and a small network; other values stay where possible.
 
-    Pathological splits keep the share of the classes that a client holds; those by groups become Dirichlet splits.
-    Of augmentations, mixup and cutout stay: at 8×8 pixels, crops and flips of digits make others of them.
+    In pathological splits a client holds the same share of the classes; splits by groups become Dirichlet splits. Only
+    the augmentations mixup and cutout remain, because crops and flips turn digits of 8×8 pixels into other digits.
     """
-    facts = getattr(parse_source(config["dataset"]), "facts", None)  # a user's own images have none
+    facts = getattr(parse_source(config["dataset"]), "facts", None)  # user-defined images have none
     classes, side = (10, 32) if facts is None else (facts.classes, facts.shape[1])
     training, evaluation, participation = config["training"], config["evaluation"], config["participation"]
     partition = _partition(config["partition"], classes)
@@ -67,18 +67,18 @@ def _partition(partition: Mapping[str, Any], classes: int) -> dict[str, Any]:
 
 
 def _augmentation(given: Any, side: int) -> list[dict[str, Any]] | None:
-    """Mixup, and cutout of the same share of the image, whose paper's height is `side`."""
-    kept: list[dict[str, Any]] = []
+    """Mixup, and cutout of the same share of the image. `side`: height of the paper's images."""
+    remaining: list[dict[str, Any]] = []
     for augmentation in parse_augmentations(given) or ():
         if isinstance(augmentation, Mixup):
-            kept.append(augmentation.model_dump())
+            remaining.append(augmentation.model_dump())
         elif isinstance(augmentation, Cutout):
-            kept.append({**augmentation.model_dump(), "size": max(1, round(augmentation.size * SIDE / side))})
-    return kept or None
+            remaining.append({**augmentation.model_dump(), "size": max(1, round(augmentation.size * SIDE / side))})
+    return remaining or None
 
 
 def trained_at_smoke_scale(training: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a method's own values of training, those that smoke scale leaves. Of augmentations, the names."""
-    left = {key: value for key, value in training.items() if key not in ("augmentation", "precision")}
-    kept = _augmentation(training.get("augmentation"), SIDE)
-    return left if kept is None else {**left, "augmentation": [augmentation["name"] for augmentation in kept]}
+    """The values of a method's training that also apply at smoke scale; augmentations by name."""
+    values = {key: value for key, value in training.items() if key not in ("augmentation", "precision")}
+    remaining = _augmentation(training.get("augmentation"), SIDE)
+    return values if remaining is None else {**values, "augmentation": [one["name"] for one in remaining]}

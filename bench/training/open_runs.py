@@ -77,7 +77,7 @@ def _budgets(config: RunConfig, device: torch.device, runs: int) -> Budgets:
 
 def _copy_user_files(config: RunConfig, work: Path) -> None:
     """Copy the user's Python files byte for byte; a `UserError` if one has been edited since the command began."""
-    for own in config.own_files:
+    for own in config.user_files:
         source = read_own(own.file, own.kind)
         if short_hash(source) != own.code:
             raise UserError(f"the {own.kind} '{own.file}' has been edited since the command began; start again")
@@ -91,7 +91,7 @@ def _failure_in_user_file(config: RunConfig, error: Exception) -> UserError | No
     """
     if isinstance(error, UserError):
         return None
-    blamed = [own for own in config.own_files if own.part == "method" or line_of(error, own.file) is not None]
+    blamed = [own for own in config.user_files if own.section == "method" or line_of(error, own.file) is not None]
     return failure(blamed[0].file, blamed[0].kind, error) if blamed else None
 
 

@@ -31,7 +31,7 @@ from bench.data.partitions.base import Indices, partition_hash
 from bench.engine.checkpoint import Models, load_state
 from bench.engine.federation import FederationState
 from bench.experiments.results import METRICS, PARTITION
-from bench.experiments.run_config import NOT_IDENTITY, OWN_FILES, RunConfig
+from bench.experiments.run_config import NOT_IDENTITY, USER_FILES, RunConfig
 from bench.files.column_file import integers, read_columns
 from bench.input.errors import UserError
 from bench.training.code_version import code_fingerprint
@@ -60,7 +60,7 @@ class RunDirectory:
     def config(self) -> RunConfig:
         """The run's configuration. A user's own files are the run's copies: they may be gone or edited."""
         data = self._json("config.json")
-        for part in OWN_FILES:
+        for part in USER_FILES:
             copy = self.path / f"{part}.py"
             if copy.is_file() and isinstance(own := data.get(part), dict):
                 data = {**data, part: {**own, "file": str(copy)}}
@@ -209,9 +209,9 @@ def first_difference(there: RunConfig, here: RunConfig) -> str | None:
     """Where two configurations differ first, in words; None if they do not."""
     a, b = (dict(_flatten(config.model_dump(mode="json", exclude=NOT_IDENTITY))) for config in (there, here))
     key = next((k for k in [*b, *a] if a.get(k) != b.get(k)), None)
-    edited = {f"{own.part}.code": own.file for own in there.own_files}
-    for own in here.own_files:
-        if key == f"{own.part}.code" and key in edited:
+    edited = {f"{own.section}.code": own.file for own in there.user_files}
+    for own in here.user_files:
+        if key == f"{own.section}.code" and key in edited:
             return f"'{own.file}' has been edited; the run's own copy is '{edited[key]}'"
     return None if key is None else f"{key}: {a.get(key)} there, {b.get(key)} here"
 

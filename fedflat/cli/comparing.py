@@ -68,7 +68,7 @@ def compare(
     from bench.files.csv_json import write_csv
 
     comparison = compare_with_stored(
-        method, grid, results, experiment=experiment, changes=overrides_of(set_), metric=metric, baselines=stored
+        method, grid, results, experiment=experiment, overrides=overrides_of(set_), metric=metric, baselines=stored
     )
     if csv is not None:
         write_csv(csv, comparison.csv(by_setting))

@@ -24,7 +24,7 @@ def test_a_table_and_a_figure(paper, tmp_path):
     folder = tmp_path / "results" / "reports" / f"{paper}_smoke"
     assert (folder / "figures" / f"{figure}.png").read_bytes().startswith(b"\x89PNG")
     text = (folder / "tables" / f"{table}.md").read_text()
-    assert "scikit-learn's digits stand in for the data" in text
+    assert "scikit-learn's digits replace the data" in text
     assert "Nothing is judged at this scale" in text
     rows = pd.read_csv(folder / "tables" / f"{table}.csv")
     assert (rows["source"] == "run").any(), "some numbers are reproduced"

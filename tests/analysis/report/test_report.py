@@ -147,9 +147,7 @@ def test_the_command_that_makes_the_runs(tmp_path: Path) -> None:
     ]  # fmt: skip
     with pytest.raises(UserError, match=r"snakemake --cores 2 quick_figure_drift$"):
         Report("quick", Path("results")).render_figure("drift")
-    with pytest.raises(
-        UserError, match=r"snakemake --cores 2 quick \(with training.lr changed in the experiment's file"
-    ):
+    with pytest.raises(UserError, match=r"snakemake --cores 2 quick \(with training.lr set in the experiment's file"):
         Report("quick", Path("results"), {"training.lr": 1}).summary()
 
 

@@ -293,7 +293,7 @@ def test_an_extension_changes_single_values(tmp_path):
         ({"methods.fedavg.hyperparameters": {"swa": [1]}}, "swa = [1]: a mapping"),
         ({"methods.fedgf.hyperparameters.T_D": float("nan")}, "T_D"),
         ({"methods.fedsam.hyperparameters.rho": float("inf")}, "rho"),
-        ({"methods.fedavg": {"perturbation": "sam", "name": "fedsam"}}, "by name and parts"),
+        ({"methods.fedavg": {"perturbation": "sam", "name": "fedsam"}}, "by name and components"),
         ({"methods.fedavg": {"name": ""}}, "unknown method ''"),
         ({"methods.fedavg": {"perturbation": "sam", "hyperparameters": {"rho": 0.1}, "variant": "released"}},
          "only methods of the catalog have a variant 'released'"),

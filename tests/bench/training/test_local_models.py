@@ -112,7 +112,7 @@ def test_models_come_back_in_the_order_of_clients(tmp_path):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ([2, 4], "evaluation.local_models: round 4, but training takes 3"),
+        ([2, 4], "evaluation.local_models: round 4, but training has 3 rounds"),
         (2, "local_models = 2: a list of rounds"),
         ([], r"local_models = \[\]: a list of rounds"),
         ([0], r"local_models = \[0\]: a list of rounds"),
