@@ -13,7 +13,7 @@ from matplotlib.transforms import Bbox
 import analysis.figures
 from analysis.figures.base import STYLE, FigureLayout, OneSeedLayout
 from analysis.figures.notes import missing_note
-from analysis.layouts.captions import definition, less_exact, made_by_other_code, trained_otherwise
+from analysis.layouts.captions import computed_by_other_code, definition, less_exact, other_training_settings
 from analysis.layouts.layout import read_layout
 from analysis.layouts.tidy import Tidy
 from bench.experiments.scale import IN_WORDS
@@ -69,9 +69,9 @@ def caption(layout: FigureLayout, tidy: Tidy) -> str:
         "" if frame.empty else layout.reported_value(tidy.experiment),
         "" if frame.empty else layout.statistics(frame),
         f"Computed: {told}." if told else "",
-        *trained_otherwise(tidy.experiment, layout.methods),
+        *other_training_settings(tidy.experiment, layout.methods),
         *less_exact({layout.file: frame}),
-        *made_by_other_code({layout.file: frame}, tidy.analyses),
+        *computed_by_other_code({layout.file: frame}, tidy.analyses),
         f"{note[0].upper()}{note[1:]}." if note else "",
     ]
     return " ".join(part for part in parts if part)

@@ -1,4 +1,4 @@
-"""Sentences of captions that follow from tidy files: what was computed, and by which code."""
+"""Sentences that captions of tables and figures share: what was computed, how, and by which code."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -15,30 +15,30 @@ from bench.experiments.scale import trained_at_smoke_scale
 from bench.training.code_version import code_fingerprint
 
 _LISTED = 2
-"""So many definitions are listed at most; of more the caption says where they stand."""
+"""If rows have more definitions, the caption says in which column they are listed."""
 
 
 def definition(rows: pd.DataFrame, file: str) -> str:
-    """What was computed, by the column `definition` of these rows of a tidy file; empty if they have none."""
+    """What was computed, from the column `definition` of these rows of a tidy file; empty if they have none."""
     found = [str(text) for text in rows["definition"].dropna().unique()] if "definition" in rows else []
     return " or: ".join(found) if len(found) <= _LISTED else f"see the column definition of the files {file}.csv"
 
 
-def trained_otherwise(experiment: Experiment, methods: Sequence[str]) -> Iterator[str]:
-    """A sentence if some of these methods are not trained as the others, such as at another learning rate."""
-    names, told = method_titles(experiment, methods), []
+def other_training_settings(experiment: Experiment, methods: Sequence[str]) -> Iterator[str]:
+    """A sentence if methods override fields of `training`, such as the learning rate."""
+    names, differing = method_titles(experiment, methods), []
     for method in methods:
         own = experiment.methods[method].training
         if experiment.scale == "smoke":
             own = trained_at_smoke_scale(own)
         if own:
-            told.append(f"{names[method]} ({', '.join(f'{key} {_shown(value)}' for key, value in own.items())})")
-    if told:
-        yield f"Trained otherwise: {', '.join(told)}."
+            differing.append(f"{names[method]} ({', '.join(f'{key} {_shown(value)}' for key, value in own.items())})")
+    if differing:
+        yield f"Other training settings: {', '.join(differing)}."
 
 
 def _shown(value: Any) -> str:
-    """A value in words: a list's parts are joined by +, and options follow a name."""
+    """A value in words: items of a list are joined by +, and options follow a name."""
     if isinstance(value, list | tuple):
         return " + ".join(map(_shown, value))
     if isinstance(value, Mapping):
@@ -47,21 +47,21 @@ def _shown(value: Any) -> str:
 
 
 def less_exact(frames: Mapping[str, pd.DataFrame]) -> Iterator[str]:
-    """A sentence for each kind of tidy file of which some eigenvalues are not as exact as was asked for."""
+    """A sentence for each kind of tidy file that has eigenvalues less exact than the requested tolerance."""
     for file, frame in frames.items():
         flags = frame["converged"] if "converged" in frame else pd.Series(dtype=float)
         if "metric" in frame:
             flags = frame.loc[frame["metric"] == "lambda_converged", "value"]
         if failed := int((flags == 0).sum()):
-            yield f"{failed} of {len(flags)} answers of {file} have residuals above their tolerance."
+            yield f"{failed} of {len(flags)} results of {file} have residuals above their tolerance."
 
 
-def made_by_other_code(frames: Mapping[str, pd.DataFrame], analyses: Mapping[str, Analysis]) -> Iterator[str]:
-    """A sentence for each kind of tidy file of which some were made by other code than is here."""
+def computed_by_other_code(frames: Mapping[str, pd.DataFrame], analyses: Mapping[str, Analysis]) -> Iterator[str]:
+    """A sentence for each kind of tidy file that was partly computed by other code than the present one."""
     for file, frame in frames.items():
         if "code" in frame:
             here = code_fingerprint() if file in RUN_FILES else analysis_fingerprint(analyses[file].name)
             runs = frame.drop_duplicates(RUN_IDS)
             if old := int((runs["code"] != here).sum()):
-                what = "runs" if file in RUN_FILES else f"answers of {file}"
-                yield f"{old} of {len(runs)} {what} were made by other code than is here."
+                what = "runs" if file in RUN_FILES else f"results of {file}"
+                yield f"{old} of {len(runs)} {what} were computed by another version of the code."

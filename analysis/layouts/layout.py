@@ -1,4 +1,4 @@
-"""What layouts of tables and figures share: YAML files beside an experiment, and selections of its cells."""
+"""The common part of layouts of tables and figures: YAML files of an experiment, and selections of its cells."""
 
 import re
 from abc import abstractmethod
@@ -19,7 +19,7 @@ Folder = Literal["tables", "figures"]
 
 
 class Selection(Frozen):
-    """Part of a setting; what is left open must not be in doubt in the experiment."""
+    """Fields of a setting; together they must fit exactly one setting of the experiment."""
 
     dataset: str | None = None
     partition: str | None = None
@@ -31,11 +31,11 @@ class Selection(Frozen):
         return {name: value for name, value in fields.items() if value is not None}
 
     def narrowed(self, other: "Selection") -> "Selection":
-        """Both selections at once; the other one wins where both say something."""
+        """Both selections together; the other one takes precedence where both give a field."""
         return Selection(**{**self.given(), **other.given()})
 
     def setting(self, experiment: Experiment) -> Setting:
-        """The one setting of the experiment that is meant; a `UserError` if there is none, or several."""
+        """The one setting of the experiment that fits; a `UserError` if none or several fit."""
         found = everything = tuple(experiment.settings)
         for field, value in self.given().items():
             known = {getattr(setting, field) for setting in everything}
@@ -49,7 +49,7 @@ class Selection(Frozen):
 
 
 class Layout(Frozen):
-    """What every table and figure states. `caption` says what is measured, and on which data."""
+    """The fields of every table and figure. `caption` says what is measured, and on which data."""
 
     title: str
     caption: str
@@ -59,7 +59,7 @@ class Layout(Frozen):
     def _methods_once(self) -> "Layout":
         twice = [method for method in self.methods if self.methods.count(method) > 1]
         if twice:
-            raise UserError(f"method {twice[0]} stands twice in methods")
+            raise UserError(f"method {twice[0]} is listed twice in methods")
         return self
 
     @abstractmethod
@@ -67,7 +67,7 @@ class Layout(Frozen):
         """The settings that are shown, each once."""
 
     def cells(self, experiment: Experiment) -> tuple[CellAddress, ...]:
-        """All cells that are shown and that the experiment has; a `UserError` if it has no such method or setting."""
+        """The shown cells that the experiment has; a `UserError` names a method or setting that it does not have."""
         for method in self.methods:
             if method not in experiment.methods:
                 raise unknown(f"method of experiment {experiment.name}", method, experiment.methods)
@@ -78,7 +78,7 @@ class Layout(Frozen):
 def layout_names(experiment_name: str, folder: Folder) -> list[str]:
     """The names of an experiment's tables or figures, sorted.
 
-    An experiment without such a folder has those of the experiment that it extends, whether they fit or not.
+    An experiment without such a folder inherits those of the experiment that it extends; they need not fit it.
     """
     names = (file.stem for file in _folder(experiment_name, folder).glob("*.yaml"))
     return sorted(names, key=_by_number)
@@ -90,21 +90,21 @@ def _by_number(name: str) -> list[tuple[int, str]]:
 
 
 def subfigures(names: Iterable[str]) -> dict[str, list[str]]:
-    """The names that begin with the same number, by that number: 4a and 4b by 4. Not if one is called so itself."""
-    parts: dict[str, list[str]] = {}
+    """Names that share a number, such as 4a and 4b, by that number; none for a number that is a name itself."""
+    groups: dict[str, list[str]] = {}
     for name in names:
         if number := re.match(r"\d+", name):
-            parts.setdefault(number.group(), []).append(name)
-    return {number: of for number, of in parts.items() if len(of) > 1 and number not in of}
+            groups.setdefault(number.group(), []).append(name)
+    return {number: group for number, group in groups.items() if len(group) > 1 and number not in group}
 
 
 def are_inherited(experiment_name: str, folder: Folder) -> bool:
-    """Whether an experiment's tables or figures are those of an experiment that it extends."""
+    """Whether an experiment inherits its tables or figures from an experiment that it extends."""
     return _folder(experiment_name, folder).parent != experiment_file(experiment_name).parent
 
 
 def layout_file(experiment_name: str, folder: Folder, name: str) -> Path:
-    """Where one layout lies; a `UserError` suggests the nearest name."""
+    """The file of one layout; for an unknown name, a `UserError` suggests the nearest one."""
     names = layout_names(experiment_name, folder)
     if name not in names:
         raise unknown(f"{folder.removesuffix('s')} of experiment {experiment_name}", name, names)
@@ -112,7 +112,7 @@ def layout_file(experiment_name: str, folder: Folder, name: str) -> Path:
 
 
 def layout_files(experiment_name: str, folder: Folder, name: str) -> list[Path]:
-    """The files that a layout is made of: its own first; a `UserError` if it is like itself."""
+    """A layout's file, then the files of the layouts that it is `like`; a `UserError` if these form a circle."""
     files = [layout_file(experiment_name, folder, name)]
     while (like := read_yaml(files[-1]).get("like")) is not None:
         if str(like) not in (names := layout_names(experiment_name, folder)):
@@ -124,10 +124,10 @@ def layout_files(experiment_name: str, folder: Folder, name: str) -> list[Path]:
 
 
 def read_layout(experiment_name: str, folder: Folder, name: str) -> tuple[Path, dict[str, Any]]:
-    """One layout file and its content, not yet validated; a `UserError` suggests the nearest name.
+    """One layout's file and its content, not yet validated; for an unknown name, a `UserError` suggests the nearest one.
 
-    A layout that is `like: NAME` has the keys of that one which it does not give itself; a key is taken over as a whole
-    or not at all. One without methods shows all of the experiment's.
+    With `like: NAME`, keys that a layout does not give are those of the layout NAME; a given key replaces the other
+    layout's value entirely. A layout without `methods` shows all methods of the experiment.
     """
     files = layout_files(experiment_name, folder, name)
     data: dict[str, Any] = {"methods": _methods(experiment_name)}

@@ -14,7 +14,7 @@ from typing import Literal
 
 import pandas as pd
 
-from analysis.layouts.captions import definition, less_exact, made_by_other_code, trained_otherwise
+from analysis.layouts.captions import computed_by_other_code, definition, less_exact, other_training_settings
 from analysis.layouts.tidy import Tidy
 from analysis.layouts.titles import method_titles
 from analysis.measures.convergence import Better, FinalValue, diverged_seeds
@@ -222,8 +222,8 @@ def _caption(
         if any(file not in RUN_FILES and tidy.analyses[file].of_final_model for file in sources):
             protocol.append(f"Measured on the global model after the last round{rounds}.")
     if layout.supported:
-        protocol += trained_otherwise(tidy.experiment, layout.supported_methods)
-    protocol += [*_definitions(layout, frames), *less_exact(frames), *made_by_other_code(frames, tidy.analyses)]
+        protocol += other_training_settings(tidy.experiment, layout.supported_methods)
+    protocol += [*_definitions(layout, frames), *less_exact(frames), *computed_by_other_code(frames, tidy.analyses)]
     if any(quantity(column.metric).file == "convergence" for column in layout.supported):
         protocol.append(
             "N+: what runs spent that did not reach the target; in brackets how many seeds did, if some did."

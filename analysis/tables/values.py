@@ -1,4 +1,4 @@
-"""What tidy files say of a column: each run's value, means over settings, multiples and gains, seed by seed."""
+"""The values of a table's column: one per run, means over settings, multiples and gains, all seed by seed."""
 
 import itertools
 import math
@@ -14,9 +14,10 @@ from bench.experiments.address import RUN_IDS
 
 
 class Value(NamedTuple):
-    """A run's value; of a target that is not `reached` what was spent on it, which is less than it takes.
+    """A run's value.
 
-    A multiple of another run's value that does not exist, or is zero, is not `comparable`, nor is a gain over it.
+    `reached`: False for a run that missed its target; `number` is then what it spent, a lower bound of what it takes.
+    `comparable`: False for a multiple of, or a gain over, a reference that has no value or is zero.
     """
 
     seed: int
@@ -30,7 +31,7 @@ Values = Mapping[tuple[str, ...], Sequence[Value]]
 
 
 def values_of(column: Column, finals: Mapping[str, FinalValue], frame: pd.DataFrame) -> Values:
-    """The column's quantity in all cells, from the file that has it; `finals` by method."""
+    """The column's quantity in all cells, from the frame of its tidy file; `finals` by method."""
     shown = quantity(column.metric)
     if shown.file == "metrics":
         by_method = [
@@ -47,24 +48,24 @@ def values_of(column: Column, finals: Mapping[str, FinalValue], frame: pd.DataFr
     else:
         frame = frame[frame["metric"] == column.metric]
     if shown.file == "convergence":
-        own = frame["target_of"] == column.target
-        stated = frame["target_of"].isna() & (frame["target"] == column.target)
-        frame = frame[(own if isinstance(column.target, str) else stated) & (frame["smoothed"] == column.smoothed)]
+        of_method = frame["target_of"] == column.target
+        fixed = frame["target_of"].isna() & (frame["target"] == column.target)
+        frame = frame[(of_method if isinstance(column.target, str) else fixed) & (frame["smoothed"] == column.smoothed)]
     reached = frame["reached"] == 1 if "reached" in frame else pd.Series(data=True, index=frame.index)
     rows = frame[[*RUN_IDS, "value"]].assign(reached=reached).itertuples(index=False, name=None)
     values: dict[tuple[str, ...], list[Value]] = {}
-    for *key, seed, number, there in rows:
-        values.setdefault(tuple(map(str, key)), []).append(Value(int(seed), float(number), bool(there)))
+    for *key, seed, number, is_reached in rows:
+        values.setdefault(tuple(map(str, key)), []).append(Value(int(seed), float(number), bool(is_reached)))
     return values
 
 
 def rule_of(column: Column, of_table: FinalValue) -> FinalValue:
-    """Which value of a run a column reports: its quantity's own, or its own, or the table's."""
+    """The value of a run that a column reports: the column's own, that of its quantity, or the table's."""
     return column.final or column.deviation or of_table
 
 
 def mean_over(settings: Sequence[Sequence[Value]]) -> list[Value]:
-    """The mean over settings of each seed that has a value in all; one that did not reach its target in all did not."""
+    """The mean over settings of each seed with a value in all of them; reached if the target is reached in all."""
     by_seed = [{value.seed: value for value in values} for values in settings]
     common = [seed for seed in by_seed[0] if all(seed in values for values in by_seed)]
     of_seed = ((seed, [values[seed] for values in by_seed]) for seed in common)
@@ -75,10 +76,9 @@ def mean_over(settings: Sequence[Sequence[Value]]) -> list[Value]:
 
 
 def compared(column: Column, values: Mapping[str, Sequence[Value]]) -> dict[str, list[Value]]:
-    """The values by method as the column shows them: multiples, gains, or as they are, in its unit.
+    """The values by method as the column shows them, in its unit: multiples, gains, or the values themselves.
 
-    A reference counts in those seeds in which it reached its target, and has a finite value that is not zero where it
-    is divided by.
+    A reference run is used if it reached its target and its value is finite, and not zero if it is a divisor.
     """
     shown = {}
     for method, own in values.items():
@@ -89,17 +89,19 @@ def compared(column: Column, values: Mapping[str, Sequence[Value]]) -> dict[str,
             shown[method] = [value._replace(number=value.number / column.unit) for value in own]
         else:
             units = _units(column, values.get(reference, []))
-            shown[method] = [_beside(column, value, units.get(value.seed)) for value in own]
+            shown[method] = [_relative(column, value, units.get(value.seed)) for value in own]
     return shown
 
 
 def _units(column: Column, reference: Sequence[Value]) -> dict[int, float]:
+    """The usable values of the reference, by seed."""
     divides = column.in_percent or not column.gain_over
     usable = (run for run in reference if run.reached and math.isfinite(run.number))
     return {run.seed: run.number for run in usable if run.number != 0 or not divides}
 
 
-def _beside(column: Column, value: Value, unit: float | None) -> Value:
+def _relative(column: Column, value: Value, unit: float | None) -> Value:
+    """The value as a multiple of the reference's value, or as a gain over it."""
     if unit is None:
         return value._replace(comparable=False)
     if not column.gain_over:
@@ -109,6 +111,6 @@ def _beside(column: Column, value: Value, unit: float | None) -> Value:
 
 
 def runs_over(settings: Sequence[tuple[int, int]]) -> tuple[int, int, int]:
-    """Of several settings' seeds that ran and that diverged: the fewest seeds, all divergences, settings that ran."""
+    """Of pairs (seeds that ran, seeds that diverged) per setting: fewest seeds, all divergences, settings with runs."""
     seeds, diverged = zip(*settings, strict=True)
     return min(seeds), sum(itertools.chain(diverged)), sum(count > 0 for count in seeds)

@@ -8,7 +8,7 @@ import pytest
 
 from analysis.analyses import parse_analysis
 from analysis.analyses.provenance import name_value_pairs
-from analysis.layouts.captions import trained_otherwise
+from analysis.layouts.captions import other_training_settings
 from analysis.layouts.tidy import Tidy
 from analysis.report.report import Report
 from analysis.tables.table import Table, fill
@@ -22,7 +22,7 @@ from tests.analysis.tables.tables_by_hand import ACCURACY, TARGET, layout, reach
 
 def test_caption_states_protocol_seeds_and_marks(tidy: Tidy) -> None:
     assert fill("accuracy", layout(), tidy).caption == (
-        "Accuracy. Test images. Values: after the last round (round 4). Trained otherwise: FedDyn (lr_decay 0.9995), "
+        "Accuracy. Test images. Values: after the last round (round 4). Other training settings: FedDyn (lr_decay 0.9995), "
         "FedGF (lr 0.03). Mean ± sample standard deviation "
         "over 2 to 3 seeds. Bold: best mean of a column; underlined: second best."
     )
@@ -33,12 +33,12 @@ PAPER = "fedsam_caldarola"
 
 def test_augmentations_are_told_in_words() -> None:
     methods = ["fedavg", "fedavg+mixup", "fedavg+cutout"]
-    assert list(trained_otherwise(load_experiment(PAPER), methods)) == [
-        "Trained otherwise: FedAvg + Mixup (augmentation standard + mixup), "
+    assert list(other_training_settings(load_experiment(PAPER), methods)) == [
+        "Other training settings: FedAvg + Mixup (augmentation standard + mixup), "
         "FedAvg + Cutout (augmentation standard + cutout size 8)."
     ]
-    assert list(trained_otherwise(load_experiment(PAPER, {"scale": "smoke"}), methods)) == [
-        "Trained otherwise: FedAvg + Mixup (augmentation mixup), FedAvg + Cutout (augmentation cutout)."
+    assert list(other_training_settings(load_experiment(PAPER, {"scale": "smoke"}), methods)) == [
+        "Other training settings: FedAvg + Mixup (augmentation mixup), FedAvg + Cutout (augmentation cutout)."
     ]
 
 
@@ -46,9 +46,9 @@ def test_what_smoke_scale_drops_is_not_told(tmp_path: Path) -> None:
     file = tmp_path / "experiments.yaml"
     own = "methods: {fedavg: {training: {augmentation: [crop, flip], precision: bf16}}, fedsam: {}}\n"
     file.write_text(f"name: mine\nextends: quick\n{own}")
-    [told] = trained_otherwise(load_experiment(str(file)), ["fedavg"])
-    assert told == "Trained otherwise: FedAvg (augmentation crop + flip, precision bf16)."
-    assert not list(trained_otherwise(load_experiment(str(file), {"scale": "smoke"}), ["fedavg"]))
+    [told] = other_training_settings(load_experiment(str(file)), ["fedavg"])
+    assert told == "Other training settings: FedAvg (augmentation crop + flip, precision bf16)."
+    assert not list(other_training_settings(load_experiment(str(file), {"scale": "smoke"}), ["fedavg"]))
 
 
 @pytest.mark.parametrize("supported", [True, False])
@@ -57,7 +57,7 @@ def test_nothing_is_said_of_runs_that_a_table_has_none_of(tmp_path: Path, suppor
     column = ACCURACY if supported else {**ACCURACY, "unsupported": "data set not supported yet"}
     caption = fill("t", layout(columns=[column]), smoke).caption
     assert ("digits stand in" in caption) == supported
-    assert ("Trained otherwise" in caption) == supported
+    assert ("Other training settings" in caption) == supported
 
 
 def test_runs_of_other_code_are_told(tidy: Tidy) -> None:
@@ -66,7 +66,7 @@ def test_runs_of_other_code_are_told(tidy: Tidy) -> None:
     frame = pd.read_csv(path)
     frame.loc[frame["seed"] == 1, "code"] = "0123456789abcdef"
     frame.to_csv(path, index=False)
-    assert "1 of 11 runs were made by other code than is here." in fill("accuracy", layout(), tidy).caption
+    assert "1 of 11 runs were computed by another version of the code." in fill("accuracy", layout(), tidy).caption
 
 
 LPF = {**ACCURACY, "metric": "lpf"}
@@ -87,7 +87,7 @@ def test_captions_say_what_was_computed_and_by_which_code(tidy: Tidy) -> None:
     several = lpf(tidy, definition=["6 draws", "7 draws", "8 draws"]).caption
     assert "LPF: see the column definition of the files flatness.csv." in several
     assert "other code" not in several
-    assert "3 of 6 answers of flatness were made by other code than is here." in lpf(tidy, code="0123").caption
+    assert "3 of 6 results of flatness were computed by another version of the code." in lpf(tidy, code="0123").caption
 
 
 def test_captions_say_which_eigenvalues_are_not_exact(tidy: Tidy) -> None:
@@ -98,7 +98,7 @@ def test_captions_say_which_eigenvalues_are_not_exact(tidy: Tidy) -> None:
             tidy.results, CellAddress(HARD, method), "hessian", pd.DataFrame(rows, columns=["seed", "metric", "value"])
         )
     shown = layout(columns=[{**ACCURACY, "metric": "lambda_max"}], methods=["fedavg", "fedsam"])
-    assert "2 of 6 answers of hessian have residuals above their tolerance." in fill("t", shown, tidy).caption
+    assert "2 of 6 results of hessian have residuals above their tolerance." in fill("t", shown, tidy).caption
     only = layout(columns=[{**ACCURACY, "metric": "lambda_max"}], methods=["fedavg"])
     assert "tolerance" not in fill("t", only, tidy).caption
 
@@ -133,4 +133,4 @@ def test_a_hash_that_looks_like_a_number_is_text(identity: str, tidy: Tidy, monk
     pd.read_csv(path).assign(identity=identity, code=identity).to_csv(path, index=False)
     table = fill("t", layout(methods=["fedavg"]), tidy_in(tidy.results, tidy.experiment))
     assert table.entries[0][0][0].mean == 82
-    assert "3 of 3 runs were made by other code than is here." in table.caption
+    assert "3 of 3 runs were computed by another version of the code." in table.caption

@@ -143,7 +143,7 @@ def test_one_seed_has_no_spread(tmp_path: Path, quick: Experiment) -> None:
 def test_nothing_run_is_a_table_of_not_run(tmp_path: Path, quick: Experiment) -> None:
     table = fill("t", layout(), tidy_in(tmp_path, quick))
     assert {row[0].note for row in table.entries[0]} == {"not run"}
-    assert table.caption.startswith("Accuracy. Test images. Trained otherwise: FedDyn")
+    assert table.caption.startswith("Accuracy. Test images. Other training settings: FedDyn")
 
 
 @pytest.mark.parametrize(("metric", "file"), [("lpf", "flatness"), ("lambda_max", "hessian"), ("trace", "spectrum")])
@@ -183,7 +183,7 @@ def test_entries_that_share_a_catalog_name_keep_their_own(tmp_path: Path, quick:
             "unknown metric 'test_acuracy'; did you mean",
         ),
         ({"column": []}, "unknown key of TableLayout 'column'; did you mean 'columns'"),
-        ({"methods": ["fedavg", "fedavg"]}, "method fedavg stands twice"),
+        ({"methods": ["fedavg", "fedavg"]}, "method fedavg is listed twice"),
         ({"methods": ["fedsma"]}, "unknown method of experiment quick 'fedsma'; did you mean 'fedsam'"),
         ({"blocks": [{}]}, "matches .*10-of-20"),
         (
