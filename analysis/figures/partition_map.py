@@ -16,7 +16,7 @@ from bench.data.dataset import Labels
 from bench.data.partitions.base import Indices, partition_hash
 from bench.data.sources import parse_source
 from bench.experiments.experiment import Experiment
-from bench.experiments.results import PARTITION
+from bench.experiments.results import PARTITION, drawn_partition
 from bench.files.csv_json import write_csv
 from bench.input.errors import unknown
 from bench.training.run_directory import partition_table
@@ -44,8 +44,8 @@ def draw_partitions(
 ) -> Iterator[tuple[str, list[Path]]]:
     """Write the splits of an experiment's partitions, or of those with one label, as runs with this seed have them.
 
-    For each: what there is to say of it, and the files, pictures and a table as runs keep it (`partition_table`), in
-    `out/EXPERIMENT/DATASET/LABEL/N-clients/seed-S`. Nothing is trained. A `UserError` names the labels that there are.
+    Yields for each a summary and its files: pictures, and a table in the format of runs (`partition_table`), in
+    `drawn_partition(out, ...)`. Nothing is trained. A `UserError` lists the labels of the experiment's partitions.
     """
     splits = [
         (label_of_part, part, partition)
@@ -60,9 +60,7 @@ def draw_partitions(
             data = load_dataset(parse_source(part.dataset), root)
             split = split_of(partition, data, seed)
             clients = f"{partition.clients} clients" if partition.clients > 1 else "1 client"
-            folder = out.joinpath(
-                experiment.name, name, partition.label, f"{partition.clients}-clients", f"seed-{seed}"
-            )
+            folder = drawn_partition(out, experiment.name, name, partition.label, partition.clients, seed)
             write_csv(folder / PARTITION, partition_table(split, data.train.labels))
             title = f"{name}, {partition_title(partition.label)}, {clients}, seed {seed}"
             figure = partition_map(data.train.labels, split, title)

@@ -3,7 +3,8 @@
     runs/EXPERIMENT/CELL/metrics.csv                       metrics of all seeds of a cell
     runs/EXPERIMENT/CELL/seed-N/                           one run directory
     analysis/EXPERIMENT/CELL/NAME.csv                      one analysis of all seeds of a cell
-    partitions/EXPERIMENT/CELL/seed-N/partition.csv.gz     a split that was drawn without training
+    partitions/EXPERIMENT/CELL/seed-N/partition.csv.gz     the split of a run, drawn without training
+    partitions/EXPERIMENT/DATASET/PARTITION/N-clients/...  pictures and tables of `fedflat data partition`
     reports/EXPERIMENT/tables, figures, index.html         reports/EXPERIMENT_best/... if another value is reported
     logs/EXPERIMENT/...                                    output of Snakemake's jobs
     baselines/GRID.csv                                     stored values with which `fedflat compare` compares
@@ -96,6 +97,11 @@ class ResultPaths:
 def run_in(cell_folder: Path, seed: int | str) -> Path:
     """The directory of the run with a seed in the folder of its cell."""
     return cell_folder / f"seed-{seed}"
+
+
+def drawn_partition(folder: Path, experiment: str, dataset: str, partition: str, clients: int, seed: int) -> Path:
+    """Where `fedflat data partition` stores one partition below its output folder, by default results/partitions."""
+    return run_in(folder / experiment / dataset / partition / f"{clients}-clients", seed)
 
 
 def custom_analysis(folder: Path, name: str) -> Path:
