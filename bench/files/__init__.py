@@ -1,1 +1,1 @@
-"""Files: written atomically, locked, and read as columns, tensors or slots."""
+"""Files: atomic writing, locks, CSV and JSON, columns, tensors, and slots of equal size."""

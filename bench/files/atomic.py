@@ -1,4 +1,4 @@
-"""Files that are either complete or absent: written beside their place, then renamed into it."""
+"""Atomic writing: a file is written under a temporary name in the same folder, then renamed."""
 
 import os
 import secrets
@@ -9,28 +9,28 @@ from pathlib import Path
 from bench.input.errors import UserError
 
 TEMPORARY = ".*.tmp"
-"""The names of files that are being written."""
+"""The pattern of the temporary names."""
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary path in the same folder, to be written in the block; it becomes `path` at the end.
+    """A temporary path in the same folder, to be written in the block and renamed to `path` at its end.
 
-    The content is on disk before the rename: a crash leaves the old file or the new one, never half of one.
-    If the block fails, the temporary file is removed and `path` is untouched. What the file system refuses is
-    a `UserError` of one line; other errors of the block pass through.
+    The content is on disk before the rename: after a crash there is the old file or the new one, never half of one.
+    If the block fails, the temporary file is removed and `path` is unchanged. An error of the file system is a
+    `UserError` of one line; other errors of the block pass through.
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Created here: a folder that refuses is met before any work, and permissions follow the umask.
+        # Created before the block: a folder without write permission fails at once, and the umask sets permissions.
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
         yield temporary
         _sync(temporary)
         temporary.replace(path)
         _sync(path.parent)
     except OSError as error:
-        # A full disk gives no file name; trouble with a file of the caller's own is not ours to tell.
+        # A full disk gives no file name. An error about another file of the caller is not about `path`.
         if error.filename is not None and Path(error.filename) not in {temporary, path, *path.parents}:
             raise
         raise UserError(f"cannot write '{path}': {error.strerror or error}") from None

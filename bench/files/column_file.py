@@ -1,4 +1,4 @@
-"""Columns of numbers or names in files of a user's own: CSV, gzipped or not, or npz."""
+"""Columns of numbers or names in user-defined files: CSV, gzipped or not, or npz."""
 
 import csv
 import gzip
@@ -17,9 +17,9 @@ Columns = Mapping[str, NDArray[Any]]
 
 
 def read_columns(content: bytes, what: str) -> Columns:
-    """The columns of a table, all of one length; a `UserError` that begins with `what` if it is none.
+    """The columns of a table, all of one length; a `UserError` that begins with `what` if it is not a table.
 
-    CSV's columns are text as it stands there, so that a name such as 007 keeps its zeros; npz's are as they were saved.
+    Columns of a CSV file are text, so that a name such as 007 keeps its zeros; columns of npz keep their types.
     """
     columns: Columns
     try:
@@ -53,14 +53,14 @@ def _csv_columns(text: str, what: str) -> Columns:
     cells: list[str] = []
     for row in rows:
         if row and len(row) != width:
-            # Any way to go on would shift or drop somebody's numbers in silence.
+            # Continuing would silently shift or drop numbers.
             raise UserError(f"{what}: line {rows.line_num} has {_fields(len(row))}, but the header {width}")
         cells += row
     return {name: np.array(cells[k::width], dtype=np.str_) for k, name in enumerate(header)}
 
 
 def integers(columns: Columns, name: str, what: str) -> NDArray[np.int64]:
-    """One column of whole numbers `[rows]`; a `UserError` if it is missing, empty, or holds something else."""
+    """One column of whole numbers `[rows]`; a `UserError` if it is missing, empty, or holds other values."""
     column = _column(columns, name, what)
     if column.dtype.kind in "iu":
         return column.astype(np.int64)
@@ -74,7 +74,7 @@ def integers(columns: Columns, name: str, what: str) -> NDArray[np.int64]:
 def texts(columns: Columns, name: str, what: str) -> NDArray[np.str_]:
     """One column of names `[rows]`, without spaces around them; a `UserError` if it is missing or has an empty cell.
 
-    Whole numbers in npz are names, too: 7 is the name 7.
+    Whole numbers in npz are accepted as names: 7 is the name 7.
     """
     column = _column(columns, name, what)
     if column.dtype.kind == "S":
@@ -97,7 +97,7 @@ def _column(columns: Columns, name: str, what: str) -> NDArray[Any]:
 
 
 def _whole(value: Any) -> int | None:
-    """The whole number that a cell holds, also as 3.0, as pandas writes a column with gaps; None: it holds none."""
+    """The whole number in a cell, also written as 3.0 (as pandas does in columns with gaps); None for anything else."""
     if isinstance(value, bool):
         return None
     try:

@@ -1,4 +1,4 @@
-"""Records of equal size in a memory-mapped file, whose places are taken again as soon as nothing refers to them."""
+"""Records of equal size in a memory-mapped file; a slot is reused as soon as nothing refers to it."""
 
 import mmap
 import os
@@ -14,7 +14,7 @@ from bench.input.errors import UserError
 
 
 class Slot:
-    """A record's place in the file: free again when this object is gone, and not before."""
+    """A record's place in the file; it becomes free when this object is garbage-collected, and not before."""
 
     __slots__ = ("_file", "checksum", "number")
 
@@ -25,11 +25,11 @@ class Slot:
 
     @property
     def record(self) -> Tensor:
-        """The bytes themselves, uint8 `[size]`. Copy what shall outlive the slot."""
+        """The bytes themselves, uint8 `[size]`. Copy them if they are needed after the slot is gone."""
         return torch.from_numpy(self._file.rows[self.number])
 
     def seal(self) -> None:
-        """Keep the CRC-32 of what has been written as `checksum`."""
+        """Store the CRC-32 of the written bytes as `checksum`."""
         self.checksum = zlib.crc32(self._file.rows[self.number].data)
 
     def __del__(self) -> None:
@@ -39,10 +39,10 @@ class Slot:
 class SlotFile:
     """A file of records of `size` bytes, which grows by a quarter when no slot is free.
 
-    What the file holds from before is free, but for the slots that are claimed. Disk space is reserved before it is
-    mapped: a full disk is a `UserError` then, and not a signal that kills the process.
+    Records that an existing file holds are free, except for slots that are claimed. Disk space is reserved before it is
+    mapped: so a full disk is a `UserError`, and not a signal that kills the process.
 
-    `rows`: the bytes of each record, uint8 `[size]`; `free`: the slots that nothing refers to, by number.
+    `rows`: the bytes of each record, uint8 `[size]`; `free`: the numbers of the slots that nothing refers to.
     """
 
     def __init__(self, path: Path, size: int) -> None:
@@ -65,7 +65,7 @@ class SlotFile:
         return Slot(self, self.free.pop())
 
     def claim(self, number: int, checksum: int) -> Slot | None:
-        """A slot that was filled before; None if the file does not hold the bytes of that checksum any more."""
+        """A slot that was filled before; None if the file no longer holds bytes with this checksum."""
         if number not in self.free:
             return None
         self.free.remove(number)
@@ -74,7 +74,7 @@ class SlotFile:
         return slot if slot.checksum == checksum else None
 
     def sync(self) -> None:
-        """Return when all that has been written is on disk."""
+        """Wait until everything that was written is on disk."""
         os.fsync(self._file.fileno())
 
     def _grow(self, count: int) -> None:

@@ -1,4 +1,4 @@
-"""Safetensors files written tensor by tensor, so that what is larger than memory can be written too."""
+"""Safetensors files written tensor by tensor, so that their content may be larger than memory."""
 
 import json
 import struct
@@ -25,8 +25,8 @@ _FORMATS = {
 def write_tensors(
     path: Path, kinds: Mapping[str, Kind], tensors: Iterable[tuple[str, Tensor]], metadata: Mapping[str, str]
 ) -> None:
-    """Write named tensors atomically; `kinds` says beforehand what they are, `tensors` may come in any order."""
-    names = sorted(kinds, key=lambda name: (-kinds[name][0].itemsize, name))  # so all of them are aligned
+    """Write named tensors atomically; `kinds` declares all of them, `tensors` yields them in any order."""
+    names = sorted(kinds, key=lambda name: (-kinds[name][0].itemsize, name))  # so that every tensor is aligned
     ends = [0, *accumulate(prod(shape) * dtype.itemsize for dtype, shape in (kinds[name] for name in names))]
     offsets = dict(zip(names, ends, strict=False))
     header: dict[str, object] = {"__metadata__": dict(metadata)}

@@ -1,1 +1,1 @@
-"""The machine: threads, memory allocator, devices and GPU claims, the compiled parts of torchvision."""
+"""The machine: threads, memory, devices and GPU claims, progress reports, the import of torchvision."""

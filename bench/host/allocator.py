@@ -1,7 +1,7 @@
-"""The C library's memory allocator, set so that freed memory stays with the process.
+"""The C library's memory allocator, set to keep freed memory in the process.
 
-With glibc's defaults the activations of every training step go back to the system and come back page by page, which
-makes steps 6 to 60 % slower.
+With glibc's defaults, the memory of activations is returned to the system after every training step and fetched again
+page by page, which makes steps 6 to 60 % slower.
 """
 
 import ctypes
@@ -10,18 +10,18 @@ M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3  # malloc.h
 NEVER_TRIM = -1
 TOP_PAD_BYTES = 64 << 20
 MMAP_BYTES = (1 << 30, 32 << 20)
-"""Larger blocks are mapped on their own and go back when freed; before glibc 2.35, 32 MiB is the most it takes."""
+"""Larger blocks are mapped separately and returned when freed. glibc before 2.35 allows at most 32 MiB."""
 
 PINNED, DEFAULT = "pinned", "default"
 _state = DEFAULT
 
 
 def keep_freed_memory() -> bool:
-    """Have freed blocks kept for the next allocation, from now on in this process and those that it forks.
+    """Keep freed blocks for later allocations, from now on in this process and in its forks.
 
-    False, and nothing done, where the C library has no such setting.
+    False, without any effect, if the C library has no such setting.
     """
-    global _state  # noqa: PLW0603 - it mirrors the C library's own, which cannot be asked
+    global _state  # noqa: PLW0603 - a copy of the C library's setting, which cannot be read
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
         return False
@@ -32,5 +32,5 @@ def keep_freed_memory() -> bool:
 
 
 def allocator() -> str:
-    """How the allocator is set, for a run's provenance: pinned or default."""
+    """The setting of the allocator, for a run's provenance: pinned or default."""
     return _state

@@ -1,4 +1,4 @@
-"""The names of devices, checked without torch; `bench.training.train` makes the device."""
+"""Names of devices, checked without importing torch; `bench.host.torch_device` prepares the device."""
 
 import re
 
@@ -6,7 +6,7 @@ from bench.input.errors import UserError
 
 
 def device_name(name: str) -> str:
-    """The name, if it is one of a device; whether this machine has the device is torch's to say."""
+    """The name, or a `UserError` if no device can have it; whether this machine has the device is checked later."""
     if not re.fullmatch(r"auto|cpu|cuda(:(0|[1-9][0-9]*))?", name):
         raise UserError(f"unknown device '{name}' (allowed: auto, cpu, cuda, cuda:0, cuda:1, ...)")
     return name

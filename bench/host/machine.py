@@ -1,4 +1,4 @@
-"""What machine this is, as far as speed depends on it."""
+"""The parts of the machine on which speed depends."""
 
 import platform
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""How much memory the states of clients may take before they move on to a file."""
+"""Memory for the states of clients; states beyond it are stored in a file."""
 
 import math
 import os
@@ -10,20 +10,20 @@ import torch
 
 @dataclass(frozen=True)
 class Budgets:
-    """Bytes of the GPU's memory and of the host's that client states may take. On a CPU the second alone counts."""
+    """Bytes of GPU memory (`device`) and of host memory that client states may take. On a CPU only `host` counts."""
 
     device: float = math.inf
     host: float = math.inf
 
     @classmethod
     def share(cls, device: torch.device, share: float = 0.25) -> "Budgets":
-        """So much of the memory that is free now: what training itself takes, and other runs, needs the rest."""
+        """This share of the memory that is free now; training itself and other runs need the rest."""
         on_device = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else 0
         return cls(device=share * on_device, host=share * available_memory())
 
 
 def available_memory() -> int:
-    """Bytes of memory that the machine has left, or that the process's control group (a container, a job) allows."""
+    """Bytes of free memory; never more than the limit of the process's control group (a container, a job)."""
     return min([_machine(), *_control_groups()])
 
 
@@ -31,12 +31,12 @@ def _machine() -> int:
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
         return next(1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
-    except (OSError, StopIteration):  # not Linux: what is installed
+    except (OSError, StopIteration):  # not Linux: all installed memory
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _control_groups() -> list[int]:
-    """The limits of the process's control group and of those around it (version 2); none where there are none."""
+    """The limits of the process's control group (version 2) and of its parents; empty if there are none."""
     try:
         own = Path("/proc/self/cgroup").read_text().rpartition("0::/")[2].strip()
     except OSError:

@@ -1,10 +1,10 @@
-"""CPU threads of a process: stated for each, never left to a library's default."""
+"""CPU threads of a process: always set explicitly, never left to a library's default."""
 
 import os
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-"""The environment in which libraries are loaded. `torch.set_num_threads` raises torch's count afterwards; NumPy's stays
-at one: it does no heavy work here, and its rounding does not depend on the count then."""
+"""The environment in which libraries are loaded. `torch.set_num_threads` raises torch's number of threads afterwards.
+NumPy keeps one thread: it does no heavy work here, and so its rounding does not depend on the number."""
 
 
 def available_cores() -> int:

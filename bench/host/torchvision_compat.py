@@ -1,8 +1,8 @@
-"""torchvision, also where its compiled operators cannot be loaded.
+"""The import of torchvision, even if its compiled operators cannot be loaded.
 
-Built against CUDA, as PyPI has it, its library does not load beside a CPU build of torch. `import torchvision`
-then fails with "operator torchvision::nms does not exist", although nothing here runs an operator of that library:
-models, transforms and data sets are plain Python. The import only wants the two schemas below to be known.
+The build on PyPI is compiled for CUDA and does not load together with a CPU build of torch. `import torchvision` then
+fails with "operator torchvision::nms does not exist", although this project runs none of its operators: models,
+transforms and data sets are plain Python. The import only needs the two schemas below.
 """
 
 import functools
@@ -14,15 +14,15 @@ import torch
 
 SCHEMAS = tuple(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor" for name in ("nms", "qnms"))
 
-_stand_ins: list[torch.library.Library] = []
-"""A library's schemas are forgotten as soon as its object is."""
+_libraries: list[torch.library.Library] = []
+"""The libraries are stored here because their schemas disappear with the objects."""
 
 
 @functools.cache
 def import_torchvision() -> ModuleType:
-    """The package torchvision with its models; it takes seconds, so only what needs it asks for it.
+    """The package torchvision with its models. The import takes seconds, so call this only where it is needed.
 
-    The stand-ins are defined only after the import has failed for want of them: an intact torchvision defines its own.
+    The schemas are defined only after an import has failed without them: a complete torchvision defines its own.
     """
     try:
         return _import()
@@ -30,11 +30,11 @@ def import_torchvision() -> ModuleType:
         if "operator torchvision::nms does not exist" not in str(error):
             raise
     for name in [name for name in sys.modules if name.split(".")[0] == "torchvision"]:
-        del sys.modules[name]  # half imported
+        del sys.modules[name]  # partly imported
     library = torch.library.Library("torchvision", "DEF")
     for schema in SCHEMAS:
         library.define(schema)
-    _stand_ins.append(library)
+    _libraries.append(library)
     return _import()
 
 

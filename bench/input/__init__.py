@@ -1,1 +1,1 @@
-"""What users give: strict YAML, frozen models, their own files and code, and their mistakes as one line."""
+"""Input from users: strict YAML, frozen models, user-defined files and code, and errors of one line."""

@@ -1,4 +1,4 @@
-"""Files of a user's own that decide a run's numbers: they are known by their content, not by their place."""
+"""User-defined files that affect a run's numbers: the hash of their content identifies them, not their path."""
 
 import hashlib
 import re
@@ -36,7 +36,7 @@ def named_contents(files: Iterable[Path], root: Path) -> Iterator[str | bytes]:
 
 
 def code_of(file: Path, known: object, kind: str) -> str:
-    """The hash of a file of code; a `UserError` if a configuration knows it by another."""
+    """The hash of a code file; a `UserError` if a configuration holds another hash of it."""
     code = short_hash(read_own(file, kind))
     if known not in (None, code):
         raise UserError(f"the {kind} '{file}' has changed since")
@@ -44,7 +44,7 @@ def code_of(file: Path, known: object, kind: str) -> str:
 
 
 def expanded(path: str | Path, what: str) -> Path:
-    """A path with ~ put in full; a `UserError` that begins with `what` if it is empty or there is no such home."""
+    """The path with ~ expanded; a `UserError` that begins with `what` if it is empty or has no home folder."""
     if not str(path).strip():
         raise UserError(f"{what} is empty (allowed: a path)")
     try:
@@ -54,9 +54,9 @@ def expanded(path: str | Path, what: str) -> Path:
 
 
 def with_hash(data: Any, kind: str) -> Any:
-    """The fields of a configuration, with the `hash` of the `file` that it names.
+    """The fields of a configuration, completed by the `hash` of its `file`.
 
-    Where the hash is given, as in the configuration of a finished run, the file need not exist any more.
+    A hash that is given already, as in the configuration of a finished run, is kept: the file may no longer exist.
     """
     if not isinstance(data, Mapping) or not isinstance(file := data.get("file"), str | Path):
         return data
@@ -67,7 +67,7 @@ def with_hash(data: Any, kind: str) -> Any:
 
 
 def read_known(file: Path, known_hash: str | None, kind: str) -> bytes:
-    """The bytes of a file whose hash a configuration holds; a `UserError` if its content is another one now."""
+    """The bytes of a file whose hash a configuration holds; a `UserError` if the content has changed."""
     content = read_own(file, kind)
     if short_hash(content) != known_hash:
         raise UserError(f"the {kind} '{file}' has changed since")
@@ -75,7 +75,7 @@ def read_known(file: Path, known_hash: str | None, kind: str) -> bytes:
 
 
 class KnownFile(Frozen):
-    """A file as a part of a configuration, which knows its content by the hash; `kind` is what the file is for."""
+    """A file in a configuration, together with the hash of its content; `kind` says what the file is for."""
 
     kind: ClassVar[str]
 
@@ -89,16 +89,16 @@ class KnownFile(Frozen):
 
     @property
     def what(self) -> str:
-        """The file in messages."""
+        """The name of the file in messages."""
         return f"the {self.kind} '{self.file}'"
 
     def content(self) -> bytes:
-        """Its bytes; a `UserError` if they are others now."""
+        """The bytes of the file; a `UserError` if they have changed."""
         return read_known(self.file, self.hash, self.kind)
 
 
 def stem(file: Path) -> str:
-    """A file's name without folder and ending, with what does not belong in a label replaced by dashes."""
+    """The file's name without folder and ending; characters that labels do not allow are replaced by dashes."""
     name = file.name.removesuffix(".gz")
     name = name.removesuffix(Path(name).suffix) if Path(name).suffix in {".csv", ".npz"} else name
     return re.sub(r"[^A-Za-z0-9_.+-]+", "-", name).strip("-._+")

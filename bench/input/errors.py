@@ -1,10 +1,10 @@
-"""Mistakes that a user can mend, told in one line."""
+"""Errors that a user can correct, reported in one line."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
 
 MOST_NAMES = 30
-"""Longer lists of allowed names are cut."""
+"""Longer lists of allowed names are shortened."""
 
 
 class UserError(Exception):

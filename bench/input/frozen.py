@@ -1,4 +1,4 @@
-"""The base of everything that is configured: immutable, validated, no unknown keys."""
+"""The base class of all configurations: immutable, validated, without unknown keys."""
 
 from collections.abc import Mapping
 from typing import Any, Self, get_args
@@ -9,13 +9,13 @@ from pydantic.fields import FieldInfo
 from bench.input.errors import UserError, unknown
 
 NAME = r"^[a-z0-9_]+$"
-"""Names of experiments are parts of paths and of Snakemake's targets."""
+"""The pattern of experiment names, which are part of paths and of Snakemake's targets."""
 
 LABEL = r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$"
-"""Labels are parts of paths and of Snakemake's wildcards."""
+"""The pattern of labels, which are part of paths and of Snakemake's wildcards."""
 
 REPORT = r"^(last|best|mean_last_[1-9][0-9]*)$"
-"""Which value of a run is reported."""
+"""The pattern of the value of a run that is reported."""
 
 _IN_WORDS = {
     NAME: "lower-case letters, digits and '_'",
@@ -25,7 +25,7 @@ _IN_WORDS = {
 
 
 class Frozen(BaseModel):
-    """A frozen pydantic model whose unknown keys are refused with the nearest known one."""
+    """A frozen pydantic model. An unknown key is an error that suggests the nearest known key."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -41,7 +41,7 @@ class Frozen(BaseModel):
 
     @classmethod
     def parse(cls, data: Mapping[str, Any], where: str = "") -> Self:
-        """Validate; every mistake is a `UserError` of one line that begins with `where`, such as a file's name."""
+        """The validated model; an error is a `UserError` of one line that begins with `where`, such as a file's name."""
         try:
             return cls.model_validate(dict(data))
         except ValidationError as error:
@@ -52,7 +52,7 @@ class Frozen(BaseModel):
 
 
 def refuse_bools(fields: Mapping[str, FieldInfo], data: Mapping[str, Any], owner: str) -> None:
-    """A `UserError` where true or false stands for a number: pydantic would take them for 1 and 0."""
+    """A `UserError` if true or false is given for a number: pydantic would convert them to 1 and 0."""
     for key, value in data.items():
         values = value if isinstance(value, list | tuple) else [value]
         if key in fields and any(isinstance(v, bool) for v in values):
@@ -62,14 +62,14 @@ def refuse_bools(fields: Mapping[str, FieldInfo], data: Mapping[str, Any], owner
 
 
 def _mentions(annotation: Any, *types: type) -> bool:
-    """Whether one of the types, or a literal of it, is part of the annotation."""
+    """Whether the annotation contains one of the types, or a literal of one."""
     if annotation in types or type(annotation) in types:
         return True
     return any(_mentions(part, *types) for part in get_args(annotation))
 
 
 def explain(error: ValidationError) -> UserError:
-    """The first mistake that pydantic found, as one line."""
+    """The first error that pydantic found, as one line."""
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"])
     if first["type"] == "union_tag_invalid":

@@ -1,4 +1,4 @@
-"""YAML in which no key may stand twice in one mapping: PyYAML would drop the first value without a word."""
+"""YAML without repeated keys in a mapping: PyYAML would silently drop the first value."""
 
 from typing import Any
 
@@ -6,10 +6,10 @@ import yaml
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's safe loader; mappings are checked as written, before merge keys (<<) add to them."""
+    """PyYAML's safe loader; mappings are checked as written, before merge keys (<<) extend them."""
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
-        """The mapping; a `YAMLError` if a key stands twice in it."""
+        """The mapping; a `YAMLError` if a key is repeated in it."""
         node = super().compose_mapping_node(anchor)
         seen: dict[tuple[str, str], int] = {}
         for key, _ in node.value:
@@ -25,5 +25,5 @@ class _Loader(yaml.SafeLoader):
 
 
 def load_yaml(text: str) -> Any:
-    """What the text says; a `yaml.YAMLError` if it is not YAML, or a key stands twice."""
+    """The content of the text; a `yaml.YAMLError` if it is not YAML, or repeats a key."""
     return yaml.load(text, Loader=_Loader)

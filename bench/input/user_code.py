@@ -1,4 +1,4 @@
-"""Python files of a user's own: how they are run, and how their mistakes are told in one line."""
+"""User-defined Python files: how they are executed, and how their errors are reported in one line."""
 
 import sys
 from collections.abc import Iterator
@@ -11,21 +11,21 @@ from bench.input.errors import UserError
 
 
 def check_suffix(file: Path, kind: str) -> None:
-    """A `UserError` if this is no Python file; `kind` is what the file is for, such as "method file"."""
+    """A `UserError` if this is not a Python file; `kind` says what the file is for, such as "method file"."""
     if file.suffix != ".py":
         raise UserError(f"the {kind} '{file}' is no Python file (its name must end in .py)")
 
 
 def run_file(file: Path, source: bytes, kind: str, package: str = "") -> ModuleType:
-    """The module that the source makes; `package` is what its relative imports start from.
+    """The module that results from executing the source; its relative imports start from `package`.
 
-    What is run is what was hashed: Python's own import would take bytecode of the file's time stamp instead.
+    The executed bytes are exactly those that were hashed: Python's own import could use cached bytecode instead.
     """
     check_suffix(file, kind)
     module = ModuleType(f"fedflat_user_{file.stem}_{short_hash(source)}")
     module.__file__ = str(file)
     module.__package__ = package
-    sys.modules[module.__name__] = module  # pydantic looks annotations up in there
+    sys.modules[module.__name__] = module  # pydantic looks up annotations there
     try:
         exec(compile(source, str(file), "exec", dont_inherit=True), module.__dict__)
     except (Exception, SystemExit) as error:
@@ -36,7 +36,7 @@ def run_file(file: Path, source: bytes, kind: str, package: str = "") -> ModuleT
 
 @contextmanager
 def current_folder_importable() -> Iterator[None]:
-    """Modules of the current folder are found too, after all others, as they are where Python is started by hand."""
+    """In the block, modules of the current folder can be imported; those of other folders take precedence."""
     folder = str(Path.cwd())
     sys.path.append(folder)
     try:
@@ -46,13 +46,13 @@ def current_folder_importable() -> Iterator[None]:
 
 
 def failure(file: Path, kind: str, error: BaseException) -> UserError:
-    """An exception that came up while code of this file was at work, as one line."""
+    """An exception that was raised while code of this file was running, as one line."""
     line = line_of(error, file)
     return UserError(f"the {kind} '{file}' fails{'' if line is None else f' in line {line}'}: {reason(error)}")
 
 
 def line_of(error: BaseException, file: Path) -> int | None:
-    """The last line of the file itself that was at work; None if none was."""
+    """The last line of this file that was running; None if none was."""
     line = error.lineno if isinstance(error, SyntaxError) and error.filename == str(file) else None
     trace = error.__traceback__
     while trace is not None:
@@ -63,7 +63,7 @@ def line_of(error: BaseException, file: Path) -> int | None:
 
 
 def reason(error: BaseException) -> str:
-    """One line, whatever the exception's own text."""
+    """The exception as one line, even if its text has several."""
     text = error.msg if isinstance(error, SyntaxError) else str(error)
     words = " ".join(text.split())
     return words if isinstance(error, UserError) else f"{type(error).__name__}: {words}".removesuffix(": ")

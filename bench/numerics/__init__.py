@@ -1,1 +1,1 @@
-"""Numbers: flat parameter vectors, number formats, random streams."""
+"""Flat parameter vectors, number formats, random streams."""

@@ -8,7 +8,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class FlatLayout:
-    """Where each named tensor of the model lies in the flat vector, in order of registration."""
+    """The position of each named tensor of the model in the flat vector, in the order of registration."""
 
     names: tuple[str, ...]
     shapes: tuple[tuple[int, ...], ...]
@@ -24,6 +24,6 @@ class FlatLayout:
         return sum(self.sizes)
 
     def split(self, flat: Tensor) -> dict[str, Tensor]:
-        """Views of a flat vector `[P]` in the tensors' own shapes."""
+        """Views of a flat vector `[P]` by name, each in its tensor's shape."""
         parts = flat.split(self.sizes)
         return {n: p.view(s) for n, p, s in zip(self.names, parts, self.shapes, strict=True)}

@@ -1,4 +1,4 @@
-"""In which number format networks are evaluated; parameters, gradients and norms are float32 in all of them."""
+"""The number format in which networks are evaluated; parameters, gradients and norms are always float32."""
 
 from contextlib import AbstractContextManager, nullcontext
 from typing import Literal
@@ -12,14 +12,14 @@ Precision = Literal["fp32", "tf32", "bf16"]
 
 
 def autocast(precision: Precision, device: torch.device) -> AbstractContextManager[object]:
-    """The context of a forward pass: bfloat16 where torch allows it."""
+    """The context of a forward pass: with bf16, bfloat16 for the operations that allow it."""
     return torch.autocast(device.type, torch.bfloat16) if precision == "bf16" else nullcontext()
 
 
 def prepare_precision(precision: Precision, device: torch.device) -> None:
-    """Set the process up for it; a `UserError` for tf32 on a CPU, which has none.
+    """Configure torch for this precision; a `UserError` for tf32 on a CPU, which does not have it.
 
-    A fast bf16 needs AVX-512 or AMX on a CPU; without, it runs and is slow.
+    On a CPU, bf16 is fast only with AVX-512 or AMX, and slow otherwise.
     """
     if precision == "tf32" and device.type != "cuda":
         raise UserError("precision tf32 exists on NVIDIA GPUs only (allowed here: fp32, bf16)")

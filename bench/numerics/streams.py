@@ -1,8 +1,8 @@
-"""Random streams that are derived, never advanced.
+"""Random streams that are derived from a key, never continued.
 
-Every draw is keyed by (seed, purpose, indices such as round, client, epoch), so that neither the order of
-execution, nor a restart, nor the method changes it: for one seed all methods share partition, initial model,
-participation schedule and batches.
+Every draw is keyed by (seed, purpose, indices such as round, client, epoch), so it does not depend on the order of
+execution, on restarts, or on the method: with one seed, all methods share partition, initial model, participation
+schedule and batches.
 """
 
 import hashlib
@@ -17,15 +17,15 @@ def _key(seed: int, purpose: str, indices: tuple[int, ...]) -> int:
 
 
 def numpy_stream(seed: int, purpose: str, *indices: int) -> np.random.Generator:
-    """A NumPy generator for this key alone."""
+    """A NumPy generator for this key."""
     return np.random.Generator(np.random.Philox(key=_key(seed, purpose, indices)))
 
 
 def torch_seed(seed: int, purpose: str, *indices: int) -> int:
-    """A 63-bit seed for torch's generators, for this key alone."""
+    """A 63-bit seed for torch's generators, for this key."""
     return _key(seed, purpose, indices) >> 65
 
 
 def torch_stream(seed: int, purpose: str, *indices: int) -> torch.Generator:
-    """A CPU torch generator for this key alone."""
+    """A CPU torch generator for this key."""
     return torch.Generator().manual_seed(torch_seed(seed, purpose, *indices))
