@@ -1,4 +1,4 @@
-"""Batch plans: which samples each local step of a client uses, decided on the host before the round."""
+"""Batch samplers: which samples each local step of a client uses, decided on the host before the round."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class BatchSampler(Protocol):
 
 @dataclass(frozen=True)
 class EpochBatches:
-    """Whole epochs over the client's data, reshuffled in each; a short last batch is kept and counts as a step."""
+    """Whole epochs over the client's data, reshuffled in each epoch; a short last batch counts as a step."""
 
     split: Sequence[NDArray[np.int64]]
     epochs: int
@@ -43,29 +43,29 @@ class EpochBatches:
         return steps
 
     def one_pass(self, client: int) -> list[Tensor]:
-        """Batches of the same size as the steps'."""
+        """Batches of the same size as those of the local steps."""
         return list(torch.from_numpy(self.split[client]).split(self.batch_size))
 
 
 @dataclass(frozen=True)
 class FullBatches:
-    """A given number of steps, each on all of the client's data in its stored order: no randomness."""
+    """A given number of steps, each on all of the client's data in stored order: no randomness."""
 
     split: Sequence[NDArray[np.int64]]
     steps: int
 
     def __call__(self, client: int, round_index: int) -> list[Tensor]:
-        """The same indices at every step."""
+        """The same indices in every step."""
         return self.one_pass(client) * self.steps
 
     def one_pass(self, client: int) -> list[Tensor]:
-        """One batch of everything."""
+        """One batch with all of the data."""
         return [torch.from_numpy(self.split[client])]
 
 
 @dataclass(frozen=True)
 class StepBatches:
-    """A given number of mini-batch steps, running through as many reshuffled epochs as they need."""
+    """A given number of mini-batch steps, over as many reshuffled epochs as they need."""
 
     split: Sequence[NDArray[np.int64]]
     steps: int
@@ -78,7 +78,7 @@ class StepBatches:
         return self._epochs(epochs)(client, round_index)[: self.steps]
 
     def one_pass(self, client: int) -> list[Tensor]:
-        """Batches of the same size as the steps'."""
+        """Batches of the same size as those of the local steps."""
         return self._epochs(1).one_pass(client)
 
     def _epochs(self, epochs: int) -> EpochBatches:

@@ -1,7 +1,7 @@
 """A federation's state, and local models, in safetensors files: no pickles, written atomically, checked when read.
 
-A state that is kept (`save_state`) is one file that needs no other. A checkpoint, written over and over, has the client
-states in slots of a second file, which it refers to: only those that have changed are written.
+A saved state (`save_state`) is one complete file. A checkpoint, which is rewritten again and again, refers to the
+client states in the slots of a second file: only client states that have changed are written.
 """
 
 import itertools
@@ -23,11 +23,11 @@ from bench.input.errors import UserError
 
 _GLOBAL = "global"
 TABLE = "clients"
-"""In a checkpoint, the tensor `[clients, 3]` of each client's id, slot and checksum."""
+"""The name of a checkpoint's tensor `[clients, 3]`: each client's id, slot and checksum."""
 
 
 def save_state(path: Path, state: FederationState, about: Mapping[str, Any]) -> None:
-    """Write a state and a JSON-able description of it.
+    """Write a state and a description of it, `about`, that JSON can hold.
 
     Tensors are named `global`, `server/<name>` and `client/<id>/<name>`.
     """
@@ -39,9 +39,9 @@ def save_state(path: Path, state: FederationState, about: Mapping[str, Any]) -> 
 
 
 def load_state(path: Path, device: torch.device) -> tuple[FederationState, dict[str, Any]]:
-    """Read a state and its description; a `UserError` if the file is missing, truncated or not ours."""
+    """Read a state and its description; a `UserError` if the file is missing, truncated or of another kind."""
     clients: dict[int, dict[str, Tensor]] = {}
-    with _complaints(path):
+    with _errors_in_one_line(path):
         state, others, about = _read(path, device)
         for name, v in others.items():
             _, client, vector = name.split("/")
@@ -51,30 +51,29 @@ def load_state(path: Path, device: torch.device) -> tuple[FederationState, dict[
 
 
 def save_models(path: Path, models: Mapping[int, Tensor], w_global: Tensor, about: Mapping[str, Any]) -> None:
-    """Write clients' models `[P]`, each named by the client's id, the global one `[P]`, and a JSON-able description."""
+    """Write clients' models `[P]`, each under the client's id, the global model `[P]`, and a description, `about`."""
     named = {str(client): w for client, w in models.items()} | {_GLOBAL: w_global}
     kinds = {name: (w.dtype, tuple(w.shape)) for name, w in named.items()}
     write_tensors(path, kinds, named.items(), {"about": json.dumps(about)})
 
 
 class Models(Mapping[int, Tensor]):
-    """Clients' models `[P]` in a file, in the order of their ids; each is read when it is asked for.
+    """Clients' models `[P]` in a file, in the order of the clients' ids; each is read when it is accessed.
 
-    `w_global` is the global model that was made of them.
-
-    A `UserError` if the file is missing, truncated or not ours.
+    `w_global` is the global model that the server computed from them. A `UserError` if the file is missing,
+    truncated or of another kind.
     """
 
     def __init__(self, path: Path, device: torch.device) -> None:
         self._path, self._device = path, device
-        with _complaints(path), _open(path, device) as file:
+        with _errors_in_one_line(path), _open(path, device) as file:
             self._clients = sorted(int(name) for name in file.keys() if name != _GLOBAL)  # noqa: SIM118 - no mapping
             self.w_global = _copied(file, _GLOBAL)
 
     def __getitem__(self, client: int) -> Tensor:
         if client not in self._clients:
             raise KeyError(client)
-        with _complaints(self._path), _open(self._path, self._device) as file:
+        with _errors_in_one_line(self._path), _open(self._path, self._device) as file:
             return _copied(file, str(client))
 
     def __iter__(self) -> Iterator[int]:
@@ -85,19 +84,19 @@ class Models(Mapping[int, Tensor]):
 
 
 class Checkpoint:
-    """The checkpoint of a run, beside the file of its store.
+    """The checkpoint of a run, which refers to slots in the file of the run's client store.
 
-    The slots that it refers to are held until another one has taken its place: whenever the process is killed, the two
-    files belong together.
+    These slots are not reused before the next checkpoint has replaced this one: whenever the process is killed, the two
+    files fit together.
     """
 
     def __init__(self, path: Path, store: ClientStore) -> None:
         self.path = path
         self._store = store
-        self._held: Sequence[Slot] = ()
+        self._slots_in_use: Sequence[Slot] = ()
 
     def save(self, state: FederationState, about: Mapping[str, Any]) -> None:
-        """Write a state whose clients are in the store; of these, only what is not in the store's file yet."""
+        """Write a state whose clients are in the store; clients that the store's file already has are not written."""
         assert state.clients.store is self._store
         slots = self._store.persist(state.clients.stored.values())
         rows = [(i, slot.number, slot.checksum) for i, slot in zip(state.clients, slots, strict=True)]
@@ -105,11 +104,11 @@ class Checkpoint:
         record_format = None if self._store.record_format is None else self._store.record_format.as_json()
         kinds = {TABLE: (table.dtype, tuple(table.shape))}
         _write(self.path, state, kinds, [(TABLE, table)], {**about, "record_format": record_format})
-        self._held = slots
+        self._slots_in_use = slots
 
     def load(self, device: torch.device) -> tuple[FederationState, dict[str, Any]]:
         """Read the state and its description; a `UserError` if one of the two files is missing or damaged."""
-        with _complaints(self.path, "; delete it to train from the start"):
+        with _errors_in_one_line(self.path, "; delete it to train from the start"):
             state, others, about = _read(self.path, device)
             table: list[list[int]] = others[TABLE].tolist()
             if table:
@@ -123,12 +122,12 @@ class Checkpoint:
                 )
             stored[client] = stored_client
         state.clients = ClientStates(self._store, stored)
-        self._held = [stored_client.slot for stored_client in stored.values() if stored_client.slot is not None]
+        self._slots_in_use = [stored_client.slot for stored_client in stored.values() if stored_client.slot is not None]
         return state, about
 
     def remove(self) -> None:
-        """Remove both files; the one that refers to the other goes first. No slot is held any more."""
-        self._held = ()
+        """Remove both files, first the one that refers to the other, and release the slots."""
+        self._slots_in_use = ()
         self.path.unlink(missing_ok=True)
         self._store.remove_file()
 
@@ -140,7 +139,7 @@ def _write(
     tensors: Iterable[tuple[str, Tensor]],
     about: Mapping[str, Any],
 ) -> None:
-    """Write the global and the server's tensors, and others, whose kinds are given."""
+    """Write the global model, the server's tensors, and other tensors, which `kinds` declares."""
     own = {_GLOBAL: state.w} | {f"server/{name}": v for name, v in state.server.items()}
     kinds = {name: (v.dtype, tuple(v.shape)) for name, v in own.items()} | dict(kinds)
     metadata = {"about": json.dumps({**about, "round": state.round})}
@@ -160,15 +159,15 @@ def _open(path: Path, device: torch.device) -> Any:
 
 
 def _copied(file: Any, name: str) -> Tensor:
-    """A tensor of an open file. Where in memory a vector begins can change the rounding of sums over it, and a file
-    puts it anywhere; a copy does not."""
+    """A copy of a tensor of an open file. The address of a vector can change the rounding of sums over it; tensors of a
+    file start anywhere, copies at aligned addresses."""
     copy: Tensor = file.get_tensor(name).clone()
     return copy
 
 
 @contextmanager
-def _complaints(path: Path, advice: str = "") -> Iterator[None]:
-    """Whatever can be wrong with a file is a `UserError` of one line."""
+def _errors_in_one_line(path: Path, advice: str = "") -> Iterator[None]:
+    """Turns every error about the file into a `UserError` of one line."""
     try:
         yield
     except FileNotFoundError:

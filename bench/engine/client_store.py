@@ -1,10 +1,10 @@
-"""What clients keep between rounds: of those alone that took part, in memory up to a budget, then in a file.
+"""The states of the clients that have taken part, in memory up to a budget, then in a file.
 
-    the GPU's memory     while its budget lasts; there is none on a CPU
-    the host's memory    page-locked beside a GPU, so that nobody waits while vectors move
-    a slot of a file     the rest, and whatever a checkpoint has written
+    GPU memory        up to its budget; only with a GPU
+    host memory       up to its budget; page-locked with a GPU, so that transfers run in the background
+    slot of a file    all further states, and every state that a checkpoint has written
 
-Where vectors lie changes no bit of them.
+The place of a vector does not change its bits.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -25,38 +25,38 @@ Vectors = Mapping[str, Tensor]
 """A client's tensors by name."""
 
 _ALIGNMENT = 64
-"""Where a tensor may begin in a record: as in torch's own memory, since that can change the rounding of sums."""
+"""Alignment of tensors in a record, the same as in torch's memory: it can change the rounding of sums."""
 
 
 @dataclass(frozen=True)
 class RecordFormat:
-    """Name, number format and shape of each of a client's tensors; the same for all clients of a run."""
+    """Name, number format and shape of each tensor in a client's record; the same for all clients of a run."""
 
     fields: tuple[tuple[str, torch.dtype, tuple[int, ...]], ...]
 
     @classmethod
     def of(cls, vectors: Vectors) -> "RecordFormat":
-        """That of these tensors."""
+        """The format of these tensors."""
         return cls(tuple((name, v.dtype, tuple(v.shape)) for name, v in sorted(vectors.items())))
 
     @classmethod
     def from_json(cls, fields: list[tuple[str, str, list[int]]]) -> "RecordFormat":
-        """What `as_json` describes."""
+        """The format that `as_json` described."""
         return cls(tuple((name, getattr(torch, dtype), tuple(shape)) for name, dtype, shape in fields))
 
     def as_json(self) -> list[tuple[str, str, list[int]]]:
-        """A description of plain values."""
+        """The format as plain values."""
         return [(name, str(dtype).removeprefix("torch."), list(shape)) for name, dtype, shape in self.fields]
 
     @cached_property
     def offsets(self) -> list[int]:
-        """Where each tensor begins in a record, in bytes; at last the size of the record."""
+        """The offset of each tensor in a record, in bytes; the last number is the size of the record."""
         sizes = [prod(shape) * dtype.itemsize for _, dtype, shape in self.fields]
         return list(accumulate((-(-size // _ALIGNMENT) * _ALIGNMENT for size in sizes), initial=0))
 
     @property
     def size(self) -> int:
-        """Bytes of a record."""
+        """The size of a record in bytes."""
         return self.offsets[-1]
 
     def views(self, record: Tensor) -> dict[str, Tensor]:
@@ -71,7 +71,7 @@ class RecordFormat:
 
 
 class MemoryPool:
-    """Room for so many bytes in one kind of memory; `used` counts what is kept there."""
+    """One kind of memory with a budget in bytes; `used` counts the bytes stored there."""
 
     def __init__(self, budget: float, *, pinned: bool = False) -> None:
         self.budget = budget
@@ -79,14 +79,14 @@ class MemoryPool:
         self.used = 0
 
     def store(self, vectors: Vectors, size: int) -> "PooledVectors":
-        """The vectors, of so many bytes, in this memory."""
+        """Store the vectors, of `size` bytes in total, in this memory."""
         return PooledVectors(
-            self, {name: _pinned(v) if self.pinned else _alone(v) for name, v in vectors.items()}, size
+            self, {name: _pinned(v) if self.pinned else _compact(v) for name, v in vectors.items()}, size
         )
 
 
 class PooledVectors:
-    """Vectors in memory, which count as used as long as anything refers to this object."""
+    """Vectors in a memory pool; their bytes count as used until this object is garbage-collected."""
 
     __slots__ = ("_memory", "_size", "vectors")
 
@@ -101,27 +101,27 @@ class PooledVectors:
 
 
 def _pinned(v: Tensor) -> Tensor:
-    """A copy in page-locked memory; complete when the device has been synchronised."""
+    """A copy in page-locked memory; complete after the device has been synchronised."""
     return torch.empty_like(v, device="cpu", pin_memory=True).copy_(v, non_blocking=True)
 
 
-def _alone(v: Tensor) -> Tensor:
-    """The tensor itself, or a copy where it is part of a larger one that it would keep alive."""
+def _compact(v: Tensor) -> Tensor:
+    """The tensor itself, or a copy if it is a view of a larger tensor, which it would keep alive."""
     return v if v.untyped_storage().nbytes() == v.nbytes else v.clone()
 
 
 @dataclass(slots=True)
 class StoredClient:
-    """Where a client's vectors are: in memory, in a slot of the file, or in both after a checkpoint."""
+    """A client's stored state: in memory, in a slot of the file, or in both after a checkpoint."""
 
     pooled: PooledVectors | None
     slot: Slot | None
 
 
 class ClientStore:
-    """The places where the client states of one run lie. Without a file, memory is all there is, without a limit.
+    """The store of the client states of one run. Without a file, all states are in memory, without a limit.
 
-    `record_format` and `device` are those of the first vectors that are put in, or of a checkpoint.
+    `record_format` and `device` are taken from the first vectors that are stored, or from a checkpoint.
     """
 
     def __init__(self, path: Path | None = None, budgets: Budgets | None = None) -> None:
@@ -133,14 +133,14 @@ class ClientStore:
         self.device = torch.device("cpu")
 
     def expect(self, record_format: RecordFormat, device: torch.device) -> None:
-        """Be told what vectors will be put in, and on which device they are needed."""
+        """Set the format of the records, and the device on which vectors are needed."""
         self.record_format, self.device = record_format, device
         cuda = device.type == "cuda"
         self._pools = [MemoryPool(self._budgets.device)] if cuda else []
         self._pools.append(MemoryPool(self._budgets.host, pinned=cuda))
 
     def put(self, client: int, vectors: Vectors) -> StoredClient:
-        """Keep a client's vectors where there is room; a `UserError` if they differ in kind from other clients'."""
+        """Store a client's vectors where there is room; a `UserError` if their format differs from other clients'."""
         vectors = {name: v.detach() for name, v in vectors.items()}
         record_format = RecordFormat.of(vectors)
         if self.record_format is None:
@@ -148,7 +148,7 @@ class ClientStore:
             self.expect(record_format, largest.device)
         if record_format != self.record_format:
             raise UserError(
-                f"client {client} keeps {record_format}, but others {self.record_format}: "
+                f"client {client} has the state {record_format}, but other clients {self.record_format}: "
                 "names, shapes and number formats must be the same for all clients and rounds"
             )
         pool = self._room()
@@ -157,7 +157,7 @@ class ClientStore:
         return StoredClient(pool.store(vectors, record_format.size), None)
 
     def read(self, client: StoredClient) -> dict[str, Tensor]:
-        """The vectors on the device, never to be edited in place."""
+        """The vectors on the device; they must not be changed in place."""
         if client.pooled is not None:
             return {name: v.to(self.device, non_blocking=True) for name, v in client.pooled.vectors.items()}
         assert self.record_format is not None
@@ -165,9 +165,9 @@ class ClientStore:
         return self.record_format.views(client.slot.record.to(self.device, copy=True))
 
     def persist(self, stored: Iterable[StoredClient]) -> list[Slot]:
-        """The slots of these stored; what is not in the file yet is written, and on disk on return."""
+        """The slots of these states. States that are not in the file yet are written; all are on disk on return."""
         if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)  # transfers to page-locked memory have ended
+            torch.cuda.synchronize(self.device)  # so that transfers to page-locked memory have ended
         slots: list[Slot] = []
         for client in stored:
             if client.slot is None:
@@ -179,7 +179,7 @@ class ClientStore:
         return slots
 
     def restore(self, number: int, checksum: int) -> StoredClient | None:
-        """What was persisted there, in memory too if there is room; None if the file does not hold it any more."""
+        """The state in this slot, read into memory if there is room; None if the file no longer holds it."""
         slot = self._slots().claim(number, checksum)
         if slot is None:
             return None
@@ -190,7 +190,7 @@ class ClientStore:
         return client
 
     def remove_file(self) -> None:
-        """Remove the file, once nothing needs it any more."""
+        """Remove the file."""
         if self.path is not None:
             self.path.unlink(missing_ok=True)
 
@@ -216,20 +216,20 @@ class ClientStore:
 
 
 class ClientStates(Mapping[int, dict[str, Tensor]]):
-    """The named vectors of the clients that have taken part, by client id: a value, of which rounds make new ones."""
+    """The named vectors of the clients that have taken part, by client id. Immutable: each round creates new ones."""
 
     def __init__(self, store: ClientStore | None = None, stored: Mapping[int, StoredClient] | None = None) -> None:
         self.store = store or ClientStore()
         self.stored = stored or {}
 
     def updated(self, changes: Mapping[int, Vectors]) -> "ClientStates":
-        """These states with those of some clients replaced; clients without any vectors have no state."""
+        """These states with new vectors for some clients; clients without vectors have no state."""
         changed = {i: self.store.put(i, vectors) for i, vectors in changes.items() if vectors}
         return ClientStates(self.store, {**self.stored, **changed}) if changed else self
 
     @property
     def in_memory(self) -> int:
-        """How many of them are in memory; the others are in the file."""
+        """The number of states in memory; the others are in the file only."""
         return sum(client.pooled is not None for client in self.stored.values())
 
     def __getitem__(self, client: int) -> dict[str, Tensor]:

@@ -21,9 +21,9 @@ from bench.methods.base import Method, ServerRound, norm
 
 @dataclass
 class FederationState:
-    """All that a federated run carries from round to round; `round` counts the finished rounds.
+    """The complete state of a federated run between two rounds; `round` counts the finished rounds.
 
-    `clients` holds the vectors of those clients that have taken part, by client id.
+    `clients` holds the vectors of the clients that have taken part, by client id.
     """
 
     round: int
@@ -33,7 +33,7 @@ class FederationState:
 
 
 class Federation:
-    """A method at work on an objective and clients' data. Its state is explicit; the object holds none."""
+    """A method applied to an objective and clients' data. States are passed in and returned; this object has none."""
 
     def __init__(
         self,
@@ -60,26 +60,26 @@ class Federation:
         return FederationState(0, w0.clone(), self.method.start_server(w0))
 
     def learning_rate(self, round_index: int) -> float:
-        """η_t."""
+        """The local learning rate η_t."""
         lr = self.steps.lr * self.steps.lr_decay**round_index
         return lr if self.method.swa is None else self.method.swa.learning_rate(round_index, lr)
 
     def evaluated(self, state: FederationState) -> Tensor:
-        """The model whose accuracy counts: w^t, or SWA's average once it holds a model."""
+        """The model that is evaluated: w^t, or SWA's average as soon as it contains a model."""
         return state.w if self.method.swa is None else self.method.swa.evaluated(state.w, state.server)
 
     def train_clients(
         self, state: FederationState, clients: Sequence[int], probe: Probe | None = None
     ) -> dict[int, LocalResult]:
-        """Local training of the given clients, one by one, from the global model of `state`, which is not changed.
+        """Local training of the given clients, one after another, from the global model of `state`, which is unchanged.
 
-        Clients are served in the order of their ids, so the order of `clients` does not matter.
+        The clients are trained in the order of their ids, whatever the order of `clients`.
         """
         results = Loop().train(self.local, self.work(state, clients), probe)
         return dict(zip(sorted(clients), results, strict=True))
 
     def work(self, state: FederationState, clients: Sequence[int]) -> list[LocalWork]:
-        """What the clients have to do in the round that follows `state`, in the order of their ids."""
+        """The local work of the clients in the round after `state`, in the order of their ids."""
         method, lr = self.method, self.learning_rate(state.round)
         broadcast = Broadcast(method.server.sent_model(state.w, state.server), method.broadcast(state.w, state.server))
         return [
@@ -95,10 +95,10 @@ class Federation:
     ) -> tuple[FederationState, dict[str, float]]:
         """One round with the given active clients: the next state, and the round's measurements.
 
-        Measurements: `active`, `lr`, `local_loss` (mean over clients), `client_drift` (mean distance of w_i⁺ from where
-        the client started), every broadcast scalar, such as FedGF's c, the round's costs: `download` and `upload`
-        per client, `client_state` and `server_state` in model sizes, `gradients` per local step; and `diverged`, 1 if
-        the next model has a number that is not finite.
+        Measurements: `active`, `lr`, `local_loss` (mean over clients), `client_drift` (mean distance of w_i⁺ from the
+        model that the client received), every broadcast scalar, such as FedGF's c, the round's costs: `download` and
+        `upload` per client, `client_state` and `server_state` in model sizes, `gradients` per local step; and
+        `diverged`, 1 if the next model has a parameter that is not finite.
         """
         work = self.work(state, active)
         results = (backend or Loop()).train(self.local, work, probe)
@@ -108,7 +108,7 @@ class Federation:
     def aggregate(
         self, state: FederationState, work: Sequence[LocalWork], results: Sequence[LocalResult]
     ) -> tuple[FederationState, "Measurements"]:
-        """The server's part of a round, from what the clients send: the next state, and the round's measurements."""
+        """The server's part of a round, from the clients' results: the next state, and the round's measurements."""
         method, P, broadcast = self.method, state.w.numel(), work[0].broadcast
         updates = _differences([row.w for row in results], broadcast.model)
         whole = all(row.model is row.w for row in results)
@@ -147,7 +147,7 @@ class Federation:
         }
         if taken := known.keys() & scalars:
             raise UserError(f"{method.name} broadcasts a number named {min(taken)}, which is a column of the metrics")
-        largest = torch.linalg.vector_norm(w_next, ord=float("inf"))  # far faster than asking number by number
+        largest = torch.linalg.vector_norm(w_next, ord=float("inf"))  # much faster than testing every parameter
         known |= scalars | {"diverged": largest.isfinite().logical_not()}
         return FederationState(state.round + 1, w_next, server.state, clients), Measurements(known, w_next.device)
 
@@ -169,13 +169,13 @@ def _differences(vectors: Sequence[Tensor], start: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Measurements:
-    """A round's measurements, some still on the device."""
+    """A round's measurements, some of them still on the device."""
 
     values: dict[str, float | Tensor]
     device: torch.device
 
     def numbers(self) -> dict[str, float]:
-        """All as numbers, in one transfer."""
+        """All of them as numbers, with one transfer from the device."""
         waiting = {name: value for name, value in self.values.items() if isinstance(value, Tensor)}
         packed = torch.stack([value.reshape(()).double().to(self.device) for value in waiting.values()]).tolist()
         return {name: float(value) for name, value in (self.values | dict(zip(waiting, packed, strict=True))).items()}

@@ -1,4 +1,4 @@
-"""What an active client does in a round, in terms of its method's parts: the same code for one client and a cohort."""
+"""Local training of an active client in a round, in terms of its method's components, for one client or a cohort."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ from bench.methods.base import ClientRound, Loss, Method
 from bench.models.network import Network, Variables
 
 AUGMENTATION, AUGMENTATION_OF_PASS = "augmentation", "augmentation of a pass over all data"
-"""Purposes of random streams. Steps of such a pass count −1, −2, ... where draws are keyed by step."""
+"""Purposes of random streams. In keys of draws, the batches of such a pass are the steps −1, −2, ..."""
 
 
 @dataclass(frozen=True)
 class Broadcast:
-    """What the server sends at the start of a round: the model to start from, and other named tensors."""
+    """Everything that the server sends at the start of a round: the model to start from, and other named tensors."""
 
     model: Tensor
     vectors: Mapping[str, Tensor]
@@ -28,7 +28,7 @@ class Broadcast:
 
 @dataclass(frozen=True, eq=False)
 class LocalTraining:
-    """All that the local training of every client has in common."""
+    """The part of local training that all clients share."""
 
     method: Method
     objective: Objective
@@ -38,12 +38,12 @@ class LocalTraining:
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """That of one input."""
+        """The shape of one input."""
         return tuple(self.data.images.shape[1:])
 
     @property
     def is_separable(self) -> bool:
-        """Whether the loss of a mini-batch is a mean over samples, each by itself."""
+        """Whether the loss of a mini-batch is a mean of losses that depend on one sample each."""
         first = torch.zeros(1, dtype=torch.int64, device=self.objective.device)
         return self.method.loss.separable and self.objective.is_separable(self.data.batch(first)[0])
 
@@ -57,7 +57,7 @@ class LocalTraining:
 
 @dataclass(frozen=True)
 class LocalWork:
-    """One client's task in a round: where it starts, what it knows, and which samples its steps use.
+    """One client's work in a round: the model it starts from, the states it may read, and the samples of its steps.
 
     `known` are the states of all clients that have taken part. `batches` has the sample indices `[B]` of each local
     step, `one_pass` those of all the client's data in batches; both are on the host.
@@ -78,16 +78,16 @@ class LocalWork:
         return self.client not in self.known
 
     def start(self, method: Method) -> dict[str, Tensor]:
-        """The vectors with which the client begins, read from where they are kept."""
+        """The client's vectors at the start of the round, read from the store."""
         return method.start_client(self.broadcast.model) if self.first_time else dict(self.known[self.client])
 
 
 @dataclass(frozen=True)
 class LocalResult:
-    """A client's model w_i⁺ after its local steps, what it sends (`model`, `upload`), its new state, its mean loss.
+    """A client's model w_i⁺ after its local steps, its uploads (`model`, `upload`), its new state, its mean loss.
 
-    The loss of a step is the mini-batch loss where the step's gradient was taken: at w + δ for perturbed methods.
-    `gradient_samples` counts the samples that gradients were taken of.
+    The loss of a step is the mini-batch loss at the point of the step's last gradient: at w + δ for perturbed methods.
+    `gradient_samples` counts the samples of all gradients.
     """
 
     w: Tensor
@@ -100,25 +100,26 @@ class LocalResult:
 
 
 class Probe(Protocol):
-    """Watches local steps."""
+    """An observer of local steps."""
 
     def __call__(self, client: int, step: int, w: Tensor, delta: Tensor, /) -> None:
-        """At each local step: the local iterate w and the perturbation δ, both `[P]`."""
+        """Called after each local step with the local iterate w and the perturbation δ, both `[P]`."""
         ...
 
 
 class Backend(Protocol):
-    """A way to do the local training of several clients; all give the same numbers up to rounding."""
+    """A way to compute the local training of several clients; all back ends give the same numbers up to rounding."""
 
     def train(self, local: LocalTraining, works: Sequence[LocalWork], probe: Probe | None = None) -> list[LocalResult]:
-        """The results, in the order of `works`, which are of one round and one method."""
+        """The results in the order of `works`, which belong to one round and one method."""
         ...
 
 
 class MiniBatchGradient:
-    """The gradient on one mini-batch as a function of w `[P]`, remembering how often and where it was taken.
+    """The gradient on one mini-batch as a function of w `[P]`.
 
-    `weights` `[B]`, which sum to 1, weigh the samples; None: all equal.
+    It records the number of `calls`, and `point` and `loss` of the last one. `weights` `[B]` of the samples sum to 1;
+    None: all samples are weighted equally.
     """
 
     def __init__(
@@ -143,7 +144,7 @@ class MiniBatchGradient:
         self.loss: Tensor
 
     def __call__(self, w: Tensor) -> Tensor:
-        """∇F_i(w); gradients of the loss's variables go to `scratch`, where these are."""
+        """∇F_i(w); the gradients of the loss's variables are stored in `scratch` as g_<name>."""
         self.calls += 1
         self.point = w
         variables = {name: self._scratch[name] for name in self._names}

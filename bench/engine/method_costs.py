@@ -1,4 +1,4 @@
-"""What a method costs in traffic, state and gradients: counted in a small run, never declared."""
+"""The costs of a method in traffic, state and gradients, counted in a small run."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,13 +11,13 @@ from bench.methods.recipe import Recipe
 
 
 def example(entry: Recipe) -> dict[str, Any]:
-    """Hyper-parameters with which the method can be tried: the examples of those that have no default."""
+    """Hyper-parameters for a trial of the method: an example value for each that has no default."""
     required = {name: field for name, field in entry.hyperparameters.items() if field.is_required()}
     return {name: field.examples[0] if field.examples else 0.1 for name, field in required.items()}
 
 
 def measured_costs(entry: Recipe, hyperparameters: Mapping[str, Any]) -> dict[str, float]:
-    """What the engine counts in the second round of a small run with two of two clients."""
+    """The measurements of the second round of a small run in which both of two clients take part."""
     stream = torch.Generator().manual_seed(0)
     clients = [(torch.randn(4, 6, generator=stream), torch.tensor([0, 1, 2, 0])) for _ in range(2)]
     with torch.random.fork_rng(devices=[]):

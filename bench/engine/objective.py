@@ -18,7 +18,7 @@ from bench.numerics.precision import Precision
 
 
 class Batched(Protocol):
-    """Inputs `[B, ...]` and labels `[B]` in so many batches, for as many passes as it takes: a list, or `Batches`."""
+    """Batches of inputs `[B, ...]` and labels `[B]` that can be iterated repeatedly: a list, or `Batches`."""
 
     def __len__(self) -> int: ...
 
@@ -26,11 +26,11 @@ class Batched(Protocol):
 
 
 Value = Callable[[Network, Variables], Tensor]
-"""A loss (one number) of a model."""
+"""A loss as a function of a model and of variables; one number."""
 
 
 class Gradients(Protocol):
-    """The one interface of gradient back ends."""
+    """The interface of gradient computations."""
 
     def __call__(self, w: Tensor, value: Value, variables: Variables) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         """Gradient `[P]` at the flat parameters w `[P]`, the loss there, and the gradients of the variables."""
@@ -40,12 +40,12 @@ class Gradients(Protocol):
 class Objective:
     """Mean cross-entropy of a module, as a function of flat parameters `[P]` (order: `module.parameters()`).
 
-    The module's parameters become views of the vector that was loaded last, so loading copies nothing; the module
-    belongs to this objective from then on (a second one on the same module would take its parameters away). Modules
-    with buffers, such as BatchNorm's running statistics, are refused with a `UserError`: they would be state
-    that no federated method here averages. So is torch's dropout: its draws are not keyed, and no run could resume.
-    bench.models.dropout.Dropout is taken; it drops nothing but within `drawing`. `channels_last` is the memory format
-    in which images are handed to the module: faster for most convolutions on a CPU.
+    The module's parameters become views of the vector that was loaded last, so loading copies nothing. From then on the
+    module belongs to this objective: no second objective may use it. A module with buffers, such as BatchNorm's running
+    statistics, is a `UserError`: no federated method here averages such state. torch's dropout is a `UserError`, too:
+    its draws are not keyed, so no run could be resumed. Use bench.models.dropout.Dropout, which is active within
+    `drawing` only. `channels_last`: the module receives images in this memory format, which is faster for most
+    convolutions on a CPU.
     """
 
     def __init__(self, module: nn.Module, precision: Precision = "fp32", *, channels_last: bool = False) -> None:
@@ -69,7 +69,7 @@ class Objective:
 
     @property
     def device(self) -> torch.device:
-        """Where the parameters live."""
+        """The device of the parameters."""
         return self._loaded.device
 
     @property
@@ -79,13 +79,13 @@ class Objective:
 
     @property
     def has_dropout(self) -> bool:
-        """Whether gradients depend on draws."""
+        """Whether gradients depend on random draws."""
         return bool(self._dropouts)
 
     def is_separable(self, x: Tensor) -> bool:
-        """Whether the scores of a sample depend on it alone, tried on three inputs like x `[B, ...]`.
+        """Whether the scores of a sample depend on this sample only, tested on three inputs like x `[B, ...]`.
 
-        They do not with batch statistics.
+        With batch statistics they depend on the other samples.
         """
         if self._separable is None:
             module, trial = self._train(), torch.rand((3, *x.shape[1:]), generator=torch.Generator().manual_seed(0))
@@ -95,33 +95,33 @@ class Objective:
         return self._separable
 
     def initial(self) -> Tensor:
-        """A copy of the parameters `[P]` as they are in the module now."""
+        """A copy of the module's current parameters `[P]`."""
         return self._loaded.clone()
 
     def load(self, w: Tensor) -> nn.Module:
-        """The module with the flat parameters w `[P]`: its parameters are views of w from then on."""
+        """The module with the flat parameters w `[P]`; from now on its parameters are views of w."""
         self._loaded = w.detach()
         for parameter, view in zip(self.parameters, self.layout.split(self._loaded).values(), strict=True):
             parameter.data = view
         return self.module
 
     def inputs(self, x: Tensor) -> Tensor:
-        """Inputs `[B, ...]` in the memory format of the module's choice."""
+        """Inputs `[B, ...]` in the memory format that the module receives."""
         return x.contiguous(memory_format=torch.channels_last) if self.channels_last and x.ndim == 4 else x
 
     @contextmanager
     def drawing(self, draws: Draws) -> Iterator[None]:
-        """Within, gradients are those of the model with dropout; each restarts the draws."""
+        """In the block, dropout is active in gradients; each gradient restarts the draws."""
         if not self._dropouts:
             yield
             return
-        self._lend(draws)
+        self._set_draws(draws)
         try:
             yield
         finally:
-            self._lend(None)
+            self._set_draws(None)
 
-    def _lend(self, draws: Draws | None) -> None:
+    def _set_draws(self, draws: Draws | None) -> None:
         self._draws = draws
         for part in self._dropouts:
             part.draws = draws
@@ -195,7 +195,7 @@ class Objective:
 
 
 def dropout_shapes(objective: Objective, x: Tensor) -> Sequence[tuple[int, ...]]:
-    """What each dropout layer of the model is given for one input of x `[B, ...]`, in the order of use."""
+    """The shape that each dropout layer of the model receives for one input of x `[B, ...]`, in the order of use."""
     recorder = _Recorder()
     with objective.drawing(recorder), torch.no_grad():
         objective.module.train()(x[:1])
@@ -203,7 +203,7 @@ def dropout_shapes(objective: Objective, x: Tensor) -> Sequence[tuple[int, ...]]
 
 
 class _Recorder:
-    """Draws of which nothing is dropped, remembering what they were drawn for."""
+    """Draws that drop nothing and record the shapes they are drawn for."""
 
     def __init__(self) -> None:
         self.shapes: list[tuple[int, ...]] = []

@@ -20,8 +20,8 @@ KIND = "schedule file"
 class Participation(Frozen):
     """Which clients take part in a round.
 
-    `fixed`: a set of `active` clients; `bernoulli`: each with `probability`; `full`: all; `schedule`: those that `file`
-    lists, a CSV with the columns round and client, both counted from 0.
+    `fixed`: `active` clients, drawn without replacement; `bernoulli`: each client with `probability`; `full`: all
+    clients; `schedule`: those listed in `file`, a CSV with the columns round and client, both counted from 0.
     """
 
     sampling: Literal["fixed", "bernoulli", "full", "schedule"] = "fixed"
@@ -47,15 +47,15 @@ class Participation(Frozen):
         return self
 
     def check(self, clients: int, rounds: int = 0) -> None:
-        """A `UserError` if more clients are active than are registered, or fewer rounds scheduled than needed."""
+        """A `UserError` if there are more active than registered clients, or fewer scheduled rounds than rounds."""
         if self.active is not None and self.active > clients:
             raise UserError(f"{self.active} active clients per round, but only {clients} are registered")
-        # The schedule of a finished run may be gone, or have been edited since: only a new run needs it.
+        # Only a new run needs the schedule: that of a finished run may have been deleted or edited.
         if self.file is not None and self.file.is_file() and short_hash(self.file.read_bytes()) == self.hash:
             _check_length(_schedule(self.file, self.hash, clients), self.file, rounds)
 
     def sampled(self, sampling: Literal["fixed", "bernoulli"] | None, clients: int) -> "Participation":
-        """As many clients on average under the other law, which a released code may have; None: as it is."""
+        """The same mean number of clients with another kind of sampling, as in a released code; None: unchanged."""
         if sampling == "bernoulli" and self.active is not None:
             return Participation(sampling="bernoulli", probability=self.active / clients)
         if sampling == "fixed" and self.probability is not None:
@@ -74,7 +74,7 @@ class Participation(Frozen):
 def active_clients(participation: Participation, clients: int, seed: int, round_index: int) -> list[int]:
     """Sorted ids of the active clients S^t: a function of seed and round alone, so the same for every method.
 
-    `fixed` draws without replacement; `bernoulli` draws each client independently, again while nobody is active.
+    `fixed` draws without replacement; `bernoulli` draws each client independently, and repeats if none is active.
     """
     stream = numpy_stream(seed, "participation", round_index)
     if participation.sampling == "full":
@@ -96,7 +96,7 @@ def active_clients(participation: Participation, clients: int, seed: int, round_
 
 
 def scheduled_rounds(participation: Participation, clients: int) -> float:
-    """How many rounds have clients: infinitely many unless a schedule ends."""
+    """The number of rounds with participants: that of the schedule, infinite for other samplings."""
     if participation.file is None or participation.hash is None:
         return math.inf
     return len(_schedule(participation.file, participation.hash, clients))
@@ -107,7 +107,7 @@ Schedule = tuple[tuple[int, ...], ...]
 
 @functools.lru_cache(maxsize=8)
 def _schedule(file: Path, known_hash: str, registered: int) -> Schedule:
-    """The sorted clients of each round; a `UserError` names what is wrong with the file. Read and checked once."""
+    """The sorted clients of each round; a `UserError` describes an error in the file. Read and checked once."""
     what = f"the {KIND} '{file}'"
     columns = read_columns(read_known(file, known_hash, KIND), what)
     rounds, clients = (integers(columns, name, what) for name in ("round", "client"))

@@ -1,4 +1,4 @@
-"""How the engine computes. None of it changes a run's numbers beyond rounding, so it is no part of a run's identity."""
+"""Settings of the engine. They change a run's numbers by rounding at most, so they are not part of its identity."""
 
 from typing import Literal
 
@@ -8,7 +8,7 @@ from bench.input.frozen import Frozen
 
 
 class EngineSettings(Frozen):
-    """What is `auto` is measured when training begins; the choice is in the run's log."""
+    """Settings that are `auto` are chosen by measurements when training begins; the run's log shows the choice."""
 
     backend: Literal["auto", "loop", "cohort", "graph"] = Field(
         default="auto",
@@ -16,7 +16,8 @@ class EngineSettings(Frozen):
         "graph: a cohort's round as one CUDA graph",
     )
     seeds: Literal["auto", "together", "apart"] = Field(
-        default="auto", description="whether a cohort has the clients of all of a cell's seeds, or one run at a time"
+        default="auto",
+        description="whether a cohort contains the clients of all seeds of a cell, or of one run at a time",
     )
     layout: Literal["auto", "contiguous", "channels_last"] = Field(
         default="auto", description="memory format of images"
@@ -24,6 +25,6 @@ class EngineSettings(Frozen):
     client_memory: float | None = Field(
         default=None,
         ge=0,
-        description="GiB of memory for the states of clients, before they move on to a file; null: a quarter of what "
-        "is free",
+        description="GiB of memory for the states of clients; further states are in a file; null: a quarter of the "
+        "free memory",
     )

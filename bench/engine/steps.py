@@ -1,4 +1,4 @@
-"""The local step that all methods share, and the settings of steps on clients and on the server."""
+"""The local step that all methods share, and the settings of local steps and server step."""
 
 import torch
 from pydantic import Field
@@ -20,7 +20,7 @@ class Steps(Frozen):
     aggregation: Aggregation | None = Field(default=None, description="p_i = 1/M or n_i/Σn_j; null: the method's own")
 
     def step(self, w: Tensor, q: Tensor, lr: float | Tensor, proximal: float = 0.0) -> Tensor:
-        """The next local iterate `[P]`; the direction is clipped first, weight decay comes after, at the unperturbed w.
+        """The next local iterate `[P]`; the direction is clipped, then weight decay is added, at the unperturbed w.
 
         `proximal` is the coefficient λ of w in q. With `prox_split` as in FL-Simulator's code, λw is not clipped.
         Two passes over the model: the norm for the clipping, and the step.
@@ -29,7 +29,7 @@ class Steps(Frozen):
         if self.prox_split:
             q, decay = torch.sub(q, w, alpha=proximal), decay + proximal
         rate = w.new_ones(1) if self.clip is None else (self.clip / (norm(q) + 1e-6)).clamp(max=1)
-        if isinstance(lr, Tensor):  # of a cohort, where a pass more costs little
+        if isinstance(lr, Tensor):  # in a cohort, where another pass costs little
             return torch.addcmul(w * (1 - lr * decay), q, -lr * rate)
-        shrink = max(1 - lr * decay, torch.finfo(w.dtype).min)  # what diverges does so without an error
+        shrink = max(1 - lr * decay, torch.finfo(w.dtype).min)  # so that diverging runs raise no error
         return torch.addr(w[:, None], q, -lr * rate, beta=shrink)[:, 0]  # β w + q ⊗ (−η) in one pass

@@ -41,7 +41,7 @@ class Frozen(BaseModel):
 
     @classmethod
     def parse(cls, data: Mapping[str, Any], where: str = "") -> Self:
-        """The validated model; an error is a `UserError` of one line that begins with `where`, such as a file's name."""
+        """The validated model; errors are a `UserError` of one line that begins with `where`, e.g. a file's name."""
         try:
             return cls.model_validate(dict(data))
         except ValidationError as error:

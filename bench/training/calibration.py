@@ -1,8 +1,8 @@
-"""Which back end, threads and memory format are fastest for a run: measured once on a machine, then remembered.
+"""The fastest back end, number of threads and memory format for a run: measured once per machine, then cached.
 
-Choices change numbers by rounding. So they are remembered, in the user's cache and in checkpoints, and depend on
-nothing that may differ between two calls for the same run: not on the seeds that are asked for beside it, nor on how
-busy the machine is the second time.
+The choice changes numbers by rounding. Therefore it is stored, in the user's cache and in checkpoints, and depends on
+nothing that may differ between two calls for the same run: neither on the other seeds that are requested, nor on the
+load of the machine at the second call.
 """
 
 import json
@@ -28,42 +28,42 @@ from bench.training.engine_choice import EngineChoice
 from bench.training.run_setup import RunSetup
 
 STEPS = 3
-"""Local steps per client that are timed: the last ones, among which short mini-batches are."""
+"""Number of local steps per client that are timed: the last ones, which include short mini-batches."""
 SEEDS = 3
-"""A cohort is timed with so many times the clients of one seed, however many seeds are asked for."""
+"""A cohort is timed with this multiple of one seed's clients, whatever the number of requested seeds."""
 REPEATS = 3
 SECONDS = 2.0
-"""After so long no repetition of a measurement begins."""
+"""No repetition of a measurement starts after this time."""
 HOPELESS = 2.0
-"""How many times slower than the best a candidate must be not to be repeated."""
+"""A candidate that is slower than the best by this factor is not measured again."""
 SMALL = 5e7
-"""Largest P · height · width, a bound on the multiplications for one image, with which a cohort is tried on a CPU: of a
-larger model it would gain nothing and take much memory. No time is asked: it depends on what else the machine does."""
+"""Largest P · height · width, a bound on the multiplications for one image, for which a cohort is tried on a CPU: with
+larger models it gains nothing and needs much memory. The rule uses no time, which depends on the machine's load."""
 GAIN = 1.1
-"""How many times faster another back end or memory format must be than the plain loop, and all threads than one."""
+"""A candidate replaces the best one so far only if it is faster by this factor."""
 TOLERANCE = {"fp32": 1e-3, "tf32": 0.05, "bf16": 0.2}
-"""Largest difference to the loop's update after the timed steps, relative to that update, by precision."""
+"""Largest difference from the loop's update after the timed steps, relative to that update, by precision."""
 
 
 def choose_engine(setup: RunSetup, state: FederationState, log: Callable[..., None]) -> EngineChoice:
-    """The choice for a run, from its state at the start; whether seeds go together is not part of it.
+    """The choice for a run, from its initial state; `train_together` decides whether seeds share a cohort.
 
-    The threads that torch has now are the most it may take. What the configuration fixes is not measured; a `UserError`
-    if it fixes what the method or the model cannot do.
+    It uses at most torch's current number of threads. Settings that the configuration fixes are not measured; a
+    `UserError` if the method or the model does not allow a fixed back end.
     """
     calibration, settings = _Calibration(setup, state), setup.config.engine
     if settings.backend == "graph" and setup.objective.device.type != "cuda":
         raise UserError("engine.backend graph needs an NVIDIA GPU (allowed here: auto, loop, cohort)")
-    if not calibration.can_remember():
+    if not calibration.can_store():
         layout = settings.layout == "channels_last"
         backend = "loop" if settings.backend == "auto" else settings.backend
         plain = EngineChoice(backend, threads=torch.get_num_threads(), channels_last=layout)
-        log("engine: nothing is measured, since '%s' cannot be written", calibration.file.parent)
+        log("engine: nothing is measured, because '%s' cannot be written", calibration.file.parent)
         return plain
     with locked(calibration.file):
-        if (remembered := calibration.remembered()) is not None:
-            log("engine: as measured before on this machine; without '%s' it is measured again", calibration.file)
-            return remembered
+        if (stored := calibration.stored()) is not None:
+            log("engine: as measured earlier on this machine; delete '%s' to measure again", calibration.file)
+            return stored
         began = time.perf_counter()
         choice = calibration.measured()
         for tried, seconds in calibration.seconds.items():
@@ -73,7 +73,7 @@ def choose_engine(setup: RunSetup, state: FederationState, log: Callable[..., No
         if settings.backend not in ("auto", choice.backend):
             reasons = "; ".join(calibration.impossible.values())
             raise UserError(f"engine.backend {settings.backend} is not possible here: {reasons} (allowed: auto, loop)")
-        calibration.remember(choice)
+        calibration.store(choice)
     log("engine: measured in %.1f s", time.perf_counter() - began)
     return choice
 
@@ -81,9 +81,10 @@ def choose_engine(setup: RunSetup, state: FederationState, log: Callable[..., No
 def train_together(
     setups: Sequence[RunSetup], states: Sequence[FederationState], choice: EngineChoice, log: Callable[..., None]
 ) -> bool:
-    """Whether runs that differ in their seeds are trained in one cohort: where that is asked for, or changes no bit.
+    """Whether runs that differ in their seeds are trained in one cohort: if requested, or if it changes no bit.
 
-    On a GPU company nearly always does change the last bits: there the same seeds must be asked for to have them again.
+    On a GPU, seeds are trained together although this nearly always changes the last bits: there, equal bits require
+    the same set of seeds.
     """
     wanted = setups[0].config.engine.seeds if setups else "apart"
     if choice.backend == "loop" or len(setups) <= 1 or wanted == "apart":
@@ -96,18 +97,18 @@ def train_together(
     together = backend.train(local, [work for own in works for work in own])
     same = all(torch.equal(one.w, other.w) for one, other in zip(alone, together, strict=False))
     if not same:
-        log("engine: the company of other seeds changes the last bits of a run, so they are trained one by one")
+        log("engine: training seeds together would change the last bits of a run, so they are trained one by one")
     return same
 
 
 def _last_steps(setup: RunSetup, state: FederationState) -> list[LocalWork]:
-    """The last local steps of each active client in the round that follows."""
+    """The last local steps of each participant of the next round."""
     works = setup.work(state)
     return [replace(work, batches=work.batches[-STEPS:]) for work in works]
 
 
 class _Calibration:
-    """Times candidates on steps of a run's own first round."""
+    """Times candidates on local steps of the run's first round."""
 
     def __init__(self, setup: RunSetup, state: FederationState) -> None:
         self.setup = setup
@@ -117,12 +118,12 @@ class _Calibration:
         self.engine = setup.config.engine
         self.most_threads = torch.get_num_threads()
         self.seconds: dict[EngineChoice, float] = {}
-        """Per client and step."""
+        """Seconds per client and step."""
         self.impossible: dict[EngineChoice, str] = {}
-        self._plain: LocalResult | None = None
+        self._loop_result: LocalResult | None = None
 
     def measured(self) -> EngineChoice:
-        """The fastest candidate; the plain loop unless another is clearly faster."""
+        """The fastest candidate; the loop unless another one is clearly faster."""
         best = plain = self._loop()
         for candidate in self._cohorts(plain):
             best = self._better(best, candidate)
@@ -132,7 +133,7 @@ class _Calibration:
         return best
 
     def _loop(self) -> EngineChoice:
-        """The best loop: memory format first, with one thread, then threads."""
+        """The best loop: first the memory format is chosen, with one thread, then the number of threads."""
         best = EngineChoice(channels_last=self.engine.layout == "channels_last")
         self._time(best)
         if self.engine.layout == "auto":
@@ -153,7 +154,7 @@ class _Calibration:
     def _better(self, best: EngineChoice, other: EngineChoice) -> EngineChoice:
         try:
             self._time(other)
-        except Exception as error:  # whatever a method, a model or the memory cannot do: the plain loop can
+        except Exception as error:  # whatever fails for a method, a model or lack of memory: the loop works
             self.impossible[other] = str(error).partition("\n")[0]
             if self.device.type == "cuda":
                 torch.cuda.empty_cache()
@@ -161,7 +162,7 @@ class _Calibration:
         return other if self.seconds[other] * GAIN < self.seconds[best] else best
 
     def _time(self, choice: EngineChoice) -> None:
-        """Time a candidate; a ValueError if it does not compute what the loop computes."""
+        """Time a candidate; a ValueError if its update differs from the loop's."""
         backend, local = choice.prepare([self.setup.objective]), self.setup.federation.local
         works = _last_steps(self.setup, self.state)
         works = works[:1] if choice.backend == "loop" else works * (1 if self.engine.seeds == "apart" else SEEDS)
@@ -177,22 +178,22 @@ class _Calibration:
             times.append(time.perf_counter() - start)
             if len(times) > 1 and times[-1] > slow:
                 break
-        if self._plain is None:
-            self._plain = results[0]
+        if self._loop_result is None:
+            self._loop_result = results[0]
         if (gap := self._gap(results[0], works[0].broadcast.model)) > TOLERANCE[self.precision]:
             raise ValueError(f"its update differs from the loop's by {gap:.1g} of its length")
         self.seconds[choice] = min(times[1:]) / steps
 
     def _gap(self, result: LocalResult, start: torch.Tensor) -> float:
-        """How far an update is from the loop's, relative to that; 0 where that is not finite itself."""
-        assert self._plain is not None
-        length = (self._plain.w - start).norm()
-        gap = float((result.w - self._plain.w).norm() / (length + torch.finfo(length.dtype).tiny))
+        """The distance of an update from the loop's, relative to the loop's; 0 if the loop's is not finite."""
+        assert self._loop_result is not None
+        length = (self._loop_result.w - start).norm()
+        gap = float((result.w - self._loop_result.w).norm() / (length + torch.finfo(length.dtype).tiny))
         return gap if gap == gap else float("inf") if bool(length.isfinite()) else 0.0  # noqa: PLR0124 - NaN
 
     @cached_property
     def file(self) -> Path:
-        """Where the choice is remembered; named by all that it depends on."""
+        """The file of the stored choice; its name is a hash of everything that the choice depends on."""
         setup, config = self.setup, self.setup.config
         own = {"code": config.method.code, "hyperparameters": config.method.hyperparameters}
         about = {
@@ -213,19 +214,19 @@ class _Calibration:
         cache = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
         return Path(cache) / "fedflat" / "calibration" / f"{key}.json"
 
-    def remembered(self) -> EngineChoice | None:
-        """What was measured before; None if nothing readable is there."""
+    def stored(self) -> EngineChoice | None:
+        """The stored choice; None if there is none, or if it is unreadable."""
         try:
             return EngineChoice.from_json(json.loads(self.file.read_text()))
         except (OSError, ValueError):
             return None
 
-    def remember(self, choice: EngineChoice) -> None:
-        """Keep it for the next time."""
+    def store(self, choice: EngineChoice) -> None:
+        """Store the choice for later runs."""
         write_text(self.file, json.dumps(choice.as_json()) + "\n")
 
-    def can_remember(self) -> bool:
-        """Whether the cache can be written: a choice that cannot be made again would make runs differ."""
+    def can_store(self) -> bool:
+        """Whether the cache can be written: without it, two calls for one run could choose differently."""
         try:
             self.file.parent.mkdir(parents=True, exist_ok=True)
         except (OSError, RuntimeError):  # no home folder

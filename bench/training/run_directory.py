@@ -1,19 +1,15 @@
-"""The run directory: what a finished run leaves, and where an unfinished one works.
+"""The run directory: the files of a finished run, and how they are read.
 
-    config.json           the RunConfig
-    metrics.csv           one row per round
-    times.csv             seconds of training and of evaluation in each round; no other file of numbers has times in it
-    final.safetensors     the last global model; with SWA, the average
-    method.py, model.py   copies of the user's own method and model files, if the run has such
-    snapshots/            full states at the rounds that the configuration names
-    local_models/         the participants' models w_i⁺, and the global one, at the rounds that the configuration names
-    partition.csv.gz      client, index, label of every training image that a client holds, once for each time
-    provenance.json       outcome, code, libraries, device, hashes, time, memory
-    run.log
-
-A run directory appears whole, by one rename, when the run has ended. Until then everything lies beside it in
-`<name>.partial-<key>`, where key is the hash of configuration and code: work of another configuration or of other code
-is never resumed.
+config.json           the RunConfig
+metrics.csv           one row per round
+times.csv             seconds of training and of evaluation in each round; no other table contains times
+final.safetensors     the last global model; with SWA, the average
+method.py, model.py   copies of user-defined method and model files, if the run uses them
+snapshots/            complete states after the rounds that the configuration names
+local_models/         the participants' models w_i⁺, and the global model, after these rounds
+partition.csv.gz      client, index, label of every training image of every client
+provenance.json       outcome, code, libraries, device, hashes, time, memory
+run.log
 """
 
 import functools
@@ -58,7 +54,7 @@ class RunDirectory:
 
     @functools.cached_property
     def config(self) -> RunConfig:
-        """The run's configuration. A user's own files are the run's copies: they may be gone or edited."""
+        """The run's configuration; user-defined files are the run's copies, as the originals may have changed."""
         data = self._json("config.json")
         for part in USER_FILES:
             copy = self.path / f"{part}.py"
@@ -71,7 +67,7 @@ class RunDirectory:
 
     @functools.cached_property
     def provenance(self) -> dict[str, Any]:
-        """How and where the run was made."""
+        """How and where the run was computed."""
         data = self._json("provenance.json")
         missing = {"outcome", "code", "identity"} - data.keys()
         if missing:
@@ -80,22 +76,22 @@ class RunDirectory:
 
     @property
     def identity(self) -> str:
-        """That of the configuration which made the run, even if it cannot be read any more."""
+        """The identity of the run's configuration, even if this version of the code cannot read the configuration."""
         return str(self.provenance["identity"])
 
     @property
     def code(self) -> str:
-        """The fingerprint of the code that made the run."""
+        """The fingerprint of the code that trained the run."""
         return str(self.provenance["code"]["fingerprint"])
 
     @property
     def of_this_code(self) -> bool:
-        """Whether the code that made the run is the code that runs now."""
+        """Whether the run was trained by the current code."""
         return self.code == code_fingerprint()
 
     @property
     def diverged(self) -> bool:
-        """Whether the run ended with parameters that are not finite."""
+        """Whether the run ended because parameters were not finite."""
         return bool(self.provenance["outcome"] == "diverged")
 
     def metrics(self) -> pd.DataFrame:
@@ -113,7 +109,7 @@ class RunDirectory:
             raise UserError(f"'{self.path / TIMES}' is missing or damaged: {error}") from None
 
     def split(self) -> list[Indices]:
-        """The training indices of each client, as the run had them: its partition file may be gone or edited."""
+        """The training indices of each client in this run; a partition file that was read may have changed since."""
         file = self.path / PARTITION
         try:
             columns = read_columns(file.read_bytes(), "the table")
@@ -126,31 +122,31 @@ class RunDirectory:
         return split
 
     def final(self, device: torch.device) -> FederationState:
-        """The last global model; server and client vectors are in the snapshots only."""
+        """The last global model; the vectors of server and clients are in snapshots only."""
         return load_state(self.path / "final.safetensors", device)[0]
 
     def snapshot(self, finished_rounds: int, device: torch.device) -> FederationState:
-        """The full state after so many rounds; a `UserError` if it was not kept."""
+        """The complete state after this many rounds; a `UserError` if it was not saved."""
         file = snapshot_file(self.path, finished_rounds)
         if not file.is_file():
-            kept = ", ".join(map(str, self.config.snapshots)) or "none"
-            raise UserError(f"'{self.path}' keeps no state after round {finished_rounds} (kept: {kept})")
+            saved = ", ".join(map(str, self.config.snapshots)) or "none"
+            raise UserError(f"'{self.path}' has no saved state after round {finished_rounds} (saved: {saved})")
         return load_state(file, device)[0]
 
     def local_models(self, finished_rounds: int, device: torch.device) -> Models:
-        """The model w_i⁺ `[P]` of each client that took part in that round, by id, and the global one made of them.
+        """The model w_i⁺ `[P]` of each participant of that round, by client id, and the resulting global model.
 
-        A `UserError` if not kept.
+        A `UserError` if they were not saved.
         """
         file = local_models_file(self.path, finished_rounds)
         if not file.is_file():
-            kept = ", ".join(map(str, self.config.rounds_of_local_models)) or "none; set evaluation.local_models"
-            raise UserError(f"'{self.path}' keeps no local models of round {finished_rounds} (kept: {kept})")
+            saved = ", ".join(map(str, self.config.rounds_of_local_models)) or "none; set evaluation.local_models"
+            raise UserError(f"'{self.path}' has no saved local models of round {finished_rounds} (saved: {saved})")
         return Models(file, device)
 
 
 def identified(table: pd.DataFrame, cell: Mapping[str, str], config: RunConfig) -> pd.DataFrame:
-    """A run's table with the columns that name the run in front, as tidy files have them.
+    """A run's table for tidy files: columns that identify the run come first.
 
     `cell`: the experiment, and the columns of the cell.
     """
@@ -159,9 +155,9 @@ def identified(table: pd.DataFrame, cell: Mapping[str, str], config: RunConfig) 
 
 
 def partition_table(split: Sequence[Indices], labels: Labels) -> pd.DataFrame:
-    """A split as it is kept: client, index and label, one row for each image of each client.
+    """The table of a split: client, index and label, one row for each image of each client.
 
-    Partition from_file reads it; where images stand several times (variant released), with `repeats: true`.
+    The partition from_file reads it; if clients share images (variant released), `repeats: true` is required.
     """
     client = np.repeat(np.arange(len(split)), [len(indices) for indices in split])
     index = np.concatenate(split)
@@ -169,25 +165,25 @@ def partition_table(split: Sequence[Indices], labels: Labels) -> pd.DataFrame:
 
 
 def snapshot_file(directory: Path, finished_rounds: int) -> Path:
-    """Where the state after so many rounds is kept."""
+    """The file of the state after this many rounds."""
     return directory / "snapshots" / f"round-{finished_rounds:05d}.safetensors"
 
 
 def local_models_file(directory: Path, finished_rounds: int) -> Path:
-    """Where the local models of a round are kept."""
+    """The file of the local models of a round."""
     return directory / "local_models" / f"round-{finished_rounds:05d}.safetensors"
 
 
 def is_complete(folder: Path) -> bool:
-    """Whether a folder has all that a finished run leaves: its configuration is written last."""
+    """Whether a folder contains all files of a finished run: the configuration is written last."""
     return (folder / "config.json").is_file()
 
 
 def is_finished(path: Path, config: RunConfig, *, replace: bool = False) -> bool:
-    """Whether the finished run of this configuration is at `path` already.
+    """Whether `path` is the finished run of this configuration.
 
-    A `UserError` if something else is there; nothing is touched. With `replace`, a run of another configuration, or one
-    made by another version of the code, counts as not finished; what is no run directory is refused all the same.
+    A `UserError` if `path` holds anything else. With `replace`, a run of another configuration or of another version of
+    the code counts as not finished; a folder that is not a run directory is still a `UserError`.
     """
     if not path.exists():
         return False
@@ -206,13 +202,13 @@ def is_finished(path: Path, config: RunConfig, *, replace: bool = False) -> bool
 
 
 def first_difference(there: RunConfig, here: RunConfig) -> str | None:
-    """Where two configurations differ first, in words; None if they do not."""
+    """The first difference of two configurations, in words; None if they are equal."""
     a, b = (dict(_flatten(config.model_dump(mode="json", exclude=NOT_IDENTITY))) for config in (there, here))
     key = next((k for k in [*b, *a] if a.get(k) != b.get(k)), None)
     edited = {f"{own.section}.code": own.file for own in there.user_files}
     for own in here.user_files:
         if key == f"{own.section}.code" and key in edited:
-            return f"'{own.file}' has been edited; the run's own copy is '{edited[key]}'"
+            return f"'{own.file}' has been edited; the run's copy is '{edited[key]}'"
     return None if key is None else f"{key}: {a.get(key)} there, {b.get(key)} here"
 
 

@@ -1,4 +1,4 @@
-"""The working parts of a run on a device: data, partition, objective, federation."""
+"""The set-up of a run on a device: data, partition, objective, federation."""
 
 import functools
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from bench.numerics.precision import Precision, prepare_precision
 from bench.numerics.streams import numpy_stream
 
 EVALUATION_BATCH = {"cpu": 250, "cuda": 2000}
-"""Images at once: a CPU is no faster with more, and LeNet's feature maps of 2,000 CIFAR images take 1 GB."""
+"""Images per batch: a CPU is not faster with more, and LeNet's feature maps of 2,000 CIFAR images take 1 GB."""
 
 
 @functools.lru_cache(maxsize=2)
@@ -34,7 +34,7 @@ def load_dataset(source: Source, root: Path) -> Dataset:
 
 @dataclass(frozen=True)
 class RunSetup:
-    """A run's working parts on a device."""
+    """Everything that training and analyses of a run need on a device."""
 
     config: RunConfig
     dataset: Dataset
@@ -52,10 +52,10 @@ class RunSetup:
         split: list[Indices] | None = None,
         precision: Precision | None = None,
     ) -> "RunSetup":
-        """Build all parts; seed and configuration alone decide partition and initial model.
+        """Build the set-up; partition and initial model depend on seed and configuration only.
 
-        `split`: that of a finished run, whose partition is not drawn again. `precision`: in place of the
-        configuration's, as analyses of a run in bf16 need it.
+        `split`: the split of a finished run, so that its partition is not drawn again. `precision` replaces the
+        configuration's, for example in analyses of a run in bf16.
         """
         dataset = load_dataset(config.dataset, data_root())
         if split is None:
@@ -67,14 +67,14 @@ class RunSetup:
         model = build_model(config.model, dataset.image_shape, dataset.classes, config.seed)
         objective = Objective(model.to(device), precision)
         method = config.method.recipe.build(config.method.hyperparameters)
-        plan = EpochBatches(split, settings.local_epochs, settings.batch_size, config.seed)
+        batch_sampler = EpochBatches(split, settings.local_epochs, settings.batch_size, config.seed)
         sizes = [len(indices) for indices in split]
         augment = _augment(config, dataset, train)
-        federation = Federation(method, objective, train, plan, sizes, settings, config.seed, augment)
+        federation = Federation(method, objective, train, batch_sampler, sizes, settings, config.seed, augment)
         return cls(config, dataset, split, train, test, objective, federation)
 
     def active(self, state: FederationState) -> list[int]:
-        """The clients that take part in the round that follows."""
+        """The participants of the next round."""
         return active_clients(self.config.participation, self.config.partition.clients, self.config.seed, state.round)
 
     def work(self, state: FederationState) -> list[LocalWork]:
@@ -82,7 +82,7 @@ class RunSetup:
         return self.federation.work(state, self.active(state))
 
     def evaluate(self, state: FederationState) -> dict[str, float]:
-        """Loss and accuracy on the training images, all or a share, and on all test images."""
+        """Loss and accuracy on the training images (all, or `evaluation.training_images`), and on all test images."""
         row: dict[str, float] = {}
         w = self.federation.evaluated(state)
         size = EVALUATION_BATCH[w.device.type]

@@ -1,4 +1,4 @@
-"""A run that is being trained: its state, its rounds so far, its checkpoint, its log; in its working directory."""
+"""A run in training: its state, its measurements so far, its checkpoint and its log, in its working directory."""
 
 import logging
 import time
@@ -26,7 +26,7 @@ from bench.training.run_directory import TIMES, local_models_file, partition_tab
 from bench.training.run_setup import RunSetup
 
 CHECKPOINT, CLIENTS = "checkpoint.safetensors", "clients.slots"
-"""Where an unfinished run has its state, and the states of its clients."""
+"""The files of an unfinished run for its state, and for the states of its clients."""
 
 
 class RoundResult(NamedTuple):
@@ -75,12 +75,12 @@ class TrainingRun:
 
     @property
     def config(self) -> RunConfig:
-        """What the run is."""
+        """The configuration of the run."""
         return self.setup.config
 
     @property
     def ended(self) -> bool:
-        """Whether no round is left, or the last one diverged."""
+        """Whether all rounds are finished, or the last one diverged."""
         diverged = bool(self._rows and self._rows[-1]["diverged"])
         return diverged or self.state.round >= self.config.training.rounds
 
@@ -93,7 +93,7 @@ class TrainingRun:
         self.state, about = self._checkpoint.load(self.state.w.device)
         if about["data_hash"] != self._data_hash:
             path = self._checkpoint.path
-            raise UserError(f"'{path}' was trained on other data than is there now; delete it to start over")
+            raise UserError(f"'{path}' was trained on other data than exist now; delete it to start again")
         self._rows, self._times, self.engine = about["rows"], about["times"], EngineChoice.from_json(about["engine"])
         self.log.info("resumed after round %d", self.state.round)
         self._progress(
@@ -101,7 +101,7 @@ class TrainingRun:
         )
 
     def record(self, result: RoundResult) -> None:
-        """Take over the state after a round and its measurements; evaluate, save and write checkpoints when due."""
+        """Accept the result of a round; evaluate, save and write a checkpoint if due."""
         config, rounds = self.config, self.config.training.rounds
         state, measurements, local_models, seconds = result
         row: dict[str, Any] = {"round": state.round, **measurements, "diverged": int(measurements["diverged"])}
@@ -137,7 +137,7 @@ class TrainingRun:
             self._reported = time.perf_counter()
 
     def complete(self) -> None:
-        """Write what a finished run leaves, its configuration last, and drop the checkpoint."""
+        """Write the files of a finished run, its configuration last, and remove the checkpoint."""
         config, work, state = self.config, self.work, self.state
         outcome = "diverged" if self._rows[-1]["diverged"] else "finished"
         times = pd.DataFrame(self._times, columns=["round", "train_seconds", "evaluation_seconds"])
@@ -162,11 +162,11 @@ class TrainingRun:
 
     @property
     def device(self) -> torch.device:
-        """Where it is computed."""
+        """The device of the run."""
         return self.setup.objective.device
 
     def close(self) -> None:
-        """Close the log, and let go of the clients' states: other runs may follow."""
+        """Close the log and release the clients' states, because other runs may follow."""
         self.state = FederationState(self.state.round, self.state.w, {})
         for handler in self.log.handlers[:]:
             handler.close()

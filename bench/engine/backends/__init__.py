@@ -1,4 +1,4 @@
-"""Back ends of local training, one a module: the same numbers up to rounding, at different speeds."""
+"""Back ends of local training, one per module: the same numbers up to rounding, at different speeds."""
 
 from bench.engine.backends.cohort import Cohort
 from bench.engine.backends.graph import Graph

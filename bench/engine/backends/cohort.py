@@ -1,8 +1,8 @@
-"""All clients of a round in one batched call: torch.func.vmap over what one client does; best on a GPU.
+"""All clients of a round in one batched call: torch.func.vmap over the training of one client; best on a GPU.
 
-Clients are rows, those with most local steps first, so that the rows which still train are always the first ones. A
-mini-batch that is shorter than others of the same step is filled up with samples of weight zero; where loss or model
-look across samples, rows are treated in groups of equal batch size instead.
+Clients are rows, sorted by descending number of local steps, so the rows that still train are always the first ones. A
+mini-batch that is shorter than others of the same step is filled up with samples of weight zero. If loss or model
+combine several samples, the rows are computed in groups of equal batch size instead.
 """
 
 from collections import defaultdict
@@ -23,13 +23,13 @@ class Cohort:
     """Rows are the clients of one federation, or of several that differ in their seeds."""
 
     def train(self, local: LocalTraining, works: Sequence[LocalWork], probe: Probe | None = None) -> list[LocalResult]:
-        """As `Backend`; raises `CannotBatchError` where a method, a model or a probe is one client's."""
+        """As `Backend`; raises `CannotBatchError` for methods, models and probes that work with one client only."""
         if probe is not None:
             raise CannotBatchError("probes watch one client at a time")
         starts = [work.start(local.method) for work in works]
         groups: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
         for row in sorted(range(len(works)), key=lambda row: -len(works[row].batches)):
-            groups[tuple(sorted(starts[row]))].append(row)  # a state may exist from the second round on only
+            groups[tuple(sorted(starts[row]))].append(row)  # some methods have a state only from the second round on
         found: dict[int, LocalResult] = {}
         for rows in groups.values():
             inputs = RoundInputs.of(local, [works[row] for row in rows], [starts[row] for row in rows])
@@ -54,16 +54,16 @@ class CohortRound:
         self._sends_w = False
 
     def __call__(self, inputs: RoundInputs) -> Rows:
-        """What the rows end with: `w`, `model`, `loss` (summed over steps), `state`, `upload`."""
+        """The results of the rows: `w`, `model`, `loss` (summed over steps), `state`, `upload`."""
         try:
             return self._train(inputs)
-        except RuntimeError as error:  # what vmap says of branches on values, and of operations it does not know
+        except RuntimeError as error:  # as vmap raises for branches on values and for unsupported operations
             if "vmap" in str(error) or "functorch" in str(error):
                 raise CannotBatchError(str(error).splitlines()[0]) from error
             raise
 
     def results(self, ends: Rows) -> list[LocalResult]:
-        """One result a row; the vectors are views of the rows."""
+        """One result per row; the vectors are views of the rows."""
         rows = range(len(self.shape.batches))
         local = [ends["w"][row] for row in rows]
         sent = local if self._sends_w else [ends["model"][row] for row in rows]
@@ -113,7 +113,7 @@ class CohortRound:
         return concatenate(ended[::-1])
 
     def _step(self, inputs: RoundInputs, rows: Rows, carried: Rows, step: int) -> Rows:
-        """One local step of all rows that have it."""
+        """One local step of all rows that have this step."""
         sizes = self.shape.sizes(step)
         dropout = inputs.dropout.get(step, {})
         batch = self._batch(inputs.steps, dropout, step, len(sizes), max(sizes))
@@ -170,11 +170,11 @@ class CohortRound:
         )
 
     def _full_gradient(self, w: Tensor, scratch: Rows, inputs: RoundInputs, row: Tensor) -> Tensor:
-        """∇F_i(w) over all of the client's data; batches are gathered one at a time, and each row takes its own."""
+        """∇F_i(w) over all of the client's data; one batch of all rows at a time, of which each row selects its own."""
         if not any(part.takes_full_gradient for part in self.local.method):
-            raise CannotBatchError("a part that asks for full gradients must say so: takes_full_gradient = True")
+            raise CannotBatchError("a component that calls full_gradient must declare takes_full_gradient = True")
         if not self._separable:
-            raise CannotBatchError("what is no mean over samples has no full gradient of a cohort")
+            raise CannotBatchError("full gradients in a cohort need a loss that is a mean over samples")
         total = torch.zeros_like(w)
         rows = len(self.shape.passes)
         for k in range(len(inputs.passes["index"])):
@@ -189,7 +189,7 @@ class CohortRound:
 
     @staticmethod
     def _carried(client: ClientRound, w: Tensor, loss: Tensor) -> Rows:
-        """What goes from step to step."""
+        """The values that one step passes on to the next."""
         return {"w": w, "loss": loss, "scratch": client.scratch, "state": client.state, "upload": client.upload}
 
 
@@ -210,10 +210,10 @@ class _DrawnGradient(MiniBatchGradient):
 
 
 def mapped(function: Callable[..., Rows], *rows: Rows) -> Rows:
-    """The function of one row, applied to all of them at once.
+    """The function of one row, applied to all rows at once.
 
-    A single row goes twice: libraries have other kernels for it, which round differently. With them, a run's bits would
-    depend on how many rows happen to be in company.
+    A single row is computed twice: for one row, libraries use other kernels, which round differently, and a run's bits
+    would depend on the number of rows that are trained together.
     """
     alone = len(next(leaves(rows[0]))) == 1
     given = [apply(lambda tensor: torch.cat([tensor, tensor]), part) for part in rows] if alone else rows
@@ -222,7 +222,7 @@ def mapped(function: Callable[..., Rows], *rows: Rows) -> Rows:
 
 
 def _equal(sizes: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
-    """Each size with the rows that have it."""
+    """Each size, and the rows of this size."""
     groups = defaultdict(list)
     for row, size in enumerate(sizes):
         groups[size].append(row)

@@ -1,7 +1,8 @@
-"""A cohort's whole round as one CUDA graph: every kernel of every local step is launched by one call.
+"""A cohort's whole round as one CUDA graph: one call launches all kernels of all local steps.
 
-The first round of a shape runs as it is, which warms libraries up; the second is captured, and later ones of the same
-shape are replayed: new inputs are copied over the old ones, and what comes out is copied before the next replay.
+The first round of a shape is computed without a graph, which initialises libraries; the second is captured, and later
+rounds of the same shape are replayed: new inputs are copied over the old ones, and the results are copied before the
+next replay.
 """
 
 from collections import Counter, OrderedDict
@@ -18,15 +19,15 @@ from bench.engine.local import LocalResult, LocalTraining, LocalWork, Probe
 from bench.methods.base import CannotBatchError
 
 Key = tuple[LocalTraining, RoundShape, tuple[Any, ...]]
-"""What two rounds must share for one's graph to compute the other."""
+"""Two rounds with equal keys can use the same graph."""
 
-KEPT = 4
-"""Graphs in memory at once; each holds the activations of a local step."""
+MOST_GRAPHS = 4
+"""Largest number of graphs in memory; each holds the activations of a local step."""
 
 
 @dataclass(frozen=True)
 class _Captured:
-    """A graph, and the tensors that it reads and writes."""
+    """A captured graph, and the tensors that it reads and writes."""
 
     computation: CohortRound
     graph: torch.cuda.CUDAGraph
@@ -48,7 +49,7 @@ class Graph(Cohort):
         self._captured: OrderedDict[Key, _Captured] = OrderedDict()
 
     def train(self, local: LocalTraining, works: Sequence[LocalWork], probe: Probe | None = None) -> list[LocalResult]:
-        """As `Cohort`; raises `CannotBatchError` without a GPU, too."""
+        """As `Cohort`; raises `CannotBatchError` also without a GPU."""
         if local.objective.device.type != "cuda":
             raise CannotBatchError("graphs are captured on NVIDIA GPUs only")
         return super().train(local, works, probe)
@@ -57,19 +58,19 @@ class Graph(Cohort):
         """The results of the rows: computed, captured, or replayed."""
         key = (local, inputs.shape, structure(inputs.tensors()))
         self._seen[key] += 1
-        grouped = not inputs.shape.is_even and not local.is_separable  # makes its groups on the host
+        grouped = not inputs.shape.is_even and not local.is_separable  # groups of rows are formed on the host
         if self._seen[key] == 1 or grouped:
             return super().compute(local, inputs)
         if key not in self._captured:
             self._captured[key] = _capture(local, inputs)
-            if len(self._captured) > KEPT:
+            if len(self._captured) > MOST_GRAPHS:
                 self._captured.popitem(last=False)
         self._captured.move_to_end(key)
         return self._captured[key].replay(inputs)
 
 
 def _capture(local: LocalTraining, inputs: RoundInputs) -> _Captured:
-    """The graph of a round of this shape, which is not run yet."""
+    """The graph of a round of this shape; capturing does not compute the round."""
     held = inputs.with_tensors(apply(torch.clone, inputs.tensors()))
     computation, graph = CohortRound(local, inputs.shape), torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):

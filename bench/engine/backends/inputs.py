@@ -1,4 +1,4 @@
-"""What the computation of a cohort's round reads beside the data set: made on the host, moved to the device once."""
+"""The inputs of a cohort's round, apart from the data set: prepared on the host, transferred to the device once."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -22,10 +22,10 @@ BatchSizes = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True)
 class RoundShape:
-    """What decides the shapes of a round's tensors.
+    """The numbers that determine the shapes of a round's tensors.
 
-    `batches` are of the local steps, `passes` of the pass over all data (empty where no part of the method takes one);
-    `shared`: all rows start from one model.
+    `batches`: batch sizes of the local steps; `passes`: those of the pass over all data (empty if no component needs
+    one); `shared`: all rows start from the same model.
     """
 
     batches: BatchSizes
@@ -34,25 +34,25 @@ class RoundShape:
 
     @property
     def steps(self) -> int:
-        """Those of the row that has most, which is the first."""
+        """The number of local steps of the first row, which has most."""
         return len(self.batches[0])
 
     @property
     def is_even(self) -> bool:
-        """Whether the mini-batches of every step have one size."""
+        """Whether, in every step, all mini-batches have the same size."""
         return all(len(set(self.sizes(step))) == 1 for step in range(self.steps))
 
     def sizes(self, step: int) -> list[int]:
-        """Batch sizes of the rows that have such a step, which are the first ones."""
+        """Batch sizes of the rows that have this step, which are the first rows."""
         return [sizes[step] for sizes in self.batches if step < len(sizes)]
 
 
 @dataclass(frozen=True)
 class RoundInputs:
-    """`broadcast` is one client's where all rows start alike, else one row each.
+    """The tensors of a round. `broadcast` has one entry if all rows start from the same model, else one per row.
 
     `steps` and `passes` hold `index`, `weights` `[K, R, B]`, and the augmentations' draws `[K, R, B, ...]` as `draws`;
-    `dropout` and `pass_dropout`, by step and layer, `[R, B, ...]`. Where a row has no such step or sample, all is zero.
+    `dropout` and `pass_dropout`, by step and layer, `[R, B, ...]`. Steps and samples that a row does not have are zero.
     """
 
     shape: RoundShape
@@ -67,7 +67,7 @@ class RoundInputs:
 
     @classmethod
     def of(cls, local: LocalTraining, works: Sequence[LocalWork], states: Sequence[Rows]) -> "RoundInputs":
-        """For works in descending order of their numbers of steps, and the states of their clients."""
+        """The inputs for works in descending order of their numbers of steps, and for the states of their clients."""
         first, w = works[0], works[0].broadcast.model
         takes_pass = any(part.takes_full_gradient for part in local.method)
         shape = RoundShape(
@@ -102,7 +102,7 @@ class RoundInputs:
         )
 
     def tensors(self) -> Rows:
-        """All of them, by the names of the fields."""
+        """All tensors, by the names of the fields."""
         return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "shape"}
 
     def with_tensors(self, tensors: Rows) -> "RoundInputs":
@@ -112,7 +112,7 @@ class RoundInputs:
 
 @functools.lru_cache(maxsize=512)
 def _places(sizes: tuple[int, ...]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """For each sample of mini-batches of these sizes, one after another: its mini-batch, and its place in there."""
+    """For each sample of consecutive mini-batches of these sizes: its mini-batch, and its place in it."""
     return np.repeat(np.arange(len(sizes)), sizes), np.concatenate([np.arange(size) for size in sizes])
 
 
@@ -123,7 +123,7 @@ def _batches(
     indices: Sequence[Sequence[Tensor]],
     purpose: str,
 ) -> Rows:
-    """Sample indices, weights and draws of every step. A row's weights sum to 1: over each local step, or a whole
+    """Sample indices, weights and draws of every step. A row's weights sum to 1, over each local step or over a whole
     pass."""
     shape = (max(map(len, batch_sizes)), len(batch_sizes), max(map(max, batch_sizes)))
     index, weights = np.zeros(shape, dtype=np.int64), np.zeros(shape)
@@ -148,7 +148,7 @@ def _batches(
 def _dropout(
     local: LocalTraining, works: Sequence[LocalWork], batch_sizes: BatchSizes, numbered: Callable[[int], int]
 ) -> Rows:
-    """What each client alone would draw for each dropout layer, on the device where it would."""
+    """The draws of each client for each dropout layer, on the same device and with the same keys as in `Loop`."""
     device, dtype = local.objective.device, local.objective.dtype
     shapes = dropout_shapes(local.objective, torch.zeros((1, *local.input_shape), dtype=dtype, device=device))
     found: Rows = {}

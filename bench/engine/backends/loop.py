@@ -1,4 +1,4 @@
-"""One client after another, with the module itself: the plain path that all others must follow; best on a CPU."""
+"""One client after another, with the module itself: the reference for all other back ends; best on a CPU."""
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
@@ -89,7 +89,7 @@ class _ClientData:
         return self._batches(self._work.batches, itertools.count(), AUGMENTATION)
 
     def _batches(self, plan: Sequence[Tensor], steps: Iterable[int], purpose: str) -> Iterator[tuple[Tensor, Tensor]]:
-        """Inputs and targets of the mini-batches, augmented. Indices and draws are transferred once for all."""
+        """Augmented inputs and targets of the mini-batches. All indices and draws are transferred at once."""
         local, work, sizes = self._local, self._work, [len(index) for index in plan]
         device = local.objective.device
         indices = torch.cat(list(plan)).to(device, non_blocking=True).split(sizes)

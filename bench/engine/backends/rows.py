@@ -1,4 +1,4 @@
-"""A cohort's tensors: one row `[R, ...]` for each client, in dictionaries of dictionaries."""
+"""A cohort's tensors, with one row `[R, ...]` per client, in nested dictionaries."""
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
@@ -8,17 +8,17 @@ import torch
 from torch import Tensor
 
 Rows = dict[Any, Any]
-"""Tensors `[R, ...]`, or such dictionaries, by name."""
+"""Tensors `[R, ...]`, or further dictionaries, by name."""
 
 ALIGNMENT = 16
-"""Where a tensor may begin in packed memory: a multiple of the size of every number format."""
+"""Alignment of tensors in packed memory, a multiple of the size of every number format."""
 
 
 def apply(function: Callable[..., Tensor], *rows: Rows) -> Rows:
-    """The function on every tensor of one dictionary, or on the tensors of one name of several."""
+    """The function applied to each tensor of a dictionary, or to the tensors of the same name in several."""
     first = rows[0]
     if any(part.keys() != first.keys() for part in rows):
-        raise ValueError(f"rows of different names: {[sorted(map(str, part)) for part in rows]}")
+        raise ValueError(f"rows with different names: {[sorted(map(str, part)) for part in rows]}")
     return {
         name: apply(function, *(part[name] for part in rows))
         if isinstance(value, dict)
@@ -37,7 +37,7 @@ def leaves(rows: Rows) -> Iterator[Tensor]:
 
 
 def structure(rows: Rows) -> tuple[Any, ...]:
-    """Names, shapes and number formats of all tensors: what two dictionaries must share to stand for each other."""
+    """Names, shapes and number formats of all tensors; dictionaries of equal structure are interchangeable."""
     return tuple(
         (name, structure(value) if isinstance(value, dict) else (tuple(value.shape), value.dtype))
         for name, value in rows.items()
@@ -45,7 +45,7 @@ def structure(rows: Rows) -> tuple[Any, ...]:
 
 
 def stack(entries: Sequence[Rows]) -> Rows:
-    """Rows from one entry per client."""
+    """Rows from one dictionary per client."""
     return apply(lambda *tensors: torch.stack(tensors), *entries)
 
 
@@ -55,12 +55,12 @@ def concatenate(parts: Sequence[Rows]) -> Rows:
 
 
 def take(rows: Rows, which: slice | Tensor) -> Rows:
-    """Some of the rows."""
+    """The selected rows."""
     return apply(lambda tensor: tensor[which], rows)
 
 
 def pack(rows: Rows, *, pinned: bool = False) -> tuple[Tensor, Callable[[Tensor], Rows]]:
-    """All tensors in one of bytes, and what makes them of such bytes again, wherever these are."""
+    """All tensors packed into one tensor of bytes, and a function that unpacks such bytes on any device."""
     tensors = list(leaves(rows))
     sizes = [-(-tensor.nbytes // ALIGNMENT) * ALIGNMENT for tensor in tensors]
     begins = list(itertools.accumulate(sizes, initial=0))

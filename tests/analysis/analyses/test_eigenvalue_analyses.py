@@ -105,7 +105,7 @@ def test_clients_are_so_many_or_these(kept: Path) -> None:
     assert everyone["client"].tolist() == list(range(20))
     with pytest.raises(UserError, match=r"names 20 \(allowed: 0 to 19\)"):
         analysed("client_hessian", {"clients": [20]})
-    with pytest.raises(UserError, match=r"keeps no state after round 7 \(kept: 1, 2\)"):
+    with pytest.raises(UserError, match=r"has no saved state after round 7 \(saved: 1, 2\)"):
         analysed("client_hessian", {"rounds": [7]})
 
 

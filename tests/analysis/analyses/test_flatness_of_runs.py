@@ -74,7 +74,7 @@ def test_kept_models_need_no_state_of_their_round(kept: RunDirectory) -> None:
     assert value(of(kept, "discrepancy", round=3)) == pytest.approx(expected.value)
     after = kept.local_models(4, CPU)
     assert torch.equal(after.w_global, kept.snapshot(4, CPU).w)
-    with pytest.raises(UserError, match=r"keeps no local models of round 2 \(kept: 3, 4\)"):
+    with pytest.raises(UserError, match=r"has no saved local models of round 2 \(saved: 3, 4\)"):
         of(kept, "discrepancy", round=2)
 
 

@@ -261,7 +261,7 @@ def test_a_plane_through_three_partitions(cells: Path, tmp_path: Path) -> None:
             (),
             "three of the run's 20 clients, .* requested: 0, 1, 20",
         ),
-        ("local_plane", {"round": 7}, (), "keeps no state after round 7"),
+        ("local_plane", {"round": 7}, (), "has no saved state after round 7"),
         ("hessian", {}, ("fedsam",), "hessian with these options compares with no other runs"),
         ("interpolation", {"towards": "fedsam"}, (), "runs of: fedsam; --compare-with names runs of: none"),
         ("surface", {"reference": "fedsam"}, (), "runs of: fedsam; --compare-with names runs of: none"),

@@ -137,7 +137,7 @@ def test_where_company_changes_bits_seeds_are_trained_apart(tmp_path, monkeypatc
     cell = load_experiment("quick_all", changes).cell("digits/dirichlet-0.1/1-of-20/fedavg")
     runs = train_runs(cell.runs, [tmp_path / str(config.seed) for config in cell.runs], CPU)
     assert not any(run.provenance["engine"]["together"] for run in runs)
-    assert any("company of other seeds" in line for line in engine_lines(runs[0].path))
+    assert any("training seeds together would change" in line for line in engine_lines(runs[0].path))
 
 
 @pytest.mark.parametrize("layout", [False, True])
@@ -220,7 +220,7 @@ def test_a_choice_is_measured_once_logged_and_recorded(tmp_path, monkeypatch):
     assert any("loop" in line and "ms per client and step" in line for line in measured)
     assert any("cohort" in line and "ms per client and step" in line for line in measured)
     assert any(line.startswith("measured in") for line in measured)
-    assert remembered[0].startswith("as measured before on this machine; without ")
+    assert remembered[0].startswith("as measured earlier on this machine; delete ")
     assert first.provenance["engine"] == second.provenance["engine"]
     assert (first.path / "metrics.csv").read_bytes() == (second.path / "metrics.csv").read_bytes()
 

@@ -126,7 +126,7 @@ def test_an_edited_file_is_another_configuration(own, tmp_path):
     (own / "my_method.py").write_text(SOURCE.replace("unit(gradient(w)", "unit(2 * gradient(w)"))
     line = refused("run", own / "experiments.yaml", f"{SETTING}/mine", "--out", tmp_path, "--device", "cpu")
     assert f"'{out}' holds a run of another configuration" in line
-    assert f"'{own}/my_method.py' has been edited; the run's own copy is '{out}/method.py'" in line
+    assert f"'{own}/my_method.py' has been edited; the run's copy is '{out}/method.py'" in line
     assert contents(out) == before
     train(config(own), out, CPU, replace=True)
     assert contents(out)["final.safetensors"] != before["final.safetensors"]

@@ -137,7 +137,7 @@ def test_an_edited_file_is_another_configuration(own, tmp_path):
     (own / "nets" / "my_model.py").write_text(SOURCE.replace("9", "8"))
     with pytest.raises(UserError) as error:
         train(config(own), out, CPU)
-    told = f"'{own}/nets/my_model.py' has been edited; the run's own copy is '{out}/model.py'"
+    told = f"'{own}/nets/my_model.py' has been edited; the run's copy is '{out}/model.py'"
     assert told in str(error.value)
     assert contents(out) == before
 

@@ -80,7 +80,9 @@ def test_none_is_kept_unless_asked_for_and_identities_are_those_of_before(tmp_pa
     assert "local_models" not in config.canonical_json()
     run = train(config, tmp_path / "run", CPU)
     assert not (run.path / "local_models").exists()
-    with pytest.raises(UserError, match=r"no local models of round 3 \(kept: none; set evaluation.local_models\)"):
+    with pytest.raises(
+        UserError, match=r"no saved local models of round 3 \(saved: none; set evaluation.local_models\)"
+    ):
         run.local_models(3, CPU)
 
 
@@ -91,7 +93,7 @@ def test_equal_choices_are_one_identity():
 
 def test_a_round_that_is_not_kept_or_a_damaged_file_is_one_line(tmp_path):
     run = train(configs("fedsam")[0], tmp_path / "run", CPU)
-    with pytest.raises(UserError, match=r"keeps no local models of round 1 \(kept: 2, 3\)"):
+    with pytest.raises(UserError, match=r"has no saved local models of round 1 \(saved: 2, 3\)"):
         run.local_models(1, CPU)
     file = local_models_file(run.path, 3)
     file.write_bytes(file.read_bytes()[:1000])
