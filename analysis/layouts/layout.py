@@ -124,7 +124,7 @@ def layout_files(experiment_name: str, folder: Folder, name: str) -> list[Path]:
 
 
 def read_layout(experiment_name: str, folder: Folder, name: str) -> tuple[Path, dict[str, Any]]:
-    """A layout's file and its content, not yet validated; for an unknown name, a `UserError` suggests the nearest one.
+    """One layout's file and its content, not yet validated; a `UserError` suggests the nearest name for an unknown one.
 
     With `like: NAME`, keys that a layout does not give are those of the layout NAME; a given key replaces the other
     layout's value entirely. A layout without `methods` shows all methods of the experiment.

@@ -72,13 +72,13 @@ class Tidy:
         return any(self.path("metrics", cell).is_file() for cell in self.experiment.addresses)
 
     def gather(self, file: str, cells: Iterable[CellAddress], seed: int = 0, also: Sequence[str] = ()) -> pd.DataFrame:
-        """One frame of all given cells that have the file (perhaps none): id columns, then the file's own.
+        """The rows of one kind of tidy file for all given cells that have it: id columns, then the file's columns.
 
-        `also`: columns that only some of the files may have, NaN for the others.
+        `also`: columns that only some of the files may have; NaN in the rows of the others.
 
-        A `UserError` if a file's runs, or those which they were compared with, are of another configuration than the
-        experiment's, or analysed with other options: old numbers are never shown as new ones. A split, which holds no
-        numbers of runs, is not checked; where none was drawn by itself, a run's own is taken.
+        Outdated numbers are refused: a `UserError` if the runs of a file, or the runs that they were compared with,
+        have another configuration than the experiment, or were analysed with other options. Splits hold no numbers of
+        runs and are not checked; if a split was not drawn by itself, that of the run is read.
         """
         kind = FILES.get(file) or TidyFile(("identity", "seed", *self.analyses[file].columns, *PROVENANCE_COLUMNS))
         columns = list(dict.fromkeys([*IDS, "seed", *kind.columns, *([] if file in FILES else ["definition"]), *also]))
@@ -102,7 +102,7 @@ class Tidy:
         return whole.reindex(columns=columns)
 
     def _identities(self, cell: str) -> dict[int, str]:
-        """By seed, of the runs that the experiment has in a cell now."""
+        """The identities, by seed, of the runs that the experiment has in a cell now."""
         if cell not in self._known:
             self._known[cell] = {run.seed: run.identity for run in self.experiment.cell(cell).runs}
         return self._known[cell]
@@ -115,30 +115,30 @@ class Tidy:
         wanted = self._identities(cell.path)
         for seed, identity in frame[["seed", "identity"]].drop_duplicates().itertuples(index=False, name=None):
             if wanted.get(seed) != identity:
-                raise UserError(f"'{path}' holds seed {seed} of another configuration{self._told(cell, int(seed))}")
+                raise UserError(f"'{path}' holds seed {seed} of another configuration{self._how_to_correct(cell, int(seed))}")
 
     def _check_provenance(self, path: Path, frame: pd.DataFrame, cell: CellAddress, analysis: Analysis) -> None:
         options = name_value_pairs(analysis.options().items())
         others = {label: self.experiment.compared_cell(cell, label).path for label in analysis.compared_labels()}
         rows = frame[["seed", "options", "compared_with"]].astype(object).fillna("").drop_duplicates()
         for seed, stated, compared_with in rows.itertuples(index=False, name=None):
-            anew = f"than experiment {self.experiment.name} has now: make it anew with snakemake"
+            now = f"than experiment {self.experiment.name} has now: compute it again with snakemake"
             if (difference := first_difference(stated, options)) is not None:
-                raise UserError(f"'{path}' was made with other options ({difference}) {anew}")
+                raise UserError(f"'{path}' was computed with other options ({difference}) {now}")
             if compared_with != name_value_pairs(
                 (label, self._identities(other)[seed]) for label, other in others.items()
             ):
-                raise UserError(f"'{path}' compares with other runs of {', '.join(others)} {anew}")
+                raise UserError(f"'{path}' compares with other runs of {', '.join(others)} {now}")
 
-    def _told(self, cell: CellAddress, seed: int) -> str:
-        """What differs from the experiment, and what can be done about it."""
+    def _how_to_correct(self, cell: CellAddress, seed: int) -> str:
+        """The end of an error message: what differs from the experiment, and what the user can do."""
         wanted = {run.seed: run for run in self.experiment.cell(cell.path).runs}
         place = self.paths.run(self.experiment.name, cell.path, seed)
         if seed not in wanted:
             return f" than that of experiment {self.experiment.name}, whose seeds are {', '.join(map(str, wanted))}"
         difference = first_difference_of_configs(RunDirectory(place).config, wanted[seed]) if place.exists() else None
         if difference is None:
-            return ": its run is gone, or has been replaced since; make it anew with snakemake"
+            return ": its run is missing, or was replaced later; compute it again with snakemake"
         return (
             f" than that of experiment {self.experiment.name} ({difference}): give the --set values that its runs had, "
             "or train the cell anew (snakemake ... --config replace=true)"
@@ -162,7 +162,7 @@ def _where(frame: pd.DataFrame, ids: Sequence[str]) -> pd.DataFrame:
     return frame[mask]
 
 
-# As text even where it looks like a number: hashes of sixteen digits, or such as 12345678901234e5.
+# Columns that are read as text: a hash may look like a number, such as 1234567890123456 or 12345678901234e5.
 _TEXT = dict.fromkeys(["experiment", *IDS, "identity", *PROVENANCE_COLUMNS], str)
 
 

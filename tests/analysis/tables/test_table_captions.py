@@ -22,8 +22,8 @@ from tests.analysis.tables.tables_by_hand import ACCURACY, TARGET, layout, reach
 
 def test_caption_states_protocol_seeds_and_marks(tidy: Tidy) -> None:
     assert fill("accuracy", layout(), tidy).caption == (
-        "Accuracy. Test images. Values: after the last round (round 4). "
-        "Other training settings: FedDyn (lr_decay 0.9995), FedGF (lr 0.03). Mean ± sample standard deviation "
+        "Accuracy. Test images. Values: after the last round (round 4). Other training settings: FedDyn (lr_decay "
+        "0.9995), FedGF (lr 0.03). Mean ± sample standard deviation "
         "over 2 to 3 seeds. Bold: best mean of a column; underlined: second best."
     )
 
