@@ -1,7 +1,7 @@
-"""Stored baselines: what the finished runs of an experiment reached, one CSV per grid, kept with the code.
+"""Stored baselines: the final metrics of an experiment's finished runs, one CSV per grid, committed with the code.
 
-One row per run and metric. The columns `protocol`, `partition_hash` and `data_hash` say what another run must share for
-the two to be a fair pair.
+One row per run and metric. Two runs can only be compared if their columns `protocol`, `partition_hash` and `data_hash`
+are equal.
 """
 
 import json
@@ -33,13 +33,13 @@ METRICS: dict[str, Better] = {
     "train_loss": "lower",
     "train_accuracy": "higher",
 }
-"""What is stored of a run's last evaluation, and which direction is better."""
+"""The stored metrics of a run's last evaluation, and which direction is better."""
 
 PAIR = [*IDS[:3], "seed"]
-"""Two runs with these in common are a pair."""
+"""Columns that are equal for the two runs of a pair."""
 
 SHARED = ["protocol", "partition_hash", "data_hash"]
-"""What the two runs of a pair must have in common besides."""
+"""Columns in which the two runs of a pair must not differ."""
 
 COLUMNS = [
     *IDS[:3], "method", "title", "seed", "metric", "value", "outcome", "last_round",
@@ -54,14 +54,14 @@ Row = Mapping[Hashable, Any]
 STORED = ResultPaths().baselines
 
 _TUNING = set(Steps.model_fields)
-"""Fields of training that belong to a method's own tuning: rates, decay, clipping, aggregation."""
+"""Fields of `training` that are tuned for each method: rates, decay, clipping, aggregation."""
 
 
 def protocol(config: RunConfig) -> str:
-    """Hash over what two runs must share to be comparable, first 16 hex digits.
+    """Hash of the part of a configuration that must be equal for two runs to be comparable, first 16 hex digits.
 
-    Method, seed, evaluation and the settings of the steps, which are tuned for each method, are left out; so is the
-    folder of the images, whose content has a hash of its own.
+    Not included: the method, the seed, evaluation, the settings of the steps, which are tuned for each method, and the
+    folder of the images, whose content is hashed separately.
     """
     left_out: dict[str, Any] = {"method": True, "seed": True, "evaluation": True, "training": _TUNING}
     content = config.model_dump(mode="json", exclude={**USER_FILES, **left_out})
@@ -69,15 +69,15 @@ def protocol(config: RunConfig) -> str:
 
 
 def run_rows(run: RunDirectory, ids: Mapping[str, str], title: str) -> pd.DataFrame:
-    """The rows of one finished run: its metrics after the last round; without values if it diverged."""
-    config, made = run.config, run.provenance
+    """The rows of one finished run: its metrics after the last round, NaN if it diverged."""
+    config, provenance = run.config, run.provenance
     last = run.metrics().iloc[-1]
-    code = made["code"]
+    code = provenance["code"]
     about = {
         **ids,
         "title": title,
         "seed": config.seed,
-        "outcome": made["outcome"],
+        "outcome": provenance["outcome"],
         "last_round": int(last["round"]),
         "model": config.model.label,
         "rounds": config.training.rounds,
@@ -87,17 +87,20 @@ def run_rows(run: RunDirectory, ids: Mapping[str, str], title: str) -> pd.DataFr
         "training": _compact(config.training.model_dump(mode="json", include=_TUNING)),
         "identity": run.identity,
         "protocol": protocol(config),
-        "partition_hash": made.get("partition_hash"),
-        "data_hash": made.get("data_hash"),
+        "partition_hash": provenance.get("partition_hash"),
+        "data_hash": provenance.get("data_hash"),
         "code": f"{code.get('version')}+{code['fingerprint']}",
-        "device": made.get("device"),
+        "device": provenance.get("device"),
     }
     values = [{"metric": name, "value": np.nan if run.diverged else float(last[name])} for name in METRICS]
     return pd.DataFrame([{**about, **value} for value in values])[COLUMNS]
 
 
 def finished_run(place: Path, config: RunConfig) -> RunDirectory | None:
-    """The finished run of this configuration, None if there is none; a `UserError` if another's is in its place."""
+    """The finished run of this configuration, None if there is none.
+
+    A `UserError` if the directory holds a run of another configuration.
+    """
     if not place.exists():
         return None
     run = RunDirectory(place)
@@ -110,12 +113,12 @@ def finished_run(place: Path, config: RunConfig) -> RunDirectory | None:
 
 
 def train_command(report: Report) -> str:
-    """The command that trains what is missing of an experiment."""
+    """The command that trains the missing runs of an experiment."""
     return report.snakemake(f"{report.experiment.name}_runs")
 
 
 def collect(report: Report) -> pd.DataFrame:
-    """The rows of all runs of an experiment; a `UserError` if any is missing, or if its methods cannot be compared."""
+    """The rows of all runs of an experiment; a `UserError` if a run is missing or its methods cannot be compared."""
     experiment = report.experiment
     names, frames, missing, planned = method_titles(experiment), [], 0, 0
     for cell in experiment.cells().values():
@@ -146,7 +149,7 @@ def store(report: Report, grid: str, out: Path | None = None) -> Path:
 
 
 def load(grid: str, file: Path | None = None) -> pd.DataFrame:
-    """The stored baselines of a grid; a `UserError` names the command that makes them, or the grids that are stored."""
+    """The stored baselines of a grid; if there are none, a `UserError` names the stored grids and the command."""
     place = file or STORED / f"{grid}.csv"
     if not place.is_file():
         stored = sorted(found.stem for found in STORED.glob("*.csv"))
@@ -175,30 +178,30 @@ def load(grid: str, file: Path | None = None) -> pd.DataFrame:
 
 
 def difference(one: Row, other: Row, names: tuple[str, str]) -> str | None:
-    """Why two runs, told by their `names`, are no fair pair, in words; None if they are one."""
+    """Why two runs, called by their `names`, cannot be compared, in words; None if they can."""
 
-    def told(what: str, column: str) -> str:
+    def differing(what: str, column: str) -> str:
         return f"{what}: {one[column]} {names[0]}, {other[column]} {names[1]}"
 
     if one["protocol"] != other["protocol"]:
         for name in ("model", "rounds", "local_epochs", "batch_size"):
             if one[name] != other[name]:
-                return told(name, name)
+                return differing(name, name)
         return "options of data set, partition, participation or augmentation"
     if one["data_hash"] != other["data_hash"]:
-        return told("content of the data set", "data_hash")
+        return differing("content of the data set", "data_hash")
     if one["partition_hash"] != other["partition_hash"]:
-        return told("content of the partition", "partition_hash")
+        return differing("content of the partition", "partition_hash")
     return None
 
 
 def place_of(row: Row) -> str:
-    """For messages: digits/dirichlet-0.1/4-of-20/seed-0."""
+    """Setting and seed of a run, for messages: digits/dirichlet-0.1/4-of-20/seed-0."""
     return f"{row['dataset']}/{row['partition']}/{row['participation']}/seed-{row['seed']}"
 
 
 def _check_comparable(rows: pd.DataFrame, where: str) -> None:
-    """A `UserError` if two methods of one setting and seed are no fair pair."""
+    """A `UserError` if two methods with the same setting and seed cannot be compared."""
     for _, group in rows.drop_duplicates([*PAIR, "method"]).groupby(PAIR, sort=False):
         first, *others = group.to_dict("records")
         for other in others:

@@ -115,7 +115,8 @@ class Tidy:
         wanted = self._identities(cell.path)
         for seed, identity in frame[["seed", "identity"]].drop_duplicates().itertuples(index=False, name=None):
             if wanted.get(seed) != identity:
-                raise UserError(f"'{path}' holds seed {seed} of another configuration{self._how_to_correct(cell, int(seed))}")
+                end = self._how_to_correct(cell, int(seed))
+                raise UserError(f"'{path}' holds seed {seed} of another configuration{end}")
 
     def _check_provenance(self, path: Path, frame: pd.DataFrame, cell: CellAddress, analysis: Analysis) -> None:
         options = name_value_pairs(analysis.options().items())

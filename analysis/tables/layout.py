@@ -1,4 +1,4 @@
-"""Layouts of tables: what stands in columns, blocks and rows, as their YAML files say."""
+"""Layouts of tables: the YAML files that say what columns, blocks and rows show."""
 
 import itertools
 
@@ -15,58 +15,64 @@ from bench.input.errors import UserError, unknown
 from bench.input.frozen import Frozen
 
 Keys = dict[str, str | int | tuple[str, ...] | None]
-"""Keys of published numbers; of several values, any fits, and null is any at all."""
+"""Keys of published numbers; where a key has several values, any of them fits; null fits every value."""
 
-_ASKED = {*KEYS} - {"paper", "table"}
+_KEYS = {*KEYS} - {"paper", "table"}
 
 
 def _checked(keys: Keys, *others: str) -> Keys:
     for key in keys:
-        if key not in _ASKED.union(others):
-            raise unknown("key of published numbers", key, _ASKED.union(others))
+        if key not in _KEYS.union(others):
+            raise unknown("key of published numbers", key, _KEYS.union(others))
     return keys
 
 
 class Column(Frozen):
-    """One column: a quantity in a (part of a) setting, or its mean over several."""
+    """One column: a quantity in one setting, or its mean over several settings.
+
+    `select` names the fields of the setting that the block does not select.
+    """
 
     header: str
     group: str = Field(default="", description="header over neighbouring columns of the same group")
     metric: str
     analysis: str | None = Field(
-        default=None, description="which of the experiment's analyses of the metric's kind; null: the one of its name"
+        default=None,
+        description="name of the analysis with the values; null: the one named like the metric's kind",
     )
     better: Better | None = Field(default=None, description="null: the quantity's own direction")
     final: FinalValue | None = Field(default=None, description="null: the table's")
     target: float | str | None = Field(
-        default=None, description="for what it takes to reach a target: accuracy in percent, or whose final accuracy"
+        default=None,
+        description="for metrics of targets: an accuracy in percent, or the method whose final accuracy is the target",
     )
-    smoothed: bool = Field(default=False, description="whether a mean of evaluations has to reach the target")
+    smoothed: bool = Field(default=False, description="whether the mean of several evaluations must reach the target")
     relative_to: str | None = Field(
-        default=None, description="a method of the table: values are multiples of its own, seed by seed"
+        default=None, description="a method of the table: values are multiples of its values, seed by seed"
     )
     gain_over: dict[str, str] = Field(
-        default={}, description="by method, another one: its values are taken off, seed by seed; no others are shown"
+        default={},
+        description="by method, the method whose values are subtracted, seed by seed; other methods are not shown",
     )
-    in_percent: bool = Field(default=False, description="whether gains are percentages of the other one's values")
+    in_percent: bool = Field(default=False, description="whether gains are in percent of the subtracted values")
     unit: float = Field(default=1, gt=0, allow_inf_nan=False, description="what values are divided by")
     decimals: int = Field(default=2, ge=0, le=12)
     select: Selection = Selection()
     mean_of: tuple[Selection, ...] = Field(
-        default=(), description="what else is selected; values are means over all these, seed by seed"
+        default=(), description="further selections; values are means over their settings, seed by seed"
     )
     published: Keys = Field(
         default={},
-        description="keys of the published numbers that differ from the cell's own; null: any. value: std stands for "
-        "the printed deviation",
+        description="keys of the published numbers that differ from those of the cell; null: any value. "
+        "value: std means the printed standard deviation",
     )
     unsupported: str | None = Field(
-        default=None, description="why nothing can be reproduced: the published numbers alone are shown"
+        default=None, description="why the column cannot be reproduced; only published numbers are shown"
     )
 
     @field_validator("published")
     @classmethod
-    def _asked_by_known_keys(cls, keys: Keys) -> Keys:
+    def _known_published_keys(cls, keys: Keys) -> Keys:
         if (part := keys.get("value", "std")) != "std":
             raise unknown("part of published numbers", str(part), ["std"])
         return _checked(keys, "value")
@@ -83,8 +89,8 @@ class Column(Frozen):
             return self
         needed = quantity(self.metric).file == "convergence"
         if needed != (self.target is not None) or (self.smoothed and not needed):
-            needs = "a target" if needed else "no target, and nothing smoothed"
-            raise UserError(f"column {self.name}: {self.metric} takes {needs}")
+            needs = "needs a target" if needed else "takes no target, and cannot be smoothed"
+            raise UserError(f"column {self.name}: {self.metric} {needs}")
         return self
 
     @model_validator(mode="after")
@@ -92,7 +98,7 @@ class Column(Frozen):
         if self.relative_to is not None and self.gain_over:
             raise UserError(f"column {self.name}: relative_to and gain_over exclude each other")
         if self.in_percent and not self.gain_over:
-            raise UserError(f"column {self.name}: in_percent goes with gain_over")
+            raise UserError(f"column {self.name}: in_percent needs gain_over")
         return self
 
     @model_validator(mode="after")
@@ -108,7 +114,10 @@ class Column(Frozen):
         return self.analysis or quantity(self.metric).file
 
     def adapted_to(self, experiment: Experiment) -> "Column":
-        """The column as it fits the experiment; what is asked for goes before its own value, but for a deviation."""
+        """The column for an experiment: at its scale, with the requested value of a run in place of the column's own.
+
+        A column of deviations over evaluations keeps showing deviations.
+        """
         if self.unsupported is not None:
             return self
         final = self.final
@@ -121,7 +130,7 @@ class Column(Frozen):
 
     @property
     def deviation(self) -> FinalValue | None:
-        """The deviation that its quantity is by itself, None if it is none."""
+        """The rule of a quantity that is a deviation over evaluations; None for other quantities."""
         n = quantity(self.metric).deviation_over
         return None if n is None else FinalValue(rule="std_last_n", n=n)
 
@@ -133,7 +142,7 @@ class Column(Frozen):
 
     @property
     def judged_as(self) -> str:
-        """The metric that a verdict is for; gains and multiples are none with a tolerance of their own."""
+        """The metric by which verdicts choose their tolerance; empty for gains, multiples and other units."""
         as_it_is = self.relative_to is None and not self.gain_over and self.unit == 1
         return self.metric if as_it_is else ""
 
@@ -144,23 +153,23 @@ class Column(Frozen):
 
 
 class Block(Frozen):
-    """A stacked part of the table, with its own ranking."""
+    """A group of rows, one per method, with its own ranking; blocks are stacked."""
 
     header: str = ""
     select: Selection = Selection()
     instead: dict[str, str] = Field(
-        default={}, description="by label that a column selects, the one that the block has in its place"
+        default={}, description="labels in columns' selections, and the labels that replace them in this block"
     )
-    published: Keys = Field(default={}, description="as a column's, which goes before it")
+    published: Keys = Field(default={}, description="like a column's, which takes precedence")
 
     @field_validator("published")
     @classmethod
-    def _asked_by_known_keys(cls, keys: Keys) -> Keys:
+    def _known_published_keys(cls, keys: Keys) -> Keys:
         return _checked(keys)
 
 
 class UnsupportedRow(Frozen):
-    """A row that can't be reproduced: the published numbers alone are shown."""
+    """A row that cannot be reproduced: only published numbers are shown."""
 
     title: str
     why: str
@@ -169,22 +178,22 @@ class UnsupportedRow(Frozen):
 class TableLayout(Layout):
     """A table: rows (methods) × columns, in one or more blocks."""
 
-    published: str | None = Field(default=None, description="the paper's table whose numbers stand beside: its number")
+    published: str | None = Field(default=None, description="number of the paper's table whose numbers are shown, too")
     rows: dict[str, Keys] = Field(
-        default={}, description="by label, keys of the published numbers that differ from the label's own"
+        default={}, description="by label, keys of the published numbers that differ from those of the label"
     )
     unsupported_rows: dict[str, UnsupportedRow] = Field(
         default={}, description="by label, rows of methods that the experiment does not have"
     )
     final: FinalValue | None = Field(
-        default=None, description="null: the last round; for released variants what their code reports"
+        default=None, description="null: after the last round; for released variants the value that their code reports"
     )
     columns: tuple[Column, ...] = Field(min_length=1)
     blocks: tuple[Block, ...] = Field(default=(Block(),), min_length=1)
 
     @field_validator("rows")
     @classmethod
-    def _asked_by_known_keys(cls, rows: dict[str, Keys]) -> dict[str, Keys]:
+    def _known_keys_of_rows(cls, rows: dict[str, Keys]) -> dict[str, Keys]:
         for keys in rows.values():
             _checked(keys)
         return rows
@@ -201,23 +210,20 @@ class TableLayout(Layout):
         return self
 
     def final_values(self, experiment: Experiment) -> dict[str, FinalValue]:
-        """Which value of a run is reported, by method."""
+        """The value of a run that is reported, by method."""
         return {
             method: self.final or final_at_scale(reported(experiment.methods[method].release(method)), experiment)
             for method in self.supported_methods
         }
 
     def adapted_to(self, experiment: Experiment) -> "TableLayout":
-        """The layout as it fits the experiment: the methods that are chosen, and the values that it reports.
-
-        What is asked for goes before what columns say; only deviations stay deviations.
-        """
+        """The layout for an experiment: its chosen methods, at its scale, with the requested value of a run."""
         columns = tuple(column.adapted_to(experiment) for column in self.columns)
         methods = self.methods
         if experiment.chosen is not None:
             methods = tuple(m for m in methods if m in experiment.methods and experiment.is_chosen(m))
-        changes = {"columns": columns, "methods": methods}
-        return with_requested_value(at_scale(self, experiment), experiment).model_copy(update=changes)
+        layout = with_requested_value(at_scale(self, experiment), experiment)
+        return layout.model_copy(update={"columns": columns, "methods": methods})
 
     @property
     def supported(self) -> tuple[Column, ...]:
@@ -230,19 +236,19 @@ class TableLayout(Layout):
         return tuple(method for method in self.methods if method not in self.unsupported_rows)
 
     def why_unsupported(self, method: str, column: Column) -> str | None:
-        """Why an entry can't be reproduced, None if it can."""
+        """Why an entry cannot be reproduced; None if it can."""
         if column.unsupported is None and method in self.unsupported_rows:
             return self.unsupported_rows[method].why
         return column.unsupported
 
     def settings_of(self, block: Block, column: Column, experiment: Experiment) -> tuple[Setting, ...]:
-        """The settings of a column within a block, over which means are taken; mostly one."""
+        """The settings of a column within a block; values are means over them, and most columns have one."""
         base = block.select.narrowed(column.select)
         chosen = (base.narrowed(selection) for selection in column.mean_of or (Selection(),))
-        return tuple(_instead(selection, block).setting(experiment) for selection in chosen)
+        return tuple(_replaced(selection, block).setting(experiment) for selection in chosen)
 
     def has(self, block: Block, method: str, column: Column, experiment: Experiment) -> bool:
-        """Whether the experiment has the cells of an entry: parts may leave out methods."""
+        """Whether the experiment has the cells of an entry: a part of an experiment may lack some methods."""
         settings = self.settings_of(block, column, experiment)
         return all(experiment.has_cell(CellAddress(setting, method)) for setting in settings)
 
@@ -253,11 +259,12 @@ class TableLayout(Layout):
         return tuple(dict.fromkeys(itertools.chain.from_iterable(places)))
 
     def cells(self, experiment: Experiment) -> tuple[CellAddress, ...]:
-        """As of every layout, without the rows that can't be reproduced."""
+        """The shown cells that the experiment has, without the rows that cannot be reproduced."""
         return super(TableLayout, self.model_copy(update={"methods": self.supported_methods})).cells(experiment)
 
 
-def _instead(selection: Selection, block: Block) -> Selection:
+def _replaced(selection: Selection, block: Block) -> Selection:
+    """The selection with the labels that the block gives `instead`."""
     return Selection(**{field: block.instead.get(value, value) for field, value in selection.given().items()})
 
 

@@ -61,7 +61,7 @@ def test_runs_that_end_before_the_first_point_are_told_in_one_line(short: Tidy) 
 
 def test_the_scale_is_told_in_caption_and_picture(short: Tidy) -> None:
     layout = ConvergenceLayout.parse({**LONG, "window": 1, "every": 1})
-    told = "a quarter of the rounds at most"
+    told = "at most a quarter of the rounds"
     assert told not in figures.caption(layout, short)
     assert figures.draw(layout, short).get_suptitle() == ""
     smoke = load_experiment("quick", {"scale": "smoke", "training.rounds": 4, "grid.seeds": [0, 1]})

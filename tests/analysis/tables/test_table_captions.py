@@ -56,7 +56,7 @@ def test_nothing_is_said_of_runs_that_a_table_has_none_of(tmp_path: Path, suppor
     smoke = Report("quick", tmp_path, {"scale": "smoke"}).tidy
     column = ACCURACY if supported else {**ACCURACY, "unsupported": "data set not supported yet"}
     caption = fill("t", layout(columns=[column]), smoke).caption
-    assert ("digits stand in" in caption) == supported
+    assert ("digits replace the data" in caption) == supported
     assert ("Other training settings" in caption) == supported
 
 
@@ -105,7 +105,7 @@ def test_captions_say_which_eigenvalues_are_not_exact(tidy: Tidy) -> None:
 
 def test_answers_to_other_questions_are_refused(tidy: Tidy) -> None:
     old = name_value_pairs(ASKED["flatness"].model_copy(update={"draws": 7}).options().items())
-    with pytest.raises(UserError, match=r"made with other options \(draws=7 there, draws=50 here\) than .* anew"):
+    with pytest.raises(UserError, match=r"computed with other options \(draws=7 there, draws=50 here\) than .* again"):
         lpf(tidy, options=old)
     same = name_value_pairs(reversed(ASKED["flatness"].options().items()))
     assert lpf(tidy, options=same).entries[0][1][0].mean == pytest.approx(0.2), "in whatever order"

@@ -49,9 +49,9 @@ def test_multiples_of_what_was_not_reached_are_not_shown(tidy: Tidy) -> None:
 @pytest.mark.parametrize(
     ("column", "message"),
     [
-        ({**TARGET, "target": None}, "rounds_to_target takes a target"),
+        ({**TARGET, "target": None}, "rounds_to_target needs a target"),
         ({**ACCURACY, "target": 70}, "test_accuracy takes no target"),
-        ({**ACCURACY, "smoothed": True}, "nothing smoothed"),
+        ({**ACCURACY, "smoothed": True}, "cannot be smoothed"),
         ({**TARGET, "relative_to": "fedswa"}, "unknown method of the table 'fedswa'"),
     ],
 )
@@ -145,7 +145,7 @@ def test_accuracy_after_half_of_the_rounds_follows_the_rule(tidy: Tidy) -> None:
     [
         ({"gain_over": {"fedsam": "fedswa"}}, "unknown method of the table 'fedswa'"),
         ({"gain_over": {"fedsam": "fedavg"}, "relative_to": "fedavg"}, "exclude each other"),
-        ({"in_percent": True}, "in_percent goes with gain_over"),
+        ({"in_percent": True}, "in_percent needs gain_over"),
         ({"published": {"valeu": "std"}}, "unknown key of published numbers 'valeu'; did you mean 'value'"),
         ({"published": {"value": "mean"}}, "unknown part of published numbers 'mean'"),
         ({"metric": "lpf", "final": {"rule": "last"}}, "lpf takes no final value"),
