@@ -48,11 +48,14 @@ def analyse(
     device: Device = "auto",
     threads: Threads = None,
 ) -> None:
-    """Analyse finished runs and write one tidy CSV file for each folder. Examples:
+    """Analyse finished runs.
 
-    fedflat analyse flatness results/runs/quick/digits/dirichlet-0.1/4-of-20/fedsam
+    Writes one tidy CSV file for each folder, and replaces an existing one.
 
-    fedflat analyse hessian results/runs/quick/digits/dirichlet-0.1/4-of-20/*/seed-0 --set eigenvalues=10
+    \b
+    Examples:
+      fedflat analyse flatness results/runs/quick/digits/dirichlet-0.1/4-of-20/fedsam
+      fedflat analyse hessian results/runs/quick/digits/dirichlet-0.1/4-of-20/*/seed-0 --set eigenvalues=10
     """
     started = time.perf_counter()
     keep_freed_memory()
@@ -84,11 +87,12 @@ def analyse(
 def analyses(
     name: Annotated[str | None, typer.Argument(help="The name of an analysis. Default: list all.")] = None,
 ) -> None:
-    """List the analyses, or show the columns and options of one. Examples:
+    """List the analyses, or show the options of one.
 
-    fedflat analyses
-
-    fedflat analyses hessian
+    \b
+    Examples:
+      fedflat analyses
+      fedflat analyses hessian
     """
     if name is not None:
         typer.echo(_described(name))

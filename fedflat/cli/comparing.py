@@ -20,9 +20,13 @@ def baselines(
         ),
     ] = None,
 ) -> None:
-    """Store the final metrics of all runs of an experiment, for 'fedflat compare'. Example:
+    """Store an experiment's final metrics as baselines.
 
-    fedflat baselines quick_all --grid quick
+    All runs of the experiment must be finished. 'fedflat compare' compares other methods with these baselines.
+
+    \b
+    Example:
+      fedflat baselines quick_all --grid quick
     """
     from analysis.comparison.baselines import store
     from analysis.report.report import Report
@@ -57,11 +61,14 @@ def compare(
         typer.Option(help="Also write the tables to this tidy CSV file.", parser=file_path, metavar="FILE"),
     ] = None,
 ) -> None:
-    """Compare a method's finished runs with stored baselines, in pairs of equal setting and seed. Examples:
+    """Compare a method with stored baselines.
 
-    fedflat compare fedsam --grid quick
+    Each finished run of the method is compared with the stored runs of the same setting and seed.
 
-    fedflat compare my_method --grid quick --experiment mine/experiments.yaml --by-setting --csv mine.csv
+    \b
+    Examples:
+      fedflat compare fedsam --grid quick
+      fedflat compare my_method --grid quick --experiment mine/experiments.yaml --by-setting --csv mine.csv
     """
     from analysis.comparison.compare import compare as compare_with_stored
     from analysis.comparison.text import as_text

@@ -20,21 +20,25 @@ Root = Annotated[
         metavar="DIR",
     ),
 ]
-Seed = Annotated[int, typer.Option(min=0, help="The seed of the run.")]
+Seed = Annotated[int, typer.Option(min=0, help="The seed of the run; the split depends on it.")]
 
 
 @app.callback(invoke_without_command=True)
 def data(context: typer.Context) -> None:
-    """List, check and prepare data sets; draw partitions."""
+    """List, check and prepare data sets; show partitions."""
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
 
 
 @app.command("list")
 def list_(root: Root = None) -> None:
-    """List the data sets: their content, their source, and whether their files are on this machine. Example:
+    """List the data sets.
 
-    fedflat data list
+    Shows what each contains, where it comes from, and whether its files are on this machine.
+
+    \b
+    Example:
+      fedflat data list
     """
     from bench.data.inventory import listing
 
@@ -43,9 +47,13 @@ def list_(root: Root = None) -> None:
 
 @app.command()
 def check(name: NameOrFolder, root: Root = None) -> None:
-    """Read all files of a data set and compare them with the published checksums; list missing or wrong files. Example:
+    """Check the files of a data set.
 
-    fedflat data check cifar10 --root /scratch/data
+    Reads all files and compares them with the published checksums. Missing and wrong files are listed.
+
+    \b
+    Example:
+      fedflat data check cifar10 --root /scratch/data
     """
     from bench.data.inventory import check as lines
 
@@ -58,14 +66,17 @@ def prepare(
     name: NameOrFolder,
     root: Root = None,
     download: Annotated[
-        bool, typer.Option(help="Download missing files. Without this option nothing is downloaded.")
+        bool, typer.Option("--download", help="Download missing files. Without this option nothing is downloaded.")
     ] = False,
 ) -> None:
-    """Verify, unpack and decode a data set once, so that training starts quickly. Examples:
+    """Verify, unpack and decode a data set.
 
-    fedflat data prepare cifar10 --download
+    This is done once; later runs start quickly.
 
-    fedflat data prepare pictures/flowers
+    \b
+    Examples:
+      fedflat data prepare cifar10 --download
+      fedflat data prepare pictures/flowers
     """
     from bench.data.inventory import prepare as lines
 
@@ -85,9 +96,13 @@ def partition(
     ),
     root: Root = None,
 ) -> None:
-    """Draw how many images of each class each client holds, and write the split as a table, without training. Example:
+    """Show how many images each client holds.
 
-    fedflat data partition quick dirichlet-0.1
+    Draws the images of each class on each client as a figure, and writes the split as a table. Nothing is trained.
+
+    \b
+    Example:
+      fedflat data partition quick dirichlet-0.1
     """
     from analysis.figures.partition_map import draw_partitions
     from bench.experiments.experiment import load_experiment
@@ -107,9 +122,13 @@ def split(
     results: Results = Path("results"),
     root: Root = None,
 ) -> None:
-    """Write the table of a run's split (the training images of each client) without training the run. Example:
+    """Write which training images each client holds in a run.
 
-    fedflat data split quick digits/dirichlet-0.1/4-of-20/fedsam
+    The table is the one that the run itself writes. Nothing is trained.
+
+    \b
+    Example:
+      fedflat data split quick digits/dirichlet-0.1/4-of-20/fedsam
     """
     from bench.experiments.experiment import load_experiment
     from bench.experiments.results import ResultPaths

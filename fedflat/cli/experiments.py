@@ -6,9 +6,13 @@ import typer
 
 
 def schema() -> None:
-    """Print the JSON schema of experiment files. Snakemake and editors validate such files with it. Example:
+    """Print the JSON schema of experiment files.
 
-    fedflat schema > bench/experiments/experiment.schema.json
+    Snakemake and editors check experiment files with it.
+
+    \b
+    Example:
+      fedflat schema > bench/experiments/experiment.schema.json
     """
     from bench.experiments.experiment import experiment_schema
 

@@ -11,11 +11,14 @@ def methods(
         typer.Argument(help="The name of a method, swa, or the path of a Python file with one. Default: list all."),
     ] = None,
 ) -> None:
-    """List the methods, or explain one: its equations, hyper-parameters and costs. Examples:
+    """List the methods, or explain one.
 
-    fedflat methods
+    Shows the equations of a method, its hyper-parameters and its costs.
 
-    fedflat methods fedlesam_s
+    \b
+    Examples:
+      fedflat methods
+      fedflat methods fedlesam_s
     """
     from fedflat.cli import method_description
 

@@ -13,7 +13,7 @@ def plan(
     targets: Annotated[
         list[str],
         typer.Argument(
-            metavar="TARGET...",
+            metavar="TARGET",
             help="Targets of Snakemake, for example fedgf_table_1, fedlesam, fedtoga_runs or all_tables.",
         ),
     ],
@@ -39,17 +39,18 @@ def plan(
     results: Results = Path("results"),
     device: Annotated[str, typer.Option(help="The device to estimate for: auto, cpu, cuda or cuda:<i>.")] = "auto",
 ) -> None:
-    """Estimate the runs, the hours of training and the disk space that targets of Snakemake need. Examples:
+    """Estimate the cost of Snakemake's targets.
 
-    fedflat plan fedgf_table_1 fedgf_figure_4
+    Prints the number of runs, the hours of training and the disk space. The hours are hours of one core, or of the GPU.
+    They are computed from the time of one gradient, which this command measures with one thread on random images. A
+    cell that several targets need is counted once. Finished runs in the folder of results take no time. Analyses are
+    not counted.
 
-    fedflat plan mine_table_accuracy --experiment mine/experiments.yaml
-
-    fedflat plan all_tables --scale smoke --seeds 1 --method fedavg --method fedsam
-
-    The hours are hours of one core, or of the GPU. They are computed from the time of one gradient, which this command
-    measures with one thread on random images. A cell that several targets need is counted once. Finished runs in the
-    folder of results take no time. Analyses are not counted.
+    \b
+    Examples:
+      fedflat plan fedgf_table_1 fedgf_figure_4
+      fedflat plan mine_table_accuracy --experiment mine/experiments.yaml
+      fedflat plan all_tables --scale smoke --seeds 1 --method fedavg --method fedsam
     """
     from analysis.planning.gradient_times import GradientTimes
     from analysis.planning.plan import in_words
@@ -80,14 +81,15 @@ def index(
         ),
     ] = None,
 ) -> None:
-    """Write the index of all tables and figures of the papers, with the cost of each. Examples:
+    """List the papers' tables and figures with their costs.
 
-    fedflat index
+    Writes the page paper_tables/README.md. The costs are hours of one core, computed from the times of gradients in
+    costs.csv. With --measure, these times are measured on the CPU with one thread, and costs.csv is written, too.
 
-    fedflat index --measure --out /tmp/index
-
-    The costs are hours of one core. They are computed from the times of gradients in costs.csv. With --measure, these
-    times are measured on the CPU with one thread, and costs.csv is written, too.
+    \b
+    Examples:
+      fedflat index
+      fedflat index --measure --out /tmp/index
     """
     from analysis.planning.gradient_times import GradientTimes
     from analysis.planning.paper_index import page

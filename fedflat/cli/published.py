@@ -22,11 +22,14 @@ def published(
     note: Annotated[Values, typer.Option(help="A kind of note, for example typo_suspected.", metavar="NAME")] = None,
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV with all columns and the full notes.")] = False,
 ) -> None:
-    """Show the numbers that the papers print. An option that is repeated matches any of its values. Examples:
+    """Show the numbers that the papers print.
 
-    fedflat published --paper fedgf --dataset cifar10 --method fedsam
+    All options that are given must match. An option that is repeated matches any of its values.
 
-    fedflat published --method fedsam --method fedlesam --metric lambda_max --csv
+    \b
+    Examples:
+      fedflat published --paper fedgf --dataset cifar10 --method fedsam
+      fedflat published --method fedsam --method fedlesam --metric lambda_max --csv
     """
     from analysis.published.query import as_text, query
 
@@ -45,9 +48,13 @@ def audit(
         typer.Option(help="The file to write. Default: paper_tables/audit.md.", parser=file_path, metavar="FILE"),
     ] = None,
 ) -> None:
-    """Write a page that lists the contradictions and likely misprints among the published numbers. Example:
+    """List contradictions in the published numbers.
 
-    fedflat audit
+    Writes a Markdown page with the contradictions and likely misprints.
+
+    \b
+    Example:
+      fedflat audit
     """
     from analysis.published.audit import page
     from bench.experiments.files import PAPER_TABLES

@@ -16,11 +16,14 @@ def table(
     set_: Set = None,
     results: Results = Path("results"),
 ) -> None:
-    """Render one table from the finished runs, as Markdown, LaTeX, CSV and HTML. Example:
+    """Render one table of an experiment.
 
-    fedflat table quick accuracy
+    Writes Markdown, LaTeX, CSV and HTML. The table shows the finished runs and marks cells without results; Snakemake
+    trains the missing runs first: snakemake --cores 2 quick_table_accuracy
 
-    Cells without results are marked in the table. To train them first: snakemake --cores 2 quick_table_accuracy
+    \b
+    Example:
+      fedflat table quick accuracy
     """
     from analysis.report.report import Report
 
@@ -36,9 +39,13 @@ def figure(
     set_: Set = None,
     results: Results = Path("results"),
 ) -> None:
-    """Draw one figure from the finished runs, as PNG and PDF, with its caption as Markdown. Example:
+    """Draw one figure of an experiment.
 
-    fedflat figure quick convergence
+    Writes PNG and PDF, and the caption as Markdown. The figure shows the finished runs.
+
+    \b
+    Example:
+      fedflat figure quick convergence
     """
     from analysis.report.report import Report
 
@@ -47,9 +54,13 @@ def figure(
 
 
 def report(experiment: ExperimentName, set_: Set = None, results: Results = Path("results")) -> None:
-    """Write one HTML page with all tables and figures of an experiment. Example:
+    """Write a page with all tables and figures.
 
-    fedflat report quick
+    The HTML page shows the finished runs, and the figures that are already drawn.
+
+    \b
+    Example:
+      fedflat report quick
     """
     from analysis.report.report import Report
 
@@ -57,9 +68,13 @@ def report(experiment: ExperimentName, set_: Set = None, results: Results = Path
 
 
 def summary(experiment: ExperimentName, set_: Set = None, results: Results = Path("results")) -> None:
-    """Summarise an experiment in a few lines: finished runs, the best method, and the report's path. Example:
+    """Summarise an experiment in a few lines.
 
-    fedflat summary quick
+    Prints the number of finished runs, the best method, and the path of the report.
+
+    \b
+    Example:
+      fedflat summary quick
     """
     from analysis.report.report import Report
 

@@ -23,13 +23,14 @@ def run(
         ),
     ],
     seed: Annotated[
-        list[int] | None, typer.Option(help="Train only this seed. Can be repeated. Default: all seeds of the cell.")
+        list[int] | None,
+        typer.Option(help="Train only this seed. Can be repeated. Default: all seeds of the experiment."),
     ] = None,
     set_: Set = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            help="The folder of the cell, if only one is given. Default: RESULTS/runs/EXPERIMENT/CELL; "
+            help="The folder to write to, if only one cell is given. Default: RESULTS/runs/EXPERIMENT/CELL; "
             "with --seed or --set: RESULTS/runs/custom/EXPERIMENT/CELL.",
             parser=folder_path,
             metavar="FOLDER",
@@ -37,21 +38,25 @@ def run(
     ] = None,
     replace: Annotated[
         bool,
-        typer.Option(help="Replace finished runs that another configuration or another version of the code produced."),
+        typer.Option(
+            "--replace",
+            help="Replace finished runs that another configuration or another version of the code produced.",
+        ),
     ] = False,
     checkpoint_every: Annotated[int, typer.Option(min=1, help="The number of rounds between checkpoints.")] = 1,
     results: Results = Path("results"),
     device: Device = "auto",
     threads: Threads = None,
 ) -> None:
-    """Train cells of an experiment. A cell is one method in one setting, with all its seeds.
+    """Train cells of an experiment.
 
-    An interrupted run is resumed; a finished run is not trained again. If one cell fails, the others are still
-    trained. Examples:
+    A cell is one method in one setting (data set, partition, participation), with all its seeds. An interrupted run is
+    resumed; a finished run is not trained again. If one cell fails, the others are still trained.
 
-    fedflat run quick digits/dirichlet-0.1/4-of-20/fedsam
-
-    fedflat run quick digits/dirichlet-0.1/4-of-20/fedsam --seed 7 --set training.rounds=20 --out /tmp/try
+    \b
+    Examples:
+      fedflat run quick digits/dirichlet-0.1/4-of-20/fedsam
+      fedflat run quick digits/dirichlet-0.1/4-of-20/fedsam --seed 7 --set training.rounds=20
     """
     started = time.perf_counter()
     keep_freed_memory()

@@ -3,6 +3,8 @@
 import ctypes
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -12,6 +14,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import typer
 
 from analysis.analyses import ANALYSES
 from bench.data.partitions.base import partition_hash
@@ -22,6 +25,7 @@ from bench.data.sources.digits import Digits
 from bench.methods.catalog import CATALOG
 from bench.numerics.streams import numpy_stream
 from fedflat.cli.analysing import analysis_questions
+from fedflat.cli.app import app
 from fedflat.cli.method_description import overview
 from tests.places import ROOT
 
@@ -230,13 +234,30 @@ def test_columns_of_methods_are_as_wide_as_their_longest_name(monkeypatch):
         assert all(line[at - 2 : at] == "  " and line[at] != " " for line in lines)
 
 
-def test_every_subcommand_has_help_with_an_example():
-    commands = ["run", "analyse", "analyses", "table", "figure", "report", "summary", "baselines", "compare", "methods"]
-    commands += ["published", "audit", "plan", "index", "data", "schema"]
-    assert all(command in fedflat("--help").stdout for command in commands)
-    commands = [*commands[:-2], "data list", "data check", "data prepare", "data partition", "schema"]
-    for command in commands:
-        assert f"fedflat {command}" in fedflat(*command.split(), "--help").stdout
+def subcommands() -> dict:
+    """Every subcommand by its words, such as data list."""
+    top = typer.main.get_command(app).commands
+    return {name: command for name, command in top.items() if name != "data"} | {
+        f"data {name}": command for name, command in top["data"].commands.items()
+    }
+
+
+@pytest.mark.parametrize("name", subcommands())
+def test_every_subcommand_has_a_short_summary_and_examples_that_parse(name):
+    command = subcommands()[name]
+    assert not command.get_short_help_str(limit=60).endswith("...")
+    examples = re.findall(r"^  fedflat (.*)$", command.help, re.MULTILINE)
+    assert examples
+    for example in examples:
+        words = shlex.split(example.partition(" > ")[0])
+        assert " ".join(words).startswith(name)
+        command.make_context(name, words[len(name.split()) :])
+
+
+def test_the_help_lists_every_subcommand():
+    shown = fedflat("--help").stdout
+    assert all(f"  {name} " in shown for name in [*(n for n in subcommands() if " " not in n), "data"])
+    assert "Examples:\n    fedflat run quick " in fedflat("run", "--help").stdout
 
 
 def test_help_is_quick():
