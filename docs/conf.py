@@ -31,6 +31,7 @@ docs/experiments/methods
 
 docs/running
 docs/results
+docs/python
 docs/adding_a_method
 docs/analyses
 docs/performance

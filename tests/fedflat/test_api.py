@@ -16,6 +16,7 @@ from bench.experiments.experiment import load_experiment
 from bench.experiments.results import ResultPaths
 from bench.training.train import train_cell
 from fedflat import curvature, results
+from tests.places import ROOT
 
 CPU = torch.device("cpu")
 CELL = "digits/dirichlet-0.1/4-of-20/fedsam"
@@ -40,6 +41,13 @@ def test_examples(module, folder, monkeypatch):
         outcome = doctest.testmod(module)
     assert outcome.failed == 0
     assert outcome.attempted > 0 or module is fedflat
+
+
+def test_the_page_of_the_docs(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    with torch.random.fork_rng():
+        outcome = doctest.testfile(str(ROOT / "docs" / "python.md"), module_relative=False)
+    assert outcome.failed == 0 < outcome.attempted
 
 
 def test_runs_have_the_metrics_of_the_last_round(folder):
