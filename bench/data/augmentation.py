@@ -1,9 +1,9 @@
-"""Augmentations of a client's mini-batch, drawn anew for each local step and applied after normalisation.
+"""Augmentations of a client's mini-batches, with new random draws for each local step, applied after normalisation.
 
-Draws are made on the host, per image, from a stream of the client's round, before it starts; so all passes of a step
-(SAM's two) see the same pixels. They are applied on the device to any batch of images,
-such as many clients' mini-batches one after another: an image finds its partner by an offset. Draws of zero are valid,
-so mini-batches of unequal length can be padded.
+The numbers are drawn on the host for each image, before the client's round starts, from a random stream of this round.
+So both gradients of a SAM step see the same pixels. The draws are applied on the device to any batch of images, for
+example to the concatenated mini-batches of many clients: offsets refer to images of the same mini-batch. Draws of zero
+are valid, so that mini-batches of unequal length can be padded.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,14 +21,14 @@ from bench.input.frozen import Frozen
 
 Shape = tuple[int, int, int]
 Draws = dict[str, NDArray[Any]]
-"""Random numbers `[B, ...]` by name, for B images in mini-batches one after another."""
+"""Random numbers `[B, ...]` by name, for the B images of consecutive mini-batches."""
 
 
 @dataclass(frozen=True)
 class Context:
-    """What augmentations know of the data.
+    """Facts of the data set that augmentations need.
 
-    The number of classes, an image's (channels, height, width), and what black is after normalisation `[C, 1, 1]`.
+    They are the number of classes, (channels, height, width) of an image, and black after normalisation `[C, 1, 1]`.
     """
 
     classes: int
@@ -37,7 +37,7 @@ class Context:
 
 
 class Flip(Frozen):
-    """Left and right exchanged in a random share of the images."""
+    """Horizontal flip of a random share of the images."""
 
     name: Literal["flip"] = "flip"
     probability: float = Field(default=0.5, ge=0, le=1, description="share of the images that are flipped")
@@ -54,19 +54,19 @@ class Flip(Frozen):
 
 
 class Crop(Frozen):
-    """A window of the image's own size, anywhere in the image with a border around it.
+    """A random window, of the image's size, of the image with a border around it.
 
-    A border of black is what padding before normalisation gives (Caldarola et al., FedGF); a border of the channels'
-    means, zero after normalisation, is FL-Simulator's.
+    A black border is equal to padding before normalisation (Caldarola et al., FedGF). FL-Simulator's border has the
+    mean of each channel, which is zero after normalisation.
     """
 
     name: Literal["crop"] = "crop"
     padding: int = Field(default=4, ge=0, le=64, description="width of the border in pixels")
-    probability: float = Field(default=1.0, ge=0, le=1, description="share of the images that are cropped at all")
-    pad: Literal["black", "mean"] = Field(default="black", description="what the border is made of")
+    probability: float = Field(default=1.0, ge=0, le=1, description="share of the images that are cropped")
+    pad: Literal["black", "mean"] = Field(default="black", description="colour of the border")
 
     def draw(self, stream: np.random.Generator, sizes: Sequence[int], image_shape: Shape) -> Draws:
-        """`shift` `[B, 2]`: how far the window is moved down and to the right; all positions are equally likely."""
+        """`shift` `[B, 2]`: pixels by which the window moves down and right; all positions are equally likely."""
         count = sum(sizes)
         shift = stream.integers(2 * self.padding + 1, size=(2, count)) - self.padding
         shift[:, stream.random(count) >= self.probability] = 0
@@ -79,7 +79,7 @@ class Crop(Frozen):
         framed[:] = context.black if self.pad == "black" else 0.0
         framed[:, :, self.padding : self.padding + height, self.padding : self.padding + width] = x
         top, left = (draws["shift"] + self.padding).unbind(1)
-        # A window's rows are stretches of the frame's memory: copied whole, far faster than pixels one by one.
+        # The rows of a window are contiguous in memory: copying rows is far faster than copying pixels.
         plane = torch.arange(count * channels, device=x.device).view(count, channels, 1) * framed.shape[2]
         row = plane + (top[:, None] + torch.arange(height, device=x.device))[:, None, :]
         start = row * framed.shape[3] + left[:, None, None]
@@ -96,7 +96,7 @@ class Mixup(Frozen):
     a: float = Field(default=1.0, ge=0, description="parameter of the Beta distribution; 0: plain batches")
 
     def draw(self, stream: np.random.Generator, sizes: Sequence[int], image_shape: Shape) -> Draws:
-        """`share` L `[B]`, one for each mini-batch, and `offset` `[B]`: the partner's place less the image's own."""
+        """`share` L `[B]`, equal within a mini-batch; `offset` `[B]`: the partner's position minus the image's."""
         if self.a == 0:
             return {}
         shares, offsets = [], []
@@ -117,19 +117,19 @@ class Mixup(Frozen):
 
 
 def _mixed(v: Tensor, share: Tensor, rest: Tensor, partner: Tensor) -> Tensor:
-    """The share of v `[B, ...]` and the rest of its partners."""
-    share, rest = (part.view(-1, *[1] * (v.ndim - 1)) for part in (share, rest))
+    """share · v + rest · (v of the partners), for v `[B, ...]`."""
+    share, rest = (weight.view(-1, *[1] * (v.ndim - 1)) for weight in (share, rest))
     return v.index_select(0, partner).mul_(rest).add_(share * v)
 
 
 class Cutout(Frozen):
-    """One square of zeros per image, its centre anywhere on the image, clipped at the border.
+    """One square of zeros per image, with its centre anywhere on the image, clipped at the border.
 
     As Caldarola et al. 2022 use it.
     """
 
     name: Literal["cutout"] = "cutout"
-    size: int = Field(ge=1, le=1024, description="side in pixels; as published, 16 for CIFAR-10, 8 for CIFAR-100")
+    size: int = Field(ge=1, le=1024, description="side in pixels; published: 16 for CIFAR-10, 8 for CIFAR-100")
 
     def draw(self, stream: np.random.Generator, sizes: Sequence[int], image_shape: Shape) -> Draws:
         """`centre` `[B, 2]`: row and column."""
@@ -154,25 +154,25 @@ PRESETS: dict[str, tuple[AnyAugmentation, ...]] = {
     "standard": (Crop(), Flip()),
     "fl_simulator": (Flip(), Crop(probability=0.5, pad="mean")),
 }
-"""Names for several augmentations: those of Caldarola et al. and FedGF, and those of FL-Simulator's release."""
+"""Names for several augmentations: `standard` is Caldarola et al.'s and FedGF's, `fl_simulator` the released code's."""
 
 
 def parse_augmentations(given: Any) -> tuple[AnyAugmentation, ...] | None:
-    """The augmentations that a configuration's `augmentation` means, in order; None for none.
+    """The augmentations for the `augmentation` of a configuration, in order; None if there is none.
 
-    A name, a mapping of name and options, a preset's name, or a list of these.
+    Accepted: a name, a mapping with name and options, the name of a preset, or a list of these.
     """
-    parts = [] if given is None else list(given) if isinstance(given, list | tuple) else [given]
-    augmentations = tuple(augmentation for part in parts for augmentation in _parse(part))
+    items = [] if given is None else list(given) if isinstance(given, list | tuple) else [given]
+    augmentations = tuple(augmentation for item in items for augmentation in _parse(item))
     if sum(isinstance(augmentation, Mixup) for augmentation in augmentations) > 1:
-        raise UserError("augmentation: mixup can stand only once, since it needs one label per image")
+        raise UserError("augmentation: mixup is allowed only once, because it needs one label per image")
     return augmentations or None
 
 
-def _parse(part: Any) -> Sequence[AnyAugmentation]:
-    if isinstance(part, AnyAugmentation):
-        return [part]
-    fields = part if isinstance(part, Mapping) else {"name": part}
+def _parse(item: Any) -> Sequence[AnyAugmentation]:
+    if isinstance(item, AnyAugmentation):
+        return [item]
+    fields = item if isinstance(item, Mapping) else {"name": item}
     name = fields.get("name", "")
     if isinstance(name, str) and name in PRESETS:
         if len(fields) > 1:
@@ -185,13 +185,13 @@ def _parse(part: Any) -> Sequence[AnyAugmentation]:
 
 @dataclass(frozen=True)
 class Augment:
-    """Augmentations one after another. Draws are named by the place in that order, and by the draw's own name."""
+    """A sequence of augmentations. The key of a draw is the augmentation's position in it and the name of the draw."""
 
     augmentations: tuple[AnyAugmentation, ...]
     context: Context
 
     def draw(self, stream: np.random.Generator, sizes: Sequence[int]) -> dict[tuple[int, str], NDArray[Any]]:
-        """Draws for mini-batches of these sizes, one after another; each is `[Σ sizes, ...]`."""
+        """Draws for consecutive mini-batches of these sizes; each is `[Σ sizes, ...]`."""
         return {
             (place, name): draw
             for place, augmentation in enumerate(self.augmentations)
@@ -213,4 +213,4 @@ Augmentations = Annotated[
         json_schema_input_type=str | dict[str, Any] | list[str | dict[str, Any]] | None,
     ),
 ]
-"""A `Training`'s augmentation: equal however it was written."""
+"""The field `augmentation` of `Training`, which has one value for all equivalent spellings."""

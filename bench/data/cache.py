@@ -1,11 +1,12 @@
-"""Decoded images as memory-mapped uint8 files: built once per source, and anew when the source has changed.
+"""Decoded images as memory-mapped uint8 files, which are built once per source, and again if its files change.
 
     images.u8     pixels `[n, channels, height, width]`, row-major
-    labels.npy    `[n]`; likewise groups.npy and names.npy, where the source has them
-    meta.json     the hash of the key that the entry was built for, shape, content hash, mean and deviation per channel,
+    labels.npy    `[n]`; likewise groups.npy and names.npy, if the source has them
+    meta.json     hash of the key for which the files were built, shape, content hash, mean and deviation per channel,
                   and the size and time of the other files
 
-An entry appears whole, by one rename. Reading it costs address space, and as much memory as the machine can spare.
+A cached subset appears complete, by one rename. Its pages are read on demand and stay in memory as long as there is
+room.
 """
 
 import hashlib
@@ -36,7 +37,7 @@ CHANNEL_MAXIMUM = 255.0
 
 @dataclass(frozen=True)
 class Cached:
-    """Samples of the cache, and the mean and standard deviation of their pixels per channel, in units of 255."""
+    """Samples of the cache, with mean and standard deviation of their pixels per channel, in units of 255."""
 
     samples: Samples
     mean: tuple[float, ...]
@@ -44,24 +45,24 @@ class Cached:
 
 
 def signature(files: Iterable[Path], base: Path) -> list[tuple[str, int, int]]:
-    """What tells a changed source: path below `base`, size and time of change of every file.
+    """Path below `base`, size and time of change of every file. If one of them differs, the source has changed.
 
-    As with make, a file that keeps both counts as unchanged; `fedflat data check` reads it in full.
+    As for make, a file with the same size and time counts as unchanged; `fedflat data check` reads it completely.
     """
     return [(str(file.relative_to(base)), (stat := file.stat()).st_size, stat.st_mtime_ns) for file in files]
 
 
 def in_chunks(samples: Samples, size: int = 2000) -> Iterator[Samples]:
-    """Consecutive parts of so many images, so that work on them stays small."""
+    """Consecutive samples in chunks of this size, so that working on one takes little memory."""
     for first in range(0, len(samples), size):
         yield samples[first : first + size]
 
 
 def cached(place: Path, key: Mapping[str, Any], classes: int, chunks: Callable[[], Iterable[Samples]]) -> Cached:
-    """The entry at `place`, built from `chunks` if it is not there or was built for another key.
+    """The cached samples in the folder `place`, built from `chunks` if missing, or if built for another key.
 
-    A second process waits for the first. A `UserError` if labels are not 0..classes−1, images differ in size, or the
-    folder cannot be written to; then nothing is left behind.
+    A second process waits for the first. Raises `UserError` if labels are not 0..classes−1, images differ in size, or
+    the folder cannot be written to; then no incomplete files remain.
     """
     wanted = _digest(key)
     found = _read(place, wanted)
@@ -74,23 +75,23 @@ def cached(place: Path, key: Mapping[str, Any], classes: int, chunks: Callable[[
                 _build(place, wanted, classes, chunks)
                 found = _read(place, wanted)
     except OSError as error:
-        # A full disk gives no file name.
-        met = None if error.filename is None else Path(error.filename)
-        if met is not None and not met.is_relative_to(place.parent) and not place.is_relative_to(met):
+        # A full disk is reported without a file name.
+        failed = None if error.filename is None else Path(error.filename)
+        if failed is not None and not failed.is_relative_to(place.parent) and not place.is_relative_to(failed):
             raise UserError(f"cannot read '{error.filename}': {error.strerror or error}") from None
         raise UserError(f"cannot write the cache '{place}': {error.strerror or error}") from None
     if found is None:
-        raise UserError(f"the cache '{place}' cannot be read back; delete it and try again")
+        raise UserError(f"the cache '{place}' cannot be read after it was written; delete it and try again")
     return found
 
 
 def is_cached(place: Path, key: Mapping[str, Any]) -> bool:
-    """Whether the entry at `place` is there and was built for this key."""
+    """Whether the folder `place` has cached samples that were built for this key."""
     return _read(place, _digest(key)) is not None
 
 
 def _digest(key: Mapping[str, Any]) -> str:
-    """Keys name every file of a source, which can be many."""
+    """The hash of a key. A key lists every file of a source, which can be many."""
     return short_hash(json.dumps({"format": FORMAT, **key}, sort_keys=True), digits=64)
 
 
@@ -104,14 +105,14 @@ def _read(place: Path, key: str) -> Cached | None:
         if labels is None:
             return None
         return Cached(Samples(images, labels, groups, names, meta["hash"]), tuple(meta["mean"]), tuple(meta["std"]))
-    except (OSError, ValueError, KeyError, TypeError):  # not there, or damaged
+    except (OSError, ValueError, KeyError, TypeError):  # missing, or damaged
         return None
 
 
 def _files(place: Path) -> list[list[Any]]:
-    """Name, size and time of change of an entry's arrays: one that something else has written to is built anew."""
+    """Name, size and time of change of the arrays. If another program writes to one, they are built again."""
     arrays = sorted(file for file in place.iterdir() if file.name != "meta.json")
-    return [list(stated) for stated in signature(arrays, place)]
+    return [list(row) for row in signature(arrays, place)]
 
 
 def _optional(file: Path) -> NDArray[Any] | None:
@@ -119,13 +120,13 @@ def _optional(file: Path) -> NDArray[Any] | None:
 
 
 def _build(place: Path, key: str, classes: int, chunks: Callable[[], Iterable[Samples]]) -> None:
-    for abandoned in place.parent.glob(f".{place.name}.*.tmp"):  # of killed processes: the lock is ours
+    for abandoned in place.parent.glob(f".{place.name}.*.tmp"):  # of killed processes; this process has the lock
         shutil.rmtree(abandoned)
     work = place.with_name(f".{place.name}.{secrets.token_hex(4)}.tmp")
     work.mkdir()
     try:
         _write(work, place.name, key, classes, chunks())
-        if place.exists():  # of another key; who has it mapped keeps its pages
+        if place.exists():  # of another key; processes that have it mapped can still read it
             outdated = work.with_name(f".{place.name}.outdated.tmp")
             place.rename(outdated)
             shutil.rmtree(outdated)
@@ -138,7 +139,7 @@ def _write(work: Path, name: str, key: str, classes: int, chunks: Iterable[Sampl
     digest = hashlib.sha256()
     shape: tuple[int, ...] = ()
     count = 0
-    # Sums of bytes are whole numbers: mean and deviation do not depend on the size of chunks.
+    # Sums of bytes are integers, so that mean and deviation do not depend on the size of chunks.
     total = squares = np.zeros(0, np.int64)
     columns: dict[str, list[NDArray[Any]]] = {"labels": [], "groups": [], "names": []}
     with (work / "images.u8").open("wb") as file:
@@ -160,7 +161,7 @@ def _write(work: Path, name: str, key: str, classes: int, chunks: Iterable[Sampl
                 if (values := getattr(chunk, column)) is not None:
                     parts.append(values)
         file.flush()
-        os.fsync(file.fileno())  # pixels before the rename: a crash must not leave an entry of zeros
+        os.fsync(file.fileno())  # pixels before the rename: a crash must not leave a file of zeros
     if not count:
         raise UserError(f"{name} holds no images")
     digest.update(str((count, *shape)).encode())

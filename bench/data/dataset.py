@@ -1,10 +1,10 @@
-"""A labelled image data set, as uint8, and on a device."""
+"""A labelled image data set: its samples as stored, on a device, and in batches."""
 
 import math
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,8 +21,8 @@ Labels = NDArray[np.int64]
 class Samples:
     """Images `[n, channels, height, width]` as uint8 and labels `[n]`, in memory or mapped from files.
 
-    `groups` `[n]`, where the source has them, say what else an image belongs to: its coarse label, domain, or author.
-    `names` are the images' own names in the source. `stored_hash` stands for all of it, where it is known already.
+    `groups` `[n]`, if the source has them, are a second label: the coarse label, domain, or author of an image. `names`
+    are the names of the images in the source. `stored_hash` is the content hash, if it is already known.
     """
 
     images: Images
@@ -35,7 +35,7 @@ class Samples:
         return len(self.labels)
 
     def __getitem__(self, which: slice | NDArray[np.bool_]) -> "Samples":
-        """Some of the samples."""
+        """The selected samples."""
         groups = None if self.groups is None else self.groups[which]
         names = None if self.names is None else self.names[which]
         return Samples(self.images[which], self.labels[which], groups, names)
@@ -51,20 +51,20 @@ class Samples:
         return short_hash(*parts)
 
     def is_intact(self) -> bool:
-        """Whether a stored hash is that of the samples, which are read in full."""
+        """Whether the stored hash agrees with the samples, which are read completely."""
         return replace(self, stored_hash=None).content_hash() == self.content_hash()
 
     def on(self, device: torch.device, shift: Tensor, factor: Tensor) -> "DeviceData":
-        """The samples on a device, to be normalised by (image − shift) · factor."""
+        """The samples on a device. Their batches are normalised by (image − shift) · factor."""
         images, labels = _tensor(self.images), _tensor(self.labels)
         return DeviceData(images.to(device), labels.to(device), shift.to(device), factor.to(device))
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """Samples for training and for testing, and what is to be learnt of them.
+    """Training and test samples with the number of classes and the normalisation.
 
-    The network's input is (image / `scale` − `mean`) / `std`, with mean and std per channel in units of `scale`.
+    The input of a model is (image / `scale` − `mean`) / `std`, with mean and std per channel in units of `scale`.
     """
 
     name: str
@@ -74,7 +74,6 @@ class Dataset:
     scale: float
     mean: tuple[float, ...]
     std: tuple[float, ...]
-    task: Literal["classification"] = "classification"
     _copies: dict[torch.device, tuple["DeviceData", "DeviceData"]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -86,11 +85,11 @@ class Dataset:
         return channels, height, width
 
     def content_hash(self) -> str:
-        """SHA-256 over both parts' hashes, first 16 hex digits."""
+        """SHA-256 over the hashes of both subsets, first 16 hex digits."""
         return short_hash(f"{self.train.content_hash()}:{self.test.content_hash()}")
 
     def on(self, device: torch.device) -> tuple["DeviceData", "DeviceData"]:
-        """The training and the test set on a device; there is one copy of them, whoever asks."""
+        """The training and test samples on a device. There is one copy per device, which all callers share."""
         if device not in self._copies:
             shift = torch.tensor(self.mean).view(-1, 1, 1) * self.scale
             factor = 1 / (torch.tensor(self.std).view(-1, 1, 1) * self.scale)
@@ -99,7 +98,7 @@ class Dataset:
 
 
 def _tensor(array: NDArray[Any]) -> Tensor:
-    """A tensor over the array's own memory. It is read only, as a memory map is; torch would warn of that."""
+    """A tensor that shares the array's memory. A memory map is read-only, of which torch would warn."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
         return torch.from_numpy(array)
@@ -107,9 +106,9 @@ def _tensor(array: NDArray[Any]) -> Tensor:
 
 @dataclass(frozen=True)
 class DeviceData:
-    """Samples that live on the device as they are stored; normalised batch by batch.
+    """Samples on a device in their stored number format; each batch is normalised when it is used.
 
-    `images` `[n, ...]` of any number type, `labels` `[n]`; a sample's input is (image − shift) · factor.
+    `images` `[n, ...]` of any number format, `labels` `[n]`; the input of a model is (image − shift) · factor.
     """
 
     images: Tensor
@@ -125,7 +124,7 @@ class DeviceData:
         return self._inputs(self.images.index_select(0, index)), self.labels.index_select(0, index)
 
     def batches(self, size: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Inputs and labels of all samples in consecutive batches; only one is normalised at a time."""
+        """Inputs and labels of all samples in consecutive batches, of which one at a time is normalised."""
         for images, labels in zip(self.images.split(size), self.labels.split(size), strict=True):
             yield self._inputs(images), labels
 
@@ -135,7 +134,7 @@ class DeviceData:
 
 @dataclass(frozen=True)
 class Batches:
-    """All samples, or those in `index` `[n]`, in batches; they can be passed over again, and none is kept."""
+    """All samples, or those in `index` `[n]`, in batches. Every iteration computes the batches again."""
 
     data: DeviceData
     size: int
@@ -143,7 +142,7 @@ class Batches:
 
     @property
     def samples(self) -> int:
-        """How many there are."""
+        """Number of samples."""
         return len(self.data if self.index is None else self.index)
 
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
-"""What `fedflat data` tells and does about data sets by name."""
+"""The commands `fedflat data list`, `check` and `prepare`, for data sets by name."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +13,7 @@ from bench.input.errors import UserError, unknown
 
 
 def listing(root: Path) -> str:
-    """One line per data set: what it holds, its status below `root`, its licence and source."""
+    """One line per data set: size, status below `root`, licence and source."""
     rows: list[tuple[str, ...]] = [("name", "training + test", "image", "classes", "MB", "status", "licence", "source")]
     rows += [_row(name, source, root) for name, source in SOURCES.items()]
     note = (
@@ -37,7 +37,7 @@ def _row(name: str, source: type[Source], root: Path) -> tuple[str, ...]:
 
 
 def status(source: type[Published], root: Path) -> str:
-    """In a word or two: missing, archive, files, ready, or how many variants are."""
+    """One of: needs NAME, missing, archive, files, ready, or how many variants are ready."""
     for needed in source.needs:
         if needed.origin.status(root) == MISSING:
             return f"needs {needed.parse({}).name}"
@@ -52,12 +52,12 @@ def status(source: type[Published], root: Path) -> str:
 
 
 def check(name: str, root: Path) -> Iterator[str]:
-    """Lines about a data set's files, which are read in full; a `UserError` at the end if something is wrong."""
+    """Reads all files of a data set and reports on each. Raises `UserError` at the end if a file is wrong."""
     return _sources(name)[0].check(root)
 
 
 def prepare(name: str, root: Path, *, fetch: bool) -> Iterator[str]:
-    """Bring a data set into the state in which runs only map it, a line about each step."""
+    """Unpacks and decodes a data set, so that runs only have to map it into memory. Reports each step."""
     sources = _sources(name)
     if isinstance(sources[0], Published):
         for needed in sources[0].needs:
@@ -70,7 +70,7 @@ def prepare(name: str, root: Path, *, fetch: bool) -> Iterator[str]:
 
 
 def _sources(name: str) -> list[Source]:
-    """All that a name of the list, or the path of a folder, can mean."""
+    """All variants of the data set of this name, or the image folder of this path."""
     if name not in SOURCES and expanded(name, "the folder").is_dir():
         return [parse_source({"name": "image_folder", "root": name})]
     if "/" in name:

@@ -1,4 +1,4 @@
-"""Files of a published data set: where they come from, where they belong, and whether they are what was published."""
+"""The files of a published data set: their URLs, their paths below the data root, and their checksums."""
 
 import gzip
 import hashlib
@@ -25,14 +25,14 @@ log = logging.getLogger("fedflat.data")
 
 @dataclass(frozen=True)
 class File:
-    """A file below the data root; `md5` as published, None where it is not; `url` of files that can be fetched."""
+    """A file below the data root, with the published `md5`, if there is one, and the `url` for downloading it."""
 
     path: str
     md5: str | None = None
     url: str | None = None
 
     def problem(self, root: Path) -> str | None:
-        """What is wrong with the file, which is read in full; None if nothing is."""
+        """What is wrong with the file, which is read completely; None if it is correct."""
         file = root / self.path
         if not file.is_file():
             return MISSING
@@ -42,9 +42,9 @@ class File:
 
 @dataclass(frozen=True)
 class Origin:
-    """A published data set's files: those that are read (`members`), and the archive that holds them, if one does.
+    """The files of a published data set: those that are read (`members`), and the archive with them, if there is one.
 
-    Members of an archive are found in it under their path below the archive's own folder.
+    The path of a member in the archive is its path relative to the folder of the archive.
     """
 
     homepage: str
@@ -54,36 +54,36 @@ class Origin:
 
     @property
     def downloads(self) -> tuple[File, ...]:
-        """What is fetched: the archive, or the members themselves."""
+        """The files to download: the archive, or the members themselves."""
         return self.members if self.archive is None else (self.archive,)
 
     def status(self, root: Path) -> str:
-        """In a word: there, archive (to be unpacked), or missing. Nothing is read."""
+        """One of: there, archive (to be unpacked), missing. No file is read."""
         if all((root / member.path).is_file() for member in self.members):
             return "there"
         return "archive" if self.archive and (root / self.archive.path).is_file() else MISSING
 
     def problems(self, root: Path) -> list[tuple[File, str | None]]:
-        """What is wrong with each file, None for nothing; all are read in full. Any of two forms is enough."""
+        """What is wrong with each file, None if it is correct. All files are read completely."""
         files = self.members if self.archive is None else (self.archive, *self.members)
         return [(file, file.problem(root)) for file in files]
 
     def fetch(self, root: Path) -> None:
-        """Download what is not there, or not what was published."""
+        """Downloads the files that are missing or corrupt."""
         for file in self.downloads:
             if file.problem(root) is not None:
                 _download(file, root)
 
     def advice(self, name: str, root: Path) -> str:
-        """What to put where."""
+        """Which files to put where."""
         wanted = [file for file in self.downloads if not (root / file.path).is_file()] or list(self.downloads)
         files = ", ".join(f"{file.url} as '{root / file.path}'" for file in wanted)
         return f"put {files}, or run 'fedflat data prepare {name} --download --root {shlex.quote(str(root))}'"
 
     def provide(self, name: str, root: Path) -> list[Path]:
-        """The members' paths, unpacked from a verified archive where they are not there yet.
+        """The paths of the members, which are unpacked from the verified archive if they are missing.
 
-        A `UserError` says what is missing or corrupt, and what to do. Nothing is fetched.
+        Raises `UserError` if files are missing or corrupt, and says what to do. Nothing is downloaded.
         """
         status = self.status(root)
         if status == MISSING:
@@ -92,19 +92,19 @@ class Origin:
         if status == "archive":
             assert self.archive is not None  # status says so
             with locked(root / self.archive.path):
-                if self.status(root) == "archive":  # another process may have been first
+                if self.status(root) == "archive":  # another process may have unpacked it
                     self._unpack(name, root)
         return [root / member.path for member in self.members]
 
     def verify(self, name: str, root: Path, member: File) -> Path:
-        """A member's path; a `UserError` if its content is not what was published."""
+        """The path of a member. Raises `UserError` if its checksum is not the published one."""
         problem = member.problem(root)
         if problem is not None:
             raise self.complaint(name, root, member, problem)
         return root / member.path
 
     def complaint(self, name: str, root: Path, file: File, problem: str) -> UserError:
-        """What is wrong with a file, and what to do."""
+        """The error for a wrong file, with what to do."""
         return UserError(
             f"data set {name}: '{root / file.path}' is {problem}; delete it, then {self.advice(name, root)}"
         )
@@ -127,7 +127,7 @@ class Origin:
 
 
 def _entries(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
-    """The files in an archive, by name, in stored order."""
+    """Names and contents of the files in an archive, in stored order."""
     if zipfile.is_zipfile(archive):
         with zipfile.ZipFile(archive) as zipped:
             for entry in zipped.infolist():
@@ -146,16 +146,18 @@ def _md5(file: Path) -> str:
 
 
 def _download(file: File, root: Path) -> None:
-    """Fetch one file, verify it, and put it in its place, which stays empty if anything goes wrong."""
+    """Downloads and verifies a file. If that fails, no file remains."""
     import_torchvision()
     from torchvision.datasets.utils import download_url  # noqa: PLC0415 - takes seconds to import
 
-    assert file.url is not None  # only files that can be fetched are
+    assert file.url is not None  # only files with a URL are downloaded
     target = root / file.path
     with replacing(target) as temporary:
         temporary.unlink()
-        log.info("fetching %s", file.url)
+        log.info("downloading %s", file.url)
         try:
             download_url(file.url, str(temporary.parent), temporary.name, file.md5)
         except (OSError, RuntimeError) as error:
-            raise UserError(f"cannot fetch {file.url} ({error}); fetched elsewhere, it belongs at '{target}'") from None
+            raise UserError(
+                f"cannot download {file.url} ({error}); download it elsewhere and save it as '{target}'"
+            ) from None

@@ -1,4 +1,4 @@
-"""Where data sets lie on this machine. It decides no numbers, so no configuration holds it."""
+"""The folder of data sets on this machine. It has no effect on numbers, so it is not part of a configuration."""
 
 import os
 from pathlib import Path
@@ -10,13 +10,13 @@ ENVIRONMENT = "FEDFLAT_DATA"
 
 
 def data_root() -> Path:
-    """The folder that the environment variable FEDFLAT_DATA names; `data` in the current folder without it."""
+    """The folder in the environment variable FEDFLAT_DATA; by default `data` in the current folder."""
     return checked_root(os.environ.get(ENVIRONMENT, "").strip() or "data", ENVIRONMENT)
 
 
 def checked_root(path: str, what: str) -> Path:
-    """The folder of this path, which need not exist yet; a `UserError` that begins with `what` if it cannot be one."""
+    """The folder of this path, which need not exist. Raises `UserError`, beginning with `what`, if it is a file."""
     root = expanded(path, what)
     if root.exists() and not root.is_dir():
-        raise UserError(f"{what} = '{root}' is no folder")
+        raise UserError(f"{what} = '{root}' is not a folder")
     return root

@@ -1,9 +1,9 @@
-"""What released codes do differently from the papers, by method: the bundles behind `variant: released`.
+"""Differences between released codes and papers, by method: the settings of `variant: released`.
 
-Each repository has habits that all of its methods share (`Code`), and each method adds what is its own (`RELEASES`).
-What papers tune, such as learning rates and radii, stays with their experiments. A bundle goes before an experiment's
-common `training`, and what the experiment says of the method itself goes before the bundle. Faults that no switch
-reproduces are listed with the bundle, in `not_covered`.
+`Code` states the settings that all methods of a repository share, and `RELEASES` those of each method. Values that
+papers tune, such as learning rates and radii, are listed with the experiments. The settings of a release take
+precedence over an experiment's common `training`; values that the experiment sets for the method itself take precedence
+over the release. Faults of the code that no setting reproduces are listed in `not_covered`.
 """
 
 from collections.abc import Mapping
@@ -19,11 +19,11 @@ Report = Literal["best", "last", "mean_last_100"]
 
 @dataclass(frozen=True)
 class Release:
-    """What one released code does for one method.
+    """The settings of one method in one released code.
 
-    `hyperparameters` are the switches and fixed coefficients that depart from the default; `training` the fields of
-    `Steps` that the code decides; `report` which rounds its summary reports. None: as the experiment says. `swa` holds
-    for a method that is wrapped in SWA, and wraps none. `faults` are values that the code has whatever it is given.
+    `hyperparameters` are those that differ from the default. `training` are the fields of `Steps` that the code sets.
+    `report` says which rounds its summary reports. None means: as in the experiment. `swa` applies only if the method
+    uses SWA. `faults` are values that the code uses whatever value is set.
     """
 
     code: str
@@ -38,7 +38,7 @@ class Release:
 
 @dataclass(frozen=True)
 class Code:
-    """One repository, and what it does whatever the method."""
+    """One repository, with the settings that all of its methods share."""
 
     repository: str
     training: Mapping[str, Any] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class Code:
     swa: Mapping[str, Any] = field(default_factory=dict)
 
     def bundle(self, *not_covered: str, training: Mapping[str, Any] | None = None, **hyperparameters: Any) -> Release:
-        """The release of a method, from what the method adds to the repository's habits."""
+        """The release of a method, which adds settings to those of the repository."""
         return Release(
             code=self.repository,
             hyperparameters=hyperparameters,
@@ -66,14 +66,14 @@ FL_SIMULATOR = Code(
     sampling="bernoulli",
     report="best",
     not_covered=(
-        "NumPy restarts at seed + round: seed 21 draws seed 20's clients one round earlier",
-        "its Dirichlet split refills exhausted classes: images repeat (a partition, not a method)",
+        "NumPy's seed is seed + round: seed 21 samples the clients of seed 20 one round earlier",
+        "its Dirichlet partition refills exhausted classes: images repeat (set partition variant: released)",
     ),
 )
 FEDLESAM = replace(
     FL_SIMULATOR,
     repository="MediaBrain-SJTU/FedLESAM",
-    not_covered=(*FL_SIMULATOR.not_covered, "torch has no seed: initial model and batches differ from run to run"),
+    not_covered=(*FL_SIMULATOR.not_covered, "torch has no seed: initial model and batches differ between runs"),
 )
 OFFICIAL_FEDGF = Code(
     "hwan-sig/Official-FedGF",
@@ -81,8 +81,8 @@ OFFICIAL_FEDGF = Code(
     sampling="fixed",
     report="mean_last_100",
     not_covered=(
-        "--seed is not read: torch always starts at 0, the clients' draws anywhere",
-        "one round more than asked is run",
+        "--seed is not read: torch's seed is always 0, and the sampling of clients has no seed",
+        "runs one round more than requested",
     ),
 )
 CALDAROLA = Code(
@@ -91,8 +91,8 @@ CALDAROLA = Code(
     sampling="fixed",
     report="mean_last_100",
     not_covered=(
-        "the round is the only seed of the clients' draws: every run has the same active clients",
-        "cutout has 16 pixels on CIFAR-100, too: set its size",
+        "the round is the only seed for sampling clients: every run has the same active clients",
+        "cutout has 16 pixels also for CIFAR-100: set its size",
     ),
     swa={"collect": "release"},
 )
@@ -105,7 +105,7 @@ UNIFORM = {"aggregation": "uniform"}
 SAMPLES = {"aggregation": "samples"}
 SPLIT = {"prox_split": True}
 
-REAL_STEPS = "1/(K η) takes K = E n/B of client 0, unrounded, for every client"
+REAL_STEPS = "1/(K η) uses K = E n/B of client 0, unrounded, for every client"
 MIXED_PRECISION = "trains in mixed precision"
 
 RELEASES: dict[str, dict[str, Release]] = {
@@ -139,12 +139,12 @@ RELEASES: dict[str, dict[str, Release]] = {
     "feddyn": {
         "fl_simulator": FL_SIMULATOR.bundle(training=SPLIT),
         "fedlesam": FEDLESAM.bundle(training=SPLIT),
-        # Its client terms carry no gradient, and α cancels in its server: what is left is λ = 0.
+        # Its client terms have no gradient, and α cancels in its server: λ = 0 remains.
         "official_fedgf": replace(OFFICIAL_FEDGF.bundle(training=UNIFORM), faults={"lam": 0.0}),
     },
     "feddc": {
         "feddc": FEDDC.bundle(
-            "1/(K η) keeps the first round's η",
+            "1/(K η) uses the η of the first round",
             "λ and c are divided by the client's size relative to the mean size",
         ),
     },
@@ -152,13 +152,13 @@ RELEASES: dict[str, dict[str, Release]] = {
         "fl_simulator": FL_SIMULATOR.bundle(REAL_STEPS),
         "fedlesam": FEDLESAM.bundle(REAL_STEPS),
     },
-    # Its penalty lacks the factor 1/2, so that its weight 1e-3 is λ/2.
+    # Its penalty lacks the factor 1/2: its weight 1e-3 is λ/2.
     "fedacg": {"fedacg": FEDACG.bundle(MIXED_PRECISION, beta=0.85, lam=2e-3)},
     "fedrcl": {"fedrcl": FEDRCL.bundle(MIXED_PRECISION)},
     "adabest": {
         "fedsim": FEDSIM.bundle(
             "μ is scaled by the mean client size over the client's own",
-            "the server's mean model is evaluated beside w",
+            "the mean model of the server is evaluated in addition to w",
         ),
     },
     "fedsam": {
@@ -198,20 +198,20 @@ RELEASES: dict[str, dict[str, Release]] = {
     "fedlesam_d": {"fedlesam": FEDLESAM.bundle(training=SPLIT, estimate="released_literal")},
     "fedgf": {
         "official_fedgf": OFFICIAL_FEDGF.bundle(
-            "no guard against a model that stands still: NaN",
-            "its script passes --c_o, which its parser refuses, instead of --T_D",
+            "no guard against a zero update: NaN",
+            "its script passes --c_o instead of --T_D, which its parser refuses",
             training=SAMPLES,
         ),
     },
 }
-"""By method and short name of the code. The first is what `released` means: the code of the method's own authors, else
-FL-Simulator's, else that of Caldarola et al."""
+"""By method and short name of the code. `released` means the first one: the code of the method's authors, or else
+FL-Simulator's, or else that of Caldarola et al."""
 
 
 def release(method: str, variant: str) -> Release:
-    """The bundle of `released`, or of a named code: `released:official_fedgf`.
+    """The settings of the variant `released`, or of a named code: `released:official_fedgf`.
 
-    Raises `UserError` for an unknown method or variant, and for a method without any released code.
+    Raises `UserError` for an unknown method or variant, and for a method without released code.
     """
     recipe(method)
     if method not in RELEASES:

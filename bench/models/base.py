@@ -1,4 +1,4 @@
-"""What a configuration's `model` is: a choice that builds a network for the data's images and classes."""
+"""The base of model choices, which build a module for the image shape and number of classes of a data set."""
 
 from abc import ABC, abstractmethod
 from typing import ClassVar
@@ -16,27 +16,28 @@ class ModelChoice(Frozen, ABC):
     """A model and its options."""
 
     small: ClassVar[bool] = True
-    """Whether one CPU thread serves it best: two can make its tiny operations a hundred times slower on busy cores.
+    """Whether one CPU thread is best: on busy cores, two can make tiny operations a hundred times slower.
 
-    A user's own counts as small: processes side by side use the cores nearly as well as threads, for large ones too.
+    User-defined models count as small: also for large models, parallel processes use the cores nearly as well as
+    threads.
     """
 
     def threads(self, cores: int) -> int:
-        """CPU threads of a process that trains or analyses it, which may have up to `cores`."""
+        """Number of CPU threads, at most `cores`, of a process that trains or analyses this model."""
         return 1 if self.small else cores
 
     @property
     @abstractmethod
     def label(self) -> str:
-        """Its name in tables, with the options that are not the default."""
+        """The name in tables, with the options that are not the default."""
 
     @abstractmethod
     def build(self, image_shape: ImageShape, classes: int) -> nn.Module:
-        """The network, its weights drawn from torch's global generator; a `UserError` if the images do not fit."""
+        """The module, with weights drawn from torch's global generator. Raises `UserError` if the images do not fit."""
 
 
 class NamedModel(ModelChoice):
-    """A model of the registry; its field `name` has one allowed value."""
+    """A model that FedFlat knows by its `name`, a field with one allowed value."""
 
     @property
     def label(self) -> str:
@@ -47,7 +48,7 @@ class NamedModel(ModelChoice):
 
 
 def check_size(model: str, image_shape: ImageShape, smallest: int) -> None:
-    """A `UserError` if the images are smaller than the model can take."""
+    """Raises `UserError` if the images are too small for the model."""
     _, height, width = image_shape
     if min(height, width) < smallest:
         raise UserError(f"model {model} needs images of at least {smallest}×{smallest} pixels, not {height}×{width}")

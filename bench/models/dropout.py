@@ -1,4 +1,4 @@
-"""Dropout whose masks are keyed draws: the same for all passes of one local step, after a restart, and in any order."""
+"""Dropout with masks that can be repeated: for all gradients of a local step, after a restart, in any order."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -10,10 +10,10 @@ from bench.input.errors import UserError
 
 
 class Draws(Protocol):
-    """Where a model's dropout layers take their random numbers from, one layer after the other."""
+    """The source of random numbers for the dropout layers of a model, one layer after the other."""
 
     def restart(self) -> None:
-        """Before each gradient: the same numbers again."""
+        """Runs before each gradient: from now on, `uniform` gives the same numbers again."""
         ...
 
     def uniform(self, x: Tensor) -> Tensor:
@@ -22,42 +22,42 @@ class Draws(Protocol):
 
 
 class KeyedDraws:
-    """From a generator that every restart seeds with `seed()`. A CPU and a GPU draw different numbers from one seed."""
+    """Draws of a generator that `restart` seeds with `seed()`. With one seed, CPU and GPU draw different numbers."""
 
     def __init__(self, seed: Callable[[], int], device: torch.device) -> None:
         self._seed = seed
         self._generator = torch.Generator(device)
 
     def restart(self) -> None:
-        """Seed the generator."""
+        """Seeds the generator."""
         self._generator.manual_seed(self._seed())
 
     def uniform(self, x: Tensor) -> Tensor:
-        """In one format whatever x's, so that a run in float64 has the same masks; twice as fast as bernoulli_."""
+        """Draws in float32 for any format of x, so that a run in float64 has the same masks. Faster than bernoulli_."""
         return torch.rand(x.shape, generator=self._generator, dtype=torch.float32, device=x.device)
 
 
 class GivenDraws:
-    """From tensors that were drawn before, one for each layer in the order of use."""
+    """Numbers that were drawn before: one tensor for each layer, in the order of use."""
 
     def __init__(self, drawn: Sequence[Tensor]) -> None:
         self._drawn = drawn
         self._next = 0
 
     def restart(self) -> None:
-        """From the first layer on."""
+        """Begins again with the first layer."""
         self._next = 0
 
     def uniform(self, x: Tensor) -> Tensor:
-        """The next layer's."""
+        """The numbers of the next layer."""
         self._next += 1
         return self._drawn[self._next - 1]
 
 
 class Dropout(nn.Module):
-    """Each number is kept with probability 1 − `rate`, and then divided by it; else it is zero.
+    """Sets each number to zero with probability `rate`, and divides the others by 1 − `rate`.
 
-    Masks come from `draws`, which the engine lends to the module. Without them, and in evaluation, nothing is dropped.
+    The engine sets `draws`, the source of the masks. Without it, and in evaluation, nothing is dropped.
     """
 
     def __init__(self, rate: float = 0.5) -> None:
@@ -68,12 +68,12 @@ class Dropout(nn.Module):
         self.draws: Draws | None = None
 
     def forward(self, x: Tensor) -> Tensor:
-        """x `[...]` with zeros."""
+        """x `[...]` with some numbers set to zero."""
         if self.rate == 0 or self.draws is None or not self.training:
             return x
         keep = 1 - self.rate
         return x * ((self.draws.uniform(x) < keep).to(x.dtype) / keep)
 
     def extra_repr(self) -> str:
-        """As nn.Dropout shows its rate."""
+        """The rate, as nn.Dropout shows it."""
         return f"rate={self.rate}"

@@ -1,4 +1,4 @@
-"""A network as a function of its parameters, as losses see it."""
+"""A network as a function of its parameters."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,27 +12,30 @@ from bench.numerics.precision import Precision, autocast
 
 @dataclass(frozen=True)
 class Network:
-    """A module with certain parameters (None: its own), as losses see it."""
+    """A module with given parameters (None: those of the module), as it is passed to losses."""
 
     module: nn.Module
     parameters: Mapping[str, Tensor] | None = None
     precision: Precision = "fp32"
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Class scores `[B, C]` of inputs x `[B, ...]`, in x's number format whatever the precision."""
+        """Class scores `[B, C]` of inputs x `[B, ...]`, in the number format of x, whatever the precision is."""
         with autocast(self.precision, x.device):
-            own = self.parameters is None
-            scores: Tensor = self.module(x) if own else functional_call(self.module, dict(self.parameters or {}), (x,))
+            scores: Tensor = (
+                self.module(x) if self.parameters is None else functional_call(self.module, dict(self.parameters), (x,))
+            )
         return scores.to(x.dtype)
 
 
 Variables = Mapping[str, Tensor]
-"""What a loss depends on beside the model's parameters, by name."""
+"""Tensors by name on which a loss depends in addition to the model's parameters."""
 
 
 def cross_entropy(scores: Tensor, y: Tensor, weights: Tensor | None = None) -> Tensor:
-    """Cross-entropy of scores `[B, C]`, in the mean or weighted by `[B]`; y are labels `[B]`, or class probabilities
-    `[B, C]`."""
+    """Mean cross-entropy of scores `[B, C]`, or the sum with `weights` `[B]`.
+
+    y are labels `[B]`, or class probabilities `[B, C]`.
+    """
     if weights is None:
         return F.cross_entropy(scores, y)
     return (F.cross_entropy(scores, y, reduction="none") * weights).sum()

@@ -1,4 +1,4 @@
-"""torchvision's ResNet-18 with another first layer or normalisation, and with feature levels that can be read."""
+"""torchvision's ResNet-18 with a choice of first layer and normalisation, and with accessible feature levels."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -8,11 +8,11 @@ from torch import Tensor, nn
 from bench.host.torchvision_compat import import_torchvision
 
 import_torchvision()
-from torchvision.models.resnet import BasicBlock, ResNet  # noqa: E402 - it may fail before the line above
+from torchvision.models.resnet import BasicBlock, ResNet  # noqa: E402 - fails unless torchvision is imported as above
 
 
 class Sum(nn.Module):
-    """Branch and short cut added: a module of its own, because what it returns is a feature level."""
+    """Branch plus short cut. It is a module, because its output is a feature level."""
 
     def forward(self, branch: Tensor, shortcut: Tensor) -> Tensor:
         """Both `[B, channels, height, width]`."""
@@ -20,7 +20,7 @@ class Sum(nn.Module):
 
 
 class Block(BasicBlock):  # type: ignore[misc] # torchvision is not typed
-    """torchvision's block; the sum before the last ReLU is kept, which torchvision's ReLU overwrites."""
+    """torchvision's block, with a ReLU that does not overwrite the sum before it."""
 
     def __init__(
         self,
@@ -46,9 +46,9 @@ class Block(BasicBlock):  # type: ignore[misc] # torchvision is not typed
 
 
 class ResNet18(ResNet):  # type: ignore[misc] # likewise
-    """Two blocks in each of four stages; `norm(channels)` makes each normalisation.
+    """Two blocks in each of four stages; `norm(channels)` returns a normalisation layer.
 
-    Weights are drawn as torchvision draws them, those of a first layer that differs from torchvision's likewise.
+    All weights are initialised as in torchvision, also those of a different first layer.
     """
 
     def __init__(
@@ -64,15 +64,18 @@ class ResNet18(ResNet):  # type: ignore[misc] # likewise
             nn.init.kaiming_normal_(self.conv1.weight, mode="fan_out", nonlinearity="relu")
 
     def feature_levels(self) -> list[nn.Module]:
-        """What FedRCL compares: first layer and norm, and the four stages, each before its last ReLU."""
+        """FedRCL's feature levels: the first norm and the four stages, each before its last ReLU."""
         return [self.bn1, *(stage[-1].sum for stage in (self.layer1, self.layer2, self.layer3, self.layer4))]
 
 
 def without_norm(channels: int, classes: int) -> ResNet18:
-    """The network of FedGF's appendix. Its convolutions start as nn.Conv2d starts them: torchvision's start, which
-    counts on a norm after each, would double the variance at every block."""
+    """The network of FedGF's appendix. Its convolutions are initialised as in nn.Conv2d.
+
+    torchvision's initialisation presumes a norm after each convolution; without norms it would double the variance at
+    every block.
+    """
     model = ResNet18(channels, classes, "cifar", lambda width: nn.Identity())
-    for part in model.modules():
-        if isinstance(part, nn.Conv2d):
-            part.reset_parameters()
+    for module in model.modules():
+        if isinstance(module, nn.Conv2d):
+            module.reset_parameters()
     return model

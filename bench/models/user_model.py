@@ -1,4 +1,4 @@
-"""Models from a user's own Python file: a function of the image shape and the number of classes."""
+"""User-defined models: a Python function of the image shape and the number of classes."""
 
 import importlib.util
 from collections.abc import Mapping
@@ -17,18 +17,18 @@ from bench.models.base import ImageShape, ModelChoice
 
 KIND = "model file"
 SHOWN = 4
-"""How many parameters a message names."""
+"""Number of parameters that a message lists."""
 
 
 class UserModel(ModelChoice):
-    """`function(image_shape, classes)` of a file, or of a module, which is looked up in the current folder too.
+    """`function(image_shape, classes)` of a file or of a module. Modules are also searched in the current folder.
 
-    `code` is the hash of that one file, and what counts of it, with the function's name: not where it is, and not what
-    it imports.
+    The identity of a run depends on `code`, the hash of this file, and on the name of the function. It does not depend
+    on the path of the file, nor on modules that the file imports.
     """
 
-    file: Path | None = Field(default=None, description="a Python file; of a module: filled in")
-    module: str | None = Field(default=None, description="or the dotted name of a module")
+    file: Path | None = Field(default=None, description="a Python file; for a module: filled in")
+    module: str | None = Field(default=None, description="the dotted name of a module, instead of a file")
     function: str = Field(description="called with (channels, height, width) and the number of classes")
     code: str | None = Field(default=None, description="hash of the file; filled in")
 
@@ -49,7 +49,7 @@ class UserModel(ModelChoice):
     @model_validator(mode="after")
     def _found(self) -> "UserModel":
         if self.file is None:
-            raise UserError("a model of your own needs its file, or its module")
+            raise UserError("a user-defined model needs a file or a module")
         return self
 
     @property
@@ -58,12 +58,16 @@ class UserModel(ModelChoice):
         return f"{self.function}@{self.code}"
 
     def build(self, image_shape: ImageShape, classes: int) -> nn.Module:
-        """What the function returns, tried on two blank images, backwards too; every mistake is a `UserError` of one
-        line."""
+        """The module that the function returns, tested on two blank images, forward and backward.
+
+        Every mistake is a `UserError` of one line.
+        """
         assert self.file is not None
         source = read_own(self.file, KIND)
         if short_hash(source) != self.code:
-            raise UserError(f"the {KIND} '{self.file}' has been edited since the command began; start again")
+            raise UserError(
+                f"the {KIND} '{self.file}' was edited after the command had started; start the command again"
+            )
         with current_folder_importable():
             module = run_file(self.file, source, KIND, (self.module or "").rpartition(".")[0])
             function = getattr(module, self.function, None)
@@ -102,21 +106,21 @@ def _file_of(module: str) -> Path:
         except Exception as error:
             raise UserError(f"the model's module '{module}' cannot be looked up: {reason(error)}") from None
     if found is None:
-        raise UserError(f"the model's module '{module}' is not on Python's path, nor in the current folder")
+        raise UserError(f"the model's module '{module}' is neither on Python's path nor in the current folder")
     if found.origin is None or not found.has_location:
-        raise UserError(f"the model's module '{module}' is no Python file")
+        raise UserError(f"the model's module '{module}' is not a Python file")
     return Path(found.origin)
 
 
 def _try(model: nn.Module, image_shape: ImageShape, classes: int) -> None:
-    """A `UserError` for what training or evaluation would trip over later, and less clearly."""
+    """Raises `UserError` for mistakes that would make training or evaluation fail later."""
     parameters = dict(model.named_parameters())
     if not parameters:
         raise UserError("the model has no parameters")
     if frozen := [name for name, parameter in parameters.items() if not parameter.requires_grad]:
         raise UserError(f"every parameter is trained, so none may be frozen (requires_grad=False): {_few(frozen)}")
     if next(model.buffers(), None) is not None:
-        return  # told by the objective, and a pass would change them
+        return  # the objective reports buffers; a forward pass would change them
     images = torch.zeros(2, *image_shape)
     before = torch.get_rng_state()
     with torch.no_grad():
@@ -125,7 +129,7 @@ def _try(model: nn.Module, image_shape: ImageShape, classes: int) -> None:
         scores: Tensor = model.train()(images)
     if not torch.equal(before, torch.get_rng_state()):
         raise UserError(
-            "the model draws random numbers in its forward pass, which cannot be repeated; "
+            "the model draws random numbers in its forward pass, which is not repeatable; "
             "for dropout use bench.models.dropout.Dropout"
         )
     _check_scores(scores, classes, "")
@@ -148,6 +152,6 @@ def _check_scores(scores: object, classes: int, when: str) -> None:
 
 
 def _few(names: list[str]) -> str:
-    """The first names, and how many more there are."""
+    """The first names, and the number of the others."""
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     return ", ".join(names[:SHOWN]) + more

@@ -310,7 +310,7 @@ def test_data_sets_by_wrong_names(tmp_path):
         assert "an image folder is given by its path" in refused("data", command, "image_folder")
     assert f"the folder '{tmp_path}/photos' does not exist" in refused("data", "check", tmp_path / "photos")
     assert "--root is empty" in refused("data", "list", "--root", "")
-    assert f"--root = '{__file__}' is no folder" in refused("data", "list", "--root", __file__)
+    assert f"--root = '{__file__}' is not a folder" in refused("data", "list", "--root", __file__)
     assert "there is no such home folder" in refused("data", "check", "~nobody-of-this-name/x")
     empty = tmp_path / "nothing"
     empty.mkdir()

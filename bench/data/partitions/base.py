@@ -1,4 +1,4 @@
-"""What all partitions share: sizes, class pools, checks of the result, and its hash."""
+"""The base of all partitions, with class pools, checks of the result, and its hash."""
 
 from abc import abstractmethod
 from typing import Annotated, Literal
@@ -15,15 +15,15 @@ from bench.input.frozen import Frozen
 Indices = NDArray[np.int64]
 Proportions = NDArray[np.float64]
 
-# The published variant is stored as null: a run's identity does not change when its partition gets a second variant.
+# The published variant is stored as null, so that the identity of a run does not change if a second variant is added.
 Variant = Annotated[Literal["published", "released"] | None, AfterValidator(lambda v: None if v == "published" else v)]
 
 
 class Partition(Frozen):
-    """A split of the training images over `clients` clients; no image is used twice unless the partition says so."""
+    """A split of the training images over `clients` clients. No image is used twice unless `repeats_images`."""
 
     name: str
-    clients: int = Field(ge=1, description="registered clients N")
+    clients: int = Field(ge=1, description="number N of clients")
 
     @property
     def label(self) -> str:
@@ -32,16 +32,16 @@ class Partition(Frozen):
 
     @property
     def repeats_images(self) -> bool:
-        """Whether an image may be at several clients."""
+        """Whether an image may belong to several clients."""
         return False
 
     def split(self, train: Samples, stream: np.random.Generator) -> list[Indices]:
-        """The sorted training indices of each client; a `UserError` if there are too few images for all clients."""
+        """The sorted training indices of each client. Raises `UserError` if there are too few images."""
         if self.clients > len(train) and not self.repeats_images:
-            raise UserError(f"{self.clients} clients for {len(train)} training images: every client needs one")
+            raise UserError(f"{self.clients} clients for {len(train)} training images: every client needs at least one")
         split = [np.sort(indices) for indices in self._draw(train, stream)]
         if min(map(len, split)) == 0:
-            raise UserError(f"{self.label} leaves one of {self.clients} clients without an image: use fewer clients")
+            raise UserError(f"{self.label} leaves one of {self.clients} clients without images: use fewer clients")
         return split
 
     @abstractmethod
@@ -52,7 +52,7 @@ class Partition(Frozen):
         return np.full(self.clients, n // self.clients) + (np.arange(self.clients) < n % self.clients)
 
     def _released_sizes(self, n: int) -> Indices:
-        """Equal sizes as in FL-Simulator: what is left over goes to client 0."""
+        """Equal sizes as in FL-Simulator, where client 0 gets the remainder."""
         sizes = np.full(self.clients, n // self.clients)
         sizes[0] += n % self.clients
         return sizes
@@ -66,7 +66,7 @@ def class_pools(labels: Labels, stream: np.random.Generator) -> list[Indices]:
 def symmetric_dirichlet(concentration: float, classes: int, stream: np.random.Generator) -> Proportions:
     """Proportions `[classes]` that sum to 1."""
     drawn = stream.dirichlet(np.full(classes, concentration))
-    if not np.isclose(drawn.sum(), 1):  # too small a concentration for floating-point numbers: its limit, one class
+    if not np.isclose(drawn.sum(), 1):  # underflow at a tiny concentration: take its limit, one class
         drawn = np.eye(classes)[stream.integers(classes)]
     return drawn
 

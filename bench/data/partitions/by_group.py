@@ -1,4 +1,4 @@
-"""One client per group of the data set: domain, author, or whatever its images belong to."""
+"""One client per group of the data set, such as domain or author."""
 
 from typing import Literal
 
@@ -10,7 +10,7 @@ from bench.input.errors import UserError
 
 
 class ByGroup(Partition):
-    """Client k holds the k-th group of the data set, in the order of the groups' numbers; sizes are the groups'."""
+    """Client k has all images of the k-th group of the data set, in the order of the group numbers."""
 
     name: Literal["by_group"] = "by_group"
 

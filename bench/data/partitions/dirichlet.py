@@ -14,11 +14,11 @@ from bench.data.partitions.refill import fill_and_refill
 class Dirichlet(Partition):
     """Class proportions of each client from a symmetric Dirichlet(alpha), in equal sizes (Acar et al. 2021).
 
-    Clients are filled one image at a time, a random client that has room drawing a class from its own proportions and
-    the class's next unused image. When a class is exhausted, proportions are renormalised over the classes left, so
-    that no image is used twice; a client whose own classes are all exhausted draws new proportions over those left.
-    Variant `released` is FL-Simulator's code, which refills the class instead: images repeat, across clients and
-    within one, and others are never used.
+    Clients are filled image by image: a random client that is not yet full draws a class from its proportions and gets
+    the next unused image of that class. When a class is exhausted, proportions are renormalised over the remaining
+    classes, so that no image is used twice; a client whose classes are all exhausted draws new proportions over the
+    remaining ones. The variant `released` is FL-Simulator's code, which refills the class instead: images repeat,
+    across clients and within one, and others are never used.
     """
 
     name: Literal["dirichlet"] = "dirichlet"
@@ -39,7 +39,7 @@ class Dirichlet(Partition):
         return self._fill(labels, proportions, stream)
 
     def _fill(self, labels: Labels, proportions: Proportions, stream: np.random.Generator) -> list[Indices]:
-        """Fill the clients image by image, each by its own class `proportions` `[N, classes]`."""
+        """Fills the clients image by image, according to their class `proportions` `[N, classes]`."""
         sizes = self._sizes(len(labels))
         pools = [pool.tolist() for pool in class_pools(labels, stream)]
         left = np.array([len(pool) > 0 for pool in pools])
@@ -50,17 +50,17 @@ class Dirichlet(Partition):
         while open_clients:
             k = int(stream.integers(len(open_clients)))
             client = open_clients[k]
-            if cumulative[client][-1] <= 0:  # nothing of its classes is left
+            if cumulative[client][-1] <= 0:  # all of its classes are exhausted
                 proportions[client] = 0
                 proportions[client, left] = symmetric_dirichlet(self.alpha, int(left.sum()), stream)
                 cumulative[client] = proportions[client].cumsum().tolist()
             row = cumulative[client]
-            # The smallest proportions round up to the total: the last class that has any is the end.
+            # Rounding must not lead past the last class with a positive proportion.
             c = min(bisect_right(row, stream.random() * row[-1]), bisect_left(row, row[-1]))
             chosen[client].append(pools[c].pop())
             if not pools[c]:
                 left[c] = False
                 cumulative = (proportions * left).cumsum(1).tolist()
             if len(chosen[client]) == sizes[client]:
-                del open_clients[k]  # not remove(client), which searches through all of them
+                del open_clients[k]  # remove(client) would search the whole list
         return [np.asarray(indices, dtype=np.int64) for indices in chosen]

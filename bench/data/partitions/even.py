@@ -1,4 +1,4 @@
-"""Splits without heterogeneity: equal shares at random, and everything in one place."""
+"""Partitions without heterogeneity: equal random shares, and all data at one client."""
 
 from typing import Literal
 
@@ -9,7 +9,7 @@ from bench.data.partitions.base import Indices, Partition
 
 
 class IID(Partition):
-    """Uniformly at random, in equal sizes (up to one image)."""
+    """Equal shares (±1 image), drawn uniformly at random."""
 
     name: Literal["iid"] = "iid"
 
@@ -18,7 +18,7 @@ class IID(Partition):
 
 
 class Centralized(Partition):
-    """All data on one machine: with FedAvg, FedSAM or FedASAM this is plain SGD, SAM or ASAM."""
+    """All data at one client: FedAvg, FedSAM and FedASAM are then plain SGD, SAM and ASAM."""
 
     name: Literal["centralized"] = "centralized"
     clients: Literal[1] = 1

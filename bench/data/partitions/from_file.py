@@ -1,4 +1,4 @@
-"""A split that a file states, such as those that authors release or that a run leaves."""
+"""A partition that is read from a file, such as a released one or the one that a run has stored."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,15 +18,15 @@ KIND = "partition file"
 
 
 class Order(KnownFile):
-    """The data set's training order that a partition file counts in: CSV or npz with the `label` of every position.
+    """The order of training images to which `index` refers: CSV or npz with the `label` of every position.
 
-    For data sets that are stored class by class: the k-th image of a class there is the k-th of that class here.
+    The k-th image of a class in this order is the k-th image of that class in the data set.
     """
 
     kind: ClassVar[str] = "order file"
 
     def positions(self, labels: Labels) -> Indices:
-        """Where in the data set each position of the file's order is; a `UserError` unless class sizes agree."""
+        """The data set's index of each position in this order. Raises `UserError` unless the class sizes agree."""
         what = self.what
         there = integers(read_columns(self.content(), what), "label", what)
         if len(there) != len(labels):
@@ -45,20 +45,19 @@ class Order(KnownFile):
 class FromFile(Partition):
     """The split in a file: CSV (also .csv.gz) or npz with `client`, and `index` or `filename`, one row per image.
 
-    Clients are numbered from 0 without gaps. `index` is the image's position in the data set's training order, from 0,
-    or in `order`; `filename` is the data set's own name of the image. Where there is a column `label`, it must agree
-    with the data set, and tells images of the same name apart. Not every image need be used, and none can be
-    twice unless `repeats` says so. Sizes are the file's.
+    Clients are numbered from 0 without gaps. `index` is the position of the image among the training images of the data
+    set, from 0, or in `order`; `filename` is the name of the image in the data set. A column `label` must agree with
+    the data set, and distinguishes images of the same name. Images may be left out. They may repeat only if `repeats`.
     """
 
     name: Literal["from_file"] = "from_file"
-    clients: int = Field(default=1, ge=1, description="registered clients N; filled in from the file")
+    clients: int = Field(default=1, ge=1, description="number N of clients; filled in from the file")
     file: Path
-    order: Order | None = Field(default=None, description="labels in the order that `index` counts in, if another")
-    repeats: bool = Field(
-        default=False, description="images may stand several times, as FL-Simulator's refilled splits do"
+    order: Order | None = Field(
+        default=None, description="labels in the order to which `index` refers, if it is another one"
     )
-    hash: str | None = Field(default=None, description="of the file's content; filled in")
+    repeats: bool = Field(default=False, description="images may repeat, as in FL-Simulator's partitions")
+    hash: str | None = Field(default=None, description="hash of the file's content; filled in")
 
     @model_validator(mode="before")
     @classmethod
@@ -72,12 +71,12 @@ class FromFile(Partition):
 
     @property
     def label(self) -> str:
-        """The file's own name, for example file-cifar10_alpha_0.5: no other partition's label begins so."""
+        """`file` and the name of the file, for example file-cifar10_alpha_0.5."""
         return "-".join(filter(None, ("file", stem(self.file))))
 
     @property
     def repeats_images(self) -> bool:
-        """As the configuration says."""
+        """As set in the configuration."""
         return self.repeats
 
     def _draw(self, train: Samples, stream: np.random.Generator) -> list[Indices]:
@@ -85,7 +84,7 @@ class FromFile(Partition):
         columns = read_columns(read_known(self.file, self.hash, KIND), what)
         client = _clients(integers(columns, "client", what), what)
         if int(client.max()) + 1 != self.clients:
-            raise UserError(f"{what} has {int(client.max()) + 1} clients, not {self.clients}; leave clients out")
+            raise UserError(f"{what} has {int(client.max()) + 1} clients, not {self.clients}; leave out `clients`")
         labels = integers(columns, "label", what) if "label" in columns else None
         named: NDArray[Any]
         if "index" in columns:
@@ -111,7 +110,7 @@ def _what(file: Path) -> str:
 
 
 def _clients(client: Indices, what: str) -> Indices:
-    """The same, if every number from 0 to the largest has an image."""
+    """The given client numbers. Raises `UserError` unless every number from 0 to the largest occurs."""
     if client.min() < 0:
         raise UserError(f"{what}: client = {client.min()}: clients are numbered from 0")
     present = np.unique(client)
@@ -128,7 +127,7 @@ def _refuse_outside(index: Indices, n: int, what: str) -> None:
 
 
 def _named_images(names: NDArray[Any], labels: Labels | None, train: Samples, what: str) -> Indices:
-    """The images of these names, and of these labels where a name is that of several images."""
+    """The images of these names; if several have the same name, the one of this label."""
     if train.names is None:
         raise UserError(f"{what} names images by filename, but this data set's images have no names (allowed: index)")
     order = np.argsort(train.names, kind="stable")
@@ -141,9 +140,9 @@ def _named_images(names: NDArray[Any], labels: Labels | None, train: Samples, wh
         namesakes = order[first[k] : end[k]]
         fitting = namesakes if labels is None else namesakes[train.labels[namesakes] == labels[k]]
         if len(fitting) > 1:
-            more = "" if labels is not None else "; a column label would tell them apart"
+            more = "" if labels is not None else "; add a column label to distinguish them"
             raise UserError(f"{what}: {len(fitting)} training images are called '{names[k]}'{more}")
-        found[k] = [*fitting, namesakes[0]][0]  # none fits: its label is refused with the others
+        found[k] = [*fitting, namesakes[0]][0]  # no label fits: `_refuse_other_labels` reports it
     return found
 
 
@@ -153,8 +152,8 @@ def _refuse_twice(index: Indices, named: NDArray[Any], client: Indices, what: st
     if len(twice):
         first, second = order[twice[0]], order[twice[0] + 1]
         raise UserError(
-            f"{what}: image {named[first]} is twice there, at clients {client[first]} and {client[second]}; "
-            "if that is meant, say repeats: true"
+            f"{what}: image {named[first]} is listed twice, at clients {client[first]} and {client[second]}; "
+            "if this is intended, set repeats: true"
         )
 
 
@@ -163,6 +162,6 @@ def _refuse_other_labels(there: Labels, here: Labels, named: NDArray[Any], what:
     if len(odd):
         k = odd[0]
         raise UserError(
-            f"{what}: image {named[k]} has label {there[k]} there and {here[k]} in the data set"
-            f" ({len(odd)} of {len(there)} labels differ): is it for another data set, or another order?"
+            f"{what}: image {named[k]} has label {there[k]} in the file and {here[k]} in the data set"
+            f" ({len(odd)} of {len(there)} labels differ): does the file belong to another data set, or another order?"
         )

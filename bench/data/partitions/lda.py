@@ -1,4 +1,4 @@
-"""Latent Dirichlet allocation over classes (Hsu et al. 2019), as Caldarola et al. 2022 and FedGF split their data."""
+"""Latent Dirichlet allocation over classes (Hsu et al. 2019), as used by Caldarola et al. 2022 and FedGF."""
 
 from typing import Literal
 
@@ -13,12 +13,12 @@ from bench.input.errors import UserError
 class LDA(Partition):
     """Class proportions q of each client from Dirichlet(alpha · p), p uniform over classes, in equal sizes (±1 image).
 
-    The concentration per class is alpha / C, so alpha counts C times what it does for `dirichlet`. Clients are filled
-    one after another with as near to q times their size as whole images allow; what an exhausted class lacks comes
-    from new proportions over the classes left, so late clients get what is left over. With alpha = 0 each client holds
-    one class, and each class is shared equally by N/C clients.
+    The concentration per class is alpha / C, so the same heterogeneity takes C times the alpha of `dirichlet`. Clients
+    are filled one after another with q times their size, rounded to whole images. If a class is exhausted, the missing
+    images come from new proportions over the remaining classes. With alpha = 0 each client has one class, and N/C
+    clients share each class equally.
 
-    The released splits, which are files without their code, agree with this in number of classes and entropy.
+    The released partitions, which are files without code, agree with this one in number of classes and entropy.
     """
 
     name: Literal["lda"] = "lda"
@@ -37,26 +37,26 @@ class LDA(Partition):
         concentration = self.alpha / np.count_nonzero(left)
         chosen: list[Indices] = []
         for size in self._sizes(len(train)):
-            parts: list[Indices] = []
+            pieces: list[Indices] = []
             missing = int(size)
             while missing:
                 proportions = np.zeros(len(left))
                 proportions[left > 0] = symmetric_dirichlet(concentration, int(np.count_nonzero(left)), stream)
                 taken = np.minimum(_whole(proportions, missing), left)
-                parts += [pools[c][left[c] - taken[c] : left[c]] for c in np.flatnonzero(taken)]
+                pieces += [pools[c][left[c] - taken[c] : left[c]] for c in np.flatnonzero(taken)]
                 left -= taken
                 missing -= int(taken.sum())
-            chosen.append(np.concatenate(parts))
+            chosen.append(np.concatenate(pieces))
         return chosen
 
     def _one_class_each(self, pools: list[Indices], stream: np.random.Generator) -> list[Indices]:
         if self.clients % len(pools):
             raise UserError(
-                f"lda with alpha = 0 gives each class to equally many clients: "
-                f"{self.clients} clients are no multiple of {len(pools)} classes"
+                f"lda with alpha = 0 gives each class to the same number of clients: "
+                f"{self.clients} clients are not a multiple of {len(pools)} classes"
             )
-        parts = [part for pool in pools for part in np.array_split(pool, self.clients // len(pools))]
-        return [parts[i] for i in stream.permutation(self.clients)]
+        pieces = [piece for pool in pools for piece in np.array_split(pool, self.clients // len(pools))]
+        return [pieces[i] for i in stream.permutation(self.clients)]
 
 
 def _whole(proportions: Proportions, size: int) -> Indices:

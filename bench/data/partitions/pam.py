@@ -1,4 +1,4 @@
-"""Pachinko allocation over a hierarchy of labels (Reddi et al. 2021): how federated CIFAR-100 is split."""
+"""Pachinko allocation over a hierarchy of labels (Reddi et al. 2021), the partition of federated CIFAR-100."""
 
 from typing import Literal
 
@@ -13,17 +13,17 @@ from bench.input.errors import UserError
 class PAM(Partition):
     """Coarse labels of each client from Dirichlet(alpha), fine labels within each from Dirichlet(beta); equal sizes.
 
-    Clients are filled one after another, image by image: a coarse label, a fine label within it, and one of its unused
-    images. Exhausted fine labels, and coarse labels without any fine label left, drop out, and the other proportions
-    are renormalised. Coarse labels are the data set's groups. Defaults are those of Reddi et al. 2021, Appendix: 500
-    clients of 100 images.
+    Clients are filled one after another, image by image: draw a coarse label, a fine label within it, and one of its
+    unused images. Exhausted fine labels, and coarse labels without remaining fine labels, are removed, and the other
+    proportions are renormalised. Coarse labels are the groups of the data set. Defaults are those of Reddi et al. 2021,
+    Appendix: 500 clients of 100 images.
 
-    Caldarola et al. 2022 say that LDA is applied "on the result of" PAM. PAM is LDA on two levels already, so we read
-    their alpha of 0.1 as the one over coarse labels, and split no second time.
+    Caldarola et al. 2022 apply LDA "on the result of" PAM. PAM already is LDA on two levels, so we take their alpha of
+    0.1 as the one over coarse labels, and do not split a second time.
     """
 
     name: Literal["pam"] = "pam"
-    clients: int = Field(default=500, ge=1, description="registered clients N")
+    clients: int = Field(default=500, ge=1, description="number N of clients")
     alpha: float = Field(default=0.1, gt=0, description="concentration over coarse labels")
     beta: float = Field(default=10.0, gt=0, description="concentration over the fine labels of a coarse label")
 
@@ -69,16 +69,16 @@ class _Tree:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no label with a positive proportion is left."""
+        """Whether no label with a positive proportion remains."""
         return bool(self.coarse_sums[-1] <= 0)
 
     def draw(self, stream: np.random.Generator) -> int:
-        """A fine label."""
+        """Draws a fine label."""
         coarse = _place(self.coarse_sums, stream)
         return self.families[coarse][_place(self.fine_sums[coarse], stream)]
 
     def drop(self, fine: int) -> None:
-        """Take an exhausted fine label out."""
+        """Removes an exhausted fine label."""
         for coarse, family in enumerate(self.families):
             if fine in family:
                 self.fine[coarse][family.index(fine)] = 0
@@ -88,12 +88,12 @@ class _Tree:
 
 
 def _place(sums: Proportions, stream: np.random.Generator) -> int:
-    """Where a uniform number falls among cumulative sums, never on a share of 0."""
+    """Draws an index with these cumulative proportions, never one of proportion 0."""
     return int(min(sums.searchsorted(stream.random() * sums[-1], side="right"), sums.searchsorted(sums[-1])))
 
 
 def _families(labels: Labels, groups: Labels) -> list[list[int]]:
-    """The fine labels of each coarse label; a `UserError` if a fine label has two."""
+    """The fine labels of each coarse label. Raises `UserError` if a fine label has two coarse labels."""
     pairs = np.unique(np.stack([groups, labels]), axis=1)
     fine, count = np.unique(pairs[1], return_counts=True)
     if count.max() > 1:

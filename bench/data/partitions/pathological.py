@@ -12,16 +12,17 @@ from bench.input.errors import UserError
 
 
 class Pathological(Partition):
-    """Each client holds `classes_per_client` classes (McMahan et al. 2017).
+    """Each client has `classes_per_client` classes (McMahan et al. 2017).
 
-    Classes are dealt so that each goes to equally many clients (up to one), and a class's images are shared equally by
-    its holders. Client sizes follow from that. With fewer places than classes, some classes go to nobody.
-    Variant `released` is FL-Simulator's code: every client's classes are drawn for it alone, it draws from them with
-    equal probability until it has as many images as the others, and exhausted classes are refilled: images repeat.
+    Each class goes to the same number of clients (±1), which share its images equally. The sizes of clients follow from
+    this. If N · classes_per_client is less than the number of classes, some classes are not used.
+    The variant `released` is FL-Simulator's code: the classes of each client are drawn independently, the client draws
+    images from them with equal probability until it has as many as the others, and exhausted classes are refilled, so
+    that images repeat.
     """
 
     name: Literal["pathological"] = "pathological"
-    classes_per_client: int = Field(ge=1, description="classes that a client holds")
+    classes_per_client: int = Field(ge=1, description="number of classes of a client")
     variant: Variant = Field(default=None, description="published (the default), or released: classes are refilled")
 
     @property
@@ -49,6 +50,6 @@ class Pathological(Partition):
         chosen: list[list[Indices]] = [[] for _ in range(self.clients)]
         for c, clients in enumerate(holders):
             images = stream.permutation(np.flatnonzero(labels == c))
-            for client, part in zip(clients, np.array_split(images, max(len(clients), 1)), strict=False):
-                chosen[client].append(part)
-        return [np.concatenate(parts) for parts in chosen]
+            for client, share in zip(clients, np.array_split(images, max(len(clients), 1)), strict=False):
+                chosen[client].append(share)
+        return [np.concatenate(shares) for shares in chosen]

@@ -1,4 +1,4 @@
-"""What every source of images has: a name, facts, a label for paths, and `load`."""
+"""The base of all data sources, and of those whose files are published."""
 
 import math
 from abc import abstractmethod
@@ -19,7 +19,7 @@ Subset = Literal["train", "test"]
 
 @dataclass(frozen=True)
 class Facts:
-    """What a published data set holds: number of images, classes, and an image's (channels, height, width)."""
+    """Size of a published data set: number of images, classes, and (channels, height, width) of an image."""
 
     train: int
     test: int
@@ -28,46 +28,46 @@ class Facts:
 
     @property
     def pixels(self) -> int:
-        """Bytes of an image."""
+        """Number of bytes of an image."""
         return math.prod(self.shape)
 
 
 class Source(Frozen):
-    """An entry of a configuration's `dataset`."""
+    """The `dataset` of a configuration."""
 
     name: str
 
     @property
     def label(self) -> str:
-        """Its name in paths and tables."""
+        """The name in paths and tables."""
         return self.name
 
     @abstractmethod
     def load(self, root: Path) -> Dataset:
-        """The data set, from files below the data root; a `UserError` if they are missing or not what they should be.
+        """The data set, read from files below the data root. Raises `UserError` if they are missing or wrong.
 
-        What has to be decoded is decoded once, into a cache below the same root. Nothing is fetched.
+        Files are decoded once, into a cache below the same root. Nothing is downloaded.
         """
 
     own: ClassVar[bool] = False
-    """Whether the files are a user's own, which can change under the same name."""
+    """Whether the files are user-defined, so that they can change under the same name."""
 
     def prepare(self, root: Path, *, fetch: bool) -> Dataset:
-        """Bring everything into the state in which runs only map it; a `UserError` if the cache has been damaged."""
+        """Unpacks and decodes everything that runs need. Raises `UserError` if the cache is damaged."""
         data = self.load(root)
         verify_cache(self.label, [data.train, data.test])
         return data
 
     @abstractmethod
     def check(self, root: Path) -> Iterator[str]:
-        """Read all files in full, a line about each; a `UserError` at the end if any is missing or wrong."""
+        """Reads all files and reports on each. Raises `UserError` at the end if one is missing or wrong."""
 
 
 class Published(Source):
-    """A data set whose files are published: `facts` and `origin` say what they hold and where they come from.
+    """A data set with published files: `facts` state its size, `origin` lists its files.
 
-    `version` is counted up when the way of reading changes, and so the numbers that are cached. `needs` are other
-    published data sets whose files it takes.
+    Increase `version` whenever a change of the decoding changes the cached numbers. `needs` are other published data
+    sets whose files it uses.
     """
 
     facts: ClassVar[Facts]
@@ -77,51 +77,53 @@ class Published(Source):
 
     @classmethod
     def variants(cls) -> list["Published"]:
-        """All that the name alone can mean, of which a configuration picks one."""
+        """All data sets of this name, of which a configuration chooses one."""
         return [cls.parse({})]
 
     def load(self, root: Path) -> Dataset:
-        """Pixels 0..255, normalised by the training images' own mean and deviation."""
+        """Pixels 0..255, normalised by mean and deviation of the training images."""
         train, test = self.samples("train", root), self.samples("test", root)
         return Dataset(self.label, train.samples, test.samples, self.facts.classes, 255.0, train.mean, train.std)
 
     @abstractmethod
-    def chunks(self, part: Subset, root: Path) -> Iterator[Samples]:
-        """Decoded images of a part, some at a time, from verified files."""
+    def chunks(self, subset: Subset, root: Path) -> Iterator[Samples]:
+        """The decoded images of a subset, in chunks, from verified files."""
 
     @property
     def options(self) -> dict[str, object]:
-        """What changes the decoded images, besides the files."""
+        """Options on which the decoded images depend, in addition to the files."""
         return {}
 
     @property
     def stored_as(self) -> str:
-        """Its name in the cache."""
+        """The name in the cache."""
         return self.name
 
     @property
-    def parts(self) -> tuple[Subset, ...]:
-        """The parts that are decoded from its own files."""
+    def subsets(self) -> tuple[Subset, ...]:
+        """The subsets that are decoded from the files of `origin`."""
         return ("train", "test")
 
-    def samples(self, part: Subset, root: Path) -> Cached:
-        """A part from the cache, where it is put if it is not there yet."""
+    def samples(self, subset: Subset, root: Path) -> Cached:
+        """A subset from the cache, to which it is written if it is missing."""
         self.origin.provide(self.name, root)
-        return cached(*self._entry(part, root), self.facts.classes, lambda: self.chunks(part, root))
+        return cached(*self._entry(subset, root), self.facts.classes, lambda: self.chunks(subset, root))
 
     def is_decoded(self, root: Path) -> bool:
-        """Whether the cache holds what the files hold now."""
-        return self.origin.status(root) == "there" and all(is_cached(*self._entry(part, root)) for part in self.parts)
+        """Whether the cache is complete and up to date."""
+        return self.origin.status(root) == "there" and all(
+            is_cached(*self._entry(subset, root)) for subset in self.subsets
+        )
 
-    def _entry(self, part: Subset, root: Path) -> tuple[Path, dict[str, object]]:
-        """Place and key of a part in the cache."""
+    def _entry(self, subset: Subset, root: Path) -> tuple[Path, dict[str, object]]:
+        """Folder and key of a subset in the cache."""
         files = [root / member.path for member in self.origin.members]
         key = {"source": self.stored_as, "version": self.version, "files": signature(files, root), **self.options}
         options = ":".join(f"{name}={value}" for name, value in self.options.items())
-        return cache_place(root, f"{self.stored_as}-{part}", options), key
+        return cache_place(root, f"{self.stored_as}-{subset}", options), key
 
     def check(self, root: Path) -> Iterator[str]:
-        """Every file's checksum, and that of the archive where it is there."""
+        """Checks the checksums of all files, including those of `needs`."""
         wrong: list[str] = []
         for source in (*(needed.variants()[0] for needed in self.needs), self):
             try:
@@ -132,13 +134,15 @@ class Published(Source):
             raise UserError("; ".join(wrong))
 
     def check_files(self, root: Path) -> Iterator[str]:
-        """As `check`, without what it needs of others."""
+        """As `check`, without the files of `needs`."""
         yield f"{self.name}, expected in '{root}':"
         problems = self.origin.problems(root)
         for k, (file, problem) in enumerate(problems):
             if self.origin.archive is not None and k == 1:
                 yield "or, unpacked from it:"
-            expected = f"md5 {file.md5}" if file.md5 and problem in (None, MISSING) else ""  # else the problem has it
+            expected = (
+                f"md5 {file.md5}" if file.md5 and problem in (None, MISSING) else ""
+            )  # else the problem states it
             facts = [file.path, problem or "ok", expected, file.url or ""]
             yield "  " + "  ".join(fact for fact in facts if fact)
         wrong = [file for file, problem in problems if problem not in (None, MISSING)]
@@ -148,20 +152,20 @@ class Published(Source):
             raise UserError(f"data set {self.name} is missing: {self.origin.advice(self.name, root)}")
 
     def prepare(self, root: Path, *, fetch: bool) -> Dataset:
-        """Fetch what is missing, if asked to; unpack, decode and verify its own parts."""
+        """Downloads missing files if `fetch`; unpacks, decodes and verifies the subsets."""
         if fetch and self.origin.status(root) != "there":
             self.origin.fetch(root)
-        verify_cache(self.label, [self.samples(part, root).samples for part in self.parts])
+        verify_cache(self.label, [self.samples(subset, root).samples for subset in self.subsets])
         return self.load(root)
 
 
-def verify_cache(label: str, parts: Iterable[Samples]) -> None:
-    """A `UserError` if images are not those that were decoded."""
-    if not all(part.is_intact() for part in parts):
+def verify_cache(label: str, subsets: Iterable[Samples]) -> None:
+    """Raises `UserError` if cached images differ from those that were decoded."""
+    if not all(subset.is_intact() for subset in subsets):
         raise UserError(f"the cache of {label} is damaged; delete the folder 'cache' below the data root")
 
 
 def cache_place(root: Path, name: str, distinction: str = "") -> Path:
-    """Where a cache entry lies; `distinction` tells entries of one name apart."""
+    """The folder of cached samples; `distinction` keeps data sets of the same name apart."""
     suffix = f"-{short_hash(distinction, digits=8)}" if distinction else ""
     return root / "cache" / f"{name}{suffix}"

@@ -24,9 +24,9 @@ Constants = tuple[tuple[float, float, float], tuple[float, float, float]]
 
 
 class Cifar(Published):
-    """Common to both: batches of rows of 3,072 bytes, and the normalisation constants of the released codes.
+    """Common to both: batches with rows of 3,072 bytes, and the normalisation constants of the released codes.
 
-    `measured` takes mean and deviation of the training images at hand.
+    The normalisation `measured` uses mean and deviation of the training images.
     """
 
     constants: ClassVar[dict[str, Constants]]
@@ -41,14 +41,14 @@ class Cifar(Published):
         return self.dataset(self.samples("train", root), self.samples("test", root))
 
     def dataset(self, train: Cached, test: Cached) -> Dataset:
-        """Both parts as a data set, normalised by the training images' constants."""
+        """Both subsets as a data set, with the same normalisation."""
         mean, std = self.constants.get(self.normalisation, (train.mean, train.std))
         return Dataset(self.label, train.samples, test.samples, self.facts.classes, 255.0, mean, std)
 
-    def chunks(self, part: Subset, root: Path) -> Iterator[Samples]:
-        """Batch after batch, in the authors' order."""
+    def chunks(self, subset: Subset, root: Path) -> Iterator[Samples]:
+        """The batches in the order of the authors' files."""
         members = {Path(member.path).name: member for member in self.origin.members}
-        for name in self.batches[part]:
+        for name in self.batches[subset]:
             file = self.origin.verify(self.name, root, members[name])
             yield from in_chunks(self._samples(_unpickled(file), file))
 
@@ -59,7 +59,7 @@ class Cifar(Published):
             groups = None if self.group_key is None else np.asarray(batch[self.group_key], np.int64)
             return Samples(images, labels, groups, np.array([name.decode() for name in batch[b"filenames"]]))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise UserError(f"'{file}' is no CIFAR batch: {type(error).__name__} {error}") from None
+            raise UserError(f"'{file}' is not a CIFAR batch: {type(error).__name__} {error}") from None
 
 
 class Cifar10(Cifar):
@@ -125,13 +125,13 @@ class Cifar100(Cifar):
 
 
 class Cifar100Pam(Cifar100):
-    """CIFAR-100 under the name that it has with partition pam: the same images, labels and coarse labels."""
+    """CIFAR-100 under the name that papers use with the partition pam: the same images and labels."""
 
     name: Literal["cifar100_pam"] = "cifar100_pam"  # type: ignore[assignment]
 
     @property
     def stored_as(self) -> str:
-        """There is one CIFAR-100."""
+        """The images are those of CIFAR-100."""
         return "cifar100"
 
 
@@ -143,7 +143,7 @@ _ALLOWED = {
 
 
 class _ArraysOnly(pickle.Unpickler):
-    """Reads arrays, numbers, texts, lists and mappings; anything else that a pickle could call is refused."""
+    """Reads arrays, numbers, texts, lists and mappings. Any other class or function in a pickle is refused."""
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _ALLOWED:
@@ -157,4 +157,4 @@ def _unpickled(file: Path) -> Any:
         with file.open("rb") as stream:
             return _ArraysOnly(stream, encoding="bytes").load()
     except (pickle.UnpicklingError, EOFError, ValueError) as error:
-        raise UserError(f"'{file}' is no CIFAR batch: {error}") from None
+        raise UserError(f"'{file}' is not a CIFAR batch: {error}") from None

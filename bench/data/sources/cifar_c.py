@@ -38,17 +38,17 @@ def _origin(folder: str, record: int, archive_md5: str, labels_md5: str, md5s: d
 
 
 class CifarC(Published):
-    """Common to both. A file holds the test images under one corruption, five severities one after another."""
+    """Common to both. A file has the test images with one corruption, at five severities one after another."""
 
     clean: ClassVar[type[Cifar]]
 
     @property
-    def parts(self) -> tuple[Subset, ...]:
-        """The training images are those of the clean data set."""
+    def subsets(self) -> tuple[Subset, ...]:
+        """The test images only: the training images are those of the clean data set."""
         return ("test",)
 
-    corruption: Corruption = Field(description="one of the 19")
-    severity: int = Field(ge=1, le=SEVERITIES, description="1 to 5")
+    corruption: Corruption = Field(description="name of the corruption")
+    severity: int = Field(ge=1, le=SEVERITIES, description="severity from 1 to 5")
     normalisation: Normalisation = Field(default="fl_simulator", description="as for the clean data set")
 
     @property
@@ -57,16 +57,16 @@ class CifarC(Published):
         return f"{self.name}-{self.corruption}-{self.severity}"
 
     def load(self, root: Path) -> Dataset:
-        """The clean training images, and the corrupted test images, normalised alike."""
+        """The clean training images and the corrupted test images, with the same normalisation."""
         clean = self.clean.parse({"normalisation": self.normalisation})
         return replace(clean.dataset(clean.samples("train", root), self.samples("test", root)), name=self.label)
 
     @property
     def options(self) -> dict[str, object]:
-        """Which block of which file."""
+        """Corruption and severity."""
         return {"corruption": self.corruption, "severity": self.severity}
 
-    def chunks(self, part: Subset, root: Path) -> Iterator[Samples]:
+    def chunks(self, subset: Subset, root: Path) -> Iterator[Samples]:
         """The images of one severity."""
         images, labels = (
             self._block(self.origin.verify(self.name, root, member))
@@ -82,10 +82,12 @@ class CifarC(Published):
         try:
             everything: NDArray[np.uint8] = np.load(file, mmap_mode="r", allow_pickle=False)
         except ValueError as error:
-            raise UserError(f"'{file}' is no array of numbers: {error}") from None
+            raise UserError(f"'{file}' is not an array of numbers: {error}") from None
         size, rest = divmod(len(everything), SEVERITIES)
         if rest:
-            raise UserError(f"'{file}' holds {len(everything)} entries, which are no {SEVERITIES} severities")
+            raise UserError(
+                f"'{file}' holds {len(everything)} entries, which is not a multiple of {SEVERITIES} severities"
+            )
         return everything[(self.severity - 1) * size : self.severity * size]
 
     @classmethod

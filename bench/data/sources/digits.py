@@ -1,4 +1,4 @@
-"""scikit-learn's digits: real images without a download."""
+"""scikit-learn's digits: real images that need no download."""
 
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -23,13 +23,13 @@ class Digits(Source):
     facts: ClassVar[Facts] = Facts(901, 896, 10, (1, 8, 8))
 
     def check(self, root: Path) -> Iterator[str]:
-        """There is nothing to check but the library."""
+        """Checks that scikit-learn is installed."""
         self.load(root)
         yield "digits: embedded in scikit-learn, nothing to do"
 
     def load(self, root: Path = Path()) -> Dataset:
         """Pixels 0..16 as stored, normalised by the training images' mean and deviation. No root is needed."""
-        # The file that sklearn.datasets.load_digits reads, without the second that importing scikit-learn takes.
+        # The file of sklearn.datasets.load_digits, read without importing scikit-learn, which takes a second.
         package = find_spec("sklearn")
         if package is None or not package.submodule_search_locations:
             raise UserError("data set digits is embedded in scikit-learn, which is not installed")
@@ -42,5 +42,5 @@ class Digits(Source):
             members = np.flatnonzero(labels == c)
             position_in_class[members] = np.arange(len(members))
         test = position_in_class % 2 == 1
-        train, held_out = (Samples(images[part], labels[part]) for part in (~test, test))
+        train, held_out = (Samples(images[chosen], labels[chosen]) for chosen in (~test, test))
         return Dataset("digits", train, held_out, 10, 16.0, (0.3048,), (0.3761,))

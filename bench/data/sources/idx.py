@@ -20,18 +20,18 @@ from bench.numerics.streams import numpy_stream
 SHAPE = (1, 28, 28)
 CHUNK = 10_000
 IMAGES, LABELS = 2051, 2049
-"""Magic numbers: unsigned bytes in three dimensions, and in one."""
+"""Magic numbers of files with unsigned bytes in three dimensions, and in one."""
 
 
 class Idx(Published):
-    """Common to both: grey images, and labels, in files of their own."""
+    """Common to both: grey images in one file and their labels in another."""
 
     files: ClassVar[dict[Subset, tuple[int, int]]]
-    """Where a part's images and labels stand among the origin's members."""
+    """Positions of the files with images and labels among the members of `origin`, by subset."""
 
-    def chunks(self, part: Subset, root: Path) -> Iterator[Samples]:
-        """Images and labels in the authors' order."""
-        images, labels = (self.origin.verify(self.name, root, self.origin.members[k]) for k in self.files[part])
+    def chunks(self, subset: Subset, root: Path) -> Iterator[Samples]:
+        """Images and labels in the order of the files."""
+        images, labels = (self.origin.verify(self.name, root, self.origin.members[k]) for k in self.files[subset])
         counts = _count(images, IMAGES), _count(labels, LABELS)
         if counts[0] != counts[1]:
             raise UserError(f"'{images}' holds {counts[0]} images, but '{labels}' {counts[1]} labels")
@@ -39,7 +39,7 @@ class Idx(Published):
             yield Samples(self.upright(pixels)[:, None], classes.astype(np.int64))
 
     def upright(self, pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """Images `[n, rows, columns]` as people see them."""
+        """Images `[n, rows, columns]` in upright orientation."""
         return pixels
 
 
@@ -68,20 +68,20 @@ class FashionMnist(Idx):
 class Emnist(Idx):
     """EMNIST byclass: 814,255 grey 28×28 images of handwritten digits and letters in 62 classes.
 
-    `share` keeps so much of either part, drawn uniformly once for all runs. Qu et al. 2022 say 20 %, while the number
-    of images that their Table 3 gives, 81,425, is 10 % of all.
+    `share` selects a share of each subset, drawn uniformly, the same for all runs. Qu et al. 2022 state 20 %, but the
+    number of images in their Table 3, 81,425, is 10 % of all.
     """
 
     name: Literal["emnist"] = "emnist"
-    share: float = Field(default=1.0, gt=0, le=1, description="share of the images that is kept; 0.2 in Qu et al.")
+    share: float = Field(default=1.0, gt=0, le=1, description="share of the images that is used; 0.2 in Qu et al.")
 
     facts: ClassVar[Facts] = Facts(697_932, 116_323, 62, SHAPE)
     origin: ClassVar[Origin] = Origin(
         "https://www.nist.gov/itl/products-and-services/emnist-dataset",
         "public domain (NIST); cite Cohen et al. 2017",
         tuple(
-            File(f"EMNIST/raw/gzip/emnist-byclass-{part}-{kind}-ubyte.gz")
-            for part in ("train", "test")
+            File(f"EMNIST/raw/gzip/emnist-byclass-{subset}-{kind}-ubyte.gz")
+            for subset in ("train", "test")
             for kind in ("images-idx3", "labels-idx1")
         ),
         File(
@@ -99,36 +99,36 @@ class Emnist(Idx):
 
     @property
     def options(self) -> dict[str, object]:
-        """How much of the files."""
+        """The share, if it is not 1."""
         return {} if self.share == 1 else {"share": self.share}
 
-    def chunks(self, part: Subset, root: Path) -> Iterator[Samples]:
-        """The images that are kept, in the authors' order."""
+    def chunks(self, subset: Subset, root: Path) -> Iterator[Samples]:
+        """The selected images, in the order of the files."""
         if self.share == 1:
-            yield from super().chunks(part, root)
+            yield from super().chunks(subset, root)
             return
-        total = _count(self.origin.verify(self.name, root, self.origin.members[self.files[part][1]]), LABELS)
-        kept = np.zeros(total, bool)
-        kept[numpy_stream(0, f"emnist {part}").permutation(total)[: round(self.share * total)]] = True
+        total = _count(self.origin.verify(self.name, root, self.origin.members[self.files[subset][1]]), LABELS)
+        selected = np.zeros(total, bool)
+        selected[numpy_stream(0, f"emnist {subset}").permutation(total)[: round(self.share * total)]] = True
         first = 0
-        for chunk in super().chunks(part, root):
-            mask = kept[first : first + len(chunk)]
+        for chunk in super().chunks(subset, root):
+            mask = selected[first : first + len(chunk)]
             first += len(chunk)
             yield chunk[mask]
 
     def upright(self, pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """EMNIST's files hold the images transposed."""
+        """The images in EMNIST's files are transposed."""
         return pixels.transpose(0, 2, 1)
 
 
 def _count(file: Path, magic: int) -> int:
-    """The number of items that an IDX file says it holds."""
+    """The number of items according to the header of an IDX file."""
     with _opened(file) as stream:
         return _header(stream, file, magic)[0]
 
 
 def _items(file: Path, magic: int) -> Iterator[NDArray[np.uint8]]:
-    """The items of an IDX file, some at a time."""
+    """The items of an IDX file, in chunks."""
     with _opened(file) as stream:
         count, shape = _header(stream, file, magic)
         size = int(np.prod(shape, dtype=np.int64))
@@ -136,26 +136,26 @@ def _items(file: Path, magic: int) -> Iterator[NDArray[np.uint8]]:
             n = min(CHUNK, count - first)
             data = stream.read(n * size)
             if len(data) < n * size:
-                raise UserError(f"'{file}' is truncated: it ends within {count} items")
+                raise UserError(f"'{file}' is truncated: it has fewer than {count} items")
             yield np.frombuffer(data, np.uint8).reshape(n, *shape)
-        if stream.read(1):  # the end of the file also holds gzip's checksum of all
-            raise UserError(f"'{file}' goes on after its {count} items")
+        if stream.read(1):  # reading to the end also verifies gzip's checksum
+            raise UserError(f"'{file}' has more than its {count} items")
 
 
 def _header(stream: gzip.GzipFile, file: Path, magic: int) -> tuple[int, tuple[int, ...]]:
-    """How many items follow, and the shape of each; a `UserError` if the file is of another kind."""
+    """Number of items and shape of an item. Raises `UserError` for another kind of file."""
     found, count = (int(n) for n in np.frombuffer(stream.read(8), ">i4"))
     if found != magic:
-        raise UserError(f"'{file}' is no IDX file of the expected kind: it begins with {found}, not {magic}")
+        raise UserError(f"'{file}' is not an IDX file of the expected kind: it begins with {found}, not {magic}")
     shape = np.frombuffer(stream.read(8), ">i4") if magic == IMAGES else ()
     return count, tuple(int(n) for n in shape)
 
 
 @contextmanager
 def _opened(file: Path) -> Iterator[gzip.GzipFile]:
-    """The unpacked content; a `UserError` where it is damaged."""
+    """The unpacked content. Raises `UserError` if it is damaged."""
     try:
         with gzip.open(file) as stream:
             yield stream
     except (EOFError, zlib.error, gzip.BadGzipFile, ValueError) as error:
-        raise UserError(f"'{file}' is truncated or no gzipped IDX file: {error}") from None
+        raise UserError(f"'{file}' is truncated or not a gzipped IDX file: {error}") from None

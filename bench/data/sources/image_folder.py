@@ -1,4 +1,4 @@
-"""A user's own images, in folders by class."""
+"""User-defined images, in one folder per class."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -22,38 +22,40 @@ SUBSETS: tuple[Subset, ...] = ("train", "test")
 
 
 class Clients(KnownFile):
-    """A CSV with the columns client and filename (below `train`, as cat/0001.jpg): whose each training image is."""
+    """A CSV with the columns client and filename (below `train`, such as cat/0001.jpg): the client of each image."""
 
     kind: ClassVar[str] = "clients file"
 
     def groups(self, names: list[str]) -> dict[str, int]:
-        """The number of each image's client, clients in sorted order; every image must be somebody's."""
+        """The client number of each image, with clients in sorted order. Every image must have a client."""
         what = self.what
         columns = read_columns(self.content(), what)
         clients, files = (texts(columns, name, what) for name in ("client", "filename"))
         images, counts = np.unique(files, return_counts=True)
         if (twice := images[counts > 1]).size:
-            raise UserError(f"{what} names {twice[0]} twice")
+            raise UserError(f"{what} lists {twice[0]} twice")
         if unknown := sorted(set(files) - set(names)):
-            raise UserError(f"{what} names {unknown[0]}, which is no training image")
+            raise UserError(f"{what} lists {unknown[0]}, which is not a training image")
         if missing := sorted(set(names) - set(files)):
-            raise UserError(f"{what} does not say whose {missing[0]} is")
+            raise UserError(f"{what} has no client for {missing[0]}")
         numbers = np.unique(clients, return_inverse=True)[1]
         return dict(zip(files.tolist(), numbers.tolist(), strict=True))
 
 
 class ImageFolder(Source):
-    """Your own images: `root/train/<class>/*` and `root/test/<class>/*`, all of one size.
+    """User-defined images: `root/train/<class>/*` and `root/test/<class>/*`, all of one size.
 
-    Classes are the sorted folder names of `train`. What Pillow reads is accepted as RGB, but not more than 8 bits per
-    channel. The `clients` are the training images' groups, and partition by_group takes them as they are. A run is
-    known by the folder's name and its images, not by its place.
+    Classes are the sorted folder names in `train`. All files that Pillow reads are accepted as RGB, with at most 8 bits
+    per channel. The `clients` are the groups of the training images, which the partition by_group uses. The identity of
+    a run depends on the name of the folder and on its images, not on its path.
     """
 
     name: Literal["image_folder"] = "image_folder"
     root: Path
-    title: str = Field(default="", pattern=LABEL, description="its name in paths and tables; default: the folder's own")
-    clients: Clients | None = Field(default=None, description="the file that says whose each image is; null: no groups")
+    title: str = Field(
+        default="", pattern=LABEL, description="the name in paths and tables; by default that of the folder"
+    )
+    clients: Clients | None = Field(default=None, description="a file with the client of each image; null: no groups")
 
     own: ClassVar[bool] = True
 
@@ -68,65 +70,71 @@ class ImageFolder(Source):
 
     @property
     def label(self) -> str:
-        """Its title."""
+        """The title."""
         return self.title
 
     def load(self, root: Path) -> Dataset:
-        """Pixels 0..255, normalised by the training images' own mean and deviation.
+        """Pixels 0..255, normalised by mean and deviation of the training images.
 
-        A `UserError` names a missing folder, an unreadable or an odd-sized file.
+        Raises `UserError` for a missing folder, an unreadable file, or a file of another size.
         """
         classes = self._classes("train")
-        files = {part: self._files(part, classes) for part in SUBSETS}  # what is wrong with folders is told before work
-        train, test = (self._part(part, classes, files[part], root) for part in SUBSETS)
+        files = {
+            subset: self._files(subset, classes) for subset in SUBSETS
+        }  # wrong folders are reported before work begins
+        train, test = (self._part(subset, classes, files[subset], root) for subset in SUBSETS)
         if self.clients is not None:
             train = replace(train, samples=self._with_groups(train.samples, self.clients))
         if test.samples.images.shape[1:] != train.samples.images.shape[1:]:
             sizes = f"{test.samples.images.shape[2:]}, the training images {train.samples.images.shape[2:]}"
-            raise UserError(f"the test images of '{self.root}' are {sizes}: all must be of one size")
+            raise UserError(f"the test images of '{self.root}' are {sizes}: all must have one size")
         return Dataset(self.label, train.samples, test.samples, len(classes), 255.0, train.mean, train.std)
 
     def check(self, root: Path) -> Iterator[str]:
-        """Decode every image, and keep none."""
+        """Decodes every image without storing it."""
         classes = self._classes("train")
-        for part in SUBSETS:
-            files = self._files(part, classes)
+        for subset in SUBSETS:
+            files = self._files(subset, classes)
             count = sum(len(chunk) for chunk in _decoded(files))
-            yield f"'{self.root / part}': {count:,} images in {len(classes)} classes, ok"
+            yield f"'{self.root / subset}': {count:,} images in {len(classes)} classes, ok"
 
-    def _part(self, part: Subset, classes: list[str], files: list[list[Path]], root: Path) -> Cached:
-        base = self.root / part
+    def _part(self, subset: Subset, classes: list[str], files: list[list[Path]], root: Path) -> Cached:
+        base = self.root / subset
         key = {
             "source": self.name,
             "classes": classes,
             "files": signature([file for members in files for file in members], base),
         }
-        place = cache_place(root, f"{self.label}-{part}", str(self.root.resolve()))
+        place = cache_place(root, f"{self.label}-{subset}", str(self.root.resolve()))
         return cached(place, key, len(classes), lambda: _decoded(files))
 
-    def _classes(self, part: str) -> list[str]:
-        folder = self.root / part
+    def _classes(self, subset: str) -> list[str]:
+        folder = self.root / subset
         if not folder.is_dir():
-            raise UserError(f"data set folder '{folder}' does not exist (expected: {part}/<class>/<image files>)")
+            raise UserError(f"data set folder '{folder}' does not exist (expected: {subset}/<class>/<image files>)")
         classes = sorted(p.name for p in folder.iterdir() if p.is_dir())
         if not classes:
-            raise UserError(f"data set folder '{folder}' has no class folders (expected: {part}/<class>/<image files>)")
+            raise UserError(
+                f"data set folder '{folder}' has no class folders (expected: {subset}/<class>/<image files>)"
+            )
         return classes
 
-    def _files(self, part: str, classes: list[str]) -> list[list[Path]]:
-        """The files of each class, sorted."""
-        extra = set(self._classes(part)) - set(classes)
+    def _files(self, subset: str, classes: list[str]) -> list[list[Path]]:
+        """The sorted files of each class."""
+        extra = set(self._classes(subset)) - set(classes)
         if extra:
-            raise UserError(f"class '{min(extra)}' is in {self.root / part} but not in {self.root / 'train'}")
-        # Hidden files are those of file managers.
-        files = [sorted((self.root / part / name).glob("[!.]*")) for name in classes]
+            raise UserError(f"class '{min(extra)}' is in {self.root / subset} but not in {self.root / 'train'}")
+        # File managers write hidden files.
+        files = [sorted((self.root / subset / name).glob("[!.]*")) for name in classes]
         for name, members in zip(classes, files, strict=True):
             if not members:
-                raise UserError(f"class '{name}' has no images in '{self.root / part}' (every class needs some there)")
+                raise UserError(
+                    f"class '{name}' has no images in '{self.root / subset}' (every class needs images there)"
+                )
         return files
 
     def _with_groups(self, train: Samples, clients: Clients) -> Samples:
-        """The same images, each with its client, which their hash counts too."""
+        """The same images with their clients as groups, which are part of the content hash."""
         assert train.names is not None  # written by _decoded
         known = clients.groups(train.names.tolist())
         groups = np.array([known[name] for name in train.names.tolist()])
@@ -134,7 +142,7 @@ class ImageFolder(Source):
 
 
 def _decoded(files: list[list[Path]]) -> Iterator[Samples]:
-    """All images, class after class."""
+    """All images, one class after another."""
     labelled = [(label, file) for label, members in enumerate(files) for file in members]
     shape = _decode(labelled[0][1]).shape
     for first in range(0, len(labelled), CHUNK):
@@ -155,8 +163,8 @@ def _decode(file: Path) -> Images:
 
     try:
         image = Image.open(file)
-        if image.mode.startswith(("I", "F")):  # as RGB, Pillow would cut their values off at 255
+        if image.mode.startswith(("I", "F")):  # Pillow would clip their values at 255
             raise UserError(f"'{file}' has more than 8 bits per channel (mode {image.mode}); convert it")
         return np.asarray(image.convert("RGB"), dtype=np.uint8).transpose(2, 0, 1)
-    except (UnidentifiedImageError, OSError, SyntaxError):  # the last one from damaged PNG files
-        raise UserError(f"'{file}' is not a readable image; mend it or take it out of the folder") from None
+    except (UnidentifiedImageError, OSError, SyntaxError):  # Pillow raises SyntaxError for damaged PNG files
+        raise UserError(f"'{file}' is not a readable image; repair it or remove it from the folder") from None

@@ -16,7 +16,7 @@ URL = "http://ufldl.stanford.edu/housenumbers"
 
 
 class Svhn(Published):
-    """SVHN, cropped: 99,289 photographs of house numbers' digits, 32×32 pixels, in 10 classes."""
+    """SVHN, cropped: 99,289 photographs of digits of house numbers, 32×32 pixels, in 10 classes."""
 
     name: Literal["svhn"] = "svhn"
 
@@ -30,16 +30,16 @@ class Svhn(Published):
         ),
     )
 
-    def chunks(self, part: Subset, root: Path) -> Iterator[Samples]:
-        """X is `[32, 32, 3, n]`; y is `[n, 1]`, where 10 stands for the digit 0."""
+    def chunks(self, subset: Subset, root: Path) -> Iterator[Samples]:
+        """X is `[32, 32, 3, n]`; y is `[n, 1]`, where 10 means the digit 0."""
         from scipy.io import loadmat  # noqa: PLC0415 - takes a while to import
         from scipy.io.matlab import MatReadError  # noqa: PLC0415
 
-        file = self.origin.verify(self.name, root, self.origin.members[("train", "test").index(part)])
+        file = self.origin.verify(self.name, root, self.origin.members[("train", "test").index(subset)])
         try:
             content = loadmat(file, variable_names=["X", "y"])
             images, labels = content["X"], content["y"].astype(np.int64).ravel()
         except (MatReadError, ValueError, KeyError) as error:
-            raise UserError(f"'{file}' is no MATLAB file of cropped digits: {error}") from None
+            raise UserError(f"'{file}' is not a MATLAB file of cropped digits: {error}") from None
         labels[labels == 10] = 0
         yield from in_chunks(Samples(images.transpose(3, 2, 0, 1), labels))

@@ -1,4 +1,4 @@
-"""The convolutional network for EMNIST of Reddi et al., ICLR 2021, which Qu et al. 2022 use too."""
+"""The convolutional network for EMNIST of Reddi et al., ICLR 2021, also used by Qu et al. 2022."""
 
 from typing import ClassVar, Literal
 
@@ -11,7 +11,7 @@ from bench.models.dropout import Dropout
 
 
 class CNNEMNISTChoice(NamedModel):
-    """Its options are the two dropout rates."""
+    """The network with its two dropout rates as options."""
 
     name: Literal["cnn_emnist"] = "cnn_emnist"
     small: ClassVar[bool] = False
@@ -19,7 +19,7 @@ class CNNEMNISTChoice(NamedModel):
     dropout_hidden: float = Field(default=0.5, ge=0, lt=1, description="dropout rate of the hidden layer")
 
     def build(self, image_shape: ImageShape, classes: int) -> nn.Module:
-        """For images of 6×6 pixels or more."""
+        """A module for images of at least 6×6 pixels."""
         check_size(self.name, image_shape, 6)
         return CNNEMNIST(image_shape, classes, self.dropout_features, self.dropout_hidden)
 
@@ -44,7 +44,7 @@ class CNNEMNIST(nn.Module):
         self.head = nn.Linear(128, classes)
 
     def feature_levels(self) -> list[nn.Module]:
-        """What FedRCL compares: the outputs of all hidden layers before ReLU."""
+        """FedRCL's feature levels: the outputs of all hidden layers before ReLU."""
         return [self.conv1, self.conv2, self.fc]
 
     def forward(self, x: Tensor) -> Tensor:

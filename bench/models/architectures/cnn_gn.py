@@ -10,12 +10,12 @@ from bench.models.base import ImageShape, NamedModel, check_size
 
 
 class CNNGNChoice(NamedModel):
-    """The default of small images; it has no options."""
+    """The default for small images. It has no options."""
 
     name: Literal["cnn_gn"] = "cnn_gn"
 
     def build(self, image_shape: ImageShape, classes: int) -> nn.Module:
-        """For images of 3×3 pixels or more."""
+        """A module for images of at least 3×3 pixels."""
         check_size(self.name, image_shape, 3)
         return CNNGN(image_shape, classes)
 
@@ -41,7 +41,7 @@ class CNNGN(nn.Module):
         return F.max_pool2d(x, 2).flatten(1)
 
     def feature_levels(self) -> list[nn.Module]:
-        """What FedRCL compares: both normalised feature maps, before ReLU."""
+        """FedRCL's feature levels: both normalised feature maps, before ReLU."""
         return [self.norm1, self.norm2]
 
     def forward(self, x: Tensor) -> Tensor:

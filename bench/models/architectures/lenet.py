@@ -1,4 +1,4 @@
-"""LeNet, the convolutional network of FL-Simulator and FedLESAM, which is also the CNN of Hsu, Caldarola and FedGF."""
+"""LeNet, the convolutional network of FL-Simulator and FedLESAM, and the CNN of Hsu, Caldarola and FedGF."""
 
 from typing import ClassVar, Literal
 
@@ -9,13 +9,13 @@ from bench.models.base import ImageShape, NamedModel, check_size
 
 
 class LeNetChoice(NamedModel):
-    """It has no options."""
+    """LeNet has no options."""
 
     name: Literal["lenet"] = "lenet"
     small: ClassVar[bool] = False
 
     def build(self, image_shape: ImageShape, classes: int) -> nn.Module:
-        """For images of 16×16 pixels or more."""
+        """A module for images of at least 16×16 pixels."""
         check_size(self.name, image_shape, 16)
         return LeNet(image_shape, classes)
 
@@ -23,8 +23,8 @@ class LeNetChoice(NamedModel):
 class LeNet(nn.Module):
     """Two 5×5 convolutions of 64 channels without padding, each with ReLU and 2×2 max-pool; 384, 192, then the scores.
 
-    797,962 parameters for 3×32×32 images and 10 classes, 815,332 for 100. Some releases pool first and some apply ReLU
-    first: the largest of the positive parts is the positive part of the largest. Pooling first has less to do.
+    797,962 parameters for 3×32×32 images and 10 classes, 815,332 for 100. Some released codes apply ReLU before
+    pooling, some after it. Both give the same values; ReLU after pooling is faster.
     """
 
     def __init__(self, image_shape: ImageShape, classes: int) -> None:
@@ -38,7 +38,7 @@ class LeNet(nn.Module):
         self.head = nn.Linear(192, classes)
 
     def feature_levels(self) -> list[nn.Module]:
-        """What FedRCL compares: the outputs of all hidden layers before ReLU (and before pooling)."""
+        """FedRCL's feature levels: the outputs of all hidden layers before ReLU and pooling."""
         return [self.conv1, self.conv2, self.fc1, self.fc2]
 
     def forward(self, x: Tensor) -> Tensor:

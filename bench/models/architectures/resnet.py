@@ -1,4 +1,4 @@
-"""ResNet-18 as the papers of this field run it: with GroupNorm, or without any normalisation."""
+"""ResNet-18 as used by the papers of this field: with GroupNorm, or without normalisation."""
 
 from typing import ClassVar, Literal
 
@@ -14,8 +14,8 @@ Stem = Literal["imagenet", "cifar"]
 class ResNet18GNChoice(NamedModel):
     """torchvision's ResNet-18 with GroupNorm in place of every BatchNorm, those of the short cuts included.
 
-    The default stem is ImageNet's, which leaves one pixel of a 32×32 image to the last stage. The releases of FedSMOO
-    and FedLESAM run it so (11,181,642 parameters for 10 classes, 11,227,812 for 100, in 62 tensors).
+    The default stem is ImageNet's, with which the last stage of a 32×32 image has one pixel. The released codes of
+    FedSMOO and FedLESAM use it (11,181,642 parameters for 10 classes, 11,227,812 for 100, in 62 tensors).
     """
 
     name: Literal["resnet18_gn"] = "resnet18_gn"
@@ -24,14 +24,14 @@ class ResNet18GNChoice(NamedModel):
     groups: Literal[1, 2, 4, 8, 16, 32, 64] = Field(default=2, description="groups of every GroupNorm")
 
     def build(self, image_shape: ImageShape, classes: int) -> nn.Module:
-        """For images of any size."""
+        """A module for images of any size."""
         from bench.models.residual import ResNet18  # noqa: PLC0415 - torchvision takes seconds to import
 
         return ResNet18(image_shape[0], classes, self.stem, lambda channels: nn.GroupNorm(self.groups, channels))
 
 
 class ResNet18NoNormChoice(NamedModel):
-    """ResNet-18 with a 3×3 stem and no normalisation, of FedGF's appendix (11,210,532 parameters for 100 classes).
+    """ResNet-18 with a 3×3 stem and no normalisation, from FedGF's appendix (11,210,532 parameters for 100 classes).
 
     The last stage is averaged over all its pixels: 4×4 of a 32×32 image, as there.
     """
@@ -40,7 +40,7 @@ class ResNet18NoNormChoice(NamedModel):
     small: ClassVar[bool] = False
 
     def build(self, image_shape: ImageShape, classes: int) -> nn.Module:
-        """For images of any size."""
+        """A module for images of any size."""
         from bench.models.residual import without_norm  # noqa: PLC0415 - torchvision takes seconds to import
 
         return without_norm(image_shape[0], classes)

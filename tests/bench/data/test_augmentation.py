@@ -343,7 +343,7 @@ def test_fedrcl_needs_labels(augmentation):
         ({"name": "crop", "pad": "white"}, "pad = 'white': Input should be 'black' or 'mean'"),
         ({"name": "flip", "probability": 1.5}, "augmentation flip: probability = 1.5"),
         ({"name": "standard", "padding": 2}, "augmentation standard has no options (allowed: its name alone)"),
-        (["mixup", "mixup"], "mixup can stand only once"),
+        (["mixup", "mixup"], "mixup is allowed only once"),
     ],
     ids=str,
 )

@@ -110,7 +110,7 @@ def test_more_classes_than_there_are_is_refused():
 
 def test_a_client_without_images_is_refused():
     labels = np.repeat(np.arange(2), [2, 50])
-    with pytest.raises(UserError, match="leaves one of 10 clients without an image"):
+    with pytest.raises(UserError, match="leaves one of 10 clients without images"):
         Pathological(clients=10, classes_per_client=1).split(labelled(labels), numpy_stream(0, "p"))
 
 

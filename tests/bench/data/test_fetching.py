@@ -89,6 +89,6 @@ def test_a_failed_fetch_leaves_nothing(trouble, store, tmp_path, monkeypatch):
     serve(source, address, monkeypatch)
     file = folder / source.origin.members[0].path
     file.write_bytes(b"?") if trouble == "corrupt" else file.unlink()
-    with pytest.raises(UserError, match="cannot fetch http://127"):
+    with pytest.raises(UserError, match="cannot download http://127"):
         list(prepare("svhn", root, fetch=True))
     assert not list(root.rglob("*.*"))

@@ -147,9 +147,9 @@ def test_clients_of_an_image_folder(tmp_path):
     with pytest.raises(UserError, match=r"the clients file '.*clients.csv' has changed since"):
         before.load(tmp_path)
     for text, message in (
-        ("client,filename\nzoe,ant/0.png\n", "does not say whose ant/1.png is"),
-        ("client,filename\nzoe,ant/0.png\nzoe,ant/0.png\n", "names ant/0.png twice"),
-        ("client,filename\nzoe,ant/9.png\n", "names ant/9.png, which is no training image"),
+        ("client,filename\nzoe,ant/0.png\n", "has no client for ant/1.png"),
+        ("client,filename\nzoe,ant/0.png\nzoe,ant/0.png\n", "lists ant/0.png twice"),
+        ("client,filename\nzoe,ant/9.png\n", "lists ant/9.png, which is not a training image"),
         ("client,filename\n,ant/0.png\nzoe,bee/0.png\n", "client"),
         ("who,filename\nzoe,ant/0.png\n", r"lacks the column client \(it has: who, filename\)"),
     ):

@@ -239,7 +239,7 @@ def test_lda_with_alpha_0_deals_each_class_to_equally_many_clients():
     assert ((counts > 0).sum(1) == 1).all()
     assert ((counts > 0).sum(0) == 3).all()
     assert (counts.sum(1) == 20).all()
-    with pytest.raises(UserError, match=r"25 clients are no multiple of 10 classes"):
+    with pytest.raises(UserError, match=r"25 clients are not a multiple of 10 classes"):
         drawn(LDA(clients=25, alpha=0))
 
 
@@ -349,7 +349,7 @@ def test_images_may_stand_several_times_if_that_is_meant(columns, tmp_path):
     assert len(np.unique(np.concatenate(split))) < len(LABELS)
     path = write(table_of(split)[columns].sample(frac=1, random_state=0), tmp_path / "refilled.csv")
     assert partition_hash(drawn(FromFile.parse({"file": path, "repeats": True}))) == partition_hash(split)
-    with pytest.raises(UserError, match=r"is twice there, at clients .*; if that is meant, say repeats: true"):
+    with pytest.raises(UserError, match=r"is listed twice, at clients .*; if this is intended, set repeats: true"):
         drawn(FromFile.parse({"file": path}))
 
 
@@ -357,7 +357,7 @@ def test_there_may_be_more_clients_than_images_if_images_repeat(tmp_path):
     many = pd.DataFrame({"client": range(3 * len(LABELS)), "index": [k % len(LABELS) for k in range(3 * len(LABELS))]})
     split = drawn(FromFile.parse({"file": write(many, tmp_path / "many.csv"), "repeats": True}))
     assert len(split) == 3 * len(LABELS)
-    with pytest.raises(UserError, match="every client needs one"):
+    with pytest.raises(UserError, match="every client needs at least one"):
         drawn(IID(clients=len(LABELS) + 1))
 
 
@@ -381,7 +381,7 @@ def test_a_file_may_count_in_another_order(tmp_path):
     here = samples(LABELS[by_class])
     ours = drawn(FromFile.parse({"file": path, "order": {"file": order}}), here)
     assert [sorted(by_class[indices]) for indices in ours] == [sorted(indices) for indices in split]
-    with pytest.raises(UserError, match=r"has label \d there and \d in the data set \(\d+ of 600 labels differ\)"):
+    with pytest.raises(UserError, match=r"has label \d in the file and \d in the data set \(\d+ of 600 labels differ\)"):
         drawn(FromFile.parse({"file": path}), here)
 
 
@@ -404,7 +404,7 @@ def test_an_order_of_another_data_set_is_refused(labels, message, tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("client,index\n0,5\n1,3\n1,5\n", r"image 5 is twice there, at clients 0 and 1; if that is meant"),
+        ("client,index\n0,5\n1,3\n1,5\n", r"image 5 is listed twice, at clients 0 and 1; if this is intended"),
         ("client,index\n0,5\n1,600\n", r"index = 600: the data set has training images 0 to 599"),
         ("client,index\n0,5\n1,-1\n", r"index = -1: the data set has"),
         ("client,index\n0,5\n1,2.5\n", r"index = '2\.5': allowed are whole numbers"),
@@ -417,8 +417,8 @@ def test_an_order_of_another_data_set_is_refused(labels, message, tmp_path):
         ("user,index\n0,5\n", r"lacks the column client \(it has: user, index\)"),
         ("client,image\n0,5\n", r"lacks the column index, or filename \(it has: client, image\)"),
         ("client,filename\n0,nobody.png\n", r"the data set has no training image 'nobody\.png'"),
-        ("client,filename\n0,image_003.png\n0,image_003.png\n", r"image_003\.png is twice there, at clients 0 and 0"),
-        (f"client,index,label\n0,5,{LABELS[5]}\n0,6,{(LABELS[6] + 1) % 10}\n", r"image 6 has label \d there and \d in"),
+        ("client,filename\n0,image_003.png\n0,image_003.png\n", r"image_003\.png is listed twice, at clients 0 and 0"),
+        (f"client,index,label\n0,5,{LABELS[5]}\n0,6,{(LABELS[6] + 1) % 10}\n", r"image 6 has label \d in the file and \d in"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_a_partition_file_is_told(text, message, tmp_path):
@@ -438,7 +438,7 @@ def test_a_label_tells_images_of_one_name_apart(tmp_path):
     path.write_text(text)
     assert [indices.tolist() for indices in drawn(FromFile.parse({"file": path}), train)] == [[2], [1, 3]]
     path.write_text("client,filename\n0,b.png\n")
-    with pytest.raises(UserError, match=r"2 training images are called 'b\.png'; a column label would tell them apart"):
+    with pytest.raises(UserError, match=r"2 training images are called 'b\.png'; add a column label to distinguish them"):
         drawn(FromFile.parse({"file": path}), train)
     path.write_text("client,filename,label\n0,b.png,9\n")
     with pytest.raises(UserError, match=r"image b\.png has label 9 there and 2 in the data set"):
@@ -496,5 +496,5 @@ def test_a_file_counts_by_its_content(tmp_path):
 
 def test_stated_clients_are_checked(tmp_path):
     path = write(table_of(drawn(IID(clients=4))), tmp_path / "mine.csv")
-    with pytest.raises(UserError, match="has 4 clients, not 5; leave clients out"):
+    with pytest.raises(UserError, match="has 4 clients, not 5; leave out `clients`"):
         drawn(FromFile.parse({"file": path, "clients": 5}))

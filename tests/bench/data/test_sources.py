@@ -189,7 +189,7 @@ def test_the_data_root(monkeypatch):
     with pytest.raises(UserError, match="FEDFLAT_DATA = '~nobody-of-this-name/x': there is no such home folder"):
         data_root()
     monkeypatch.setenv("FEDFLAT_DATA", __file__)
-    with pytest.raises(UserError, match=r"FEDFLAT_DATA = '.*test_sources.py' is no folder"):
+    with pytest.raises(UserError, match=r"FEDFLAT_DATA = '.*test_sources.py' is not a folder"):
         data_root()
 
 

@@ -118,7 +118,7 @@ def test_an_idx_file_of_another_kind(tmp_path, monkeypatch):
     with pytest.raises(UserError, match="begins with 2049, not 2051"):
         load("emnist", tmp_path)
     pixels.write_bytes(b"no gzip")
-    with pytest.raises(UserError, match="is truncated or no gzipped IDX file"):
+    with pytest.raises(UserError, match="is truncated or not a gzipped IDX file"):
         load("emnist", tmp_path)
 
 
@@ -130,7 +130,7 @@ def test_a_pickle_that_would_run_a_program_is_refused(tmp_path, monkeypatch):
     source = write_copy("cifar10", tmp_path, monkeypatch)
     (tmp_path / "cifar-10-batches-py/data_batch_1").write_bytes(python2_pickle({b"data": Harmful()}))
     monkeypatch.setattr(source, "origin", checksums(source.origin, tmp_path))
-    with pytest.raises(UserError, match=r"data_batch_1' is no CIFAR batch: it names \w+.mkdir"):
+    with pytest.raises(UserError, match=r"data_batch_1' is not a CIFAR batch: it names \w+.mkdir"):
         load("cifar10", tmp_path)
     assert not (tmp_path / "harm").exists()
 
@@ -138,9 +138,9 @@ def test_a_pickle_that_would_run_a_program_is_refused(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "path", "content", "message"),
     [
-        ("svhn", "train_32x32.mat", b"no matlab file at all" * 20, "is no MATLAB file of cropped digits"),
-        ("cifar10_c", "CIFAR-10-C/fog.npy", b"no array", "is no array of numbers"),
-        ("cifar10", "cifar-10-batches-py/test_batch", b"\x80\x02", "is no CIFAR batch"),
+        ("svhn", "train_32x32.mat", b"no matlab file at all" * 20, "is not a MATLAB file of cropped digits"),
+        ("cifar10_c", "CIFAR-10-C/fog.npy", b"no array", "is not an array of numbers"),
+        ("cifar10", "cifar-10-batches-py/test_batch", b"\x80\x02", "is not a CIFAR batch"),
     ],
 )
 def test_a_file_of_another_format_whose_checksum_is_right(name, path, content, message, tmp_path, monkeypatch):

@@ -168,7 +168,7 @@ def test_a_file_that_is_edited_while_its_cell_is_trained(own, tmp_path, monkeypa
     train_cell("mine", cell, tmp_path / "cell", CPU, lambda line: None)
     for seed in (0, 1):
         assert (tmp_path / "cell" / f"seed-{seed}" / "method.py").read_text() == SOURCE
-    with pytest.raises(UserError, match=r"my_method.py' has been edited since the command began"):
+    with pytest.raises(UserError, match=r"my_method.py' was edited after the command had started"):
         train_cell("mine", cell, tmp_path / "again", CPU, lambda line: None)
     assert not (tmp_path / "again").exists()
 

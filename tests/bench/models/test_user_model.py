@@ -145,7 +145,7 @@ def test_an_edited_file_is_another_configuration(own, tmp_path):
 def test_a_file_that_is_edited_after_it_was_read_is_not_trained(own, tmp_path):
     made = config(own)
     (own / "nets" / "my_model.py").write_text(SOURCE + "# later\n")
-    with pytest.raises(UserError, match=r"model file '.*my_model.py' has been edited since the command began"):
+    with pytest.raises(UserError, match=r"model file '.*my_model.py' was edited after the command had started"):
         train(made, tmp_path / "run", CPU)
     with pytest.raises(UserError, match=r"model file '.*my_model.py' has changed since"):
         RunConfig.parse(made.model_dump(mode="json"))
@@ -187,7 +187,7 @@ BROKEN = {
     ),
     "dropout": (
         HEAD + "def small_net(s, c):\n    return nn.Sequential(nn.Flatten(), nn.Linear(64, c), nn.Dropout(0.5))\n",
-        "draws random numbers in its forward pass, which cannot be repeated; for dropout use bench.models.dropout",
+        "draws random numbers in its forward pass, which is not repeatable; for dropout use bench.models.dropout",
     ),
     "functional dropout": (
         NET.replace("FORWARD", "return F.dropout(self.fc(x.flatten(1)), training=self.training)"),
@@ -266,17 +266,17 @@ def test_a_model_that_fails_at_work_is_one_line(tmp_path):
         ("README.md/x:net", "the model file 'README.md/x' is no Python file (its name must end in .py)"),
         (
             "no_such_package.nets:net",
-            "the model's module 'no_such_package.nets' is not on Python's path, nor in",
+            "the model's module 'no_such_package.nets' is neither on Python's path nor in",
         ),
-        ("bench.no_such_module:net", "the model's module 'bench.no_such_module' is not on Python's path"),
-        ("sys:exit", "the model's module 'sys' is no Python file"),
+        ("bench.no_such_module:net", "the model's module 'bench.no_such_module' is neither on Python's path"),
+        ("sys:exit", "the model's module 'sys' is not a Python file"),
         ("bench..models:net", "the model's module 'bench..models' "),
         ("nets.py:", "model 'nets.py:': one of your own is path/to/file.py:function, or package.module:function"),
         (":net", "one of your own is path/to/file.py:function"),
-        ({"function": "net"}, "a model of your own needs its file, or its module"),
+        ({"function": "net"}, "a user-defined model needs a file or a module"),
         ({"file": "README.md", "function": "net"}, "the model file 'README.md' is no Python file"),
-        ({"file": "x.py"}, "model needs a name, or the file and the function of one of your own"),
-        ({"file": "x.py", "funktion": "net"}, "model needs a name, or the file and the function"),
+        ({"file": "x.py"}, "model needs a name, or the file and function of a user-defined model"),
+        ({"file": "x.py", "funktion": "net"}, "model needs a name, or the file and function"),
         ({"file": 3, "function": "net"}, "model: file = 3"),
         ({"module": 3, "function": "net"}, "model: module = 3"),
         ({"name": "lenet", "function": "net"}, "unknown key of LeNetChoice 'function'"),
