@@ -76,11 +76,13 @@ def _budgets(config: RunConfig, device: torch.device, runs: int) -> Budgets:
 
 
 def _copy_user_files(config: RunConfig, work: Path) -> None:
-    """Copy the user's Python files byte for byte; a `UserError` if one has been edited since the command began."""
+    """Copy the user's Python files byte for byte; a `UserError` if one was edited after the command had started."""
     for own in config.user_files:
         source = read_own(own.file, own.kind)
         if short_hash(source) != own.code:
-            raise UserError(f"the {own.kind} '{own.file}' has been edited since the command began; start again")
+            raise UserError(
+                f"the {own.kind} '{own.file}' was edited after the command had started; start the command again"
+            )
         write_bytes(work / own.copy_name, source)
 
 

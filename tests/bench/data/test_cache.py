@@ -19,6 +19,7 @@ from bench.data.dataset import Samples
 from bench.input.errors import UserError
 from tests.bench.data.published_copies import cifar_batch, images, packed, write_copy
 from tests.fedflat.test_cli import fedflat, refused
+from tests.places import ROOT
 
 CIFAR_BYTES = 60_000 * 3072
 
@@ -132,7 +133,7 @@ def folder(root: Path, count: int = 60, side: int = 8) -> Path:
 
 def script(body: str, *arguments: object, **options) -> subprocess.Popen:
     command = [sys.executable, "-c", textwrap.dedent(body), *map(str, arguments)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
 
 
 BUILD = """
