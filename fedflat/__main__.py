@@ -1,18 +1,13 @@
-"""Entry of the `fedflat` command. It is quick to import, so that a warm process can take over before anything else."""
+"""Entry of the `fedflat` command."""
 
 import sys
 
-from fedflat.warm import hand_over
+from fedflat.cli.app import command
 
 
 def main() -> None:
-    """Run the command in the warm process if there is one, else in this one."""
-    code = hand_over()
-    if code is None:
-        from fedflat.cli.app import command  # noqa: PLC0415
-
-        code = command()
-    sys.exit(code)
+    """Run the command; bad input is one line on stderr and exit code 2."""
+    sys.exit(command())
 
 
 if __name__ == "__main__":

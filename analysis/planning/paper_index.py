@@ -1,4 +1,4 @@
-"""The index of the papers' tables and figures, as one page: the target of each, and what it takes at paper scale."""
+"""The index of the papers' tables and figures as one page: the target of each, and its cost at paper scale."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from analysis.figures.base import FigureLayout
 from analysis.planning.gradient_times import GradientTimes
-from analysis.planning.plan import Estimate, Plan, rounded, total
+from analysis.planning.plan import CellCosts, Cost, rounded, total
 from analysis.planning.run_cost import OVERHEAD
 from analysis.published.printed_numbers import dataset_title
 from analysis.report.report import Report
@@ -18,34 +18,34 @@ from bench.experiments.files import PAPER_TABLES, experiment_names
 from bench.files.text_table import markdown
 
 _WITHOUT_TARGET = re.compile(r"^\| ((?:Table|Figure)s? [^|]+) \| ([^|]*\bno target\b[^|]*) \|", re.MULTILINE)
-"""A row of a paper's own README that says so."""
-
+"""A row of a paper's README for a table or figure that has no target."""
 
 HEADER = ["target", "what", "tables", "figures", "runs", "hours", "GiB"]
 
 
 def page(times: GradientTimes) -> str:
     """The whole page, in Markdown."""
-    indexed = [_Indexed(Plan(Report(name, Path("results")), times, anew=True)) for name in experiment_names()]
-    papers = [one for one in indexed if one.report.is_paper]
+    reports = [Report(name, Path("results")) for name in experiment_names()]
+    experiments = [_Indexed(CellCosts(report, times, ignore_finished=True)) for report in reports]
+    papers = [experiment for experiment in experiments if experiment.report.is_paper]
     lines = [
-        *(_line(one, f"[`{one.report.target}`](#{one.report.target})") for one in papers),
-        *_sums(papers),
-        *(_line(one, f"`{one.report.target}`") for one in indexed if one not in papers),
+        *(_line(paper, f"[`{paper.report.target}`](#{paper.report.target})") for paper in papers),
+        *_all_papers(papers),
+        *(_line(other, f"`{other.report.target}`") for other in experiments if other not in papers),
     ]
-    sections = [line for one in papers for line in _section(one)]
+    sections = [line for paper in papers for line in _section(paper)]
     return "\n".join([*_introduction(times), "", *markdown(HEADER, lines), *sections]) + "\n"
 
 
 @dataclass(frozen=True, eq=False)
 class _Indexed:
-    """An experiment with the files that its tables and figures are made from."""
+    """An experiment with the files from which its tables and figures are computed."""
 
-    plan: Plan
+    costs: CellCosts
 
     @property
     def report(self) -> Report:
-        return self.plan.report
+        return self.costs.report
 
     @cached_property
     def tables(self) -> dict[str, list[Path]]:
@@ -55,81 +55,83 @@ class _Indexed:
     def figures(self) -> dict[str, list[Path]]:
         return {name: self.report.figure_inputs(name) for name in self.report.figure_names()}
 
-    def cells(self, layouts: Mapping[str, list[Path]]) -> dict[str, Estimate]:
+    def cells(self, layouts: Mapping[str, list[Path]]) -> dict[str, Cost]:
         """The cells of all tables, or of all figures."""
-        return self.plan.cells(file for files in layouts.values() for file in files)
+        return self.costs.of(file for files in layouts.values() for file in files)
 
     @property
     def has_own_images(self) -> bool:
-        """Whether a data set is a user's own: nothing is known of its size."""
+        """Whether a data set consists of a user's images: their number is not known."""
         return any(parse_source(part.dataset).own for part in self.report.experiment.resolved_parts.values())
 
 
-def _line(one: _Indexed, target: str) -> list[str]:
-    """An experiment's line."""
-    told = [target, one.report.experiment.description]
-    if one.has_own_images:
-        return [*told, "", "", *_numbers([])]
-    cells = one.cells(one.tables) | one.cells(one.figures)
-    return [*told, str(len(one.tables)), str(len(one.figures)), *_numbers(cells.values())]
+def _line(experiment: _Indexed, target: str) -> list[str]:
+    """The line of an experiment."""
+    title = [target, experiment.report.experiment.description]
+    if experiment.has_own_images:
+        return [*title, "", "", *_numbers([])]
+    tables, figures = experiment.tables, experiment.figures
+    cells = experiment.cells(tables) | experiment.cells(figures)
+    return [*title, str(len(tables)), str(len(figures)), *_numbers(cells.values())]
 
 
-def _sums(papers: Sequence[_Indexed]) -> Iterator[list[str]]:
-    """The lines of what is asked of all papers."""
+def _all_papers(papers: Sequence[_Indexed]) -> Iterator[list[str]]:
+    """The lines of the targets all_tables and all_figures."""
     by_target = {
-        "all_tables": [one.cells(one.tables) for one in papers],
-        "all_figures": [one.cells(one.figures) for one in papers],
+        "all_tables": [paper.cells(paper.tables) for paper in papers],
+        "all_figures": [paper.cells(paper.figures) for paper in papers],
     }
     for target, cells in by_target.items():
-        estimates = [estimate for of_paper in cells for estimate in of_paper.values()]
-        yield [f"`{target}`", "those of all papers", "", "", *_numbers(estimates)]
+        costs = [cost for of_paper in cells for cost in of_paper.values()]
+        yield [f"`{target}`", "those of all papers", "", "", *_numbers(costs)]
 
 
 def _introduction(times: GradientTimes) -> list[str]:
-    """How to read the page, and how to make it anew."""
+    """How to read the page, and how to generate it again."""
     return [
-        "# Tables and figures of the papers, and what they take",
+        "# Tables and figures of the papers, and their cost",
         "",
-        "Generated by `fedflat index`, not to be edited. `snakemake --cores 2 TARGET` makes a target;",
-        "`fedflat plan TARGET` tells what is left of it on your machine, at any scale. Runs that several targets share",
-        "are counted in each; a paper's own target, `all_tables` and `all_figures` count each run once. At smoke scale",
-        "(`scale=smoke`) there are as many runs, of a few rounds on digits; with `seeds=[0]`, one of each cell. What",
-        "stands below `all_figures` is not of papers (no numbers where images are a user's own). A figure in parts,",
-        "such as 4a and 4b, has a target by its number, too (`fedgf_figure_4`). One job of Snakemake trains all seeds",
-        "of a cell.",
+        "This page is generated by `fedflat index`; do not edit it. `snakemake --cores 2 TARGET` computes a target.",
+        "`fedflat plan TARGET` shows what is left to compute on your machine, at any scale.",
         "",
-        "Hours are those of training and evaluation at paper scale, on one core, in fp32; runs side by side share",
-        f"them. They follow from the times of single gradients, measured with one thread on {times.machine}",
-        f"({times.day}, [costs.csv](costs.csv)); a local step takes {OVERHEAD:g} times its gradients. Analyses are not",
-        "counted. GiB are models and states that runs keep. `fedflat index --measure` times the gradients on your",
-        "machine, and writes both files anew.",
+        "A run that several targets share is counted in each of them; the target of a whole paper, `all_tables` and",
+        "`all_figures` count each run once. The scale `smoke` (`scale=smoke`) has as many runs, each of a few rounds",
+        "on digits; with `seeds=[0]` there is one run per cell. The experiments listed below `all_figures` do not",
+        "belong to a paper; those on a user's images have no numbers. A figure with several parts, such as 4a and 4b,",
+        "also has a target for the whole figure (`fedgf_figure_4`). One Snakemake job trains all seeds of a cell.",
+        "",
+        "Hours are hours of one core, for training and evaluation at paper scale in fp32; the wall time is shorter if",
+        "several runs are trained in parallel. They are computed from the times of single gradients, measured with one",
+        f"thread on {times.machine} ({times.day}, [costs.csv](costs.csv)). A local step takes {OVERHEAD:g} times as",
+        "long as its gradients. Analyses are not included. GiB is the disk space of the stored models and states.",
+        "`fedflat index --measure` measures the gradients on your machine and writes both files again.",
     ]
 
 
-def _section(one: _Indexed) -> list[str]:
-    """A paper's table; at its end what has no target, as the paper's own README says."""
-    report = one.report
-    rows = [_row(one.plan, "table", name, report.table_layout(name), files) for name, files in one.tables.items()]
-    rows += [_row(one.plan, "figure", name, report.figure_layout(name), files) for name, files in one.figures.items()]
-    own = (PAPER_TABLES / report.source / "README.md").read_text(encoding="utf-8")
+def _section(paper: _Indexed) -> list[str]:
+    """The tables and figures of a paper; at the end those without a target, which the paper's README names."""
+    report, costs = paper.report, paper.costs
+    rows = [_row(costs, "table", name, report.table_layout(name), files) for name, files in paper.tables.items()]
+    rows += [_row(costs, "figure", name, report.figure_layout(name), files) for name, files in paper.figures.items()]
+    readme = (PAPER_TABLES / report.source / "README.md").read_text(encoding="utf-8")
     header = ["target", "shows", "runs", "hours", "GiB", "data", "not reproduced"]
-    others = [[place, what, "", "", "", "", ""] for place, what in _WITHOUT_TARGET.findall(own)]
+    others = [[place, what, "", "", "", "", ""] for place, what in _WITHOUT_TARGET.findall(readme)]
     return [
         "",
         f"## {report.target}",
         "",
-        f"Settings, and what the paper leaves open: [{report.source}/README.md]({report.source}/README.md).",
+        f"Settings, and choices that the paper leaves open: [{report.source}/README.md]({report.source}/README.md).",
         "",
         *markdown(header, [*rows, *others]),
     ]
 
 
-def _row(plan: Plan, kind: str, name: str, layout: TableLayout | FigureLayout, files: list[Path]) -> list[str]:
+def _row(costs: CellCosts, kind: str, name: str, layout: TableLayout | FigureLayout, files: list[Path]) -> list[str]:
     """The line of a table or figure."""
-    data = ", ".join(sorted({dataset_title(name) for name in _data(plan.report, files)}))
+    data = ", ".join(sorted({dataset_title(name) for name in _data(costs.report, files)}))
     why = "; ".join(_unsupported(layout)) if isinstance(layout, TableLayout) else layout.unsupported or ""
-    target = f"`{plan.report.target}_{kind}_{name}`"
-    return [target, layout.title, *_numbers(plan.cells(files).values()), data, why]
+    target = f"`{costs.report.target}_{kind}_{name}`"
+    return [target, layout.title, *_numbers(costs.of(files).values()), data, why]
 
 
 def _data(report: Report, files: Iterable[Path]) -> Iterator[str]:
@@ -143,7 +145,7 @@ def _data(report: Report, files: Iterable[Path]) -> Iterator[str]:
 
 
 def _unsupported(layout: TableLayout) -> Iterator[str]:
-    """What of a table can't be reproduced, and why."""
+    """Columns and rows of a table that cannot be reproduced, and why."""
     columns = [column.unsupported for column in layout.columns if column.unsupported is not None]
     rows = [row.why for row in layout.unsupported_rows.values()]
     for names, reasons, count in (("columns", columns, len(layout.columns)), ("rows", rows, len(layout.methods))):
@@ -151,7 +153,7 @@ def _unsupported(layout: TableLayout) -> Iterator[str]:
             yield f"{reasons.count(why)} of {count} {names}: {why}"
 
 
-def _numbers(estimates: Iterable[Estimate]) -> list[str]:
-    """Runs, hours and GiB; nothing but a dash where nothing is run."""
-    one = total(estimates)
-    return [f"{one.runs:,}", rounded(one.hours), rounded(one.bytes / 2**30)] if one.runs else ["–"] * 3
+def _numbers(costs: Iterable[Cost]) -> list[str]:
+    """Runs, hours and GiB; dashes if there are no runs."""
+    cost = total(costs)
+    return [f"{cost.runs:,}", rounded(cost.hours), rounded(cost.bytes / 2**30)] if cost.runs else ["–"] * 3

@@ -1,12 +1,13 @@
-"""What the Snakefile asks: which experiments, which cells they have, and with which options `fedflat` is called."""
+"""Answers the questions of the Snakefile: which experiments, cells and files there are, and which options jobs get."""
 
-import shlex
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from functools import cached_property
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
+from analysis.planning import targets
 from analysis.report.report import Report
 from bench.experiments.experiment import Cell
 from bench.experiments.files import experiment_names
@@ -18,118 +19,209 @@ from bench.input.errors import UserError, unknown
 from bench.training.run_directory import is_finished
 
 KEYS = sorted([*CONFIG_KEYS, "device", "experiments", "replace", "results", "threads"])
-"""What `snakemake --config` takes."""
+"""The keys of config/config.yaml and of `snakemake --config`."""
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Wildcards = Any
+"""Snakemake's: `experiment`, `dataset`, `partition`, `participation`, `method`, `analysis`, `name`."""
+
+
+def one_line_errors(function: Callable[P, T]) -> Callable[P, T]:
+    """End Snakemake with one line on stderr where `function` raises a `UserError`, instead of with a traceback."""
+
+    @wraps(function)
+    def answer(*arguments: P.args, **options: P.kwargs) -> T:
+        try:
+            return function(*arguments, **options)
+        except UserError as error:
+            sys.exit(f"fedflat: {error}")
+
+    return answer
 
 
 @dataclass(frozen=True)
 class Workflow:
-    """The experiments of one call of Snakemake: those that its configuration asks for, and all that have a name.
+    """The experiments of one call of Snakemake: those that its configuration requests, and all that have a name.
 
-    `reports` by the experiments' names; what has not been asked for is not read until a target needs it.
+    `reports` are listed by the experiments' names; an experiment is read when one of its targets is requested. Methods
+    with an argument `w` are functions of a rule's wildcards.
     """
 
-    results: Path
+    paths: ResultPaths
     device: str
-    threads_asked: int | None
-    replace: bool
-    changes: Mapping[str, Any]
-    asked: tuple[str, ...]
+    cores: int
+    threads_requested: int | None
+    replaces: bool
+    overrides: Mapping[str, Any]
+    requested: tuple[Report, ...]
     reports: Mapping[str, Report]
+    _cells: dict[tuple[str, str], Cell] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, config: Mapping[str, Any]) -> "Workflow":
-        """From Snakemake's configuration; a `UserError` names a wrong key or value."""
+    def of(cls, config: Mapping[str, Any], cores: int | None = None) -> "Workflow":
+        """From Snakemake's configuration and `--cores`; an error names the wrong key or value."""
         for key in config:
             if key not in KEYS:
                 raise unknown("--config key", key, KEYS)
-        changed = config_overrides(config)
+        config = {key: value for key, value in config.items() if value is not None}
+        overrides = config_overrides(config)
         results, replace = config.get("results", "results"), str(config.get("replace", False)).lower()
         if not isinstance(results, str) or not results:
             raise UserError(f"--config results={results}: the name of a folder is needed")
         if replace not in ("true", "false"):
             raise UserError(f"--config replace={replace}: true or false")
-        asked = config.get("threads")
-        if asked is not None and (type(asked) is not int or asked < 1):
-            raise UserError(f"--config threads={asked}: a whole number from 1 on")
+        threads = config.get("threads")
+        if threads is not None and (type(threads) is not int or threads < 1):
+            raise UserError(f"--config threads={threads}: a whole number from 1 on")
+        device = device_name(str(config.get("device", "cpu")))
         sources = config.get("experiments", ["quick"])
         sources = [sources] if isinstance(sources, str) else sources
         if not isinstance(sources, list) or not sources or not all(isinstance(s, str) for s in sources):
             raise UserError(f"--config experiments={sources}: a list such as [quick,my/experiments.yaml]")
-        named = {
-            scaled_name(name, changed.get("scale")): Report(name, Path(results), changed) for name in experiment_names()
-        }
-        device = device_name(str(config.get("device", "cpu")))
-        reports: dict[str, Report] = {}
+        requested: dict[str, Report] = {}
         for source in sources:
-            report = Report(source, Path(results), changed)
-            report.experiment.cells()  # a mistake in a grid is told before anything runs
-            if report.experiment.name in reports:
+            report = Report(source, Path(results), overrides)
+            report.experiment.cells()  # a mistake in a grid is reported before any job starts
+            if report.experiment.name in requested:
                 raise UserError(f"--config experiments: two of them are named {report.experiment.name}")
-            reports[report.experiment.name] = report
-        return cls(Path(results), device, asked, replace == "true", changed, tuple(reports), named | reports)
+            requested[report.experiment.name] = report
+        scale, names = overrides.get("scale"), experiment_names()
+        named = {scaled_name(name, scale): Report(name, Path(results), overrides) for name in names}
+        return cls(
+            ResultPaths(Path(results)), device, cores or 1, threads, replace == "true", overrides,
+            tuple(requested.values()), named | requested,
+        )  # fmt: skip
+
+    # Of all jobs
+
+    @property
+    def options(self) -> list[str]:
+        """Options of every `fedflat` command: the folder of results, and values that override the experiment's."""
+        return ["--results", str(self.paths.root), *(f"--set={key}={value}" for key, value in self.overrides.items())]
+
+    @property
+    def replace(self) -> list[str]:
+        """The option of `fedflat run` that replaces runs of another configuration."""
+        return ["--replace"] if self.replaces else []
+
+    @property
+    def gpus(self) -> int:
+        """How many GPUs a job of training or analysis takes."""
+        return int(self.device != "cpu")
+
+    @property
+    def analysis_names(self) -> list[str]:
+        """The names of the analyses of all experiments."""
+        return list(dict.fromkeys(name for report in self.reports.values() for name in report.analysis_names))
+
+    # Of a cell
+
+    def source(self, w: Wildcards) -> str:
+        """An experiment's name or YAML file."""
+        return self.reports[w.experiment].source
+
+    @staticmethod
+    def cell_path(w: Wildcards) -> str:
+        """A cell's path, such as digits/dirichlet-0.1/4-of-20/fedsam."""
+        return f"{w.dataset}/{w.partition}/{w.participation}/{w.method}"
 
     def cell(self, experiment: str, path: str) -> Cell:
         """One cell of an experiment."""
-        if (experiment, path) not in self._known:
-            self._known[experiment, path] = self.reports[experiment].experiment.cell(path)
-        return self._known[experiment, path]
+        if (experiment, path) not in self._cells:
+            self._cells[experiment, path] = self.reports[experiment].experiment.cell(path)
+        return self._cells[experiment, path]
 
-    @cached_property
-    def _known(self) -> dict[tuple[str, str], Cell]:
-        return {}
+    @one_line_errors
+    def threads(self, w: Wildcards) -> int:
+        """CPU threads of a job that trains or analyses a cell; one if it computes on a GPU."""
+        if self.threads_requested is not None:
+            return self.threads_requested
+        run = self.cell(w.experiment, self.cell_path(w)).runs[0]
+        return 1 if self.device != "cpu" else run.model.threads(self.cores)
 
-    @property
-    def paths(self) -> ResultPaths:
-        """The paths of the results."""
-        return ResultPaths(self.results)
+    @one_line_errors
+    def split_identity(self, w: Wildcards) -> str:
+        """The identity of a cell's configuration."""
+        return self.cell(w.experiment, self.cell_path(w)).identity
 
-    @property
-    def options(self) -> str:
-        """Options of every `fedflat` command, quoted for the shell."""
-        changes = (f"--set={key}={value}" for key, value in self.changes.items())
-        return shlex.join(["--results", str(self.results), *changes])
-
-    @property
-    def report_folder(self) -> str:
-        """The folder of reports, with a wildcard for the experiment."""
-        return str(self.paths.report("{experiment}", self.changes.get("report")))
-
-    def description(self, experiment: str) -> str:
-        """What an experiment says of itself."""
-        return self.reports[experiment].experiment.description
-
-    def threads(self, experiment: str, path: str, cores: int) -> int:
-        """CPU threads of a job that trains or analyses a cell, of `cores` in all; one beside a GPU."""
-        if self.threads_asked is not None:
-            return self.threads_asked
-        return 1 if self.device != "cpu" else self.cell(experiment, path).runs[0].model.threads(cores)
-
-    def identity(self, experiment: str, path: str) -> str:
-        """A cell's identity. Runs of another configuration in its place are told here, before anything is touched."""
-        cell = self.cell(experiment, path)
+    @one_line_errors
+    def identity(self, w: Wildcards) -> str:
+        """The same; stored runs of another configuration are an error, before any job starts."""
+        cell = self.cell(w.experiment, self.cell_path(w))
         for run in cell.runs:
-            is_finished(self.paths.run(experiment, cell.path, run.seed), run, replace=self.replace)
+            is_finished(self.paths.run(w.experiment, cell.path, run.seed), run, replace=self.replaces)
         return cell.identity
 
-    def compared(self, experiment: str, path: str, analysis: str) -> list[str]:
-        """The paths of the cells that an analysis of this cell compares it with."""
-        return self.reports[experiment].compared(path, analysis)
+    @one_line_errors
+    def metrics_compared_with(self, w: Wildcards) -> list[Path]:
+        """Metrics of the cells with which an analysis compares this cell."""
+        cells = self.reports[w.experiment].compared(self.cell_path(w), w.analysis)
+        return [self.paths.metrics(w.experiment, cell) for cell in cells]
 
-    def trained(self, experiment: str) -> list[str]:
-        """The paths of all cells of an experiment."""
-        return self.reports[experiment].experiment.paths()
+    def analysis(self, w: Wildcards) -> list[str]:
+        """Name and options of an analysis, as arguments of `fedflat analyse`."""
+        analysis = self.reports[w.experiment].analyses[w.analysis]
+        return [analysis.name, *(f"--set={name}={value}" for name, value in analysis.options().items())]
 
-    def analysed(self, experiment: str, analysis: str) -> list[str]:
-        """The paths of all cells of which an analysis can be asked; a `UserError` if it cannot be asked at all."""
-        return self.reports[experiment].analysed(analysis)
+    # Of tables, figures and pages
 
-    def shown(self, experiment: str, files: Iterable[Path]) -> str:
-        """Which value of a run is reported, and the identities of the cells that a table or figure reads.
+    def report_folder(self, experiment: str) -> Path:
+        """The folder of a report; `experiment` may be a wildcard."""
+        return self.paths.report(experiment, self.overrides.get("report"))
 
-        They are a parameter of its rule: one that was made of other configurations is outdated even while the new runs
-        are missing, as after a retraining that was killed.
+    def table_files(self, experiment: str) -> list[Path]:
+        """The files of the table {name}."""
+        return targets.table_files(self.report_folder(experiment), "{name}")
+
+    def figure_files(self, experiment: str) -> list[Path]:
+        """The files of the figure {name}."""
+        return targets.figure_files(self.report_folder(experiment), "{name}")
+
+    @one_line_errors
+    def table_inputs(self, w: Wildcards) -> list[Path]:
+        """The layouts and tidy files of a table."""
+        return self.reports[w.experiment].table_inputs(w.name)
+
+    @one_line_errors
+    def figure_inputs(self, w: Wildcards) -> list[Path]:
+        """The layouts and tidy files of a figure."""
+        return self.reports[w.experiment].figure_inputs(w.name)
+
+    @one_line_errors
+    def page_inputs(self, w: Wildcards) -> list[Path]:
+        """The files of the tables and figures of a page."""
+        return targets.page_contents(self.reports[w.experiment]).outputs()
+
+    @one_line_errors
+    def identities_shown(self, w: Wildcards, input: Iterable[str]) -> str:  # noqa: A002 - Snakemake's name
+        """Which value of a run is reported, and the identities of the cells whose files are the rule's `input`.
+
+        With this parameter, a table or figure of other configurations is outdated even while the new runs are missing,
+        as after a new training that was killed.
         """
-        cells = dict.fromkeys(map(self.paths.cell_of, files))
-        identities = [self.cell(experiment, cell.path).identity for cell in cells if cell is not None]
-        report = self.reports[experiment].experiment.report
-        return " ".join([*([] if report is None else [report]), *identities])
+        cells = dict.fromkeys(self.paths.cell_of(Path(file)) for file in input)
+        identities = [self.cell(w.experiment, cell.path).identity for cell in cells if cell is not None]
+        reported = self.reports[w.experiment].experiment.report
+        return " ".join([*filter(None, [reported]), *identities])
+
+    @one_line_errors
+    def description(self, w: Wildcards) -> str:
+        """What an experiment is about."""
+        return self.reports[w.experiment].experiment.description
+
+    # Targets
+
+    @property
+    def pages(self) -> list[Path]:
+        """The pages of the requested experiments."""
+        return [report.folder / "index.html" for report in self.requested]
+
+    @property
+    def targets(self) -> dict[str, Callable[[Wildcards], list[Path]]]:
+        """The files of every target by its name, as functions of wildcards, of which targets have none."""
+
+        def files(parts: list[targets.Target]) -> Callable[[Wildcards], list[Path]]:
+            return one_line_errors(lambda w: [file for part in parts for file in part.outputs()])
+
+        return {name: files(parts) for name, parts in targets.all_targets(self.reports.values()).items()}

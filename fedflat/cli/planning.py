@@ -53,8 +53,8 @@ def plan(
       fedflat plan all_tables --scale smoke --seeds 1 --method fedavg --method fedsam
     """
     from analysis.planning.gradient_times import GradientTimes
-    from analysis.planning.plan import in_words
-    from analysis.planning.plan import plan as estimate
+    from analysis.planning.plan import as_text
+    from analysis.planning.plan import plan as cost_of
     from bench.host.torch_device import prepare_device
 
     if not all(targets):
@@ -67,7 +67,7 @@ def plan(
     if methods:
         overrides["chosen"] = methods
     times = GradientTimes.measured(prepare_device(device, 1, typer.echo))
-    typer.echo(in_words(estimate(targets, results, overrides, times, experiments or ())))
+    typer.echo(as_text(cost_of(targets, results, overrides, times, experiments or ())))
 
 
 def index(

@@ -199,7 +199,7 @@ def run_files(folder: Path) -> dict[str, bytes]:
 def kill_while_training(arguments: list[str], folder: Path, victim: str = "everything") -> None:
     """Start a command, wait for the first checkpoint under `folder`, and kill it, or the training process only.
 
-    Nothing goes on after that: a warm process that forks for the jobs ends with Snakemake.
+    Nothing goes on after that: the command server, whose forks are the jobs, ends with Snakemake.
     """
     process = subprocess.Popen(
         arguments, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -210,16 +210,15 @@ def kill_while_training(arguments: list[str], folder: Path, victim: str = "every
         assert time.monotonic() < deadline
         time.sleep(0.01)
     children = psutil.Process(process.pid).children(recursive=True)
-    if sys.platform == "linux":
-        assert any("fedflat.warm_server" in child.cmdline() for child in children)
+    servers = [child for child in children if "fedflat.command_server" in child.cmdline()]
+    training = [fork for server in servers if server.ppid() == process.pid for fork in server.children()]
+    assert training or sys.platform != "linux"
     if victim == "everything":
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         assert not psutil.wait_procs(children, timeout=60)[1]
         return
-    training = [p for p in children if "fedflat" in p.cmdline() or any("fedflat" in c for c in p.cmdline()[:2])]
-    assert training
-    for child in training:
+    for child in training or children:
         child.kill()
     assert process.wait(timeout=60) != 0
 

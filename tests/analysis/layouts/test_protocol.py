@@ -98,7 +98,7 @@ def test_at_smoke_scale_means_are_over_few_evaluations() -> None:
 def test_reports_under_another_protocol_lie_apart() -> None:
     changes = {"scale": "smoke", "report": "best"}
     assert Report("fedgf", Path("r"), changes).folder == Path("r/reports/fedgf_smoke_best")
-    assert Workflow.of(changes | {"results": "r"}).report_folder == "r/reports/{experiment}_best"
+    assert Workflow.of(changes | {"results": "r"}).report_folder("{experiment}") == Path("r/reports/{experiment}_best")
     runs = [Report("fedgf", Path("r"), {"scale": "smoke", **more}).experiment for more in ({}, {"report": "best"})]
     assert runs[0].cells() == runs[1].cells(), "what is trained stays the same"
 

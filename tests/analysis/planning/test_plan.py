@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from analysis.planning.plan import Estimate, Plan, in_words, plan, rounded, total
+from analysis.planning.plan import CellCosts, Cost, as_text, plan, rounded, total
 from analysis.planning.run_cost import BYTES_PER_ROUND, FORWARD, OVERHEAD, disk, seconds
 from analysis.report.report import Report
 from bench.experiments.experiment import load_experiment
@@ -36,7 +36,7 @@ def test_a_table_needs_the_runs_that_it_shows(tmp_path: Path) -> None:
 
 def test_runs_that_analyses_compare_with_are_needed_too() -> None:
     report = Report("analyses", Path("results"))
-    cells = Plan(report, one_second).cells(report.figure_inputs("plane"))
+    cells = CellCosts(report, one_second).of(report.figure_inputs("plane"))
     methods = [path.split("/")[-1] for path in cells]
     assert methods == [*report.figure_layout("plane").methods, *report.analyses["plane"].compared_labels()]
     assert len(methods) == 3
@@ -56,7 +56,7 @@ def test_a_figure_in_parts_and_an_analysis_are_targets_too() -> None:
 
 @pytest.mark.parametrize("target", ["fedlesam_table_3", "fedlesam_figure_5a"], ids=["published alone", "splits"])
 def test_what_needs_no_runs_is_told(target: str) -> None:
-    assert in_words(plan([target], Path("none"), {}, one_second)) == "nothing to train"
+    assert as_text(plan([target], Path("none"), {}, one_second)) == "nothing to train"
 
 
 def test_targets_without_runs_are_told() -> None:
@@ -138,8 +138,8 @@ def test_a_share_of_emnist_takes_less() -> None:
 
 
 def test_parts_are_lines_with_their_sum() -> None:
-    parts = {"a: x": Estimate(2, 1, 1.5, 2**30), "a: y": Estimate(3, 0, 0.25, 2**29)}
-    lines = in_words(parts).splitlines()
+    parts = {"a: x": Cost(2, 1, 1.5, 2**30), "a: y": Cost(3, 0, 0.25, 2**29)}
+    lines = as_text(parts).splitlines()
     assert lines[-1].split() == ["all", "5", "1", "1.8", "1.5"]
-    assert len(in_words({"a: x": parts["a: x"]}).splitlines()) == 2
-    assert total([]) == Estimate()
+    assert len(as_text({"a: x": parts["a: x"]}).splitlines()) == 2
+    assert total([]) == Cost()

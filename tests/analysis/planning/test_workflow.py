@@ -1,17 +1,31 @@
-"""What the Snakefile asks: options, identities, and which cells a report shows."""
+"""The answers to the Snakefile: options, identities, and the cells that a report shows."""
 
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import yaml
 
-from analysis.planning.workflow import Workflow
+from analysis.planning.workflow import KEYS, Workflow, one_line_errors
 from analysis.report.report import Report
 from analysis.tables.layout import load_table
 from bench.input.errors import UserError
-from tests.places import MINI
+from tests.places import MINI, ROOT
 
 FEDSAM = "digits/dirichlet-0.1/4-of-20/fedsam"
+
+
+def wildcards(cell: str = FEDSAM, **others: str) -> SimpleNamespace:
+    """Those of a cell of mini, as Snakemake passes them to a rule's functions."""
+    names = ("dataset", "partition", "participation", "method")
+    return SimpleNamespace(experiment="mini", **dict(zip(names, cell.split("/"), strict=True)), **others)
+
+
+def test_the_configuration_file_lists_every_key_and_its_default():
+    listed = yaml.safe_load((ROOT / "config" / "config.yaml").read_text())
+    assert sorted(listed) == KEYS
+    assert Workflow.of(listed) == Workflow.of({}), "the values in the file are the defaults"
 
 
 @pytest.mark.parametrize(
@@ -43,7 +57,7 @@ def test_a_wrong_configuration_is_one_line(config, message):
 
 def test_changes_reach_every_command():
     flow = Workflow.of({"experiments": MINI, "rounds": 5, "seeds": [0], "results": "my results"})
-    assert flow.options == "--results 'my results' --set=training.rounds=5 '--set=grid.seeds=[0]'"
+    assert flow.options == ["--results", "my results", "--set=training.rounds=5", "--set=grid.seeds=[0]"]
     [run] = flow.cell("mini", FEDSAM).runs
     assert run.training.rounds == 5
 
@@ -58,16 +72,26 @@ def test_small_models_get_one_thread_and_large_ones_the_cores(tmp_path):
         ({"experiments": str(large), "device": "cuda", "threads": 3}, 3),
         ({"experiments": MINI, "threads": 3}, 3),
     ):
-        assert Workflow.of(config).threads("mini", FEDSAM, cores=8) == threads, config
+        assert Workflow.of(config, cores=8).threads(wildcards()) == threads, config
 
 
 def test_a_report_depends_on_the_identities_of_the_cells_that_it_reads():
     one, other = (Workflow.of({"experiments": MINI, "rounds": rounds}) for rounds in (4, 5))
-    files = [Path("results", "analysis", "mini", FEDSAM, "drift.csv"), Path("layout.yaml")]
-    assert one.shown("mini", files) == one.cell("mini", FEDSAM).identity
-    assert Workflow.of({"experiments": MINI, "report": "best"}).shown("mini", files).startswith("best ")
-    assert other.cell("mini", FEDSAM).identity in other.shown("mini", files) != one.shown("mini", files)
-    assert one.shown("mini", [Path("layout.yaml")]) == ""
+    files = [f"results/analysis/mini/{FEDSAM}/drift.csv", "layout.yaml"]
+    best = Workflow.of({"experiments": MINI, "report": "best"})
+    shown, of_other, of_best = (flow.identities_shown(wildcards(), files) for flow in (one, other, best))
+    assert shown == one.cell("mini", FEDSAM).identity
+    assert of_best.startswith("best ")
+    assert other.cell("mini", FEDSAM).identity in of_other != shown
+    assert one.identities_shown(wildcards(), ["layout.yaml"]) == ""
+
+
+def test_bad_input_ends_snakemake_with_one_line():
+    def refuse() -> None:
+        raise UserError("a is not b")
+
+    with pytest.raises(SystemExit, match="fedflat: a is not b"):
+        one_line_errors(refuse)()
 
 
 EXTENDED = """
@@ -150,13 +174,19 @@ def with_analyses(folder: Path, text: str) -> Workflow:
     return Workflow.of({"experiments": str(file)})
 
 
+def analysed(flow: Workflow, analysis: str) -> list[Path]:
+    """The files of a target such as mini_analysis_hessian."""
+    return flow.targets[f"mini_analysis_{analysis}"](None)
+
+
 def test_a_target_of_an_analysis_leaves_out_what_it_compares_with(tmp_path):
     flow = with_analyses(tmp_path / "mine", "interpolation: {towards: fedsam}\n")
     asked = ["digits/dirichlet-0.1/4-of-20/fedavg", "digits/iid/4-of-40/fedavg"]
-    assert flow.analysed("mini", "interpolation") == asked
-    assert len(flow.analysed("mini", "hessian")) == 4
-    with pytest.raises(UserError, match="name the two others in its option through"):
-        flow.analysed("mini", "plane")
+    cells = [file.parent.relative_to("results/analysis/mini") for file in analysed(flow, "interpolation")]
+    assert cells == list(map(Path, asked))
+    assert len(analysed(flow, "hessian")) == 4
+    with pytest.raises(SystemExit, match="name the two others in its option through"):
+        analysed(flow, "plane")
 
 
 @pytest.mark.parametrize(
@@ -171,8 +201,8 @@ def test_a_target_of_an_analysis_leaves_out_what_it_compares_with(tmp_path):
 )
 def test_what_cannot_be_compared_is_one_line(label, message, tmp_path):
     flow = with_analyses(tmp_path / "mine", f"interpolation: {{towards: {label}}}\n")
-    with pytest.raises(UserError, match=message):
-        flow.compared("mini", "digits/dirichlet-0.1/4-of-20/fedavg", "interpolation")
+    with pytest.raises(SystemExit, match=message):
+        flow.metrics_compared_with(wildcards("digits/dirichlet-0.1/4-of-20/fedavg", analysis="interpolation"))
 
 
 def test_only_chosen_methods_are_asked_for():
@@ -180,4 +210,4 @@ def test_only_chosen_methods_are_asked_for():
     report = flow.reports["mini"]
     shown = {path.parent.name for path in report.table_inputs("accuracy") if path.name == "metrics.csv"}
     assert shown == {"fedsam"}
-    assert {path.rpartition("/")[2] for path in flow.analysed("mini", "hessian")} == {"fedsam"}
+    assert {file.parent.name for file in analysed(flow, "hessian")} == {"fedsam"}

@@ -3,6 +3,7 @@
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -137,12 +138,14 @@ def test_snakemake_tells_an_edited_file_and_replaces_on_demand(own, tmp_path):
     """Before anything is touched; the rule's parameter changes with the content, so that its jobs are outdated."""
     place, path = tmp_path / "results" / "runs" / "mine" / SETTING / "mine" / "seed-0", f"{SETTING}/mine"
     options = {"experiments": [str(own / "experiments.yaml")], "results": str(tmp_path / "results")}
+    names = ("experiment", "dataset", "partition", "participation", "method")
+    wildcards = SimpleNamespace(**dict(zip(names, ["mine", *path.split("/")], strict=True)))
     train(config(own), place, CPU)
-    before = Workflow.of(options).identity("mine", path)
+    before = Workflow.of(options).identity(wildcards)
     (own / "my_method.py").write_text(SOURCE + "# edited\n")
-    with pytest.raises(UserError, match=r"my_method.py' has been edited; .*pass --replace"):
-        Workflow.of(options).identity("mine", path)
-    assert Workflow.of({**options, "replace": True}).identity("mine", path) != before
+    with pytest.raises(SystemExit, match=r"my_method.py' has been edited; .*pass --replace"):
+        Workflow.of(options).identity(wildcards)
+    assert Workflow.of({**options, "replace": True}).identity(wildcards) != before
 
 
 def test_a_moved_file_is_no_difference(own, tmp_path):
