@@ -78,7 +78,7 @@ rule analyse:
     resources: gpu=FLOW.gpus
     run:
         folder, *others = (Path(file).parent for file in input)
-        fedflat(log, "analyse", *params.analysis, folder, *(f"--beside={other}" for other in others),
+        fedflat(log, "analyse", *params.analysis, folder, *(f"--compare-with={other}" for other in others),
                 "--out", output[0], "--device", FLOW.device, "--threads", threads)
 
 
