@@ -1,10 +1,10 @@
 """How an analysis was computed, as every row of its tidy file states it: options, compared runs, code."""
 
 import functools
-import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 
+from bench.input.content import named_contents, short_hash
 from bench.training.code_version import code_fingerprint
 
 PROVENANCE_COLUMNS = ("options", "compared_with", "code")
@@ -20,13 +20,10 @@ def analysis_fingerprint(name: str) -> str:
     It covers bench/, the measures, and the analysis with the other modules of its folder: not the analyses of other
     folders, tables or figures.
     """
-    digest = hashlib.sha256(code_fingerprint().encode())
-    folders = [file.parent for file in _PACKAGE.glob(f"analyses/*/{name}.py")]
-    for folder in (_PACKAGE / "measures", _PACKAGE / "analyses", *folders):
-        for file in sorted(folder.glob("*.py")):
-            digest.update(str(file.relative_to(_PACKAGE)).encode())
-            digest.update(file.read_bytes())
-    return digest.hexdigest()[:16]
+    own = [file.parent for file in _PACKAGE.glob(f"analyses/*/{name}.py")]
+    folders = (_PACKAGE / "measures", _PACKAGE / "analyses", *own)
+    sources = (part for folder in folders for part in named_contents(folder.glob("*.py"), _PACKAGE))
+    return short_hash(code_fingerprint(), *sources)
 
 
 def name_value_pairs(pairs: Iterable[tuple[str, str]]) -> str:

@@ -1,6 +1,5 @@
 """Loss and error of models at many points of parameter space; points that are done survive a kill."""
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ from analysis.analyses.provenance import analysis_fingerprint
 from analysis.measures.directions import Family
 from analysis.measures.landscape import Point, Prepared, chunks, points_together, score
 from bench.data.sources.base import Subset
+from bench.input.content import short_hash
 
 
 def score_points(
@@ -46,14 +46,12 @@ def score_points(
 
 def _key(run: AnalysedRun, analysis: Analysis, family: Family, points: Sequence[Point]) -> dict[str, Any]:
     """Everything that the scores at the points depend on."""
-    digest = hashlib.sha256(repr([tuple(point) for point in points]).encode())
-    for vector in (family.w, *family.directions):
-        digest.update(vector.cpu().numpy().data)
+    vectors = (vector.cpu().numpy().data for vector in (family.w, *family.directions))
     return {
         "analysis": analysis.name,
         "options": analysis.options(),
         "run": run.directory.identity,
-        "points": digest.hexdigest(),
+        "points": short_hash(repr([tuple(point) for point in points]), *vectors, digits=64),
         "images": run.setup.dataset.content_hash(),
         "code": analysis_fingerprint(analysis.name),
         "computed": [torch.__version__, str(run.device), torch.get_num_threads()],

@@ -19,7 +19,7 @@ class _Loader(yaml.SafeLoader):
             if (key.tag, key.value) in seen:
                 first = seen[key.tag, key.value]
                 where = f"lines {first} and {line}" if first != line else f"line {line}"
-                raise yaml.YAMLError(f"the key '{key.value}' stands twice in one mapping ({where})")
+                raise yaml.YAMLError(f"the key '{key.value}' is repeated in one mapping ({where})")
             seen[key.tag, key.value] = line
         return node
 

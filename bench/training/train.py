@@ -94,7 +94,7 @@ def _is_up_to_date(config: RunConfig, folder: Path, *, replace: bool) -> bool:
     """Whether the finished run of this configuration is in the folder, trained on the images that exist now."""
     if not is_finished(folder, config, replace=replace):
         return False
-    # Only user-defined data can change: published data sets are verified when they are read.
+    # Only user-defined data can change: the content of published data sets is fixed.
     if not config.dataset.own or RunDirectory(folder).provenance.get("data_hash") == _data_hash(config):
         return True
     if not replace:

@@ -192,7 +192,7 @@ DUPLICATES = {
 @pytest.mark.parametrize("text", DUPLICATES.values(), ids=DUPLICATES)
 def test_a_key_that_stands_twice_is_refused(text, tmp_path):
     (tmp_path / "x.yaml").write_text(text)
-    with pytest.raises(UserError, match=r"x\.yaml' is not YAML: the key '.+' stands twice in one mapping \(line"):
+    with pytest.raises(UserError, match=r"x\.yaml' is not YAML: the key '.+' is repeated in one mapping \(line"):
         read_yaml(tmp_path / "x.yaml")
 
 
