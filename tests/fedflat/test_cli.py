@@ -98,7 +98,7 @@ def test_mistakes_on_the_command_line(tmp_path):
     assert "unknown key of Flatness 'roh'; did you mean 'rho'?" in refused(
         "analyse", "flatness", tmp_path, "--set", "roh=1"
     )
-    assert "stands twice" in refused("run", "quick", CELL, "--set", "training={lr: 1, lr: 2}")
+    assert "is repeated in one mapping" in refused("run", "quick", CELL, "--set", "training={lr: 1, lr: 2}")
     assert "is neither a run directory" in refused("analyse", "drift", tmp_path)
 
 
