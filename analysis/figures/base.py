@@ -1,4 +1,4 @@
-"""What all figures share: fields of layouts, type sizes for print, lines with bands, legends, notes."""
+"""The common parts of figures: fields of layouts, font sizes for print, lines with bands, legends, notes."""
 
 import textwrap
 from abc import abstractmethod
@@ -26,7 +26,7 @@ from bench.experiments.address import IDS, Setting
 from bench.experiments.experiment import Experiment
 from bench.experiments.results import ResultPaths
 
-# Two-column width of ICML, in inches. Figures are drawn as large as they are printed, and so is their type.
+# Two-column width of ICML, in inches. Figures are drawn in their printed size, and so are their fonts.
 TEXT_WIDTH = 6.75
 Body = Figure | SubFigure
 STYLE: dict[Any, Any] = {
@@ -45,7 +45,7 @@ STYLE: dict[Any, Any] = {
     "grid.color": "#e4e4e4",
     "grid.linewidth": 0.6,
     "axes.axisbelow": True,
-    "pdf.fonttype": 42,  # TrueType: type 3 fonts are refused by many submission systems
+    "pdf.fonttype": 42,  # TrueType; many submission systems refuse type 3 fonts
     "savefig.dpi": 200,
 }
 
@@ -53,14 +53,14 @@ LEGEND: dict[str, Any] = {"frameon": False, "handlelength": 3.2, "columnspacing"
 
 
 class FigureLayout(Layout):
-    """A figure of any kind. `needs` is the analysis (or the file of runs) that it draws."""
+    """A figure of any kind. `needs` is the analysis (or the kind of a run's tidy file) that it draws."""
 
     needs: ClassVar[str]
     kind: str
     analysis: str | None = Field(
-        default=None, description="which of the experiment's analyses of the kind that it draws; null: that of its name"
+        default=None, description="name of the analysis that it draws; null: the one named like its kind"
     )
-    unsupported: str | None = Field(default=None, description="which panels can't be reproduced, and why")
+    unsupported: str | None = Field(default=None, description="which panels cannot be reproduced, and why")
     width: float = Field(default=TEXT_WIDTH, gt=1, le=20, description="inches, as printed")
 
     @property
@@ -70,11 +70,11 @@ class FigureLayout(Layout):
 
     @property
     def needed_file(self) -> str:
-        """The analysis (or the file of runs) that it draws: `needs`, unless the layout itself says which."""
+        """The analysis (or the kind of a run's tidy file) that it draws: `needs`, unless its fields decide."""
         return self.needs
 
     def shown_seed(self, experiment: Experiment) -> int:
-        """The seed that is shown, by figures that show one run: the experiment's first, unless the layout names one."""
+        """The seed shown by figures of single runs: the experiment's first, unless the layout names another."""
         return experiment.grid.seeds[0]
 
     def inputs(self, experiment: Experiment, paths: ResultPaths) -> list[Path]:
@@ -83,7 +83,7 @@ class FigureLayout(Layout):
         return [paths.tidy(experiment.name, cell.path, self.file, seed) for cell in self.cells(experiment)]
 
     def also(self) -> tuple[str, ...]:
-        """Columns of the tidy file that it draws and that only some runs have."""
+        """Columns that it draws and that only some runs have."""
         return ()
 
     def drawn(self, frame: pd.DataFrame) -> pd.DataFrame:
@@ -91,7 +91,7 @@ class FigureLayout(Layout):
         return frame
 
     def reported_value(self, experiment: Experiment) -> str:
-        """Which value of a run is shown, a sentence for the caption, of figures that show one of each run."""
+        """A sentence for the caption: which value of a run is shown; empty for figures of other data."""
         return ""
 
     @abstractmethod
@@ -104,9 +104,9 @@ class FigureLayout(Layout):
 
 
 class OneSeedLayout(FigureLayout):
-    """A figure of one run per cell, all of one seed: it is given the rows of that seed alone."""
+    """A figure of one run per cell, all with the same seed; it gets the rows of that seed only."""
 
-    seed: int | None = Field(default=None, description="whose runs; null: the experiment's first seed")
+    seed: int | None = Field(default=None, description="the runs' seed; null: the experiment's first")
 
     def shown_seed(self, experiment: Experiment) -> int:
         """The seed that is shown."""
@@ -114,7 +114,7 @@ class OneSeedLayout(FigureLayout):
 
 
 class Panel(Selection):
-    """One panel: a setting, and the heading it gets (default: the setting's own)."""
+    """One panel: a setting and its heading (default: the title of the setting)."""
 
     title: str | None = None
 
@@ -144,9 +144,9 @@ class PanelLayout(FigureLayout):
 
 
 def new_figure(width: float, height: float, notes: Sequence[str] = ()) -> tuple[Figure, Body]:
-    """A figure outside of pyplot's global state, and its body to draw in; notes stand small below the body.
+    """A figure outside of pyplot's global state, and its body to draw in; notes are printed small below the body.
 
-    `height` is the body's. Notes get their own strip, since a legend "outside" of panels would cover them.
+    `height` is that of the body. Notes have a strip below it, because a legend "outside" of panels would cover them.
     """
     lines = [line for note in notes for line in textwrap.wrap(note, width=int(width * 19))]
     strip = 0.13 * len(lines) + 0.06 * bool(lines)
@@ -166,34 +166,34 @@ def draw_curve(
     std: pd.Series,
     look: Style,
     within: tuple[float, float] = (-np.inf, np.inf),
-    aside: float = 0.0,
+    offset: float = 0.0,
 ) -> None:
-    """A mean line with a band of ± one standard deviation, where there is one, cut at the values that can be.
+    """A mean line with a band of ± one standard deviation, if there is one, cut to the possible values `within`.
 
-    A single point has neither line nor band: it gets a small marker and a bar, `aside` of its place on the x axis, so
-    that it hides no other.
+    A single point has neither line nor band: it is drawn as a small marker with a bar, shifted by `offset` on the x
+    axis, so that it hides no other point.
     """
     if x.empty:
         return
     low, high = (mean - std).clip(*within), (mean + std).clip(*within)
     if len(x) == 1:
-        axes.plot(x + aside, mean, **{**_line(look), "marker": look.marker or "_", "markersize": 6})
-        axes.vlines(x + aside, low, high, color=look.colour, linewidth=0.8)
-        # With as much room on the other side, the place itself is in view, and has its tick.
-        axes.update_datalim([(x.iloc[0] - aside, mean.iloc[0])])
+        axes.plot(x + offset, mean, **{**_line(look), "marker": look.marker or "_", "markersize": 6})
+        axes.vlines(x + offset, low, high, color=look.colour, linewidth=0.8)
+        # The same room on the other side keeps x itself visible, with its tick.
+        axes.update_datalim([(x.iloc[0] - offset, mean.iloc[0])])
         return
     axes.plot(x, mean, markevery=0.1, **_line(look))
-    # Where many bands overlap, the thin edges still tell them apart, and pale areas leave the lines readable.
+    # Thin edges distinguish many overlapping bands, and pale areas leave the lines readable.
     axes.fill_between(x, low, high, facecolor=(look.colour, 0.06), edgecolor=(look.colour, 0.25), linewidth=0.4)
 
 
 def offsets(methods: Sequence[str]) -> dict[str, float]:
-    """Places for the methods' single points, side by side within a round."""
+    """Offsets that place the methods' single points side by side within a round."""
     return dict(zip(methods, np.linspace(-0.2, 0.2, len(methods) + 2)[1:-1].tolist(), strict=True))
 
 
 def round_axis(axes: Axes) -> None:
-    """Whole numbers on the axis of rounds, however few rounds there are."""
+    """Whole numbers on the axis of rounds, for any number of rounds."""
     axes.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10], integer=True, min_n_ticks=1))
 
 
@@ -202,7 +202,7 @@ def _line(look: Style) -> dict[str, Any]:
 
 
 def add_legend(body: Body, frame: pd.DataFrame, layout: FigureLayout, experiment: Experiment) -> None:
-    """One legend for all panels, below them, of the methods that have data."""
+    """One legend below all panels, of the methods that have data."""
     names, present = method_titles(experiment, layout.methods), set(frame["method"])
     looks = styles(experiment, [method for method in layout.methods if method in present])
     handles = [Line2D([], [], label=names[label], **_line(look)) for label, look in looks.items()]
@@ -211,7 +211,7 @@ def add_legend(body: Body, frame: pd.DataFrame, layout: FigureLayout, experiment
 
 
 def legend_columns(labels: Sequence[str], width: float) -> int:
-    """As many columns as fit into `width` inches, six at most; labels fill them one column after the other."""
+    """The number of columns, at most six, that fit into `width` inches; labels fill one column after the other."""
     size, font = STYLE["legend.fontsize"], FontProperties(family=STYLE["font.sans-serif"])
     lengths = [TextPath((0, 0), label, size=size, prop=font).get_extents().width for label in labels]
     pad, edges = 0.8, 1.3  # in type sizes: before each label, and on both sides of the legend
@@ -224,10 +224,10 @@ def legend_columns(labels: Sequence[str], width: float) -> int:
 
 
 def seed_statistics(frame: pd.DataFrame, *columns: str) -> str:
-    """What lines and bands over seeds mean, for captions of figures that draw these columns."""
+    """The meaning of lines and bands over seeds, for captions of figures that draw these columns."""
     single = any((curves(frame, column).groupby(IDS).size() == 1).any() for column in columns)
     points = " Single points: marks and bars instead, side by side within their round." if single else ""
-    bands = "± one sample standard deviation, cut where no value can lie"
+    bands = "± one sample standard deviation, cut to possible values"
     return f"Lines: mean over {count_seeds(frame)}; bands: {bands}.{points}"
 
 

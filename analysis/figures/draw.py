@@ -28,7 +28,7 @@ _FOLDERS = [
 KINDS: Mapping[str, type[FigureLayout]] = registered(FigureLayout, *_FOLDERS, key="kind")
 """The layouts of figures by kind. A new file with a class in one of the folders is a new kind."""
 
-# Without dates, equal data gives equal bytes.
+# Without dates, equal data give equal bytes.
 _FORMATS: dict[str, dict[str, Any]] = {"png": {}, "pdf": {"CreationDate": None}}
 
 
@@ -42,7 +42,7 @@ def load_figure(experiment_name: str, name: str) -> FigureLayout:
 
 
 def draw(layout: FigureLayout, tidy: Tidy) -> Figure:
-    """The figure; methods without data are named at its foot, no data at all is a `UserError`."""
+    """The figure, which names methods without data at its foot; a `UserError` if there are no data at all."""
     frame = _gather(layout, tidy)
     if frame.empty:
         seed = f" of seed {layout.shown_seed(tidy.experiment)}" if isinstance(layout, OneSeedLayout) else ""
@@ -57,9 +57,9 @@ def draw(layout: FigureLayout, tidy: Tidy) -> Figure:
 
 
 def caption(layout: FigureLayout, tidy: Tidy) -> str:
-    """The layout's caption, what lines and bands mean, what was computed, and what has not been run."""
+    """The layout's caption, the meaning of lines and bands, what was computed, and what is missing."""
     frame = _gather(layout, tidy)
-    told = definition(layout.drawn(frame), layout.file)
+    computed = definition(layout.drawn(frame), layout.file)
     note = missing_note(frame, layout, tidy)
     parts = [
         f"{layout.title}.",
@@ -68,7 +68,7 @@ def caption(layout: FigureLayout, tidy: Tidy) -> str:
         f"Not drawn: {layout.unsupported}." if layout.unsupported else "",
         "" if frame.empty else layout.reported_value(tidy.experiment),
         "" if frame.empty else layout.statistics(frame),
-        f"Computed: {told}." if told else "",
+        f"Computed: {computed}." if computed else "",
         *other_training_settings(tidy.experiment, layout.methods),
         *less_exact({layout.file: frame}),
         *computed_by_other_code({layout.file: frame}, tidy.analyses),
@@ -91,7 +91,7 @@ def save(figure: Figure, stem: Path) -> list[Path]:
 
 
 def _settle(figure: Figure) -> None:
-    """Lay the figure out for good, at rounded places: the solver's last digits differ from call to call."""
+    """Fix the layout at rounded positions: the last digits of the layout solver differ from call to call."""
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
     for part in figure.subfigs:

@@ -1,4 +1,4 @@
-"""Panels of lines with bands, one panel per setting and one line per method: what several kinds of figures are."""
+"""Panels of lines with bands, one panel per setting and one line per method, for several kinds of figures."""
 
 from collections.abc import Mapping
 
@@ -13,7 +13,7 @@ from bench.experiments.address import IDS, CellAddress
 
 
 def spread(frame: pd.DataFrame, x: str, column: str) -> pd.DataFrame:
-    """Mean and sample standard deviation of a column over all rows of a cell at one x: columns `mean`, `std`."""
+    """Mean and sample standard deviation of a column over all rows of a cell with the same x: columns `mean`, `std`."""
     return frame.groupby([*IDS, x], sort=True)[column].agg(["mean", "std"]).reset_index()
 
 
@@ -26,11 +26,11 @@ def draw_lines(
     *,
     columns: int,
     within: tuple[float, float] = (-np.inf, np.inf),
-    aside: Mapping[str, float] | None = None,
+    offset: Mapping[str, float] | None = None,
 ) -> list[Axes]:
     """The panels of a layout, `columns` side by side, on shared axes, and their legend.
 
-    `lines` has the columns that name a cell, x, `mean` and `std`; `within` and `aside` are those of `draw_curve`.
+    `lines` has the columns that name a cell, x, `mean` and `std`; `within` and `offset` (by method): see `draw_curve`.
     """
     looks = styles(tidy.experiment, layout.methods)
     grid = body.subplots(-(-len(layout.panels) // columns), columns, sharex=True, sharey=True, squeeze=False)
@@ -42,7 +42,9 @@ def draw_lines(
         axes.set_title(panel.heading(setting))
         for method in layout.methods:
             line = of_cell(lines, CellAddress(setting, method))
-            draw_curve(axes, line[x], line["mean"], line["std"], looks[method], within, aside[method] if aside else 0.0)
+            draw_curve(
+                axes, line[x], line["mean"], line["std"], looks[method], within, offset[method] if offset else 0.0
+            )
     add_legend(body, lines, layout, tidy.experiment)
     return drawn
 

@@ -1,4 +1,4 @@
-"""What a figure cannot show, for its foot and its caption: cells without data, and those that have lost seeds."""
+"""Notes about missing data for a figure's foot and caption: cells without data, and cells without some seeds."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ Seeds = dict[tuple[str, ...], set[int]]
 
 
 def missing_note(frame: pd.DataFrame, layout: FigureLayout, tidy: Tidy) -> str:
-    """For example 'not run: FedSAM; 2 of 3 seeds: FedGF (Dirichlet 0.1, 4 of 20 clients)'; empty if all is there."""
+    """For example 'not run: FedSAM; 2 of 3 seeds: FedGF (Dirichlet 0.1, 4 of 20 clients)'; empty if complete."""
     cells, one = layout.cells(tidy.experiment), _shows_one_seed(layout)
     metrics = tidy.gather("metrics", cells)
     answered, ran, diverged = (_seeds(rows) for rows in (frame, metrics, metrics[metrics["diverged"] == 1]))
@@ -36,8 +36,10 @@ def missing_note(frame: pd.DataFrame, layout: FigureLayout, tidy: Tidy) -> str:
 
 
 def diverged_note(metrics: pd.DataFrame, names: dict[str, str], where: str) -> str:
-    """For example 'diverged (the curve ends at a cross): FedSAM (1 of 3 runs)'; empty if none did. `where`: what the
-    figure shows of it."""
+    """For example 'diverged (the curve ends at a cross): FedSAM (1 of 3 runs)'; empty if no run diverged.
+
+    `where`: how the figure shows a diverged run.
+    """
     runs = diverged_seeds(metrics)
     count = runs.groupby("method", sort=False)[["diverged", "seeds"]].sum()
     parts = [

@@ -1,8 +1,8 @@
-"""One look per method in every figure: hue for where the gradient is taken, line and tone for its correction, a marker
-for a server or loss of its own.
+"""The look of a method, the same in every figure: its perturbation decides the hue, its correction the line style and
+tone, its server or loss the marker.
 
-Hues are those of Okabe and Ito, which colour-blind readers can tell apart; line styles separate methods of
-one colour, in black-and-white print too.
+Hues are those of Okabe and Ito, which colour-blind readers can distinguish; line styles distinguish methods of one hue,
+also in black-and-white print.
 """
 
 from collections import Counter
@@ -63,7 +63,7 @@ _OWN_MARKERS = {
     "affine_shift": "h",
 }
 
-# Entries of an experiment that share a catalog method (a search over rho, say) share its line, not markers.
+# Entries of an experiment with the same catalog method (such as a search over rho) differ in their markers only.
 _MARKERS = ("", "o", "s", "D", "P", "X", "H", "8")
 
 

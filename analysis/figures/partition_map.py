@@ -1,4 +1,4 @@
-"""A picture of one split: how many images of each class every client holds."""
+"""Draw one split: how many images of each class every client holds."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -1,8 +1,8 @@
-"""Tables: a YAML layout over an experiment, filled from tidy files.
+"""Fill a table: a YAML layout over an experiment, with values from tidy files.
 
-Rows are methods, columns are quantities in settings, blocks are stacked parts of the table (as the upper and
-lower half of FedLESAM's Table 2). Each entry is a mean ± sample standard deviation over seeds; what has not
-been run, or has diverged, says so and is never ranked.
+Rows are methods, columns are quantities in settings, and blocks are stacked groups of rows (as the upper and lower half
+of FedLESAM's Table 2). Each entry is a mean ± sample standard deviation over seeds. An entry that has not been run, or
+has diverged, says so and is not ranked.
 """
 
 import math
@@ -31,9 +31,9 @@ from bench.experiments.scale import IN_WORDS
 
 @dataclass(frozen=True)
 class Entry:
-    """One cell of a table; `place` is 1 for the best of its column and block, 2 for the second, else 0.
+    """One entry of a table; `place` is 1 for the best of its column and block, 2 for the second best, else 0.
 
-    `missing`: why there is no mean, if there is none.
+    `missing`: the reason if there is no mean; it has no meaning otherwise.
     """
 
     mean: float | None = None
@@ -82,7 +82,7 @@ def inputs(layout: TableLayout, experiment: Experiment, paths: ResultPaths) -> l
 
 
 def fill(name: str, layout: TableLayout, tidy: Tidy) -> Table:
-    """The table with everything the tidy files say."""
+    """The table with the values of the tidy files."""
     cells = layout.cells(tidy.experiment)
     files = dict.fromkeys(["metrics", *(column.file for column in layout.supported)])
     frames = {file: tidy.gather(file, cells) for file in files}
@@ -100,10 +100,10 @@ def fill(name: str, layout: TableLayout, tidy: Tidy) -> Table:
                 columns.append([unsupported] * len(layout.methods))
                 continue
             frame = frames[column.file]
-            asked = (column.metric, column.file, column.final, column.target, column.smoothed, column.direction)
-            if asked not in shared:
-                shared[asked] = values_of(column, finals, frame)
-            columns.append(_column(layout, block, column, tidy.experiment, runs, shared[asked], frame))
+            values = (column.metric, column.file, column.final, column.target, column.smoothed, column.direction)
+            if values not in shared:
+                shared[values] = values_of(column, finals, frame)
+            columns.append(_column(layout, block, column, tidy.experiment, runs, shared[values], frame))
         blocks.append(tuple(zip(*columns, strict=True)))
     names = {label: row.title for label, row in layout.unsupported_rows.items()} | method_titles(tidy.experiment)
     rows = tuple(names[method] for method in layout.methods)
@@ -124,7 +124,7 @@ def _column(
     """The entries of a column in a block. `runs`: by cell, how many seeds ran, and how many diverged."""
     settings = layout.settings_of(block, column, experiment)
     wanted = min(len(experiment.resolved_parts[setting.dataset].grid.seeds) for setting in settings)
-    there = set(frame[IDS].itertuples(index=False, name=None))
+    with_rows = set(frame[IDS].itertuples(index=False, name=None))
     cells = {method: [CellAddress(setting, method).ids for setting in settings] for method in layout.methods}
     of_method = {method: mean_over([values.get(key, []) for key in keys]) for method, keys in cells.items()}
     entries = []
@@ -140,7 +140,7 @@ def _column(
         if 0 < ran < len(settings):
             entries.append(Entry(note=f"{ran} of {len(settings)} settings"))
         else:
-            analysed = all(key in there for key in cells[method])
+            analysed = all(key in with_rows for key in cells[method])
             entries.append(_entry((seeds, diverged), own, wanted, column.decimals, analysed=analysed))
     return _ranked(entries, column.direction)
 
@@ -161,8 +161,8 @@ def _entry(
             seeds=len(known), note=f"reference: {len(known) - incomparable} of {len(known)} seeds", missing="censored"
         )
     if missed := [value.number for value in known if not value.reached]:
-        some = f" ({len(known) - len(missed)} of {len(known)} seeds)" if len(missed) < len(known) else ""
-        note = f"{math.fsum(missed) / len(missed):.{decimals}f}+{some}"
+        reached = f" ({len(known) - len(missed)} of {len(known)} seeds)" if len(missed) < len(known) else ""
+        note = f"{math.fsum(missed) / len(missed):.{decimals}f}+{reached}"
         return Entry(seeds=len(known), note=note, missing="censored")
     finite = sorted(value.number for value in known)
     mean = math.fsum(finite) / len(finite)
@@ -173,7 +173,7 @@ def _entry(
 
 
 def _ranked(entries: Sequence[Entry], better: Better) -> list[Entry]:
-    """Places by unrounded means; equal means share a place (up to rounding of the sum over seeds)."""
+    """The entries with their places, by unrounded means; means that differ only by rounding errors share a place."""
     if better == "none":
         return list(entries)
     distinct: list[float] = []
@@ -208,9 +208,9 @@ def _caption(
         whole = metrics.groupby(RUN_IDS).agg(last=("round", "max"), bad=("diverged", "max"))
         last = sorted(whole.loc[whole["bad"] == 0, "last"].unique())
         rounds = f" (round {last[0]})" if len(last) == 1 else f" (rounds {last[0]} to {last[-1]})" if last else ""
-        if any(_by_the_rule(column) for column in layout.supported):
-            asked = "" if tidy.experiment.report is None else ", as asked for in place of the table's own protocol"
-            protocol.append(f"Values{asked}: {_reported_as(finals, rounds)}.")
+        if any(_follows_protocol(column) for column in layout.supported):
+            requested = "" if tidy.experiment.report is None else ", as requested instead of the table's own protocol"
+            protocol.append(f"Values{requested}: {_reported_as(finals, rounds)}.")
         for final in dict.fromkeys(column.final for column in layout.supported if column.final is not None):
             of = [column.name for column in layout.supported if column.final == final]
             named = ", ".join(of) if len(of) < len(layout.supported) else "Values"
@@ -226,11 +226,11 @@ def _caption(
     protocol += [*_definitions(layout, frames), *less_exact(frames), *computed_by_other_code(frames, tidy.analyses)]
     if any(quantity(column.metric).file == "convergence" for column in layout.supported):
         protocol.append(
-            "N+: what runs spent that did not reach the target; in brackets how many seeds did, if some did."
+            "N+: mean cost of the runs that did not reach the target; in brackets the seeds that did, if there are any."
         )
     if references := dict.fromkeys(column.relative_to for column in layout.supported if column.relative_to):
         shown_names = " and ".join(names[reference] for reference in references)
-        protocol.append(f"Multiples: of {shown_names}, seed by seed; none is shown unless it has a value in all seeds.")
+        protocol.append(f"Multiples of {shown_names}, seed by seed; shown only if that has a value in all seeds.")
     if gains := {method: other for column in layout.supported for method, other in column.gain_over.items()}:
         pairs = ", ".join(f"{names[method]} over {names[other]}" for method, other in gains.items())
         protocol.append(f"Gains, seed by seed: {pairs}.")
@@ -247,27 +247,27 @@ def _caption(
 
 
 def _definitions(layout: TableLayout, frames: Mapping[str, pd.DataFrame]) -> Iterator[str]:
-    """What was computed, for the analyses' quantities. Those of convergence depend on the column's target."""
+    """What was computed, for each quantity of an analysis; not for convergence, which depends on the target."""
     titles_by_definition: dict[str, list[str]] = {}
     for name, file in dict.fromkeys((column.metric, column.file) for column in layout.supported):
         shown = quantity(name)
         if shown.file not in (*RUN_FILES, "convergence"):
-            told = definition(frames[file].loc[frames[file]["metric"] == name], file)
+            text = definition(frames[file].loc[frames[file]["metric"] == name], file)
             which = "" if file == shown.file else f" ({file})"
-            titles_by_definition.setdefault(told, []).append(f"{shown.title}{which}")
-    for told, of in titles_by_definition.items():
-        if told:
-            yield f"{of[0][0].upper()}{', '.join(of)[1:]}: {told}."
+            titles_by_definition.setdefault(text, []).append(f"{shown.title}{which}")
+    for text, titles in titles_by_definition.items():
+        if text:
+            yield f"{titles[0][0].upper()}{', '.join(titles)[1:]}: {text}."
 
 
-def _by_the_rule(column: Column) -> bool:
-    """Whether a column shows of each run the value that the table's rule says."""
+def _follows_protocol(column: Column) -> bool:
+    """Whether a column shows the value of each run that the table's protocol reports."""
     shown = quantity(column.metric)
     return shown.file == "metrics" and column.final is None and shown.deviation_over is None
 
 
 def _reported_as(finals: Mapping[str, FinalValue], rounds: str) -> str:
-    """The rule of most methods, and the exceptions by name."""
+    """The reported value of most methods, and those of the other methods by name."""
     usual = Counter(finals.values()).most_common(1)[0][0]
     others = [f"{method}: {final.description}" for method, final in finals.items() if final != usual]
     return "; ".join([f"{usual.description}{rounds}", *others])

@@ -1,4 +1,4 @@
-"""What the global model does on each class or for each client, by round (Caldarola et al., Figures 3 and 7)."""
+"""The global model's accuracy or feature norm on each class or client, by round (Caldarola et al., Figures 3 and 7)."""
 
 from typing import ClassVar, Literal
 
@@ -20,7 +20,7 @@ _DATA = {"class": "each class's test images", "client": "each client's training 
 
 
 class ClientRoundsLayout(OneSeedLayout, OneSettingLayout):
-    """A map per method, rounds from left to right, classes or clients from top to bottom; all of one seed."""
+    """One map per method, with rounds from left to right and classes or clients from top to bottom; one seed."""
 
     needs: ClassVar[str] = "client_rounds"
     kind: Literal["client_rounds"] = "client_rounds"
@@ -29,11 +29,11 @@ class ClientRoundsLayout(OneSeedLayout, OneSettingLayout):
     columns: int = Field(default=4, ge=1, description="maps side by side")
 
     def drawn(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Those of classes, or of clients."""
+        """The rows of classes, or those of clients."""
         return frame[frame["group"] == self.group]
 
     def statistics(self, frame: pd.DataFrame) -> str:
-        """Which run, and on which images."""
+        """The seed, the images and the rounds."""
         rounds = sorted(frame["round"].unique())
         return (
             f"Seed {frame['seed'].iloc[0] if self.seed is None else self.seed}; on {_DATA[self.group]}, after "
@@ -61,7 +61,7 @@ class ClientRoundsLayout(OneSeedLayout, OneSettingLayout):
         values = np.concatenate([table.to_numpy(float).ravel() for table in maps.values()])
         lowest, highest = (0, 100) if self.quantity == "accuracy" else (np.nanmin(values), np.nanmax(values))
         for axes, (method, table) in zip(grid.flat, maps.items(), strict=False):
-            # A column of pixels stands for the rounds up to the next kept one, its edge on the round itself.
+            # The columns of two neighbouring saved rounds meet half way between them.
             image = axes.pcolormesh(
                 _edges(table.columns.to_numpy(float)), np.arange(len(table) + 1) - 0.5, table.to_numpy(float),
                 cmap="viridis", vmin=lowest, vmax=highest, rasterized=True,
@@ -84,7 +84,7 @@ class ClientRoundsLayout(OneSeedLayout, OneSettingLayout):
 
 
 def _edges(rounds: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Where the columns of kept rounds begin and end: half way between them."""
+    """The edges of the columns of saved rounds: half way between neighbouring rounds."""
     if len(rounds) == 1:
         return np.array([rounds[0] - 0.5, rounds[0] + 0.5])
     between = (rounds[1:] + rounds[:-1]) / 2

@@ -1,4 +1,4 @@
-"""Accuracy of every client, by method: a point each, and a box over all (Qu et al., 2022: deviation over clients)."""
+"""Accuracy of every client, by method: one point per client, and a box (Qu et al., 2022: deviation over clients)."""
 
 from typing import ClassVar, Literal
 
@@ -23,18 +23,18 @@ _LABELS = {
 
 
 class ClientsLayout(PanelLayout):
-    """A row of panels per part of the data, one panel per setting, one line of points per method."""
+    """One row of panels for training or test data, one panel per setting, one line of points per method."""
 
     needs: ClassVar[str] = "clients"
     kind: Literal["clients"] = "clients"
     parts: tuple[Literal["train", "test"], ...] = Field(default=("test",), min_length=1)
 
     def drawn(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Every client's accuracy."""
+        """The rows with every client's accuracy."""
         return frame[frame["metric"].isin([f"client_{part}_accuracy" for part in self.parts])]
 
     def statistics(self, frame: pd.DataFrame) -> str:
-        """What points and boxes mean."""
+        """The meaning of points and boxes."""
         return (
             f"Points: clients of {count_seeds(frame)}; boxes: median and quartiles, whiskers: 5th and 95th percentile; "
             "diamonds: mean over clients."
@@ -85,5 +85,5 @@ def _draw_clients(axes: Axes, accuracies: NDArray[np.float64], place: int, look:
 
 
 def _low_discrepancy(count: int) -> NDArray[np.float64]:
-    """So many numbers in [0, 1), the same at every call, neighbours far apart: multiples of the golden ratio."""
+    """`count` numbers in [0, 1), neighbours far apart, equal in every call: multiples of the golden ratio, modulo 1."""
     return np.array([k * 0.6180339887498949 % 1 for k in range(count)], dtype=np.float64)

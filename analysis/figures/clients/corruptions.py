@@ -18,18 +18,18 @@ from bench.input.errors import UserError
 
 
 class CorruptionsLayout(OneSettingLayout):
-    """One setting: mean accuracy over corruptions on the left, each corruption at one severity on the right."""
+    """One setting: mean over corruptions against severity on the left, on the right each of them at one severity."""
 
     needs: ClassVar[str] = "corruptions"
     kind: Literal["corruptions"] = "corruptions"
     severity: int = Field(default=5, ge=1, description="of the panel on the right")
 
     def drawn(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """The accuracies."""
+        """The rows of accuracies."""
         return frame[frame["metric"] == "accuracy"]
 
     def statistics(self, frame: pd.DataFrame) -> str:
-        """Which images, and what lines and numbers mean."""
+        """The images, and the meaning of lines and numbers."""
         suites = ", ".join(sorted(frame["suite"].unique()))
         return (
             f"Corrupted images: {suites}. Lines: accuracy, mean over corruptions and {count_seeds(frame)}, bands: "
@@ -38,7 +38,7 @@ class CorruptionsLayout(OneSettingLayout):
         )
 
     def draw(self, tidy: Tidy, frame: pd.DataFrame) -> Figure:
-        """The figure; severity 0 stands for the clean images."""
+        """The figure; severity 0 means the clean images."""
         (setting,) = self.settings(tidy.experiment)
         frame = self.drawn(frame)
         at = frame[frame["severity"] == self.severity]

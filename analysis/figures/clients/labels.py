@@ -13,14 +13,14 @@ from analysis.layouts.titles import partition_title
 
 
 class LabelsLayout(OneSeedLayout, PanelLayout):
-    """Class counts of one seed's partitions. All methods have the same ones: the layout names any of them."""
+    """Class counts of one seed's partitions. They are the same for all methods, so the layout may name any method."""
 
     needs: ClassVar[str] = "partition"
     kind: Literal["labels"] = "labels"
     numbers: bool = True
 
     def statistics(self, frame: pd.DataFrame) -> str:
-        """Whose split this is."""
+        """The seed of the split."""
         return f"The split of seed {frame['seed'].iloc[0]}, the same for every method; empty: no image of the class."
 
     def draw(self, tidy: Tidy, frame: pd.DataFrame) -> Figure:
@@ -32,7 +32,7 @@ class LabelsLayout(OneSeedLayout, PanelLayout):
         tables = []
         for setting in settings:
             rows = of_setting(frame, setting)
-            rows = rows[rows["method"] == rows["method"].min()]  # one method's images: the others hold the same
+            rows = rows[rows["method"] == rows["method"].min()]  # one method's rows: those of the others are equal
             counts = pd.crosstab(rows["client"], rows["label"])
             tables.append(counts.reindex(index=clients, columns=classes, fill_value=0))
         figure, body = new_figure(self.width, body_height(tables[0], len(tables)), [note])

@@ -15,18 +15,18 @@ from bench.experiments.address import CellAddress
 
 
 class ClientEigenvaluesLayout(PanelLayout):
-    """A row of panels per setting, a column per method."""
+    """One row of panels per setting, one column per method."""
 
     needs: ClassVar[str] = "client_hessian"
     kind: Literal["client_eigenvalues"] = "client_eigenvalues"
     scale: Literal["linear", "log"] = "log"
 
     def statistics(self, frame: pd.DataFrame) -> str:
-        """What the lines mean."""
+        """The meaning of lines and bands."""
         counts = frame.groupby("seed")["client"].nunique()
         return (
             f"Thin lines: one client each, {counts.max()} clients for each of {count_seeds(frame)}; "
-            "thick lines: their median; bands: their middle half."
+            "thick lines: their median; bands: from the first to the third quartile."
         )
 
     def draw(self, tidy: Tidy, frame: pd.DataFrame) -> Figure:

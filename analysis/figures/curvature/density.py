@@ -15,17 +15,17 @@ from bench.input.errors import UserError
 
 
 class DensityLayout(OneSeedLayout, PanelLayout):
-    """A row of panels per setting, a column per method, all of one seed: a mean would blur single eigenvalues."""
+    """One row of panels per setting, one column per method; one seed, because a mean would blur single eigenvalues."""
 
     needs: ClassVar[str] = "spectrum"
     kind: Literal["density"] = "density"
 
     def drawn(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """The density's points."""
+        """The rows with points of the density."""
         return frame[frame["metric"] == "density"]
 
     def statistics(self, frame: pd.DataFrame) -> str:
-        """What a line means, and where the axis ends."""
+        """The seed, the meaning of a line, and the lower end of the axis."""
         seed = frame["seed"].iloc[0] if self.seed is None else self.seed
         return (
             f"Seed {seed}. Every eigenvalue is a narrow Gaussian, and the area under a line is 1; "

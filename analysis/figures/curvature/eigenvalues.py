@@ -19,11 +19,11 @@ class EigenvaluesLayout(PanelLayout):
     scale: Literal["linear", "log"] = "linear"
 
     def drawn(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """The eigenvalues."""
+        """The rows of eigenvalues."""
         return frame[frame["metric"] == "eigenvalue"]
 
     def statistics(self, frame: pd.DataFrame) -> str:
-        """What lines and bands mean."""
+        """The meaning of lines and bands."""
         return f"Lines: mean over {count_seeds(frame)}; bands: ± one sample standard deviation."
 
     def draw(self, tidy: Tidy, frame: pd.DataFrame) -> Figure:

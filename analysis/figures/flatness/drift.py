@@ -1,4 +1,4 @@
-"""Perturbation drift, global sharpness and what goes with them against communication round (FedLESAM, Figure 2)."""
+"""Perturbation drift, global sharpness and related quantities against communication round (FedLESAM, Figure 2)."""
 
 from typing import ClassVar, Literal
 
@@ -37,7 +37,7 @@ Quantity = Literal["perturbation_drift", "cosine", "local_norm", "gradient_norm"
 
 
 class DriftLayout(OneSettingLayout):
-    """One setting, a panel per quantity; methods without a perturbation stand in the panel of sharpness only."""
+    """One setting, one panel per quantity; methods without a perturbation are shown in the panel of sharpness only."""
 
     needs: ClassVar[str] = "drift"
     kind: Literal["drift"] = "drift"
@@ -47,13 +47,13 @@ class DriftLayout(OneSettingLayout):
     sharpness_scale: Literal["linear", "log"] = "linear"
 
     def statistics(self, frame: pd.DataFrame) -> str:
-        """What lines and bands mean."""
+        """The meaning of lines and bands."""
         return seed_statistics(frame, *self.show)
 
     def draw(self, tidy: Tidy, frame: pd.DataFrame) -> Figure:
         """The figure."""
         (setting,) = self.settings(tidy.experiment)
-        looks, aside = styles(tidy.experiment, self.methods), offsets(self.methods)
+        looks, offset = styles(tidy.experiment, self.methods), offsets(self.methods)
         rows, columns = -(-len(self.show) // 2), min(len(self.show), 2)
         figure, body = new_figure(
             self.width, 2.2 * rows + 0.55, [_without_note(self, tidy, frame), missing_note(frame, self, tidy)]
@@ -63,7 +63,7 @@ class DriftLayout(OneSettingLayout):
             mean, within = curves(frame, column), _WITHIN.get(column, (-np.inf, np.inf))
             for method in self.methods:
                 curve = of_cell(mean, CellAddress(setting, method))
-                draw_curve(axes, curve["round"], curve["mean"], curve["std"], looks[method], within, aside[method])
+                draw_curve(axes, curve["round"], curve["mean"], curve["std"], looks[method], within, offset[method])
             round_axis(axes)
             axes.set(xlabel="Communication round", ylabel=_LABELS[column], title=self.select.heading(setting))
             axes.tick_params(labelbottom=True)
@@ -78,7 +78,7 @@ class DriftLayout(OneSettingLayout):
 
 
 def _without_note(layout: DriftLayout, tidy: Tidy, frame: pd.DataFrame) -> str:
-    """The methods that do not perturb: they have no curve but that of the sharpness."""
+    """Names the methods without perturbations, which have a curve of the sharpness only."""
     columns = [column for column in layout.show if column != "sharpness"]
     values = frame.set_index("method")[columns].notna().any(axis=1).groupby(level=0).any()
     names = [method_titles(tidy.experiment)[method] for method in layout.methods if not values.get(method, True)]

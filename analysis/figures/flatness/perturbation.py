@@ -1,4 +1,4 @@
-"""Loss against the size of perturbations of the final model, random ones or along its gradient (FedGF, Figure 5)."""
+"""Loss against the size of a perturbation of the final model, random or along the gradient (FedGF, Figure 5)."""
 
 from typing import ClassVar, Literal
 
@@ -17,29 +17,29 @@ _LABELS = {"random": "Perturbation radius ‖δ‖₂", "gradient": "Perturbatio
 
 
 class PerturbationLayout(PanelLayout):
-    """Panels of loss against radius, along one kind of directions."""
+    """Panels of loss against radius, for random directions or the direction of the gradient."""
 
     needs: ClassVar[str] = "perturbation"
     kind: Literal["perturbation"] = "perturbation"
     direction: Literal["random", "gradient"] = Field(
-        default="random", description="one of the analysis's directions; radii along the gradient may be negative"
+        default="random", description="one of the directions of the analysis; radii along the gradient may be negative"
     )
     scale: Literal["linear", "log"] = "linear"
 
     def drawn(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Those of the one kind of directions."""
+        """The rows of the layout's directions."""
         return frame[frame["direction"] == self.direction]
 
     def statistics(self, frame: pd.DataFrame) -> str:
-        """What lines and bands mean."""
+        """The meaning of lines and bands."""
         rows = self.drawn(frame)
         draws = rows.loc[rows["radius"] > 0, "draw"].nunique()
         random = self.direction == "random"
         lines = f"{draws} random directions for each of {count_seeds(frame)}" if random else count_seeds(frame)
         over = "directions and seeds together" if random else "seeds"
         return (
-            f"Lines: mean over {lines}; bands: ± one sample standard deviation over {over}, cut at zero, since no loss "
-            "is negative."
+            f"Lines: mean over {lines}; bands: ± one sample standard deviation over {over}, cut at zero, because no "
+            "loss is negative."
         )
 
     def draw(self, tidy: Tidy, frame: pd.DataFrame) -> Figure:
@@ -47,7 +47,7 @@ class PerturbationLayout(PanelLayout):
         rows = self.drawn(frame)
         if rows.empty:
             raise UserError(
-                f"nothing to draw for '{self.title}': the analysis perturbation was made without directions: "
+                f"nothing to draw for '{self.title}': the analysis perturbation was computed without directions: "
                 f"[{self.direction}]; add it to the experiment's analyses.yaml"
             )
         figure, body = new_figure(self.width, 2.75, [missing_note(frame, self, tidy)])

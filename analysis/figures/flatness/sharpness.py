@@ -1,4 +1,4 @@
-"""Largest rise of the loss in a ball around the final model, against the ball's radius."""
+"""Largest increase of the loss in a ball around the final model, against the ball's radius."""
 
 from typing import ClassVar, Literal
 
@@ -12,14 +12,14 @@ from analysis.layouts.tidy import Tidy
 
 
 class SharpnessLayout(PanelLayout):
-    """Panels of sharpness against radius. On log scales, an estimate that is not positive has no place."""
+    """Panels of sharpness against radius. On log scales, estimates that are not positive are not shown."""
 
     needs: ClassVar[str] = "sharpness"
     kind: Literal["sharpness"] = "sharpness"
     scale: Literal["linear", "log"] = "linear"
 
     def statistics(self, frame: pd.DataFrame) -> str:
-        """What lines and bands mean."""
+        """The meaning of lines and bands."""
         return f"Lines: mean over {count_seeds(frame)}; bands: ± one sample standard deviation."
 
     def draw(self, tidy: Tidy, frame: pd.DataFrame) -> Figure:

@@ -1,4 +1,4 @@
-"""Loss and error along the line between two models: from the initial one, or from another method's."""
+"""Loss and error along the line between two models: the initial and the final one, or those of two methods."""
 
 from typing import ClassVar, Literal
 
@@ -17,7 +17,7 @@ from bench.input.errors import UserError
 
 
 class InterpolationLayout(OneSettingLayout):
-    """Loss on the left, error on the right, of one part of the data each. `ends` name the models at t = 0 and t = 1."""
+    """Loss on the left, error on the right, each on training or test data. `ends`: the models at t = 0 and t = 1."""
 
     needs: ClassVar[str] = "interpolation"
     kind: Literal["interpolation"] = "interpolation"
@@ -27,14 +27,14 @@ class InterpolationLayout(OneSettingLayout):
     ends: tuple[str, str] = ("initial", "final")
 
     def statistics(self, frame: pd.DataFrame) -> str:
-        """What lines and bands mean."""
+        """The meaning of lines and bands, and the two models."""
         return (
-            f"Lines: mean over {count_seeds(frame)}; bands: ± one sample standard deviation, cut where no value can "
-            f"lie. At t = 0 the {self.ends[0]} model, at t = 1 the {self.ends[1]} one."
+            f"Lines: mean over {count_seeds(frame)}; bands: ± one sample standard deviation, cut to possible "
+            f"values. At t = 0 the {self.ends[0]} model, at t = 1 the {self.ends[1]} one."
         )
 
     def draw(self, tidy: Tidy, frame: pd.DataFrame) -> Figure:
-        """The figure; the two models stand at thin vertical lines."""
+        """The figure; thin vertical lines mark the two models."""
         (setting,) = self.settings(tidy.experiment)
         looks = styles(tidy.experiment, self.methods)
         figure, body = new_figure(self.width, 2.6, [missing_note(frame, self, tidy)])

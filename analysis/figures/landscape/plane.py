@@ -24,24 +24,24 @@ from bench.input.errors import UserError
 
 _COLOURS = "viridis"
 _LEVELS = 13
-_HIGHEST = 1.6  # a panel's height over the width that there is room for
-_TICK = 0.5  # inches that a tick of the x axis takes, with its label
+_HIGHEST = 1.6  # largest ratio of a panel's height to the available width
+_TICK = 0.5  # inches for one tick of the x axis and its label
 PART = {"train": "Training", "test": "Test"}
 
 
 class ThroughModelsLayout(OneSeedLayout, OneSettingLayout):
-    """A row per cell: loss on the left, error on the right, of one part of the data each."""
+    """One row per cell: loss on the left, error on the right, each on training or test data."""
 
     loss: Literal["train", "test"] = "train"
     error: Literal["train", "test"] = "test"
     ceiling: float | None = Field(default=None, gt=0, description="largest loss that is drawn; null: the largest")
 
     def statistics(self, frame: pd.DataFrame) -> str:
-        """What the axes and the cut mean."""
+        """The meaning of the axes, the seed, and the cut."""
         cut = f" Losses above {self.ceiling:g} are cut off." if self.ceiling else ""
         return (
-            "Coordinates are distances in parameter space from the first model, along the way to the second one and at "
-            f"a right angle to it. Seed {frame['seed'].iloc[0]}.{cut}"
+            "Coordinates are distances in parameter space from the first model: u points to the second model, v is "
+            f"orthogonal to u. Seed {frame['seed'].iloc[0]}.{cut}"
         )
 
     def draw(self, tidy: Tidy, frame: pd.DataFrame) -> Figure:
@@ -79,43 +79,43 @@ class ThroughModelsLayout(OneSeedLayout, OneSettingLayout):
 
 
 class PlaneLayout(ThroughModelsLayout):
-    """Final models of methods."""
+    """The plane through the final models of three methods, or of three partitions."""
 
     needs: ClassVar[str] = "plane"
     kind: Literal["plane"] = "plane"
 
 
 class LocalPlaneLayout(ThroughModelsLayout):
-    """Local models of clients."""
+    """The plane through the local models of three clients."""
 
     needs: ClassVar[str] = "local_plane"
     kind: Literal["local_plane"] = "local_plane"
 
 
 def _panel_size(layout: ThroughModelsLayout, plane: pd.DataFrame) -> tuple[float, float]:
-    """Width and height of a panel in inches: as wide as there is room, unless it is too high then."""
+    """Width and height of a panel in inches: as wide as possible without exceeding the largest height."""
     width, height = (float(np.ptp(plane[name].to_numpy(float))) for name in ("x", "y"))
     room, shape = 0.36 * layout.width, height / width
     return room * min(1, _HIGHEST / shape), room * min(_HIGHEST, shape)
 
 
 def _settle_around_panels(figure: Figure) -> None:
-    """Lay out until labels have their place: a layout reckons with panels as the one before has drawn them.
+    """Repeat the layout until labels do not overlap: each pass uses the panel sizes that the pass before has drawn.
 
-    Panels keep the shape of their planes, so a layout makes some of them smaller than the room that it gives them.
+    Panels keep the aspect ratio of their planes, so that a pass draws some of them smaller than their room.
     """
     for _ in range(3):
         figure.draw_without_rendering()
 
 
 def _shortest(levels: NDArray[np.float64]) -> str:
-    """The format with the fewest digits, three at least, that tells levels apart."""
+    """The format with the fewest digits, at least three, in which all levels are different."""
     texts = {digits: {f"{level:.{digits}g}" for level in levels} for digits in range(3, 9)}
     return f"%.{next((digits for digits, shown in texts.items() if len(shown) == len(levels)), 8)}g"
 
 
 def _levels(values: pd.Series, ceiling: float | None, value: str) -> tuple[NDArray[np.float64], Normalize]:
-    """Of a loss on a log scale, of an error on a linear one."""
+    """The levels of contours and their colour scale: logarithmic for a loss, linear for an error."""
     finite = values[np.isfinite(values)]
     lowest, highest = float(finite.min()), min(ceiling or np.inf, float(finite.max()))
     if value == "error":
@@ -126,7 +126,7 @@ def _levels(values: pd.Series, ceiling: float | None, value: str) -> tuple[NDArr
 
 
 def _draw_contours(axes: Axes, table: pd.DataFrame, levels: NDArray[np.float64], norm: Normalize) -> QuadContourSet:
-    """Of values by y (rows) and x (columns)."""
+    """Draw contours of a table of values by y (rows) and x (columns)."""
     x, y = np.meshgrid(table.columns.to_numpy(float), table.index.to_numpy(float))
     z = np.clip(table.to_numpy(float), levels[0], levels[-1])
     filled = axes.contourf(x, y, z, levels=levels, norm=norm, cmap=_COLOURS)
@@ -137,7 +137,7 @@ def _draw_contours(axes: Axes, table: pd.DataFrame, levels: NDArray[np.float64],
 
 
 def _mark_models(axes: Axes, models: pd.DataFrame, names: Mapping[str, str], colours: Mapping[str, str]) -> None:
-    """Each in its method's colour, or white, with its name beside it."""
+    """Mark each model in the colour of its method, or in white, with its name."""
     outline = [withStroke(linewidth=2, foreground="white")]
     for model, x, y in models[["model", "x", "y"]].itertuples(index=False):
         axes.plot(x, y, "o", color=colours.get(model, "white"), markeredgecolor="black", markersize=4.5)

@@ -23,19 +23,19 @@ Plane = tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]
 
 
 class SurfacesLayout(OneSeedLayout, OneSettingLayout):
-    """One model per method, all of one seed: then directions are the same. `ceiling` cuts high losses off."""
+    """One model per method, all with the same seed, so that directions are the same. `ceiling` cuts off high losses."""
 
     needs: ClassVar[str] = "surface"
     kind: Literal["surfaces"] = "surfaces"
     ceiling: float | None = Field(
-        default=None, gt=0, description="largest loss that is drawn; null: the largest there is"
+        default=None, gt=0, description="largest loss that is drawn; null: the largest of all"
     )
 
     def statistics(self, frame: pd.DataFrame) -> str:
-        """What the axes and the cut mean."""
+        """The meaning of the axes, the seed, and the cut."""
         cut = f" Losses above {self.ceiling:g} are cut off." if self.ceiling else ""
         return (
-            "Directions a and b: the same Gaussian draws for all models (dots), filter by filter in units of a norm. "
+            "Directions a and b: the same Gaussian draws for all models (dots), each filter scaled to a norm of filters. "
             f"Seed {frame['seed'].iloc[0]}; one range of loss for all.{cut}"
         )
 
@@ -84,7 +84,7 @@ def _draw_surface(axes: Any, plane: Plane, norm: LogNorm, title: str) -> None:
     axes.set_zlim(0, norm.vmax)
     axes.set_xlabel("a", labelpad=-10)
     axes.set_ylabel("b", labelpad=-10)
-    # The axis's own label would stand in the next panel.
+    # The axis's own label would overlap the next panel.
     axes.text2D(0.98, 0.9, "Loss", transform=axes.transAxes, ha="right", fontsize=7)
     axes.locator_params(nbins=3)
     axes.tick_params(pad=-4)

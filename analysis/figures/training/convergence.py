@@ -41,7 +41,7 @@ class ConvergenceLayout(PanelLayout):
     y_max: float | None = Field(default=None, description="highest value shown, unless a curve ends above it")
 
     def statistics(self, frame: pd.DataFrame) -> str:
-        """What lines and bands mean."""
+        """The meaning of lines and bands, and how runs are smoothed and thinned."""
         smoothing = f" Each run's values are means of {self.window} neighbouring evaluations" if self.window > 1 else ""
         thinned = f"every {self.every} rounds" if self.every > 1 else ""
         between = ", " if smoothing and thinned else " Drawn " if thinned else ""
@@ -54,7 +54,7 @@ class ConvergenceLayout(PanelLayout):
         return neighbour_means(frame, self.metric, self.window, self.every)
 
     def draw(self, tidy: Tidy, frame: pd.DataFrame) -> Figure:
-        """The figure. A method whose seed diverged ends there, marked by a cross, and is named at the foot."""
+        """The figure. The curve of a method ends at a cross where a seed diverged, and the foot names the method."""
         shown = self.shown(frame)
         if shown.empty:
             last = int(frame["round"].max())
@@ -67,13 +67,13 @@ class ConvergenceLayout(PanelLayout):
         figure, body = new_figure(self.width, 2.0 * rows + 0.55, notes)
         mean = curves(shown, self.metric)
         within = (0, 100) if self.metric.endswith("accuracy") else (0, np.inf)
-        aside = offsets(self.methods)
-        drawn = draw_lines(body, self, tidy, mean, "round", columns=self.columns, within=within, aside=aside)
+        offset = offsets(self.methods)
+        drawn = draw_lines(body, self, tidy, mean, "round", columns=self.columns, within=within, offset=offset)
         diverged = frame[frame.groupby(IDS)["diverged"].transform("max") > 0]
         for axes, panel in zip(drawn, self.panels, strict=True):
             for method in set(of_setting(diverged, panel.setting(tidy.experiment))["method"]):
                 curve = of_cell(mean, CellAddress(panel.setting(tidy.experiment), method))
-                _cross_the_end(axes, curve, styles(tidy.experiment)[method].colour, aside[method])
+                _cross_the_end(axes, curve, styles(tidy.experiment)[method].colour, offset[method])
             for target in self.targets:
                 axes.axhline(target, color="#777777", linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
             round_axis(axes)
@@ -82,16 +82,16 @@ class ConvergenceLayout(PanelLayout):
         return figure
 
 
-def _cross_the_end(axes: Axes, curve: pd.DataFrame, colour: str, aside: float) -> None:
-    """A cross on a curve's last point, if it has one; `aside` is that of a single point."""
+def _cross_the_end(axes: Axes, curve: pd.DataFrame, colour: str, offset: float) -> None:
+    """A cross on a curve's last point, if it has one; `offset` is that of a single point."""
     end = curve[["round", "mean"]].tail(1).to_numpy(float)
-    axes.plot(end[:, 0] + (aside if len(curve) == 1 else 0), end[:, 1], "x", color=colour, ms=5, markeredgewidth=1.5)
+    axes.plot(end[:, 0] + (offset if len(curve) == 1 else 0), end[:, 1], "x", color=colour, ms=5, markeredgewidth=1.5)
 
 
 def _limits(layout: ConvergenceLayout, ends: pd.Series) -> tuple[float | None, float | None]:
-    """The layout's limits, each only where no curve ends beyond it; None is chosen from the data.
+    """The layout's limits of the y axis; None, to be chosen from the data, if a curve ends beyond a limit.
 
-    A limit is there to show ends well: one that suits long runs must not hide short or failed ones.
+    Limits show the ends of curves well; a limit that suits long runs must not hide short or failed ones.
     """
     y_min = layout.y_min if layout.y_min is not None and (ends > layout.y_min).all() else None
     y_max = layout.y_max if layout.y_max is not None and (ends < layout.y_max).all() else None

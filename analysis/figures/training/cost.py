@@ -1,4 +1,4 @@
-"""What methods cost, side by side: traffic, gradients, seconds (FedLESAM, Tables 7 and 8; FedGF, Table 3)."""
+"""The costs of methods: traffic, gradients, seconds (FedLESAM, Tables 7 and 8; FedGF, Table 3)."""
 
 import textwrap
 from typing import ClassVar, Literal
@@ -26,7 +26,7 @@ _SPLIT, _PART = "seconds_per_round", "train_seconds_per_round"
 
 
 class CostLayout(OneSettingLayout):
-    """A panel of bars per quantity, one bar per method, in one setting."""
+    """One panel of bars per quantity, one bar per method, in one setting."""
 
     needs: ClassVar[str] = "cost"
     kind: Literal["cost"] = "cost"
@@ -43,11 +43,11 @@ class CostLayout(OneSettingLayout):
         return names
 
     def drawn(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Those of its quantities."""
+        """The rows of its quantities."""
         return frame[frame["metric"].isin(self.quantities)]
 
     def statistics(self, frame: pd.DataFrame) -> str:
-        """What bars mean."""
+        """The meaning of bars."""
         pale = " Seconds per round: pale for evaluation." if _SPLIT in self.quantities else ""
         return f"Bars: mean over {count_seeds(frame)}; lines on them: ± one sample standard deviation.{pale}"
 

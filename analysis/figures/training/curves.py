@@ -1,6 +1,6 @@
 """Any column of the metrics against communication round: client drift, a broadcast number such as FedGF's c, costs.
 
-For accuracy and losses the kind convergence is the one to take: it marks where runs diverged.
+For accuracy and losses use the kind `convergence`, which marks where runs diverged.
 """
 
 from typing import ClassVar, Literal
@@ -28,16 +28,16 @@ class CurvesLayout(PanelLayout):
     columns: int = Field(default=2, ge=1)
     scale: Literal["linear", "log"] = "linear"
     lowest: float | None = Field(
-        default=None, description="the smallest value that can be: the axis shows it, and bands are cut there"
+        default=None, description="the smallest possible value: the axis shows it, and bands are cut there"
     )
-    highest: float | None = Field(default=None, description="the largest value that can be, likewise")
+    highest: float | None = Field(default=None, description="the largest possible value, likewise")
 
     def also(self) -> tuple[str, ...]:
         """The column."""
         return (self.metric,)
 
     def statistics(self, frame: pd.DataFrame) -> str:
-        """What lines and bands mean."""
+        """The meaning of lines and bands."""
         return seed_statistics(frame, self.metric)
 
     def draw(self, tidy: Tidy, frame: pd.DataFrame) -> Figure:
@@ -53,7 +53,7 @@ class CurvesLayout(PanelLayout):
         figure, body = new_figure(self.width, 2.0 * rows + 0.55, [missing_note(frame, self, tidy)])
         within = (-np.inf if self.lowest is None else self.lowest, np.inf if self.highest is None else self.highest)
         drawn = draw_lines(
-            body, self, tidy, mean, "round", columns=columns, within=within, aside=offsets(self.methods)
+            body, self, tidy, mean, "round", columns=columns, within=within, offset=offsets(self.methods)
         )  # fmt: skip
         for axes in drawn:
             round_axis(axes)

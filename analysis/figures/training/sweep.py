@@ -1,4 +1,4 @@
-"""A run's final value against a value that is swept: a parameter, or how heterogeneous the clients are."""
+"""A run's final value against a swept value: a hyper-parameter, or the heterogeneity of the clients."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -32,21 +32,21 @@ Scale = Literal["linear", "log", "even"]
 
 
 class Point(Frozen):
-    """A swept value, and which cell has it: that of the method whose label ends so, in the setting narrowed further."""
+    """A swept value and the cell that has it: of the method with this suffix of its label, in this setting."""
 
     x: float
-    suffix: str = Field(default="", description="what the method's label has in addition")
+    suffix: str = Field(default="", description="suffix of the method's label in the experiment")
     select: Selection = Selection()
 
 
 class SweepPanel(Frozen):
-    """One swept value: a line per method through `points`, a horizontal line per method of `levels`."""
+    """One panel: a line through `points` for each method, and a horizontal line for each method of `levels`."""
 
     title: str | None = Field(default=None, description="heading; null: none")
     x: str = Field(description="the swept value in words")
-    scale: Scale = Field(default="linear", description="of the x axis; even: points as far apart as their neighbours")
+    scale: Scale = Field(default="linear", description="of the x axis; even: equal distances between points")
     select: Selection = Selection()
-    methods: tuple[str, ...] | None = Field(default=None, description="of the figure's methods; null: all but levels")
+    methods: tuple[str, ...] | None = Field(default=None, description="methods with a line; null: all but levels")
     levels: tuple[str, ...] = Field(default=(), description="methods that do not have the swept value")
     points: tuple[Point, ...] = Field(min_length=1)
 
@@ -56,7 +56,7 @@ class SweepPanel(Frozen):
         if any(a >= b for a, b in itertools.pairwise(xs)):
             raise UserError(f"points of '{self.x}': x must rise from point to point")
         if self.scale == "log" and xs[0] <= 0:
-            raise UserError(f"points of '{self.x}': x = {xs[0]:g} has no place on a log scale")
+            raise UserError(f"points of '{self.x}': x = {xs[0]:g} cannot be drawn on a log scale")
         return self
 
     def lines(self, methods: Sequence[str]) -> tuple[str, ...]:
@@ -66,12 +66,12 @@ class SweepPanel(Frozen):
         return tuple(method for method in methods if method in self.methods)
 
     def place(self, point: Point) -> float:
-        """Where a point stands on the x axis."""
+        """The position of a point on the x axis."""
         return float(self.points.index(point)) if self.scale == "even" else point.x
 
 
 class _Shown(NamedTuple):
-    """One cell of a panel: whose line it belongs to, and its place there; None: a level."""
+    """One cell of a panel: the method of its line, and its x; None for a level."""
 
     method: str
     x: float | None
@@ -83,9 +83,9 @@ class SweepLayout(FigureLayout):
 
     needs: ClassVar[str] = "metrics"
     kind: Literal["sweep"] = "sweep"
-    metric: str = Field(default="test_accuracy", description="any of a table's, but of convergence")
+    metric: str = Field(default="test_accuracy", description="any metric of a table, except those of targets")
     final: FinalValue | None = Field(
-        default=None, description="which value of a run is reported; null: what each method reports"
+        default=None, description="the reported value of a run; null: the one that each method reports"
     )
     columns: int = Field(default=2, ge=1)
     select: Selection = Field(default=Selection(), description="what all panels have in common")
@@ -95,7 +95,7 @@ class SweepLayout(FigureLayout):
     @classmethod
     def _one_per_run(cls, metric: str) -> str:
         if quantity(metric).file == "convergence":
-            raise UserError(f"a sweep does not show {metric}: it is of a target")
+            raise UserError(f"a sweep cannot show {metric}, because it depends on a target")
         return metric
 
     @model_validator(mode="after")
@@ -108,7 +108,7 @@ class SweepLayout(FigureLayout):
 
     @property
     def quantity(self) -> Quantity:
-        """What is shown."""
+        """The quantity that is shown."""
         return quantity(self.metric)
 
     @property
@@ -145,20 +145,20 @@ class SweepLayout(FigureLayout):
         return frame[frame["metric"] == self.metric] if "metric" in frame else frame
 
     def reported_value(self, experiment: Experiment) -> str:
-        """What is reported of each run."""
+        """Which value of a run is shown: a sentence for the caption."""
         if self.needed_file != "metrics":
             return ""
-        value = "what each method reports (after the last round, unless its released code says otherwise)"
-        asked = "" if experiment.report is None else ", as asked for in place of the figure's own protocol"
-        return f"Values{asked}: {value if self.final is None else self.final.description}."
+        value = "the one that each method reports (after the last round, unless its released code reports another)"
+        requested = "" if experiment.report is None else ", as requested instead of the figure's own protocol"
+        return f"Values{requested}: {value if self.final is None else self.final.description}."
 
     def statistics(self, frame: pd.DataFrame) -> str:
-        """What lines and bands mean."""
-        of_levels = " Horizontal lines: methods without the value that is swept." * any(p.levels for p in self.panels)
+        """The meaning of points, bands and horizontal lines."""
+        of_levels = " Horizontal lines: methods without the swept value." * any(p.levels for p in self.panels)
         return f"Points: mean over {count_seeds(frame)}; bands: ± one sample standard deviation.{of_levels}"
 
     def values(self, frame: pd.DataFrame, experiment: Experiment) -> pd.DataFrame:
-        """One row per run: the columns that name it, and its `value`, NaN of a run that diverged."""
+        """One row per run: the columns that name it, and its `value`, NaN for a run that diverged."""
         column = Column(
             header=self.metric, metric=self.metric, final=self.final if self.needed_file == "metrics" else None
         )
@@ -198,7 +198,7 @@ def _cell(setting: Setting, label: str, experiment: Experiment) -> CellAddress:
 
 
 def _draw_panel(axes: Axes, panel: SweepPanel, layout: SweepLayout, tidy: Tidy, values: pd.DataFrame) -> set[str]:
-    """One panel; returns the methods that have data there."""
+    """Draw one panel; return the methods that have data in it."""
     looks = styles(tidy.experiment, layout.methods)
     rows = [
         (one.method, one.x, *_mean_and_std(of_cell(values, one.cell)["value"]))
@@ -219,6 +219,6 @@ def _draw_panel(axes: Axes, panel: SweepPanel, layout: SweepLayout, tidy: Tidy, 
 
 
 def _mean_and_std(values: pd.Series) -> tuple[float, float]:
-    """Over seeds; of none, or if one has no finite value, there is none."""
+    """Mean and sample standard deviation over seeds; NaN if there are none or a value is not finite."""
     whole = len(values) > 0 and bool(np.isfinite(values.astype(float)).all())
     return (float(values.mean()), float(values.std())) if whole else (np.nan, np.nan)

@@ -60,7 +60,7 @@ def test_a_line_per_method_through_the_means_of_final_values(two: Tidy) -> None:
     assert [tick.get_text() for tick in axes.get_xticklabels()] == ["0.1", "0.6"]
     caption = figures.caption(shown, two)
     assert "Points: mean over 2 seeds; bands: ± one sample standard deviation." in caption
-    assert "what each method reports" in caption
+    assert "the one that each method reports" in caption
     assert "2 of 3 seeds" in caption
 
 
@@ -75,7 +75,7 @@ def test_what_is_asked_for_in_place_of_the_protocol_is_told(two: Tidy) -> None:
     experiment = two.experiment.model_copy(update={"report": "best"})
     shown = with_requested_value(layout(PANEL), experiment)
     told = figures.caption(shown, replace(two, experiment=experiment))
-    assert "Values, as asked for in place of the figure's own protocol: best of all evaluations" in told
+    assert "Values, as requested instead of the figure's own protocol: best of all evaluations" in told
 
 
 def test_panels_share_what_the_figure_selects(quick: Experiment) -> None:
@@ -134,9 +134,9 @@ def test_an_analysis_is_swept_too_and_metrics_are_its_inputs_as_well(two: Tidy, 
     ("panel", "fields", "told"),
     [
         ({"points": POINTS[::-1]}, {}, "x must rise"),
-        ({"points": [{"x": 0}], "scale": "log"}, {}, "no place on a log scale"),
+        ({"points": [{"x": 0}], "scale": "log"}, {}, "cannot be drawn on a log scale"),
         ({"methods": ["fedgf"]}, {}, "unknown method of the figure 'fedgf'"),
-        ({}, {"metric": "rounds_to_target"}, "it is of a target"),
+        ({}, {"metric": "rounds_to_target"}, "it depends on a target"),
         ({}, {"metric": "test_acuracy"}, "did you mean 'test_accuracy'"),
     ],
 )
