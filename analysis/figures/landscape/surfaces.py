@@ -35,7 +35,7 @@ class SurfacesLayout(OneSeedLayout, OneSettingLayout):
         """The meaning of the axes, the seed, and the cut."""
         cut = f" Losses above {self.ceiling:g} are cut off." if self.ceiling else ""
         return (
-            "Directions a and b: the same Gaussian draws for all models (dots), each filter scaled to a norm of filters. "
+            "Directions a and b: the same Gaussian draws for all models (dots), in units of filter norms. "
             f"Seed {frame['seed'].iloc[0]}; one range of loss for all.{cut}"
         )
 
