@@ -16,7 +16,7 @@ def model_sizes(tensors: Iterable[Tensor], parameters: int) -> float:
 def traffic(
     received: Mapping[str, Tensor], uploads: Sequence[Mapping[str, Tensor]], parameters: int
 ) -> dict[str, float]:
-    """Per client and round: `download`, and the mean `upload` over clients, both with the model itself."""
+    """Per client and round: `download`, and the mean `upload` over clients; both include the model itself."""
     sent = [tensor for upload in uploads for tensor in upload.values()]
     return {
         "download": 1 + model_sizes(received.values(), parameters),

@@ -27,7 +27,7 @@ TABLE = "clients"
 
 
 def save_state(path: Path, state: FederationState, about: Mapping[str, Any]) -> None:
-    """Write a state and a description of it, `about`, that JSON can hold.
+    """Write a state and `about`, its description as JSON values.
 
     Tensors are named `global`, `server/<name>` and `client/<id>/<name>`.
     """
@@ -86,8 +86,8 @@ class Models(Mapping[int, Tensor]):
 class Checkpoint:
     """The checkpoint of a run, which refers to slots in the file of the run's client store.
 
-    These slots are not reused before the next checkpoint has replaced this one: whenever the process is killed, the two
-    files fit together.
+    These slots are not reused before the next checkpoint has replaced this one, so the two files are consistent
+    whenever the process is killed.
     """
 
     def __init__(self, path: Path, store: ClientStore) -> None:
@@ -159,8 +159,10 @@ def _open(path: Path, device: torch.device) -> Any:
 
 
 def _copied(file: Any, name: str) -> Tensor:
-    """A copy of a tensor of an open file. The address of a vector can change the rounding of sums over it; tensors of a
-    file start anywhere, copies at aligned addresses."""
+    """A copy of a tensor of an open file, at an aligned address.
+
+    In the file, a tensor may start at any address; the address of a vector can change the rounding of sums over it.
+    """
     copy: Tensor = file.get_tensor(name).clone()
     return copy
 

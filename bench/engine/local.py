@@ -1,4 +1,4 @@
-"""Local training of an active client in a round, in terms of its method's components, for one client or a cohort."""
+"""Local training in a round, composed of the method's components; the same code for one client and for a cohort."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from bench.methods.base import ClientRound, Loss, Method
 from bench.models.network import Network, Variables
 
 AUGMENTATION, AUGMENTATION_OF_PASS = "augmentation", "augmentation of a pass over all data"
-"""Purposes of random streams. In keys of draws, the batches of such a pass are the steps −1, −2, ..."""
+"""Purposes of random streams. In the keys of dropout draws, the batches of such a pass are steps −1, −2, ..."""
 
 
 @dataclass(frozen=True)

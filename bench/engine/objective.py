@@ -83,9 +83,9 @@ class Objective:
         return bool(self._dropouts)
 
     def is_separable(self, x: Tensor) -> bool:
-        """Whether the scores of a sample depend on this sample only, tested on three inputs like x `[B, ...]`.
+        """Whether the scores of a sample depend on this sample only, tested on three inputs shaped like x `[B, ...]`.
 
-        With batch statistics they depend on the other samples.
+        With batch statistics, they also depend on the other samples.
         """
         if self._separable is None:
             module, trial = self._train(), torch.rand((3, *x.shape[1:]), generator=torch.Generator().manual_seed(0))
@@ -203,7 +203,7 @@ def dropout_shapes(objective: Objective, x: Tensor) -> Sequence[tuple[int, ...]]
 
 
 class _Recorder:
-    """Draws that drop nothing and record the shapes they are drawn for."""
+    """Draws that drop nothing, but record the shape of each dropout layer's input."""
 
     def __init__(self) -> None:
         self.shapes: list[tuple[int, ...]] = []

@@ -50,12 +50,12 @@ class Participation(Frozen):
         """A `UserError` if there are more active than registered clients, or fewer scheduled rounds than rounds."""
         if self.active is not None and self.active > clients:
             raise UserError(f"{self.active} active clients per round, but only {clients} are registered")
-        # Only a new run needs the schedule: that of a finished run may have been deleted or edited.
+        # Only a new run needs the schedule: the file of a finished run may have been deleted or edited.
         if self.file is not None and self.file.is_file() and short_hash(self.file.read_bytes()) == self.hash:
             _check_length(_schedule(self.file, self.hash, clients), self.file, rounds)
 
     def sampled(self, sampling: Literal["fixed", "bernoulli"] | None, clients: int) -> "Participation":
-        """The same mean number of clients with another kind of sampling, as in a released code; None: unchanged."""
+        """The same mean number of clients with another sampling, as in the authors' released code; None: unchanged."""
         if sampling == "bernoulli" and self.active is not None:
             return Participation(sampling="bernoulli", probability=self.active / clients)
         if sampling == "fixed" and self.probability is not None:
@@ -96,7 +96,7 @@ def active_clients(participation: Participation, clients: int, seed: int, round_
 
 
 def scheduled_rounds(participation: Participation, clients: int) -> float:
-    """The number of rounds with participants: that of the schedule, infinite for other samplings."""
+    """The number of rounds with participants: the length of the schedule; infinite for other samplings."""
     if participation.file is None or participation.hash is None:
         return math.inf
     return len(_schedule(participation.file, participation.hash, clients))

@@ -55,8 +55,8 @@ def simulate(
     `participants`: the ids of the active clients of each round. `local_steps`: the steps of an active client per round,
     each on `batch_size` of its samples; None: on all. `aggregation`: None is the method's own weighting of clients.
 
-    Computes in the model's number format, on its device; the model is not changed. With SWA, `global_params` are the
-    averages from the first one on.
+    The simulation uses the model's number format and device; the model is not changed. With SWA, `global_params` are
+    the averages as soon as an average exists.
 
     >>> import fedflat, torch
     >>> x, y = torch.randn(8, 3), torch.tensor([0, 1] * 4)
@@ -69,7 +69,7 @@ def simulate(
     [1, 2]
 
     A `UserError` if a method or hyper-parameter is unknown, a value is out of range, a client has no data, or a
-    participant is no client.
+    participant is not a client.
     """
     _check(clients, participants, local_steps, batch_size)
     built = (recipe(method) if isinstance(method, str) else method).build(hyperparameters or {})

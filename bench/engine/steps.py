@@ -23,7 +23,7 @@ class Steps(Frozen):
         """The next local iterate `[P]`; the direction is clipped, then weight decay is added, at the unperturbed w.
 
         `proximal` is the coefficient λ of w in q. With `prox_split` as in FL-Simulator's code, λw is not clipped.
-        Two passes over the model: the norm for the clipping, and the step.
+        The step takes two passes over the model: one for the norm in the clipping, one for the update.
         """
         decay = self.weight_decay
         if self.prox_split:

@@ -1,4 +1,4 @@
-"""Addresses of settings and cells: labels that are directories of results, columns of tidy files, and words in errors.
+"""Addresses of settings and cells: the labels in paths of results, in columns of tidy files, and in error messages.
 
 A cell is one method in one setting, with all its seeds; a setting is a data set, a partition and a participation.
 """
@@ -6,7 +6,7 @@ A cell is one method in one setting, with all its seeds; a setting is a data set
 from dataclasses import dataclass
 
 IDS = ["dataset", "partition", "participation", "method"]
-"""Columns of tidy files that name a cell; an experiment has each combination once."""
+"""Columns of tidy files that name a cell; each combination of values occurs once in an experiment."""
 
 RUN_IDS = [*IDS, "seed"]
 """Columns of tidy files that name a run."""

@@ -37,7 +37,7 @@ class Cell:
 
     @property
     def identity(self) -> str:
-        """Hash of the runs' identities, by which Snakemake sees that a cell has changed."""
+        """Hash of the runs' identities; Snakemake compares it to detect that a cell has changed."""
         return short_hash(":".join(run.identity for run in self.runs))
 
 
@@ -64,7 +64,10 @@ class Experiment(ExperimentFile):
 
     @cached_property
     def resolved_parts(self) -> dict[str, "Experiment"]:
-        """Each part by its label, as an experiment without parts; an experiment without parts by its data set."""
+        """Each part as an experiment without parts, by the part's label.
+
+        An experiment without parts is its only part, by the label of its data set.
+        """
         if not self.parts:
             return {"" if self.dataset is None else parse_source(self.dataset).label: self}
         return {label: self._resolved_part(label, part) for label, part in self.parts.items()}
@@ -92,7 +95,7 @@ class Experiment(ExperimentFile):
         return settings
 
     def is_chosen(self, label: str) -> bool:
-        """Whether a method is to run: it is chosen by its label, or by its name in the catalog."""
+        """Whether the method with this label is chosen: by its label, or by its name in the catalog."""
         return label in self._chosen_labels
 
     @cached_property
@@ -127,7 +130,7 @@ class Experiment(ExperimentFile):
         return [address.path for address in self.addresses]
 
     def has_cell(self, address: CellAddress) -> bool:
-        """Whether there is such a cell of a chosen method."""
+        """Whether the experiment has this cell, and the cell's method is chosen."""
         return address in self._grid and self.is_chosen(address.method)
 
     def cells(self) -> dict[str, Cell]:

@@ -45,12 +45,12 @@ def experiment_files(name: str) -> list[Path]:
 
 
 def read_yaml(file: Path) -> dict[str, Any]:
-    """A YAML mapping; a `UserError` says what is wrong with the file."""
+    """The mapping in a YAML file; a `UserError` if the file cannot be read, or holds no mapping."""
     return copy.deepcopy(_mapping(file))
 
 
 def _mapping(file: Path) -> dict[str, Any]:
-    """The mapping in the cache, which must not be modified; copying a large grid takes long."""
+    """The cached mapping, which must not be modified: it is not a copy, because copying a large grid takes long."""
     try:
         data = _parsed(file.read_text(encoding="utf-8"))
     except OSError as error:
@@ -64,5 +64,5 @@ def _mapping(file: Path) -> dict[str, Any]:
 
 @functools.lru_cache(maxsize=64)
 def _parsed(text: str) -> Any:
-    """Parsing is slow, and one command reads the same file many times."""
+    """The parsed YAML text, cached: parsing is slow, and one command reads the same file many times."""
     return load_yaml(text)

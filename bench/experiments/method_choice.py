@@ -16,11 +16,11 @@ from bench.methods.recipe import Recipe
 from bench.methods.user_file import KIND, recipe_from_file
 
 HyperParameters = dict[str, Any]
-"""Values are validated by the recipe, which knows what is allowed."""
+"""Hyper-parameters by name; the method's recipe validates their values."""
 
 
 class MethodChoice(Frozen):
-    """A catalog `name`, or components by slot, or a `file` that defines METHOD; and hyper-parameters."""
+    """A method's `name` in the catalog, or its components, or a `file` that defines METHOD; and hyper-parameters."""
 
     name: str | None = Field(default=None, description="a method of the catalog")
     perturbation: str | None = Field(default=None, description="component of a composed method; default: none")

@@ -137,7 +137,7 @@ _EVERYWHERE: Mapping[str, Callable[[Data, Any], Data]] = {"training.rounds": wit
 
 
 def part_fields(experiment: ExperimentFile, label: str, part: ExperimentPart) -> Data:
-    """The keys of a part as an experiment without parts (layer 4); it has only the methods meant for it."""
+    """The keys of a part as an experiment without parts (layer 4), with the methods of this part only."""
     overrides = part.model_dump(exclude_none=True, exclude={"methods", "only"})
     data = merged(experiment.model_dump(exclude={"parts", "methods", "extends", "chosen"}), overrides)
     data |= {key: overrides[key] for key in ("dataset", "model") if key in overrides}
@@ -170,12 +170,12 @@ class CellPlace:
 
     @property
     def entry(self) -> MethodEntry:
-        """The method's entry, without what `where` overrides."""
+        """The method's entry; its overrides in `where` are not applied yet."""
         return self.part.methods[self.label]
 
     @property
     def release(self) -> Release | None:
-        """What the method's variant changes."""
+        """The changes by the method's variant; None for the published variant."""
         return self.entry.release(self.label)
 
 
@@ -269,7 +269,7 @@ def _with_absolute_paths(data: Any, folder: Path) -> Any:
 
 
 def _without(tree: Data, dropped: Mapping[str, str]) -> Data:
-    """The same without one key of each section named in `dropped`, at any depth."""
+    """The tree without the key `dropped[name]` of each section with a name in `dropped`, at any depth."""
     return {
         name: _without({key: v for key, v in value.items() if key != dropped.get(name)}, dropped)
         if isinstance(value, dict)

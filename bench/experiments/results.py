@@ -30,7 +30,7 @@ CUSTOM = "custom"
 
 
 def custom(experiment: str) -> str:
-    """The folder of an experiment's runs with overrides, to be given in the place of the experiment's name."""
+    """The folder of an experiment's runs with overrides; it replaces the experiment's name in `ResultPaths`."""
     return f"{CUSTOM}/{experiment}"
 
 
@@ -61,7 +61,7 @@ class ResultPaths:
         return self.root / "analysis" / experiment / cell / f"{name}.csv"
 
     def partition(self, experiment: str, cell: str, seed: int | str) -> Path:
-        """The split of a run that was drawn without training."""
+        """The file of a run's split, drawn without training."""
         return run_in(self.root / "partitions" / experiment / cell, seed) / PARTITION
 
     def tidy(self, experiment: str, cell: str, kind: str, seed: int | str = 0) -> Path:
@@ -71,7 +71,7 @@ class ResultPaths:
         return self.metrics(experiment, cell) if kind == "metrics" else self.analysis(experiment, cell, kind)
 
     def report(self, experiment: str, reported: str | None = None) -> Path:
-        """The folder of a report. `reported`: the value of a run that it shows, if not the experiment's own."""
+        """The folder of a report. `reported`: the value of a run that it shows; None: the experiment's."""
         return self.root / "reports" / (experiment if reported is None else f"{experiment}_{reported}")
 
     def log(self, experiment: str, name: str, cell: str = "") -> Path:
@@ -100,14 +100,14 @@ def run_in(cell_folder: Path, seed: int | str) -> Path:
 
 
 def drawn_partition(folder: Path, experiment: str, dataset: str, partition: str, clients: int, seed: int) -> Path:
-    """Where `fedflat data partition` stores one partition below its output folder, by default results/partitions."""
+    """The folder in which `fedflat data partition` stores one split; `folder` is by default results/partitions."""
     return run_in(folder / experiment / dataset / partition / f"{clients}-clients", seed)
 
 
 def custom_analysis(folder: Path, name: str) -> Path:
     """The default output of `fedflat analyse`: analysis/custom/... for runs/..., else `folder`/analysis/NAME.csv.
 
-    It is not the experiment's own analysis file: tables would take it for one with the experiment's options.
+    The experiment's analysis file is not overwritten: tables assume that it was computed with the experiment's options.
     """
     parts = folder.absolute().parts
     if "runs" not in parts:

@@ -94,7 +94,7 @@ class Evaluation(Frozen):
         return tuple(sorted(set(given)))
 
     def is_due(self, finished_rounds: int, rounds: int) -> bool:
-        """Whether the model is evaluated after this number of finished rounds of `rounds`."""
+        """Whether the model is evaluated after `finished_rounds` of `rounds` rounds."""
         return finished_rounds % self.every == 0 or finished_rounds == rounds
 
     def snapshots(self, rounds: int) -> list[int]:

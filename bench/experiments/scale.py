@@ -12,10 +12,11 @@ ROUNDS = 8
 """Communication rounds at smoke scale, unless overridden."""
 
 CLIENTS = 200
-"""Maximum number of registered clients at smoke scale, which share 901 training images."""
+"""Maximum number of registered clients at smoke scale; they share 901 training images."""
 
 PLACES = 800
-"""Maximum of clients × classes per client at smoke scale: each of the ten classes has a few more than 80 images."""
+"""Maximum of clients × classes per client at smoke scale: on average 80 clients then share one of the ten
+classes, which has a few more than 80 images."""
 
 SIDE = 8
 """Height and width of the digits."""
@@ -67,7 +68,10 @@ def _partition(partition: Mapping[str, Any], classes: int) -> dict[str, Any]:
 
 
 def _augmentation(given: Any, side: int) -> list[dict[str, Any]] | None:
-    """Mixup, and cutout of the same share of the image. `side`: height of the paper's images."""
+    """The augmentations that remain: mixup, and cutout of the same share of the image's side.
+
+    `side`: height of the paper's images.
+    """
     remaining: list[dict[str, Any]] = []
     for augmentation in parse_augmentations(given) or ():
         if isinstance(augmentation, Mixup):

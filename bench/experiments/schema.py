@@ -53,7 +53,7 @@ class MethodEntry(MethodChoice):
         return MethodChoice.parse(fields)
 
     def release(self, label: str) -> Release | None:
-        """What the variant changes; None for the published one. Only methods of the catalog have other variants."""
+        """The changes by the variant; None for the published one. Only methods of the catalog have other variants."""
         if self.variant == PUBLISHED:
             return None
         name = self.choice(label).name
@@ -124,7 +124,7 @@ class ExperimentFile(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _methods_of_parts(cls, data: Any) -> Any:
-        """A method that only some parts name belongs to the experiment, too; no other part has it."""
+        """Add methods that only parts list to the experiment's methods, restricted to these parts."""
         parts, common = (data.get(key) for key in ("parts", "methods")) if isinstance(data, Mapping) else (None, None)
         if not isinstance(parts, dict) or not isinstance(common, dict):
             return data

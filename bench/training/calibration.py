@@ -1,8 +1,8 @@
 """The fastest back end, number of threads and memory format for a run: measured once per machine, then cached.
 
-The choice changes numbers by rounding. Therefore it is stored, in the user's cache and in checkpoints, and depends on
-nothing that may differ between two calls for the same run: neither on the other seeds that are requested, nor on the
-load of the machine at the second call.
+The choice changes a run's numbers by rounding, so all calls for the same run must use the same choice. It is stored in
+the user's cache and in checkpoints; it depends neither on the other requested seeds nor on the machine's load at a
+later call.
 """
 
 import json
@@ -28,28 +28,30 @@ from bench.training.engine_choice import EngineChoice
 from bench.training.run_setup import RunSetup
 
 STEPS = 3
-"""Number of local steps per client that are timed: the last ones, which include short mini-batches."""
+"""Number of timed local steps per client: the last steps of a round, which include short mini-batches."""
 SEEDS = 3
-"""A cohort is timed with this multiple of one seed's clients, whatever the number of requested seeds."""
+"""A cohort is timed with this number of copies of one seed's clients, whatever the number of requested seeds."""
 REPEATS = 3
 SECONDS = 2.0
 """No repetition of a measurement starts after this time."""
 HOPELESS = 2.0
 """A candidate that is slower than the best by this factor is not measured again."""
 SMALL = 5e7
-"""Largest P · height · width, a bound on the multiplications for one image, for which a cohort is tried on a CPU: with
-larger models it gains nothing and needs much memory. The rule uses no time, which depends on the machine's load."""
+"""Limit on P · height · width, a bound on the multiplications for one image. On a CPU, a cohort is tried only below the
+limit: above it, a cohort gains nothing and needs much memory. No time is measured for this rule, because times depend
+on the machine's load."""
 GAIN = 1.1
 """A candidate replaces the best one so far only if it is faster by this factor."""
 TOLERANCE = {"fp32": 1e-3, "tf32": 0.05, "bf16": 0.2}
-"""Largest difference from the loop's update after the timed steps, relative to that update, by precision."""
+"""Largest allowed distance of a candidate's update from the loop's, relative to the loop's, by precision."""
 
 
 def choose_engine(setup: RunSetup, state: FederationState, log: Callable[..., None]) -> EngineChoice:
-    """The choice for a run, from its initial state; `train_together` decides whether seeds share a cohort.
+    """The engine's choice for a run, stored or measured from the run's initial state.
 
-    It uses at most torch's current number of threads. Settings that the configuration fixes are not measured; a
-    `UserError` if the method or the model does not allow a fixed back end.
+    `train_together` decides later whether seeds share a cohort. The choice has at most torch's current number of
+    threads. Settings that the configuration fixes are not measured; a `UserError` if the method or the model does not
+    allow the configured back end.
     """
     calibration, settings = _Calibration(setup, state), setup.config.engine
     if settings.backend == "graph" and setup.objective.device.type != "cuda":
@@ -83,8 +85,8 @@ def train_together(
 ) -> bool:
     """Whether runs that differ in their seeds are trained in one cohort: if requested, or if it changes no bit.
 
-    On a GPU, seeds are trained together although this nearly always changes the last bits: there, equal bits require
-    the same set of seeds.
+    On a GPU, seeds are trained together although this nearly always changes the last bits: a run gives equal bits there
+    only if the same set of seeds is trained.
     """
     wanted = setups[0].config.engine.seeds if setups else "apart"
     if choice.backend == "loop" or len(setups) <= 1 or wanted == "apart":
@@ -185,7 +187,7 @@ class _Calibration:
         self.seconds[choice] = min(times[1:]) / steps
 
     def _gap(self, result: LocalResult, start: torch.Tensor) -> float:
-        """The distance of an update from the loop's, relative to the loop's; 0 if the loop's is not finite."""
+        """The distance of an update from the loop's, relative to the loop's length; 0 if the loop's is not finite."""
         assert self._loop_result is not None
         length = (self._loop_result.w - start).norm()
         gap = float((result.w - self._loop_result.w).norm() / (length + torch.finfo(length.dtype).tiny))

@@ -15,7 +15,7 @@ from bench.training.training_run import RoundResult, TrainingRun
 
 
 class Engine:
-    """The engine of runs that differ in their seeds only; `choice` says how it computes."""
+    """The engine of runs that differ in their seeds only; `choice` describes how it computes them."""
 
     def __init__(self, runs: Sequence[TrainingRun]) -> None:
         self._runs = runs
@@ -37,9 +37,9 @@ class Engine:
             run.log.info("engine: %s", choice)
 
     def train_round(self, runs: Sequence[TrainingRun]) -> list[RoundResult]:
-        """One round of these runs, which have finished equally many; all of their clients are trained in one call.
+        """Train one round of runs that have finished the same number of rounds; one call trains all their clients.
 
-        If a batched back end turns out not to be possible, the loop replaces it from this round on.
+        If a batched back end cannot compute the round, the loop replaces it from this round on.
         """
         started = time.perf_counter()
         local = runs[0].setup.federation.local
@@ -56,7 +56,7 @@ class Engine:
         remaining = iter(results)
         trained = [(run, work, [next(remaining) for _ in work]) for run, work in zip(runs, works, strict=True)]
         ends = [run.setup.federation.aggregate(run.state, work, own) for run, work, own in trained]
-        numbers = [measurements.numbers() for _, measurements in ends]  # transfers wait for the last federation
+        numbers = [measurements.numbers() for _, measurements in ends]  # last: transfers wait for the GPU
         seconds = (time.perf_counter() - started) / len(runs)
         return [
             RoundResult(state, measurements, _local_models(work, own) if run.saves_local_models else {}, seconds)

@@ -28,10 +28,10 @@ def open_runs(
     progress: Progress,
     budgets: Budgets | None = None,
 ) -> Iterator[list[TrainingRun]]:
-    """The runs that have to be trained, each into its folder; those that a killed process had ended are published.
+    """Open the runs that have to be trained, each with its folder. Complete runs of killed processes are published.
 
     If training fails, working directories without a checkpoint and new, empty folders are removed, and a failure in a
-    user's file is a `UserError` that names the line. `budgets` as for `train_runs`.
+    user-defined file is raised as a `UserError` that names the line. `budgets` as for `train_runs`.
     """
     setups = [RunSetup.build(config, device) for config, _ in wanted]
     threads = torch.get_num_threads()
@@ -68,7 +68,7 @@ def open_runs(
 
 
 def _budgets(config: RunConfig, device: torch.device, runs: int) -> Budgets:
-    """The memory for the client states of one of so many runs."""
+    """The memory for the client states of each run, if `runs` runs share it."""
     given = config.engine.client_memory
     if given is None:
         return Budgets.share(device, 0.25 / runs)
@@ -76,7 +76,7 @@ def _budgets(config: RunConfig, device: torch.device, runs: int) -> Budgets:
 
 
 def _copy_user_files(config: RunConfig, work: Path) -> None:
-    """Copy the user's Python files byte for byte; a `UserError` if one was edited after the command had started."""
+    """Copy user-defined Python files byte for byte; a `UserError` if one was edited after the command had started."""
     for own in config.user_files:
         source = read_own(own.file, own.kind)
         if short_hash(source) != own.code:
@@ -87,9 +87,9 @@ def _copy_user_files(config: RunConfig, work: Path) -> None:
 
 
 def _failure_in_user_file(config: RunConfig, error: Exception) -> UserError | None:
-    """The error as one line about the user's file that it comes from; None if there is none.
+    """The error in one line that names the user-defined file that caused it; None if there is no such file.
 
-    It comes from the model's file if a line of it was running, else from the method's.
+    The cause is the model's file if the error was raised while its code was running, else the method's file.
     """
     if isinstance(error, UserError):
         return None

@@ -1,4 +1,4 @@
-"""How a run was computed: its code, libraries, machine and hashes, as provenance.json holds them."""
+"""The content of provenance.json: the code, libraries, machine and hashes of a run."""
 
 import platform
 import resource

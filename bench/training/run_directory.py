@@ -54,7 +54,7 @@ class RunDirectory:
 
     @functools.cached_property
     def config(self) -> RunConfig:
-        """The run's configuration; user-defined files are the run's copies, as the originals may have changed."""
+        """The run's configuration, with the paths of the run's copies of user-defined files: originals may change."""
         data = self._json("config.json")
         for part in USER_FILES:
             copy = self.path / f"{part}.py"
@@ -109,7 +109,7 @@ class RunDirectory:
             raise UserError(f"'{self.path / TIMES}' is missing or damaged: {error}") from None
 
     def split(self) -> list[Indices]:
-        """The training indices of each client in this run; a partition file that was read may have changed since."""
+        """The training indices of each client, as stored with the run: a partition's file may have changed since."""
         file = self.path / PARTITION
         try:
             columns = read_columns(file.read_bytes(), "the table")
@@ -157,7 +157,7 @@ def identified(table: pd.DataFrame, cell: Mapping[str, str], config: RunConfig) 
 def partition_table(split: Sequence[Indices], labels: Labels) -> pd.DataFrame:
     """The table of a split: client, index and label, one row for each image of each client.
 
-    The partition from_file reads it; if clients share images (variant released), `repeats: true` is required.
+    The partition `from_file` can read it; if clients share images (variant released), `repeats: true` is required.
     """
     client = np.repeat(np.arange(len(split)), [len(indices) for indices in split])
     index = np.concatenate(split)
@@ -202,7 +202,7 @@ def is_finished(path: Path, config: RunConfig, *, replace: bool = False) -> bool
 
 
 def first_difference(there: RunConfig, here: RunConfig) -> str | None:
-    """The first difference of two configurations, in words; None if they are equal."""
+    """The first difference between two configurations, in words; None if they are equal."""
     a, b = (dict(_flatten(config.model_dump(mode="json", exclude=NOT_IDENTITY))) for config in (there, here))
     key = next((k for k in [*b, *a] if a.get(k) != b.get(k)), None)
     edited = {f"{own.section}.code": own.file for own in there.user_files}

@@ -23,7 +23,8 @@ from bench.numerics.precision import Precision, prepare_precision
 from bench.numerics.streams import numpy_stream
 
 EVALUATION_BATCH = {"cpu": 250, "cuda": 2000}
-"""Images per batch: a CPU is not faster with more, and LeNet's feature maps of 2,000 CIFAR images take 1 GB."""
+"""Images per evaluation batch, by device: a CPU is not faster with more; LeNet's feature maps of 2,000 CIFAR images
+take 1 GB."""
 
 
 @functools.lru_cache(maxsize=2)

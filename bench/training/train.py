@@ -61,8 +61,8 @@ def train_runs(
 
     A finished run is left as it is. A `UserError` if a folder holds the run of another configuration; with `replace`, a
     run of another configuration, of other code or of other images is trained again, and the old one is removed when the
-    new one is complete. `budgets`: the memory for the client states of each run, by default what the configuration
-    says; states beyond it are stored in a file, which changes no number.
+    new one is complete. `budgets`: the memory for the client states of each run, by default the configuration's; states
+    beyond it are stored in a file, which changes no number.
     """
     missing = [
         (config, folder)
@@ -79,10 +79,10 @@ def train_runs(
 
 
 def _due_runs(runs: Sequence[TrainingRun], *, together: bool) -> Iterator[list[TrainingRun]]:
-    """The runs that train their next round together, again and again until all have ended; these are published."""
+    """The runs that train their next round together, for each round until all have ended; ended runs are published."""
     for group in [runs] if together else [[run] for run in runs]:
         while active := [run for run in group if not run.ended]:
-            earliest = min(run.state.round for run in active)  # runs that resumed behind the others catch up
+            earliest = min(run.state.round for run in active)  # resumed runs that are behind catch up first
             yield [run for run in active if run.state.round == earliest]
         for run in group:
             run.complete()
@@ -91,7 +91,7 @@ def _due_runs(runs: Sequence[TrainingRun], *, together: bool) -> Iterator[list[T
 
 
 def _is_up_to_date(config: RunConfig, folder: Path, *, replace: bool) -> bool:
-    """Whether the finished run of this configuration is in the folder, trained on the images that exist now."""
+    """Whether the folder contains the finished run of this configuration, trained on the current images."""
     if not is_finished(folder, config, replace=replace):
         return False
     # Only user-defined data can change: the content of published data sets is fixed.

@@ -39,8 +39,10 @@ class RoundResult(NamedTuple):
 
 
 class TrainingRun:
-    """A run in training: it works in `work` and will be published as `folder`. After kill -9 it resumes at its last
-    checkpoint."""
+    """A run in training: its files are in `work`, which is renamed to `folder` at the end.
+
+    After kill -9, it is resumed at its last checkpoint.
+    """
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Where an unfinished run works, and how it becomes a run directory.
+"""The working directory of an unfinished run, and how it becomes a run directory.
 
 A run directory appears complete, by one rename, when the run has ended. Until then its files are in the working
 directory `<name>.partial-<key>` next to it. `key` is the hash of configuration and code: a run never resumes the work

@@ -1,8 +1,8 @@
 """All clients of a round in one batched call: torch.func.vmap over the training of one client; best on a GPU.
 
 Clients are rows, sorted by descending number of local steps, so the rows that still train are always the first ones. A
-mini-batch that is shorter than others of the same step is filled up with samples of weight zero. If loss or model
-combine several samples, the rows are computed in groups of equal batch size instead.
+mini-batch that is shorter than others of the same step is filled up with samples of weight zero. If the loss or the
+model combines several samples, the rows are computed in groups of equal batch size instead.
 """
 
 from collections import defaultdict
@@ -20,7 +20,7 @@ from bench.models.dropout import GivenDraws
 
 
 class Cohort:
-    """Rows are the clients of one federation, or of several that differ in their seeds."""
+    """The back end with one batched call for all clients of one federation, or of several with different seeds."""
 
     def train(self, local: LocalTraining, works: Sequence[LocalWork], probe: Probe | None = None) -> list[LocalResult]:
         """As `Backend`; raises `CannotBatchError` for methods, models and probes that work with one client only."""
@@ -57,7 +57,7 @@ class CohortRound:
         """The results of the rows: `w`, `model`, `loss` (summed over steps), `state`, `upload`."""
         try:
             return self._train(inputs)
-        except RuntimeError as error:  # as vmap raises for branches on values and for unsupported operations
+        except RuntimeError as error:  # vmap raises it for branches on values and unsupported operations
             if "vmap" in str(error) or "functorch" in str(error):
                 raise CannotBatchError(str(error).splitlines()[0]) from error
             raise
@@ -170,7 +170,7 @@ class CohortRound:
         )
 
     def _full_gradient(self, w: Tensor, scratch: Rows, inputs: RoundInputs, row: Tensor) -> Tensor:
-        """∇F_i(w) over all of the client's data; one batch of all rows at a time, of which each row selects its own."""
+        """∇F_i(w) over all of the client's data. Each batch is prepared for all rows; the client selects its row."""
         if not any(part.takes_full_gradient for part in self.local.method):
             raise CannotBatchError("a component that calls full_gradient must declare takes_full_gradient = True")
         if not self._separable:

@@ -34,7 +34,7 @@ class RoundShape:
 
     @property
     def steps(self) -> int:
-        """The number of local steps of the first row, which has most."""
+        """The number of local steps of the first row, which has the most steps."""
         return len(self.batches[0])
 
     @property
@@ -112,7 +112,7 @@ class RoundInputs:
 
 @functools.lru_cache(maxsize=512)
 def _places(sizes: tuple[int, ...]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """For each sample of consecutive mini-batches of these sizes: its mini-batch, and its place in it."""
+    """For each sample of consecutive mini-batches of these sizes: its mini-batch, and its position in it."""
     return np.repeat(np.arange(len(sizes)), sizes), np.concatenate([np.arange(size) for size in sizes])
 
 

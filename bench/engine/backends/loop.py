@@ -21,7 +21,7 @@ from bench.numerics.streams import numpy_stream, torch_seed
 
 
 class Loop:
-    """The active clients in turn."""
+    """The back end that trains the active clients one after another."""
 
     def train(self, local: LocalTraining, works: Sequence[LocalWork], probe: Probe | None = None) -> list[LocalResult]:
         """As `Backend`."""
@@ -56,7 +56,7 @@ class Loop:
 class _ClientData:
     """A client's mini-batches in one round, with their random draws, and the gradients on them.
 
-    `step` is the local step, or the batch of a pass over all data as −1, −2, ..., to which the latest draws belong.
+    `step` is the step of the latest draws: a local step, or −1, −2, ... for the batches of a pass over all data.
     """
 
     def __init__(self, local: LocalTraining, work: LocalWork) -> None:
@@ -66,7 +66,7 @@ class _ClientData:
         self.gradient_samples = 0
 
     def client_round(self) -> ClientRound:
-        """What the client knows at the start of the round."""
+        """The `ClientRound` of this client at the start of the round."""
         local, work = self._local, self._work
         return ClientRound(
             seed=work.seed,
