@@ -1,9 +1,9 @@
 """Augmentations of a client's mini-batches, with new random draws for each local step, applied after normalisation.
 
-The numbers are drawn on the host for each image, before the client's round starts, from a random stream of this round.
-So both gradients of a SAM step see the same pixels. The draws are applied on the device to any batch of images, for
-example to the concatenated mini-batches of many clients: offsets refer to images of the same mini-batch. Draws of zero
-are valid, so that mini-batches of unequal length can be padded.
+The numbers are drawn on the host for each image, before the client's round starts, from a random stream of this round;
+both gradients of a SAM step therefore use the same pixels. The draws are applied on the device to any batch of images,
+for example to the concatenated mini-batches of many clients: offsets refer to images of the same mini-batch. Draws of
+zero are valid, so that mini-batches of unequal length can be padded.
 """
 
 from collections.abc import Mapping, Sequence
@@ -54,7 +54,7 @@ class Flip(Frozen):
 
 
 class Crop(Frozen):
-    """A random window, of the image's size, of the image with a border around it.
+    """A random window of the image's size, cut from the image with a border around it.
 
     A black border is equal to padding before normalisation (Caldarola et al., FedGF). FL-Simulator's border has the
     mean of each channel, which is zero after normalisation.

@@ -98,7 +98,7 @@ class Dataset:
 
 
 def _tensor(array: NDArray[Any]) -> Tensor:
-    """A tensor that shares the array's memory. A memory map is read-only, of which torch would warn."""
+    """A tensor that shares the array's memory, without torch's warning that a memory map is read-only."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
         return torch.from_numpy(array)
@@ -124,7 +124,7 @@ class DeviceData:
         return self._inputs(self.images.index_select(0, index)), self.labels.index_select(0, index)
 
     def batches(self, size: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Inputs and labels of all samples in consecutive batches, of which one at a time is normalised."""
+        """Inputs and labels of all samples in consecutive batches; each batch is normalised when it is requested."""
         for images, labels in zip(self.images.split(size), self.labels.split(size), strict=True):
             yield self._inputs(images), labels
 

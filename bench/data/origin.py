@@ -32,7 +32,7 @@ class File:
     url: str | None = None
 
     def problem(self, root: Path) -> str | None:
-        """What is wrong with the file, which is read completely; None if it is correct."""
+        """The problem of the file, in words; None if it is correct. The file is read completely."""
         file = root / self.path
         if not file.is_file():
             return MISSING
@@ -64,7 +64,7 @@ class Origin:
         return "archive" if self.archive and (root / self.archive.path).is_file() else MISSING
 
     def problems(self, root: Path) -> list[tuple[File, str | None]]:
-        """What is wrong with each file, None if it is correct. All files are read completely."""
+        """Each file with its problem, in words; None if it is correct. All files are read completely."""
         files = self.members if self.archive is None else (self.archive, *self.members)
         return [(file, file.problem(root)) for file in files]
 
@@ -75,7 +75,7 @@ class Origin:
                 _download(file, root)
 
     def advice(self, name: str, root: Path) -> str:
-        """Which files to put where."""
+        """Instructions: which files to save under which paths."""
         wanted = [file for file in self.downloads if not (root / file.path).is_file()] or list(self.downloads)
         files = ", ".join(f"{file.url} as '{root / file.path}'" for file in wanted)
         return f"put {files}, or run 'fedflat data prepare {name} --download --root {shlex.quote(str(root))}'"
@@ -83,7 +83,7 @@ class Origin:
     def provide(self, name: str, root: Path) -> list[Path]:
         """The paths of the members, which are unpacked from the verified archive if they are missing.
 
-        Raises `UserError` if files are missing or corrupt, and says what to do. Nothing is downloaded.
+        Raises `UserError` with instructions if files are missing or corrupt. Nothing is downloaded.
         """
         status = self.status(root)
         if status == MISSING:
@@ -104,7 +104,7 @@ class Origin:
         return root / member.path
 
     def complaint(self, name: str, root: Path, file: File, problem: str) -> UserError:
-        """The error for a wrong file, with what to do."""
+        """The error for a wrong file, with instructions."""
         return UserError(
             f"data set {name}: '{root / file.path}' is {problem}; delete it, then {self.advice(name, root)}"
         )

@@ -14,23 +14,23 @@ TEMPORARY = ".*.tmp"
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary path in the same folder, to be written in the block and renamed to `path` at its end.
+    """A temporary path in the same folder: the block writes it, and it is renamed to `path` when the block ends.
 
-    The content is on disk before the rename: after a crash there is the old file or the new one, never half of one.
-    If the block fails, the temporary file is removed and `path` is unchanged. An error of the file system is a
-    `UserError` of one line; other errors of the block pass through.
+    The content is on disk before the rename: after a crash, `path` is the old file or the complete new one. If the
+    block fails, the temporary file is removed and `path` is unchanged. An error of the file system is raised as a
+    `UserError` of one line; other errors of the block are raised unchanged.
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Created before the block: a folder without write permission fails at once, and the umask sets permissions.
+        # The file is created here so that a folder without write permission fails at once, and the umask is applied.
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
         yield temporary
         _sync(temporary)
         temporary.replace(path)
         _sync(path.parent)
     except OSError as error:
-        # A full disk gives no file name. An error about another file of the caller is not about `path`.
+        # An error of a full disk has no file name. Errors about other files of the caller are raised unchanged.
         if error.filename is not None and Path(error.filename) not in {temporary, path, *path.parents}:
             raise
         raise UserError(f"cannot write '{path}': {error.strerror or error}") from None

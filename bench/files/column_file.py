@@ -30,7 +30,7 @@ def read_columns(content: bytes, what: str) -> Columns:
             text = gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content
             columns = _csv_columns(text.decode("utf-8-sig"), what)
     except (ValueError, OSError, EOFError, KeyError, csv.Error, zlib.error, zipfile.BadZipFile):
-        # Undecodable text is a ValueError, as are arrays of Python objects.
+        # Undecodable text and arrays of Python objects raise a ValueError.
         raise UserError(f"{what} is neither CSV (.csv, .csv.gz) nor npz with plain arrays") from None
     odd = next((name for name, column in columns.items() if column.ndim != 1), None)
     if odd is not None:
@@ -74,7 +74,7 @@ def integers(columns: Columns, name: str, what: str) -> NDArray[np.int64]:
 def texts(columns: Columns, name: str, what: str) -> NDArray[np.str_]:
     """One column of names `[rows]`, without spaces around them; a `UserError` if it is missing or has an empty cell.
 
-    Whole numbers in npz are accepted as names: 7 is the name 7.
+    Whole numbers in npz are accepted and converted to text.
     """
     column = _column(columns, name, what)
     if column.dtype.kind == "S":

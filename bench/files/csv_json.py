@@ -14,7 +14,7 @@ def write_csv(path: Path, table: pd.DataFrame) -> None:
     """Write a CSV file, gzipped if its name ends in .gz; floats keep all digits, so reading gives the same numbers."""
     text = table.to_csv(index=False)
     if path.suffix == ".gz":
-        write_bytes(path, gzip.compress(text.encode(), mtime=0))  # without the time: equal tables are equal bytes
+        write_bytes(path, gzip.compress(text.encode(), mtime=0))  # no time stamp: equal tables give equal bytes
     else:
         write_text(path, text)
 

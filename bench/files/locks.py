@@ -1,4 +1,4 @@
-"""Locks between processes. A lock belongs to an open file or folder, so it ends with its process, however that ends."""
+"""Locks between processes. A lock belongs to an open file or folder: it is released even if its process is killed."""
 
 import fcntl
 import logging
@@ -11,9 +11,9 @@ log = logging.getLogger("fedflat.data")
 
 
 def lock(path: Path, *, wait: bool = False) -> int | None:
-    """Lock an existing folder, or a file that is created if it is missing: the descriptor that holds the lock.
+    """Lock an existing folder, or a file that is created if it is missing; return the descriptor that holds the lock.
 
-    Close the descriptor to release the lock. None if another process holds the lock, unless `wait` is true.
+    Close the descriptor to release the lock. If another process holds the lock: wait for it with `wait`, else None.
     """
     descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT, 0o666)
     try:
@@ -29,7 +29,7 @@ def lock(path: Path, *, wait: bool = False) -> int | None:
 
 @contextmanager
 def locked(place: Path) -> Iterator[None]:
-    """Hold the lock of the file or folder that is written to `place`; logs that it waits for another process."""
+    """Hold the lock for writing the file or folder `place`; a log line says if another process has to be awaited."""
     place.parent.mkdir(parents=True, exist_ok=True)
     file = place.with_name(f".{place.name}.lock")
     descriptor = lock(file)

@@ -14,7 +14,7 @@ from bench.input.errors import UserError
 
 
 class Slot:
-    """A record's place in the file; it becomes free when this object is garbage-collected, and not before."""
+    """The position of a record in the file; the slot is free again when this object is garbage-collected."""
 
     __slots__ = ("_file", "checksum", "number")
 
@@ -25,7 +25,7 @@ class Slot:
 
     @property
     def record(self) -> Tensor:
-        """The bytes themselves, uint8 `[size]`. Copy them if they are needed after the slot is gone."""
+        """A view of the record's bytes, uint8 `[size]`. Copy them if they are needed after the slot is free again."""
         return torch.from_numpy(self._file.rows[self.number])
 
     def seal(self) -> None:
@@ -39,8 +39,8 @@ class Slot:
 class SlotFile:
     """A file of records of `size` bytes, which grows by a quarter when no slot is free.
 
-    Records that an existing file holds are free, except for slots that are claimed. Disk space is reserved before it is
-    mapped: so a full disk is a `UserError`, and not a signal that kills the process.
+    All slots of an existing file are free until they are claimed or taken. Disk space is reserved before it is mapped:
+    a full disk then raises a `UserError`, and does not kill the process by a signal.
 
     `rows`: the bytes of each record, uint8 `[size]`; `free`: the numbers of the slots that nothing refers to.
     """

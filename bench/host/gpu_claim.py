@@ -12,7 +12,7 @@ from bench.input.errors import UserError
 POLL_SECONDS = 0.5
 
 _claimed: dict[Path, int] = {}
-"""The lock files of this process's GPUs, and the descriptors that hold the locks until the process ends."""
+"""The lock file of each GPU of this process, and the descriptor that holds the lock until the process ends."""
 
 
 def claims_folder() -> Path:
@@ -21,10 +21,10 @@ def claims_folder() -> Path:
 
 
 def claim(gpus: Sequence[str], folder: Path, progress: Progress) -> int:
-    """The index of a GPU that this process has claimed until it ends; a second call returns the same GPU.
+    """Claim a GPU until this process ends, and return its index; a second call returns the same GPU.
 
-    `gpus` are names that all processes agree on, such as UUIDs. If all GPUs are claimed, this is reported once, and the
-    call waits for one.
+    `gpus`: names that are the same in all processes, such as UUIDs. If all GPUs are claimed, the call reports this once
+    and waits for one.
     """
     files = [folder / f"{gpu}.lock" for gpu in gpus]
     for index, file in enumerate(files):

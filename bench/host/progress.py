@@ -1,4 +1,4 @@
-"""Progress reports: one line at a time, to whoever called."""
+"""Progress reports: functions that receive one line at a time."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ Progress = Callable[[str], None]
 """Receives each line that a command shows while it works."""
 
 PROGRESS_SECONDS = 5.0
-"""Least time between two reports of the same work."""
+"""Minimum time between two reports of the same work."""
 
 
 def silent(line: str) -> None:

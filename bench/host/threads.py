@@ -4,7 +4,7 @@ import os
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 """The environment in which libraries are loaded. `torch.set_num_threads` raises torch's number of threads afterwards.
-NumPy keeps one thread: it does no heavy work here, and so its rounding does not depend on the number."""
+NumPy uses one thread: it does no heavy work here, and its rounding then does not depend on the number of threads."""
 
 
 def available_cores() -> int:

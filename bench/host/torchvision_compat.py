@@ -1,8 +1,8 @@
 """The import of torchvision, even if its compiled operators cannot be loaded.
 
 The build on PyPI is compiled for CUDA and does not load together with a CPU build of torch. `import torchvision` then
-fails with "operator torchvision::nms does not exist", although this project runs none of its operators: models,
-transforms and data sets are plain Python. The import only needs the two schemas below.
+fails with "operator torchvision::nms does not exist", although this project uses none of torchvision's operators:
+models, transforms and data sets are plain Python. The import only needs the two schemas below.
 """
 
 import functools
@@ -15,7 +15,7 @@ import torch
 SCHEMAS = tuple(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor" for name in ("nms", "qnms"))
 
 _libraries: list[torch.library.Library] = []
-"""The libraries are stored here because their schemas disappear with the objects."""
+"""The libraries that define the schemas; a schema exists only as long as its library object."""
 
 
 @functools.cache

@@ -29,14 +29,14 @@ def short_hash(*parts: str | bytes | memoryview, digits: int = 16) -> str:
 
 
 def named_contents(files: Iterable[Path], root: Path) -> Iterator[str | bytes]:
-    """Each file's path relative to `root`, then its content, in alphabetical order: to be hashed."""
+    """The path of each file relative to `root` and its content, in alphabetical order, as parts of a hash."""
     for file in sorted(files):
         yield str(file.relative_to(root))
         yield file.read_bytes()
 
 
 def code_of(file: Path, known: object, kind: str) -> str:
-    """The hash of a code file; a `UserError` if a configuration holds another hash of it."""
+    """The hash of a code file; a `UserError` if it differs from `known`, the hash in a configuration."""
     code = short_hash(read_own(file, kind))
     if known not in (None, code):
         raise UserError(f"the {kind} '{file}' has changed since")
@@ -56,7 +56,7 @@ def expanded(path: str | Path, what: str) -> Path:
 def with_hash(data: Any, kind: str) -> Any:
     """The fields of a configuration, completed by the `hash` of its `file`.
 
-    A hash that is given already, as in the configuration of a finished run, is kept: the file may no longer exist.
+    A hash that is already in the fields, as in a finished run's configuration, is used: the file may no longer exist.
     """
     if not isinstance(data, Mapping) or not isinstance(file := data.get("file"), str | Path):
         return data
@@ -75,7 +75,7 @@ def read_known(file: Path, known_hash: str | None, kind: str) -> bytes:
 
 
 class KnownFile(Frozen):
-    """A file in a configuration, together with the hash of its content; `kind` says what the file is for."""
+    """A file in a configuration, with the hash of its content; `kind` names the kind of file in messages."""
 
     kind: ClassVar[str]
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 MOST_NAMES = 30
-"""Longer lists of allowed names are shortened."""
+"""Lists of allowed names in messages are shortened if they are longer."""
 
 
 class UserError(Exception):

@@ -15,7 +15,7 @@ LABEL = r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$"
 """The pattern of labels, which are part of paths and of Snakemake's wildcards."""
 
 REPORT = r"^(last|best|mean_last_[1-9][0-9]*)$"
-"""The pattern of the value of a run that is reported."""
+"""The pattern of `report`, the value of a run that tables show."""
 
 _IN_WORDS = {
     NAME: "lower-case letters, digits and '_'",

@@ -1,4 +1,4 @@
-"""Registries that fill themselves: a new file that defines a named class is a new choice; no list needs an entry."""
+"""Registries of the named classes in a package: a class in a new file is a new choice, without an entry in a list."""
 
 import importlib
 import pkgutil
@@ -16,7 +16,7 @@ T = TypeVar("T")
 def registered(base: type[T], *packages: str, key: str = "name") -> dict[str, type[T]]:
     """The named, concrete subclasses of `base` that the modules of these packages define, sorted by name.
 
-    The name is the class variable `key`, or the default of the model field `key`. Modules of inner packages count too.
+    The name is the class variable `key`, or the default of the model field `key`. Subpackages are included.
     """
     found: dict[str, type[T]] = {}
     for package in packages:

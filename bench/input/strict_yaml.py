@@ -6,7 +6,7 @@ import yaml
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's safe loader; mappings are checked as written, before merge keys (<<) extend them."""
+    """PyYAML's safe loader with a check for repeated keys, before merge keys (<<) extend a mapping."""
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         """The mapping; a `YAMLError` if a key is repeated in it."""

@@ -11,15 +11,15 @@ from bench.input.errors import UserError
 
 
 def check_suffix(file: Path, kind: str) -> None:
-    """A `UserError` if this is not a Python file; `kind` says what the file is for, such as "method file"."""
+    """A `UserError` if this is not a Python file; `kind` names the kind of file in messages, such as "method file"."""
     if file.suffix != ".py":
         raise UserError(f"the {kind} '{file}' is no Python file (its name must end in .py)")
 
 
 def run_file(file: Path, source: bytes, kind: str, package: str = "") -> ModuleType:
-    """The module that results from executing the source; its relative imports start from `package`.
+    """Execute the source as a module and return the module; its relative imports start from `package`.
 
-    The executed bytes are exactly those that were hashed: Python's own import could use cached bytecode instead.
+    The executed bytes are exactly the hashed bytes: Python's import could use cached bytecode instead.
     """
     check_suffix(file, kind)
     module = ModuleType(f"fedflat_user_{file.stem}_{short_hash(source)}")
@@ -36,7 +36,7 @@ def run_file(file: Path, source: bytes, kind: str, package: str = "") -> ModuleT
 
 @contextmanager
 def current_folder_importable() -> Iterator[None]:
-    """In the block, modules of the current folder can be imported; those of other folders take precedence."""
+    """In the block, modules of the current folder can be imported; modules of other folders take precedence."""
     folder = str(Path.cwd())
     sys.path.append(folder)
     try:
@@ -46,7 +46,7 @@ def current_folder_importable() -> Iterator[None]:
 
 
 def failure(file: Path, kind: str, error: BaseException) -> UserError:
-    """An exception that was raised while code of this file was running, as one line."""
+    """The one-line error for an exception that was raised while code of this file was running."""
     line = line_of(error, file)
     return UserError(f"the {kind} '{file}' fails{'' if line is None else f' in line {line}'}: {reason(error)}")
 

@@ -153,9 +153,9 @@ class Component(BaseModel):
     client_state: ClassVar[tuple[str, ...]] = ()
     server_state: ClassVar[tuple[str, ...]] = ()
     takes_full_gradient: ClassVar[bool] = False
-    """Whether it calls `ClientRound.full_gradient`. Then a batch of clients has all of their data at hand."""
+    """Whether the component calls `ClientRound.full_gradient`. If so, a cohort prepares all data of its clients."""
     weighted_by_samples: ClassVar[bool] = False
-    """Whether clients may have unequal weights p_i. If so for all its components, a method weights by samples."""
+    """Whether clients may have unequal weights p_i. A method weights by samples if all its components allow it."""
 
     def start_client(self, w: Tensor) -> dict[str, Tensor]:
         """The initial state of a client, given the model that it receives in its first round."""
@@ -184,7 +184,7 @@ class Perturbation(Component):
 
     @abstractmethod
     def delta(self, w: Tensor, gradient: Gradient, client: ClientRound) -> Tensor:
-        """The perturbation δ at the local iterate w, both `[P]`. `gradient` is neither clipped nor decayed."""
+        """The perturbation δ at the local iterate w, both `[P]`. `gradient` has no clipping and no weight decay."""
 
     def gradient(self, w: Tensor, gradient: Gradient, client: ClientRound) -> Tensor:
         """∇F_i(w + δ), on the mini-batch from which δ was computed."""

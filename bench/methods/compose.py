@@ -50,9 +50,9 @@ def check_fit(components: Components) -> None:
             f"{components.correction.name} does not (allowed: {', '.join(fitting)})"
         )
     for kind in ("client_state", "server_state"):
-        for one, other in itertools.combinations(components.by_slot().values(), 2):
-            common = [cls for cls in one.__mro__ if cls in other.__mro__]
+        for first, second in itertools.combinations(components.by_slot().values(), 2):
+            common = [cls for cls in first.__mro__ if cls in second.__mro__]
             shared = {name for cls in common for name in getattr(cls, kind, ())}
-            clash = set(getattr(one, kind)) & set(getattr(other, kind)) - shared
+            clash = set(getattr(first, kind)) & set(getattr(second, kind)) - shared
             if clash:
-                raise UserError(f"{one.name} and {other.name} both have a {kind} '{min(clash)}': rename one of them")
+                raise UserError(f"{first.name} and {second.name} both have a {kind} '{min(clash)}': rename one of them")

@@ -1,4 +1,4 @@
-"""Marks of hyper-parameters, which stand in their annotations: `rho: Annotated[float, Neutral(0)] = Field(...)`."""
+"""Marks of hyper-parameters, used in their annotations: `rho: Annotated[float, Neutral(0)] = Field(...)`."""
 
 from dataclasses import dataclass
 
@@ -11,4 +11,4 @@ class Neutral:
 
 
 class Shared:
-    """The hyper-parameter has one value per method, even if several of its components have it."""
+    """If several components of a method have the hyper-parameter, they share one value."""

@@ -1,4 +1,4 @@
-"""A named method before its hyper-parameters are chosen: the classes of its components and what they take."""
+"""Recipes: a method's name, component classes and hyper-parameters, without values of the hyper-parameters."""
 
 import math
 from collections import Counter
@@ -28,7 +28,7 @@ REGULARISER = FieldInfo(
 
 @dataclass(frozen=True)
 class Components:
-    """The class of each component. The defaults make FedAvg."""
+    """The class of each component. The defaults are FedAvg's."""
 
     perturbation: type[Perturbation] = NoPerturbation
     correction: type[Correction] = NoCorrection
@@ -74,10 +74,10 @@ class Components:
 
 @dataclass(frozen=True)
 class Recipe:
-    """A named method before its hyper-parameters are chosen.
+    """A named method without values of its hyper-parameters.
 
-    `takes` lists its hyper-parameters; None means all that its components have. If several components have the same
-    hyper-parameter, its value applies to all of them; a free composition may also set `slot.name` for one of them.
+    `takes` lists its hyper-parameters; None: all hyper-parameters of its components. If several components have the
+    same hyper-parameter, its value applies to all of them; a free composition may also set `slot.name` for one of them.
     A method with `without_regulariser` also has the hyper-parameter `regulariser`; if that is false, it consists of
     these components instead. Every method takes `swa`.
     """

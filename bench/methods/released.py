@@ -1,7 +1,7 @@
 """Differences between released codes and papers, by method: the settings of `variant: released`.
 
-`Code` states the settings that all methods of a repository share, and `RELEASES` those of each method. Values that
-papers tune, such as learning rates and radii, are listed with the experiments. The settings of a release take
+`Code` holds the settings that all methods of a repository share, and `RELEASES` the settings of each method. Values
+that papers tune, such as learning rates and radii, are listed with the experiments. The settings of a release take
 precedence over an experiment's common `training`; values that the experiment sets for the method itself take precedence
 over the release. Faults of the code that no setting reproduces are listed in `not_covered`.
 """
@@ -22,8 +22,8 @@ class Release:
     """The settings of one method in one released code.
 
     `hyperparameters` are those that differ from the default. `training` are the fields of `Steps` that the code sets.
-    `report` says which rounds its summary reports. None means: as in the experiment. `swa` applies only if the method
-    uses SWA. `faults` are values that the code uses whatever value is set.
+    `report`: which rounds the code's summary reports; None: as in the experiment. `swa` applies only if the method uses
+    SWA. `faults` are values that the code uses whatever value is set.
     """
 
     code: str
@@ -48,7 +48,7 @@ class Code:
     swa: Mapping[str, Any] = field(default_factory=dict)
 
     def bundle(self, *not_covered: str, training: Mapping[str, Any] | None = None, **hyperparameters: Any) -> Release:
-        """The release of a method, which adds settings to those of the repository."""
+        """The release of a method: the settings of the repository, and these settings of the method in addition."""
         return Release(
             code=self.repository,
             hyperparameters=hyperparameters,
@@ -139,7 +139,7 @@ RELEASES: dict[str, dict[str, Release]] = {
     "feddyn": {
         "fl_simulator": FL_SIMULATOR.bundle(training=SPLIT),
         "fedlesam": FEDLESAM.bundle(training=SPLIT),
-        # Its client terms have no gradient, and α cancels in its server: λ = 0 remains.
+        # In this code, the client's terms have no gradient and α cancels in the server's step: this equals λ = 0.
         "official_fedgf": replace(OFFICIAL_FEDGF.bundle(training=UNIFORM), faults={"lam": 0.0}),
     },
     "feddc": {
@@ -152,7 +152,7 @@ RELEASES: dict[str, dict[str, Release]] = {
         "fl_simulator": FL_SIMULATOR.bundle(REAL_STEPS),
         "fedlesam": FEDLESAM.bundle(REAL_STEPS),
     },
-    # Its penalty lacks the factor 1/2: its weight 1e-3 is λ/2.
+    # The penalty in this code lacks the factor 1/2: its weight 1e-3 is λ/2.
     "fedacg": {"fedacg": FEDACG.bundle(MIXED_PRECISION, beta=0.85, lam=2e-3)},
     "fedrcl": {"fedrcl": FEDRCL.bundle(MIXED_PRECISION)},
     "adabest": {
@@ -204,8 +204,8 @@ RELEASES: dict[str, dict[str, Release]] = {
         ),
     },
 }
-"""By method and short name of the code. `released` means the first one: the code of the method's authors, or else
-FL-Simulator's, or else that of Caldarola et al."""
+"""Releases by method and short name of the code. The variant `released` is the first one: the code of the method's
+authors, or else FL-Simulator, or else the code of Caldarola et al."""
 
 
 def release(method: str, variant: str) -> Release:

@@ -4,9 +4,9 @@
     after the last round of each cycle:  w_swa ← (n w_swa + w^{t+1})/(n + 1),  n ← n + 1
 
 With c = 1 the rate is constant and γ₂ has no effect. The averaged model is evaluated instead of w^t and never sent to
-clients. There are three rules for which models are averaged: the last model of each cycle (`end`); as in the authors'
-code, a copy of w^{t0} and then the first model of each cycle (`release`); Algorithm 1 as printed, which begins with the
-same copy and takes n = t/c (`alg1`).
+clients. `collect` selects the averaged models: the last model of each cycle (`end`); as in the authors' code, a copy of
+w^{t0} and then the first model of each cycle (`release`); Algorithm 1 as printed, which begins with the same copy and
+uses n = t/c (`alg1`).
 """
 
 from collections.abc import Mapping

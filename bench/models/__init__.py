@@ -1,4 +1,4 @@
-"""Models: those known by name, and user-defined ones. The `model` of a configuration is one of these choices."""
+"""Named and user-defined models. The `model` of a configuration selects one of them."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any

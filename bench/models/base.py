@@ -16,10 +16,9 @@ class ModelChoice(Frozen, ABC):
     """A model and its options."""
 
     small: ClassVar[bool] = True
-    """Whether one CPU thread is best: on busy cores, two can make tiny operations a hundred times slower.
+    """Whether one CPU thread is best: on busy cores, two threads can make tiny operations a hundred times slower.
 
-    User-defined models count as small: also for large models, parallel processes use the cores nearly as well as
-    threads.
+    User-defined models count as small, whatever their size: parallel processes use the cores nearly as well as threads.
     """
 
     def threads(self, cores: int) -> int:

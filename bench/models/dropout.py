@@ -1,4 +1,4 @@
-"""Dropout with masks that can be repeated: for all gradients of a local step, after a restart, in any order."""
+"""Dropout with repeatable masks: the same for all gradients of a local step, after a restart, and in any order."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -33,7 +33,10 @@ class KeyedDraws:
         self._generator.manual_seed(self._seed())
 
     def uniform(self, x: Tensor) -> Tensor:
-        """Draws in float32 for any format of x, so that a run in float64 has the same masks. Faster than bernoulli_."""
+        """Draws in float32 for any number format of x, so that a run in float64 has the same masks.
+
+        torch.rand is faster than bernoulli_.
+        """
         return torch.rand(x.shape, generator=self._generator, dtype=torch.float32, device=x.device)
 
 

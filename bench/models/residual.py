@@ -71,7 +71,7 @@ class ResNet18(ResNet):  # type: ignore[misc] # likewise
 def without_norm(channels: int, classes: int) -> ResNet18:
     """The network of FedGF's appendix. Its convolutions are initialised as in nn.Conv2d.
 
-    torchvision's initialisation presumes a norm after each convolution; without norms it would double the variance at
+    torchvision's initialisation presumes a norm after each convolution; without norms, the variance would double in
     every block.
     """
     model = ResNet18(channels, classes, "cifar", lambda width: nn.Identity())

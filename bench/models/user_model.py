@@ -60,7 +60,7 @@ class UserModel(ModelChoice):
     def build(self, image_shape: ImageShape, classes: int) -> nn.Module:
         """The module that the function returns, tested on two blank images, forward and backward.
 
-        Every mistake is a `UserError` of one line.
+        Every mistake is reported as a `UserError` of one line.
         """
         assert self.file is not None
         source = read_own(self.file, KIND)
@@ -88,7 +88,7 @@ class UserModel(ModelChoice):
 
 
 def parse_reference(text: str) -> dict[str, str]:
-    """The fields that path/to/file.py:function, or package.module:function, stands for."""
+    """The fields of a user-defined model for path/to/file.py:function, or for package.module:function."""
     place, _, function = text.rpartition(":")
     if not place or not function:
         raise UserError(f"model '{text}': one of your own is path/to/file.py:function, or package.module:function")
@@ -96,7 +96,7 @@ def parse_reference(text: str) -> dict[str, str]:
 
 
 def _file_of(module: str) -> Path:
-    """The source file of a module, which is not run, though its packages are."""
+    """The source file of a module. The module's packages are imported, but the module is not."""
     with current_folder_importable():
         importlib.invalidate_caches()
         try:

@@ -1,8 +1,8 @@
-"""Random streams that are derived from a key, never continued.
+"""Random streams that are derived from keys.
 
-Every draw is keyed by (seed, purpose, indices such as round, client, epoch), so it does not depend on the order of
-execution, on restarts, or on the method: with one seed, all methods share partition, initial model, participation
-schedule and batches.
+A key is (seed, purpose, indices such as round, client, epoch), and each stream starts anew from its key. Draws
+therefore do not depend on the order of execution, on restarts, or on the method: with one seed, all methods share
+partition, initial model, participation schedule and batches.
 """
 
 import hashlib

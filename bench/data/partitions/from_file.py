@@ -1,4 +1,4 @@
-"""A partition that is read from a file, such as a released one or the one that a run has stored."""
+"""A partition that is read from a file, for example from a released one, or from one that a run has stored."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -47,7 +47,7 @@ class FromFile(Partition):
 
     Clients are numbered from 0 without gaps. `index` is the position of the image among the training images of the data
     set, from 0, or in `order`; `filename` is the name of the image in the data set. A column `label` must agree with
-    the data set, and distinguishes images of the same name. Images may be left out. They may repeat only if `repeats`.
+    the data set, and distinguishes images of the same name. Images may be left out. With `repeats`, they may repeat.
     """
 
     name: Literal["from_file"] = "from_file"
@@ -127,7 +127,7 @@ def _refuse_outside(index: Indices, n: int, what: str) -> None:
 
 
 def _named_images(names: NDArray[Any], labels: Labels | None, train: Samples, what: str) -> Indices:
-    """The images of these names; if several have the same name, the one of this label."""
+    """The index of the image with each name; among images of the same name, the one with this label."""
     if train.names is None:
         raise UserError(f"{what} names images by filename, but this data set's images have no names (allowed: index)")
     order = np.argsort(train.names, kind="stable")

@@ -13,7 +13,7 @@ from bench.input.errors import UserError
 class LDA(Partition):
     """Class proportions q of each client from Dirichlet(alpha · p), p uniform over classes, in equal sizes (±1 image).
 
-    The concentration per class is alpha / C, so the same heterogeneity takes C times the alpha of `dirichlet`. Clients
+    The concentration per class is alpha / C: for the same heterogeneity, alpha is C times that of `dirichlet`. Clients
     are filled one after another with q times their size, rounded to whole images. If a class is exhausted, the missing
     images come from new proportions over the remaining classes. With alpha = 0 each client has one class, and N/C
     clients share each class equally.

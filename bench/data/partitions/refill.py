@@ -1,4 +1,4 @@
-"""FL-Simulator's way to fill clients: an exhausted class is refilled, so that images repeat."""
+"""FL-Simulator's rule for assigning images to clients: an exhausted class is refilled, so that images repeat."""
 
 from bisect import bisect_left
 

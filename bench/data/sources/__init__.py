@@ -1,4 +1,4 @@
-"""Where data sets come from. Each module registers its sources: a new file is a new data set."""
+"""The sources of data sets. Each module registers its sources: a new file is a new data set."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any

@@ -1,4 +1,4 @@
-"""The base of all data sources, and of those whose files are published."""
+"""The base class of all data sources, and the base class of published data sets."""
 
 import math
 from abc import abstractmethod
@@ -66,8 +66,8 @@ class Source(Frozen):
 class Published(Source):
     """A data set with published files: `facts` state its size, `origin` lists its files.
 
-    Increase `version` whenever a change of the decoding changes the cached numbers. `needs` are other published data
-    sets whose files it uses.
+    Increase `version` whenever a change of the decoding changes the cached numbers. `needs`: other published data sets
+    whose files this one uses.
     """
 
     facts: ClassVar[Facts]

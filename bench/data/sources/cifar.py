@@ -24,7 +24,7 @@ Constants = tuple[tuple[float, float, float], tuple[float, float, float]]
 
 
 class Cifar(Published):
-    """Common to both: batches with rows of 3,072 bytes, and the normalisation constants of the released codes.
+    """The common base class: batches with rows of 3,072 bytes, and the normalisation constants of the released codes.
 
     The normalisation `measured` uses mean and deviation of the training images.
     """
@@ -131,7 +131,7 @@ class Cifar100Pam(Cifar100):
 
     @property
     def stored_as(self) -> str:
-        """The images are those of CIFAR-100."""
+        """The name of CIFAR-100, whose images are used."""
         return "cifar100"
 
 

@@ -38,7 +38,7 @@ def _origin(folder: str, record: int, archive_md5: str, labels_md5: str, md5s: d
 
 
 class CifarC(Published):
-    """Common to both. A file has the test images with one corruption, at five severities one after another."""
+    """The common base class. A file has the test images with one corruption, at five severities one after another."""
 
     clean: ClassVar[type[Cifar]]
 

@@ -24,7 +24,7 @@ IMAGES, LABELS = 2051, 2049
 
 
 class Idx(Published):
-    """Common to both: grey images in one file and their labels in another."""
+    """The common base class: grey images in one file and their labels in another."""
 
     files: ClassVar[dict[Subset, tuple[int, int]]]
     """Positions of the files with images and labels among the members of `origin`, by subset."""
@@ -117,7 +117,7 @@ class Emnist(Idx):
             yield chunk[mask]
 
     def upright(self, pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """The images in EMNIST's files are transposed."""
+        """The transposed images: EMNIST's files store columns first."""
         return pixels.transpose(0, 2, 1)
 
 
@@ -153,7 +153,7 @@ def _header(stream: gzip.GzipFile, file: Path, magic: int) -> tuple[int, tuple[i
 
 @contextmanager
 def _opened(file: Path) -> Iterator[gzip.GzipFile]:
-    """The unpacked content. Raises `UserError` if it is damaged."""
+    """The unpacked content of a gzipped file. Raises `UserError` if it is damaged."""
     try:
         with gzip.open(file) as stream:
             yield stream

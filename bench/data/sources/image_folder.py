@@ -45,9 +45,9 @@ class Clients(KnownFile):
 class ImageFolder(Source):
     """User-defined images: `root/train/<class>/*` and `root/test/<class>/*`, all of one size.
 
-    Classes are the sorted folder names in `train`. All files that Pillow reads are accepted as RGB, with at most 8 bits
-    per channel. The `clients` are the groups of the training images, which the partition by_group uses. The identity of
-    a run depends on the name of the folder and on its images, not on its path.
+    Classes are the sorted folder names in `train`. All formats that Pillow reads are accepted, with at most 8 bits per
+    channel, and converted to RGB. The `clients` are the groups of the training images, which the partition by_group
+    uses. The identity of a run depends on the name of the folder and on its images, not on its path.
     """
 
     name: Literal["image_folder"] = "image_folder"

@@ -1,4 +1,4 @@
-"""AdaBest's correction: a memory of the client's own updates that fades while it is inactive (Varno et al., ECCV 2022).
+"""AdaBest's correction: a client's past updates, which fade while it is inactive (Varno et al., ECCV 2022).
 
     q = g − h_i;     h_i ← h_i/(t − τ_i) + μ (w^t − w_i⁺),   τ_i ← t
 

@@ -29,7 +29,7 @@ class DynamicRegulariser(Correction):
     )
 
     def start(self, client: ClientRound) -> None:
-        """q − g − λw, which is constant during the round: a step then takes only two passes over the model."""
+        """q − g − λw, computed once because it is constant during the round: a step takes two passes over the model."""
         client.scratch["constant_pull"] = self.constant_pull(client)
 
     def constant_pull(self, client: ClientRound) -> Tensor:

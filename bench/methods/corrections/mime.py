@@ -30,7 +30,7 @@ class ServerMomentumMimic(Correction):
         return {"momentum": state["s_mime"]}
 
     def start(self, client: ClientRound) -> None:
-        """f_i, neither clipped nor decayed."""
+        """f_i, without clipping and weight decay."""
         client.upload["full_gradient"] = client.full_gradient(client.w_global)
 
     def direction(self, g: Tensor, w: Tensor, client: ClientRound) -> Tensor:

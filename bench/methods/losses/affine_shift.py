@@ -48,7 +48,7 @@ class AffineShift(Loss):
         return cross_entropy(model(moved.view(x.shape)), y, weights)
 
     def step_taken(self, client: ClientRound) -> None:
-        """ψ ← ψ + η_ψ ∇_ψ f_i, neither clipped nor decayed."""
+        """ψ ← ψ + η_ψ ∇_ψ f_i, without clipping and weight decay."""
         Lambda, delta, scratch = client.scratch["Lambda"], client.scratch["delta"], client.scratch
         identity = torch.eye(Lambda.shape[-1], dtype=Lambda.dtype, device=Lambda.device)
         scratch["Lambda"] = Lambda + self.eta_psi * (scratch["g_Lambda"] - 2 * self.lam_1 * (Lambda - identity))

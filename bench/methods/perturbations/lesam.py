@@ -2,7 +2,7 @@
 
     δ = ρ unit(w_i^old − w^t), constant during the round;  then w_i^old ← w^t      (Fan et al. 2024, Alg. 1)
 
-Instead, the released code sends the last server step u = w^t − w^{t−1} to all clients. Each tensor j of the model has:
+The released code instead sends the last server step u = w^t − w^{t−1} to all clients. For tensor j of the model:
 
     δ_j = −ρ u_j / Σ_l ‖u_l‖                    (`released_intent`: u_j is tensor j of u)
     δ_j = −ρ u[j] / Σ_l |u[l]|                  (`released_literal`: u[j] is the j-th number of u)
