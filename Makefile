@@ -1,5 +1,6 @@
-# make quick: the whole pipeline on the embedded data. make test: the tests. make env: only the environment.
-# make bench: measures the engine and writes docs/performance.md; BENCH="--quick" and the like are its options.
+# make quick: runs the whole pipeline on scikit-learn's digits. make test: runs the tests.
+# make env: creates only the environment.
+# make bench: measures the engine and writes docs/performance.md; BENCH="--quick" passes other options.
 # make docs: builds README.md and docs/ as a site in build/docs; a broken link is an error.
 PYTHON ?= python3
 VENV := .venv

@@ -1,7 +1,7 @@
-# Rules only: expand grids -> train -> analyse -> tables and figures -> one page. Every job runs a `fedflat` command.
+# The pipeline: expand grids -> train -> analyse -> tables and figures -> one page. Every job runs a `fedflat` command.
 #
-#   snakemake --cores 2                            the default experiment, whose data come with the installation
-#   snakemake --cores 2 quick_table_accuracy       one table, and the runs that it needs
+#   snakemake --cores 2                            the experiment quick, whose data come with scikit-learn
+#   snakemake --cores 2 quick_table_accuracy       one table, and all missing runs that it shows
 #   snakemake --cores 2 --config rounds=5 seeds=[0] results=/tmp/try     the same at a smaller scale, in another folder
 #   snakemake --cores 8 --config device=cuda       on a GPU, one job at a time; with --resources gpu=4: on four GPUs
 #
