@@ -120,13 +120,13 @@ def _optional(file: Path) -> NDArray[Any] | None:
 
 
 def _build(place: Path, key: str, classes: int, chunks: Callable[[], Iterable[Samples]]) -> None:
-    for abandoned in place.parent.glob(f".{place.name}.*.tmp"):  # of killed processes; this process has the lock
+    for abandoned in place.parent.glob(f".{place.name}.*.tmp"):  # left by killed processes; this process has the lock
         shutil.rmtree(abandoned)
     work = place.with_name(f".{place.name}.{secrets.token_hex(4)}.tmp")
     work.mkdir()
     try:
         _write(work, place.name, key, classes, chunks())
-        if place.exists():  # of another key; processes that have it mapped can still read it
+        if place.exists():  # built for another key; processes that have it mapped can still read it
             outdated = work.with_name(f".{place.name}.outdated.tmp")
             place.rename(outdated)
             shutil.rmtree(outdated)

@@ -1,4 +1,4 @@
-"""Which clients take part in a round."""
+"""Participation: the clients that take part in each round."""
 
 import functools
 import math
@@ -18,7 +18,7 @@ KIND = "schedule file"
 
 
 class Participation(Frozen):
-    """Which clients take part in a round.
+    """The rule for which clients take part in a round.
 
     `fixed`: `active` clients, drawn without replacement; `bernoulli`: each client with `probability`; `full`: all
     clients; `schedule`: those listed in `file`, a CSV with the columns round and client, both counted from 0.
@@ -47,7 +47,7 @@ class Participation(Frozen):
         return self
 
     def check(self, clients: int, rounds: int = 0) -> None:
-        """A `UserError` if there are more active than registered clients, or fewer scheduled rounds than rounds."""
+        """A `UserError` if there are more active than registered clients, or fewer scheduled rounds than `rounds`."""
         if self.active is not None and self.active > clients:
             raise UserError(f"{self.active} active clients per round, but only {clients} are registered")
         # Only a new run needs the schedule: the file of a finished run may have been deleted or edited.

@@ -154,14 +154,14 @@ class Experiment(ExperimentFile):
         methods = self.resolved_parts[cell.setting.dataset].methods
         if label in methods:
             return CellAddress(cell.setting, label)
-        other = replace(cell.setting, partition=label)
-        if other not in self.settings:
+        compared = replace(cell.setting, partition=label)
+        if compared not in self.settings:
             labels = [*methods, *dict.fromkeys(setting.partition for setting in self.settings)]
             if label not in labels:
                 raise unknown(f"method or partition to compare {cell.path} with", label, labels)
             paths = [setting.path for setting in self.settings]
-            raise unknown(f"setting to compare {cell.path} with", other.path, paths)
-        return CellAddress(other, cell.method)
+            raise unknown(f"setting to compare {cell.path} with", compared.path, paths)
+        return CellAddress(compared, cell.method)
 
     def _cell(self, address: CellAddress) -> Cell:
         place = self._grid[address]

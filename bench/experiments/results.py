@@ -5,7 +5,7 @@
     analysis/EXPERIMENT/CELL/NAME.csv                      one analysis of all seeds of a cell
     partitions/EXPERIMENT/CELL/seed-N/partition.csv.gz     the split of a run, drawn without training
     partitions/EXPERIMENT/DATASET/PARTITION/N-clients/...  pictures and tables of `fedflat data partition`
-    reports/EXPERIMENT/tables, figures, index.html         reports/EXPERIMENT_best/... if another value is reported
+    reports/EXPERIMENT/tables, figures, index.html         reports/EXPERIMENT_best/... for another reported value
     logs/EXPERIMENT/...                                    output of Snakemake's jobs
     baselines/GRID.csv                                     stored values with which `fedflat compare` compares
 

@@ -20,7 +20,7 @@ from bench.methods.marks import Neutral
 
 
 class SWA(Frozen):
-    """Which models are averaged, and the learning rate of each round. Rounds count from 0."""
+    """The selection of averaged models, and the learning rate of each round. Rounds are counted from 0."""
 
     start: Annotated[int, Neutral("T")] = Field(
         ge=0, description="first round t0 of SWA; the default in experiments is ⌊0.75 T⌋"

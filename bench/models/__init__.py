@@ -19,7 +19,7 @@ MODELS = registered(NamedModel, "bench.models.architectures")
 def parse_model(model: Any) -> ModelChoice:
     """The model choice for the `model` of a configuration.
 
-    Accepted: a name; a mapping with name and options; `file.py:function`, `module:function`, or the mapping of either.
+    Accepted: a name; a mapping with name and options; `file.py:function` or `module:function`, also as a mapping.
     """
     if isinstance(model, ModelChoice):
         return model

@@ -32,7 +32,7 @@ Variables = Mapping[str, Tensor]
 
 
 def cross_entropy(scores: Tensor, y: Tensor, weights: Tensor | None = None) -> Tensor:
-    """Mean cross-entropy of scores `[B, C]`, or the sum with `weights` `[B]`.
+    """Mean cross-entropy of scores `[B, C]`, or the sum weighted by `weights` `[B]`.
 
     y are labels `[B]`, or class probabilities `[B, C]`.
     """

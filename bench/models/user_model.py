@@ -21,7 +21,7 @@ SHOWN = 4
 
 
 class UserModel(ModelChoice):
-    """`function(image_shape, classes)` of a file or of a module. Modules are also searched in the current folder.
+    """A model built by `function(image_shape, classes)` of a file or module; modules may be in the current folder.
 
     The identity of a run depends on `code`, the hash of this file, and on the name of the function. It does not depend
     on the path of the file, nor on modules that the file imports.

@@ -96,8 +96,8 @@ def train_together(
     works = [_last_steps(setup, state) for setup, state in zip(setups, states, strict=True)]
     backend, local = choice.prepare([setup.objective for setup in setups]), setups[0].federation.local
     alone = backend.train(local, works[0])
-    together = backend.train(local, [work for own in works for work in own])
-    same = all(torch.equal(one.w, other.w) for one, other in zip(alone, together, strict=False))
+    together = backend.train(local, [work for works_of_run in works for work in works_of_run])
+    same = all(torch.equal(first.w, second.w) for first, second in zip(alone, together, strict=False))
     if not same:
         log("engine: training seeds together would change the last bits of a run, so they are trained one by one")
     return same

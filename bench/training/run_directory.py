@@ -5,8 +5,8 @@ metrics.csv           one row per round
 times.csv             seconds of training and of evaluation in each round; no other table contains times
 final.safetensors     the last global model; with SWA, the average
 method.py, model.py   copies of user-defined method and model files, if the run uses them
-snapshots/            complete states after the rounds that the configuration names
-local_models/         the participants' models w_i⁺, and the global model, after these rounds
+snapshots/            complete states, every evaluation.snapshot_every rounds
+local_models/         the participants' models w_i⁺, and the global model, after the rounds evaluation.local_models
 partition.csv.gz      client, index, label of every training image of every client
 provenance.json       outcome, code, libraries, device, hashes, time, memory
 run.log
@@ -67,7 +67,7 @@ class RunDirectory:
 
     @functools.cached_property
     def provenance(self) -> dict[str, Any]:
-        """How and where the run was computed."""
+        """The content of provenance.json, which describes how and where the run was computed."""
         data = self._json("provenance.json")
         missing = {"outcome", "code", "identity"} - data.keys()
         if missing:

@@ -92,8 +92,8 @@ class RunSetup:
         for part, data in (("train", Batches(self.train, size, index)), ("test", Batches(self.test, size))):
             evaluated = self.objective.evaluate(w, data)
             row[f"{part}_loss"], row[f"{part}_accuracy"] = evaluated
-        for name, other in self.federation.method.server.also_evaluated(state.server).items():
-            accuracy = self.objective.evaluate(other, self.test.batches(size))[1]
+        for name, further in self.federation.method.server.also_evaluated(state.server).items():
+            accuracy = self.objective.evaluate(further, self.test.batches(size))[1]
             row[f"test_accuracy_{name}"] = accuracy
         return row
 

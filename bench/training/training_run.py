@@ -58,7 +58,7 @@ class TrainingRun:
         self.folder = folder
         self.log = _logger(work / "run.log")
         self.engine: EngineChoice | None = None
-        """How the engine computes the run; None until that is decided."""
+        """How the engine computes the run; None until the engine has chosen."""
         self._checkpoint_every = checkpoint_every
         self._progress = progress
         self._data_hash = setup.dataset.content_hash()
@@ -95,7 +95,7 @@ class TrainingRun:
         self.state, about = self._checkpoint.load(self.state.w.device)
         if about["data_hash"] != self._data_hash:
             path = self._checkpoint.path
-            raise UserError(f"'{path}' was trained on other data than exist now; delete it to start again")
+            raise UserError(f"'{path}' was trained on data that have changed since; delete it to start again")
         self._rows, self._times, self.engine = about["rows"], about["times"], EngineChoice.from_json(about["engine"])
         self.log.info("resumed after round %d", self.state.round)
         self._progress(

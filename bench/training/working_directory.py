@@ -35,7 +35,7 @@ def working_directory(path: Path, config: RunConfig) -> Iterator[Path]:
         if not work.exists() or not os.path.samestat(os.fstat(descriptor), work.stat()):
             # Another process finished the run between the two calls above.
             raise UserError(f"another process is training '{path}'")
-        for half_written in work.rglob(TEMPORARY):  # by a process that was killed
+        for half_written in work.rglob(TEMPORARY):  # left by a killed process
             half_written.unlink()
         yield work
     finally:

@@ -1,4 +1,4 @@
-"""How training images are split over clients. Each module registers its partitions: a new file is a new partition."""
+"""Partitions of the training images over clients. A module registers its partitions: a new file is a new partition."""
 
 from typing import Annotated
 

@@ -66,7 +66,7 @@ def class_pools(labels: Labels, stream: np.random.Generator) -> list[Indices]:
 def symmetric_dirichlet(concentration: float, classes: int, stream: np.random.Generator) -> Proportions:
     """Proportions `[classes]` from a symmetric Dirichlet distribution; they sum to 1."""
     drawn = stream.dirichlet(np.full(classes, concentration))
-    if not np.isclose(drawn.sum(), 1):  # underflow at a tiny concentration: take its limit, one class
+    if not np.isclose(drawn.sum(), 1):  # underflow at a tiny concentration, whose limit is one class
         drawn = np.eye(classes)[stream.integers(classes)]
     return drawn
 

@@ -43,7 +43,7 @@ class Dirichlet(Partition):
         sizes = self._sizes(len(labels))
         pools = [pool.tolist() for pool in class_pools(labels, stream)]
         left = np.array([len(pool) > 0 for pool in pools])
-        # Lists: NumPy is slow for one number at a time.
+        # Lists are used because NumPy is slow for single numbers.
         cumulative = (proportions * left).cumsum(1).tolist()
         chosen: list[list[int]] = [[] for _ in sizes]
         open_clients = list(range(len(sizes)))

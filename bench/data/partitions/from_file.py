@@ -76,7 +76,7 @@ class FromFile(Partition):
 
     @property
     def repeats_images(self) -> bool:
-        """As set in the configuration."""
+        """The option `repeats`."""
         return self.repeats
 
     def _draw(self, train: Samples, stream: np.random.Generator) -> list[Indices]:

@@ -142,7 +142,7 @@ class Published(Source):
                 yield "or, unpacked from it:"
             expected = (
                 f"md5 {file.md5}" if file.md5 and problem in (None, MISSING) else ""
-            )  # else the problem states it
+            )  # otherwise the problem contains the md5
             facts = [file.path, problem or "ok", expected, file.url or ""]
             yield "  " + "  ".join(fact for fact in facts if fact)
         wrong = [file for file, problem in problems if problem not in (None, MISSING)]

@@ -23,7 +23,7 @@ class Cohort:
     """The back end with one batched call for all clients of one federation, or of several with different seeds."""
 
     def train(self, local: LocalTraining, works: Sequence[LocalWork], probe: Probe | None = None) -> list[LocalResult]:
-        """As `Backend`; raises `CannotBatchError` for methods, models and probes that work with one client only."""
+        """See `Backend`. Raises `CannotBatchError` for methods, models and probes that work with one client only."""
         if probe is not None:
             raise CannotBatchError("probes watch one client at a time")
         starts = [work.start(local.method) for work in works]

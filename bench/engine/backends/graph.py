@@ -49,7 +49,7 @@ class Graph(Cohort):
         self._captured: OrderedDict[Key, _Captured] = OrderedDict()
 
     def train(self, local: LocalTraining, works: Sequence[LocalWork], probe: Probe | None = None) -> list[LocalResult]:
-        """As `Cohort`; raises `CannotBatchError` also without a GPU."""
+        """See `Cohort`. Raises `CannotBatchError` also if there is no GPU."""
         if local.objective.device.type != "cuda":
             raise CannotBatchError("graphs are captured on NVIDIA GPUs only")
         return super().train(local, works, probe)

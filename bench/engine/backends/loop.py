@@ -24,7 +24,7 @@ class Loop:
     """The back end that trains the active clients one after another."""
 
     def train(self, local: LocalTraining, works: Sequence[LocalWork], probe: Probe | None = None) -> list[LocalResult]:
-        """As `Backend`."""
+        """See `Backend`."""
         method, device = local.method, local.objective.device
         results: list[LocalResult] = []
         for work in works:

@@ -62,7 +62,7 @@ class GF(Perturbation):
         return {"v": v, "c": self.interpolation(indicators) if self.c is None else indicators.new_tensor(self.c)}
 
     def interpolation(self, indicators: Tensor) -> Tensor:
-        """c, a tensor of one number, from the stored indicators, of which the last one is the newest."""
+        """c, a tensor of one number, computed from the stored indicators, oldest first."""
         if self.window_rule == "eq16":
             return indicators[-self.W :].sum() / self.W
         if self.window_rule == "alg1":

@@ -21,7 +21,7 @@ class LeNetChoice(NamedModel):
 
 
 class LeNet(nn.Module):
-    """Two 5×5 convolutions of 64 channels without padding, each with ReLU and 2×2 max-pool; 384, 192, then the scores.
+    """Two 5×5 convolutions (64 channels, no padding), each with ReLU and 2×2 max-pool; hidden layers of 384 and 192.
 
     797,962 parameters for 3×32×32 images and 10 classes, 815,332 for 100. Some released codes apply ReLU before
     pooling, some after it. Both give the same values; ReLU after pooling is faster.

@@ -12,7 +12,7 @@ Stem = Literal["imagenet", "cifar"]
 
 
 class ResNet18GNChoice(NamedModel):
-    """torchvision's ResNet-18 with GroupNorm in place of every BatchNorm, those of the short cuts included.
+    """torchvision's ResNet-18 with GroupNorm in place of every BatchNorm, also in the short cuts.
 
     The default stem is ImageNet's, with which the last stage of a 32×32 image has one pixel. The released codes of
     FedSMOO and FedLESAM use it (11,181,642 parameters for 10 classes, 11,227,812 for 100, in 62 tensors).
@@ -33,7 +33,7 @@ class ResNet18GNChoice(NamedModel):
 class ResNet18NoNormChoice(NamedModel):
     """ResNet-18 with a 3×3 stem and no normalisation, from FedGF's appendix (11,210,532 parameters for 100 classes).
 
-    The last stage is averaged over all its pixels: 4×4 of a 32×32 image, as there.
+    The last stage is averaged over all its pixels, as in the appendix: 4×4 pixels for a 32×32 image.
     """
 
     name: Literal["resnet18_nonorm"] = "resnet18_nonorm"
