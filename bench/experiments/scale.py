@@ -85,8 +85,4 @@ def trained_at_smoke_scale(training: Mapping[str, Any]) -> dict[str, Any]:
     """The values of a method's training that also apply at smoke scale; augmentations by name."""
     values = {key: value for key, value in training.items() if key not in ("augmentation", "precision")}
     remaining = _augmentation(training.get("augmentation"), SIDE)
-    return (
-        values
-        if remaining is None
-        else {**values, "augmentation": [augmentation["name"] for augmentation in remaining]}
-    )
+    return values if remaining is None else {**values, "augmentation": [entry["name"] for entry in remaining]}

@@ -29,7 +29,7 @@ def lock(path: Path, *, wait: bool = False) -> int | None:
 
 @contextmanager
 def locked(place: Path) -> Iterator[None]:
-    """Hold the lock for writing the file or folder `place`; a log line says if another process has to be awaited."""
+    """Hold the lock for writing the file or folder `place`; waiting for another process is logged."""
     place.parent.mkdir(parents=True, exist_ok=True)
     file = place.with_name(f".{place.name}.lock")
     descriptor = lock(file)

@@ -37,7 +37,7 @@ SECONDS = 2.0
 HOPELESS = 2.0
 """A candidate that is slower than the best by this factor is not measured again."""
 SMALL = 5e7
-"""Limit on P · height · width, a bound on the multiplications for one image. On a CPU, a cohort is tried only below the
+"""Limit on P · height · width, a bound on the multiplications for one image. On a CPU, a cohort is tried only up to the
 limit: above it, a cohort gains nothing and needs much memory. No time is measured for this rule, because times depend
 on the machine's load."""
 GAIN = 1.1
