@@ -1,4 +1,4 @@
-"""Analyses by name. Each is in a module of its name, in one of the folders here; a new file is a new analysis."""
+"""Analyses by name: a module NAME in one of the folders here defines the analysis NAME."""
 
 import re
 from collections.abc import Mapping
@@ -22,16 +22,15 @@ def analysis_class(name: str) -> type[Analysis]:
 
 
 def parse_analysis(name: str, options: Mapping[str, Any]) -> Analysis:
-    """An analysis with these options, and the others at their defaults."""
+    """An analysis with these options; other options have their default values."""
     return analysis_class(name).parse(options, name)
 
 
 def load_analyses(experiment: str) -> dict[str, Analysis]:
     """All analyses by name, with the options in analyses.yaml in the folder of the experiment's file.
 
-    A key of that file is the name of an analysis, or a new name for one more analysis of the kind `analysis: NAME` with
-    other options. The file of an experiment takes precedence over that of the experiment which it extends, and both
-    over the defaults.
+    A key of that file is the name of an analysis, or a new name for the analysis `analysis: NAME` with other options.
+    The file of an experiment takes precedence over that of the experiment which it extends, and both over the defaults.
     """
     analyses: dict[str, Analysis] = {name: cls() for name, cls in ANALYSES.items()}
     for experiments in reversed(experiment_files(experiment)):

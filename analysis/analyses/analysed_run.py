@@ -36,11 +36,11 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class AnalysedRun:
-    """A finished run on a device. Everything is computed in float32, whatever precision the run was trained in.
+    """A finished run on a device, in float32, whatever precision it was trained in.
 
     `compared_with`: runs of other methods or partitions with the same seed, for analyses that compare runs.
-    `partial_results`: the file in which a long analysis may save its progress; None: progress is not saved.
-    `labels`: those of the method and the partition in tidy files.
+    `partial_results`: the file in which a long analysis may save finished steps; None: they are not saved.
+    `labels`: the labels of its method and its partition in tidy files.
     """
 
     directory: RunDirectory
@@ -56,18 +56,18 @@ class AnalysedRun:
         return self.directory.config
 
     def name_among(self, others: Sequence[str]) -> str:
-        """The label of this run that differs from these labels: its partition's if they are partitions, else its
-        method's."""
+        """The label that distinguishes this run from its `compared_with`, whose labels are `others`: its partition's if
+        these are partitions, else its method's."""
         method, partition = self.labels
         partitions = [other.labels[1] for other in self.compared_with]
         return partition if list(others) == partitions else method
 
     @cached_property
     def setup(self) -> RunSetup:
-        """The run's data, model and method, with the run's own split of the data among clients.
+        """The run's data, model and method, with the stored split of the data among clients.
 
-        On a CPU images are in the channels-last format: LeNet is then two to four times as fast, and no model here was
-        slower.
+        On a CPU images are in the channels-last format: LeNet is then two to four times as fast, and no measured model
+        was slower.
         """
         setup = RunSetup.build(self.config, self.device, self.directory.split(), "fp32")
         setup.objective.channels_last = self.device.type == "cpu"
@@ -118,7 +118,7 @@ class AnalysedRun:
         return self._sample(self.setup.train, held, images, f"training images that clients hold{repeats}")
 
     def _sample(self, data: DeviceData, indices: Indices | None, images: int | None, what: str) -> Sample:
-        """All images of `data`, or those at `indices`; of these all, or `images` drawn by the run's seed."""
+        """The images of `data`, or those at `indices`: all of them, or `images` drawn by the run's seed."""
         count = len(data) if indices is None else len(indices)
         if images is None or images >= count:
             batches = self.batches(data) if indices is None else self._at(data, indices)
@@ -139,7 +139,7 @@ class AnalysedRun:
         return Batches(data, EVALUATION_BATCH[self.device.type], indices)
 
     def progress(self, steps: Iterable[T], what: str, total: int | None = None) -> Iterator[T]:
-        """Passes the steps on, and reports every few seconds how many are done and how long the others may take."""
+        """Yields the steps, and reports every few seconds how many are done and how long the rest may take."""
         count = len(steps) if total is None and isinstance(steps, Sized) else total
         started = reported = time.perf_counter()
         for done, step in enumerate(steps):

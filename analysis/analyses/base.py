@@ -24,8 +24,8 @@ class Analysis(Frozen):
 
     name: ClassVar[str]
     columns: ClassVar[tuple[str, ...]]
-    """The columns of its tidy file that tables and figures read, in addition to those that name the run, `definition`
-    (what was computed, on which data), and the provenance."""
+    """The columns of its tidy file that tables and figures read. The file also has columns that name the run,
+    `definition` (what was computed, on which data), and the provenance."""
     of_diverged: ClassVar[bool] = False
     """Whether it also analyses runs that diverged; if not, they have no rows."""
 
@@ -48,8 +48,8 @@ class Analysis(Frozen):
         return seeds
 
     def compared_labels(self) -> Sequence[str]:
-        """Labels of what a run is compared with: other methods in the same setting, or other partitions with the same
-        method. Their runs are needed too."""
+        """Labels of the runs with which a run is compared: other methods in the same setting, or other partitions with
+        the same method."""
         return ()
 
     def other_data(self, source: Source) -> Sequence[str]:
@@ -61,7 +61,8 @@ class Analysis(Frozen):
         return True
 
     def compared_runs(self, run: AnalysedRun) -> Sequence[AnalysedRun]:
-        """The runs of `compared_labels`; a `UserError` if other runs are given, or runs with other models or data."""
+        """The runs of `compared_labels`; a `UserError` if the given runs are not these, or differ in another field of
+        the setting."""
         needed, given = self.compared_labels(), [other.labels for other in run.compared_with]
         if len(given) != len(needed) or any(label not in labels for label, labels in zip(needed, given, strict=True)):
             if not needed:
@@ -106,7 +107,7 @@ class OnSubsets(Analysis):
 
 
 class OnGlobalObjective(Analysis):
-    """An analysis of the global objective F = Σ m_i/m F_i: each image as often as clients hold it."""
+    """An analysis of the global objective F = Σ m_i/m F_i, each image counted as often as clients hold it."""
 
     images: int | None = Field(
         default=None, ge=1, description="number of images for the global objective, of all clients' images; null: all"
@@ -121,7 +122,7 @@ class ByAscent(Analysis):
 
     @property
     def ascent(self) -> Ascent:
-        """How the maximum is estimated."""
+        """The estimator of the maximum."""
         return Ascent(self.steps, self.step)
 
 
@@ -133,7 +134,7 @@ class OfOneSeed(Analysis):
     )
 
     def selected_seeds(self, seeds: Sequence[int]) -> Sequence[int]:
-        """The one seed."""
+        """The requested seed; without one, the first of the cell."""
         if self.seed is not None and self.seed not in seeds:
             raise UserError(f"{self.name}.seed = {self.seed}, but the seeds are {', '.join(map(str, seeds))}")
         return [seeds[0] if self.seed is None else self.seed]
@@ -152,7 +153,7 @@ class OfEigenvalues(Analysis):
 
     @property
     def how(self) -> str:
-        """For definitions."""
+        """The estimator in words, for definitions."""
         name = "Lanczos" if self.estimator == "lanczos" else f"power iteration of at most {self.steps} steps"
         return f"{name}, {self.dtype}"
 

@@ -13,9 +13,9 @@ class PartialResults:
     """The results of finished steps, in order, as JSON values; each is in the file once `add` returns.
 
     The file's first line is the `key`: everything that the results depend on. If the file has the same key, `finished`
-    starts with its results; else the file is overwritten. Numbers are restored to the last bit. Each line has its
-    number, so that lines that a kill has cut off, or that a second process has written too, are dropped. Without a
-    file, nothing is saved.
+    starts with its results; else the file is overwritten. Numbers are restored to the last bit. Each line contains its
+    number, so that truncated lines (after a kill) and repeated lines (from a second process) are dropped. If `file` is
+    None, nothing is saved.
     """
 
     def __init__(self, file: Path | None, key: Mapping[str, Any]) -> None:

@@ -32,7 +32,10 @@ def name_value_pairs(pairs: Iterable[tuple[str, str]]) -> str:
 
 
 def first_difference(there: str, here: str) -> str | None:
-    """The first pair in which two such texts differ, as 'images=500 there, images=null here'; None if they agree."""
+    """The first pair in which two texts of `name_value_pairs` differ; None if they agree.
+
+    For example 'images=500 there, images=null here'.
+    """
     a, b = there.split("; "), here.split("; ")
     if sorted(a) == sorted(b):
         return None

@@ -1,4 +1,4 @@
-"""From run directories to a tidy file: one analysis of the runs in a folder."""
+"""Computes one analysis of the runs in a folder, and writes the results to a tidy file."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -29,14 +29,14 @@ class Runs:
 
     @property
     def labels(self) -> tuple[str, str]:
-        """Those of the method and the partition."""
+        """The labels of the method and the partition."""
         return self.cell["method"], self.cell["partition"]
 
 
 def find_runs(folder: Path) -> Runs:
     """The run in a run directory, or all runs in a cell's folder; a `UserError` if the folder is neither.
 
-    The cell's metrics.csv names the cell; a run outside of a cell's folder is named by its configuration.
+    The cell's metrics.csv names the cell; outside of a cell's folder, the run's configuration does.
     """
     if (folder / "config.json").is_file():
         run = RunDirectory(folder)
@@ -85,9 +85,9 @@ def run_analysis(
 ) -> None:
     """Analyse the runs in a folder and write the tidy file.
 
-    Its columns are those that name a run, those of the analysis, `definition`, and those of the provenance. A run that
-    diverged has no rows, unless the analysis can use it. `compare_with`: folders with the runs of other methods or
-    partitions, for analyses that compare runs.
+    Its columns are: the columns that name a run, the columns of the analysis, `definition`, and `PROVENANCE_COLUMNS`. A
+    run that diverged has no rows, unless the analysis uses such runs. `compare_with`: folders with the runs of other
+    methods or partitions, for analyses that compare runs.
     """
     cell, other_cells = find_runs(folder), [find_runs(other) for other in compare_with]
     tables = [

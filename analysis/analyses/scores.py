@@ -1,4 +1,4 @@
-"""Loss and error of models at many points of parameter space; points that are done survive a kill."""
+"""Loss and error of models at many points of parameter space; a killed analysis continues after its saved points."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -23,9 +23,10 @@ def score_points(
     points: Sequence[Point],
     samples: Mapping[Subset, Sample],
 ) -> pd.DataFrame:
-    """Loss and error of the models at all points, on each sample: columns point (its number), data, loss, error.
+    """Loss and error of the models at all points, on each sample: columns point (its index), data, loss, error.
 
-    Saved results are used only if analysis, options, models, points, images, code and the way to compute are the same.
+    Saved results are used only if analysis, options, models, points, images, code, PyTorch, device, number of threads
+    and points per batched call are the same.
     """
     objective = run.setup.objective
     data = {subset: Prepared(objective, sample.data) for subset, sample in samples.items()}

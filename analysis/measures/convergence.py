@@ -16,7 +16,7 @@ from bench.input.frozen import Frozen
 from bench.methods.released import Release
 
 Better = Literal["higher", "lower", "none"]
-"""Which direction of a quantity is better."""
+"""Whether higher or lower values of a quantity are better."""
 
 
 class FinalValue(Frozen):
@@ -32,7 +32,7 @@ class FinalValue(Frozen):
     @model_validator(mode="after")
     def _n_where_needed(self) -> "FinalValue":
         if (self.rule in ("mean_last_n", "std_last_n")) != (self.n is not None):
-            raise UserError("n goes with the rules mean_last_n and std_last_n, and only with them")
+            raise UserError("n must be set for the rules mean_last_n and std_last_n, and only for them")
         return self
 
     @classmethod
@@ -43,7 +43,7 @@ class FinalValue(Frozen):
 
     @property
     def description(self) -> str:
-        """For captions."""
+        """The rule in words, for captions."""
         return {
             "last": "after the last round",
             "mean_last_n": f"mean over the last {self.n} evaluations",
@@ -54,7 +54,7 @@ class FinalValue(Frozen):
     def of(self, values: pd.Series, better: Better) -> float:
         """The final value of one run's evaluations, in the order of rounds."""
         if self.rule == "best" and better == "none":
-            raise UserError("the rule best needs a metric with a better direction")
+            raise UserError("the rule best needs a metric of which higher or lower values are better")
         reduce: dict[str, Callable[[pd.Series], float]] = {
             "last": lambda v: v.iloc[-1],
             "mean_last_n": lambda v: v.iloc[-(self.n or 0) :].mean(),
@@ -88,11 +88,11 @@ def curves(frame: pd.DataFrame, column: str) -> pd.DataFrame:
 
 
 def neighbour_means(frame: pd.DataFrame, column: str, window: int = 1, every: int = 1) -> pd.DataFrame:
-    """The frame with each evaluation of the column replaced by the mean of `window` neighbouring ones of its run.
+    """The frame, in which the column holds centred moving means over `window` evaluations of a run.
 
-    The neighbours of evaluation k are k - ⌊window/2⌋ to k + ⌈window/2⌉ - 1, as far as they exist. The result has only
-    the rounds that `every` divides (FedGF's Figures 4 and 8: 100 evaluations, every 800 or 1,000 rounds). Rows without
-    an evaluation are unchanged.
+    The mean at evaluation k is over evaluations k - ⌊window/2⌋ to k + ⌈window/2⌉ - 1, as far as they exist. The result
+    has only the rounds that are multiples of `every` (FedGF's Figures 4 and 8: 100 evaluations, every 800 or 1,000
+    rounds). Rows without an evaluation are unchanged.
     """
     selected = frame[frame["round"] % every == 0]
     if window == 1:
@@ -107,7 +107,7 @@ def first_reaching(evaluations: pd.Series, target: float, window: int = 1) -> in
     """The first round at which the mean of the last `window` evaluations is at least the target; None if none is.
 
     `evaluations` are the values of one run, indexed by round, in order, without missing ones. A mean over fewer than
-    `window` evaluations does not count. A value that is lower by up to 1e-9 counts, too: that is rounding.
+    `window` evaluations does not count. A mean below the target by at most 1e-9 (rounding) counts.
     """
     if len(evaluations) < window:
         return None
@@ -127,7 +127,7 @@ def final_values(
 ) -> pd.DataFrame:
     """One row per run: its last `round`, whether it `diverged`, and its final `value`; NaN if it diverged.
 
-    `share`: the fraction of the rounds, from the first one, whose evaluations are used.
+    Only evaluations in the first `share` (a fraction) of the rounds are used.
     """
     rows = []
     for key, run in metrics.groupby(RUN_IDS, sort=False):

@@ -1,10 +1,10 @@
 """Corruptions of test images, for data sets that have no published corrupted version.
 
-They are not those of CIFAR-C (Hendrycks and Dietterich, 2019), and accuracies under one are not comparable with those
-under the other; this is why the names differ. Pixels are in [0, 1] before and after. Lengths are fractions of the
-image's height, so that 8×8 and 32×32 images are corrupted to a similar degree. A corruption at a severity is the same
-for every run: its random numbers are keyed by its name and severity, and are drawn image by image, so that they do not
-depend on the batch size.
+They have other names than the corruptions of CIFAR-C (Hendrycks and Dietterich, 2019), because accuracies are not
+comparable between the two sets. Pixels are in [0, 1] before and after. Lengths are fractions of the image's height, so
+that 8×8 and 32×32 images are corrupted to a similar degree. All runs get the same corrupted images: random numbers are
+keyed by the name and severity of a corruption, and are drawn image by image, so that they do not depend on the batch
+size.
 """
 
 import math
@@ -36,7 +36,7 @@ def impulses(x: Tensor, share: float, draws: np.random.Generator) -> Tensor:
 
 
 def soft_focus(x: Tensor, width: float, _: np.random.Generator) -> Tensor:
-    """Gaussian blur with standard deviation width × height, truncated at three of them; edges are mirrored."""
+    """Gaussian blur with standard deviation width × height, truncated at three deviations; edges are mirrored."""
     deviation = width * x.shape[-2]
     reach = min(math.ceil(3 * deviation), min(x.shape[-2:]) - 1)
     steps = torch.arange(-reach, reach + 1, dtype=x.dtype, device=x.device)

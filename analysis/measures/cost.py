@@ -12,7 +12,7 @@ from bench.engine.participation import active_clients
 from bench.training.run_directory import RunDirectory
 
 BYTES = 4
-"""Of a transmitted parameter: models are sent in float32."""
+"""Bytes per transmitted parameter: models are sent in float32."""
 
 SPENT = {
     "rounds": "communication rounds",
@@ -28,7 +28,7 @@ SPENT = {
 def spending(metrics: pd.DataFrame, times: pd.DataFrame, parameters: int, images: Mapping[int, int]) -> pd.DataFrame:
     """Cumulative spending at the end of each round: one row per `round`, with the columns of `SPENT`.
 
-    A client downloads d_r and uploads u_r models in round r, in units of the model; M_r clients participate; the model
+    In round r, each of M_r participating clients downloads d_r and uploads u_r vectors, in units of the model, which
     has P parameters. Round r spends d_r + u_r transmissions (the unit of FedGF's Tables 3 and 4), M_r (d_r + u_r) 4P /
     10^9 gigabytes, of which M_r d_r 4P / 10^9 are received (FedLESAM's Tables 5 and 9 print their ratios), and as many
     image gradients as the gradients per local step (2 for SAM) times the `images` of the round's local steps.
@@ -49,7 +49,7 @@ def spending(metrics: pd.DataFrame, times: pd.DataFrame, parameters: int, images
 
 
 def images_of_steps(run: RunDirectory) -> dict[int, int]:
-    """By finished round, the number of images in the local steps of all participants: E Σ n_i, for E local epochs."""
+    """The number of images in all participants' local steps, E Σ n_i for E local epochs, by finished round."""
     config, sizes = run.config, [len(indices) for indices in run.split()]
     return {
         finished: config.training.local_epochs
@@ -59,7 +59,7 @@ def images_of_steps(run: RunDirectory) -> dict[int, int]:
 
 
 def per_round(metrics: pd.DataFrame, times: pd.DataFrame, parameters: int) -> dict[str, float]:
-    """The costs of a round, and those of the whole run, by name.
+    """The costs of a round and of the whole run, by name.
 
     Medians over the finished rounds, because some methods have nothing to send in the first one:
     - `downloads_per_round`, `uploads_per_round`, `transmissions_per_round`: models that a participating client

@@ -13,8 +13,8 @@ from bench.numerics.flat import FlatLayout
 
 Biases = Literal["zero", "normalised"]
 FLAT = 1e-6
-"""Three models count as lying on a line if the distance of the third from the line through the others is at most this,
-relative to its distance from the first."""
+"""Three models count as collinear if the third's distance from the line through the others, divided by its distance
+from the first, is at most this."""
 
 
 def gaussian_directions(w: Tensor, draws: int, stream: torch.Generator) -> Iterator[Tensor]:
@@ -36,10 +36,11 @@ def filter_normalised_directions(
     """Two filter-normalised random directions `[P]` (Li et al. 2018, sec. 4).
 
     The directions are Gaussian; each filter (first index of a convolution's or a linear layer's weight) is scaled to
-    the norm of the same filter of w. Tensors of at most one dimension (biases, normalisation parameters) are `zero`, as
-    an option of that paper's released code has it, or `normalised`, each as one filter. With `orthogonal`, each filter
-    of the second direction is made orthogonal to that of the first one before it is scaled (Qu et al. 2022, sec. 5.2,
-    speak of orthogonal directions); a filter that has only one number is then zero in the second direction.
+    the norm of the same filter of w. Directions of tensors with at most one dimension (biases, normalisation
+    parameters) are `zero` (an option of that paper's released code) or `normalised`, each tensor as one filter. With
+    `orthogonal`, each filter of the second direction is made orthogonal to the same filter of the first one before it
+    is scaled (Qu et al. 2022, sec. 5.2, use orthogonal directions); a filter that has only one number is then zero in
+    the second direction.
 
     The stream is not advanced: equal streams give every model the same Gaussian draws, so that the directions of
     different models differ only in the norms of their filters.
@@ -65,7 +66,7 @@ def _filters(tensor: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Family:
-    """The models w + a d1 (+ b d2) on a line or a plane in parameter space; all vectors are `[P]`."""
+    """The models w + a d1 (+ b d2) on a line (plane) in parameter space; all vectors are `[P]`."""
 
     w: Tensor
     directions: tuple[Tensor, ...]

@@ -14,10 +14,10 @@ Replay = Callable[[int, Probe], object]
 
 
 class PerturbationDrift(NamedTuple):
-    """Local and virtual global perturbations of one round compared; means over clients and local steps.
+    """The local perturbations of one round compared with the virtual global ones; means over clients and local steps.
 
-    `drift`: PD, in [0, 1]. `cosine` of the angle between the two, in [-1, 1]. `local_norm`: ‖δ_i,k‖. `gradient_norm`:
-    norm of the global gradient at the virtual global models, mean over steps.
+    `drift`: PD, in [0, 1]. `cosine` of the angle between local and global perturbation, in [-1, 1]. `local_norm`:
+    ‖δ_i,k‖. `gradient_norm`: norm of the global gradient at the virtual global models, mean over steps.
     """
 
     drift: float
@@ -37,7 +37,8 @@ def perturbation_drift(
 
     PD^t = 1/(2KE) Σ_k Σ_i ‖δ_g,k − δ_i,k‖ (FedLESAM, Fan et al. 2024, sec. 4.1) over E local steps of the K `clients`.
     `replay` passes δ_i,k `[P]` and the iterate w_i,k `[P]` at which it was computed to the probe. `global_gradient` is
-    ∇F of the global objective at the virtual global model, as a function of the mean iterate. The paper leaves open:
+    ∇F of the global objective at the virtual global model, as a function of the mean iterate. Choices that the paper
+    leaves open:
 
     - δ_g,k and δ_i,k are normalised here, so that PD is in [0, 1]; a zero perturbation stays zero and counts ½;
     - δ_g,k is the direction of ∇F for the mean of the w_i,k over `everybody`: all N clients for the paper's virtual
@@ -90,7 +91,7 @@ class _MeanIterates:
         self._counts[step] += 1
 
     def replaced_by_directions(self, gradient: Gradient) -> tuple[list[Tensor], list[float]]:
-        """Replaces each sum by the direction of the gradient for the mean; returns directions and gradient norms."""
+        """Replace each sum by the direction of the gradient for the mean; returns directions and gradient norms."""
         norms = []
         for step, count in enumerate(self._counts):
             g = gradient(self._sums[step] / count)

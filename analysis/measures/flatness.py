@@ -28,7 +28,7 @@ class Ascent:
 
     δ_{k+1} = Π(δ_k + s ρ ∇F(w + δ_k)/‖∇F(w + δ_k)‖), where Π scales vectors longer than ρ to the length ρ.
 
-    There are `steps` steps; each has the length s = `step` in units of ρ. One step of length ρ is SAM's.
+    There are `steps` steps; each has the length s = `step` in units of ρ. One step of length ρ is SAM's perturbation.
     """
 
     steps: int = 1
@@ -44,7 +44,7 @@ class Ascent:
             yield w + delta
 
     def description(self, rho: float) -> str:
-        """For captions."""
+        """The ascent in words, for captions."""
         if self.steps == 1:
             return f"one ascent step of length {min(self.step, 1) * rho:g}"
         return (
@@ -53,7 +53,7 @@ class Ascent:
 
     @property
     def description_for_radii(self) -> str:
-        """For captions of sharpness at several radii."""
+        """The ascent in words, for captions of sharpness at several radii."""
         if self.steps == 1:
             return f"one ascent step, {min(self.step, 1):g} × the radius long"
         return f"best of {self.steps} projected ascent steps, each {self.step:g} × the radius long"
@@ -95,9 +95,8 @@ def flatness_discrepancy(
     """Δ_F, the difference between the global model's sharpness and its clients' (FedGF, Lee & Yoon 2024, eq. 7).
 
     |sharpness of `w_global` `[P]` on the global data − Σ_i (m_i/m) sharpness of w_i `[P]` on client i's own data|, with
-    m_i samples at client i and m in total. `local` has the pairs (w_i, client i's data) and is iterated once, so that a
-    generator needs one local model in memory at a time. See `sharpness` for the estimate of each maximum and its
-    errors.
+    m_i samples at client i and m in total. `local` yields the pairs (w_i, client i's data) and is iterated once, so
+    that only one local model needs to be in memory. See `sharpness` for the estimate of each maximum and its errors.
     """
     of_local, samples = 0.0, 0
     for w, data in local:
@@ -120,8 +119,8 @@ def low_pass_filter(
 ) -> MonteCarloMean:
     """LPF: the mean of F(w + ε) over ε ~ N(0, σ²I), by `draws` Monte Carlo draws (Bisla et al. 2022).
 
-    The stream is not advanced: models with equal streams have the same draws. `track` passes the draws on and can
-    report progress. Batch sizes change the estimate only by rounding.
+    The stream is not advanced: equal streams give every model the same draws. `track` yields the draws unchanged, and
+    may report progress. Batch sizes change the estimate only by rounding.
     """
     losses = [objective.loss(w + sigma * noise, data) for noise in track(gaussian_directions(w, draws, stream))]
     error = statistics.stdev(losses) / sqrt(draws) if draws > 1 else float("nan")
@@ -136,10 +135,10 @@ def random_directions(w: Tensor, draws: int, stream: torch.Generator) -> Iterato
 def loss_along(
     objective: Objective, w: Tensor, data: Batched, directions: Iterable[Tensor], radii: Sequence[float]
 ) -> pd.DataFrame:
-    """F(w + r u) for each unit direction u `[P]` at every radius r: columns radius, draw (the number of u), loss.
+    """F(w + r u) for each unit direction u `[P]` at every radius r: columns radius, draw (the index of u), loss.
 
     FedGF (Figures 5, 9 and 14) plots the loss against radii from 0 to 15 and does not state the directions. FedFlat
-    offers uniformly random directions and that of the gradient; along the gradient, negative radii are downhill.
+    uses uniformly random directions or the gradient's direction, in which negative radii are downhill.
     """
     at_model = objective.loss(w, data)
     rows = [

@@ -20,15 +20,15 @@ Estimator = Literal["lanczos", "power"]
 NumberFormat = Literal["float32", "float64"]
 
 GRAPH_BYTES = 2**31
-"""Memory for the graphs of gradients that are reused from one product to the next."""
+"""Bytes of memory for the autograd graphs of gradients that all products reuse."""
 
 
 @dataclass(frozen=True)
 class TopEigenvalues:
     """The largest eigenvalues of a Hessian, and their accuracy.
 
-    `eigenvalues` descend; `residuals` are the measured ‖Hv − λv‖ of the unit eigenvectors: an eigenvalue lies within
-    that distance of λ. `products` counts Hessian-vector products.
+    `eigenvalues` are in descending order. `residuals` are the measured ‖Hv − λv‖ of the unit eigenvectors v: H has an
+    eigenvalue within that distance of λ. `products` counts Hessian-vector products.
     """
 
     eigenvalues: tuple[float, ...]
@@ -120,7 +120,7 @@ def hessian_product(objective: Objective, w: Tensor, data: Batched, graph_bytes:
 
 
 def _saved_bytes(gradient: Callable[[Tensor, Tensor], tuple[Tensor, ...]], x: Tensor, y: Tensor) -> int:
-    """Bytes of the tensors that are saved in the graph of a gradient."""
+    """Bytes of the tensors that a gradient's autograd graph stores."""
     sizes: dict[int, int] = {}
 
     def note(saved: Tensor) -> Tensor:
@@ -148,7 +148,7 @@ class _Converted:
 
 
 def in_format(objective: Objective, w: Tensor, data: Batched, name: NumberFormat) -> tuple[Objective, Tensor, Batched]:
-    """Objective, parameters and data in a number format; they are copied only if theirs is another one."""
+    """Objective, parameters and data converted to a number format; no copies if they have it already."""
     dtype = getattr(torch, name)
     if objective.dtype == dtype:
         return objective, w, data

@@ -1,9 +1,9 @@
-"""Lanczos: eigenvalues of a symmetric operator A that is only known by its products with vectors.
+"""Lanczos: eigenvalues of a symmetric operator A that is available only through its products with vectors.
 
-Why not `scipy.sparse.linalg.eigsh`? It has no Gauss quadrature, which the spectral density needs from the same basis;
-its basis is in the host's memory, also if the model is on a GPU; and it returns fewer pairs if some do not converge.
-For five eigenvalues, the default, it needs a fifth more products; for fifty it is as fast, with less memory. LeNet,
-797,962 parameters, float32, tolerance 1e-3, CPU time of one thread (the machine had other load):
+Why not `scipy.sparse.linalg.eigsh`? It has no Gauss quadrature, which the spectral density computes from the same
+basis; it stores its basis in host memory, even if the model is on a GPU; and it returns fewer pairs if some do not
+converge. For five eigenvalues, the default, eigsh needs a fifth more products; for fifty it is as fast, with less
+memory. LeNet, 797,962 parameters, float32, tolerance 1e-3, CPU time of one thread (the machine had other load):
 
     5 eigenvalues, 250 images   30 products, 20.0 s, 25 vectors; eigsh: 37, 25.0 s, 20 vectors (medians of three)
     50 eigenvalues, 20 images   278 products, 55 s, 228 vectors; eigsh: 287, 52 s, 101 vectors (one run each)
@@ -26,13 +26,13 @@ Operator = Callable[[Tensor], Tensor]
 """v `[P]` ↦ A v `[P]`."""
 
 Track = Callable[[Iterable[int]], Iterable[int]]
-"""Passes the numbers of the products on, one by one, and can report progress."""
+"""Yields the numbers of the products unchanged, and may report progress."""
 
 MEMORY = 2**32
 """Bytes for basis vectors: 1,300 vectors of LeNet, 96 of a ResNet-18 with 11 million parameters."""
 
 _COLUMNS = 2**16
-"""Number of coordinates of all basis vectors that are combined at once."""
+"""Number of coordinates per block: linear combinations of basis vectors are computed block by block."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Krylov:
         return self.size > 0 and bool(self.size == self._vectors.shape[1] or self.rest <= 10 * epsilon * scale)
 
     def grow(self) -> None:
-        """Add one vector, with one product; a `UserError` if the product is not finite."""
+        """Add one vector to the basis, by one product with A; a `UserError` if the product is not finite."""
         j = self.size
         self._vectors[j] = self._next
         column, outside = self._split(self._product(self._vectors[j]), j + 1)
@@ -100,7 +100,7 @@ class Krylov:
         return values[::-1], vectors[:, ::-1]
 
     def restart(self, values: NDArray[np.float64], vectors: NDArray[np.float64]) -> None:
-        """Replace the basis by these Ritz vectors; the next vector continues from them (Wu and Simon 2000)."""
+        """Replace the basis by some of its Ritz vectors; the next vector is unchanged (Wu and Simon 2000)."""
         self.combine(vectors)
         self.size = len(values)
         self._projection[:] = 0
@@ -139,7 +139,8 @@ def largest_eigenpairs(
     (eps^(2/3)·‖A‖, ARPACK's bound), or after `max_products`. Then k more products measure the residuals, and each λ is
     the Rayleigh quotient of its vector, in float64: its error is of the order of residual²/gap. The basis may take
     `memory` bytes, or k + 20 vectors if that is more; when it is full, it is replaced by the best Ritz vectors and
-    grows again (Wu and Simon, SIAM J. Matrix Anal. Appl. 22, 2000). A multiple eigenvalue may be found fewer times.
+    grows again (Wu and Simon, SIAM J. Matrix Anal. Appl. 22, 2000). An eigenvalue of multiplicity m may be found fewer
+    than m times.
     """
     vector_bytes = start.element_size() * len(start)
     krylov = Krylov(product, start, min(max(memory // vector_bytes, k + 20), max_products))
@@ -163,7 +164,7 @@ def largest_eigenpairs(
 
 
 def measured(product: Operator, vectors: Tensor, values: NDArray[np.float64] | None, products: int) -> Eigenpairs:
-    """Eigenpairs with measured residuals, in descending order of λ; `values` None: λ are Rayleigh quotients.
+    """Eigenpairs with measured residuals, in descending order of λ; without `values`, λ are Rayleigh quotients.
 
     `products`: the number of products that computed the `vectors`, which are normalised and sorted in place.
     """
@@ -181,7 +182,7 @@ def measured(product: Operator, vectors: Tensor, values: NDArray[np.float64] | N
 
 
 def gauss_quadrature(product: Operator, start: Tensor, steps: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Nodes θ `[m]` and weights `[m]`, m ≤ steps, with vᵀf(A)v ≈ Σ weight·f(θ) for v the unit vector along `start`.
+    """Nodes θ `[m]` and weights `[m]`, m ≤ steps, of vᵀf(A)v ≈ Σ weight·f(θ), v the unit vector along `start`.
 
     Exact for polynomials up to degree 2m − 1; the weights are squared first components of T's eigenvectors (Golub and
     Welsch 1969). The basis takes steps·P numbers.

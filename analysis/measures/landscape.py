@@ -16,11 +16,11 @@ from bench.models.network import Network
 
 Point = tuple[float, ...]
 CACHED_BYTES = 2**27
-"""Inputs of at most this size are cached between points: normalising them takes some percent of a point's time."""
+"""Inputs of at most this size are cached between points: normalising them takes a few percent of a point's time."""
 SHARE_OF_GPU = 0.5
-"""The part of a GPU's memory that models and feature maps of one batched call may take."""
+"""The fraction of a GPU's memory that models and feature maps of one batched call may take."""
 MOST_TOGETHER = 256
-"""Most points in one batched call."""
+"""Maximum number of points in one batched call."""
 
 
 class Score(NamedTuple):
@@ -48,9 +48,9 @@ def axis_around(values: Sequence[float], margin: float, points: int) -> list[flo
 def score(objective: Objective, family: Family, points: Sequence[Point], data: Batched) -> list[Score]:
     """Loss and error of the models at the points, in one batched call if there are several.
 
-    A single point has the bits of `Objective.evaluate`. Batched kernels sum in another order: several points agree with
-    single ones to 1e-5 relative in float32 (1e-12 in float64), and their errors to one image where two classes tie. The
-    same holds for other batch sizes.
+    A single point is scored by `Objective.evaluate`. Batched kernels sum in another order: losses of several points
+    agree with those of single ones to 1e-5 relative in float32 (1e-12 in float64), and errors up to one image where two
+    classes tie. Other batch sizes cause differences of the same size.
     """
     if len(points) == 1:
         loss, accuracy = objective.evaluate(family.at(points[0]), data)
@@ -92,7 +92,7 @@ def points_together(objective: Objective, family: Family, data: Batched) -> int:
     trial = torch.stack([family.w, family.w])
     try:
         _score_together(objective, trial, batch)
-    except RuntimeError as error:  # a user-defined model may have branches on values, or operations that vmap lacks
+    except RuntimeError as error:  # a user-defined model may branch on values or use operations that vmap lacks
         if "vmap" in str(error) or "functorch" in str(error):
             return 1
         raise

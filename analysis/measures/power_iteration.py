@@ -15,11 +15,11 @@ def deflated_power_iteration(
 ) -> Eigenpairs:
     """k eigenvalues of A, one after the other, in at most `steps` products each.
 
-    v ← Av/‖Av‖ until the estimate vᵀAv changes by less than 1e-4, then A ← A − λvvᵀ, and again from the last v. This is
-    the power iteration of Caldarola et al. 2022, appendix C.4 (at most 20 iterations), in the form and with the
-    defaults of the package hessian-eigenthings. It finds the eigenvalues of largest |λ|, including negative ones. It
-    does not check its accuracy, and the error of each eigenvalue changes the deflated A of the next ones; so k more
-    products measure the residuals ‖Av − λv‖. `start` `[P]`; k vectors are in memory.
+    v ← Av/‖Av‖ until the estimate vᵀAv changes by less than 1e-4, relatively; then A ← A − λvvᵀ, and the next iteration
+    starts from the last v. This is the power iteration of Caldarola et al. 2022, appendix C.4 (at most 20 iterations),
+    in the form and with the defaults of the package hessian-eigenthings. It finds the eigenvalues of largest |λ|,
+    including negative ones. It does not check its accuracy, and the error of each eigenvalue changes the deflated A of
+    the next ones; so k more products measure the residuals ‖Av − λv‖. `start` is `[P]`. Memory: k vectors.
     """
     vectors, values = start.new_zeros(k, len(start)), np.zeros(k)
     v, products = start / torch.linalg.vector_norm(start), 0

@@ -21,11 +21,11 @@ Row = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Density:
-    """Share of the eigenvalues per unit, φ(t) = 1/P Σ_i N(t; λ_i, σ²), on a grid; and the sum of all eigenvalues.
+    """Density of the eigenvalues, φ(t) = 1/P Σ_i N(t; λ_i, σ²), on a grid, and the sum of all eigenvalues.
 
-    `eigenvalue`, `density` and `stderr` `[G]`; the density's integral (trapezoidal rule) is 1. `sigma` is the standard
-    deviation σ of the Gaussian; `single` is the peak of one eigenvalue, 1/(P σ √2π): lower values of the density are
-    noise. Standard errors are those over the random vectors.
+    `eigenvalue` (the grid), `density` and `stderr` are `[G]`; the density's integral (trapezoidal rule) is 1. `sigma`
+    is the standard deviation σ of the Gaussian; `single` is the peak of one eigenvalue, 1/(P σ √2π): lower values of
+    the density are noise. `stderr` and `trace_stderr` are standard errors over the random vectors.
     """
 
     eigenvalue: Row
@@ -47,13 +47,14 @@ def spectral_density(
     seed: int = 0,
     memory: int = MEMORY,
 ) -> Density:
-    """Density of the eigenvalues of A, on vectors like `like` `[P]`; σ is `width` times the range of the nodes.
+    """Density of the eigenvalues of the operator A; σ is `width` times the range of the quadrature nodes.
 
-    Each of the `probes` (numbers that key a random vector v of signs, vᵀv = P) starts at most `steps` Lanczos steps,
-    which yield a Gauss quadrature of vᵀf(A)v/P. Its mean over v estimates 1/P Σ_i f(λ_i) (Lin, Saad and Yang, SIAM
-    Review 58, 2016; Ghorbani et al., ICML 2019). f = N(t; ·, σ²) gives the density, f = identity the trace
-    (Hutchinson's estimate). The grid's step is σ/2, and its number of points depends on `width` only. The basis takes
-    steps·P numbers: a `UserError` if they are more than `memory` bytes.
+    Each number in `probes` keys a random vector v of signs (vᵀv = P). At most `steps` Lanczos steps from v yield a
+    Gauss quadrature of vᵀf(A)v/P. Its mean over v estimates 1/P Σ_i f(λ_i) (Lin, Saad and Yang, SIAM Review 58, 2016;
+    Ghorbani et al., ICML 2019). f = N(t; ·, σ²) gives the density; f = identity gives the trace divided by P
+    (Hutchinson's estimate). The grid's step is σ/2, and its number of points depends on `width` only. Vectors have the
+    shape, device and number format of `like` `[P]`. The basis takes steps·P numbers: a `UserError` if they are more
+    than `memory` bytes.
     """
     P = len(like)
     if min(steps, P) * P * like.element_size() > memory:

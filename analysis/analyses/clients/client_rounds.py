@@ -12,7 +12,8 @@ from bench.experiments.run_config import Evaluation
 
 
 class ClientRounds(Analysis):
-    """What the global model forgets from round to round (Caldarola et al., 2022: Figures 3 and 7)."""
+    """Accuracy of the global model by class and client over the rounds, which shows what it forgets (Caldarola et al.,
+    2022: Figures 3 and 7)."""
 
     name: ClassVar[str] = "client_rounds"
     columns: ClassVar[tuple[str, ...]] = ("round", "group", "number", "accuracy", "feature_norm")
@@ -23,7 +24,7 @@ class ClientRounds(Analysis):
     )
 
     def check(self, evaluation: Evaluation) -> None:
-        """The global models are those of stored states."""
+        """Stored states are needed: they contain the global models."""
         needs_stored_states(self.name, evaluation)
 
     def of_run(self, run: AnalysedRun) -> pd.DataFrame:

@@ -23,8 +23,8 @@ _DATA: dict[Subset, str] = {
 
 
 class Clients(Analysis):
-    """Accuracy over clients: each one's, mean, deviation, lowest and highest (Qu et al., 2022: train and validation
-    columns)."""
+    """The accuracy of each client; mean, deviation, lowest and highest over clients (Qu et al., 2022: train and
+    validation columns)."""
 
     name: ClassVar[str] = "clients"
     columns: ClassVar[tuple[str, ...]] = ("metric", "client", "value")

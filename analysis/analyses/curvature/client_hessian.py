@@ -29,14 +29,15 @@ class ClientHessian(OfEigenvalues):
     rounds: tuple[Number, ...] | None = Field(default=None, description="rounds with stored states; null: all of them")
 
     def check(self, evaluation: Evaluation) -> None:
-        """Local models are trained from stored states."""
+        """Stored states are needed: local models are trained from them."""
         needs_stored_states(self.name, evaluation)
 
     def of_run(self, run: AnalysedRun) -> pd.DataFrame:
         """One row per stored round and client.
 
-        The local model after round r is trained in round r + 1: the client starts from the stored state, with its own
-        client state, even if it does not participate in that round. One local model is in memory at a time.
+        The local model in the row of round r is trained for round r + 1: the client starts from the state stored after
+        round r, with its own client state, even if it does not participate in round r + 1. One local model is in memory
+        at a time.
         """
         clients = self._selected_clients(run)
         rounds = run.config.snapshots if self.rounds is None else self.rounds

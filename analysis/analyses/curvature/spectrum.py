@@ -17,7 +17,7 @@ class Spectrum(OnImages):
     name: ClassVar[str] = "spectrum"
     columns: ClassVar[tuple[str, ...]] = ("metric", "eigenvalue", "value", "stderr")
 
-    probes: int = Field(default=10, ge=2, description="random vectors of signs, the same for all methods")
+    probes: int = Field(default=10, ge=2, description="number of random sign vectors, the same for all methods")
     steps: int = Field(
         default=80, ge=1, description="Lanczos steps from each random vector; each step needs one Hessian product"
     )

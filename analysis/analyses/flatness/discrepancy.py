@@ -15,7 +15,7 @@ from bench.input.errors import UserError
 
 
 class RoundModels(NamedTuple):
-    """The global model `[P]` after a round, the local model `[P]` of each client, and a description of these."""
+    """The global model `[P]` after a round, the local model `[P]` of each client, and a description of the latter."""
 
     w: Tensor
     clients: Sequence[int]
@@ -33,8 +33,8 @@ class Discrepancy(ByAscent, OnGlobalObjective):
     rho: float = Field(default=0.1, gt=0, description="radius ρ of both sharpness values")
     local_models: Literal["kept", "retrained"] = Field(
         default="kept",
-        description="kept: those of the round's participants, stored by the run; retrained: those of all clients, "
-        "trained for one more round from the global model",
+        description="kept: the models of the round's participants, which the run stored; retrained: models of all "
+        "clients, trained for one more round from the global model",
     )
     round: int | None = Field(
         default=None,
@@ -43,7 +43,7 @@ class Discrepancy(ByAscent, OnGlobalObjective):
     )
 
     def check(self, evaluation: Evaluation) -> None:
-        """Local models are stored, or trained from a stored state."""
+        """Local models must be stored (`kept`), or states to train them from (`retrained`)."""
         if self.local_models == "kept" and evaluation.local_models is None:
             raise UserError(
                 f"{self.name} needs local models of the runs, but evaluation.local_models is null: the experiment "
@@ -55,8 +55,9 @@ class Discrepancy(ByAscent, OnGlobalObjective):
     def of_run(self, run: AnalysedRun) -> pd.DataFrame:
         """Three rows: Δ_F, and the two sharpness values whose difference it is.
 
-        Kept: w^r, and the models w_i⁺ of the participants of round r, from which w^r was computed. Retrained: w^r, and
-        the models of all clients, each trained from w^r for the local steps of one round, with its own client state.
+        The global model is w^r. The local models are, if `kept`, the models w_i⁺ of the participants of round r, from
+        which w^r was computed; if `retrained`, the models of all clients, each trained from w^r for the local steps of
+        one round, with its own client state.
         """
         (data, loss), config, setup = run.global_objective(self.images), run.config, run.setup
         kept = self.local_models == "kept"

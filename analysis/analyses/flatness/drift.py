@@ -34,14 +34,14 @@ class Drift(ByAscent, OnGlobalObjective):
     )
 
     def check(self, evaluation: Evaluation) -> None:
-        """The rounds after stored states are repeated."""
+        """Stored states are needed: the rounds after them are repeated."""
         needs_stored_states(self.name, evaluation)
 
     def of_run(self, run: AnalysedRun) -> pd.DataFrame:
         """One row per stored round.
 
-        The drift after round r is that of round r + 1, which is repeated from the stored state with its participants.
-        It is empty for methods without perturbation, and if the participation schedule ends with round r.
+        The row of round r has the drift of round r + 1, which is repeated from the stored state with its participants.
+        The drift is empty for methods without perturbation, and if the participation schedule ends with round r.
         """
         setup, (train, loss) = run.setup, run.global_objective(self.images)
         perturbs = not isinstance(setup.federation.method.perturbation, NoPerturbation)

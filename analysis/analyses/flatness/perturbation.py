@@ -18,7 +18,7 @@ Direction = Literal["random", "gradient"]
 
 
 class Perturbation(OnImages):
-    """Loss at given distances from the final global model, along random directions, the same for every method, or along
+    """Loss at given distances from the final global model, along random directions (the same for every method) or along
     the gradient."""
 
     name: ClassVar[str] = "perturbation"

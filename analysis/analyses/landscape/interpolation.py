@@ -30,11 +30,11 @@ class Interpolation(OnSubsets):
     beyond: int = Field(default=5, ge=0, description="number of further steps beyond each model")
 
     def compared_labels(self) -> Sequence[str]:
-        """The method or partition of the other end."""
+        """The method or partition at the other end of the line."""
         return () if self.towards is None else (self.towards,)
 
     def applies_to(self, method: str, partition: str) -> bool:
-        """Not to runs of the other end."""
+        """False for runs at the other end of the line."""
         return self.towards not in (method, partition)
 
     def of_run(self, run: AnalysedRun) -> pd.DataFrame:
@@ -55,7 +55,7 @@ class Interpolation(OnSubsets):
 
 
 def _initial(run: AnalysedRun) -> Tensor:
-    """The model before the first round, which depends on the seed only."""
+    """The model before the first round: built anew, because it depends on the seed only."""
     config, dataset = run.config, run.setup.dataset
     module = build_model(config.model, dataset.image_shape, dataset.classes, config.seed)
     return Objective(module.to(run.device)).initial()

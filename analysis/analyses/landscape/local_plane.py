@@ -33,7 +33,7 @@ class LocalPlane(ThroughModels):
         return clients
 
     def check(self, evaluation: Evaluation) -> None:
-        """Local models are trained from a stored state."""
+        """A stored state is needed: local models are trained from it."""
         needs_stored_states(self.name, evaluation)
 
     def models(self, run: AnalysedRun) -> Models:

@@ -86,11 +86,11 @@ class Plane(ThroughModels):
             )
 
     def compared_labels(self) -> Sequence[str]:
-        """The two others."""
+        """The two other methods or partitions."""
         return self.through
 
     def applies_to(self, method: str, partition: str) -> bool:
-        """Not to runs of the two others."""
+        """False for runs of the two others."""
         return method not in self.through and partition not in self.through
 
     def models(self, run: AnalysedRun) -> Models:

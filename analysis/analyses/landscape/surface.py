@@ -75,7 +75,7 @@ class Surface(OfOneSeed, OnImages):
         return () if self.reference is None else (self.reference,)
 
     def of_run(self, run: AnalysedRun) -> pd.DataFrame:
-        """One row per grid point, a outermost."""
+        """One row per grid point; b varies fastest."""
         w, sample = self._centre(run)
         scale = next((other.w for other in self.compared_runs(run)), w)
         directions = filter_normalised_directions(

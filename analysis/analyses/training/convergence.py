@@ -30,12 +30,13 @@ class Convergence(Analysis):
     )
     final: FinalValue = Field(
         default=FinalValue(),
-        description="the rule of that final accuracy: {rule: last}, {rule: best}, or {rule: mean_last_n, n: 10}",
+        description="the rule of the reference's final accuracy: {rule: last}, {rule: best}, or {rule: mean_last_n, "
+        "n: 10}",
     )
     window: int = Field(
         default=1,
         ge=1,
-        description="number of last evaluations whose mean must reach the target, as a second criterion; 1: none",
+        description="second criterion: the mean of this many last evaluations reaches the target; 1: no second one",
     )
 
     @model_validator(mode="after")
@@ -49,7 +50,8 @@ class Convergence(Analysis):
         return () if self.reference is None else (self.reference,)
 
     def check_target(self, target: float | str, *, smoothed: bool) -> None:
-        """A `UserError` if this is not a target in its files: an accuracy, or the label of the reference."""
+        """A `UserError` unless its files have this target (an accuracy, or the label of the reference), and smoothed
+        accuracies if `smoothed`."""
         if target not in (*self.targets, *self.compared_labels()):
             known = ", ".join([*(f"{accuracy:g}" for accuracy in self.targets), *self.compared_labels()])
             raise UserError(
@@ -59,7 +61,7 @@ class Convergence(Analysis):
             raise UserError("smoothed: the window of the analysis convergence is 1; set it in analyses.yaml")
 
     def of_run(self, run: AnalysedRun) -> pd.DataFrame:
-        """One row per target, smoothing and quantity: what was spent until the target was `reached`, or in all."""
+        """One row per target, smoothing and quantity: what was spent until the target was `reached`, else in total."""
         directory = run.directory
         metrics = directory.metrics()
         spent = spending(metrics, directory.times(), run.w.numel(), images_of_steps(directory)).set_index("round")
