@@ -74,8 +74,8 @@ def measure(setting: Setting) -> list[Section]:
         rate = Spread(tuple(1 / seconds for seconds in points))
         rows.append((name, passes * 1e3, point * 1e3, rate, point.percent_over(passes), point * (GRID**2 / 60)))
     about = (
-        f"Points of a plane, loss and error over {sizes.images:,} images; the forward passes alone go over the same "
-        f"batches. The last column is a plane of {GRID}×{GRID} points at this pace."
+        f"Loss and error at points of a plane, over {sizes.images:,} images, compared with the forward passes alone "
+        f"over the same batches. The last column is the time of a plane of {GRID}×{GRID} points at this speed."
     )
     header = ("model", "ms of forward passes", "ms per point", "points per second", "over the passes, %", "minutes")
     return [Section("Landscape", [Table(about, header, rows)])]

@@ -104,8 +104,8 @@ def _against_plain(setting: Setting, sizes: Large, contenders: Mapping[str, Mapp
             rows.append((method, name, own.step * 1e3, round_of_it, ratio, own.memory))
     memory = "of the GPU's memory" if setting.device == "cuda" else "of the process"
     about = (
-        f"Against the plain reference. Whole rounds of {sizes.round}, per local step; a round of {ROUND} at that pace. "
-        f"Peak memory {memory}, {sizes.clients} clients with state."
+        f"Compared with the plain reference: the time per local step in whole rounds of {sizes.round}, the time of "
+        f"a round of {ROUND} at this speed, and the peak memory {memory} with the states of {sizes.clients} clients."
     )
     return Table(about, ("method", "contender", "ms per local step", "s per round", "plain / it", "peak MiB"), rows)
 
@@ -125,8 +125,8 @@ def _floor(setting: Setting, floors: Mapping[str, Passes], operations: float) ->
             share = 100 * operations / seconds.median / rates[precision]
             rows.append((precision, LAYOUT_NAMES[layout], seconds * 1e3, operations / seconds.median / 1e9, share))
     about = (
-        f"The arithmetic floor: one forward and backward pass on resident tensors, {operations / 1e9:.2f} billion "
-        "floating-point operations. The better layout of each precision is the floor below."
+        f"The arithmetic floor: one forward and backward pass on tensors in memory, {operations / 1e9:.2f} billion "
+        "floating-point operations. The next table uses the faster layout of each precision."
     )
     return Table(about, ("precision", "layout", "ms per pass", "GFLOP/s", "% of the matrix rate"), rows)
 
@@ -162,8 +162,8 @@ def memory_passes(setting: Setting) -> Section:
         "ms per step", "ms per step, fewest",
     )  # fmt: skip
     about = (
-        "Passes over memory in a local step outside forward and backward, in vectors of P fp32 numbers: counted in the "
-        "engine's loop, and the fewest that the method's equations allow. Times are those at the copy rate that was "
-        "measured for vectors of this length."
+        "Passes over memory in a local step outside the forward and backward passes, in vectors of P fp32 numbers: the "
+        "number counted in the engine's loop, and the smallest number that the method's equations allow. Times are "
+        "computed from the copy rate measured for vectors of this length."
     )
     return Section("Passes over memory", [Table(about, header, rows)])

@@ -109,7 +109,7 @@ def measure(setting: Setting) -> Section:
             rows.append((method, total * 1e3, *((part / total * 100).median for part in parts)))
     about = (
         f"A round of {sizes.round} of {sizes.model}, batch {sizes.batch}, "
-        f"{next(iter(VARIANTS))}, by the loop: the share of each part in percent. All but the first is what the engine "
-        "adds to the arithmetic."
+        f"{next(iter(VARIANTS))}, by the loop: the share of each part in percent. The first part is the arithmetic; "
+        "the others are the overhead of the engine."
     )
     return Section("Profile of a round", [Table(about, ("method", "ms per round", *PARTS), rows)])

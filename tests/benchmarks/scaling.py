@@ -62,7 +62,7 @@ def _registered(setting: Setting) -> Table:
     model = next(iter(begun.values()))["model_mib"]
     about = (
         f"Registered clients: SCAFFOLD, LeNet ({model:.2f} MiB), one local step on {IMAGES} images, "
-        f"{scaling.active} clients per round, drawn anew in each of {ROUNDS + 1} rounds. Memory with that on a GPU."
+        f"{scaling.active} clients per round, drawn anew in each of {ROUNDS + 1} rounds. Memory includes GPU memory."
     )
     header = (
         "registered clients", "set-up, s", "ms per round", "process, MiB", "clients with state", "MiB per new client",

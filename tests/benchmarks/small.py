@@ -41,8 +41,8 @@ def measure(setting: Setting) -> list[Section]:
     about = (
         f"Digits, {small.active} of {small.clients} clients, {IMAGES} images each, batch {BATCH}, {EPOCHS} epochs, one "
         f"thread. A run is {ROUNDS_OF_A_RUN} rounds of training, without evaluation; runs per minute are those of one "
-        f"process. FedFlat trains {SEEDS} seeds together, as a cell of an experiment has them. The floor is forward "
-        "and backward alone on one full batch of one client."
+        f"process. FedFlat trains {SEEDS} seeds together, as for a cell of an experiment. The floor is the time of "
+        "the forward and backward passes on one full batch of one client."
     )
     header = (
         "model and method", "contender", "ms per client step", "runs per minute", "plain / it", "over the floor, %",
