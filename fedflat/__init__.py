@@ -9,8 +9,8 @@
     fedflat.load_run("results/runs/.../seed-0")                     one run: configuration, metrics, model, data
     fedflat.hessian(model, (x, y), k=5)                             the largest eigenvalues of a loss's Hessian
 
-Bad input raises `fedflat.UserError`, whose message is one line. `import fedflat` is quick: each name is imported when
-it is first used, and torch and pandas with it.
+Invalid input raises `fedflat.UserError` with a message of one line. `import fedflat` is fast: torch, pandas and the
+names above are imported when they are first used.
 """
 
 from importlib import import_module

@@ -6,7 +6,7 @@ from fedflat.cli.app import command
 
 
 def main() -> None:
-    """Run the command; bad input is one line on stderr and exit code 2."""
+    """Run the command; invalid input prints one line on stderr and gives exit code 2."""
     sys.exit(command())
 
 

@@ -1,7 +1,8 @@
-"""Runs `fedflat` commands in forks of one process that has imported torch, pandas and matplotlib already.
+"""Runs `fedflat` commands in forks of one process that has already imported torch, pandas and matplotlib.
 
 Snakemake runs many short jobs. A new process spends two to three seconds of CPU time on these imports, a fork none.
-The server is reached through one of two connected sockets, which have no path: no other process can send it commands.
+Client and server communicate through a pair of connected sockets. These have no path, so no other process can send
+commands.
 """
 
 import gc
@@ -23,13 +24,13 @@ from typing import NoReturn
 from bench.host.threads import ONE_THREAD
 
 MAX_BYTES = 1 << 17
-"""The longest message: the arguments of one command as JSON."""
+"""The maximum size of a message, which holds the arguments of one command as JSON."""
 
 
 class CommandServer:
     """Starts the server process with the first command; the server ends with the process that started it.
 
-    Without Linux, whose processes can be forked safely, every command runs in a new process.
+    Forking is safe only on Linux. On other systems, every command runs in a new process.
     """
 
     def __init__(self) -> None:
@@ -37,7 +38,7 @@ class CommandServer:
         self._socket: socket.socket | None = None
 
     def __call__(self, log: Iterable[str], *arguments: object) -> None:
-        """Run `fedflat ARGUMENTS` with its output in the first file of `log`; several threads may do so at a time.
+        """Run `fedflat ARGUMENTS` and write its output to the first file of `log`; thread-safe.
 
         Raises `CalledProcessError` if the command fails.
         """
@@ -50,7 +51,7 @@ class CommandServer:
 
     def _run(self, arguments: list[str], output: int) -> int:
         if sys.platform == "linux":
-            with suppress(OSError):  # the server could not import the project: the command will say why
+            with suppress(OSError):  # the server failed to import the project: the new process below reports the reason
                 return self._fork(arguments, output)
         command = [sys.executable, "-P", "-m", "fedflat", *arguments]
         return subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, check=False).returncode
@@ -69,7 +70,7 @@ class CommandServer:
 
 
 def _started() -> socket.socket:
-    """Start the server; the socket through which it is reached."""
+    """Start the server and return the socket for sending commands to it."""
     ours, servers = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with servers:
         subprocess.Popen(
@@ -97,8 +98,8 @@ def serve(requests: socket.socket) -> None:
 
 
 def _import() -> None:
-    """Import what commands use. Forks run and record this code, even if a source file is edited later."""
-    # Hessian-vector products import the first one, in half a second.
+    """Import the modules that commands use. Forks run and record this version of the code, even after edits."""
+    # Hessian-vector products need the first module; importing it takes half a second.
     for module in ("torch.fx.experimental.symbolic_shapes", "analysis.analyses.run_analysis", "analysis.report.report"):
         importlib.import_module(module)
     from bench.training.code_version import code_fingerprint  # noqa: PLC0415
@@ -108,7 +109,7 @@ def _import() -> None:
 
 
 def _be_command(arguments: list[str], output: int, exit_code: int) -> NoReturn:
-    """In a fork: run a command with its output in one file, write its exit code to another, and end."""
+    """Run a command in a fork: write its output and its exit code to the file descriptors `output` and `exit_code`."""
     from fedflat.cli.app import command  # noqa: PLC0415
 
     code = 1

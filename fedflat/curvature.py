@@ -1,4 +1,4 @@
-"""Part of the Python API: the curvature of a user's own model on the user's own tensors."""
+"""Part of the Python API: the curvature of a user-defined model on the user's tensors."""
 
 from copy import deepcopy
 
@@ -26,8 +26,8 @@ def hessian(
     >>> [round(value, 4) for value in top.eigenvalues], top.converged
     ([0.75, 0.25], True)
 
-    A `UserError` if k is not smaller than the number of parameters, if data are empty or of unequal length, or if the
-    model has buffers or torch's dropout.
+    Raises `UserError` if k is not smaller than the number of parameters, if `data` is empty or its parts differ in
+    length, or if the model has buffers or torch's dropout.
     """
     x, y = data
     if len(x) != len(y) or not len(y):

@@ -26,7 +26,7 @@ class Run(RunDirectory):
     """A finished run: `path`, `config`, `identity`, `provenance`, `metrics()`, `times()`, `model()`, `data()`, ..."""
 
     def model(self) -> nn.Module:
-        """The final global model on the CPU, in float32; the average, if the run uses SWA."""
+        """The final global model on the CPU, in float32; with SWA, the averaged model."""
         dataset = load_dataset(self.config.dataset, data_root())
         model = build_model(self.config.model, dataset.image_shape, dataset.classes, self.config.seed)
         return Objective(model).load(self.final(torch.device("cpu")).w).eval()
@@ -41,7 +41,7 @@ class Run(RunDirectory):
 
 
 def load_run(path: str | Path) -> Run:
-    """The finished run in a run directory; a `UserError` if there is none.
+    """Load the finished run in a run directory; raises `UserError` if there is none.
 
     >>> import fedflat
     >>> run = fedflat.load_run("results/runs/quick/digits/dirichlet-0.1/4-of-20/fedsam/seed-0")
@@ -58,8 +58,8 @@ def load_run(path: str | Path) -> Run:
 def runs(experiment: str, *, results: str | Path = "results", overrides: Overrides | None = None) -> pd.DataFrame:
     """One row per finished run of an experiment: its cell, seed, metrics of the last round, identity and path.
 
-    `experiment` is a name or a YAML file. `overrides`: the values that the runs override. Metrics are in percent
-    (accuracies) and nats (losses).
+    `experiment` is a name or a YAML file. `overrides`: the values that were overridden for the runs. Accuracies
+    are in percent, losses in nats.
 
     >>> import fedflat
     >>> table = fedflat.runs("quick")
@@ -68,7 +68,7 @@ def runs(experiment: str, *, results: str | Path = "results", overrides: Overrid
     >>> fedflat.load_run(table["path"][0]).identity == table["identity"][0]
     True
 
-    A `UserError` if there is no finished run, or one has another configuration than the experiment.
+    Raises `UserError` if no run is finished, or if the configuration of a run differs from the experiment's.
     """
     rows = [
         {**ids, **run.metrics().iloc[-1].to_dict(), "identity": run.identity, "path": str(run.path)}
@@ -94,15 +94,16 @@ def metrics(experiment: str, *, results: str | Path = "results", overrides: Over
 def analysis(
     experiment: str, name: str, *, results: str | Path = "results", overrides: Overrides | None = None
 ) -> pd.DataFrame:
-    """An analysis of all cells of an experiment: the rows of its tidy files.
+    """The results of an analysis of all cells of an experiment: the rows of its tidy files.
 
-    `name`: one of `fedflat analyses`, or an entry of the experiment's analyses.yaml. Other arguments as in `runs`.
+    `name`: an analysis that `fedflat analyses` lists, or an entry of the experiment's analyses.yaml.
+    Other arguments as in `runs`.
 
     >>> import fedflat
     >>> fedflat.analysis("quick", "convergence")["method"].unique().tolist()
     ['fedsam']
 
-    A `UserError` if no cell is analysed, or if a file was computed with other options or from other runs.
+    Raises `UserError` if no cell is analysed, or if a file was computed with other options or from other runs.
     """
     report = Report(experiment, Path(results), overrides or {})
     if name not in report.analyses:
@@ -117,7 +118,7 @@ def analysis(
 def _finished(
     experiment: str, results: str | Path, overrides: Overrides | None
 ) -> Iterator[tuple[dict[str, Any], Run]]:
-    """The finished runs of an experiment, each with the columns that name it."""
+    """The finished runs of an experiment, each with its identifying columns: experiment, setting, method, seed."""
     report = Report(experiment, Path(results), overrides or {})
     paths, missing = ResultPaths(Path(results)), True
     for cell in report.experiment.cells().values():

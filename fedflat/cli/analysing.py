@@ -28,7 +28,7 @@ def analyse(
     compare_with: Annotated[
         list[Path] | None,
         typer.Option(
-            help="The runs to compare with, of another method or with another partition, for analyses that compare. "
+            help="For analyses that compare runs: a run of another method or partition to compare with. "
             "Can be repeated."
         ),
     ] = None,
@@ -40,7 +40,7 @@ def analyse(
         Path | None,
         typer.Option(
             help="The CSV file to write, if only one folder is given. Default: for runs in RESULTS/runs/..., "
-            "RESULTS/analysis/custom/.../ANALYSIS.csv; for other runs, analysis/ANALYSIS.csv in their folder.",
+            "RESULTS/analysis/custom/.../ANALYSIS.csv; for other runs, analysis/ANALYSIS.csv in the given folder.",
             parser=file_path,
             metavar="FILE",
         ),
@@ -102,7 +102,7 @@ def analyses(
 
 
 def analysis_questions() -> dict[str, str]:
-    """The question that each analysis answers, by name: the first line of its module, read without importing torch."""
+    """One line about each analysis, by name: the first line of its module's docstring, read without importing torch."""
     files = sorted((f for f in ANALYSES.glob("*/*.py") if f.stem != "__init__"), key=lambda f: f.stem)
     return {file.stem: (ast.get_docstring(ast.parse(file.read_text())) or "").partition("\n")[0] for file in files}
 

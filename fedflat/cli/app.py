@@ -1,7 +1,7 @@
-"""The `fedflat` command: it puts the subcommands together, and turns errors into one line and an exit code.
+"""The `fedflat` command: collects the subcommands, and reports an error as one line and an exit code.
 
-No module of the command line imports torch at its top: a subcommand imports what it needs when it runs, after the
-number of threads of the libraries has been set.
+No module of the command line imports torch at its top: a subcommand imports torch when it runs, after the number of
+threads of the numerical libraries has been set.
 """
 
 import logging
@@ -34,14 +34,14 @@ for subcommand in (
 app.add_typer(data.app, name="data")
 
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
-"""Typer does not export this class, and takes it from Click or from its own copy of Click."""
+"""The base class of command-line errors, from Click or from Typer's copy of Click; Typer does not export it."""
 
 INTERRUPTED = 130
 """The exit code after Ctrl-C, as in shells: 128 + SIGINT."""
 
 
 def command() -> int:
-    """Run the subcommand that the arguments name, and return the exit code; bad input is one line, and code 2."""
+    """Run the subcommand in `sys.argv` and return its exit code; invalid input prints one line and gives code 2."""
     os.environ.update(ONE_THREAD)
     logging.getLogger("fedflat.data").addHandler(logging.StreamHandler())  # decoding takes long: show its progress
     logging.getLogger("fedflat.data").setLevel(logging.INFO)
@@ -64,7 +64,7 @@ def _failed(code: int, message: str) -> int:
 
 
 def _usage(error: Any) -> str:
-    """Typer's message about a wrong command line, and the command that shows the right one."""
+    """Typer's message about an invalid command line, with a hint at the help text."""
     message = " ".join(error.format_message().split()).rstrip(".")
     command = error.ctx.command_path if error.ctx else "fedflat"
     return f"{message[0].lower()}{message[1:]}; see '{command} --help'"

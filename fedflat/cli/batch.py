@@ -1,4 +1,4 @@
-"""Several items in one command, such as the cells of `fedflat run`, and the resources that the command used."""
+"""For commands with several items, such as the cells of `fedflat run`: failures of single items, and resources used."""
 
 import resource
 import time
@@ -12,7 +12,7 @@ from bench.input.errors import UserError
 
 
 class Attempts:
-    """The items of one command. If one of several fails, the error is shown at once, and the others are still done."""
+    """Collects failures of a command's items: the error of one item is shown at once, and the other items still run."""
 
     def __init__(self, kind: str, count: int) -> None:
         self._kind, self._count = kind, count
@@ -20,7 +20,7 @@ class Attempts:
 
     @contextmanager
     def at(self, item: object) -> Iterator[None]:
-        """An exception in this block is a failure of the item; if it is the only item, the exception is raised."""
+        """Record an exception in this block as a failure of the item; re-raise it if there is only one item."""
         try:
             yield
         except Exception as error:
@@ -31,7 +31,7 @@ class Attempts:
             typer.echo(f"fedflat: {item}: {message}", err=True)
 
     def check(self) -> None:
-        """A `UserError` that names the items that failed, if there are any."""
+        """Raise `UserError` with the names of the failed items, if there are any."""
         if self._failed:
             failed = ", ".join(self._failed)
             raise UserError(f"{len(self._failed)} of {self._count} {self._kind} failed: {failed}")

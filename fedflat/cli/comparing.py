@@ -1,4 +1,4 @@
-"""The commands `fedflat baselines`, which stores finished runs, and `fedflat compare`, which compares with them."""
+"""The commands `fedflat baselines`, which stores finished runs, and `fedflat compare`, which uses them."""
 
 from pathlib import Path
 from typing import Annotated
@@ -39,7 +39,7 @@ def compare(
     grid: Annotated[str, typer.Option(help="The name of the stored baselines to compare with.")],
     experiment: Annotated[
         str | None,
-        typer.Option(help="The experiment of the runs: a name or a YAML file. Default: the one with the grid's name."),
+        typer.Option(help="The experiment of the runs: a name or a YAML file. Default: the experiment named GRID."),
     ] = None,
     metric: Annotated[
         str, typer.Option(help="test_accuracy, test_loss, train_loss or train_accuracy.")
@@ -58,7 +58,7 @@ def compare(
     ] = None,
     csv: Annotated[
         Path | None,
-        typer.Option(help="Also write the tables to this tidy CSV file.", parser=file_path, metavar="FILE"),
+        typer.Option(help="Also write the comparison to this tidy CSV file.", parser=file_path, metavar="FILE"),
     ] = None,
 ) -> None:
     """Compare a method with stored baselines.

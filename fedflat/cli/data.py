@@ -1,4 +1,4 @@
-"""The commands `fedflat data ...`: list, check and prepare data sets; show how clients share the training images."""
+"""The commands `fedflat data ...`: list, check and prepare data sets; show partitions."""
 
 from pathlib import Path
 from typing import Annotated
@@ -34,7 +34,7 @@ def data(context: typer.Context) -> None:
 def list_(root: Root = None) -> None:
     """List the data sets.
 
-    Shows what each contains, where it comes from, and whether its files are on this machine.
+    Shows the content, licence and source of each data set, and whether its files are on this machine.
 
     \b
     Example:
@@ -71,7 +71,7 @@ def prepare(
 ) -> None:
     """Verify, unpack and decode a data set.
 
-    This is done once; later runs start quickly.
+    The decoded images are stored in a cache, so that runs start quickly.
 
     \b
     Examples:
@@ -98,7 +98,7 @@ def partition(
 ) -> None:
     """Show how many images each client holds.
 
-    Draws the images of each class on each client as a figure, and writes the split as a table. Nothing is trained.
+    Draws a heat map of the numbers of images per client and class, and writes the split as a table. Nothing is trained.
 
     \b
     Example:
@@ -122,9 +122,9 @@ def split(
     results: Results = Path("results"),
     root: Root = None,
 ) -> None:
-    """Write which training images each client holds in a run.
+    """Write a table of the training images that each client holds in a run.
 
-    The table is the one that the run itself writes. Nothing is trained.
+    It is the same table as the run writes. Nothing is trained.
 
     \b
     Example:

@@ -1,6 +1,6 @@
 """The output of `fedflat methods`: the catalog, the components for free compositions, and one method in detail.
 
-Equations are the docstrings of the components' modules. Costs are measured in two rounds of a small run.
+The equations are the docstrings of the components' modules. Costs are measured in two rounds of a small run.
 """
 
 import inspect
@@ -110,5 +110,8 @@ def _released(variant: str, release: Release) -> list[str]:
     switches |= {key: v for key, v in (("sampling", release.sampling), ("report", release.report)) if v is not None}
     lines = [f"variant released:{variant} ({release.code}):"]
     lines.append("  " + ", ".join(f"{key} {value}" for key, value in switches.items()))
-    lines += [f"  {key} {value}, whatever value is set: a fault of the code" for key, value in release.faults.items()]
+    lines += [
+        f"  {key} {value}, even if another value is set: an error of the released code"
+        for key, value in release.faults.items()
+    ]
     return [*lines, *(f"  not covered: {line}" for line in release.not_covered)]

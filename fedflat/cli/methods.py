@@ -8,7 +8,7 @@ import typer
 def methods(
     name: Annotated[
         str | None,
-        typer.Argument(help="The name of a method, swa, or the path of a Python file with one. Default: list all."),
+        typer.Argument(help="A method's name, 'swa' (weight averaging), or a method's Python file. Default: list all."),
     ] = None,
 ) -> None:
     """List the methods, or explain one.

@@ -1,4 +1,4 @@
-"""The commands `fedflat plan` and `fedflat index`: what runs cost, estimated before they start."""
+"""The commands `fedflat plan` and `fedflat index`: estimated costs of runs."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,10 +19,10 @@ def plan(
     ],
     scale: Annotated[str, typer.Option(help="paper or smoke.")] = "paper",
     rounds: Annotated[
-        int | None, typer.Option(help="The number of rounds, instead of the experiments' own.", min=1)
+        int | None, typer.Option(help="The number of rounds. Default: that of the experiment.", min=1)
     ] = None,
     seeds: Annotated[
-        int | None, typer.Option(help="The number of seeds (0, 1, ...), instead of the experiments' own.", min=1)
+        int | None, typer.Option(help="The number of seeds (0, 1, ...). Default: the seeds of the experiment.", min=1)
     ] = None,
     methods: Annotated[
         list[str] | None,
@@ -32,7 +32,7 @@ def plan(
         list[str] | None,
         typer.Option(
             "--experiment",
-            help="The YAML file of your own experiment, to plan its targets, too. Can be repeated.",
+            help="The YAML file of a user-defined experiment whose targets are planned. Can be repeated.",
             metavar="FILE",
         ),
     ] = None,

@@ -19,12 +19,12 @@ def published(
     model: Annotated[Values, typer.Option(help="For example lenet.", metavar="NAME")] = None,
     partition: Annotated[Values, typer.Option(help="For example dirichlet.", metavar="NAME")] = None,
     metric: Annotated[Values, typer.Option(help="For example test_accuracy.", metavar="NAME")] = None,
-    note: Annotated[Values, typer.Option(help="A kind of note, for example typo_suspected.", metavar="NAME")] = None,
+    note: Annotated[Values, typer.Option(help="The kind of note, for example typo_suspected.", metavar="NAME")] = None,
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV with all columns and the full notes.")] = False,
 ) -> None:
     """Show the numbers that the papers print.
 
-    All options that are given must match. An option that is repeated matches any of its values.
+    Shows the numbers that match all given options. A repeated option matches any of its values.
 
     \b
     Examples:

@@ -30,7 +30,7 @@ def run(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="The folder to write to, if only one cell is given. Default: RESULTS/runs/EXPERIMENT/CELL; "
+            help="The folder to write to; allowed for a single cell. Default: RESULTS/runs/EXPERIMENT/CELL; "
             "with --seed or --set: RESULTS/runs/custom/EXPERIMENT/CELL.",
             parser=folder_path,
             metavar="FOLDER",
