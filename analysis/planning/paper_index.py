@@ -61,12 +61,12 @@ class _Indexed:
 
     @property
     def has_own_images(self) -> bool:
-        """Whether a data set consists of a user's images: their number is not known."""
+        """Whether a data set consists of user-defined images, whose number is not known."""
         return any(parse_source(part.dataset).own for part in self.report.experiment.resolved_parts.values())
 
 
 def _line(experiment: _Indexed, target: str) -> list[str]:
-    """The line of an experiment."""
+    """The table row of an experiment."""
     title = [target, experiment.report.experiment.description]
     if experiment.has_own_images:
         return [*title, "", "", *_numbers([])]
@@ -76,7 +76,7 @@ def _line(experiment: _Indexed, target: str) -> list[str]:
 
 
 def _all_papers(papers: Sequence[_Indexed]) -> Iterator[list[str]]:
-    """The lines of the targets all_tables and all_figures."""
+    """The table rows of the targets all_tables and all_figures."""
     by_target = {
         "all_tables": [paper.cells(paper.tables) for paper in papers],
         "all_figures": [paper.cells(paper.figures) for paper in papers],
@@ -127,7 +127,7 @@ def _section(paper: _Indexed) -> list[str]:
 
 
 def _row(costs: CellCosts, kind: str, name: str, layout: TableLayout | FigureLayout, files: list[Path]) -> list[str]:
-    """The line of a table or figure."""
+    """The table row of a table or figure."""
     data = ", ".join(sorted({dataset_title(name) for name in _data(costs.report, files)}))
     why = "; ".join(_unsupported(layout)) if isinstance(layout, TableLayout) else layout.unsupported or ""
     target = f"`{costs.report.target}_{kind}_{name}`"

@@ -1,4 +1,4 @@
-"""What targets of Snakemake cost, before anything starts: runs, hours of one core and disk space.
+"""Estimates what targets of Snakemake cost before they are computed: runs, hours of one core and disk space.
 
 Hours are those of training and evaluation, computed from the times of gradients (`analysis.planning.run_cost`); the
 hours of analyses are not included.
@@ -24,7 +24,7 @@ from bench.training.run_directory import is_complete
 
 @dataclass(frozen=True)
 class Cost:
-    """Cost of a number of runs: how many of them are finished, and hours and bytes of those that are not."""
+    """Cost of several runs: how many are finished, and the hours and bytes of the others."""
 
     runs: int = 0
     finished: int = 0
@@ -58,7 +58,7 @@ class CellCosts:
     _known: dict[str, Cost] = field(default_factory=dict, init=False)
 
     def of(self, files: Iterable[Path]) -> dict[str, Cost]:
-        """Costs by the path of the cell, of all cells that tidy files need: their own, and those they compare with."""
+        """Costs, by path, of all cells that tidy files need: their own cells, and those that analyses compare with."""
         paths: dict[str, None] = {}
         for file in files:
             cell = self.report.paths.cell_of(file)

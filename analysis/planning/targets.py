@@ -1,4 +1,4 @@
-"""Names of what Snakemake can compute: an experiment, its runs, an analysis of them, a table, a figure."""
+"""The targets of Snakemake: an experiment's page, its runs, an analysis of them, a table, a figure."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ Names = Callable[[], Sequence[str]]
 
 @dataclass(frozen=True)
 class Target:
-    """`outputs`: the files that Snakemake writes. `inputs`: layouts and tidy files from which they are computed."""
+    """A target. `outputs`: the files that Snakemake writes; `inputs`: the layouts and tidy files that they need."""
 
     report: Report
     outputs: Files
@@ -87,7 +87,7 @@ def targets_of(report: Report) -> dict[str, Target]:
 
 
 def all_targets(reports: Iterable[Report]) -> dict[str, list[Target]]:
-    """The targets of several experiments, by name, and those of all papers: one `Target` for each of the papers."""
+    """The targets of several experiments, by name; all_tables and all_figures consist of one `Target` per paper."""
     reports = list(reports)
     papers = [report for report in reports if report.is_paper]
     return {

@@ -1,4 +1,4 @@
-"""Answers the questions of the Snakefile: which experiments, cells and files there are, and which options jobs get."""
+"""Functions for the Snakefile: experiments, cells, files, and the options of jobs."""
 
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -24,7 +24,7 @@ KEYS = sorted([*CONFIG_KEYS, "device", "experiments", "replace", "results", "thr
 P = ParamSpec("P")
 T = TypeVar("T")
 Wildcards = Any
-"""Snakemake's: `experiment`, `dataset`, `partition`, `participation`, `method`, `analysis`, `name`."""
+"""Snakemake's wildcards: `experiment`, `dataset`, `partition`, `participation`, `method`, `analysis`, `name`."""
 
 
 def one_line_errors(function: Callable[P, T]) -> Callable[P, T]:
@@ -60,7 +60,7 @@ class Workflow:
 
     @classmethod
     def of(cls, config: Mapping[str, Any], cores: int | None = None) -> "Workflow":
-        """From Snakemake's configuration and `--cores`; an error names the wrong key or value."""
+        """The workflow for Snakemake's configuration and `--cores`; a `UserError` names a wrong key or value."""
         for key in config:
             if key not in KEYS:
                 raise unknown("--config key", key, KEYS)
@@ -93,7 +93,7 @@ class Workflow:
             tuple(requested.values()), named | requested,
         )  # fmt: skip
 
-    # Of all jobs
+    # All jobs
 
     @property
     def options(self) -> list[str]:
@@ -115,7 +115,7 @@ class Workflow:
         """The names of the analyses of all experiments."""
         return list(dict.fromkeys(name for report in self.reports.values() for name in report.analysis_names))
 
-    # Of a cell
+    # One cell
 
     def source(self, w: Wildcards) -> str:
         """An experiment's name or YAML file."""
@@ -147,7 +147,7 @@ class Workflow:
 
     @one_line_errors
     def identity(self, w: Wildcards) -> str:
-        """The same; stored runs of another configuration are an error, before any job starts."""
+        """The identity of a cell's configuration; an error, before any job starts, if stored runs have another one."""
         cell = self.cell(w.experiment, self.cell_path(w))
         for run in cell.runs:
             is_finished(self.paths.run(w.experiment, cell.path, run.seed), run, replace=self.replaces)
@@ -164,7 +164,7 @@ class Workflow:
         analysis = self.reports[w.experiment].analyses[w.analysis]
         return [analysis.name, *(f"--set={name}={value}" for name, value in analysis.options().items())]
 
-    # Of tables, figures and pages
+    # Tables, figures and pages
 
     def report_folder(self, experiment: str) -> Path:
         """The folder of a report; `experiment` may be a wildcard."""
@@ -207,7 +207,7 @@ class Workflow:
 
     @one_line_errors
     def description(self, w: Wildcards) -> str:
-        """What an experiment is about."""
+        """The description of an experiment."""
         return self.reports[w.experiment].experiment.description
 
     # Targets
@@ -219,7 +219,7 @@ class Workflow:
 
     @property
     def targets(self) -> dict[str, Callable[[Wildcards], list[Path]]]:
-        """The files of every target by its name, as functions of wildcards, of which targets have none."""
+        """By the name of each target, a function that lists its files; it ignores the wildcards that it is given."""
 
         def files(parts: list[targets.Target]) -> Callable[[Wildcards], list[Path]]:
             return one_line_errors(lambda w: [file for part in parts for file in part.outputs()])

@@ -1,4 +1,4 @@
-"""Anomalies of the papers: two places, what each says, and why they contradict each other."""
+"""Anomalies of the papers: two places that contradict each other, the text of each, and the reason."""
 
 import math
 import re
@@ -45,12 +45,13 @@ class Anomaly:
 
     @property
     def first_table(self) -> float:
-        """The number of the first table that it names, for sorting; infinite if it names none."""
+        """The number of the first table that the places name, for sorting; infinite if they name none."""
         found = _TABLES.findall(f"{self.place_a} {self.place_b}")
         return float(_NUMBERS.findall(found[0][1])[0]) if found else math.inf
 
     def is_reported_by(self, listed: "Anomaly") -> bool:
-        """Whether a listed anomaly reports the same, judged by its tables, methods, settings and numbers."""
+        """Whether a listed anomaly reports the same contradiction: it names the same tables, methods, settings and
+        numbers."""
         own, theirs = (f"{anomaly.place_a} {anomaly.place_b}" for anomaly in (self, listed))
         settings = all(_share(pattern, own, theirs) for pattern in (_DATASETS, _CLIENTS))
         methods, named = set(_METHODS.findall(own)), set(_METHODS.findall(theirs))
@@ -60,7 +61,7 @@ class Anomaly:
         return any(one._fits(listed, wordy=named == methods != set()) for one in (self, swapped))
 
     def _fits(self, listed: "Anomaly", *, wordy: bool) -> bool:
-        """Whether the two sides name the same tables and numbers, in this order.
+        """Whether place a of both anomalies agrees in tables and numbers, and place b as well.
 
         A listed anomaly without numbers fits if `wordy` and if the kind is the same.
         """
@@ -84,7 +85,7 @@ def _numbers(text: str) -> list[float]:
 
 
 def _among(numbers: list[float], others: list[float]) -> bool:
-    """Whether there are numbers, and each is equal to one of the others."""
+    """Whether there are numbers, and each equals one of the others."""
     return bool(numbers) and all(any(abs(one - other) <= ROUNDING + 1e-9 for other in others) for one in numbers)
 
 

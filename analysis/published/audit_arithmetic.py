@@ -10,7 +10,7 @@ from analysis.published.printed_numbers import PrintedNumber, dataset_title, met
 GAINS = ("test_accuracy_gain", "accuracy_gain_abs", "accuracy_gain_rel_pct")
 
 TIME_FACTOR = 1.5
-"""Within one paper, a method's computation per round differs between columns by less than this factor."""
+"""A method's computation per round is reported if it differs from the method's median by this factor or more."""
 
 
 def averages(numbers: Sequence[PrintedNumber]) -> Iterator[Anomaly]:
@@ -29,7 +29,7 @@ def averages(numbers: Sequence[PrintedNumber]) -> Iterator[Anomaly]:
 
 
 def gains(numbers: Sequence[PrintedNumber]) -> Iterator[Anomaly]:
-    """Gains in accuracy, recomputed from the accuracies of the method and its reference, of the same table if there."""
+    """Gains in accuracy, recomputed from the accuracies of method and reference, preferably of the same table."""
     accuracies = grouped(
         (printed for printed in numbers if printed.metric == "test_accuracy"),
         lambda printed: (printed.paper, printed.setting, printed.plain_method),
@@ -96,7 +96,7 @@ def traffic(numbers: Sequence[PrintedNumber]) -> Iterator[Anomaly]:
 
 
 def time_per_round(numbers: Sequence[PrintedNumber]) -> Iterator[Anomaly]:
-    """FedLESAM's computation per round, in multiples of FedAvg's: one number per method, whatever the column."""
+    """FedLESAM's computation per round, in multiples of FedAvg's, which a method should have in every column."""
     ratios = [(printed, printed.number / rounds[0]) for rounds, printed in _with_rounds(numbers, "compute_time_x")]
     for method in dict.fromkeys(printed.method for printed, _ in ratios):
         own = [(printed, ratio) for printed, ratio in ratios if printed.method == method]
@@ -130,7 +130,7 @@ def targets(numbers: Sequence[PrintedNumber]) -> Iterator[Anomaly]:
 
 
 def _with_rounds(numbers: Sequence[PrintedNumber], metric: str) -> Iterator[tuple[tuple[float, float], PrintedNumber]]:
-    """FedLESAM's costs to a target; before each its rounds in multiples of FedAvg's, with their rounding error."""
+    """Pairs ((rounds in multiples of FedAvg's, their rounding error), cost) for FedLESAM's costs to a target."""
     own = [printed for printed in numbers if printed.paper == "fedlesam" and "target" in printed.options]
     known = {(printed.metric, printed.method, printed.setting, printed.options["target"]): printed for printed in own}
     for printed in own:
@@ -147,5 +147,5 @@ def _with_rounds(numbers: Sequence[PrintedNumber], metric: str) -> Iterator[tupl
 
 
 def _off(printed: PrintedNumber, expected: float, slack: float = 0.0) -> bool:
-    """Whether a printed value is further from the expected one than its rounding, plus `slack`, explains."""
+    """Whether a printed value differs from the expected one by more than its rounding error plus `slack`."""
     return abs(printed.number - expected) > printed.half_unit + slack + 1e-9

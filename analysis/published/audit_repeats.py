@@ -20,7 +20,7 @@ MEASURED = {
 """Metrics whose values are rarely equal by chance."""
 
 LEAST_UNIFORM = 5
-"""Fewer methods may share a standard deviation by chance."""
+"""A smaller number of methods may share a standard deviation by chance."""
 
 K = TypeVar("K", bound=Hashable)
 
@@ -55,7 +55,7 @@ def better_of_two(numbers: Sequence[PrintedNumber]) -> Iterator[Anomaly]:
         if both and not shown:
             what = "shows neither of the two runs"
         elif both and printed.number < max(run.number for run in both):
-            what = "is to show the better run, and shows the worse"
+            what = "should show the better run, but shows the worse"
         elif both and printed.std not in {run.std for run in shown}:
             what = "same value, another deviation"
         else:
@@ -119,7 +119,7 @@ def uniform_deviations(numbers: Sequence[PrintedNumber]) -> Iterator[Anomaly]:
 
 
 def _uniform(numbers: Sequence[PrintedNumber]) -> Iterator[tuple[list[PrintedNumber], int]]:
-    """The columns of uniform deviations, and how many of their numbers have the most frequent deviation."""
+    """Columns with uniform deviations, and how many of their numbers have the most frequent deviation."""
     spread = [printed for printed in numbers if printed.std]
     columns = grouped(
         spread, lambda printed: (printed.paper, printed.table, printed.metric, printed.setting, printed.variant)
@@ -135,7 +135,7 @@ def _usual(column: Sequence[PrintedNumber]) -> str:
 
 
 def grouped(numbers: Iterable[PrintedNumber], key: Callable[[PrintedNumber], K]) -> dict[K, list[PrintedNumber]]:
-    """The numbers by a key; their order is kept."""
+    """The numbers by a key, in their order."""
     groups: dict[K, list[PrintedNumber]] = defaultdict(list)
     for printed in numbers:
         groups[key(printed)].append(printed)
@@ -209,9 +209,9 @@ def _repeats(
 
 
 def _beyond_chance(values: int, spreads: int, most_values: int, most_spreads: int) -> bool:
-    """Whether so many numbers are equal that chance does not explain it.
+    """Whether more numbers are equal than chance explains.
 
-    Either at least three values, and half of all values; or at least four deviations, and three quarters of all
+    That is: at least three values, and half of all values; or at least four deviations, and three quarters of all
     deviations; or at least four numbers of both kinds, and three quarters of all. Deviations have few digits, so some
     of them are equal by chance.
     """

@@ -1,6 +1,6 @@
 """The papers' published numbers: all files `paper_tables/PAPER/published/table_NN.csv`, validated, as one frame.
 
-One row per printed number. Keys are text; a key is empty where the paper does not state it or it does not apply.
+One row per printed number. Keys are text; a key is empty if the paper does not state it or if it does not apply.
 """
 
 import re
@@ -99,10 +99,10 @@ REMARKS = (
     "table 1 prints",
     "tick marks absent from the text copy",
 )
-"""Beginnings of notes without a kind: plain remarks."""
+"""Beginnings of the notes that have no kind: plain remarks."""
 
 KeyValue = str | int | tuple[str, ...]
-"""The wanted value of a key, or several of which any fits."""
+"""The requested value of a key, or several values of which one must fit."""
 
 _PARTS = re.compile(r"; | \| ")
 _KIND = re.compile(r"[a-z]+(_[a-z]+)*")
@@ -117,7 +117,7 @@ def kinds(note: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class PublishedNumber:
-    """One published number: `value` is None where none is printed, `decimals` are those that are printed."""
+    """One published number: `value` is None if none is printed; `decimals` is the number of printed decimals."""
 
     value: float | None
     std: float | None = None
@@ -193,7 +193,7 @@ def find(
     metric: str | None = None,
     variant: str | tuple[str, ...] | None = None,
 ) -> PublishedNumber | None:
-    """The one row of a frame of `published()` that fits the keys (see `fitting`), None if none fits.
+    """The only row of a frame of `published()` that fits the keys (see `fitting`); None if no row fits.
 
     A `UserError` if several rows fit.
     """
@@ -217,9 +217,9 @@ def find(
 def fitting(frame: pd.DataFrame, keys: Mapping[str, KeyValue]) -> pd.DataFrame:
     """The rows of a frame of `published()` that fit all keys; where a key has several values, any of them.
 
-    A key of the setting (`SETTING`) that a row leaves empty fits every value: tables of flatness do not state the
-    clients, tables of costs state no setting. A parameter such as 0.6;0.1, of a number that is printed once for two
-    partitions, fits both values. All other keys must be equal.
+    A key of `SETTING` that is empty in a row fits every value: tables of flatness do not state the clients, tables of
+    costs do not state the setting. A partition parameter such as 0.6;0.1 (one number for two partitions) fits both
+    values. All other keys must be equal.
     """
     fits = np.ones(len(frame), dtype=bool)
     for key, value in keys.items():
@@ -289,7 +289,7 @@ def _problems(row: dict[str, str], paper: str, table: str) -> Iterator[str]:
 
 
 def _known(note: str) -> bool:
-    """Whether a note begins with a known kind or remark, and all of its kinds are known."""
+    """Whether a note begins with a known kind or remark, and all its kinds are known."""
     first, *others = (part.partition(":")[0] for part in _PARTS.split(note))
     begins = not note or first in NOTES or note.startswith(REMARKS)
     return begins and not any(_KIND.fullmatch(head) and head not in NOTES for head in others)

@@ -1,4 +1,4 @@
-"""Printed numbers, comparable across tables and papers: which of them are the same quantity in the same setting."""
+"""Printed numbers in a form that shows which of them are the same quantity in the same setting, in any table."""
 
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -19,7 +19,7 @@ MODIFIERS = {"sam": "SAM", "asam": "ASAM", "swa": "SWA", "mixup": "Mixup", "cuto
 """Titles of the additions after a '+' in a method's name."""
 
 PARTITIONS = {"lda": "alpha", "leave_one_domain_out": ""}
-"""The word before a partition's parameter, where it is not the partition's name."""
+"""The word before a partition's parameter, if it is not the partition's name."""
 
 SILENT = {
     "upper", "lower", "left", "right", "old", "epoch=1", "augmentation=none", "augmentation=mixup",
@@ -40,7 +40,7 @@ PLAIN = {
     ("fedsam", "swa_cycle=1;weights_avg=no"): "fedsam",
     ("fedasam", "swa_cycle=1;weights_avg=no"): "fedasam",
 }
-"""Variants of a method that are, by what the papers say, a plain method of another (or the same) name."""
+"""Pairs (method, variant) that, according to the papers, are the same as a method without a variant."""
 
 
 def dataset_title(name: str) -> str:
@@ -97,12 +97,12 @@ class PrintedNumber:
 
     @cached_property
     def plain_method(self) -> str:
-        """The method, where `PLAIN` names another one for this variant."""
+        """The method; if `PLAIN` has this variant, the method that `PLAIN` names."""
         return PLAIN.get((self.method, self.variant), self.method)
 
     @cached_property
     def own_variant(self) -> str:
-        """The part of the variant that method and setting do not say."""
+        """The parts of the variant that neither the method nor the setting states."""
         if (self.method, self.variant) in PLAIN:
             return ""
         return ";".join(part for part in self.variant.split(";") if part not in SILENT)
@@ -120,12 +120,12 @@ class PrintedNumber:
 
     @cached_property
     def setting(self) -> tuple[str, ...]:
-        """The setting in which it was measured; empty fields are not stated by the paper."""
+        """The setting of the measurement; fields that the paper does not state are empty."""
         parameter = self.partition_param.replace("/", ";")
         return (self.dataset, self.model, self.partition, parameter, self.n_clients, self.active_clients)
 
     def same_as(self, other: "PrintedNumber") -> bool:
-        """Whether both have the same quantity, and the same setting as far as both state it."""
+        """Whether both are the same quantity, in settings that agree in all fields that both state."""
         pairs = zip(self.setting, other.setting, strict=True)
         return self.quantity == other.quantity and all(a == b or not a or not b for a, b in pairs)
 

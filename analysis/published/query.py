@@ -10,16 +10,16 @@ from bench.files.text_table import aligned
 from bench.input.errors import UserError, unknown
 
 LAST = ("variant", "note")
-"""The last columns, which are cut to the rest of the width."""
+"""The last columns, which are truncated to the remaining width."""
 
 LEAST_REST = 20
-"""The shortest text to which they are cut."""
+"""The minimum width of the last columns."""
 
 
 def query(wanted: Mapping[str, Sequence[str]], notes: Sequence[str] = ()) -> pd.DataFrame:
-    """The rows, as printed, that have one of the wanted values in each column, and a note of one of these kinds.
+    """The rows, as printed, that have one of the requested values in each column, and a note of one of these kinds.
 
-    A `UserError` names a value that no row has and the nearest known one, or says that no row has all of them.
+    A `UserError` names a value that no row has and the nearest known one, or says that no row has all values.
     """
     frame = as_printed()
     for column, values in wanted.items():
@@ -44,7 +44,7 @@ def query(wanted: Mapping[str, Sequence[str]], notes: Sequence[str] = ()) -> pd.
 def as_text(frame: pd.DataFrame, width: int) -> str:
     """The rows for a terminal of `width` characters.
 
-    Values that all rows share are written above the table, empty columns are left out, long notes are cut.
+    Values that all rows share are written above the table, empty columns are omitted, long notes are truncated.
     """
     shown = pd.DataFrame(
         {
@@ -71,7 +71,7 @@ def _joined(frame: pd.DataFrame, first: str, sign: str, second: str) -> "pd.Seri
 
 
 def _lines(shown: pd.DataFrame, width: int) -> list[str]:
-    """Header and rows in columns; variant and note share the rest of the width."""
+    """Header and rows in columns; variant and note share the remaining width."""
     rows = [list(shown.columns), *shown.to_numpy().tolist()]
     first = [column for column in shown if column not in LAST]
     widths = [max(map(len, cells)) for cells in zip(*(row[: len(first)] for row in rows), strict=True)]

@@ -1,4 +1,4 @@
-"""Where a table's verdict is decided: `verdict` compares one reproduced mean with the published value.
+"""The verdict on an entry of a table: `verdict` compares one reproduced mean with the published value.
 
 The rule, for a reproduced mean m over n seeds with sample standard deviation s, and a published value v:
 
@@ -8,11 +8,11 @@ The rule, for a reproduced mean m over n seeds with sample standard deviation s,
 - |m − v| ≤ reach: agrees.
 - |m − v| > reach: differs, if there is an interval or a tolerance, or the metric is an exact count (`COUNTS`); else
   not judged.
-- No comparison, in this order: not published (no value is printed); not supported, not run, not analysed or diverged
-  (no reproduced mean); not judged (the printed value is doubtful, or the paper reports a failed run); censored (one of
-  both numbers is only a bound).
+- Without a comparison, the verdict is the first that applies: not published (no value is printed); not supported, not
+  run, not analysed or diverged (no reproduced mean); not judged (the printed value is doubtful, or the paper reports a
+  failed run); censored (one of the two numbers is only a bound).
 
-`rank_correlation` compares the order of the methods.
+`rank_correlation` compares the reproduced and the published order of the methods.
 """
 
 import math
@@ -26,8 +26,8 @@ from scipy import stats
 from analysis.published.numbers import PublishedNumber
 
 Missing = Literal["not supported", "not run", "not analysed", "diverged", "censored"]
-"""Why an entry has no reproduced mean: the suite cannot run it; nothing was run; the runs were not analysed, or the
-analysis found no value; a run diverged; a run did not reach its target."""
+"""Why an entry has no reproduced mean, in this order: the suite cannot run it; nothing was run; the runs were not
+analysed, or the analysis found no value; a run diverged; a run did not reach its target."""
 
 Kind = Literal["agrees", "differs", "not judged", "not published", Missing]
 
@@ -47,7 +47,7 @@ PLURALS: dict[Kind, str] = {
 CONFIDENCE = 0.95
 
 TOLERANCE = 1.0
-"""In percentage points of accuracy."""
+"""The tolerance for accuracies, in percentage points."""
 
 ACCURACIES = {
     "test_accuracy",
@@ -100,7 +100,7 @@ class Verdict:
     gap: float | None = None
 
     def text(self, decimals: int = 2) -> str:
-        """The verdict as a table prints it; one that differs with its gap."""
+        """The verdict as a table prints it; 'differs' is followed by the gap."""
         return f"differs ({self.gap:+.{decimals}f})" if self.kind == "differs" else self.kind
 
 
@@ -151,7 +151,7 @@ def counts(verdicts: Iterable[Verdict]) -> str:
 
 
 class RankCorrelation(NamedTuple):
-    """Kendall's tau-b, and the number of methods that it is computed from."""
+    """Kendall's tau-b, and the number of methods from which it is computed."""
 
     tau: float
     methods: int
