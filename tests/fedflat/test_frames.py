@@ -21,7 +21,6 @@ def process_settings(monkeypatch):
     """What the command changes in its process is restored."""
     for name, value in ONE_THREAD.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.delenv("FEDFLAT_WARM", raising=False)
     log, threads = logging.getLogger("fedflat.data"), torch.get_num_threads()
     handlers, level = list(log.handlers), log.level
     yield
