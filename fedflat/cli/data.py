@@ -122,9 +122,9 @@ def split(
     results: Results = Path("results"),
     root: Root = None,
 ) -> None:
-    """Write a table of the training images that each client holds in a run.
+    """Write the split of one run.
 
-    It is the same table as the run writes. Nothing is trained.
+    The table lists the training images that each client holds, as in the run's own files. Nothing is trained.
 
     \b
     Example:

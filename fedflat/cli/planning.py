@@ -32,7 +32,7 @@ def plan(
         list[str] | None,
         typer.Option(
             "--experiment",
-            help="The YAML file of a user-defined experiment whose targets are planned. Can be repeated.",
+            help="A user-defined experiment (a YAML file) whose targets can be given, too. Can be repeated.",
             metavar="FILE",
         ),
     ] = None,
