@@ -33,7 +33,7 @@ METRICS: dict[str, Better] = {
     "train_loss": "lower",
     "train_accuracy": "higher",
 }
-"""The stored metrics of a run's last evaluation, and which direction is better."""
+"""The stored metrics of a run's last evaluation, and whether higher or lower values are better."""
 
 PAIR = [*IDS[:3], "seed"]
 """Columns that are equal for the two runs of a pair."""
@@ -58,10 +58,10 @@ _TUNING = set(Steps.model_fields)
 
 
 def protocol(config: RunConfig) -> str:
-    """Hash of the part of a configuration that must be equal for two runs to be comparable, first 16 hex digits.
+    """Hash (16 hex digits) of the part of a configuration that must be equal for two runs to be comparable.
 
-    Not included: the method, the seed, evaluation, the settings of the steps, which are tuned for each method, and the
-    folder of the images, whose content is hashed separately.
+    Not included: the method, the seed, evaluation, the fields of `training` that are tuned for each method, and the
+    folder of user-defined images, whose content is hashed separately.
     """
     left_out: dict[str, Any] = {"method": True, "seed": True, "evaluation": True, "training": _TUNING}
     content = config.model_dump(mode="json", exclude={**USER_FILES, **left_out})
@@ -107,7 +107,7 @@ def finished_run(place: Path, config: RunConfig) -> RunDirectory | None:
     if run.identity != config.identity:
         raise UserError(
             f"'{place}' holds a run of another configuration ({first_difference(run.config, config)}): give the --set "
-            "values that it was made with, or train it anew (fedflat run ... --replace)"
+            "values with which it was trained, or train it anew (fedflat run ... --replace)"
         )
     return run
 
@@ -118,7 +118,7 @@ def train_command(report: Report) -> str:
 
 
 def collect(report: Report) -> pd.DataFrame:
-    """The rows of all runs of an experiment; a `UserError` if a run is missing or its methods cannot be compared."""
+    """The rows of all runs of an experiment; a `UserError` if a run is missing or if methods cannot be compared."""
     experiment = report.experiment
     names, frames, missing, planned = method_titles(experiment), [], 0, 0
     for cell in experiment.cells().values():
@@ -172,7 +172,7 @@ def load(grid: str, file: Path | None = None) -> pd.DataFrame:
     if lacking:
         raise UserError(f"'{place}' lacks the column {lacking[0]} (it has: {', '.join(map(str, rows.columns))})")
     if rows.duplicated([*PAIR, "method", "metric"]).any():
-        raise UserError(f"'{place}' is damaged: it holds a run twice")
+        raise UserError(f"'{place}' is damaged: it lists a run twice")
     _check_comparable(rows, f"'{place}'")
     return rows
 

@@ -1,7 +1,7 @@
 """Compare one method with the stored baselines: runs paired by setting and seed, with intervals and tests.
 
 Both runs of a pair have the same data, partition, initial model and schedule of clients, so they differ only in the
-method. A run that diverged has no value: it is counted, loses its pair, and does not enter means, intervals and tests.
+method. A run that diverged has no value: it is counted, loses its pair, and is not used in means, intervals and tests.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ MARKED_PAIRS = 6
 """A result over fewer pairs is never marked: its two-sided sign-flip test cannot reach a p-value below 0.05."""
 
 ALL = "all"
-"""The value of the setting columns in rows over all settings."""
+"""The value of the columns dataset, partition and participation in rows over all settings."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Comparison:
 
     @property
     def better(self) -> Better:
-        """Which direction of the metric is better."""
+        """Whether higher or lower values of the metric are better."""
         return METRICS[self.metric]
 
     def tables(self, by_setting: bool) -> dict[tuple[str, str, str], pd.DataFrame]:
@@ -90,7 +90,7 @@ def compare(
 ) -> Comparison:
     """Pair a method's finished runs with the stored baselines of a grid.
 
-    `experiment`: the experiment whose runs they are, a name or a YAML file; None: the one with the grid's name.
+    `experiment`: name or YAML file of the experiment with the method's runs; None: the experiment named like the grid.
     """
     if metric not in METRICS:
         raise unknown("metric of stored baselines", metric, METRICS)
@@ -135,9 +135,9 @@ def method_rows(method: str, report: Report) -> pd.DataFrame:
 def paired(
     mine: pd.DataFrame, stored: pd.DataFrame, metric: str, method: str, grid: str
 ) -> tuple[pd.DataFrame, tuple[str, ...]]:
-    """The pairs of a method's rows with the stored ones, and in words which rows of either side have no partner.
+    """The pairs of a method's rows with the stored ones, and texts that name the rows of either side without a partner.
 
-    A `UserError` if no run has a partner, or if a run differs from its partner in something that a pair must share.
+    A `UserError` if no run has a partner, or if a run differs from its partner in a column that a pair must share.
     """
     keys = [*PAIR, *SHARED, "model", "rounds", "local_epochs", "batch_size"]
     runs, partners = (

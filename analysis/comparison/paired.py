@@ -44,15 +44,15 @@ def interval(differences: ArrayLike, strata: ArrayLike) -> tuple[float, float]:
         vectorized=True,
         random_state=np.random.default_rng(0),
     ).confidence_interval
-    middle = float(d.mean())  # equal differences: their resampled means may miss it by a rounding
+    middle = float(d.mean())  # if all differences are equal, rounding can exclude their mean from the interval
     return (min(float(found.low), middle), max(float(found.high), middle))
 
 
 def sign_flip(differences: ArrayLike) -> float:
     """Two-sided p-value of the hypothesis that the sign of each difference is random.
 
-    It is the share of sign flips whose mean is at least as far from 0 as the observed mean: over all flips for up to 13
-    pairs, for more pairs over 10,000 random flips and the observed signs. 1 without differences.
+    It is the share of sign flips whose mean is at least as far from 0 as the observed mean: of all flips for up to 13
+    pairs; for more pairs, of 10,000 random flips and the observed signs. It is 1 if there are no differences.
     """
     d = np.asarray(differences, dtype=float)
     n = len(d)

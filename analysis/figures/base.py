@@ -83,7 +83,7 @@ class FigureLayout(Layout):
         return [paths.tidy(experiment.name, cell.path, self.file, seed) for cell in self.cells(experiment)]
 
     def also(self) -> tuple[str, ...]:
-        """Columns that it draws and that only some runs have."""
+        """The columns that it draws and that only some runs have."""
         return ()
 
     def drawn(self, frame: pd.DataFrame) -> pd.DataFrame:
@@ -144,9 +144,9 @@ class PanelLayout(FigureLayout):
 
 
 def new_figure(width: float, height: float, notes: Sequence[str] = ()) -> tuple[Figure, Body]:
-    """A figure outside of pyplot's global state, and its body to draw in; notes are printed small below the body.
+    """A figure outside of pyplot's global state, and the body to draw in; notes are printed in small type below it.
 
-    `height` is that of the body. Notes have a strip below it, because a legend "outside" of panels would cover them.
+    `height` is the body's height. Notes have a strip below it, because a legend "outside" of panels would cover them.
     """
     lines = [line for note in notes for line in textwrap.wrap(note, width=int(width * 19))]
     strip = 0.13 * len(lines) + 0.06 * bool(lines)
@@ -179,7 +179,7 @@ def draw_curve(
     if len(x) == 1:
         axes.plot(x + offset, mean, **{**_line(look), "marker": look.marker or "_", "markersize": 6})
         axes.vlines(x + offset, low, high, color=look.colour, linewidth=0.8)
-        # The same room on the other side keeps x itself visible, with its tick.
+        # Equal space on the other side of x keeps its tick in the middle of the axis.
         axes.update_datalim([(x.iloc[0] - offset, mean.iloc[0])])
         return
     axes.plot(x, mean, markevery=0.1, **_line(look))

@@ -51,7 +51,7 @@ _LINES = {
 }
 _OTHER_LINE = _Line((0, (8, 2, 1, 2, 1, 2)))
 
-# By the server, or the loss, where hue and line do not tell methods apart.
+# By the server, or the loss, if hue and line do not distinguish the methods.
 _OWN_MARKERS = {
     "momentum": "v",
     "adam": "^",
@@ -77,7 +77,7 @@ class Style:
 
 
 def style(method: Recipe, variant: int = 0) -> Style:
-    """The look of a method."""
+    """The look of a method; `variant` numbers the entries of an experiment with the same catalog method."""
     hue = _HUES.get(method.components.perturbation.name, _OTHER_HUE)
     line = _LINES.get(method.components.correction.name, _OTHER_LINE)
     parts = (method.components.server.name, method.components.loss.name)
@@ -86,14 +86,14 @@ def style(method: Recipe, variant: int = 0) -> Style:
 
 
 def _toned(hue: str, tone: float) -> str:
-    """Mixed with white (tone > 0) or black (tone < 0)."""
+    """The hue mixed with white (tone > 0) or black (tone < 0)."""
     towards = 1.0 if tone > 0 else 0.0
     red, green, blue = (channel + abs(tone) * (towards - channel) for channel in to_rgb(hue))
     return to_hex((red, green, blue))
 
 
 def styles(experiment: Experiment, labels: Iterable[str] | None = None) -> dict[str, Style]:
-    """The look of each of an experiment's methods, by label."""
+    """The look of each method of an experiment, by label; equal methods get different markers."""
     seen: Counter[str] = Counter()
     looks = {}
     for label, entry in experiment.methods.items():

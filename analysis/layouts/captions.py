@@ -15,7 +15,7 @@ from bench.experiments.scale import trained_at_smoke_scale
 from bench.training.code_version import code_fingerprint
 
 _LISTED = 2
-"""If rows have more definitions, the caption says in which column they are listed."""
+"""If rows have more definitions than this, the caption only names the column with the definitions."""
 
 
 def definition(rows: pd.DataFrame, file: str) -> str:
@@ -57,7 +57,7 @@ def less_exact(frames: Mapping[str, pd.DataFrame]) -> Iterator[str]:
 
 
 def computed_by_other_code(frames: Mapping[str, pd.DataFrame], analyses: Mapping[str, Analysis]) -> Iterator[str]:
-    """A sentence for each kind of tidy file that was partly computed by other code than the present one."""
+    """A sentence for each kind of tidy file that was partly computed by another version of the code."""
     for file, frame in frames.items():
         if "code" in frame:
             here = code_fingerprint() if file in RUN_FILES else analysis_fingerprint(analyses[file].name)

@@ -31,7 +31,7 @@ class Selection(Frozen):
         return {name: value for name, value in fields.items() if value is not None}
 
     def narrowed(self, other: "Selection") -> "Selection":
-        """Both selections together; the other one takes precedence where both give a field."""
+        """Both selections combined; `other` takes precedence in fields that both set."""
         return Selection(**{**self.given(), **other.given()})
 
     def setting(self, experiment: Experiment) -> Setting:
@@ -85,12 +85,12 @@ def layout_names(experiment_name: str, folder: Folder) -> list[str]:
 
 
 def _by_number(name: str) -> list[tuple[int, str]]:
-    """A key that puts table 2 before table 10."""
+    """A sort key that puts table 2 before table 10."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name) if part]
 
 
 def subfigures(names: Iterable[str]) -> dict[str, list[str]]:
-    """Names that share a number, such as 4a and 4b, by that number; none for a number that is a name itself."""
+    """Names that share a number, such as 4a and 4b, by that number; a number that is itself a name is omitted."""
     groups: dict[str, list[str]] = {}
     for name in names:
         if number := re.match(r"\d+", name):
@@ -112,7 +112,7 @@ def layout_file(experiment_name: str, folder: Folder, name: str) -> Path:
 
 
 def layout_files(experiment_name: str, folder: Folder, name: str) -> list[Path]:
-    """A layout's file, then the files of the layouts that it is `like`; a `UserError` if these form a circle."""
+    """A layout's file, then the files of the layouts that it is `like`; a `UserError` if these form a cycle."""
     files = [layout_file(experiment_name, folder, name)]
     while (like := read_yaml(files[-1]).get("like")) is not None:
         if str(like) not in (names := layout_names(experiment_name, folder)):

@@ -13,8 +13,8 @@ Model = TypeVar("Model", bound=Frozen)
 def at_scale(model: Model, experiment: Experiment) -> Model:
     """The model with numbers of rounds that fit the experiment's runs.
 
-    At smoke scale, its `window`, its `every` and the evaluations of its `final` value are at most a quarter of the
-    rounds, but a window or value over several evaluations keeps at least two. At a paper's own scale nothing changes.
+    At smoke scale, `window`, `every` and the number of evaluations of `final` are at most a quarter of the rounds, but
+    a `window` or `final` over several evaluations has at least two. At paper scale nothing changes.
     """
     if experiment.scale == "paper":
         return model

@@ -23,7 +23,7 @@ from bench.training.run_directory import first_difference as first_difference_of
 
 @dataclass(frozen=True)
 class TidyFile:
-    """One kind of tidy file: the columns that its readers need, and whether each seed has a file of its own."""
+    """One kind of tidy file: the columns that its readers need, and whether each seed has a separate file."""
 
     columns: tuple[str, ...]
     per_seed: bool = False
@@ -77,8 +77,8 @@ class Tidy:
         `also`: columns that only some of the files may have; NaN in the rows of the others.
 
         Outdated numbers are refused: a `UserError` if the runs of a file, or the runs that they were compared with,
-        have another configuration than the experiment, or were analysed with other options. Splits hold no numbers of
-        runs and are not checked; if a split was not drawn by itself, that of the run is read.
+        have another configuration than the experiment, or were analysed with other options. Splits contain no results
+        of runs and are not checked; if a cell has no separate file of the split, the file of the run is read.
         """
         kind = FILES.get(file) or TidyFile(("identity", "seed", *self.analyses[file].columns, *PROVENANCE_COLUMNS))
         columns = list(dict.fromkeys([*IDS, "seed", *kind.columns, *([] if file in FILES else ["definition"]), *also]))

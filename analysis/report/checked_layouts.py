@@ -24,8 +24,8 @@ from bench.input.errors import UserError, unknown
 class CheckedLayouts(RequestedExperiment):
     """An experiment with its layouts of tables and figures, which are files in the folder of the experiment's file.
 
-    An experiment's own layouts must fit it. A layout that it inherits from an extended experiment may name methods or
-    settings that it does not have, and is left out then.
+    The experiment's own layouts must fit it. An inherited layout (of an experiment that it extends) is left out if it
+    names methods or settings that the experiment does not have.
     """
 
     def table_names(self) -> list[str]:
@@ -128,7 +128,7 @@ class CheckedLayouts(RequestedExperiment):
 
 @contextmanager
 def _naming(file: Path) -> Iterator[None]:
-    """Put the layout's file in front of an error."""
+    """Start the message of an error with the layout's file."""
     try:
         yield
     except UserError as error:

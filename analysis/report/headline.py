@@ -10,7 +10,7 @@ from analysis.measures.convergence import FinalValue, diverged_seeds, final_valu
 def headline(tidy: Tidy) -> list[str]:
     """A line with counts of runs, and a line with the leading method and the runner-up.
 
-    Methods are compared by their mean over all settings and seeds; only those with all of their runs take part.
+    Methods are compared by their mean over all settings and seeds; methods with missing or diverged runs are excluded.
     """
     experiment = tidy.experiment
     cells, settings = experiment.addresses, experiment.settings

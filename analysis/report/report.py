@@ -21,7 +21,7 @@ class Report(CheckedLayouts):
 
     @property
     def folder(self) -> Path:
-        """The report's folder; a report of another value of a run than the experiment's own has a separate folder."""
+        """The report's folder; a separate one if the override `report` requests another value of a run."""
         return self.paths.report(self.experiment.name, self.overrides.get("report"))
 
     def render_table(self, name: str) -> list[Path]:

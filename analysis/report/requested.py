@@ -33,7 +33,7 @@ class RequestedExperiment:
 
     @cached_property
     def experiment(self) -> Experiment:
-        """The experiment with its overrides; a `UserError` if a chosen method is in no named experiment either."""
+        """The experiment with its overrides; a `UserError` if neither it nor a named experiment has a chosen method."""
         experiment = load_experiment(self.source, self.overrides)
         if experiment.chosen is not None:
             check_methods(experiment.chosen, dict.fromkeys([self.source, *experiment_names()]))

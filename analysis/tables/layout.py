@@ -40,8 +40,8 @@ class Column(Frozen):
         default=None,
         description="name of the analysis with the values; null: the one named like the metric's kind",
     )
-    better: Better | None = Field(default=None, description="null: the quantity's own direction")
-    final: FinalValue | None = Field(default=None, description="null: the table's")
+    better: Better | None = Field(default=None, description="higher, lower or none; null: as the quantity defines it")
+    final: FinalValue | None = Field(default=None, description="the reported value of a run; null: the table's")
     target: float | str | None = Field(
         default=None,
         description="for metrics of targets: an accuracy in percent, or the method whose final accuracy is the target",
@@ -55,7 +55,7 @@ class Column(Frozen):
         description="by method, the method whose values are subtracted, seed by seed; other methods are not shown",
     )
     in_percent: bool = Field(default=False, description="whether gains are in percent of the subtracted values")
-    unit: float = Field(default=1, gt=0, allow_inf_nan=False, description="what values are divided by")
+    unit: float = Field(default=1, gt=0, allow_inf_nan=False, description="the number by which values are divided")
     decimals: int = Field(default=2, ge=0, le=12)
     select: Selection = Selection()
     mean_of: tuple[Selection, ...] = Field(
@@ -136,7 +136,7 @@ class Column(Frozen):
 
     @property
     def direction(self) -> Better:
-        """Which direction is better."""
+        """Whether higher or lower values are better."""
         known = QUANTITIES.get(self.metric)
         return self.better or ("none" if known is None else known.better)
 
@@ -186,7 +186,9 @@ class TableLayout(Layout):
         default={}, description="by label, rows of methods that the experiment does not have"
     )
     final: FinalValue | None = Field(
-        default=None, description="null: after the last round; for released variants the value that their code reports"
+        default=None,
+        description="the reported value of a run; null: after the last round, or for released variants the value that "
+        "their code reports",
     )
     columns: tuple[Column, ...] = Field(min_length=1)
     blocks: tuple[Block, ...] = Field(default=(Block(),), min_length=1)

@@ -1,4 +1,4 @@
-"""The quantities that a table can show: tidy file, name, unit, and which direction is better."""
+"""The quantities that a table can show: tidy file, name, unit, and whether higher or lower values are better."""
 
 from dataclasses import dataclass
 
@@ -28,7 +28,7 @@ CLIENTS: dict[str, tuple[str, Better]] = {
     "worst": ("lowest", "higher"),
     "best": ("highest", "higher"),
 }
-"""Statistics over the accuracies of all clients: words for titles, and which direction is better."""
+"""Statistics over the accuracies of all clients: words for titles, and whether higher or lower is better."""
 
 QUANTITIES = {
     "test_accuracy": Quantity("metrics", "test accuracy (%)", "higher"),
@@ -73,10 +73,10 @@ QUANTITIES = {
     "gigabytes_per_round": Quantity("cost", "traffic per round (GB)", "lower"),
     "gigabytes": Quantity("cost", "traffic (GB)", "lower"),
     "gradients_per_step": Quantity("cost", "gradients per local step", "lower"),
-    "client_state": Quantity("cost", "models kept by a client", "lower"),
-    "client_storage": Quantity("cost", "models kept by a client, and the model itself", "lower"),
-    "client_models": Quantity("cost", "models kept and received by a client", "lower"),
-    "server_state": Quantity("cost", "models kept by the server", "lower"),
+    "client_state": Quantity("cost", "models stored by a client", "lower"),
+    "client_storage": Quantity("cost", "models stored by a client, and the model itself", "lower"),
+    "client_models": Quantity("cost", "models stored and received by a client", "lower"),
+    "server_state": Quantity("cost", "models stored by the server", "lower"),
     "train_seconds_per_round": Quantity("cost", "training per round (s)", "lower"),
     "evaluation_seconds": Quantity("cost", "evaluation (s)", "lower"),
     "seconds_per_round": Quantity("cost", "training and evaluation per round (s)", "lower"),

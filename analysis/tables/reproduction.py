@@ -99,7 +99,7 @@ def _active(participation: Participation, clients: int) -> int:
 def of_entry(
     numbers: pd.DataFrame, layout: TableLayout, experiment: Experiment, block: Block, method: str, column: Column
 ) -> pd.DataFrame:
-    """The published numbers that fit an entry; none if the experiment does not have the entry's cell."""
+    """The published numbers that fit an entry; no rows if the experiment lacks the entry's cells."""
     if layout.why_unsupported(method, column) is None and not layout.has(block, method, column, experiment):
         return numbers.iloc[:0]
     return fitting(numbers, keys_of(layout, experiment, block, method, column))
@@ -127,7 +127,7 @@ def _judged(entry: Entry, number: PublishedNumber | None, column: Column, *, fai
 def _taus(
     layout: TableLayout, entries: tuple[tuple[Entry, ...], ...], published: tuple[tuple[PublishedEntry, ...], ...]
 ) -> tuple[RankCorrelation | None, ...]:
-    """The rank correlation of each column of a block, over methods with both numbers, the published one undoubted."""
+    """The rank correlation of each column of a block, over methods with a reproduced and a certain published number."""
     columns = zip(zip(*entries, strict=True), zip(*published, strict=True), strict=True)
     return tuple(
         rank_correlation(

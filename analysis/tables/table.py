@@ -33,7 +33,7 @@ from bench.experiments.scale import IN_WORDS
 class Entry:
     """One entry of a table; `place` is 1 for the best of its column and block, 2 for the second best, else 0.
 
-    `missing`: the reason if there is no mean; it has no meaning otherwise.
+    `missing`: why there is no mean; unused if there is one.
     """
 
     mean: float | None = None
@@ -60,8 +60,8 @@ class PublishedEntry:
 class Table:
     """A filled table: `entries[block][row][column]`, in the layout's order.
 
-    If a paper published the table, `published` has the same shape, `taus[block][column]` are rank correlations between
-    both, and `foot` sums up the verdicts. `experiment` is the name of the table's experiment.
+    If a paper published the table, `published` has the same shape, `taus[block][column]` are rank correlations with the
+    published numbers, and `foot` sums up the verdicts. `experiment` is the name of the table's experiment.
     """
 
     name: str

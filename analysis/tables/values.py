@@ -16,7 +16,7 @@ from bench.experiments.address import RUN_IDS
 class Value(NamedTuple):
     """A run's value.
 
-    `reached`: False for a run that missed its target; `number` is then what it spent, a lower bound of what it takes.
+    `reached`: False for a run that missed its target; `number` is then what it spent, a lower bound of what it needs.
     `comparable`: False for a multiple of, or a gain over, a reference that has no value or is zero.
     """
 
@@ -27,7 +27,7 @@ class Value(NamedTuple):
 
 
 Values = Mapping[tuple[str, ...], Sequence[Value]]
-"""By cell, one value per seed."""
+"""One value per seed, by cell."""
 
 
 def values_of(column: Column, finals: Mapping[str, FinalValue], frame: pd.DataFrame) -> Values:
@@ -60,7 +60,7 @@ def values_of(column: Column, finals: Mapping[str, FinalValue], frame: pd.DataFr
 
 
 def rule_of(column: Column, of_table: FinalValue) -> FinalValue:
-    """The value of a run that a column reports: the column's own, that of its quantity, or the table's."""
+    """The rule for the values of a column: the column's `final`, else the rule of its quantity, else the table's."""
     return column.final or column.deviation or of_table
 
 
@@ -111,6 +111,7 @@ def _relative(column: Column, value: Value, unit: float | None) -> Value:
 
 
 def runs_over(settings: Sequence[tuple[int, int]]) -> tuple[int, int, int]:
-    """Of pairs (seeds that ran, seeds that diverged) per setting: fewest seeds, all divergences, settings with runs."""
+    """From pairs (seeds, diverged seeds) per setting: the fewest seeds, the diverged seeds of all settings, and the
+    number of settings with runs."""
     seeds, diverged = zip(*settings, strict=True)
     return min(seeds), sum(itertools.chain(diverged)), sum(count > 0 for count in seeds)

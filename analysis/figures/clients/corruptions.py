@@ -18,11 +18,11 @@ from bench.input.errors import UserError
 
 
 class CorruptionsLayout(OneSettingLayout):
-    """One setting: mean over corruptions against severity on the left, on the right each of them at one severity."""
+    """One setting: on the left the mean over corruptions against severity, on the right each corruption at one."""
 
     needs: ClassVar[str] = "corruptions"
     kind: Literal["corruptions"] = "corruptions"
-    severity: int = Field(default=5, ge=1, description="of the panel on the right")
+    severity: int = Field(default=5, ge=1, description="the severity that the right panel shows")
 
     def drawn(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The rows of accuracies."""

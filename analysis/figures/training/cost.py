@@ -22,7 +22,7 @@ from bench.input.errors import unknown
 _KNOWN = [name for name, quantity in QUANTITIES.items() if quantity.file == "cost"]
 
 _SPLIT, _PART = "seconds_per_round", "train_seconds_per_round"
-"""A quantity, and its part that is drawn in full colour."""
+"""A quantity, and the part of it that is drawn in full colour."""
 
 
 class CostLayout(OneSettingLayout):

@@ -24,7 +24,7 @@ class CurvesLayout(PanelLayout):
     needs: ClassVar[str] = "metrics"
     kind: Literal["curves"] = "curves"
     metric: str = Field(min_length=1, description="a column of metrics.csv, such as client_drift")
-    label: str | None = Field(default=None, description="of the y axis; null: the column's name")
+    label: str | None = Field(default=None, description="label of the y axis; null: the column's name")
     columns: int = Field(default=2, ge=1)
     scale: Literal["linear", "log"] = "linear"
     lowest: float | None = Field(
@@ -33,7 +33,7 @@ class CurvesLayout(PanelLayout):
     highest: float | None = Field(default=None, description="the largest possible value, likewise")
 
     def also(self) -> tuple[str, ...]:
-        """The column."""
+        """The column `metric`."""
         return (self.metric,)
 
     def statistics(self, frame: pd.DataFrame) -> str:

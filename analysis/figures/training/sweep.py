@@ -32,7 +32,7 @@ Scale = Literal["linear", "log", "even"]
 
 
 class Point(Frozen):
-    """A swept value and the cell that has it: of the method with this suffix of its label, in this setting."""
+    """A swept value x and its cell, given by a suffix of the method's label and fields of the setting."""
 
     x: float
     suffix: str = Field(default="", description="suffix of the method's label in the experiment")
@@ -44,7 +44,7 @@ class SweepPanel(Frozen):
 
     title: str | None = Field(default=None, description="heading; null: none")
     x: str = Field(description="the swept value in words")
-    scale: Scale = Field(default="linear", description="of the x axis; even: equal distances between points")
+    scale: Scale = Field(default="linear", description="scale of the x axis; even: equal distances between points")
     select: Selection = Selection()
     methods: tuple[str, ...] | None = Field(default=None, description="methods with a line; null: all but levels")
     levels: tuple[str, ...] = Field(default=(), description="methods that do not have the swept value")
