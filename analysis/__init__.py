@@ -1,1 +1,1 @@
-"""Questions asked of finished runs, and the tables and figures that show the answers."""
+"""Analyses of finished runs, the tables and figures of their results, and comparisons with published numbers."""

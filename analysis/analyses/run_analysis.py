@@ -55,7 +55,7 @@ def find_runs(folder: Path) -> Runs:
 
 
 def _listed_runs(folder: Path) -> dict[int, tuple[str, dict[str, str]]]:
-    """By seed, the identity and cell of each run that a cell's metrics.csv lists; empty without such a file."""
+    """The identity and the cell of each run in a cell's metrics.csv, by seed; empty if there is no such file."""
     file, columns = folder / METRICS, [*CELL_COLUMNS, "seed", "identity"]
     if not file.is_file():
         return {}

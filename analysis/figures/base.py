@@ -100,7 +100,7 @@ class FigureLayout(Layout):
 
     @abstractmethod
     def statistics(self, frame: pd.DataFrame) -> str:
-        """What lines, bands and colours mean: a sentence for the caption."""
+        """A sentence for the caption: the meaning of lines, bands and colours."""
 
 
 class OneSeedLayout(FigureLayout):
@@ -232,7 +232,7 @@ def seed_statistics(frame: pd.DataFrame, *columns: str) -> str:
 
 
 def count_seeds(frame: pd.DataFrame) -> str:
-    """For example '3 seeds', or '1 to 3 seeds' where cells have lost some."""
+    """The number of seeds in words, such as '3 seeds', or '1 to 3 seeds' if cells lack some."""
     counts = frame.groupby(IDS)["seed"].nunique()
     fewest, most = counts.min(), counts.max()
     return f"{most if fewest == most else f'{fewest} to {most}'} seed{'' if most == 1 else 's'}"

@@ -14,19 +14,23 @@ Seeds = dict[tuple[str, ...], set[int]]
 
 
 def missing_note(frame: pd.DataFrame, layout: FigureLayout, tidy: Tidy) -> str:
-    """For example 'not run: FedSAM; 2 of 3 seeds: FedGF (Dirichlet 0.1, 4 of 20 clients)'; empty if complete."""
+    """A note about cells without all data; empty if nothing is missing.
+
+    For example 'not run: FedSAM; 2 of 3 seeds: FedGF (Dirichlet 0.1, 4 of 20 clients)'.
+    """
     cells, one = layout.cells(tidy.experiment), _shows_one_seed(layout)
     metrics = tidy.gather("metrics", cells)
-    answered, ran, diverged = (_seeds(rows) for rows in (frame, metrics, metrics[metrics["diverged"] == 1]))
+    drawn, ran, diverged = (_seeds(rows) for rows in (frame, metrics, metrics[metrics["diverged"] == 1]))
     where: dict[str, dict[str, list[Setting]]] = {}
     order = list(dict.fromkeys([*layout.methods, *(cell.method for cell in cells)]))
     for cell in sorted(cells, key=lambda cell: order.index(cell.method)):
         seeds_of_part = tidy.experiment.resolved_parts[cell.setting.dataset].grid.seeds
         wanted = {layout.shown_seed(tidy.experiment)} if one else set(seeds_of_part)
-        there, of_metrics, lost = (seeds.get(cell.ids, set()) & wanted for seeds in (answered, ran, diverged))
-        if there != wanted:
+        with_data, trained, failed = (seeds.get(cell.ids, set()) & wanted for seeds in (drawn, ran, diverged))
+        if with_data != wanted:
             has_file = tidy.path(layout.file, cell, min(wanted)).is_file()
-            reason = f"{len(there)} of {len(wanted)} seeds" if there else _reason(of_metrics, lost, has_file=has_file)
+            state = _reason(trained, failed, has_file=has_file)
+            reason = f"{len(with_data)} of {len(wanted)} seeds" if with_data else state
             where.setdefault(reason, {}).setdefault(cell.method, []).append(cell.setting)
     names, everywhere = method_titles(tidy.experiment), {cell.setting for cell in cells}
     return "; ".join(
@@ -36,9 +40,9 @@ def missing_note(frame: pd.DataFrame, layout: FigureLayout, tidy: Tidy) -> str:
 
 
 def diverged_note(metrics: pd.DataFrame, names: dict[str, str], where: str) -> str:
-    """For example 'diverged (the curve ends at a cross): FedSAM (1 of 3 runs)'; empty if no run diverged.
+    """A note about diverged runs; empty if no run diverged.
 
-    `where`: how the figure shows a diverged run.
+    For example 'diverged (the curve ends at a cross): FedSAM (1 of 3 runs)'. `where`: how the figure shows such a run.
     """
     runs = diverged_seeds(metrics)
     count = runs.groupby("method", sort=False)[["diverged", "seeds"]].sum()
@@ -48,7 +52,7 @@ def diverged_note(metrics: pd.DataFrame, names: dict[str, str], where: str) -> s
     return f"diverged ({where}): {', '.join(parts)}" if parts else ""
 
 
-_ORDER = ("not run", "diverged", "not analysed", "no answer")
+_ORDER = ("not run", "diverged", "not analysed", "no value")
 
 
 def _reason(ran: set[int], diverged: set[int], *, has_file: bool) -> str:
@@ -57,7 +61,7 @@ def _reason(ran: set[int], diverged: set[int], *, has_file: bool) -> str:
         return "diverged"
     if not has_file:
         return "not analysed" if ran else "not run"
-    return "no answer"
+    return "no value"
 
 
 def _place(name: str, places: Sequence[Setting], everywhere: set[Setting]) -> str:

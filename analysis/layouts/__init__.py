@@ -1,1 +1,1 @@
-"""What tables and figures share: layouts, the tidy files they read, captions."""
+"""The common parts of tables and figures: layouts, the tidy files that they read, captions."""

@@ -19,7 +19,7 @@ _LISTED = 2
 
 
 def definition(rows: pd.DataFrame, file: str) -> str:
-    """What was computed, from the column `definition` of these rows of a tidy file; empty if they have none."""
+    """The definitions of the values in rows of a tidy file, from its column `definition`; empty if it has none."""
     found = [str(text) for text in rows["definition"].dropna().unique()] if "definition" in rows else []
     return " or: ".join(found) if len(found) <= _LISTED else f"see the column definition of the files {file}.csv"
 

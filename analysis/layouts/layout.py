@@ -78,7 +78,7 @@ class Layout(Frozen):
 def layout_names(experiment_name: str, folder: Folder) -> list[str]:
     """The names of an experiment's tables or figures, sorted.
 
-    An experiment without such a folder inherits those of the experiment that it extends; they need not fit it.
+    An experiment without such a folder inherits the layouts of the experiment that it extends; they need not fit it.
     """
     names = (file.stem for file in _folder(experiment_name, folder).glob("*.yaml"))
     return sorted(names, key=_by_number)

@@ -20,7 +20,7 @@ _PARTITIONS = {
 
 
 def partition_title(label: str) -> str:
-    """For example Dirichlet 0.1 for dirichlet-0.1; the name of a partition file, such as mine for file-mine."""
+    """A partition in words, such as Dirichlet 0.1 for dirichlet-0.1; for a file (file-mine), its name (mine)."""
     name, _, parameter = label.partition("-")
     if name == "file":
         return parameter or label
@@ -28,7 +28,7 @@ def partition_title(label: str) -> str:
 
 
 def participation_title(label: str) -> str:
-    """For example 4 of 20 clients for 4-of-20."""
+    """A participation in words, such as 4 of 20 clients for 4-of-20."""
     bernoulli = re.fullmatch(r"bernoulli-(.+)-of-(\d+)", label)
     if bernoulli:
         return f"{bernoulli[2]} clients, each with probability {bernoulli[1]}"

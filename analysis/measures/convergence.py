@@ -32,7 +32,7 @@ class FinalValue(Frozen):
     @model_validator(mode="after")
     def _n_where_needed(self) -> "FinalValue":
         if (self.rule in ("mean_last_n", "std_last_n")) != (self.n is not None):
-            raise UserError("n must be set for the rules mean_last_n and std_last_n, and only for them")
+            raise UserError("n goes with the rules mean_last_n and std_last_n, and only with them")
         return self
 
     @classmethod

@@ -1,6 +1,6 @@
-"""What a run costs: traffic, gradients and time, from its recorded metrics.
+"""The costs of a run: traffic, gradients and time, from its stored metrics.
 
-Only times depend on the machine that trained.
+Only times depend on the machine on which it was trained.
 """
 
 import math

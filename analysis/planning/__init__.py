@@ -1,1 +1,1 @@
-"""What runs, analyses, tables and figures need, before anything starts."""
+"""The targets of Snakemake, the files that they need, and estimates of their cost."""

@@ -219,7 +219,7 @@ class Workflow:
 
     @property
     def targets(self) -> dict[str, Callable[[Wildcards], list[Path]]]:
-        """By the name of each target, a function that lists its files; it ignores the wildcards that it is given."""
+        """A function for each target, by name, that lists the target's files; its argument (wildcards) is not used."""
 
         def files(parts: list[targets.Target]) -> Callable[[Wildcards], list[Path]]:
             return one_line_errors(lambda w: [file for part in parts for file in part.outputs()])

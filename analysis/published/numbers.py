@@ -270,7 +270,7 @@ def _read(file: Path) -> pd.DataFrame:
 
 
 def _problems(row: dict[str, str], paper: str, table: str) -> Iterator[str]:
-    """What is invalid in a row of this paper's table."""
+    """Messages about invalid fields in a row of this paper's table."""
     if (row["paper"], row["table"]) != (paper, table):
         yield f"{row['paper']} table {row['table']} in the file of {paper} table {table}"
     for key, allowed in (("metric", METRICS), ("partition", PARTITIONS)):

@@ -63,7 +63,7 @@ class RequestedExperiment:
 
     @property
     def paper(self) -> str:
-        """The paper whose published numbers are shown: its own, or that of an experiment which it extends."""
+        """The paper whose published numbers are shown: that of the experiment, or of an experiment that it extends."""
         folders = [file.parent for file in experiment_files(self.source)]
         return next((folder.name for folder in folders if (folder / "published").is_dir()), self.target)
 

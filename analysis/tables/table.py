@@ -247,7 +247,7 @@ def _caption(
 
 
 def _definitions(layout: TableLayout, frames: Mapping[str, pd.DataFrame]) -> Iterator[str]:
-    """What was computed, for each quantity of an analysis; not for convergence, which depends on the target."""
+    """The definition of each quantity of an analysis; not of convergence, whose definitions depend on the target."""
     titles_by_definition: dict[str, list[str]] = {}
     for name, file in dict.fromkeys((column.metric, column.file) for column in layout.supported):
         shown = quantity(name)

@@ -16,7 +16,7 @@ Target = Annotated[float, Field(gt=0, le=100)]
 
 
 class Convergence(Analysis):
-    """What a run spends until its test accuracy reaches a target (FedLESAM's Tables 5 and 9, FedGF's Table 4, FedTOGA's
+    """Costs of a run until its test accuracy reaches a target (FedLESAM's Tables 5 and 9, FedGF's Table 4, FedTOGA's
     Tables 3 and 8)."""
 
     name: ClassVar[str] = "convergence"
