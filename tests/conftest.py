@@ -1,4 +1,4 @@
-"""One thread per test process (tiny operations on busy cores crawl with more), and small models on real digits."""
+"""One thread per test process (on busy cores, more threads slow tiny operations down); small models on real digits."""
 
 import os
 import signal
@@ -17,13 +17,13 @@ from bench.models.architectures.cnn_gn import CNNGN
 
 torch.set_num_threads(1)
 
-# Jobs in a shell's background ignore Ctrl-C, and so would the commands that tests of it start.
+# Background jobs of a shell ignore Ctrl-C, and their child processes inherit this; tests of Ctrl-C need the default.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
 def global_random_state_is_left_alone():
-    """Nothing in the project draws from torch's global generator."""
+    """Fail a test if the project draws from torch's global generator."""
     before = torch.random.get_rng_state()
     yield
     assert torch.equal(before, torch.random.get_rng_state()), "torch's global random state was used"
@@ -37,7 +37,7 @@ def digits() -> tuple[Tensor, Tensor]:
 
 
 def in_batches(x: Tensor, y: Tensor, size: int) -> list[tuple[Tensor, Tensor]]:
-    """All samples, a ragged last batch included."""
+    """Batches of all samples; the last batch is smaller."""
     return list(zip(x.split(size), y.split(size), strict=True))
 
 
@@ -69,7 +69,7 @@ def logistic() -> Objective:
 
 @pytest.fixture
 def trained(cnn: Objective, digits: tuple[Tensor, Tensor]) -> Tensor:
-    """CNNGN's parameters after 20 steps of gradient descent: curvature is no longer that of chance."""
+    """CNNGN's parameters after 20 steps of gradient descent, so that its curvature differs from a random model's."""
     w = cnn.initial()
     for _ in range(20):
         w -= 0.2 * cnn.full_gradient(w, [digits])
@@ -78,7 +78,7 @@ def trained(cnn: Objective, digits: tuple[Tensor, Tensor]) -> Tensor:
 
 @pytest.fixture(scope="session")
 def empty_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The current folder of tests that choose no other, so that no relative path leads into the tree or its results."""
+    """The default current folder of tests, so that no relative path leads into the repository or its results."""
     return tmp_path_factory.mktemp("empty")
 
 
@@ -95,7 +95,7 @@ def in_an_empty_folder(empty_folder: Path, monkeypatch: pytest.MonkeyPatch):
 
 @pytest.fixture(scope="session", autouse=True)
 def own_home(tmp_path_factory: pytest.TempPathFactory):
-    """A home folder of the tests' own: what is stored about the machine there is not the user's."""
+    """A separate home folder for the tests, so that they do not use what FedFlat stores in the user's home folder."""
     with pytest.MonkeyPatch.context() as patch:
         home = tmp_path_factory.mktemp("home")
         patch.setenv("HOME", str(home))

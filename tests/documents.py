@@ -1,4 +1,4 @@
-"""The README, the pages of docs and the READMEs in paper_tables: their blocks, and how their commands are run.
+"""The README, the pages of docs and the READMEs in paper_tables: reads their blocks and runs their commands.
 
 Each command runs in its own process, which is a fork of one that has imported torch and Snakemake: importing them
 takes longer than most commands.
@@ -53,12 +53,12 @@ class Page:
 
     @property
     def commands(self) -> list[str]:
-        """The lines of its shell blocks, without comments."""
+        """The lines of the page's shell blocks, without comments."""
         lines = [line for block in self.blocks("sh") for line in block.code.splitlines()]
         return [re.sub(r"\s+#.*", "", line) for line in lines if line]
 
     def write_files(self, folder: Path) -> None:
-        """All blocks that have a file's name."""
+        """Write all blocks with a file name into a folder."""
         for block in self.blocks():
             if block.file:
                 (folder / block.file).parent.mkdir(exist_ok=True)
@@ -69,7 +69,7 @@ PAGES = {str(page): page for page in map(Page, FILES)}
 
 
 def run(command: str, folder: Path) -> str:
-    """Run a command in a folder, and return what it prints; an `AssertionError` with that if it fails."""
+    """Run a command in a folder and return its output; raises `AssertionError` with the output if it fails."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOADED)
     log = folder / "command.log"

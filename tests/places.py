@@ -1,4 +1,4 @@
-"""Files that tests of all rooms use."""
+"""Paths that tests of all packages use."""
 
 from pathlib import Path
 

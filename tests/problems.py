@@ -56,7 +56,7 @@ class Problem:
         return [list(range(self.clients))] * self.rounds
 
     def some(self) -> list[list[int]]:
-        """Partial participation in which every client has a first time and a later time."""
+        """Partial participation in which every client takes part at least twice."""
         stream = self.stream()
         return [sorted(torch.randperm(self.clients, generator=stream)[:2].tolist()) for _ in range(self.rounds)]
 
@@ -99,7 +99,7 @@ def train(
 
 
 def one_round(setup: RunSetup, state: FederationState) -> tuple[FederationState, dict]:
-    """A round of a run, by the plain loop."""
+    """One round of a run, computed by the plain loop."""
     return setup.federation.run_round(state, setup.active(state))
 
 

@@ -36,7 +36,7 @@ BEFORE = {
         f"fedflat run quick {CELLS}/fedasam {TINY} --out {QUICK}/fedasam",
     ],
 }
-"""Commands that a page supposes to have been run: smaller runs than those that the page speaks of."""
+"""Commands to run before those of a page: smaller versions of the runs that the page assumes."""
 
 SMALLER = {
     f"fedflat run mine/experiments.yaml {CELLS}/fedsam_large": TINY,
@@ -55,14 +55,14 @@ INSTEAD = {
         f"fedflat run mine/experiments.yaml {CELLS}/two_step"
     ),
 }
-"""Other commands that run in the place of long ones."""
+"""Shorter commands that are run instead of long ones."""
 
 RUN_BY_SNAKEMAKE = {
     "snakemake --cores 2 mine_table_accuracy --config experiments=[mine/experiments.yaml] rounds=2 seeds=[0] "
     "results=results/try",
 }
-"""Snakemake only plans the jobs of all other targets (`-n`): they take minutes to days, a GPU, or downloaded data. The
-whole pipeline runs in tests/end_to_end."""
+"""Snakemake runs these targets. It only plans the jobs of all others (`-n`), which need minutes to days, a GPU, or
+downloaded data. The whole pipeline runs in tests/end_to_end."""
 
 NOT_RUN = {
     "make quick": "takes minutes and installs packages",
@@ -83,11 +83,11 @@ NOT_RUN = {
     "snakemake --cores 2 fedgf_cifar10_jpeg_table_1 --config threads=1": "needs images that are not in the repository",
     "snakemake --executor slurm --jobs 50 fedgf_table_1 --config device=cuda": "needs a cluster and Snakemake's plugin",
 }
-"""Commands of which only the words are checked: options, targets of make and Snakemake."""
+"""Commands that are not run; only their options and targets are checked."""
 
 
 def after_the_readme(folder: Path, printed: dict[str, str]) -> None:
-    """The user's method costs three gradients per local step, and is compared with the stored runs of its setting."""
+    """The user's method costs three gradients per local step; it is compared with the stored runs of its setting."""
     assert "gradients per local step: 3" in printed["fedflat methods mine/two_step.py"]
     compared = printed["fedflat compare two_step --grid quick --experiment mine/experiments.yaml"]
     assert re.search(r"^fedlesam_s +3 ", compared, re.MULTILINE), "three pairs, one for each seed"
@@ -95,7 +95,7 @@ def after_the_readme(folder: Path, printed: dict[str, str]) -> None:
 
 
 def after_the_tutorial(folder: Path, printed: dict[str, str]) -> None:
-    """The method trains, counts its costs, and has its row in the table; nothing is left next to its file."""
+    """The method trains, its costs are counted, the table has its row, and no further file is next to its file."""
     assert "local_loss" in printed["python mine/try_it.py"]
     described = printed["fedflat methods mine/my_method.py"]
     for words in (
@@ -131,7 +131,7 @@ def finished(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def folder(finished, tmp_path) -> Path:
-    """A copy of that folder for one page."""
+    """A copy of the folder `finished` for one page."""
     shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
     return tmp_path
 

@@ -1,4 +1,4 @@
-"""The structure of the house: imports run one way between rooms, no files import each other in a circle."""
+"""The structure of the project: packages import only in one direction, and there are no circular imports."""
 
 import ast
 from functools import cache
@@ -18,7 +18,7 @@ ROOMS = (
     "analysis.tables", "analysis.figures", "analysis.report", "analysis.comparison", "analysis.planning",
     "fedflat",
 )  # fmt: skip
-"""From the lowest to the highest: a room imports from itself and from rooms that stand before it."""
+"""From the lowest to the highest: a package imports from itself and from packages before it in this list."""
 MOST_ROOMS = 13
 
 

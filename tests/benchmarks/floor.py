@@ -1,4 +1,4 @@
-"""The arithmetic alone: forward and backward passes on resident tensors, matrix products, and copies."""
+"""The arithmetic alone: forward and backward passes on tensors in memory, matrix products, and copies."""
 
 import functools
 import time
@@ -23,14 +23,14 @@ def synchronised(device: torch.device) -> float:
 
 
 def precisions(device: torch.device) -> list[str]:
-    """fp32, and what the device has beside it."""
+    """fp32, and the other precisions that the device supports."""
     if device.type == "cuda":
         return ["fp32", "tf32", "bf16"]
     return ["fp32", "bf16"] if has_bf16() else ["fp32"]
 
 
 def _use(precision: str) -> None:
-    """TF32 in matrix products and convolutions on a GPU, or not."""
+    """Switch TF32 in matrix products and convolutions on a GPU on or off."""
     torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
     torch.backends.cudnn.allow_tf32 = precision == "tf32"
 

@@ -21,16 +21,16 @@ from tests.benchmarks.workload import Workload
 TOLERANCE = 1e-3
 """Largest ‖Hv − λv‖ in units of |λ|."""
 DEFAULTS = {"maxIter": 100, "tol": 1e-3}
-"""PyHessian's own."""
+"""PyHessian's default tolerance."""
 SAME_RESIDUAL = {"maxIter": 1000, "tol": TOLERANCE**2}
-"""What brings its residuals near `TOLERANCE`: an estimate's error is of the order of the residual squared."""
+"""PyHessian's tolerance for residuals near `TOLERANCE`: an estimate's error is of the order of the squared residual."""
 STEPS, RATE = 30, 0.1
-"""Of gradient descent before: the curvature is no longer that of chance."""
+"""Steps of gradient descent before the measurement, so that the curvature differs from a random model's."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """What a contender took for so many eigenvalues, and how exact they are."""
+    """The cost of computing some eigenvalues, and their accuracy."""
 
     eigenvalues: int
     seconds: float
@@ -53,7 +53,7 @@ class Eigenvalues:
             self._w = self._w - RATE * self._objective.gradient(self._w, *self._batches[step % len(self._batches)])[0]
 
     def lanczos(self, k: int) -> dict[str, Any]:
-        """FedFlat's k eigenvalues; the measuring of all residuals is timed too."""
+        """FedFlat's k eigenvalues; the time includes the computation of all residuals."""
         began = synchronised(self._device)
         found = top_eigenvalues(self._objective, self._w, self._batches, k, tolerance=TOLERANCE)
         seconds = synchronised(self._device) - began
@@ -64,7 +64,7 @@ class Eigenvalues:
         """PyHessian's, all images in one batch, which lets it keep the gradient's graph; residuals are not timed."""
         model, module = self._objective.load(self._w), sys.modules["pyhessian.hessian"]
         for parameter in self._objective.parameters:
-            parameter.grad = None  # it adds to what is there
+            parameter.grad = None  # backward adds to existing gradients
         product, made = module.hessian_vector_product, 0
 
         def counted(*arguments: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What a contender's process can be asked to build and to time."""
+"""The jobs that a contender's process can build and time."""
 
 import math
 import platform
@@ -27,19 +27,19 @@ class Rounds(Protocol):
     """A federated run that can play rounds."""
 
     def round(self, active: Sequence[int], images: int) -> float:
-        """One round; its mean local loss."""
+        """Train one round and return its mean local loss."""
         ...
 
 
 class Timed:
-    """Rounds of the plain reference, or of the engine, against the clock."""
+    """Times rounds of the plain reference or of the engine."""
 
     def __init__(self, rounds: Rounds, device: torch.device) -> None:
         self._rounds = rounds
         self._device = device
 
     def seconds(self, clients: int, images: int) -> float:
-        """Of a round of the first clients, each with so many images; an error if the run has diverged."""
+        """Seconds of a round of the first clients, each with `images` images; an error if the run has diverged."""
         began = synchronised(self._device)
         loss = self._rounds.round(range(clients), images)
         elapsed = synchronised(self._device) - began
@@ -48,14 +48,14 @@ class Timed:
         return elapsed
 
     def peak_memory_mib(self) -> float:
-        """Of this process; on a GPU, of the tensors there."""
+        """Peak memory of this process; on a GPU, of its tensors there."""
         if self._device.type == "cuda":
             return torch.cuda.max_memory_allocated(self._device) / 2**20
         return machine.peak_memory_mib()
 
 
 class Registered:
-    """A federation with many registered clients, of which other ones are drawn in each round."""
+    """A federation with many registered clients; each round samples different ones."""
 
     def __init__(self, device: torch.device, workload: Workload, method: str, active: int) -> None:
         self._workload = workload
@@ -70,11 +70,11 @@ class Registered:
         self._round = 0
 
     def build(self) -> dict[str, float]:
-        """Seconds that it took, and the model's size in MiB."""
+        """Seconds of the set-up, and the model's size in MiB."""
         return {"seconds": self._set_up, "model_mib": 4 * self._ours.parameters / 2**20}
 
     def play(self) -> dict[str, float]:
-        """A round, the drawing of its clients included: its seconds, and distinct clients and memory after it."""
+        """Train a round: its seconds including sampling, and the distinct clients and the memory after it."""
         began = synchronised(self._device)
         active = active_clients(self._participation, self._workload.clients, 0, self._round)
         self._ours.round(active, self._workload.images)
@@ -98,7 +98,7 @@ class About:
         self._device = device
 
     def lines(self) -> dict[str, str]:
-        """What stands at the head of the report."""
+        """The facts at the head of the report."""
         told = {
             "processor": f"{processor()}, {available_cores()} cores"
             f" ({', '.join(machine.instruction_sets()) or 'instruction sets unknown'})",
@@ -122,7 +122,7 @@ class About:
 
 
 def build(kind: str, device: torch.device, given: Mapping[str, Any]) -> Any:
-    """A job by name. `given` is what came as JSON."""
+    """Build a job by its name; `given` are its arguments from JSON."""
     fields = {**given, "workload": Workload(**given["workload"])} if "workload" in given else dict(given)
     match kind:
         case "plain":

@@ -1,4 +1,4 @@
-"""Points of a loss landscape, beside the forward passes that they are made of."""
+"""Points of a loss landscape, compared with their forward passes alone."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ from tests.benchmarks.setting import Setting
 from tests.benchmarks.workload import Workload
 
 GRID = 41
-"""Points per direction of the plane for which minutes are told."""
+"""Points per direction of the plane for which minutes are reported."""
 
 
 class Points:
@@ -37,7 +37,7 @@ class Points:
         self._together = points_together(self._objective, self._plane, self._data)
 
     def seconds(self, points: int) -> float:
-        """Of a point: its model, its loss and its error, the mean of so many."""
+        """Seconds of a point (its model, loss and error): the mean over `points` points."""
         grid: Sequence[Point] = [(i / points, -i / points) for i in range(points)]
         began = synchronised(self._device)
         for first in range(0, points, self._together):
@@ -46,7 +46,7 @@ class Points:
 
     @torch.no_grad()
     def bare_seconds(self, points: int) -> float:
-        """Of the forward passes over all images, in the same memory format, the mean of so many."""
+        """Seconds of the forward passes over all images, in the same memory format: the mean over `points` repeats."""
         began = synchronised(self._device)
         for _ in range(points):
             for x, _ in self._data:

@@ -13,7 +13,7 @@ from tests.benchmarks.sizes import Large, Shape
 from tests.benchmarks.workload import GRADIENTS, Workload
 
 ROUND = Shape(10, 50)
-"""The round that is told."""
+"""The round whose time is reported."""
 PLAIN = "plain"
 LAYOUT_NAMES = {"contiguous": "contiguous", "channels_last": "channels last"}
 
@@ -27,7 +27,7 @@ class Measured:
 
     @property
     def step(self) -> Spread:
-        """Seconds of a local step, with its share of all that a client and a round cost."""
+        """Seconds of a local step, including its share of the other costs of a client and a round."""
         return Spread(tuple(self.seconds))
 
 
@@ -144,7 +144,7 @@ def _overhead(contenders: Mapping[str, Mapping[str, Measured]], floors: Mapping[
 
 
 def memory_passes(setting: Setting) -> Section:
-    """What the vectors of a local step cost, from operations that were counted and the copy rate that was measured."""
+    """The cost of a local step's vectors, from the counted operations and the measured copy rate."""
     rows: list[tuple[Cell, ...]] = []
     for sizes in setting.sizes.large:
         setting.progress(f"{sizes.model}: passes over memory")

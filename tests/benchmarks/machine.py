@@ -16,7 +16,7 @@ def _cpuinfo() -> dict[str, str]:
 
 
 def instruction_sets() -> list[str]:
-    """Those of `NOTED` that the CPU has."""
+    """The instruction sets of `NOTED` that the CPU supports."""
     info = _cpuinfo()
     flags = (info.get("flags") or info.get("Features") or "").split()
     return [name for name in NOTED if name in flags]

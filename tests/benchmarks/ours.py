@@ -21,13 +21,13 @@ from tests.problems import joint_round
 
 @dataclass(frozen=True)
 class Variant:
-    """A way to run the engine. `precision` names the floor that it is held against."""
+    """A way to run the engine. `precision` names the floor with which it is compared."""
 
     name: str
     precision: Precision
 
     def choice(self, workload: Workload, device: torch.device) -> EngineChoice:
-        """What calibration finds for such work: graphs on a GPU, cohorts of small models, the loop for large ones."""
+        """Calibration's choice for such work: graphs on a GPU, cohorts of small models, the loop for large ones."""
         threads = torch.get_num_threads()
         if device.type == "cuda":
             return EngineChoice("graph", together=True, threads=threads)
@@ -85,13 +85,13 @@ class Ours:
         return self._objectives[0].layout.total
 
     def round(self, active: Sequence[int], images: int) -> float:
-        """One round of every seed, each active client with so many images; the mean local loss of the first seed."""
+        """One round of every seed, with `images` images per active client; the mean local loss of the first seed."""
         played = joint_round(self.federations(images), self.states, [active] * len(self.states), self._backend)
         self.states = [state for state, _ in played]
         return played[0][1]["local_loss"]
 
     def federations(self, images: int) -> list[Federation]:
-        """The federations in which each client has so many images."""
+        """The federations in which each client has `images` images."""
         if images not in self._federations:
             split = self.workload.split(images)
             self._federations[images] = [

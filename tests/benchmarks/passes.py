@@ -1,4 +1,4 @@
-"""How often a local step goes over memory: vectors of the model's length that its operations read and write."""
+"""Counts the vectors of the model's length that the operations of a local step read and write."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ from tests.benchmarks.ours import VARIANTS, Ours
 from tests.benchmarks.workload import Workload
 
 OVERWRITES = {"copy_", "fill_", "zero_", "normal_", "uniform_"}
-"""In-place operations that do not read what they replace."""
+"""In-place operations that do not read the values that they replace."""
 MAKES = {"zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full"}
-"""They read only the shape."""
+"""Operations that read only the shape of their input."""
 FREE = {"empty_like", "new_empty", "new_empty_strided", "_local_scalar_dense"}
 
 
@@ -93,7 +93,7 @@ class VectorTraffic(TorchDispatchMode):
 
 
 def _is_view(func: torch._ops.OpOverload) -> bool:
-    """Whether what it returns lies in the memory of what it is given, unchanged."""
+    """Whether an operation returns a view of its input."""
     aliases = [returned.alias_info for returned in func._schema.returns]
     return any(alias is not None and not alias.is_write for alias in aliases)
 
@@ -119,7 +119,7 @@ def _lists(values: Any) -> Iterator[list[Tensor]]:
 
 
 def _numbers(tensors: Iterable[Tensor]) -> int:
-    """Distinct numbers in memory: a tensor counts once, an expanded one as what it is made of."""
+    """Distinct numbers in memory: a tensor counts once, an expanded tensor with the size of its storage."""
     return sum({t.data_ptr(): min(t.numel(), t.untyped_storage().size() // t.itemsize) for t in tensors}.values())
 
 

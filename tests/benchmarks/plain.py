@@ -91,7 +91,7 @@ class FedAvg:
         return [self.zeros() for _ in self.clients]
 
     def round(self, active: Sequence[int]) -> float:
-        """One round; the mean loss of all local steps."""
+        """Train one round and return the mean loss of all local steps."""
         self.lr = self.settings.lr * self.settings.lr_decay**self.rounds
         losses, models = [], []
         for i in active:
@@ -143,7 +143,7 @@ class FedAvg:
         return self.backward(x, y)
 
     def backward_at(self, offsets: Sequence[Tensor], x: Tensor, y: Tensor) -> float:
-        """Leaves the gradient at the parameters plus offsets; the parameters are what they were."""
+        """Leaves the gradient at the parameters plus offsets; the parameters do not change."""
         before = [parameter.data.clone() for parameter in self.parameters]
         for parameter, offset in zip(self.parameters, offsets, strict=True):
             parameter.data.add_(offset)
@@ -166,7 +166,7 @@ class FedAvg:
         loss.backward()
 
     def start_client(self, i: int) -> None:
-        """Before local training: what the server sends beside w, and what the client kept."""
+        """Before local training: read the vectors that the server sends in addition to w, and the client's state."""
 
     def finish_client(self, i: int, w_i: Tensor) -> None:
         """After local training."""
@@ -305,7 +305,7 @@ PLAIN: Mapping[str, type[FedAvg]] = {
 
 
 class Plain:
-    """A workload under the plain reference."""
+    """A workload that the plain reference trains."""
 
     def __init__(self, workload: Workload, method: str, device: torch.device) -> None:
         self.workload = workload
@@ -323,7 +323,7 @@ class Plain:
         )
 
     def round(self, active: Sequence[int], images: int) -> float:
-        """One round, each active client with so many images; the mean local loss."""
+        """One round, with `images` images per active client; the mean local loss."""
         if len(self._run.clients[0]) != images:
             self._run.clients = self._clients(images)
         return self._run.round(active)

@@ -11,11 +11,11 @@ from typing import Any, Self
 
 ROOT = Path(__file__).parents[2]
 ALLOCATOR_VARIABLES = ("MALLOC_", "GLIBC_TUNABLES", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
-"""What a user's environment could say about memory: every process starts without them."""
+"""Environment variables that change the allocator; processes start without them."""
 
 
 class Process:
-    """A process with its own allocator and threads, in which jobs are built and asked. Starts at once, in parallel.
+    """A process with its own allocator and threads, in which jobs are built and called. Starts at once, in parallel.
 
     `keeps_memory`: freed memory stays with the process, as FedFlat's commands have it; else glibc's defaults.
     """
@@ -37,7 +37,7 @@ class Process:
         self._unanswered += 1
 
     def ask(self, job: str, method: str, /, **given: Any) -> Any:
-        """What a method of a job returns. An error there is a `RuntimeError` here, with its traceback."""
+        """Call a method of a job and return its result. An error there is a `RuntimeError` here, with its traceback."""
         self._send({"job": job, "method": method, "given": _plain(given)})
         for _ in range(self._unanswered):
             self._receive()
@@ -51,7 +51,7 @@ class Process:
         self.close()
 
     def close(self) -> None:
-        """End the process. No answer is awaited that nobody has asked for."""
+        """End the process without waiting for pending answers."""
         self._process.kill()
         self._process.communicate()
 

@@ -1,4 +1,4 @@
-"""Where the time of one round goes: forward and backward passes, and everything else by its kind."""
+"""The time of one round by part: forward and backward passes, and the other parts."""
 
 import dataclasses
 import functools
@@ -22,7 +22,7 @@ ROUNDS = 3
 
 
 class Clock:
-    """Seconds by part; what runs within another part counts for the inner one alone."""
+    """Seconds by part; time in a nested part counts only for the inner part."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -31,13 +31,13 @@ class Clock:
         self._since = time.perf_counter()
 
     def stop(self) -> None:
-        """What ran until now counts for its part."""
+        """Add the time until now to the current part."""
         now = synchronised(self._device)
         self.seconds[self._parts[-1]] += now - self._since
         self._since = now
 
     def timed(self, part: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, whose time counts for the part."""
+        """Wrap a function so that its time counts for the part."""
 
         @functools.wraps(function)
         def run(*arguments: Any, **named: Any) -> Any:
@@ -53,7 +53,7 @@ class Clock:
 
 
 class Profile:
-    """Rounds of the plain loop, each of its parts against the clock."""
+    """Rounds of the plain loop, with the time of each part."""
 
     def __init__(self, device: torch.device, workload: Workload, method: str) -> None:
         variant = next(iter(VARIANTS.values()))
@@ -62,7 +62,7 @@ class Profile:
         self._device = device
 
     def round(self, clients: int, images: int) -> dict[str, float]:
-        """Seconds of each part in a round of the first clients, each with so many images."""
+        """Seconds of each part in a round of the first clients, each with `images` images."""
         [federation] = self._ours.federations(images)
         clock, plain = Clock(self._device), federation.local
         local = dataclasses.replace(plain, data=dataclasses.replace(plain.data))
@@ -83,7 +83,7 @@ class Profile:
 
 
 class _Augment:
-    """An augmentation against the clock."""
+    """An augmentation whose time is measured."""
 
     def __init__(self, clock: Clock, augment: Any) -> None:
         self.draw = clock.timed(PARTS[3], augment.draw)

@@ -21,11 +21,11 @@ class Spread:
 
     @property
     def median(self) -> float:
-        """The middle one."""
+        """The median value."""
         return statistics.median(self.values)
 
     def __str__(self) -> str:
-        """Median [smallest to largest]; one value alone stands as it is."""
+        """Median [smallest to largest]; a single value without a range."""
         if len(self.values) == 1:
             return number(self.values[0])
         return f"{number(self.median)} [{number(min(self.values))} to {number(max(self.values))}]"
@@ -44,17 +44,17 @@ class Spread:
         return Spread(tuple(a / b for a, b in zip(self.values, other.values, strict=True)))
 
     def percent_over(self, other: "Spread") -> "Spread":
-        """By how much these exceed what was measured in the same turns."""
+        """By how many percent these exceed the values of the same turns."""
         return Spread(tuple(100 * (ratio - 1) for ratio in (self / other).values))
 
 
 Cell = str | int | float | Spread | None
-"""Of a table; None is left empty."""
+"""A cell of a table; None is left empty."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under a header, and one sentence or two on what they are."""
+    """Rows under a header, and one or two sentences about them."""
 
     about: str
     header: tuple[str, ...]
@@ -114,7 +114,7 @@ def check_report(file: Path) -> None:
 
 
 def write_report(file: Path, report: str) -> None:
-    """Write a report into a Markdown file: between its marks, or as a file of its own. All else stays as it is."""
+    """Write a report into a new Markdown file, or between the marks of an existing one; its other text remains."""
     check_report(file)
     if file.exists():
         text = file.read_text(encoding="utf-8")

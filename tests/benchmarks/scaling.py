@@ -10,12 +10,12 @@ from tests.benchmarks.workload import Workload
 
 METHOD = "scaffold"
 IMAGES = 4
-"""Of each client, in one batch: little arithmetic, so that what a client costs beside it can be seen."""
+"""Images of each client, in one batch: little arithmetic, so that the other costs of a client are visible."""
 ROUNDS = 5
 
 
 def measure(setting: Setting) -> list[Section]:
-    """All three."""
+    """All three tables."""
     return [Section("Scaling", [_clients_per_round(setting), _registered(setting), _seeds(setting)])]
 
 
@@ -54,7 +54,7 @@ def _registered(setting: Setting) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for clients, start in begun.items():
         played = [turn[clients] for turn in turns]
-        first, last = played[0], played[-1]  # the first one warms up, and has all that a round needs once
+        first, last = played[0], played[-1]  # the first round warms up, and allocates memory that is needed only once
         joined = last["participants"] - first["participants"]
         grown = (last["memory_mib"] - first["memory_mib"]) / joined if joined else None
         seconds = Spread(tuple(row["seconds"] for row in played[1:])) * 1e3

@@ -10,7 +10,7 @@ from tests.benchmarks.sizes import Sizes
 
 RATE_REPEATS = 10
 LARGE_COPY = 2**26
-"""Numbers in a vector that no cache holds."""
+"""Length of a vector that fits in no cache."""
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""How much is measured: in full on a CPU or a GPU, quickly, or only so that everything has run once."""
+"""How much is measured: in full on a CPU or a GPU, quickly, or as small as possible for tests."""
 
 from dataclasses import dataclass
 
@@ -30,7 +30,7 @@ class Large:
 
 @dataclass(frozen=True)
 class Scaling:
-    """Clients per round; registered clients; and seeds, on a model with `seed_clients` of so many images."""
+    """Clients per round; registered clients; seeds, with `seed_clients` clients of `seed_images` images."""
 
     per_round: tuple[int, ...]
     registered: tuple[int, ...]
@@ -56,7 +56,7 @@ class Small:
 
 @dataclass(frozen=True)
 class Hessian:
-    """k eigenvalues of a model on so many images; the other contender finds the `first` of them."""
+    """k eigenvalues of a model on `images` images; PyHessian computes only the `first` of them."""
 
     model: str
     images: int
@@ -67,7 +67,7 @@ class Hessian:
 
 @dataclass(frozen=True)
 class Landscape:
-    """Points of a plane, so many in a turn, each over so many images."""
+    """Points of a plane: `points` per turn, each over `images` images."""
 
     models: tuple[str, ...]
     images: int

@@ -1,4 +1,4 @@
-"""Small models on digits: runs per minute, and what a client's step costs."""
+"""Small models on digits: runs per minute, and the cost of a client's step."""
 
 from collections.abc import Mapping
 

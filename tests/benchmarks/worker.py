@@ -1,4 +1,4 @@
-"""A contender's process: builds jobs and runs their methods as it is told, one JSON object a line, in and out."""
+"""A contender's process: builds jobs and calls their methods; requests and answers are JSON objects, one per line."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from bench.host.allocator import keep_freed_memory
 
 
 def main() -> None:
-    """Serve until the input ends. Whatever else is printed goes to the error stream."""
+    """Serve until the input ends; all other output goes to stderr."""
     answers = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
     os.dup2(2, 1)
     settings = json.loads(sys.stdin.readline())

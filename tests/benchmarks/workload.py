@@ -1,4 +1,4 @@
-"""What all contenders train: a model, images, clients, and the settings of the local step."""
+"""The workload of all contenders: a model, images, clients, and the settings of the local step."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ HYPERPARAMETERS: Mapping[str, Mapping[str, float]] = {
     "fedlesam_s": {"rho": 0.1},
     "fedtoga": {"rho": 0.1, "lam": 0.1, "kappa": 1.0, "beta": 0.9},
 }
-"""By method, as the papers' experiments have them; they do not change the time of a step."""
+"""Hyper-parameters by method, as in the papers' experiments; they do not change the time of a step."""
 
 GRADIENTS: Mapping[str, int] = {"fedavg": 1, "fedsam": 2, "fedsmoo": 2, "fedlesam_s": 1, "fedtoga": 2}
 """Gradients per local step, of the methods that have a plain reference."""
@@ -30,7 +30,7 @@ SETTINGS = Steps(lr=0.01, lr_decay=0.998, weight_decay=1e-3, clip=10.0, aggregat
 
 CLASSES = 10
 MEAN, STD = (0.491, 0.482, 0.447), (0.247, 0.243, 0.262)
-"""CIFAR-10's, which the random images are normalised with."""
+"""The constants of CIFAR-10, with which the random images are normalised."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Workload:
         return [(i % self.distinct) * self.images + np.arange(images) for i in range(self.clients)]
 
     def steps(self, images: int) -> int:
-        """Local steps of a client with so many images."""
+        """The number of local steps of a client with `images` images."""
         return self.epochs * -(-images // self.batch)
 
     def batch_of(self, size: int) -> tuple[Tensor, Tensor]:

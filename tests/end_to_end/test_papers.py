@@ -14,7 +14,7 @@ TARGETS = {
     "fedsam_qu": ("2", "1", "[fedavg,fedsam]"),
     "fedsam_caldarola": ("5", "11", "[fedavg,fedasam]"),
 }
-"""By paper: a table, a figure, and the methods that are run of each."""
+"""By paper: one table, one figure, and the methods that are run."""
 
 
 @pytest.mark.parametrize("paper", TARGETS)

@@ -1,6 +1,6 @@
-"""Real 32×32 photographs and released splits of them. They lie outside the repository: skipped where absent.
+"""Real 32×32 photographs and released splits of them. They are not in the repository: skipped where absent.
 
-The folder that FEDFLAT_TEST_PHOTOS names holds them, or else ../shared/datasets beside the repository.
+They are in the folder that FEDFLAT_TEST_PHOTOS names; its default is ../shared/datasets, next to the repository.
 """
 
 import os

@@ -138,7 +138,7 @@ def edited(folder: Path, name: str, old: str, new: str) -> None:
 
 
 def test_what_is_edited_is_all_that_is_redone(tmp_path):
-    """One edit after the other in a user's own experiment, and the jobs that Snakemake plans for it."""
+    """One edit after the other in a user-defined experiment, and the jobs that Snakemake plans for it."""
     own = shutil.copytree(Path(MINI).parent, tmp_path / "own")
     experiments = f"[{own / 'experiments.yaml'}]"
     snakemake(tmp_path, experiments=experiments)
@@ -185,7 +185,7 @@ def test_snakemakes_own_report(finished):
 
 
 def run_files(folder: Path) -> dict[str, bytes]:
-    """What runs leave, but for logs, provenance and times. A cell's table of metrics is without its times."""
+    """The files of runs without logs, provenance and times, and without the times in the metrics of cells."""
     files = [f for f in (folder / "results" / "runs").rglob("seed-*/**/*") if f.is_file()]
     kept = (f for f in files if f.name not in ("run.log", "provenance.json", "times.csv"))
     found = {str(f.relative_to(folder)): f.read_bytes() for f in kept}

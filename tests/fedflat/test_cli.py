@@ -1,4 +1,4 @@
-"""The command: what it says, and that bad input is one line on stderr, exit code 2, and nothing touched."""
+"""The command: its output; invalid input gives one line on stderr and exit code 2, and changes no file."""
 
 import ctypes
 import json
@@ -39,7 +39,7 @@ def fedflat(*arguments: object, **options) -> subprocess.CompletedProcess:
 
 
 def refused(*arguments: object, **options) -> str:
-    """Run a command that must fail as bad input; its one line."""
+    """Run a command that must fail because of invalid input, and return its one line."""
     done = fedflat(*arguments, **options)
     assert done.returncode == 2, done
     assert done.stdout == ""

@@ -18,7 +18,7 @@ PACKAGES = tuple(str(ROOT / package) for package in ("bench", "analysis", "fedfl
 
 @pytest.fixture
 def process_settings(monkeypatch):
-    """What the command changes in its process is restored."""
+    """Restore what the command changes in its process."""
     for name, value in ONE_THREAD.items():
         monkeypatch.setenv(name, value)
     log, threads = logging.getLogger("fedflat.data"), torch.get_num_threads()
@@ -29,7 +29,7 @@ def process_settings(monkeypatch):
 
 
 def own_frames() -> list[str]:
-    """The project's functions that are being called, from `main` to the caller's caller."""
+    """The project's functions on the call stack, from `main` to the caller's caller."""
     frame, found = sys._getframe(2), []
     while frame is not None:
         file, name = frame.f_code.co_filename, frame.f_code.co_qualname
