@@ -172,7 +172,7 @@ def load(grid: str, file: Path | None = None) -> pd.DataFrame:
     if lacking:
         raise UserError(f"'{place}' lacks the column {lacking[0]} (it has: {', '.join(map(str, rows.columns))})")
     if rows.duplicated([*PAIR, "method", "metric"]).any():
-        raise UserError(f"'{place}' is damaged: it lists a run twice")
+        raise UserError(f"'{place}' is damaged: it holds a run twice")
     _check_comparable(rows, f"'{place}'")
     return rows
 

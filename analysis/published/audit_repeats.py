@@ -55,7 +55,7 @@ def better_of_two(numbers: Sequence[PrintedNumber]) -> Iterator[Anomaly]:
         if both and not shown:
             what = "shows neither of the two runs"
         elif both and printed.number < max(run.number for run in both):
-            what = "should show the better run, but shows the worse"
+            what = "is to show the better run, and shows the worse"
         elif both and printed.std not in {run.std for run in shown}:
             what = "same value, another deviation"
         else:
