@@ -26,7 +26,8 @@ FLOW = one_line_errors(Workflow.of)(config, workflow.cores)
 for requested in FLOW.requested:
     schema = workflow.source_path("bench/experiments/experiment.schema.json")
     validate(experiment_data(requested.source), schema, set_default=False)
-    print(*requested.left_out(), sep="\n", end="", file=sys.stderr)
+    for line in requested.left_out():
+        print(line, file=sys.stderr)
 
 fedflat = CommandServer()
 PATHS, E, CELL = FLOW.paths, "{experiment}", "{dataset}/{partition}/{participation}/{method}"

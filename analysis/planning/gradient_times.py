@@ -1,4 +1,4 @@
-"""How long one gradient takes: measured here and now on random images, or as a file has it from a measurement."""
+"""The time of one gradient: measured on random images, or read from a file of earlier measurements."""
 
 import csv
 import datetime
@@ -22,13 +22,13 @@ from bench.models import AnyModel, build_model
 
 REPEATS = 2
 SECONDS = 1.0
-"""A gradient is timed so often at least, and for so long."""
+"""A gradient is measured at least this many times, and for at least this many seconds in total."""
 
 COLUMNS = ("model", "channels", "height", "width", "classes", "batch", "milliseconds", "machine", "day")
 
 
 class Gradient(NamedTuple):
-    """One gradient of a mini-batch: all that its time depends on. `model` is its choice as JSON."""
+    """The gradient of a mini-batch, described by everything on which its time depends. `model`: its choice as JSON."""
 
     model: str
     shape: tuple[int, int, int]
@@ -37,7 +37,7 @@ class Gradient(NamedTuple):
 
     @property
     def parameters(self) -> int:
-        """How many the model has."""
+        """Number of parameters of the model."""
         return objective(self.model, self.shape, self.classes, "cpu").layout.total
 
 
@@ -56,7 +56,7 @@ def objective(model: str, shape: tuple[int, int, int], classes: int, device: str
 class GradientTimes:
     """Times of gradients in milliseconds, and where and when they were measured.
 
-    What is not known yet is measured on the device; without one, a `UserError` says how to measure it.
+    A time that is not known yet is measured on `device`; without a device, a `UserError` says how to measure it.
     """
 
     machine: str
@@ -66,12 +66,12 @@ class GradientTimes:
 
     @classmethod
     def measured(cls, device: torch.device) -> Self:
-        """Those of this machine, each timed when it is first asked for."""
+        """Times on this machine; each is measured when it is first requested."""
         return cls(machine(device), datetime.datetime.now(tz=datetime.UTC).date().isoformat(), device)
 
     @classmethod
     def read(cls, file: Path) -> Self:
-        """Those that a file has."""
+        """Times from a file."""
         try:
             rows = list(csv.DictReader(io.StringIO(file.read_text(encoding="utf-8"))))
             known = {
@@ -89,10 +89,10 @@ class GradientTimes:
         except OSError as error:
             raise UserError(f"cannot read '{file}': {error.strerror}") from None
         except (IndexError, KeyError, TypeError, ValueError):
-            raise UserError(f"'{file}' is no table of {', '.join(COLUMNS)}") from None
+            raise UserError(f"'{file}' is not a table with the columns {', '.join(COLUMNS)}") from None
 
     def write(self, file: Path) -> None:
-        """Write all that is known, sorted."""
+        """Write all known times, sorted."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(COLUMNS)
@@ -102,18 +102,18 @@ class GradientTimes:
         write_text(file, text.getvalue())
 
     def __call__(self, gradient: Gradient) -> float:
-        """The seconds that a gradient takes."""
+        """Seconds of a gradient."""
         if gradient not in self.known:
             if self.device is None:
-                raise UserError(f"no time is known of {gradient}: measure it with fedflat index --measure")
-            self.known[gradient] = float(f"{1000 * _measure(gradient, self.device):.4g}")  # as it is written
+                raise UserError(f"the time of {gradient} is not known: measure it with fedflat index --measure")
+            self.known[gradient] = float(f"{1000 * _measure(gradient, self.device):.4g}")  # as in the file
         return self.known[gradient] / 1000
 
 
 def _measure(gradient: Gradient, device: torch.device) -> float:
-    """Seconds of one gradient, with one thread, after one to warm up.
+    """Seconds of one gradient with one thread, after a first one that is not counted.
 
-    The shortest of several: what else the machine does makes them longer only; of two threads, up to ten times.
+    The shortest of several times: other load on the machine only makes them longer, with two threads up to ten times.
     """
     model, shape, classes, batch = gradient
     loss = objective(model, shape, classes, str(device))

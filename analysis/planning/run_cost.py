@@ -1,4 +1,4 @@
-"""What a run takes: seconds of training and evaluation, from the time of a gradient, and bytes on disk."""
+"""The cost of a run: seconds of training and evaluation, computed from the time of a gradient, and bytes on disk."""
 
 import functools
 from math import ceil
@@ -11,17 +11,18 @@ from bench.experiments.run_config import RunConfig
 from bench.training.run_setup import load_dataset
 
 OVERHEAD = 1.2
-"""A local step in units of its gradients (docs/performance.md)."""
+"""Time of a local step in units of the time of its gradients (docs/performance.md)."""
 
 FORWARD = 1 / 3
-"""A forward pass in units of a gradient."""
+"""Time of a forward pass in units of the time of a gradient."""
 
 BYTES_PER_ROUND = 470
-"""Of a run's metrics and times, in its own files and the cell's: measured where every round is evaluated."""
+"""Size of the metrics and times of one round, in the files of the run and of the cell. Measured on runs that are
+evaluated in every round."""
 
 
 def seconds(run: RunConfig, times: Times) -> float:
-    """Of training and evaluation."""
+    """Seconds of training and evaluation."""
     training, evaluation = run.training, run.evaluation
     train, test, _, _ = _facts(run)
     per_client = training.local_epochs * ceil(train / run.partition.clients / training.batch_size)
@@ -33,7 +34,7 @@ def seconds(run: RunConfig, times: Times) -> float:
 
 
 def disk(run: RunConfig) -> float:
-    """Bytes of the models and states that a run keeps, and of its metrics and times."""
+    """Bytes of the models and states that a run stores, and of its metrics and times."""
     costs, clients = _costs(run), run.partition.clients
     state = 1 + costs["server_state"] + clients * costs["client_state"]
     model = 4 * _gradient(run).parameters
@@ -52,7 +53,7 @@ def _gradient(run: RunConfig) -> Gradient:
 
 
 def _facts(run: RunConfig) -> tuple[int, int, tuple[int, int, int], int]:
-    """Training and test images, an image's shape, classes."""
+    """Number of training images, number of test images, shape of an image, number of classes."""
     facts = getattr(run.dataset, "facts", None)
     if facts is not None:
         share = getattr(run.dataset, "share", 1.0)
@@ -62,7 +63,7 @@ def _facts(run: RunConfig) -> tuple[int, int, tuple[int, int, int], int]:
 
 
 def _costs(run: RunConfig) -> dict[str, float]:
-    """What the method costs per round and step, in models and gradients: counted in a small run."""
+    """Costs of the method: states in units of a model, steps in units of a gradient; counted in a small run."""
     return _costs_of(run.method.model_dump_json())
 
 
