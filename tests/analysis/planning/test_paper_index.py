@@ -101,12 +101,12 @@ def test_measured_times_are_read_as_they_are_written(tmp_path: Path) -> None:
 
 
 def test_times_that_are_not_there_are_told(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"no time is known of Gradient.*cnn_gn.*fedflat index --measure"):
+    with pytest.raises(UserError, match=r"the time of Gradient.*cnn_gn.*fedflat index --measure"):
         GradientTimes("here", "today")(SMALL)
     file = tmp_path / "costs.csv"
     for text in ("", "model,batch\nlenet,2\n", COSTS.read_text().replace(",3,", ",three,")):
         file.write_text(text)
-        with pytest.raises(UserError, match=r"costs.csv' is no table of model, channels"):
+        with pytest.raises(UserError, match=r"costs.csv' is not a table with the columns model, channels"):
             GradientTimes.read(file)
 
 
