@@ -65,7 +65,7 @@ class CommandServer:
                 socket.send_fds(self._socket, [json.dumps(arguments).encode()], [output, write_end])
             finally:
                 os.close(write_end)
-            code = exit_code.read(1)  # empty if the fork was killed
+            code = exit_code.read(1)  # empty if a signal ended the fork, most likely SIGKILL
         return code[0] if code else -signal.SIGKILL
 
 
