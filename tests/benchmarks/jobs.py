@@ -69,7 +69,7 @@ class Registered:
         self._took_part: set[int] = set()
         self._round = 0
 
-    def build(self) -> dict[str, float]:
+    def set_up(self) -> dict[str, float]:
         """Seconds of the set-up, and the model's size in MiB."""
         return {"seconds": self._set_up, "model_mib": 4 * self._ours.parameters / 2**20}
 
