@@ -5,6 +5,7 @@ Client and server communicate through a pair of connected sockets. These have no
 commands.
 """
 
+import ctypes
 import gc
 import importlib
 import json
@@ -23,6 +24,7 @@ from typing import NoReturn
 
 from bench.host.threads import ONE_THREAD
 
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
 MAX_BYTES = 1 << 17
 """The maximum size of a message, which holds the arguments of one command as JSON."""
 
@@ -114,6 +116,7 @@ def _be_command(arguments: list[str], output: int, exit_code: int) -> NoReturn:
 
     code = 1
     try:
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # the server takes its forks along
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for standard in (sys.stdout, sys.stderr):

@@ -66,22 +66,32 @@ def test_output_and_exit_code_of_a_command(fedflat, tmp_path):
     assert log.read_text() == "fedflat methods nix\n" + alone("methods", "nix").stderr
 
 
-def test_a_killed_command_fails_and_the_server_goes_on(fedflat, tmp_path):
+def begun(run: Path, server: psutil.Process) -> psutil.Process:
+    """The fork that trains a run, after its first checkpoint."""
+    deadline = time.monotonic() + 90
+    while not list(run.glob("seed-0.partial-*/checkpoint.safetensors")):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    [fork] = server.children()
+    return fork
+
+
+LONG = ("run", "quick", CELL, "--set=training.rounds=5000", "--seed=0", "--device=cpu", "--out")
+"""A command that takes minutes."""
+
+
+def test_a_killed_command_fails_and_the_server_goes_on(tmp_path):
+    fedflat, before = CommandServer(), servers()
     fedflat([tmp_path / "log"], "methods", "fedsam")
-
-    def kill() -> None:
-        while not list(tmp_path.glob("run/seed-0.partial-*")):  # the first command's fork has ended then
-            time.sleep(0.01)
-        for fork in (fork for server in servers() for fork in server.children()):
-            fork.kill()
-
-    killer = threading.Thread(target=kill)
+    [server] = servers() - before
+    killer = threading.Thread(target=lambda: begun(tmp_path / "run", server).kill())
     killer.start()
     with pytest.raises(subprocess.CalledProcessError) as error:
-        fedflat([tmp_path / "log"], "run", "quick", CELL, "--set=training.rounds=5000", "--out", tmp_path / "run")
+        fedflat([tmp_path / "log"], *LONG, tmp_path / "run")
     killer.join()
     assert error.value.returncode == -signal.SIGKILL
     fedflat([tmp_path / "log"], "methods", "fedsam")
+    assert server in servers()
 
 
 def test_without_the_server_commands_run_in_new_processes(tmp_path):
@@ -95,14 +105,14 @@ def test_without_the_server_commands_run_in_new_processes(tmp_path):
     assert "FedSAM" in (tmp_path / "log").read_text()
 
 
-def test_the_server_ends_with_the_process_that_started_it(tmp_path):
-    code = (
-        "import psutil, sys\nfrom fedflat.command_server import CommandServer\n"
-        "CommandServer()([sys.argv[1]], 'methods', 'fedsam')\nprint(psutil.Process().children()[0].pid)"
-    )
-    command = [sys.executable, "-c", code, str(Path(tmp_path, "log"))]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
-    deadline = time.monotonic() + 60
-    while psutil.pid_exists(int(done.stdout)):
-        assert time.monotonic() < deadline
+def test_the_server_and_its_forks_end_with_the_process_that_started_them(tmp_path):
+    code = "import sys; from fedflat.command_server import CommandServer; CommandServer()(sys.argv[1:2], *sys.argv[2:])"
+    command = [sys.executable, "-c", code, str(tmp_path / "log"), *LONG, str(tmp_path / "run")]
+    starter = subprocess.Popen(command, cwd=ROOT)
+    while not (children := psutil.Process(starter.pid).children()):
         time.sleep(0.01)
+    [server] = children
+    fork = begun(tmp_path / "run", server)
+    starter.kill()
+    starter.wait()
+    assert not psutil.wait_procs([server, fork], timeout=60)[1]
