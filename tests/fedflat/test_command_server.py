@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -32,7 +33,12 @@ def fedflat() -> CommandServer:
 
 
 def servers() -> set[psutil.Process]:
-    return {p for p in psutil.Process().children() if "fedflat.command_server" in p.cmdline()}
+    found = set()
+    for process in psutil.Process().children():
+        with suppress(psutil.Error):  # one of another test that is ending
+            if "fedflat.command_server" in process.cmdline():
+                found.add(process)
+    return found
 
 
 def alone(*arguments: object) -> subprocess.CompletedProcess:
