@@ -466,4 +466,4 @@ def test_cells_that_have_lost_seeds_are_named(realistic: Tidy) -> None:
     assert "1 of 3 seeds: FedSAM." in caption
     assert "1 of 3 seeds: FedSAM" in " ".join(texts(figures.draw(layout, realistic)))
     frame[frame["seed"] > 2].to_csv(path, index=False)
-    assert "No answer: FedSAM." in figures.caption(layout, realistic), "one of its runs has not diverged"
+    assert "No value: FedSAM." in figures.caption(layout, realistic), "one of its runs has not diverged"
