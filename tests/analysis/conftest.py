@@ -25,7 +25,7 @@ QUICK = ROOT / "paper_tables" / "quick" / "experiments.yaml"
 IDENTITIES = {
     (path, run.seed): run.identity for path, cell in load_experiment(str(QUICK)).cells().items() for run in cell.runs
 }
-ASKED = load_analyses(str(QUICK))
+CONFIGURED = load_analyses(str(QUICK))
 HARD = Setting("digits", "dirichlet-0.1", "4-of-20")
 
 
@@ -36,7 +36,7 @@ def quick() -> Experiment:
 
 def tidy_in(results: Path, experiment: Experiment) -> Tidy:
     """The tidy files of an experiment with quick's analyses."""
-    return Tidy(results, experiment, ASKED)
+    return Tidy(results, experiment, CONFIGURED)
 
 
 def write(results: Path, cell: CellAddress, file: str, frame: pd.DataFrame) -> Path:
@@ -52,9 +52,9 @@ def write(results: Path, cell: CellAddress, file: str, frame: pd.DataFrame) -> P
         frame["code"] = code_fingerprint()
     if file in ANALYSES:
         frame = frame.assign(
-            options=name_value_pairs(ASKED[file].options().items()),
+            options=name_value_pairs(CONFIGURED[file].options().items()),
             compared_with="",
-            code=analysis_fingerprint(ASKED[file].name),
+            code=analysis_fingerprint(CONFIGURED[file].name),
         )
     frame.to_csv(path, index=False)
     return path

@@ -28,4 +28,4 @@ def test_a_table_and_a_figure(paper, tmp_path):
     assert "Nothing is judged at this scale" in text
     rows = pd.read_csv(folder / "tables" / f"{table}.csv")
     assert (rows["source"] == "run").any(), "some numbers are reproduced"
-    assert rows["published"].notna().any(), "some stand beside"
+    assert rows["published"].notna().any(), "some are shown"

@@ -253,11 +253,11 @@ def test_a_mistake_in_the_experiment_is_told_before_anything_runs(tmp_path):
 
 
 def test_the_target_of_all_runs_trains_every_cell_and_nothing_else(tmp_path):
-    told = snakemake(tmp_path, "mini_runs", "--dry-run")
-    assert sorted(line.split()[-1] for line in told.splitlines() if "train digits" in line) == [
+    output = snakemake(tmp_path, "mini_runs", "--dry-run")
+    assert sorted(line.split()[-1] for line in output.splitlines() if "train digits" in line) == [
         f"{CELLS}/{method}" for method in ("fedavg", "fedsam")
     ]
-    assert "table" not in told
+    assert "table" not in output
 
 
 def test_a_mistake_in_the_configuration_of_snakemake_is_told(tmp_path):

@@ -67,7 +67,7 @@ def test_discrepancy_of_the_last_rounds_kept_models(finished: int | None, kept: 
 
 
 def test_kept_models_need_no_state_of_their_round(kept: RunDirectory) -> None:
-    """States are kept after rounds 2 and 4; the global model of round 3 stands beside the local ones."""
+    """States are kept after rounds 2 and 4; the global model of round 3 is stored with the local ones."""
     run, models = AnalysedRun(kept, CPU), kept.local_models(3, CPU)
     clients = [(models[i], run.client_batches(i)) for i in models]
     expected = flatness_discrepancy(run.setup.objective, models.w_global, run.sample().data, clients, rho=0.1)
@@ -151,7 +151,7 @@ def test_both_directions_of_the_gradient_beside_random_ones(kept: RunDirectory) 
 def test_batches_change_nothing_beyond_rounding(
     name: str, options: dict, kept: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In float32: to 1e-3, as differences of losses are small beside the losses."""
+    """In float32: to 1e-3, as differences of losses are small compared with the losses."""
     whole = of(kept, name, **options)
     monkeypatch.setitem(EVALUATION_BATCH, "cpu", 40)
     pd.testing.assert_frame_equal(of(kept, name, **options), whole, rtol=1e-3, atol=1e-5)

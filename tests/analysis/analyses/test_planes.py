@@ -138,8 +138,8 @@ def test_a_surface_around_a_local_model_is_on_its_client_s_images(cells: Path, t
     loss, _ = run.setup.objective.evaluate(models[client], run.client_batches(client))
     centre = table[(table["a"] == 0) & (table["b"] == 0)]
     assert centre["loss"].item() == pytest.approx(loss, rel=1e-5)
-    told = f"client {client}'s model of round 2: mean cross-entropy of all its {len(run.setup.split[client])} "
-    assert table["definition"].str.startswith(told).all()
+    definition = f"client {client}'s model of round 2: mean cross-entropy of all its {len(run.setup.split[client])} "
+    assert table["definition"].str.startswith(definition).all()
 
 
 def test_a_surface_around_a_local_model_needs_one_and_all_its_images() -> None:

@@ -25,8 +25,8 @@ from tests.places import MINI, ROOT
 CPU = torch.device("cpu")
 CELL = "digits/dirichlet-0.1/4-of-20/"
 DIVERGES = {"methods.fedsam.training": {"lr": 1e30}}
-ASKED = load_analyses(MINI)
-ANALYSES = tuple(name for name in ASKED if name != "plane")
+CONFIGURED = load_analyses(MINI)
+ANALYSES = tuple(name for name in CONFIGURED if name != "plane")
 """All that need no runs of other methods."""
 OF_STATES = ("client_hessian", "client_rounds", "drift", "local_plane")
 """Those which need kept states."""
@@ -41,7 +41,7 @@ def run_all(results: Path, changes: dict) -> None:
         train_cell("mini", cell, runs, CPU, str)
         for name in ANALYSES:
             out = results / "analysis" / "mini" / path / f"{name}.csv"
-            run_analysis(ASKED[name], runs, out, CPU, str)
+            run_analysis(CONFIGURED[name], runs, out, CPU, str)
 
 
 def test_a_method_that_diverges_is_an_outcome_everywhere(tmp_path: Path) -> None:
@@ -78,10 +78,10 @@ def test_without_kept_states_that_is_what_is_said(tmp_path: Path) -> None:
         out = tmp_path / "analysis" / "mini" / CELL / "fedsam" / f"{name}.csv"
         if name == "discrepancy" or name in OF_STATES:
             with pytest.raises(UserError, match=message):
-                run_analysis(ASKED[name], runs, out, CPU, str)
+                run_analysis(CONFIGURED[name], runs, out, CPU, str)
             assert not out.exists()
         else:
-            run_analysis(ASKED[name], runs, out, CPU, str)
+            run_analysis(CONFIGURED[name], runs, out, CPU, str)
     report = Report(MINI, tmp_path, changes)
     for make in (report.figure_inputs, report.render_figure):
         with pytest.raises(UserError, match=message):
@@ -105,7 +105,7 @@ def test_a_finished_run_needs_its_partition_file_no_more(tmp_path: Path) -> None
     def analysed(folder: str) -> list[bytes]:
         files = [tmp_path / folder / f"{name}.csv" for name in ANALYSES]
         for name, out in zip(ANALYSES, files, strict=True):
-            run_analysis(ASKED[name], tmp_path / "runs", out, CPU, str)
+            run_analysis(CONFIGURED[name], tmp_path / "runs", out, CPU, str)
         return [out.read_bytes() for out in files]
 
     before = analysed("before")
@@ -159,7 +159,7 @@ def test_no_analysis_normalises_more_than_a_batch_at_once(tmp_path: Path, monkey
     train_cell("mini", cell, tmp_path / "runs", CPU, str)
 
     def analysed(name: str) -> pd.DataFrame:
-        run_analysis(ASKED[name], tmp_path / "runs", tmp_path / "x.csv", CPU, str)
+        run_analysis(CONFIGURED[name], tmp_path / "runs", tmp_path / "x.csv", CPU, str)
         return pd.read_csv(tmp_path / "x.csv")
 
     of_images = [name for name in ANALYSES if name not in OF_RECORDS]
@@ -215,7 +215,7 @@ def test_a_model_that_is_not_finite_has_no_rows(tmp_path: Path) -> None:
     state.w[3] = float("nan")
     save_state(file, state, about)
     said: list[str] = []
-    run_analysis(ASKED["hessian"], tmp_path / "runs", tmp_path / "x.csv", CPU, said.append)
+    run_analysis(CONFIGURED["hessian"], tmp_path / "runs", tmp_path / "x.csv", CPU, said.append)
     assert pd.read_csv(tmp_path / "x.csv").empty
     assert [line for line in said if "has parameters that are not finite: no rows" in line]
 
@@ -229,18 +229,18 @@ def test_a_kept_state_that_is_not_finite_is_one_line(tmp_path: Path) -> None:
     save_state(file, state, about)
     for name in ("discrepancy", *OF_STATES):
         with pytest.raises(UserError, match=r"the global model after round 4 of .* parameters that are not finite"):
-            run_analysis(ASKED[name], tmp_path / "runs", tmp_path / "x.csv", CPU, str)
+            run_analysis(CONFIGURED[name], tmp_path / "runs", tmp_path / "x.csv", CPU, str)
         assert not (tmp_path / "x.csv").exists()
 
 
 @pytest.mark.parametrize(
-    "asked", [*ASKED.values(), parse_analysis("perturbation", {"radii": [0, 2.5], "data": "test"})]
+    "analysis", [*CONFIGURED.values(), parse_analysis("perturbation", {"radii": [0, 2.5], "data": "test"})]
 )
-def test_options_travel_as_text(asked: Analysis) -> None:
+def test_options_travel_as_text(analysis: Analysis) -> None:
     """All of them, so that a default that the code changes is another command."""
-    options = asked.options()
-    assert list(options) == list(type(asked).model_fields)
-    assert parse_analysis(asked.name, {name: load_yaml(value) for name, value in options.items()}) == asked
+    options = analysis.options()
+    assert list(options) == list(type(analysis).model_fields)
+    assert parse_analysis(analysis.name, {name: load_yaml(value) for name, value in options.items()}) == analysis
 
 
 def own_analyses(folder: Path, text: str, **files: str) -> str:
@@ -312,7 +312,7 @@ def test_an_extension_keeps_the_options_that_it_does_not_change(tmp_path: Path) 
     file = tmp_path / "experiments.yaml"
     file.write_text("name: own\nextends: quick\n")
     (tmp_path / "analyses.yaml").write_text("hessian: {images: 7}\nwide: {analysis: flatness, rho: 0.5}\n")
-    asked, quick = load_analyses(str(file)), load_analyses("quick")
-    assert asked["hessian"].images == 7  # type: ignore[attr-defined]
-    assert asked["flatness"] == quick["flatness"] != parse_analysis("flatness", {})
-    assert asked["wide"] == parse_analysis("flatness", {"rho": 0.5})
+    loaded, quick = load_analyses(str(file)), load_analyses("quick")
+    assert loaded["hessian"].images == 7  # type: ignore[attr-defined]
+    assert loaded["flatness"] == quick["flatness"] != parse_analysis("flatness", {})
+    assert loaded["wide"] == parse_analysis("flatness", {"rho": 0.5})

@@ -70,9 +70,9 @@ def test_missing_runs_are_counted_with_the_command_that_makes_them(little: Path)
     before = Path("results/baselines/tiny.csv").read_bytes()
     shutil.rmtree(little / "results" / "runs" / "little" / CELL / "seed-1")
     shutil.rmtree(little / "results" / "runs" / "little" / "digits" / "iid" / "4-of-20" / "wild")
-    with pytest.raises(UserError, match=r"4 of 18 runs of experiment little are missing") as told:
+    with pytest.raises(UserError, match=r"4 of 18 runs of experiment little are missing") as caught:
         store(report(little), "tiny")
-    assert "snakemake --cores 2 little_runs --config" in str(told.value)
+    assert "snakemake --cores 2 little_runs --config" in str(caught.value)
     assert Path("results/baselines/tiny.csv").read_bytes() == before
 
 

@@ -1,4 +1,4 @@
-"""A method beside stored baselines: pairs, numbers against those of the runs, and refusals in one line."""
+"""A method compared with stored baselines: pairs, numbers against those of the runs, and refusals in one line."""
 
 import json
 import math

@@ -452,7 +452,7 @@ def test_drift_shows_the_quantities_that_are_asked_for(realistic: Tidy) -> None:
 
 
 def test_cells_that_have_lost_seeds_are_named(realistic: Tidy) -> None:
-    """A mean over the seeds that are left is told to be one; the same in the picture and in its caption."""
+    """A mean over the seeds that are left is reported as one; the same in the picture and in its caption."""
     cell = CellAddress(HARD, "fedsam")
     path = realistic.path("metrics", cell)
     frame = pd.read_csv(path)

@@ -74,8 +74,8 @@ def test_the_rule_of_the_layout_says_which_value_counts(two: Tidy) -> None:
 def test_what_is_asked_for_in_place_of_the_protocol_is_told(two: Tidy) -> None:
     experiment = two.experiment.model_copy(update={"report": "best"})
     shown = with_requested_value(layout(PANEL), experiment)
-    told = figures.caption(shown, replace(two, experiment=experiment))
-    assert "Values, as requested instead of the figure's own protocol: best of all evaluations" in told
+    caption = figures.caption(shown, replace(two, experiment=experiment))
+    assert "Values, as requested instead of the figure's own protocol: best of all evaluations" in caption
 
 
 def test_panels_share_what_the_figure_selects(quick: Experiment) -> None:
@@ -131,7 +131,7 @@ def test_an_analysis_is_swept_too_and_metrics_are_its_inputs_as_well(two: Tidy, 
 
 
 @pytest.mark.parametrize(
-    ("panel", "fields", "told"),
+    ("panel", "fields", "message"),
     [
         ({"points": POINTS[::-1]}, {}, "x must rise"),
         ({"points": [{"x": 0}], "scale": "log"}, {}, "cannot be drawn on a log scale"),
@@ -140,8 +140,8 @@ def test_an_analysis_is_swept_too_and_metrics_are_its_inputs_as_well(two: Tidy, 
         ({}, {"metric": "test_acuracy"}, "did you mean 'test_accuracy'"),
     ],
 )
-def test_what_a_layout_cannot_ask(panel: dict[str, Any], fields: dict[str, Any], told: str) -> None:
-    with pytest.raises(UserError, match=told):
+def test_invalid_layouts_are_refused(panel: dict[str, Any], fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
         layout({**PANEL, **panel}, **fields)
 
 

@@ -39,10 +39,10 @@ def test_at_its_own_scale_nothing_changes(quick: Experiment) -> None:
 
 def test_a_report_asks_for_spans_that_fit() -> None:
     smoke = Report("fedgf", Path("results"), {"scale": "smoke"})
-    asked = smoke.analyses["convergence"]
-    assert isinstance(asked, Convergence)
-    assert asked.window == 2
-    asked.check_target("fedavg", smoothed=True)
+    convergence = smoke.analyses["convergence"]
+    assert isinstance(convergence, Convergence)
+    assert convergence.window == 2
+    convergence.check_target("fedavg", smoothed=True)
 
 
 @pytest.fixture
@@ -61,8 +61,8 @@ def test_runs_that_end_before_the_first_point_are_told_in_one_line(short: Tidy) 
 
 def test_the_scale_is_told_in_caption_and_picture(short: Tidy) -> None:
     layout = ConvergenceLayout.parse({**LONG, "window": 1, "every": 1})
-    told = "at most a quarter of the rounds"
-    assert told not in figures.caption(layout, short)
+    smoke_note = "at most a quarter of the rounds"
+    assert smoke_note not in figures.caption(layout, short)
     assert figures.draw(layout, short).get_suptitle() == ""
     smoke = load_experiment("quick", {"scale": "smoke", "training.rounds": 4, "grid.seeds": [0, 1]})
     cell, tidy = CellAddress(HARD, "fedavg"), Tidy(short.results, smoke, short.analyses)
@@ -70,7 +70,7 @@ def test_the_scale_is_told_in_caption_and_picture(short: Tidy) -> None:
     identities = {run.seed: run.identity for run in smoke.cell(cell.path).runs}
     frame = metrics([60, 70])
     frame.assign(identity=frame["seed"].map(identities), code="c").to_csv(tidy.path("metrics", cell), index=False)
-    assert told in figures.caption(layout, tidy)
+    assert smoke_note in figures.caption(layout, tidy)
     assert figures.draw(layout, tidy).get_suptitle() == "Smoke scale: scikit-learn's digits"
 
 
@@ -123,6 +123,6 @@ def test_runs_shorter_than_a_mean_are_told(short: Tidy) -> None:
         "select": {"partition": "dirichlet-0.1", "participation": "4-of-20"},
     }
     fields = {"title": "T", "caption": "C.", "methods": ["fedavg"], "columns": [column]}
-    for n, told in ((100, True), (2, False)):
+    for n, noted in ((100, True), (2, False)):
         layout = TableLayout.parse({**fields, "final": {"rule": "mean_last_n", "n": n}})
-        assert ("Runs have as few as 2 evaluations." in fill("t", layout, short).caption) == told
+        assert ("Runs have as few as 2 evaluations." in fill("t", layout, short).caption) == noted

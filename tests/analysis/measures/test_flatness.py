@@ -61,7 +61,7 @@ def test_sharpness_of_a_quadratic_is_its_maximum_in_the_ball(rho: float, seed: i
     assert sharpness(quadratic, w, [samples], rho) == pytest.approx(one)
     most = largest_rise(quadratic.hessian, gradient, rho)
     assert sharpness(quadratic, w, [samples], rho, Ascent(steps=200)) == pytest.approx(most, rel=1e-6)
-    assert one < most * (1 - 1e-6), "or the two could not be told apart"
+    assert one < most * (1 - 1e-6), "or the two could not be distinguished"
 
 
 @properties
@@ -132,7 +132,7 @@ def test_discrepancy_of_quadratics_in_closed_form() -> None:
 
 
 def test_local_models_are_in_memory_one_at_a_time(logistic: Objective, digits: Samples) -> None:
-    """They may be trained while they are asked for: each is gone before the next one comes."""
+    """They may be trained while they are requested: each is gone before the next one comes."""
     seen: list[weakref.ref[Tensor]] = []
 
     def local() -> Iterator[tuple[Tensor, list[Samples]]]:
@@ -187,10 +187,10 @@ def test_standard_error_shrinks_with_the_root_of_the_draws(logistic: Objective, 
 
 
 class Recorder(Objective):
-    """Remembers where the loss was asked for."""
+    """Records the points at which the loss is computed."""
 
     def loss(self, w: Tensor, data: Batched) -> float:
-        self.asked = [*getattr(self, "asked", []), w.clone()]
+        self.points = [*getattr(self, "points", []), w.clone()]
         return super().loss(w, data)
 
 
@@ -204,7 +204,7 @@ def test_every_point_lies_at_its_radius_on_one_ray_per_draw(logistic: Objective,
     table = loss_along(recorder, w, [digits], random(w, 3), radii)
     assert list(table.columns) == ["radius", "draw", "loss"]
     assert len(table) == 9
-    origin, *points = recorder.asked
+    origin, *points = recorder.points
     assert torch.equal(origin, w)
     assert len(points) == 6  # radius 0 was evaluated once
     offsets = torch.stack(points).view(3, 2, -1) - w

@@ -23,14 +23,14 @@ SMALL = Gradient('{"name":"cnn_gn"}', (1, 8, 8), 10, 16)
 
 
 class Asked(GradientTimes):
-    """Times that remember what they have been asked for."""
+    """Times that record which gradients were requested."""
 
     def __call__(self, gradient: Gradient) -> float:
-        ASKED.add(gradient)
+        TIMED.add(gradient)
         return super().__call__(gradient)
 
 
-ASKED: set[Gradient] = set()
+TIMED: set[Gradient] = set()
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def test_the_committed_page_is_what_the_code_generates(generated: str) -> None:
 
 
 def test_the_stored_times_are_those_that_the_page_needs(generated: str) -> None:
-    assert set(GradientTimes.read(COSTS).known) == ASKED, "run: fedflat index --measure"
+    assert set(GradientTimes.read(COSTS).known) == TIMED, "run: fedflat index --measure"
 
 
 def test_every_table_and_figure_of_the_papers_has_a_line(rows: dict[str, list[str]]) -> None:

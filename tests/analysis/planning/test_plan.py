@@ -46,8 +46,8 @@ def test_a_figure_in_parts_and_an_analysis_are_targets_too() -> None:
     smallest = {"scale": "smoke", "grid.seeds": [0]}
     [cifar10, cifar100] = plan(["fedgf_figure_4"], Path("none"), smallest, one_second).values()
     assert (cifar10.runs, cifar100.runs) == (9, 9)
-    asked = plan(["quick_analysis_discrepancy"], Path("none"), {**smallest, "chosen": ["fedsam"]}, one_second)
-    assert total(asked.values()).runs == 4
+    planned = plan(["quick_analysis_discrepancy"], Path("none"), {**smallest, "chosen": ["fedsam"]}, one_second)
+    assert total(planned.values()).runs == 4
     with pytest.raises(
         UserError, match="unknown target 'quick_analysis_hesian'; did you mean 'quick_analysis_hessian'"
     ):
@@ -98,8 +98,8 @@ def test_own_experiments_have_targets_too(tmp_path: Path) -> None:
 def test_the_command_takes_several_targets_and_experiments(tmp_path: Path) -> None:
     file = tmp_path / "experiments.yaml"
     file.write_text("name: mine\nextends: quick\n")
-    asked = ["--experiment", file, "--results", tmp_path, "--rounds", 2, "--method", "fedavg"]
-    lines = fedflat("plan", "mine_runs", "quick_runs", *asked).stdout.splitlines()
+    options = ["--experiment", file, "--results", tmp_path, "--rounds", 2, "--method", "fedavg"]
+    lines = fedflat("plan", "mine_runs", "quick_runs", *options).stdout.splitlines()
     assert "hours of one core" in lines[0]
     assert [line.split(":")[0] for line in lines[1:-1]] == ["mine", "quick"]
     assert "the path is empty" in refused("plan", "quick", "--results", "")

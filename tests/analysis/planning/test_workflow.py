@@ -157,7 +157,7 @@ def test_own_layouts_must_fit(tmp_path):
     (tmp_path / "tables").mkdir()
     layout = "title: t\ncaption: c\ncolumns: [{header: h, metric: test_accuracy, select: {partition: iid}}]\n"
     (tmp_path / "tables" / "mine.yaml").write_text(layout)
-    assert report.table_names() == ["mine"], "own ones stand in place of quick's, and a mistake in them is told"
+    assert report.table_names() == ["mine"], "own ones stand in place of quick's, and a mistake in them is reported"
     assert report.figure_names() == ["convergence", "labels"]
     with pytest.raises(UserError, match=r"mine.yaml': unknown partition of experiment extended 'iid'"):
         report.table_inputs("mine")
@@ -181,9 +181,9 @@ def analysed(flow: Workflow, analysis: str) -> list[Path]:
 
 def test_a_target_of_an_analysis_leaves_out_what_it_compares_with(tmp_path):
     flow = with_analyses(tmp_path / "mine", "interpolation: {towards: fedsam}\n")
-    asked = ["digits/dirichlet-0.1/4-of-20/fedavg", "digits/iid/4-of-40/fedavg"]
+    expected = ["digits/dirichlet-0.1/4-of-20/fedavg", "digits/iid/4-of-40/fedavg"]
     cells = [file.parent.relative_to("results/analysis/mini") for file in analysed(flow, "interpolation")]
-    assert cells == list(map(Path, asked))
+    assert cells == list(map(Path, expected))
     assert len(analysed(flow, "hessian")) == 4
     with pytest.raises(SystemExit, match="name the two others in its option through"):
         analysed(flow, "plane")

@@ -222,12 +222,12 @@ def test_the_table_says_once_what_all_rows_share_and_fits_the_terminal():
 
 
 def test_the_command_prints_a_table_or_csv_and_refuses_in_one_line():
-    asked = ["published", "--paper", "fedlesam", "--table", "2", "--method", "fedavg"]
-    table = fedflat(*asked)
+    query = ["published", "--paper", "fedlesam", "--table", "2", "--method", "fedavg"]
+    table = fedflat(*query)
     assert table.returncode == 0
     assert "dirichlet 0.6" in table.stdout
     assert "79.52 ± 0.13" in table.stdout
-    csv = fedflat(*asked, "--csv").stdout.splitlines()
+    csv = fedflat(*query, "--csv").stdout.splitlines()
     file = (PAPER_TABLES / "fedlesam" / "published" / "table_02.csv").read_text(encoding="utf-8").splitlines()
     assert csv == [file[0], *(line for line in file if line.startswith("fedlesam,2,fedavg,"))]
     assert "did you mean 'fedlesam'?" in refused("published", "--paper", "fedlesan")

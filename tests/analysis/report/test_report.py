@@ -56,8 +56,8 @@ def test_render_writes_where_it_says(realistic: Tidy) -> None:
     written += Report("quick", realistic.results).render_figure("labels")
     assert written[4:] == [folder / "figures" / f"labels.{extension}" for extension in ("png", "pdf", "md")]
     assert all(path.stat().st_size for path in written)
-    told = figures.caption(figures.load_figure("quick", "labels"), realistic)
-    shown = f"# Images per client and class\n\n![Images per client and class](labels.png)\n\n{told}\n"
+    caption = figures.caption(figures.load_figure("quick", "labels"), realistic)
+    shown = f"# Images per client and class\n\n![Images per client and class](labels.png)\n\n{caption}\n"
     assert written[-1].read_text() == shown
 
 
@@ -87,7 +87,7 @@ def test_page_leaves_no_dead_link(realistic: Tidy) -> None:
 
 
 def test_changed_values_are_those_of_the_report(tmp_path: Path) -> None:
-    """A run with one seed is complete when one seed was asked for."""
+    """A run with one seed is complete when one seed was requested."""
     write(tmp_path, CellAddress(HARD, "fedavg"), "metrics", metrics([80]))
     text = Report("quick", tmp_path, {"grid.seeds": [0]}).render_table("accuracy")[0].read_text()
     assert "80.00" in text

@@ -1,4 +1,4 @@
-"""Each published number stands beside exactly one entry of its table's layout, or is listed as absent."""
+"""Each published number belongs to exactly one entry of its table's layout, or is listed as absent."""
 
 from collections import Counter
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Tables beside published numbers, from hand-made results: every verdict, in every format, and when none is given."""
+"""Tables with published numbers, from hand-made results: every verdict, in every format, and when none is given."""
 
 import io
 from pathlib import Path
@@ -187,8 +187,8 @@ def test_the_foot_tells_the_marks_that_occur_at_smoke_scale_too() -> None:
     column = {"header": "5", "metric": "test_accuracy", "select": {**AT, "dataset": "cifar10"}}
     layout = TableLayout.parse({**LAYOUT.model_dump(), "methods": ["fedavg"], "columns": [column]})
     for mark, number in numbers.items():
-        beside = (((PublishedEntry(number, Verdict("not judged")),),),)
-        text = FORMATS["md"](Table("t", layout, ("FedAvg",), entry, "By hand.", beside, foot="Nothing."))
+        published = (((PublishedEntry(number, Verdict("not judged")),),),)
+        text = FORMATS["md"](Table("t", layout, ("FedAvg",), entry, "By hand.", published, foot="Nothing."))
         assert text.endswith(f"\n\nNothing. In published rows: {mark}.\n" if mark else "\n\nNothing.\n")
 
 

@@ -16,7 +16,7 @@ from bench.experiments.address import CellAddress
 from bench.experiments.experiment import load_experiment
 from bench.experiments.run_config import RunConfig
 from bench.input.errors import UserError
-from tests.analysis.conftest import ASKED, HARD, IDENTITIES, tidy_in, write
+from tests.analysis.conftest import CONFIGURED, HARD, IDENTITIES, tidy_in, write
 from tests.analysis.tables.tables_by_hand import ACCURACY, TARGET, layout, reaching
 
 
@@ -46,8 +46,8 @@ def test_what_smoke_scale_drops_is_not_told(tmp_path: Path) -> None:
     file = tmp_path / "experiments.yaml"
     own = "methods: {fedavg: {training: {augmentation: [crop, flip], precision: bf16}}, fedsam: {}}\n"
     file.write_text(f"name: mine\nextends: quick\n{own}")
-    [told] = other_training_settings(load_experiment(str(file)), ["fedavg"])
-    assert told == "Other training settings: FedAvg (augmentation crop + flip, precision bf16)."
+    [sentence] = other_training_settings(load_experiment(str(file)), ["fedavg"])
+    assert sentence == "Other training settings: FedAvg (augmentation crop + flip, precision bf16)."
     assert not list(other_training_settings(load_experiment(str(file), {"scale": "smoke"}), ["fedavg"]))
 
 
@@ -104,20 +104,20 @@ def test_captions_say_which_eigenvalues_are_not_exact(tidy: Tidy) -> None:
 
 
 def test_answers_to_other_questions_are_refused(tidy: Tidy) -> None:
-    old = name_value_pairs(ASKED["flatness"].model_copy(update={"draws": 7}).options().items())
+    old = name_value_pairs(CONFIGURED["flatness"].model_copy(update={"draws": 7}).options().items())
     with pytest.raises(UserError, match=r"computed with other options \(draws=7 there, draws=50 here\) than .* again"):
         lpf(tidy, options=old)
-    same = name_value_pairs(reversed(ASKED["flatness"].options().items()))
+    same = name_value_pairs(reversed(CONFIGURED["flatness"].options().items()))
     assert lpf(tidy, options=same).entries[0][1][0].mean == pytest.approx(0.2), "in whatever order"
 
 
 @pytest.mark.parametrize("identity", ["", "fedavg=0123456789abcdef"])
 def test_answers_that_compare_with_other_runs_are_refused(tidy: Tidy, identity: str) -> None:
-    asked = parse_analysis("convergence", {"reference": "fedavg"})
-    tidy = replace(tidy, analyses={**ASKED, "convergence": asked})
+    convergence = parse_analysis("convergence", {"reference": "fedavg"})
+    tidy = replace(tidy, analyses={**CONFIGURED, "convergence": convergence})
     path = write(tidy.results, CellAddress(HARD, "fedsam"), "convergence", reaching((200, 1), (400, 1), (300, 1)))
     own = [f"fedavg={IDENTITIES[CellAddress(HARD, 'fedavg').path, seed]}" for seed in range(3) for _ in range(2)]
-    made = pd.read_csv(path).assign(options=name_value_pairs(asked.options().items()), compared_with=own)
+    made = pd.read_csv(path).assign(options=name_value_pairs(convergence.options().items()), compared_with=own)
     made.to_csv(path, index=False)
     shown = layout(columns=[TARGET], methods=["fedsam"])
     assert fill("t", shown, tidy).entries[0][0][0].mean == 300

@@ -112,7 +112,7 @@ def test_a_cohort_draws_what_the_loop_draws(method, changes):
 
 @pytest.mark.parametrize("method", CATALOG)
 def test_company_changes_no_bit_of_a_client(method):
-    """So it does not matter which of a cell's seeds are asked for, nor which of them resumed behind the others."""
+    """So it does not matter which of a cell's seeds are requested, nor which of them resumed behind the others."""
     bench = benches(method)[0]
     works = bench.federation.work(bench.federation.start(bench.objective.initial()), range(5))
     together = Cohort().train(bench.federation.local, works)
@@ -226,7 +226,7 @@ def test_a_choice_is_measured_once_logged_and_recorded(tmp_path, monkeypatch):
 
 
 def test_a_choice_does_not_depend_on_the_seeds_that_are_asked_for(tmp_path, monkeypatch):
-    """Nor do a run's bits: seed 1 alone is what it is beside the others."""
+    """Nor do a run's bits: seed 1 trained alone equals seed 1 trained with the others."""
     cell = load_experiment("quick", {"training.rounds": 3}).cell("digits/dirichlet-0.1/4-of-20/fedsam")
     with cache(tmp_path / "cache", monkeypatch):
         runs = train_runs(cell.runs, [tmp_path / f"all-{config.seed}" for config in cell.runs], CPU)

@@ -186,7 +186,7 @@ def test_the_default_budget_is_a_share_of_what_is_there():
 
 
 class Versions:
-    """Versions of one store's client states, beside what each must hold."""
+    """Versions of one store's client states, each with its expected content."""
 
     def __init__(self, store: ClientStore) -> None:
         self.store = store

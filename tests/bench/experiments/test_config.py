@@ -75,7 +75,7 @@ def test_partition_and_schedule_files_count_by_their_content(tmp_path, monkeypat
             (folder / "data" / name).write_text(changed.get(name.split(".")[0], content))
         (folder / "own.yaml").write_text(experiment.read_text())
         (run,) = load_experiment(str(folder / "own.yaml")).cell("digits/file-split/schedule-who-of-2/fedavg").runs
-        assert run.partition.file == folder / "data/split.csv", "files are looked for beside the experiment"
+        assert run.partition.file == folder / "data/split.csv", "files are searched in the experiment's folder"
         assert RunConfig.parse(json.loads(run.model_dump_json())).identity == run.identity
         return run.identity
 

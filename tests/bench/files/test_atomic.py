@@ -1,4 +1,4 @@
-"""Files are complete or absent, and what the file system refuses is told in one line."""
+"""Files are complete or absent, and what the file system refuses is reported in one line."""
 
 from pathlib import Path
 

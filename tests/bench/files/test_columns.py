@@ -1,4 +1,4 @@
-"""Tables of a user's own: nothing is shifted or dropped in silence, and the odd cell is the one that is told."""
+"""User-defined tables: nothing is shifted or dropped in silence, and the invalid cell is the one that is reported."""
 
 import io
 

@@ -156,7 +156,7 @@ def test_check_of_a_corrupted_test_set_names_all_files(tmp_path):
     message = r"data set cifar10 is missing: put .*; data set cifar10_c is missing: put .*CIFAR-10-C"
     with pytest.raises(UserError, match=message):
         lines += check("cifar10_c", tmp_path)
-    told = check("cifar10_c", tmp_path)
-    lines = [next(told) for _ in range(32)]
+    report = check("cifar10_c", tmp_path)
+    lines = [next(report) for _ in range(32)]
     assert any("CIFAR-10-C.tar  missing" in line for line in lines)
     assert any("cifar-10-python.tar.gz  missing" in line for line in lines)

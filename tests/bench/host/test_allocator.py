@@ -1,4 +1,4 @@
-"""The allocator keeps freed memory once it is told to, which shows in page faults."""
+"""The allocator keeps freed memory once that is requested, which shows in page faults."""
 
 import ctypes
 import subprocess

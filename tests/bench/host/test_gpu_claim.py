@@ -17,9 +17,9 @@ from pathlib import Path
 from bench.host.gpu_claim import claim
 
 folder, *gpus = sys.argv[1:]
-told = lambda line: print(line, flush=True)
-one = claim(gpus, Path(folder), told)
-assert claim(gpus, Path(folder), told) == one, "the same one, without waiting for itself"
+report = lambda line: print(line, flush=True)
+one = claim(gpus, Path(folder), report)
+assert claim(gpus, Path(folder), report) == one, "the same one, without waiting for itself"
 print(one, flush=True)
 sys.stdin.read()
 """

@@ -27,14 +27,14 @@ def test_models_and_transforms_are_there():
 
 def test_an_intact_torchvision_is_left_alone():
     """A package whose import works is neither imported twice nor given stand-ins."""
-    told = python(
+    output = python(
         "import sys, types",
         "for name in ('torchvision', 'torchvision.models'): sys.modules[name] = types.ModuleType(name)",
         "from bench.host import torchvision_compat",
         "assert torchvision_compat.import_torchvision() is sys.modules['torchvision']",
         "print(len(torchvision_compat._libraries))",
     )
-    assert told == "0"
+    assert output == "0"
 
 
 def test_other_failures_are_not_hidden(monkeypatch):
@@ -47,8 +47,8 @@ def test_other_failures_are_not_hidden(monkeypatch):
 
 
 def test_a_half_imported_package_is_dropped_and_imported_again():
-    """As beside a CPU build of torch: the first import fails, its modules go, the schemas are known to the second."""
-    told = python(
+    """As with a CPU build of torch: the first import fails, its modules go, the schemas are known to the second."""
+    output = python(
         "import sys, types, torch",
         "from bench.host import torchvision_compat as compat",
         "calls = []",
@@ -61,7 +61,7 @@ def test_a_half_imported_package_is_dropped_and_imported_again():
         "compat._import = fake",
         "print(compat.import_torchvision(), calls)",
     )
-    assert told == "torchvision::nms [False, False]"
+    assert output == "torchvision::nms [False, False]"
 
 
 def test_importing_the_project_does_not_import_torchvision():

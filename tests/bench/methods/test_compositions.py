@@ -1,4 +1,4 @@
-"""Every legal perturbation × correction × server runs, and its state survives a checkpoint; illegal ones are told."""
+"""Every legal perturbation × correction × server runs and survives a checkpoint; illegal ones are refused."""
 
 import itertools
 import math

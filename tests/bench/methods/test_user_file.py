@@ -322,8 +322,8 @@ def test_feddyns_server_takes_corrections_with_duals(correction):
         return
     with pytest.raises(UserError) as caught:
         compose({"correction": correction, "server": "feddyn"})
-    told = f"server feddyn needs a correction that stores H, which {correction} does not (allowed: feddc, feddyn"
-    assert told in str(caught.value)
+    message = f"server feddyn needs a correction that stores H, which {correction} does not (allowed: feddc, feddyn"
+    assert message in str(caught.value)
 
 
 def test_unknown_parts_are_told():

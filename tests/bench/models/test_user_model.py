@@ -100,7 +100,7 @@ def test_the_seed_decides_its_weights(own):
 
 
 def test_a_run_keeps_the_file_and_does_without_it(own, tmp_path):
-    """Also a method's file beside it; both copies are what a moved run is read with."""
+    """Also a method's file next to it; both copies are what a moved run is read with."""
     (own / "my_method.py").write_text(METHOD)
     (own / "experiments.yaml").write_text(
         EXPERIMENT + "methods: {mine: {file: my_method.py, hyperparameters: {rho: 0.1}}}\n"
@@ -137,8 +137,8 @@ def test_an_edited_file_is_another_configuration(own, tmp_path):
     (own / "nets" / "my_model.py").write_text(SOURCE.replace("9", "8"))
     with pytest.raises(UserError) as error:
         train(config(own), out, CPU)
-    told = f"'{own}/nets/my_model.py' has been edited; the run's copy is '{out}/model.py'"
-    assert told in str(error.value)
+    message = f"'{own}/nets/my_model.py' has been edited; the run's copy is '{out}/model.py'"
+    assert message in str(error.value)
     assert contents(out) == before
 
 

@@ -57,7 +57,7 @@ def test_a_run_leaves_the_stated_files(tmp_path):
     assert sorted(p.name for p in (run.path / "snapshots").iterdir()) == [
         "round-00003.safetensors", "round-00006.safetensors",
     ]  # fmt: skip
-    assert list(tmp_path.iterdir()) == [run.path], "nothing else is left beside it"
+    assert list(tmp_path.iterdir()) == [run.path], "nothing else is left next to it"
     assert run.config == config()
     metrics = run.metrics()
     assert metrics["round"].tolist() == [1, 2, 3, 4, 5, 6]
@@ -342,7 +342,7 @@ def test_a_checkpoint_of_other_data_is_refused(tmp_path, monkeypatch):
         with pytest.raises(InterruptedRunError):
             train(config(), tmp_path / "run", CPU)
     monkeypatch.setattr("bench.data.dataset.Dataset.content_hash", lambda data: "other")
-    with pytest.raises(UserError, match="was trained on other data"):
+    with pytest.raises(UserError, match="was trained on data that have changed since"):
         train(config(), tmp_path / "run", CPU)
 
 
