@@ -1,4 +1,4 @@
-"""The structure of the project: packages import only in one direction, and there are no circular imports."""
+"""The structure of the project: imports run in one direction and not in circles; the tests mirror the packages."""
 
 import ast
 from functools import cache
@@ -52,11 +52,11 @@ def test_imports_run_one_way(module):
         assert not imports(module), "the packages themselves import nothing"
         return
     own = room(module)
-    assert own is not None, f"{module} stands in no room of {ROOMS}"
+    assert own is not None, f"{module} is in no room of {ROOMS}"
     for imported in imports(module):
         other = room(imported)
         assert imported == "bench" or (other is not None and ROOMS.index(other) <= ROOMS.index(own)), (
-            f"{module} imports {imported}, from a room above its own"
+            f"{module} imports {imported}, from a later room"
         )
 
 
@@ -74,3 +74,9 @@ def test_no_folder_has_more_rooms_than_can_be_overlooked(folder):
     files = [file for file in folder.glob("*.py") if file.name != "__init__.py"]
     folders = [inner for inner in folder.iterdir() if (inner / "__init__.py").is_file()]
     assert len(files) + len(folders) <= MOST_ROOMS, [part.name for part in (*files, *folders)]
+
+
+def test_the_tests_mirror_the_rooms():
+    folders = {file.parent for package in PACKAGES for file in (ROOT / "tests" / package).rglob("test_*.py")}
+    tested = {".".join(folder.relative_to(ROOT / "tests").parts) for folder in folders}
+    assert tested == set(ROOMS)
