@@ -27,26 +27,11 @@ from bench.numerics.streams import numpy_stream
 from fedflat.cli.analysing import analysis_questions
 from fedflat.cli.app import app
 from fedflat.cli.method_description import overview
+from tests.commands import fedflat, refused
 from tests.places import ROOT
 
 CELL = "digits/dirichlet-0.1/4-of-20/fedsam"
 TINY = ["--set", "training.rounds=1", "--seed", "0", "--device", "cpu"]
-
-
-def fedflat(*arguments: object, **options) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-m", "fedflat", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, **options)
-
-
-def refused(*arguments: object, **options) -> str:
-    """Run a command that must fail because of invalid input, and return its one line."""
-    done = fedflat(*arguments, **options)
-    assert done.returncode == 2, done
-    assert done.stdout == ""
-    assert "Traceback" not in done.stderr
-    [line] = done.stderr.splitlines()
-    assert line.startswith("fedflat: ")
-    return line
 
 
 def experiment(folder: Path, old: str, new: str) -> Path:
@@ -122,7 +107,7 @@ USAGE = [
 
 @pytest.mark.parametrize(("arguments", "message"), USAGE, ids=lambda v: str(v)[-30:])
 def test_mistakes_of_usage_are_one_line(arguments, message, tmp_path):
-    line = refused(*arguments, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(Path.cwd())})
+    line = refused(*arguments, cwd=tmp_path)
     assert message.lower() in line.lower()
     assert list(tmp_path.iterdir()) == [], "something was written"
 

@@ -2,10 +2,7 @@
 
 import json
 import math
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +21,8 @@ from bench.host.progress import silent
 from bench.host.torch_device import prepare_device
 from bench.input.errors import UserError
 from bench.training.train import train_cell
-from tests.analysis.conftest import LITTLE, ROOT, train_all
+from tests.analysis.conftest import LITTLE, train_all
+from tests.commands import fedflat, refused
 
 SETTINGS = [("digits", "dirichlet-0.1", "4-of-20"), ("digits", "iid", "4-of-20")]
 NAN = math.nan
@@ -225,10 +223,8 @@ def test_runs_without_any_partner_are_told(stored: Path) -> None:
 
 
 def test_the_command_prints_the_tables_and_writes_a_tidy_csv(stored: Path) -> None:
-    command = [sys.executable, "-m", "fedflat"]
-    compare_it = [*command, "compare", "fedsam", "--grid", "tiny", "--experiment", "little.yaml", "--by-setting"]
-    compare_it += ["--csv", "out.csv"]
-    done = subprocess.run(compare_it, capture_output=True, text=True, check=False, env=_env())
+    options = ["--grid", "tiny", "--experiment", "little.yaml", "--by-setting", "--csv", "out.csv"]
+    done = fedflat("compare", "fedsam", *options)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == as_text(compared(), by_setting=True) + "\n"
     table = pd.read_csv("out.csv")
@@ -237,20 +233,11 @@ def test_the_command_prints_the_tables_and_writes_a_tidy_csv(stored: Path) -> No
     expected = compared().csv(by_setting=True)
     assert table["difference"].tolist() == pytest.approx(expected["difference"].tolist(), rel=0, abs=0, nan_ok=True)
 
-    stores = [*command, "baselines", "little.yaml", "--grid", "again", "--out", "again.csv"]
-    done = subprocess.run(stores, capture_output=True, text=True, check=False, env=_env())
+    done = fedflat("baselines", "little.yaml", "--grid", "again", "--out", "again.csv")
     assert (done.returncode, done.stdout) == (0, "again.csv\n")
     assert Path("again.csv").read_bytes() == Path("results/baselines/tiny.csv").read_bytes()
 
-    refused = [*command, "compare", "fedsam", "--grid", "quick"]
-    done = subprocess.run(refused, capture_output=True, text=True, check=False, env=_env())
-    assert done.returncode == 2
-    [line] = done.stderr.splitlines()
-    assert "fedflat baselines quick_all --grid quick" in line
-
-
-def _env() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(ROOT)}
+    assert "fedflat baselines quick_all --grid quick" in refused("compare", "fedsam", "--grid", "quick")
 
 
 def frame(**methods: list[tuple[str, float, float]]) -> pd.DataFrame:

@@ -15,7 +15,7 @@ from bench.data.root import data_root
 from bench.experiments.experiment import load_experiment
 from bench.input.errors import UserError
 from bench.numerics.streams import numpy_stream
-from tests.bench.data.test_partitions import samples
+from tests.bench.data.labelled import samples
 
 
 def split_of(clients: int, classes: int) -> tuple[np.ndarray, list[np.ndarray]]:

@@ -15,7 +15,7 @@ from analysis.published.numbers import papers
 from bench.experiments.experiment import load_experiment
 from bench.experiments.files import PAPER_TABLES, experiment_names
 from bench.input.errors import UserError
-from tests.fedflat.test_cli import fedflat, refused
+from tests.commands import fedflat, refused
 
 CPU = torch.device("cpu")
 COSTS = PAPER_TABLES / "costs.csv"

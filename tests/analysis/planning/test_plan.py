@@ -12,7 +12,7 @@ from bench.experiments.experiment import load_experiment
 from bench.experiments.run_config import RunConfig
 from bench.input.errors import UserError
 from bench.training.train import train_cell
-from tests.fedflat.test_cli import fedflat, refused
+from tests.commands import fedflat, refused
 
 CPU = torch.device("cpu")
 ONE = {"training.rounds": 2, "grid.seeds": [0]}

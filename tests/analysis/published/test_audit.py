@@ -11,7 +11,7 @@ from analysis.published.numbers import papers
 from analysis.published.printed_numbers import PrintedNumber, method_title, printed_numbers
 from bench.experiments.files import PAPER_TABLES
 from bench.input.errors import UserError
-from tests.fedflat.test_cli import fedflat, refused
+from tests.commands import fedflat, refused
 
 PRINTED = PrintedNumber(
     paper="fedtoga", table="1", method="fedsam", dataset="cifar10", model="lenet", partition="dirichlet",

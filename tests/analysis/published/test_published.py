@@ -28,7 +28,7 @@ from analysis.published.query import as_text, query
 from bench.experiments.files import PAPER_TABLES
 from bench.input.errors import UserError
 from tests.analysis.published.published_counts import ROWS
-from tests.fedflat.test_cli import fedflat, refused
+from tests.commands import fedflat, refused
 
 WITHOUT_VALUE = {
     ("fedgf", "1"): 17,

@@ -18,7 +18,7 @@ from bench.data.cache import cached, in_chunks, is_cached, signature
 from bench.data.dataset import Samples
 from bench.input.errors import UserError
 from tests.bench.data.published_copies import cifar_batch, images, packed, write_copy
-from tests.fedflat.test_cli import fedflat, refused
+from tests.commands import fedflat, refused
 from tests.places import ROOT
 
 CIFAR_BYTES = 60_000 * 3072
@@ -223,7 +223,8 @@ def test_no_space_left(tmp_path):
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))
 
-    done = fedflat("data", "prepare", root, "--root", tmp_path / "data", preexec_fn=limit)
+    command = [sys.executable, "-m", "fedflat", "data", "prepare", root, "--root", tmp_path / "data"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, preexec_fn=limit)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.splitlines()[-1].startswith("fedflat: cannot write the cache")
     assert "File too large" in done.stderr

@@ -24,7 +24,7 @@ from bench.training.run_directory import RunDirectory
 from bench.training.train import train_cell
 from fedflat.cli.method_description import describe
 from tests.bench.training.test_runs import contents, interrupted_after_three_rounds
-from tests.fedflat.test_cli import fedflat, refused
+from tests.commands import fedflat, refused
 from tests.places import ROOT
 from tests.problems import train
 

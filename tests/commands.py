@@ -1,0 +1,71 @@
+"""Runs commands of the project. Each has its own process, a fork of one that has imported torch and Snakemake.
+
+The imports take longer than most commands. What depends on the start of a process is tested with new processes.
+"""
+
+import multiprocessing
+import os
+import runpy
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.places import ROOT
+
+PRELOADED = [
+    "torch", "snakemake.cli", "analysis.planning.workflow", "analysis.report.report", "analysis.analyses.run_analysis",
+    "fedflat.cli.app",
+]  # fmt: skip
+SNAKEMAKE = ["--snakefile", str(ROOT / "Snakefile"), "--workflow-profile", str(ROOT / "profiles" / "default")]
+
+
+def run(words: list[str], cwd: Path | None = None, env: Mapping[str, str] = os.environ) -> subprocess.CompletedProcess:
+    """Run `fedflat`, `snakemake` with the project's Snakefile, or `python FILE`, and capture what it prints."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(PRELOADED)
+    with tempfile.TemporaryDirectory() as folder:
+        printed = [Path(folder) / name for name in ("stdout", "stderr")]
+        process = context.Process(target=_command, args=(words, cwd or Path.cwd(), dict(env), printed))
+        process.start()
+        process.join()
+        return subprocess.CompletedProcess(words, process.exitcode, *(file.read_text("utf-8") for file in printed))
+
+
+def fedflat(*arguments: object, **options) -> subprocess.CompletedProcess:
+    return run(["fedflat", *map(str, arguments)], **options)
+
+
+def refused(*arguments: object, **options) -> str:
+    """Run a `fedflat` command that must fail because of invalid input, and return its one line."""
+    done = fedflat(*arguments, **options)
+    assert done.returncode == 2, done
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    [line] = done.stderr.splitlines()
+    assert line.startswith("fedflat: ")
+    return line
+
+
+def _command(words: list[str], folder: Path, env: dict[str, str], printed: list[Path]) -> None:
+    for descriptor, file in enumerate(printed, start=1):
+        os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND), descriptor)
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(env, PYTHONPATH=str(ROOT))
+    program, *arguments = sys.argv = words
+    if program == "fedflat":
+        from fedflat.__main__ import main
+
+        main()
+    elif program == "snakemake":
+        from snakemake.cli import main as snakemake
+
+        snakemake([*arguments, *SNAKEMAKE])
+    elif program == "python":
+        sys.argv = arguments
+        sys.path.insert(0, str(Path(arguments[0]).parent))
+        runpy.run_path(arguments[0], run_name="__main__")
+    else:
+        sys.exit(f"the tests cannot run {program}")
