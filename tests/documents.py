@@ -78,7 +78,9 @@ def run(command: str, folder: Path) -> str:
     process.join()
     printed = log.read_text(encoding="utf-8")
     if process.exitcode != 0:
-        jobs = "\n".join(f"{file}:\n{file.read_text()}" for file in folder.glob("results/**/logs/**/*.log"))
+        jobs = "\n".join(
+            f"{file}:\n{file.read_text(encoding='utf-8')}" for file in folder.glob("results/**/logs/**/*.log")
+        )
         raise AssertionError(f"exit code {process.exitcode}: {command}\n{printed}\n{jobs}")
     return printed
 

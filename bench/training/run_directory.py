@@ -45,7 +45,7 @@ class RunDirectory:
 
     def _json(self, name: str) -> dict[str, Any]:
         try:
-            data = json.loads((self.path / name).read_text())
+            data = json.loads((self.path / name).read_text(encoding="utf-8"))
         except (ValueError, OSError) as error:
             raise UserError(f"'{self.path / name}' is damaged: {error}") from None
         if not isinstance(data, dict):

@@ -150,10 +150,12 @@ def test_a_table_asks_for_targets_that_the_analysis_has(little: Path) -> None:
             "unknown method or partition to compare .* with 'fedavgg'; did you mean",
         ),
     ):
-        table.write_text(layout.replace("TARGET", target))
-        (little / "analyses.yaml").write_text(f"convergence: {options}\n")
+        table.write_text(layout.replace("TARGET", target), encoding="utf-8")
+        (little / "analyses.yaml").write_text(f"convergence: {options}\n", encoding="utf-8")
         with pytest.raises(UserError, match=message):
             Report("little.yaml", Path("results")).table_inputs("t")
-    table.write_text(layout.replace("TARGET", "fedavg, smoothed: true"))
-    (little / "analyses.yaml").write_text("convergence: {targets: [80], reference: fedavg, window: 3}\n")
+    table.write_text(layout.replace("TARGET", "fedavg, smoothed: true"), encoding="utf-8")
+    (little / "analyses.yaml").write_text(
+        "convergence: {targets: [80], reference: fedavg, window: 3}\n", encoding="utf-8"
+    )
     assert Report("little.yaml", Path("results")).table_inputs("t")

@@ -49,10 +49,10 @@ def test_a_method_that_diverges_is_an_outcome_everywhere(tmp_path: Path) -> None
     assert pd.read_csv(tmp_path / "analysis" / "mini" / CELL / "fedsam" / "flatness.csv").empty
     report = Report(MINI, tmp_path, DIVERGES)
     for name in report.table_names():
-        assert "diverged (2 of 2)" in report.render_table(name)[0].read_text()
+        assert "diverged (2 of 2)" in report.render_table(name)[0].read_text(encoding="utf-8")
     for name in report.figure_names():
         assert all(file.stat().st_size for file in report.render_figure(name))
-    page = report.render_page().read_text()
+    page = report.render_page().read_text(encoding="utf-8")
     assert "2 of them diverged" in page
     assert page.count("iverged: FedSAM") == 3, "the captions of drift, surfaces and perturbation name it"
 
@@ -146,7 +146,7 @@ def test_the_surface_is_that_of_the_first_seed_unless_one_is_named(tmp_path: Pat
     surface = pd.read_csv(tmp_path / "analysis" / "mini" / CELL / "fedsam" / "surface.csv")
     assert set(surface["seed"]) == {1}
     report = Report(MINI, tmp_path, changes)
-    assert "Seed 1" in report.render_page().read_text()
+    assert "Seed 1" in report.render_page().read_text(encoding="utf-8")
     assert all(file.stat().st_size for name in ("surfaces", "labels") for file in report.render_figure(name))
     runs = tmp_path / "runs" / "mini" / CELL / "fedsam"
     with pytest.raises(UserError, match=r"surface.seed = 7, but the seeds are 1"):
@@ -246,9 +246,9 @@ def test_options_travel_as_text(analysis: Analysis) -> None:
 def own_analyses(folder: Path, text: str, **files: str) -> str:
     """A copy of mini with these analyses, and layouts by name; the experiment's file."""
     shutil.copytree(Path(MINI).parent, folder)
-    (folder / "analyses.yaml").write_text(text)
+    (folder / "analyses.yaml").write_text(text, encoding="utf-8")
     for name, content in files.items():
-        (folder / "tables" / f"{name}.yaml").write_text(content)
+        (folder / "tables" / f"{name}.yaml").write_text(content, encoding="utf-8")
     return str(folder / "experiments.yaml")
 
 
@@ -296,7 +296,7 @@ def test_analyses_that_are_not_known_are_one_line(tmp_path: Path, text: str, mes
 
 def test_the_example_of_the_docs_is_an_analysis(tmp_path: Path) -> None:
     """Of docs/analyses.md: what it says works as it stands."""
-    text = (ROOT / "docs" / "analyses.md").read_text()
+    text = (ROOT / "docs" / "analyses.md").read_text(encoding="utf-8")
     code = text.split("```python\n")[1].split("```")[0]
     names: dict[str, object] = {}
     exec(compile(code, "weight_norm.py", "exec", dont_inherit=True), names)
@@ -310,8 +310,10 @@ def test_the_example_of_the_docs_is_an_analysis(tmp_path: Path) -> None:
 
 def test_an_extension_keeps_the_options_that_it_does_not_change(tmp_path: Path) -> None:
     file = tmp_path / "experiments.yaml"
-    file.write_text("name: own\nextends: quick\n")
-    (tmp_path / "analyses.yaml").write_text("hessian: {images: 7}\nwide: {analysis: flatness, rho: 0.5}\n")
+    file.write_text("name: own\nextends: quick\n", encoding="utf-8")
+    (tmp_path / "analyses.yaml").write_text(
+        "hessian: {images: 7}\nwide: {analysis: flatness, rho: 0.5}\n", encoding="utf-8"
+    )
     loaded, quick = load_analyses(str(file)), load_analyses("quick")
     assert loaded["hessian"].images == 7  # type: ignore[attr-defined]
     assert loaded["flatness"] == quick["flatness"] != parse_analysis("flatness", {})

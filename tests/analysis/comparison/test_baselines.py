@@ -77,7 +77,7 @@ def test_missing_runs_are_counted_with_the_command_that_makes_them(little: Path)
 
 
 def test_runs_of_another_configuration_are_not_stored(little: Path) -> None:
-    (little / "little.yaml").write_text(LITTLE.replace("rho: 0.05", "rho: 0.06"))
+    (little / "little.yaml").write_text(LITTLE.replace("rho: 0.05", "rho: 0.06"), encoding="utf-8")
     with pytest.raises(UserError, match=r"another configuration \(method.hyperparameters.rho: 0.05 there, 0.06 here\)"):
         collect(report(little))
 
@@ -88,7 +88,7 @@ def test_methods_that_do_not_share_the_protocol_are_not_stored_together(little: 
         "wild: {name: fedavg, training: {rounds: 2}}",
     )
     assert text != LITTLE
-    (little / "little.yaml").write_text(text)
+    (little / "little.yaml").write_text(text, encoding="utf-8")
     shutil.rmtree(little / "results")
     train_all(little / "little.yaml", little / "results")
     with pytest.raises(UserError, match=r"fedavg and wild cannot be compared .* \(rounds: 1 in fedavg, 2 in wild\)"):
@@ -176,7 +176,9 @@ def test_a_run_has_one_row_per_metric(little: Path) -> None:
 
 def test_the_last_round_is_stored(tmp_path: Path) -> None:
     file = tmp_path / "little.yaml"
-    file.write_text(LITTLE.replace("rounds: 1", "rounds: 3").replace("seeds: [0, 1, 2]", "seeds: [0]"))
+    file.write_text(
+        LITTLE.replace("rounds: 1", "rounds: 3").replace("seeds: [0, 1, 2]", "seeds: [0]"), encoding="utf-8"
+    )
     train_all(file, tmp_path / "results")
     rows = collect(report(tmp_path))
     metrics = RunDirectory(tmp_path / "results" / "runs" / "little" / CELL / "seed-0").metrics()

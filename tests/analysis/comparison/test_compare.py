@@ -49,7 +49,7 @@ def mine(folder: Path, grid: str = LITTLE) -> Path:
     """An experiment of one method on the grid of another experiment's text, and its runs."""
     file = folder / "mine.yaml"
     head = grid.partition("methods:")[0].replace("name: little", "name: mine")
-    file.write_text(f"{head}methods:\n  sharper: {{name: fedsam, hyperparameters: {{rho: 0.5}}}}\n")
+    file.write_text(f"{head}methods:\n  sharper: {{name: fedsam, hyperparameters: {{rho: 0.5}}}}\n", encoding="utf-8")
     train_all(file, folder / "results")
     return file
 

@@ -316,13 +316,13 @@ def test_one_experiment_has_every_kind_and_every_analysis() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_typo_in_a_layout_is_one_line(kind: str, tmp_path: Path) -> None:
     file = tmp_path / "experiments.yaml"
-    file.write_text((PAPER_TABLES / "quick" / "experiments.yaml").read_text())
+    file.write_text((PAPER_TABLES / "quick" / "experiments.yaml").read_text(encoding="utf-8"), encoding="utf-8")
     (tmp_path / "figures").mkdir()
-    (tmp_path / "figures" / "f.yaml").write_text(f"kind: {kind}\ntitel: x\n")
+    (tmp_path / "figures" / "f.yaml").write_text(f"kind: {kind}\ntitel: x\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"f\.yaml: unknown key of \w+ 'titel'; did you mean 'title'") as error:
         figures.load_figure(str(file), "f")
     assert "\n" not in str(error.value)
-    (tmp_path / "figures" / "f.yaml").write_text(f"kind: {kind}x\n")
+    (tmp_path / "figures" / "f.yaml").write_text(f"kind: {kind}x\n", encoding="utf-8")
     with pytest.raises(UserError, match=f"unknown kind of figure in .*; did you mean '{kind}'"):
         figures.load_figure(str(file), "f")
 

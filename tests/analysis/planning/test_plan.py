@@ -84,20 +84,20 @@ def test_cells_that_several_targets_need_are_counted_once() -> None:
 
 def test_own_experiments_have_targets_too(tmp_path: Path) -> None:
     file = tmp_path / "experiments.yaml"
-    file.write_text("name: mine\nextends: quick\n")
+    file.write_text("name: mine\nextends: quick\n", encoding="utf-8")
     with pytest.raises(UserError, match="unknown target 'mine_runs'"):
         plan(["mine_runs"], tmp_path, {}, one_second)
     [(part, estimate)] = plan(["mine_runs"], tmp_path, {}, one_second, [str(file)]).items()
     assert (part, estimate.runs) == ("mine: digits", 3 * len(load_experiment(str(file)).paths()))
     other = tmp_path / "other.yaml"
-    other.write_text(file.read_text())
+    other.write_text(file.read_text(encoding="utf-8"), encoding="utf-8")
     with pytest.raises(UserError, match="two of them are named mine"):
         plan(["mine_runs"], tmp_path, {}, one_second, [str(file), str(other)])
 
 
 def test_the_command_takes_several_targets_and_experiments(tmp_path: Path) -> None:
     file = tmp_path / "experiments.yaml"
-    file.write_text("name: mine\nextends: quick\n")
+    file.write_text("name: mine\nextends: quick\n", encoding="utf-8")
     options = ["--experiment", file, "--results", tmp_path, "--rounds", 2, "--method", "fedavg"]
     lines = fedflat("plan", "mine_runs", "quick_runs", *options).stdout.splitlines()
     assert "hours of one core" in lines[0]

@@ -23,7 +23,7 @@ def wildcards(cell: str = FEDSAM, **others: str) -> SimpleNamespace:
 
 
 def test_the_configuration_file_lists_every_key_and_its_default():
-    listed = yaml.safe_load((ROOT / "config" / "config.yaml").read_text())
+    listed = yaml.safe_load((ROOT / "config" / "config.yaml").read_text(encoding="utf-8"))
     assert sorted(listed) == KEYS
     assert Workflow.of(listed) == Workflow.of({}), "the values in the file are the defaults"
 
@@ -64,7 +64,9 @@ def test_changes_reach_every_command():
 
 def test_small_models_get_one_thread_and_large_ones_the_cores(tmp_path):
     large = tmp_path / "experiments.yaml"
-    large.write_text(Path(MINI).read_text().replace("model: cnn_gn", "model: resnet18_gn"))
+    large.write_text(
+        Path(MINI).read_text(encoding="utf-8").replace("model: cnn_gn", "model: resnet18_gn"), encoding="utf-8"
+    )
     for config, threads in (
         ({"experiments": MINI}, 1),
         ({"experiments": str(large)}, 8),
@@ -106,7 +108,7 @@ ONE_PARTICIPATION = "  participation: [{active: 4}]\n"
 
 def extended(folder: Path, more: str = "") -> Report:
     file = folder / "experiments.yaml"
-    file.write_text(EXTENDED + more)
+    file.write_text(EXTENDED + more, encoding="utf-8")
     return Report(str(file), folder / "results")
 
 
@@ -156,7 +158,7 @@ def test_own_layouts_must_fit(tmp_path):
     report = extended(tmp_path)
     (tmp_path / "tables").mkdir()
     layout = "title: t\ncaption: c\ncolumns: [{header: h, metric: test_accuracy, select: {partition: iid}}]\n"
-    (tmp_path / "tables" / "mine.yaml").write_text(layout)
+    (tmp_path / "tables" / "mine.yaml").write_text(layout, encoding="utf-8")
     assert report.table_names() == ["mine"], "own ones stand in place of quick's, and a mistake in them is reported"
     assert report.figure_names() == ["convergence", "labels"]
     with pytest.raises(UserError, match=r"mine.yaml': unknown partition of experiment extended 'iid'"):
@@ -168,9 +170,9 @@ def with_analyses(folder: Path, text: str) -> Workflow:
     shutil.copytree(Path(MINI).parent, folder)
     file = folder / "experiments.yaml"
     iid = "  partition: [{name: dirichlet, alpha: 0.1, clients: 20}, {name: iid, clients: 40}]\n"
-    lines = file.read_text().splitlines(keepends=True)
-    file.write_text("".join(iid if line.startswith("  partition:") else line for line in lines))
-    (folder / "analyses.yaml").write_text(text)
+    lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
+    file.write_text("".join(iid if line.startswith("  partition:") else line for line in lines), encoding="utf-8")
+    (folder / "analyses.yaml").write_text(text, encoding="utf-8")
     return Workflow.of({"experiments": str(file)})
 
 

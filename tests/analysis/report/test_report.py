@@ -58,14 +58,14 @@ def test_render_writes_where_it_says(realistic: Tidy) -> None:
     assert all(path.stat().st_size for path in written)
     caption = figures.caption(figures.load_figure("quick", "labels"), realistic)
     shown = f"# Images per client and class\n\n![Images per client and class](labels.png)\n\n{caption}\n"
-    assert written[-1].read_text() == shown
+    assert written[-1].read_text(encoding="utf-8") == shown
 
 
 def test_page_holds_all_tables_and_links_only_what_exists(realistic: Tidy) -> None:
     Report("quick", realistic.results).render_table("accuracy")
     Report("quick", realistic.results).render_figure("labels")
     page = Report("quick", realistic.results).render_page()
-    text = page.read_text()
+    text = page.read_text(encoding="utf-8")
     assert text.count("<table>") == 2
     assert text.count("Not drawn yet.") == 4
     images = re.findall(r'src="([^"]+)"', text)
@@ -81,7 +81,7 @@ def test_page_leaves_no_dead_link(realistic: Tidy) -> None:
     for name in report.figure_names():
         report.render_figure(name)
     page = report.render_page()
-    links = re.findall(r'(?:src|href)="([^"#]+)"', page.read_text())
+    links = re.findall(r'(?:src|href)="([^"#]+)"', page.read_text(encoding="utf-8"))
     assert len(links) == 2 * 4 + 5 * 4
     assert all((page.parent / link).is_file() for link in links)
 
@@ -89,7 +89,7 @@ def test_page_leaves_no_dead_link(realistic: Tidy) -> None:
 def test_changed_values_are_those_of_the_report(tmp_path: Path) -> None:
     """A run with one seed is complete when one seed was requested."""
     write(tmp_path, CellAddress(HARD, "fedavg"), "metrics", metrics([80]))
-    text = Report("quick", tmp_path, {"grid.seeds": [0]}).render_table("accuracy")[0].read_text()
+    text = Report("quick", tmp_path, {"grid.seeds": [0]}).render_table("accuracy")[0].read_text(encoding="utf-8")
     assert "80.00" in text
     assert "of 3 seeds" not in text
 
@@ -154,17 +154,17 @@ def test_the_command_that_makes_the_runs(tmp_path: Path) -> None:
 def test_one_cell_is_enough_for_tables_and_page(tmp_path: Path) -> None:
     write(tmp_path, CellAddress(HARD, "fedavg"), "metrics", metrics([80, 81, 82]))
     report = Report("quick", tmp_path)
-    assert "not run" in report.render_table("accuracy")[0].read_text()
-    assert "not run" in report.render_table("flatness")[0].read_text()
+    assert "not run" in report.render_table("accuracy")[0].read_text(encoding="utf-8")
+    assert "not run" in report.render_table("flatness")[0].read_text(encoding="utf-8")
     assert all(file.is_file() for file in report.render_figure("convergence"))
-    assert "quick: 3 of 144 runs" in report.render_page().read_text()
+    assert "quick: 3 of 144 runs" in report.render_page().read_text(encoding="utf-8")
 
 
 def test_a_layout_that_does_not_fit_is_named(tmp_path: Path) -> None:
     own = shutil.copytree(Path(MINI).parent, tmp_path / "own")
     experiments = own / "experiments.yaml"
-    text = experiments.read_text()
-    experiments.write_text(re.sub(r"  fedsam:.*\n", "", text))
+    text = experiments.read_text(encoding="utf-8")
+    experiments.write_text(re.sub(r"  fedsam:.*\n", "", text), encoding="utf-8")
     with pytest.raises(UserError, match=r"^'.*tables/accuracy.yaml': unknown method of experiment mini 'fedsam'"):
         Report(str(experiments), tmp_path).table_inputs("accuracy")
     with pytest.raises(UserError, match=r"^'.*figures/drift.yaml': unknown method of experiment mini 'fedsam'"):
@@ -176,8 +176,8 @@ def test_a_layout_is_like_another_one_but_for_the_keys_that_it_gives(tmp_path: P
     shutil.copytree(PAPER_TABLES / "quick", tmp_path / "like")
     source = str(tmp_path / "like" / "experiments.yaml")
     folder = tmp_path / "like" / "tables"
-    (folder / "7.yaml").write_text("like: accuracy\ntitle: Seven\nmethods: [fedsam]\n")
-    (folder / "8.yaml").write_text("like: 7\ntitle: Eight\n")
+    (folder / "7.yaml").write_text("like: accuracy\ntitle: Seven\nmethods: [fedsam]\n", encoding="utf-8")
+    (folder / "8.yaml").write_text("like: 7\ntitle: Eight\n", encoding="utf-8")
     eight, accuracy = load_table(source, "8"), load_table(source, "accuracy")
     assert (eight.title, eight.methods) == ("Eight", ("fedsam",))
     assert (eight.caption, eight.columns) == (accuracy.caption, accuracy.columns)
@@ -189,7 +189,7 @@ def test_a_layout_is_like_another_one_but_for_the_keys_that_it_gives(tmp_path: P
         ("7", r"7\.yaml': like: 7 makes the layout like itself"),
         ("8", r"8\.yaml': like: 7 makes the layout like itself"),
     ):
-        (folder / "7.yaml").write_text(f"like: {like}\n")
+        (folder / "7.yaml").write_text(f"like: {like}\n", encoding="utf-8")
         with pytest.raises(UserError, match=message) as error:
             report.table_inputs("7")
         assert "\n" not in str(error.value)

@@ -143,7 +143,7 @@ def test_at_smoke_scale_nothing_is_judged() -> None:
 def test_what_extends_a_paper_is_judged_where_its_settings_are_the_papers(tmp_path: Path) -> None:
     for name, training, kind in (("same", "{}", "agrees"), ("faster", "{lr: 0.1}", "not judged")):
         file = tmp_path / f"{name}.yaml"
-        file.write_text(f"name: {name}\nextends: fedgf\ntraining: {training}\n")
+        file.write_text(f"name: {name}\nextends: fedgf\ntraining: {training}\n", encoding="utf-8")
         assert kinds(with_published(filled(), load_experiment(str(file)), "fedgf"), 0)[0] == kind
 
 
@@ -160,7 +160,7 @@ def test_printed_deviations_stand_once() -> None:
 
 
 def test_tables_of_unknown_data_sets_show_the_published_side_alone(tmp_path: Path) -> None:
-    text = Report("fedlesam", tmp_path).render_table("3")[0].read_text()
+    text = Report("fedlesam", tmp_path).render_table("3")[0].read_text(encoding="utf-8")
     assert "data set not supported yet" in text
     assert "not supported" in text.rpartition("Verdicts")[2]
     published = [line for line in text.splitlines() if line.startswith("| *published*")]
@@ -170,7 +170,7 @@ def test_tables_of_unknown_data_sets_show_the_published_side_alone(tmp_path: Pat
 
 
 def test_a_wide_table_in_latex_fits_the_page_and_names_its_paper(tmp_path: Path) -> None:
-    text = Report("fedlesam", tmp_path).render_table("3")[1].read_text()
+    text = Report("fedlesam", tmp_path).render_table("3")[1].read_text(encoding="utf-8")
     assert text.startswith("% needs \\usepackage{booktabs,graphicx}\n\\begin{table*}")
     assert "\\label{tab:fedlesam-3}\n\\resizebox{\\ifdim\\width>\\textwidth" in text
     assert "\\end{tabular}}\n" in text

@@ -45,7 +45,7 @@ def test_augmentations_are_told_in_words() -> None:
 def test_what_smoke_scale_drops_is_not_told(tmp_path: Path) -> None:
     file = tmp_path / "experiments.yaml"
     own = "methods: {fedavg: {training: {augmentation: [crop, flip], precision: bf16}}, fedsam: {}}\n"
-    file.write_text(f"name: mine\nextends: quick\n{own}")
+    file.write_text(f"name: mine\nextends: quick\n{own}", encoding="utf-8")
     [sentence] = other_training_settings(load_experiment(str(file)), ["fedavg"])
     assert sentence == "Other training settings: FedAvg (augmentation crop + flip, precision bf16)."
     assert not list(other_training_settings(load_experiment(str(file), {"scale": "smoke"}), ["fedavg"]))
