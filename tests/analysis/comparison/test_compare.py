@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from analysis.comparison.baselines import store
 from analysis.comparison.compare import Comparison, compare, summary
 from analysis.comparison.text import as_text
-from analysis.report.report import Report
+from analysis.report.requested import RequestedExperiment
 from bench.experiments.address import IDS
 from bench.experiments.experiment import load_experiment
 from bench.host.progress import silent
@@ -56,7 +56,7 @@ def mine(folder: Path, grid: str = LITTLE) -> Path:
 
 @pytest.fixture
 def stored(little: Path) -> Path:
-    store(Report("little.yaml", Path("results")), "tiny")
+    store(RequestedExperiment("little.yaml", Path("results")), "tiny")
     return little
 
 

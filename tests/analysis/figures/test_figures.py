@@ -19,7 +19,9 @@ from analysis.figures.palette import style, styles
 from analysis.layouts.layout import layout_names
 from analysis.layouts.tidy import Tidy
 from analysis.layouts.titles import setting_title
-from analysis.report.report import Report
+from analysis.report.figures import Figures
+from analysis.report.requested import RequestedExperiment
+from analysis.report.tables import Tables
 from bench.experiments.address import CellAddress, Setting
 from bench.experiments.experiment import Experiment
 from bench.experiments.files import PAPER_TABLES, read_yaml
@@ -306,11 +308,11 @@ def test_no_data_at_all_is_one_line(name: str, quick: Experiment, tmp_path: Path
 
 def test_one_experiment_has_every_kind_and_every_analysis() -> None:
     """What it does not show would be drawn by nobody."""
-    folder, report = PAPER_TABLES / "analyses", Report("analyses", Path("results"))
+    folder, requested = PAPER_TABLES / "analyses", RequestedExperiment("analyses", Path("results"))
     assert {read_yaml(file)["kind"] for file in folder.glob("figures/*.yaml")} == set(KINDS)
-    needed = {path.stem for name in report.table_names() for path in report.table_inputs(name)}
-    needed |= {path.stem for name in report.figure_names() for path in report.figure_inputs(name)}
-    assert needed >= set(report.analyses)
+    needed = {path.stem for name in Tables(requested).names() for path in Tables(requested).inputs(name)}
+    needed |= {path.stem for name in Figures(requested).names() for path in Figures(requested).inputs(name)}
+    assert needed >= set(requested.analyses)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -7,7 +7,8 @@ import torch
 
 from analysis.planning.plan import CellCosts, Cost, as_text, plan, rounded, total
 from analysis.planning.run_cost import BYTES_PER_ROUND, FORWARD, OVERHEAD, disk, seconds
-from analysis.report.report import Report
+from analysis.report.figures import Figures
+from analysis.report.requested import RequestedExperiment
 from bench.experiments.experiment import load_experiment
 from bench.experiments.run_config import RunConfig
 from bench.input.errors import UserError
@@ -35,10 +36,10 @@ def test_a_table_needs_the_runs_that_it_shows(tmp_path: Path) -> None:
 
 
 def test_runs_that_analyses_compare_with_are_needed_too() -> None:
-    report = Report("analyses", Path("results"))
-    cells = CellCosts(report, one_second).of(report.figure_inputs("plane"))
+    requested = RequestedExperiment("analyses", Path("results"))
+    cells = CellCosts(requested, one_second).of(Figures(requested).inputs("plane"))
     methods = [path.split("/")[-1] for path in cells]
-    assert methods == [*report.figure_layout("plane").methods, *report.analyses["plane"].compared_labels()]
+    assert methods == [*Figures(requested).layout("plane").methods, *requested.analyses["plane"].compared_labels()]
     assert len(methods) == 3
 
 
