@@ -26,15 +26,17 @@ FLOW = one_line_errors(Workflow.of)(config, workflow.cores)
 for requested in FLOW.requested:
     schema = workflow.source_path("bench/experiments/experiment.schema.json")
     validate(experiment_data(requested.source), schema, set_default=False)
-    for line in requested.left_out():
-        print(line, file=sys.stderr)
+for line in FLOW.left_out():
+    print(line, file=sys.stderr)
 
 fedflat = CommandServer()
 PATHS, E, CELL = FLOW.paths, "{experiment}", "{dataset}/{partition}/{participation}/{method}"
+REPORT = FLOW.report(E)
+TABLE, FIGURE = REPORT.table("{name}"), REPORT.figure("{name}")
 
 
 wildcard_constraints:
-    experiment="|".join(FLOW.reports),
+    experiment="|".join(FLOW.experiments),
     dataset="[^/]+",
     partition="[^/]+",
     participation="[^/]+",
@@ -87,8 +89,8 @@ rule table:
     message: "table {wildcards.name} of {wildcards.experiment}"
     input: FLOW.table_inputs
     output:
-        report(FLOW.table_files(E)[0], category=E, subcategory="tables"),
-        FLOW.table_files(E)[1:],
+        report(TABLE[0], category=E, subcategory="tables"),
+        TABLE[1:],
     params: cells=FLOW.identities_shown, source=FLOW.source
     log: PATHS.log(E, "table-{name}")
     run:
@@ -99,8 +101,8 @@ rule figure:
     message: "figure {wildcards.name} of {wildcards.experiment}"
     input: FLOW.figure_inputs
     output:
-        report(FLOW.figure_files(E)[0], category=E, subcategory="figures"),
-        FLOW.figure_files(E)[1:],
+        report(FIGURE[0], category=E, subcategory="figures"),
+        FIGURE[1:],
     params: cells=FLOW.identities_shown, source=FLOW.source
     log: PATHS.log(E, "figure-{name}")
     run:
@@ -110,7 +112,7 @@ rule figure:
 rule page:
     message: "page of {wildcards.experiment}"
     input: FLOW.page_inputs
-    output: report(FLOW.report_folder(E) / "index.html", category=E)
+    output: report(REPORT.page, category=E)
     params: source=FLOW.source, description=FLOW.description
     log: PATHS.log(E, "page")
     run:

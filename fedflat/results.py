@@ -9,10 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from analysis.comparison.baselines import finished_run, train_command
-from analysis.report.report import Report
+from analysis.report.requested import RequestedExperiment
 from bench.data.root import data_root
 from bench.engine.objective import Objective
-from bench.experiments.results import ResultPaths
 from bench.input.errors import UserError, unknown
 from bench.models import build_model
 from bench.training.run_directory import RunDirectory
@@ -105,12 +104,12 @@ def analysis(
 
     Raises `UserError` if no cell is analysed, or if a file was computed with other options or from other runs.
     """
-    report = Report(experiment, Path(results), overrides or {})
-    if name not in report.analyses:
-        raise unknown(f"analysis of experiment {report.experiment.name}", name, report.analyses)
-    frame = report.tidy.gather(name, report.experiment.addresses)
+    requested = RequestedExperiment(experiment, Path(results), overrides or {})
+    if name not in requested.analyses:
+        raise unknown(f"analysis of experiment {requested.experiment.name}", name, requested.analyses)
+    frame = requested.tidy.gather(name, requested.experiment.addresses)
     if frame.empty:
-        command = report.snakemake(f"{report.target}_analysis_{name}")
+        command = requested.snakemake(f"{requested.target}_analysis_{name}")
         raise UserError(f"no values of analysis {name} under '{results}'; compute them with: {command}")
     return frame
 
@@ -119,13 +118,14 @@ def _finished(
     experiment: str, results: str | Path, overrides: Overrides | None
 ) -> Iterator[tuple[dict[str, Any], Run]]:
     """The finished runs of an experiment, each with its identifying columns: experiment, setting, method, seed."""
-    report = Report(experiment, Path(results), overrides or {})
-    paths, missing = ResultPaths(Path(results)), True
-    for cell in report.experiment.cells().values():
+    requested = RequestedExperiment(experiment, Path(results), overrides or {})
+    name, missing = requested.experiment.name, True
+    for cell in requested.experiment.cells().values():
         for config in cell.runs:
-            run = finished_run(paths.run(report.experiment.name, cell.path, config.seed), config)
+            run = finished_run(requested.paths.run(name, cell.path, config.seed), config)
             if run is not None:
                 missing = False
-                yield {"experiment": report.experiment.name, **cell.address.columns, "seed": config.seed}, Run(run.path)
+                yield {"experiment": name, **cell.address.columns, "seed": config.seed}, Run(run.path)
     if missing:
-        raise UserError(f"no finished run of {experiment} under '{results}'; train them with: {train_command(report)}")
+        train = train_command(requested)
+        raise UserError(f"no finished run of {experiment} under '{results}'; train them with: {train}")

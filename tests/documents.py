@@ -67,7 +67,8 @@ def run(command: str, folder: Path) -> str:
     words = [path for word in shlex.split(command) for path in (_matches(word, folder) if "*" in word else [word])]
     done = commands.run(words, folder)
     if done.returncode != 0:
-        jobs = "\n".join(f"{file}:\n{file.read_text()}" for file in folder.glob("results/**/logs/**/*.log"))
+        logs = folder.glob("results/**/logs/**/*.log")
+        jobs = "\n".join(f"{file}:\n{file.read_text(encoding='utf-8')}" for file in logs)
         raise AssertionError(f"exit code {done.returncode}: {command}\n{done.stdout}{done.stderr}\n{jobs}")
     return done.stdout + done.stderr
 

@@ -107,7 +107,7 @@ def after_the_tutorial(folder: Path, printed: dict[str, str]) -> None:
         assert words in described
     small, real = (command for command in TUTORIAL.commands if command.startswith("snakemake"))
     assert small == f"{real} rounds=2 seeds=[0] results=results/try"
-    table = (folder / "results/try/reports/mine/tables/accuracy.md").read_text()
+    table = (folder / "results/try/reports/mine/tables/accuracy.md").read_text(encoding="utf-8")
     rows = [line for line in table.splitlines() if re.match(r"\| *\**(Memory-SAM|FedAvg)", line)]
     assert len(rows) == 4, "two methods in two blocks"
     assert all(len(re.findall(r"\d+\.\d\d", row)) == 2 for row in rows), "a number for both partitions"
@@ -146,7 +146,7 @@ def test_the_commands_of_a_page(page: Page, folder):
     for name in ("mine/my_method.py", "mine/experiments.yaml"):  # other pages use the tutorial's method
         [block] = [block for block in TUTORIAL.blocks() if block.file == name]
         (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text(block.code)
+        (folder / name).write_text(block.code, encoding="utf-8")
     page.write_files(folder)
     for command in BEFORE.get(str(page), []):
         run(command, folder)
@@ -208,7 +208,7 @@ def test_the_python_of_a_page(page: Page, tmp_path):
     page.write_files(tmp_path)
     for number, block in enumerate(page.blocks("python")):
         file = block.file or f"block_{number}.py"
-        (tmp_path / file).write_text(block.code)
+        (tmp_path / file).write_text(block.code, encoding="utf-8")
         run(f"python {file}", tmp_path)
 
 
@@ -223,7 +223,7 @@ def test_the_tutorial_is_complete_and_its_method_short(tutorial):
     assert all(block.file for block in TUTORIAL.blocks("python")), "no code without a file"
     for slot in SLOTS:
         assert f"| `{slot}` |" in TUTORIAL.text
-    assert len((tutorial / "my_method.py").read_text().splitlines()) < 60
+    assert len((tutorial / "my_method.py").read_text(encoding="utf-8").splitlines()) < 60
 
 
 def test_the_tutorials_method_is_what_its_docstring_says(tutorial):

@@ -15,7 +15,7 @@ from bench.experiments.results import METRICS, run_in
 from bench.files.csv_json import write_csv
 from bench.host.progress import Progress
 from bench.input.errors import UserError
-from bench.training.run_directory import RunDirectory, identified
+from bench.training.run_directory import CONFIG, RunDirectory, identified, is_complete
 
 CELL_COLUMNS = ["experiment", *IDS]
 
@@ -38,14 +38,14 @@ def find_runs(folder: Path) -> Runs:
 
     The cell's metrics.csv names the cell; outside of a cell's folder, the run's configuration does.
     """
-    if (folder / "config.json").is_file():
+    if is_complete(folder):
         run = RunDirectory(folder)
         identity, names = _listed_runs(folder.parent).get(run.config.seed, (None, {}))
         return Runs(names if identity == run.identity else _names_by_config(run), {run.config.seed: run})
     listed = _listed_runs(folder)
     if not listed:
         raise UserError(
-            f"'{folder}' is neither a run directory (with config.json) nor the folder of a cell (with metrics.csv)"
+            f"'{folder}' is neither a run directory (with {CONFIG}) nor the folder of a cell (with {METRICS})"
         )
     runs = {seed: RunDirectory(run_in(folder, seed)) for seed in listed}
     for seed, (identity, _) in listed.items():

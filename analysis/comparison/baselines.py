@@ -15,11 +15,11 @@ import pandas as pd
 
 from analysis.layouts.titles import method_titles
 from analysis.measures.convergence import Better
-from analysis.report.report import Report
+from analysis.report.requested import RequestedExperiment
 from bench.engine.steps import Steps
 from bench.experiments.address import IDS
 from bench.experiments.files import PAPER_TABLES
-from bench.experiments.results import ResultPaths
+from bench.experiments.results import ResultPaths, run_in
 from bench.experiments.run_config import USER_FILES, RunConfig
 from bench.files.csv_json import write_csv
 from bench.input.content import short_hash
@@ -50,8 +50,6 @@ NUMBERS = {"seed": int, "value": float, "last_round": int, "rounds": int, "local
 
 Row = Mapping[Hashable, Any]
 """One row of a frame, by columns."""
-
-STORED = ResultPaths().baselines
 
 _TUNING = set(Steps.model_fields)
 """Fields of `training` that are tuned for each method: rates, decay, clipping, aggregation."""
@@ -112,47 +110,48 @@ def finished_run(place: Path, config: RunConfig) -> RunDirectory | None:
     return run
 
 
-def train_command(report: Report) -> str:
+def train_command(requested: RequestedExperiment) -> str:
     """The command that trains the missing runs of an experiment."""
-    return report.snakemake(f"{report.experiment.name}_runs")
+    return requested.snakemake(f"{requested.experiment.name}_runs")
 
 
-def collect(report: Report) -> pd.DataFrame:
+def collect(requested: RequestedExperiment) -> pd.DataFrame:
     """The rows of all runs of an experiment; a `UserError` if a run is missing or if methods cannot be compared."""
-    experiment = report.experiment
+    experiment = requested.experiment
     names, frames, missing, planned = method_titles(experiment), [], 0, 0
     for cell in experiment.cells().values():
         for config in cell.runs:
             planned += 1
-            run = finished_run(report.paths.run(experiment.name, cell.path, config.seed), config)
+            run = finished_run(requested.paths.run(experiment.name, cell.path, config.seed), config)
             if run is None:
                 missing += 1
             elif not missing:
                 frames.append(run_rows(run, cell.address.columns, names[cell.address.method]))
     if missing:
         raise UserError(
-            f"{missing} of {planned} runs of experiment {experiment.name} are missing under '{report.results}'; "
-            f"train them with: {train_command(report)}"
+            f"{missing} of {planned} runs of experiment {experiment.name} are missing under '{requested.results}'; "
+            f"train them with: {train_command(requested)}"
         )
     rows = pd.concat(frames, ignore_index=True)
     _check_comparable(rows, f"experiment {experiment.name}")
     return rows
 
 
-def store(report: Report, grid: str, out: Path | None = None) -> Path:
+def store(requested: RequestedExperiment, grid: str, out: Path | None = None) -> Path:
     """Write the baselines of a grid atomically; return the file."""
     if not re.fullmatch(NAME, grid):
         raise UserError(f"--grid '{grid}': allowed are lower-case letters, digits and '_'")
-    file = out or STORED / f"{grid}.csv"
-    write_csv(file, collect(report))
+    file = out or ResultPaths().baselines(grid)
+    write_csv(file, collect(requested))
     return file
 
 
 def load(grid: str, file: Path | None = None) -> pd.DataFrame:
     """The stored baselines of a grid; if there are none, a `UserError` names the stored grids and the command."""
-    place = file or STORED / f"{grid}.csv"
+    default = ResultPaths().baselines(grid)
+    place = file or default
     if not place.is_file():
-        stored = sorted(found.stem for found in STORED.glob("*.csv"))
+        stored = sorted(found.stem for found in default.parent.glob("*.csv"))
         experiments = {found.parent.name for found in PAPER_TABLES.glob("*/experiments.yaml")}
         source = f"{grid}_all" if f"{grid}_all" in experiments else grid
         if file is None and source not in experiments:
@@ -197,7 +196,7 @@ def difference(one: Row, other: Row, names: tuple[str, str]) -> str | None:
 
 def place_of(row: Row) -> str:
     """Setting and seed of a run, for messages: digits/dirichlet-0.1/4-of-20/seed-0."""
-    return f"{row['dataset']}/{row['partition']}/{row['participation']}/seed-{row['seed']}"
+    return str(run_in(Path(row["dataset"], row["partition"], row["participation"]), row["seed"]))
 
 
 def _check_comparable(rows: pd.DataFrame, where: str) -> None:

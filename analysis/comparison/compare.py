@@ -25,7 +25,7 @@ from analysis.comparison.baselines import (
 )
 from analysis.comparison.paired import holm, interval, sign_flip
 from analysis.measures.convergence import Better
-from analysis.report.report import Report
+from analysis.report.requested import RequestedExperiment
 from bench.experiments.address import IDS
 from bench.experiments.files import experiment_names
 from bench.input.errors import UserError, unknown
@@ -95,11 +95,11 @@ def compare(
     if metric not in METRICS:
         raise unknown("metric of stored baselines", metric, METRICS)
     stored = load(grid, baselines)
-    report = Report(experiment or _of_grid(grid), results, overrides or {})
-    mine = method_rows(method, report)
+    requested = RequestedExperiment(experiment or _of_grid(grid), results, overrides or {})
+    mine = method_rows(method, requested)
     pairs, unpaired = paired(mine, stored, metric, method, grid)
     tuning = f"hyperparameters {mine['hyperparameters'][0]}\ntraining {mine['training'][0]}"
-    return Comparison(method, report.experiment.name, grid, metric, tuning, pairs, unpaired)
+    return Comparison(method, requested.experiment.name, grid, metric, tuning, pairs, unpaired)
 
 
 def _of_grid(grid: str) -> str:
@@ -112,9 +112,9 @@ def _of_grid(grid: str) -> str:
     return grid
 
 
-def method_rows(method: str, report: Report) -> pd.DataFrame:
+def method_rows(method: str, requested: RequestedExperiment) -> pd.DataFrame:
     """The rows of a method's finished runs in an experiment; a `UserError` if there is none."""
-    experiment = report.experiment
+    experiment = requested.experiment
     if method not in experiment.methods:
         raise unknown(f"method of experiment {experiment.name}", method, experiment.methods)
     rows = [
@@ -122,12 +122,12 @@ def method_rows(method: str, report: Report) -> pd.DataFrame:
         for cell in experiment.addresses
         if cell.method == method
         for config in experiment.cell(cell.path).runs
-        if (run := finished_run(report.paths.run(experiment.name, cell.path, config.seed), config)) is not None
+        if (run := finished_run(requested.paths.run(experiment.name, cell.path, config.seed), config)) is not None
     ]
     if not rows:
         raise UserError(
-            f"no finished run of {method} of experiment {experiment.name} under '{report.results}'; "
-            f"train it with: {train_command(report)}"
+            f"no finished run of {method} of experiment {experiment.name} under '{requested.results}'; "
+            f"train it with: {train_command(requested)}"
         )
     return pd.concat(rows, ignore_index=True)
 

@@ -3,7 +3,6 @@
 import pkgutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import matplotlib
 import pandas as pd
@@ -16,6 +15,7 @@ from analysis.figures.notes import missing_note
 from analysis.layouts.captions import computed_by_other_code, definition, less_exact, other_training_settings
 from analysis.layouts.layout import read_layout
 from analysis.layouts.tidy import Tidy
+from bench.experiments.results import IMAGES
 from bench.experiments.scale import IN_WORDS
 from bench.files.atomic import replacing
 from bench.input.errors import UserError, unknown
@@ -27,9 +27,6 @@ _FOLDERS = [
 
 KINDS: Mapping[str, type[FigureLayout]] = registered(FigureLayout, *_FOLDERS, key="kind")
 """The layouts of figures by kind. A new file with a class in one of the folders is a new kind."""
-
-# Without dates, equal data give equal bytes.
-_FORMATS: dict[str, dict[str, Any]] = {"png": {}, "pdf": {"CreationDate": None}}
 
 
 def load_figure(experiment_name: str, name: str) -> FigureLayout:
@@ -79,15 +76,15 @@ def caption(layout: FigureLayout, tidy: Tidy) -> str:
 
 def save(figure: Figure, stem: Path) -> list[Path]:
     """Write `stem`.png and `stem`.pdf; equal figures give equal bytes."""
-    written = []
+    files = {extension: stem.with_name(f"{stem.name}.{extension}") for extension in IMAGES}
     with matplotlib.rc_context(STYLE):
         _settle(figure)
-    for extension, metadata in _FORMATS.items():
-        path = stem.with_name(f"{stem.name}.{extension}")
-        with matplotlib.rc_context(STYLE), replacing(path) as temporary:
-            figure.savefig(temporary, format=extension, metadata=metadata)
-        written.append(path)
-    return written
+        for extension, file in files.items():
+            with replacing(file) as temporary:
+                figure.savefig(
+                    temporary, format=extension, metadata={"CreationDate": None} if extension == "pdf" else {}
+                )
+    return list(files.values())
 
 
 def _settle(figure: Figure) -> None:

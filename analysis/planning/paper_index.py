@@ -11,7 +11,9 @@ from analysis.planning.gradient_times import GradientTimes
 from analysis.planning.plan import CellCosts, Cost, rounded, total
 from analysis.planning.run_cost import OVERHEAD
 from analysis.published.printed_numbers import dataset_title
-from analysis.report.report import Report
+from analysis.report.figures import Figures
+from analysis.report.requested import RequestedExperiment
+from analysis.report.tables import Tables
 from analysis.tables.layout import TableLayout
 from bench.data.sources import parse_source
 from bench.experiments.files import PAPER_TABLES, experiment_names
@@ -25,13 +27,13 @@ HEADER = ["target", "what", "tables", "figures", "runs", "hours", "GiB"]
 
 def page(times: GradientTimes) -> str:
     """The whole page, in Markdown."""
-    reports = [Report(name, Path("results")) for name in experiment_names()]
-    experiments = [_Indexed(CellCosts(report, times, ignore_finished=True)) for report in reports]
-    papers = [experiment for experiment in experiments if experiment.report.is_paper]
+    requested = [RequestedExperiment(name, Path("results")) for name in experiment_names()]
+    experiments = [_Indexed(CellCosts(one, times, ignore_finished=True)) for one in requested]
+    papers = [experiment for experiment in experiments if experiment.requested.is_paper]
     lines = [
-        *(_line(paper, f"[`{paper.report.target}`](#{paper.report.target})") for paper in papers),
+        *(_line(paper, f"[`{paper.requested.target}`](#{paper.requested.target})") for paper in papers),
         *_all_papers(papers),
-        *(_line(other, f"`{other.report.target}`") for other in experiments if other not in papers),
+        *(_line(other, f"`{other.requested.target}`") for other in experiments if other not in papers),
     ]
     sections = [line for paper in papers for line in _section(paper)]
     return "\n".join([*_introduction(times), "", *markdown(HEADER, lines), *sections]) + "\n"
@@ -44,16 +46,18 @@ class _Indexed:
     costs: CellCosts
 
     @property
-    def report(self) -> Report:
-        return self.costs.report
+    def requested(self) -> RequestedExperiment:
+        return self.costs.requested
 
     @cached_property
     def tables(self) -> dict[str, list[Path]]:
-        return {name: self.report.table_inputs(name) for name in self.report.table_names()}
+        tables = Tables(self.requested)
+        return {name: tables.inputs(name) for name in tables.names()}
 
     @cached_property
     def figures(self) -> dict[str, list[Path]]:
-        return {name: self.report.figure_inputs(name) for name in self.report.figure_names()}
+        figures = Figures(self.requested)
+        return {name: figures.inputs(name) for name in figures.names()}
 
     def cells(self, layouts: Mapping[str, list[Path]]) -> dict[str, Cost]:
         """The cells of all tables, or of all figures."""
@@ -62,12 +66,12 @@ class _Indexed:
     @property
     def has_own_images(self) -> bool:
         """Whether a data set consists of user-defined images, whose number is not known."""
-        return any(parse_source(part.dataset).own for part in self.report.experiment.resolved_parts.values())
+        return any(parse_source(part.dataset).own for part in self.requested.experiment.resolved_parts.values())
 
 
 def _line(experiment: _Indexed, target: str) -> list[str]:
     """The table row of an experiment."""
-    title = [target, experiment.report.experiment.description]
+    title = [target, experiment.requested.experiment.description]
     if experiment.has_own_images:
         return [*title, "", "", *_numbers([])]
     tables, figures = experiment.tables, experiment.figures
@@ -110,17 +114,18 @@ def _introduction(times: GradientTimes) -> list[str]:
 
 def _section(paper: _Indexed) -> list[str]:
     """The tables and figures of a paper; at the end those without a target, which the paper's README names."""
-    report, costs = paper.report, paper.costs
-    rows = [_row(costs, "table", name, report.table_layout(name), files) for name, files in paper.tables.items()]
-    rows += [_row(costs, "figure", name, report.figure_layout(name), files) for name, files in paper.figures.items()]
-    readme = (PAPER_TABLES / report.source / "README.md").read_text(encoding="utf-8")
+    requested, costs = paper.requested, paper.costs
+    tables, figures = Tables(requested), Figures(requested)
+    rows = [_row(costs, "table", name, tables.layout(name), files) for name, files in paper.tables.items()]
+    rows += [_row(costs, "figure", name, figures.layout(name), files) for name, files in paper.figures.items()]
+    readme = (PAPER_TABLES / (source := requested.source) / "README.md").read_text(encoding="utf-8")
     header = ["target", "shows", "runs", "hours", "GiB", "data", "not reproduced"]
     others = [[place, what, "", "", "", "", ""] for place, what in _WITHOUT_TARGET.findall(readme)]
     return [
         "",
-        f"## {report.target}",
+        f"## {requested.target}",
         "",
-        f"Settings, and choices that the paper leaves open: [{report.source}/README.md]({report.source}/README.md).",
+        f"Settings, and choices that the paper leaves open: [{source}/README.md]({source}/README.md).",
         "",
         *markdown(header, [*rows, *others]),
     ]
@@ -128,20 +133,20 @@ def _section(paper: _Indexed) -> list[str]:
 
 def _row(costs: CellCosts, kind: str, name: str, layout: TableLayout | FigureLayout, files: list[Path]) -> list[str]:
     """The table row of a table or figure."""
-    data = ", ".join(sorted({dataset_title(name) for name in _data(costs.report, files)}))
+    data = ", ".join(sorted({dataset_title(name) for name in _data(costs.requested, files)}))
     why = "; ".join(_unsupported(layout)) if isinstance(layout, TableLayout) else layout.unsupported or ""
-    target = f"`{costs.report.target}_{kind}_{name}`"
+    target = f"`{costs.requested.target}_{kind}_{name}`"
     return [target, layout.title, *_numbers(costs.of(files).values()), data, why]
 
 
-def _data(report: Report, files: Iterable[Path]) -> Iterator[str]:
+def _data(requested: RequestedExperiment, files: Iterable[Path]) -> Iterator[str]:
     """The names of the data sets that runs and analyses need."""
-    read = dict.fromkeys((cell.setting.dataset, file.stem) for file in files if (cell := report.paths.cell_of(file)))
+    read = dict.fromkeys((cell.setting.dataset, file.stem) for file in files if (cell := requested.paths.cell_of(file)))
     for part, stem in read:
-        source = parse_source(report.experiment.resolved_parts[part].dataset)
+        source = parse_source(requested.experiment.resolved_parts[part].dataset)
         yield source.name
-        if stem in report.analyses:
-            yield from report.analyses[stem].other_data(source)
+        if stem in requested.analyses:
+            yield from requested.analyses[stem].other_data(source)
 
 
 def _unsupported(layout: TableLayout) -> Iterator[str]:

@@ -14,7 +14,7 @@ from typing import Any
 from analysis.planning.gradient_times import Times
 from analysis.planning.run_cost import disk, seconds
 from analysis.planning.targets import all_targets
-from analysis.report.report import Report
+from analysis.report.requested import RequestedExperiment
 from bench.experiments.files import experiment_names
 from bench.experiments.results import PARTITION
 from bench.files.text_table import aligned
@@ -52,7 +52,7 @@ class CellCosts:
     `ignore_finished`: finished runs cost as much as missing ones.
     """
 
-    report: Report
+    requested: RequestedExperiment
     times: Times
     ignore_finished: bool = False
     _known: dict[str, Cost] = field(default_factory=dict, init=False)
@@ -61,18 +61,18 @@ class CellCosts:
         """Costs, by path, of all cells that tidy files need: their own cells, and those that analyses compare with."""
         paths: dict[str, None] = {}
         for file in files:
-            cell = self.report.paths.cell_of(file)
+            cell = self.requested.paths.cell_of(file)
             if cell is None or file.name == PARTITION:  # a split needs no run
                 continue
             paths[cell.path] = None
-            if file.stem in self.report.analyses:
-                paths |= dict.fromkeys(self.report.compared(cell.path, file.stem))
+            if file.stem in self.requested.analyses:
+                paths |= dict.fromkeys(self.requested.compared(cell.path, file.stem))
         return {path: self._cell(path) for path in paths}
 
     def _cell(self, path: str) -> Cost:
         if path not in self._known:
-            report, runs = self.report, self.report.experiment.cell(path).runs
-            folders = [report.paths.run(report.experiment.name, path, run.seed) for run in runs]
+            requested, runs = self.requested, self.requested.experiment.cell(path).runs
+            folders = [requested.paths.run(requested.experiment.name, path, run.seed) for run in runs]
             finished = 0 if self.ignore_finished else sum(map(is_complete, folders))
             left = len(runs) - finished
             # The runs of a cell differ in their seeds alone. If all are finished, no gradient is timed.
@@ -89,15 +89,15 @@ def plan(
     A cell that several targets need is counted once. `sources`: names or files of further experiments whose targets are
     allowed. For an unknown target, a `UserError` suggests the nearest one.
     """
-    reports = _reports(results, overrides, sources)
-    known = all_targets(reports)
-    costs = {report.experiment.name: CellCosts(report, times) for report in reports}
+    experiments = _requested(results, overrides, sources)
+    known = all_targets(experiments)
+    costs = {requested.experiment.name: CellCosts(requested, times) for requested in experiments}
     needed: dict[str, dict[str, Cost]] = {}
     for name in targets:
         if name not in known:
             raise unknown("target", name, known)
         for target in known[name]:
-            experiment = target.report.experiment.name
+            experiment = target.requested.experiment.name
             needed[experiment] = needed.get(experiment, {}) | costs[experiment].of(target.inputs())
     parts: dict[str, Cost] = {}
     for experiment, cells in needed.items():
@@ -107,15 +107,16 @@ def plan(
     return parts
 
 
-def _reports(results: Path, overrides: dict[str, Any], sources: Sequence[str]) -> list[Report]:
+def _requested(results: Path, overrides: dict[str, Any], sources: Sequence[str]) -> list[RequestedExperiment]:
     """The named experiments and those of `sources`, which take precedence over a named one with the same targets."""
-    further: dict[str, Report] = {}
+    further: dict[str, RequestedExperiment] = {}
     for source in dict.fromkeys(sources):
-        report = Report(source, results, overrides)
-        if report.target in further:
-            raise UserError(f"--experiment: two of them are named {report.target}")
-        further[report.target] = report
-    return [*({name: Report(name, results, overrides) for name in experiment_names()} | further).values()]
+        requested = RequestedExperiment(source, results, overrides)
+        if requested.target in further:
+            raise UserError(f"--experiment: two of them are named {requested.target}")
+        further[requested.target] = requested
+    named = {name: RequestedExperiment(name, results, overrides) for name in experiment_names()}
+    return [*(named | further).values()]
 
 
 def as_text(parts: Mapping[str, Cost]) -> str:

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from analysis.planning import targets
-from analysis.report.report import Report
+from analysis.report.figures import Figures
+from analysis.report.requested import RequestedExperiment
+from analysis.report.tables import Tables
 from bench.experiments.experiment import Cell
 from bench.experiments.files import experiment_names
 from bench.experiments.overrides import CONFIG_KEYS, config_overrides
 from bench.experiments.resolving import scaled_name
-from bench.experiments.results import ResultPaths
+from bench.experiments.results import ReportPaths, ResultPaths
 from bench.host.device import device_name
 from bench.input.errors import UserError, unknown
 from bench.training.run_directory import is_finished
@@ -44,7 +46,7 @@ def one_line_errors(function: Callable[P, T]) -> Callable[P, T]:
 class Workflow:
     """The experiments of one call of Snakemake: those that its configuration requests, and all that have a name.
 
-    `reports` are listed by the experiments' names; an experiment is read when one of its targets is requested. Methods
+    `experiments` are listed by their names; an experiment is read when one of its targets is requested. Methods
     with an argument `w` are functions of a rule's wildcards.
     """
 
@@ -54,8 +56,8 @@ class Workflow:
     threads_requested: int | None
     replaces: bool
     overrides: Mapping[str, Any]
-    requested: tuple[Report, ...]
-    reports: Mapping[str, Report]
+    requested: tuple[RequestedExperiment, ...]
+    experiments: Mapping[str, RequestedExperiment]
     _cells: dict[tuple[str, str], Cell] = field(default_factory=dict)
 
     @classmethod
@@ -79,15 +81,15 @@ class Workflow:
         sources = [sources] if isinstance(sources, str) else sources
         if not isinstance(sources, list) or not sources or not all(isinstance(s, str) for s in sources):
             raise UserError(f"--config experiments={sources}: a list such as [quick,my/experiments.yaml]")
-        requested: dict[str, Report] = {}
+        requested: dict[str, RequestedExperiment] = {}
         for source in sources:
-            report = Report(source, Path(results), overrides)
-            report.experiment.cells()  # a mistake in a grid is reported before any job starts
-            if report.experiment.name in requested:
-                raise UserError(f"--config experiments: two of them are named {report.experiment.name}")
-            requested[report.experiment.name] = report
+            experiment = RequestedExperiment(source, Path(results), overrides)
+            experiment.experiment.cells()  # a mistake in a grid is reported before any job starts
+            if experiment.experiment.name in requested:
+                raise UserError(f"--config experiments: two of them are named {experiment.experiment.name}")
+            requested[experiment.experiment.name] = experiment
         scale, names = overrides.get("scale"), experiment_names()
-        named = {scaled_name(name, scale): Report(name, Path(results), overrides) for name in names}
+        named = {scaled_name(name, scale): RequestedExperiment(name, Path(results), overrides) for name in names}
         return cls(
             ResultPaths(Path(results)), device, cores or 1, threads, replace == "true", overrides,
             tuple(requested.values()), named | requested,
@@ -113,13 +115,13 @@ class Workflow:
     @property
     def analysis_names(self) -> list[str]:
         """The names of the analyses of all experiments."""
-        return list(dict.fromkeys(name for report in self.reports.values() for name in report.analysis_names))
+        return list(dict.fromkeys(name for one in self.experiments.values() for name in one.analysis_names))
 
     # One cell
 
     def source(self, w: Wildcards) -> str:
         """An experiment's name or YAML file."""
-        return self.reports[w.experiment].source
+        return self.experiments[w.experiment].source
 
     @staticmethod
     def cell_path(w: Wildcards) -> str:
@@ -129,7 +131,7 @@ class Workflow:
     def cell(self, experiment: str, path: str) -> Cell:
         """One cell of an experiment."""
         if (experiment, path) not in self._cells:
-            self._cells[experiment, path] = self.reports[experiment].experiment.cell(path)
+            self._cells[experiment, path] = self.experiments[experiment].experiment.cell(path)
         return self._cells[experiment, path]
 
     @one_line_errors
@@ -156,42 +158,38 @@ class Workflow:
     @one_line_errors
     def metrics_compared_with(self, w: Wildcards) -> list[Path]:
         """Metrics of the cells with which an analysis compares this cell."""
-        cells = self.reports[w.experiment].compared(self.cell_path(w), w.analysis)
+        cells = self.experiments[w.experiment].compared(self.cell_path(w), w.analysis)
         return [self.paths.metrics(w.experiment, cell) for cell in cells]
 
     def analysis(self, w: Wildcards) -> list[str]:
         """Name and options of an analysis, as arguments of `fedflat analyse`."""
-        analysis = self.reports[w.experiment].analyses[w.analysis]
+        analysis = self.experiments[w.experiment].analyses[w.analysis]
         return [analysis.name, *(f"--set={name}={value}" for name, value in analysis.options().items())]
 
     # Tables, figures and pages
 
-    def report_folder(self, experiment: str) -> Path:
-        """The folder of a report; `experiment` may be a wildcard."""
+    def left_out(self) -> list[str]:
+        """A line for each table and figure of the requested experiments that does not fit, with the reason."""
+        return [line for one in self.requested for kind in (Tables, Figures) for line in kind(one).left_out()]
+
+    def report(self, experiment: str) -> ReportPaths:
+        """The files of a report; `experiment` may be a wildcard."""
         return self.paths.report(experiment, self.overrides.get("report"))
-
-    def table_files(self, experiment: str) -> list[Path]:
-        """The files of the table {name}."""
-        return targets.table_files(self.report_folder(experiment), "{name}")
-
-    def figure_files(self, experiment: str) -> list[Path]:
-        """The files of the figure {name}."""
-        return targets.figure_files(self.report_folder(experiment), "{name}")
 
     @one_line_errors
     def table_inputs(self, w: Wildcards) -> list[Path]:
         """The layouts and tidy files of a table."""
-        return self.reports[w.experiment].table_inputs(w.name)
+        return Tables(self.experiments[w.experiment]).inputs(w.name)
 
     @one_line_errors
     def figure_inputs(self, w: Wildcards) -> list[Path]:
         """The layouts and tidy files of a figure."""
-        return self.reports[w.experiment].figure_inputs(w.name)
+        return Figures(self.experiments[w.experiment]).inputs(w.name)
 
     @one_line_errors
     def page_inputs(self, w: Wildcards) -> list[Path]:
         """The files of the tables and figures of a page."""
-        return targets.page_contents(self.reports[w.experiment]).outputs()
+        return targets.page_contents(self.experiments[w.experiment]).outputs()
 
     @one_line_errors
     def identities_shown(self, w: Wildcards, input: Iterable[str]) -> str:  # noqa: A002 - Snakemake's name
@@ -202,20 +200,20 @@ class Workflow:
         """
         cells = dict.fromkeys(self.paths.cell_of(Path(file)) for file in input)
         identities = [self.cell(w.experiment, cell.path).identity for cell in cells if cell is not None]
-        reported = self.reports[w.experiment].experiment.report
+        reported = self.experiments[w.experiment].experiment.report
         return " ".join([*filter(None, [reported]), *identities])
 
     @one_line_errors
     def description(self, w: Wildcards) -> str:
         """The description of an experiment."""
-        return self.reports[w.experiment].experiment.description
+        return self.experiments[w.experiment].experiment.description
 
     # Targets
 
     @property
     def pages(self) -> list[Path]:
         """The pages of the requested experiments."""
-        return [report.folder / "index.html" for report in self.requested]
+        return [one.report.page for one in self.requested]
 
     @property
     def targets(self) -> dict[str, Callable[[Wildcards], list[Path]]]:
@@ -224,4 +222,4 @@ class Workflow:
         def files(parts: list[targets.Target]) -> Callable[[Wildcards], list[Path]]:
             return one_line_errors(lambda w: [file for part in parts for file in part.outputs()])
 
-        return {name: files(parts) for name, parts in targets.all_targets(self.reports.values()).items()}
+        return {name: files(parts) for name, parts in targets.all_targets(self.experiments.values()).items()}

@@ -1,10 +1,20 @@
-"""The first lines of a report: how many runs are finished, and which method leads."""
+"""The summary of an experiment: how many runs are finished, which method leads, and where the report is stored."""
 
 from collections import Counter
 
 from analysis.layouts.tidy import Tidy
 from analysis.layouts.titles import method_titles
 from analysis.measures.convergence import FinalValue, diverged_seeds, final_values
+from analysis.report.requested import RequestedExperiment
+
+
+def summary(requested: RequestedExperiment) -> str:
+    """The headline of an experiment, and the paths of its report."""
+    requested.check_runs(requested.target)
+    report = requested.report
+    return "\n".join(
+        [*headline(requested.tidy), f"report: {report.page}", f"tables: {report.tables}, figures: {report.figures}"]
+    )
 
 
 def headline(tidy: Tidy) -> list[str]:

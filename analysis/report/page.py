@@ -3,11 +3,13 @@
 import html
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from analysis.tables.formats import FORMATS, escape_html
+from analysis.tables.formats import escape_html
 from analysis.tables.formats import html as html_table
 from analysis.tables.table import Table
 from bench.experiments.experiment import Experiment
+from bench.experiments.results import ReportPaths
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1c1e21; --soft: #5c6370; --line: #d9dce1; --paper: #fff;
@@ -44,12 +46,17 @@ figcaption, .caption { font-size: .9rem; max-width: 48rem; }
 
 @dataclass(frozen=True)
 class PageFigure:
-    """A figure of the page; `files` are the extensions of its files that exist."""
+    """A figure of the page; `files` are those that exist, relative to the page."""
 
     name: str
     title: str
     caption: str
-    files: tuple[str, ...] = ()
+    files: tuple[Path, ...] = ()
+
+    @property
+    def drawn(self) -> Path:
+        """The image on the page."""
+        return ReportPaths().figure(self.name)[0]
 
 
 def page(
@@ -77,7 +84,7 @@ def table_page(table: Table) -> str:
 
 def figure_markdown(part: PageFigure) -> str:
     """One figure with its caption, as Markdown in the folder of its PNG."""
-    return f"# {part.title}\n\n![{part.title}]({part.name}.png)\n\n{part.caption}\n"
+    return f"# {part.title}\n\n![{part.title}]({part.drawn.name})\n\n{part.caption}\n"
 
 
 def _document(title: str, body: str) -> str:
@@ -97,7 +104,7 @@ def _document(title: str, body: str) -> str:
 
 
 def _table(table: Table) -> str:
-    files = _links("tables", table.name, (*FORMATS, "html"))
+    files = _links(ReportPaths().table(table.name))
     return (
         f'<section id="table-{table.name}">\n<h2>{html.escape(table.layout.title)}</h2>\n'
         f"{_shown(table)}{files}</section>\n"
@@ -110,9 +117,8 @@ def _shown(table: Table) -> str:
 
 def _figure(part: PageFigure) -> str:
     title = html.escape(part.title)
-    if "png" in part.files:
-        image = f'<img src="figures/{part.name}.png" alt="{title}">'
-        files = _links("figures", part.name, part.files)
+    if part.drawn in part.files:
+        image, files = f'<img src="{part.drawn}" alt="{title}">', _links(part.files)
     else:
         image, files = '<p class="lead">Not drawn yet.</p>', ""
     return (
@@ -121,6 +127,6 @@ def _figure(part: PageFigure) -> str:
     )
 
 
-def _links(folder: str, name: str, extensions: Sequence[str]) -> str:
-    links = " · ".join(f'<a href="{folder}/{name}.{extension}">{extension}</a>' for extension in extensions)
+def _links(files: Sequence[Path]) -> str:
+    links = " · ".join(f'<a href="{file}">{file.suffix.removeprefix(".")}</a>' for file in files)
     return f'<p class="files">{links}</p>\n'

@@ -16,7 +16,7 @@ from bench.experiments.experiment import Experiment, load_experiment
 from bench.experiments.files import experiment_file, experiment_files, experiment_names
 from bench.experiments.overrides import CONFIG_KEYS, check_methods
 from bench.experiments.resolving import experiment_data
-from bench.experiments.results import ResultPaths
+from bench.experiments.results import ReportPaths, ResultPaths
 from bench.input.errors import UserError, unknown
 
 
@@ -71,6 +71,11 @@ class RequestedExperiment:
     def paths(self) -> ResultPaths:
         """The paths of the results."""
         return ResultPaths(self.results)
+
+    @property
+    def report(self) -> ReportPaths:
+        """The paths of its report; a separate one if the override `report` requests another value of a run."""
+        return self.paths.report(self.experiment.name, self.overrides.get("report"))
 
     @property
     def tidy(self) -> Tidy:

@@ -97,7 +97,7 @@ def _digest(key: Mapping[str, Any]) -> str:
 
 def _read(place: Path, key: str) -> Cached | None:
     try:
-        meta = json.loads((place / "meta.json").read_text())
+        meta = json.loads((place / "meta.json").read_text(encoding="utf-8"))
         if meta["key"] != key or meta["files"] != _files(place):
             return None
         images = np.memmap(place / "images.u8", np.uint8, "r", shape=tuple(meta["shape"]))
@@ -183,7 +183,7 @@ def _write(work: Path, name: str, key: str, classes: int, chunks: Iterable[Sampl
         "std": [float(s) or 1.0 for s in std / CHANNEL_MAXIMUM],
         "files": _files(work),
     }
-    (work / "meta.json").write_text(json.dumps(meta) + "\n")
+    (work / "meta.json").write_text(json.dumps(meta) + "\n", encoding="utf-8")
 
 
 def _check(chunk: Samples, classes: int, name: str) -> None:

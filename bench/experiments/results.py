@@ -26,6 +26,9 @@ RUN_FILES = ("metrics", "partition")
 RESERVED = (*RUN_FILES, "train")
 """Names that no analysis may have, because other files and logs have them."""
 
+IMAGES = ("png", "pdf")
+"""The formats of figures."""
+
 CUSTOM = "custom"
 
 
@@ -70,18 +73,17 @@ class ResultPaths:
             return self.partition(experiment, cell, seed)
         return self.metrics(experiment, cell) if kind == "metrics" else self.analysis(experiment, cell, kind)
 
-    def report(self, experiment: str, reported: str | None = None) -> Path:
-        """The folder of a report. `reported`: the value of a run that it shows; None: the experiment's."""
-        return self.root / "reports" / (experiment if reported is None else f"{experiment}_{reported}")
+    def report(self, experiment: str, reported: str | None = None) -> "ReportPaths":
+        """The files of a report. `reported`: the value of a run that it shows; None: the experiment's."""
+        return ReportPaths(self.root / "reports" / (experiment if reported is None else f"{experiment}_{reported}"))
 
     def log(self, experiment: str, name: str, cell: str = "") -> Path:
         """The output of one of Snakemake's jobs."""
         return self.root / "logs" / experiment / cell / f"{name}.log"
 
-    @property
-    def baselines(self) -> Path:
-        """The folder of stored baselines."""
-        return self.root / "baselines"
+    def baselines(self, grid: str) -> Path:
+        """The stored baselines of a grid."""
+        return self.root / "baselines" / f"{grid}.csv"
 
     def cell_of(self, file: Path) -> CellAddress | None:
         """The cell to which a tidy file or a run directory of an experiment belongs; None for other files."""
@@ -92,6 +94,36 @@ class ResultPaths:
             return None
         place = below[2 if below[0] == CUSTOM else 1 :]
         return CellAddress.of("/".join(place[:4])) if len(place) > 4 else None
+
+
+@dataclass(frozen=True)
+class ReportPaths:
+    """Paths of a report's files below its folder."""
+
+    folder: Path = Path()
+
+    @property
+    def page(self) -> Path:
+        """The page with all tables and figures."""
+        return self.folder / "index.html"
+
+    @property
+    def tables(self) -> Path:
+        """The folder of all tables."""
+        return self.folder / "tables"
+
+    @property
+    def figures(self) -> Path:
+        """The folder of all figures."""
+        return self.folder / "figures"
+
+    def table(self, name: str) -> list[Path]:
+        """The files of a table, one in each format."""
+        return [self.tables / f"{name}.{extension}" for extension in ("md", "tex", "csv", "html")]
+
+    def figure(self, name: str) -> list[Path]:
+        """The files of a figure: two images, and the caption."""
+        return [self.figures / f"{name}.{extension}" for extension in (*IMAGES, "md")]
 
 
 def run_in(cell_folder: Path, seed: int | str) -> Path:

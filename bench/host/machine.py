@@ -11,7 +11,7 @@ from bench.host.threads import available_cores
 def processor() -> str:
     """The processor's model name."""
     try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
         return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
     except (OSError, StopIteration):
         return platform.processor() or platform.machine()

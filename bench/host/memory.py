@@ -29,7 +29,7 @@ def available_memory() -> int:
 
 def _machine() -> int:
     try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
+        lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
         return next(1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
     except (OSError, StopIteration):  # not Linux: all installed memory
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -38,10 +38,10 @@ def _machine() -> int:
 def _control_groups() -> list[int]:
     """The limits of the process's control group (version 2) and of its parents; empty if there are none."""
     try:
-        own = Path("/proc/self/cgroup").read_text().rpartition("0::/")[2].strip()
+        own = Path("/proc/self/cgroup").read_text(encoding="utf-8").rpartition("0::/")[2].strip()
     except OSError:
         return []
     root = Path("/sys/fs/cgroup")
     files = [group / "memory.max" for group in (root / own, *(root / own).parents) if group.is_relative_to(root)]
-    limits = [file.read_text().strip() for file in files if file.is_file()]
+    limits = [file.read_text(encoding="utf-8").strip() for file in files if file.is_file()]
     return [int(limit) for limit in limits if limit != "max"]

@@ -219,7 +219,7 @@ class _Calibration:
     def stored(self) -> EngineChoice | None:
         """The stored choice; None if there is none, or if it is unreadable."""
         try:
-            return EngineChoice.from_json(json.loads(self.file.read_text()))
+            return EngineChoice.from_json(json.loads(self.file.read_text(encoding="utf-8")))
         except (OSError, ValueError):
             return None
 

@@ -32,7 +32,10 @@ from bench.files.column_file import integers, read_columns
 from bench.input.errors import UserError
 from bench.training.code_version import code_fingerprint
 
-TIMES = "times.csv"
+CONFIG, PROVENANCE, TIMES = "config.json", "provenance.json", "times.csv"
+FINAL, LOG = "final.safetensors", "run.log"
+SNAPSHOTS, LOCAL_MODELS = "snapshots", "local_models"
+"""Names of files and folders in a run directory, in addition to those of `ResultPaths`."""
 
 
 class RunDirectory:
@@ -40,12 +43,12 @@ class RunDirectory:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        if not (path / "config.json").is_file():
-            raise UserError(f"'{path}' is not a run directory (it has no config.json)")
+        if not is_complete(path):
+            raise UserError(f"'{path}' is not a run directory (it has no {CONFIG})")
 
     def _json(self, name: str) -> dict[str, Any]:
         try:
-            data = json.loads((self.path / name).read_text())
+            data = json.loads((self.path / name).read_text(encoding="utf-8"))
         except (ValueError, OSError) as error:
             raise UserError(f"'{self.path / name}' is damaged: {error}") from None
         if not isinstance(data, dict):
@@ -55,7 +58,7 @@ class RunDirectory:
     @functools.cached_property
     def config(self) -> RunConfig:
         """The run's configuration, with the paths of the run's copies of user-defined files: originals may change."""
-        data = self._json("config.json")
+        data = self._json(CONFIG)
         for part in USER_FILES:
             copy = self.path / f"{part}.py"
             if copy.is_file() and isinstance(own := data.get(part), dict):
@@ -63,15 +66,15 @@ class RunDirectory:
         try:
             return RunConfig.parse(data)
         except UserError as error:
-            raise UserError(f"'{self.path / 'config.json'}' is of another version or damaged: {error}") from None
+            raise UserError(f"'{self.path / CONFIG}' is of another version or damaged: {error}") from None
 
     @functools.cached_property
     def provenance(self) -> dict[str, Any]:
         """The content of provenance.json, which describes how and where the run was computed."""
-        data = self._json("provenance.json")
+        data = self._json(PROVENANCE)
         missing = {"outcome", "code", "identity"} - data.keys()
         if missing:
-            raise UserError(f"'{self.path / 'provenance.json'}' is damaged: it lacks {min(missing)}")
+            raise UserError(f"'{self.path / PROVENANCE}' is damaged: it lacks {min(missing)}")
         return data
 
     @property
@@ -123,7 +126,7 @@ class RunDirectory:
 
     def final(self, device: torch.device) -> FederationState:
         """The last global model; the vectors of server and clients are in snapshots only."""
-        return load_state(self.path / "final.safetensors", device)[0]
+        return load_state(self.path / FINAL, device)[0]
 
     def snapshot(self, finished_rounds: int, device: torch.device) -> FederationState:
         """The complete state after this many rounds; a `UserError` if it was not saved."""
@@ -166,17 +169,17 @@ def partition_table(split: Sequence[Indices], labels: Labels) -> pd.DataFrame:
 
 def snapshot_file(directory: Path, finished_rounds: int) -> Path:
     """The file of the state after this many rounds."""
-    return directory / "snapshots" / f"round-{finished_rounds:05d}.safetensors"
+    return directory / SNAPSHOTS / f"round-{finished_rounds:05d}.safetensors"
 
 
 def local_models_file(directory: Path, finished_rounds: int) -> Path:
     """The file of the local models of a round."""
-    return directory / "local_models" / f"round-{finished_rounds:05d}.safetensors"
+    return directory / LOCAL_MODELS / f"round-{finished_rounds:05d}.safetensors"
 
 
 def is_complete(folder: Path) -> bool:
     """Whether a folder contains all files of a finished run: the configuration is written last."""
-    return (folder / "config.json").is_file()
+    return (folder / CONFIG).is_file()
 
 
 def is_finished(path: Path, config: RunConfig, *, replace: bool = False) -> bool:

@@ -41,7 +41,7 @@ def train_cell(
         tables.append(
             identified(metrics, {"experiment": experiment, **cell.address.columns}, config).assign(code=run.code)
         )
-        progress(f"{cell.path}/seed-{config.seed}: {_outcome(metrics)}")
+        progress(f"{run_in(Path(cell.path), config.seed)}: {_outcome(metrics)}")
         if not run.of_this_code:
             progress("  (trained by another version of the code; --replace trains it again)")
     write_csv(out / METRICS, pd.concat(tables, ignore_index=True))

@@ -22,7 +22,16 @@ from bench.host.progress import PROGRESS_SECONDS, Progress
 from bench.input.errors import UserError
 from bench.training.engine_choice import EngineChoice
 from bench.training.provenance import provenance
-from bench.training.run_directory import TIMES, local_models_file, partition_table, snapshot_file
+from bench.training.run_directory import (
+    CONFIG,
+    FINAL,
+    LOG,
+    PROVENANCE,
+    TIMES,
+    local_models_file,
+    partition_table,
+    snapshot_file,
+)
 from bench.training.run_setup import RunSetup
 
 CHECKPOINT, CLIENTS = "checkpoint.safetensors", "clients.slots"
@@ -56,7 +65,7 @@ class TrainingRun:
         self.setup = setup
         self.work = work
         self.folder = folder
-        self.log = _logger(work / "run.log")
+        self.log = _logger(work / LOG)
         self.engine: EngineChoice | None = None
         """How the engine computes the run; None until the engine has chosen."""
         self._checkpoint_every = checkpoint_every
@@ -153,13 +162,13 @@ class TrainingRun:
         write_csv(work / TIMES, times.astype({"round": int}))
         write_csv(work / PARTITION, partition_table(self.setup.split, self.setup.dataset.train.labels))
         final = FederationState(state.round, self.setup.federation.evaluated(state), {})
-        save_state(work / "final.safetensors", final, {"identity": config.identity})
+        save_state(work / FINAL, final, {"identity": config.identity})
         assert self.engine is not None
         write_json(
-            work / "provenance.json",
+            work / PROVENANCE,
             provenance(self.setup, self._data_hash, self.engine.as_json(), outcome, float(training + evaluation)),
         )
-        write_json(work / "config.json", config.model_dump(mode="json"))
+        write_json(work / CONFIG, config.model_dump(mode="json"))
         self._checkpoint.remove()
 
     @property

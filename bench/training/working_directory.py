@@ -17,6 +17,7 @@ from bench.files.locks import lock
 from bench.input.content import short_hash
 from bench.input.errors import UserError
 from bench.training.code_version import code_fingerprint
+from bench.training.run_directory import SNAPSHOTS
 
 
 @contextmanager
@@ -25,7 +26,7 @@ def working_directory(path: Path, config: RunConfig) -> Iterator[Path]:
     key = short_hash(f"{config.identity}:{code_fingerprint()}", digits=8)
     work = path.with_name(f"{path.name}.partial-{key}")
     try:
-        (work / "snapshots").mkdir(parents=True, exist_ok=True)
+        (work / SNAPSHOTS).mkdir(parents=True, exist_ok=True)
         descriptor = lock(work)
     except OSError as error:
         raise UserError(f"cannot write to '{work.parent}': {error.strerror}") from None

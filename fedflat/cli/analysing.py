@@ -104,7 +104,10 @@ def analyses(
 def analysis_questions() -> dict[str, str]:
     """One line about each analysis, by name: the first line of its module's docstring, read without importing torch."""
     files = sorted((f for f in ANALYSES.glob("*/*.py") if f.stem != "__init__"), key=lambda f: f.stem)
-    return {file.stem: (ast.get_docstring(ast.parse(file.read_text())) or "").partition("\n")[0] for file in files}
+    return {
+        file.stem: (ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or "").partition("\n")[0]
+        for file in files
+    }
 
 
 def _described(name: str) -> str:

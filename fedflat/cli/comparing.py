@@ -29,9 +29,9 @@ def baselines(
       fedflat baselines quick_all --grid quick
     """
     from analysis.comparison.baselines import store
-    from analysis.report.report import Report
+    from analysis.report.requested import RequestedExperiment
 
-    typer.echo(str(store(Report(experiment, results, overrides_of(set_)), grid, out)))
+    typer.echo(str(store(RequestedExperiment(experiment, results, overrides_of(set_)), grid, out)))
 
 
 def compare(

@@ -25,9 +25,10 @@ def table(
     Example:
       fedflat table quick accuracy
     """
-    from analysis.report.report import Report
+    from analysis.report.requested import RequestedExperiment
+    from analysis.report.tables import Tables
 
-    for file in Report(experiment, results, overrides_of(set_)).render_table(name):
+    for file in Tables(RequestedExperiment(experiment, results, overrides_of(set_))).render(name):
         typer.echo(str(file))
 
 
@@ -47,9 +48,10 @@ def figure(
     Example:
       fedflat figure quick convergence
     """
-    from analysis.report.report import Report
+    from analysis.report.figures import Figures
+    from analysis.report.requested import RequestedExperiment
 
-    for file in Report(experiment, results, overrides_of(set_)).render_figure(name):
+    for file in Figures(RequestedExperiment(experiment, results, overrides_of(set_))).render(name):
         typer.echo(str(file))
 
 
@@ -62,9 +64,10 @@ def report(experiment: ExperimentName, set_: Set = None, results: Results = Path
     Example:
       fedflat report quick
     """
-    from analysis.report.report import Report
+    from analysis.report.report import render_page
+    from analysis.report.requested import RequestedExperiment
 
-    typer.echo(str(Report(experiment, results, overrides_of(set_)).render_page()))
+    typer.echo(str(render_page(RequestedExperiment(experiment, results, overrides_of(set_)))))
 
 
 def summary(experiment: ExperimentName, set_: Set = None, results: Results = Path("results")) -> None:
@@ -76,6 +79,7 @@ def summary(experiment: ExperimentName, set_: Set = None, results: Results = Pat
     Example:
       fedflat summary quick
     """
-    from analysis.report.report import Report
+    from analysis.report.headline import summary as summary_of
+    from analysis.report.requested import RequestedExperiment
 
-    typer.echo(Report(experiment, results, overrides_of(set_)).summary())
+    typer.echo(summary_of(RequestedExperiment(experiment, results, overrides_of(set_))))

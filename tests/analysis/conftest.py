@@ -188,7 +188,7 @@ def train_all(source: Path, results: Path) -> None:
 def little_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with little.yaml and the results of its 18 runs."""
     folder = tmp_path_factory.mktemp("little")
-    (folder / "little.yaml").write_text(LITTLE)
+    (folder / "little.yaml").write_text(LITTLE, encoding="utf-8")
     train_all(folder / "little.yaml", folder / "results")
     return folder
 

@@ -20,7 +20,7 @@ from tests.benchmarks.workload import GRADIENTS, Workload
 def test_the_whole_benchmark(tmp_path, capsys):
     said: list[str] = []
     files = [tmp_path / "performance.md", tmp_path / "performance.json"]
-    files[0].write_text(f"How to read it.\n{BEGIN}\nold\n{END}\nThe end.\n")
+    files[0].write_text(f"How to read it.\n{BEGIN}\nold\n{END}\nThe end.\n", encoding="utf-8")
     with Setting("cpu", TOY, said.append, passes=1, all_cores=1) as setting:
         run(setting, list(SECTIONS), files)
     printed = capsys.readouterr().out
@@ -34,11 +34,11 @@ def test_the_whole_benchmark(tmp_path, capsys):
         "Small models",
     ]
     assert re.findall(r"^### (.*)$", printed, re.MULTILINE) == titles
-    text = files[0].read_text()
+    text = files[0].read_text(encoding="utf-8")
     assert text.startswith(f"How to read it.\n{BEGIN}\n\n- processor: ")
     assert text.endswith(f"\n{END}\nThe end.\n")
     assert "old" not in text
-    sections = json.loads(files[1].read_text())["sections"]
+    sections = json.loads(files[1].read_text(encoding="utf-8"))["sections"]
     assert [section["title"] for section in sections] == titles
     hessian, landscape, large, memory, profiled, scaling, small = (
         [table["rows"] for table in section["tables"]] for section in sections
@@ -95,12 +95,12 @@ def test_no_method_needs_less_than_the_fewest(method):
 
 def test_a_report_is_put_only_where_it_belongs(tmp_path):
     file = tmp_path / "notes.md"
-    file.write_text("my notes\n")
+    file.write_text("my notes\n", encoding="utf-8")
     with pytest.raises(UserError, match="has no place for the report"):
         check_report(file)
-    assert file.read_text() == "my notes\n"
+    assert file.read_text(encoding="utf-8") == "my notes\n"
     write_report(tmp_path / "new.md", "report")
-    assert (tmp_path / "new.md").read_text() == "report\n"
+    assert (tmp_path / "new.md").read_text(encoding="utf-8") == "report\n"
 
 
 def test_spreads():

@@ -23,7 +23,7 @@ def test_a_table_and_a_figure(paper, tmp_path):
     snakemake(tmp_path, f"{paper}_table_{table}", f"{paper}_figure_{figure}", **SMALLEST, methods=methods)
     folder = tmp_path / "results" / "reports" / f"{paper}_smoke"
     assert (folder / "figures" / f"{figure}.png").read_bytes().startswith(b"\x89PNG")
-    text = (folder / "tables" / f"{table}.md").read_text()
+    text = (folder / "tables" / f"{table}.md").read_text(encoding="utf-8")
     assert "scikit-learn's digits replace the data" in text
     assert "Nothing is judged at this scale" in text
     rows = pd.read_csv(folder / "tables" / f"{table}.csv")

@@ -29,7 +29,9 @@ def command(folder: Path, *arguments: str, **config: object) -> list[str]:
 
 def snakemake(folder: Path, *arguments: str, **config: object) -> str:
     done = subprocess.run(command(folder, *arguments, **config), capture_output=True, text=True, check=False)
-    logs = "\n".join(f"{log}:\n{log.read_text()}" for log in (folder / "results" / "logs").rglob("*.log"))
+    logs = "\n".join(
+        f"{log}:\n{log.read_text(encoding='utf-8')}" for log in (folder / "results" / "logs").rglob("*.log")
+    )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}\n{logs}"
     return done.stdout + done.stderr
 
@@ -49,8 +51,8 @@ def test_every_output_is_there(finished):
     for figure in ("convergence", "drift", "surfaces", "perturbation", "labels"):
         assert (report / "figures" / f"{figure}.png").read_bytes().startswith(b"\x89PNG")
         assert (report / "figures" / f"{figure}.pdf").read_bytes().startswith(b"%PDF")
-        assert f"]({figure}.png)" in (report / "figures" / f"{figure}.md").read_text()
-    page = (report / "index.html").read_text()
+        assert f"]({figure}.png)" in (report / "figures" / f"{figure}.md").read_text(encoding="utf-8")
+    page = (report / "index.html").read_text(encoding="utf-8")
     assert "FedSAM" in page
     assert "Not drawn yet" not in page
 
@@ -121,20 +123,20 @@ def jobs(plan: str) -> dict[str, int]:
 def test_a_deleted_table_is_all_that_is_rebuilt(finished):
     results = finished / "results"
     tables = results / "reports" / "mini" / "tables"
-    before = (tables / "accuracy.md").read_text()
+    before = (tables / "accuracy.md").read_text(encoding="utf-8")
     for extension in ("md", "tex", "csv"):
         (tables / f"accuracy.{extension}").unlink()
     assert jobs(snakemake(finished, "-n", "mini_table_accuracy")) == {"table": 1}
     others = {f: f.stat().st_mtime_ns for part in ("runs", "analysis") for f in (results / part).rglob("*")}
     snakemake(finished, "mini_table_accuracy")
-    assert (tables / "accuracy.md").read_text() == before
+    assert (tables / "accuracy.md").read_text(encoding="utf-8") == before
     assert {f: f.stat().st_mtime_ns for f in others} == others
 
 
 def edited(folder: Path, name: str, old: str, new: str) -> None:
-    text = (folder / name).read_text()
+    text = (folder / name).read_text(encoding="utf-8")
     assert old in text
-    (folder / name).write_text(text.replace(old, new))
+    (folder / name).write_text(text.replace(old, new), encoding="utf-8")
 
 
 def test_what_is_edited_is_all_that_is_redone(tmp_path):
@@ -165,7 +167,7 @@ def test_what_is_edited_is_all_that_is_redone(tmp_path):
     plan = jobs(snakemake(tmp_path, "-n", experiments=experiments, replace="true"))
     assert plan == {"train": 1, "analyse": 6, "table": 2, "figure": 4, "page": 1}
     snakemake(tmp_path, experiments=experiments, replace="true")
-    assert "0.06" in (runs / "fedsam" / "seed-0" / "config.json").read_text()
+    assert "0.06" in (runs / "fedsam" / "seed-0" / "config.json").read_text(encoding="utf-8")
 
 
 def test_a_killed_retraining_does_not_leave_old_reports_as_current(tmp_path):
@@ -181,7 +183,7 @@ def test_a_killed_retraining_does_not_leave_old_reports_as_current(tmp_path):
 
 def test_snakemakes_own_report(finished):
     snakemake(finished, "--report", str(finished / "report.html"))
-    assert "convergence" in (finished / "report.html").read_text()
+    assert "convergence" in (finished / "report.html").read_text(encoding="utf-8")
 
 
 def run_files(folder: Path) -> dict[str, bytes]:
@@ -238,14 +240,16 @@ def test_kill_9_and_the_same_command_again(victim, tmp_path):
         snakemake(killed, "--unlock", results="results")
     assert not (killed / target).exists()
     snakemake(killed, target, rounds=40, results="results")
-    assert "resumed after round" in (killed / target).with_name("seed-0").joinpath("run.log").read_text()
+    assert "resumed after round" in (killed / target).with_name("seed-0").joinpath("run.log").read_text(
+        encoding="utf-8"
+    )
     snakemake(undisturbed, target, rounds=40, results="results")
     assert run_files(killed) == run_files(undisturbed)
 
 
 def test_a_mistake_in_the_experiment_is_told_before_anything_runs(tmp_path):
     broken = tmp_path / "experiments.yaml"
-    broken.write_text(Path(MINI).read_text().replace("rounds: 4", "rounds: 0"))
+    broken.write_text(Path(MINI).read_text(encoding="utf-8").replace("rounds: 4", "rounds: 0"), encoding="utf-8")
     done = subprocess.run(command(tmp_path, experiments=f"[{broken}]"), capture_output=True, text=True, check=False)
     assert done.returncode != 0
     assert "training.rounds = 0: Input should be greater than or equal to 1" in done.stdout + done.stderr

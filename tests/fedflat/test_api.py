@@ -105,6 +105,13 @@ def test_importing_fedflat_is_quick():
     assert done.stdout.split()[0] == "set()"
 
 
+def test_only_figures_need_matplotlib():
+    modules = "fedflat.results", "bench.training.train", "analysis.report.tables", "analysis.comparison.compare"
+    code = f"import sys, {', '.join(modules)}; print('matplotlib' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
 def test_every_name_is_there():
     assert all(hasattr(fedflat, name) for name in fedflat.__all__)
     assert dir(fedflat) == sorted(fedflat.__all__)

@@ -36,10 +36,10 @@ TINY = ["--set", "training.rounds=1", "--seed", "0", "--device", "cpu"]
 
 def experiment(folder: Path, old: str, new: str) -> Path:
     """The quick experiment with one place changed."""
-    text = (ROOT / "paper_tables/quick/experiments.yaml").read_text()
+    text = (ROOT / "paper_tables/quick/experiments.yaml").read_text(encoding="utf-8")
     assert old in text
     file = folder / "experiments.yaml"
-    file.write_text(text.replace(old, new))
+    file.write_text(text.replace(old, new), encoding="utf-8")
     return file
 
 
@@ -132,7 +132,7 @@ def test_interrupted_is_one_line_and_the_run_goes_on_from_there(tmp_path):
     assert process.communicate(timeout=60)[1].splitlines() == ["fedflat: interrupted"]
     assert process.returncode == 130
     assert fedflat(*command).returncode == 0
-    assert "resumed after round" in (out / "seed-0" / "run.log").read_text()
+    assert "resumed after round" in (out / "seed-0" / "run.log").read_text(encoding="utf-8")
 
 
 def test_one_cell_of_an_experiment_whose_other_cells_do_not_allow_the_change(tmp_path):
@@ -161,7 +161,7 @@ def test_several_cells_share_a_process_and_one_that_fails_does_not_stop_the_othe
     assert in_the_way.startswith(f"fedflat: {cells[1]}: '{places[1] / 'seed-0'}' is not a run directory")
     assert failed == f"fedflat: 1 of 3 cells failed: {cells[1]}"
     assert [(place / "metrics.csv").is_file() for place in places] == [True, False, True]
-    process = [json.loads((places[i] / "seed-0" / "provenance.json").read_text()) for i in (0, 2)]
+    process = [json.loads((places[i] / "seed-0" / "provenance.json").read_text(encoding="utf-8")) for i in (0, 2)]
     allocator = "pinned" if hasattr(ctypes.CDLL(None), "mallopt") else "default"
     assert [(p["threads"], p["allocator"]) for p in process] == [(1, allocator)] * 2
 
@@ -173,10 +173,10 @@ def test_a_cell_that_does_not_exist_is_told_before_any_is_trained(tmp_path):
 
 
 def test_an_output_folder_that_cannot_be_written(tmp_path):
-    (tmp_path / "file").write_text("in the way")
+    (tmp_path / "file").write_text("in the way", encoding="utf-8")
     message = refused("run", "quick", CELL, *TINY, "--out", tmp_path / "file" / "cell")
     assert "cannot write" in message
-    assert (tmp_path / "file").read_text() == "in the way"
+    assert (tmp_path / "file").read_text(encoding="utf-8") == "in the way"
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")

@@ -47,7 +47,7 @@ def alone(*arguments: object) -> subprocess.CompletedProcess:
 
 
 def test_the_same_bits_as_a_new_process_with_any_number_of_threads(fedflat, tmp_path):
-    (tmp_path / "net.py").write_text(NETWORK)
+    (tmp_path / "net.py").write_text(NETWORK, encoding="utf-8")
     changes = [f"model={tmp_path / 'net.py'}:build", "training.rounds=1", "training.batch_size=50"]
     for threads in (1, 2):
         arguments = ["run", "quick", CELL, *(f"--set={change}" for change in changes)]
@@ -57,7 +57,9 @@ def test_the_same_bits_as_a_new_process_with_any_number_of_threads(fedflat, tmp_
         ours, theirs = (tmp_path / f"{name}-{threads}" / "seed-0" for name in ("fork", "alone"))
         for file in ("final.safetensors", "metrics.csv", "config.json"):
             assert (ours / file).read_bytes() == (theirs / file).read_bytes()
-        provenance, expected = (json.loads((run / "provenance.json").read_text()) for run in (ours, theirs))
+        provenance, expected = (
+            json.loads((run / "provenance.json").read_text(encoding="utf-8")) for run in (ours, theirs)
+        )
         for measured in ("seconds", "process_peak_memory_mib"):
             del provenance[measured], expected[measured]
         assert provenance == expected
@@ -66,10 +68,10 @@ def test_the_same_bits_as_a_new_process_with_any_number_of_threads(fedflat, tmp_
 def test_output_and_exit_code_of_a_command(fedflat, tmp_path):
     log = tmp_path / "log"
     fedflat([log], "methods", "fedsam")
-    assert log.read_text() == "fedflat methods fedsam\n" + alone("methods", "fedsam").stdout
+    assert log.read_text(encoding="utf-8") == "fedflat methods fedsam\n" + alone("methods", "fedsam").stdout
     with pytest.raises(subprocess.CalledProcessError, match="non-zero exit status 2"):
         fedflat([log], "methods", "nix")
-    assert log.read_text() == "fedflat methods nix\n" + alone("methods", "nix").stderr
+    assert log.read_text(encoding="utf-8") == "fedflat methods nix\n" + alone("methods", "nix").stderr
 
 
 def begun(run: Path, server: psutil.Process) -> psutil.Process:
@@ -108,7 +110,7 @@ def test_without_the_server_commands_run_in_new_processes(tmp_path):
     process.kill()
     process.wait()
     fedflat([tmp_path / "log"], "methods", "fedsam")
-    assert "FedSAM" in (tmp_path / "log").read_text()
+    assert "FedSAM" in (tmp_path / "log").read_text(encoding="utf-8")
 
 
 def test_the_server_and_its_forks_end_with_the_process_that_started_them(tmp_path):

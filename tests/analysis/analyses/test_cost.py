@@ -10,7 +10,8 @@ import torch
 from analysis.analyses import parse_analysis
 from analysis.analyses.run_analysis import run_analysis
 from analysis.measures.cost import images_of_steps, per_round, spending
-from analysis.report.report import Report
+from analysis.report.requested import RequestedExperiment
+from analysis.report.tables import Tables
 from bench.input.errors import UserError
 from bench.training.run_directory import RunDirectory
 
@@ -150,10 +151,12 @@ def test_a_table_asks_for_targets_that_the_analysis_has(little: Path) -> None:
             "unknown method or partition to compare .* with 'fedavgg'; did you mean",
         ),
     ):
-        table.write_text(layout.replace("TARGET", target))
-        (little / "analyses.yaml").write_text(f"convergence: {options}\n")
+        table.write_text(layout.replace("TARGET", target), encoding="utf-8")
+        (little / "analyses.yaml").write_text(f"convergence: {options}\n", encoding="utf-8")
         with pytest.raises(UserError, match=message):
-            Report("little.yaml", Path("results")).table_inputs("t")
-    table.write_text(layout.replace("TARGET", "fedavg, smoothed: true"))
-    (little / "analyses.yaml").write_text("convergence: {targets: [80], reference: fedavg, window: 3}\n")
-    assert Report("little.yaml", Path("results")).table_inputs("t")
+            Tables(RequestedExperiment("little.yaml", Path("results"))).inputs("t")
+    table.write_text(layout.replace("TARGET", "fedavg, smoothed: true"), encoding="utf-8")
+    (little / "analyses.yaml").write_text(
+        "convergence: {targets: [80], reference: fedavg, window: 3}\n", encoding="utf-8"
+    )
+    assert Tables(RequestedExperiment("little.yaml", Path("results"))).inputs("t")

@@ -73,7 +73,7 @@ def test_spectrum_has_density_and_trace(little: Path) -> None:
 @pytest.fixture
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A finished run with states after rounds 1 and 2."""
-    (tmp_path / "little.yaml").write_text(LITTLE)
+    (tmp_path / "little.yaml").write_text(LITTLE, encoding="utf-8")
     changes = {"training.rounds": 2, "evaluation.snapshot_every": 1, "grid.seeds": [0]}
     cell = load_experiment(str(tmp_path / "little.yaml"), changes).cell("digits/dirichlet-0.1/4-of-20/fedsam")
     train_cell("little", cell, tmp_path / CELL / "fedsam", CPU, str)

@@ -48,7 +48,7 @@ PLANE = {"through": ["fedsam", "fedasam"], "points": 3, "images": 100}
 def cells(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the cells of three methods."""
     folder = tmp_path_factory.mktemp("planes")
-    (folder / "planes.yaml").write_text(EXPERIMENT)
+    (folder / "planes.yaml").write_text(EXPERIMENT, encoding="utf-8")
     for cell in load_experiment(str(folder / "planes.yaml")).cells().values():
         train_cell("planes", cell, folder / "runs" / Path(cell.path).name, CPU, str)
     return folder / "runs"

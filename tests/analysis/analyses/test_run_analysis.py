@@ -11,7 +11,10 @@ from analysis.analyses import load_analyses, parse_analysis
 from analysis.analyses.analysed_run import AnalysedRun
 from analysis.analyses.base import Analysis
 from analysis.analyses.run_analysis import find_runs, run_analysis
-from analysis.report.report import Report
+from analysis.report.figures import Figures
+from analysis.report.report import render_page
+from analysis.report.requested import RequestedExperiment
+from analysis.report.tables import Tables
 from bench.engine.checkpoint import load_state, save_state
 from bench.experiments.experiment import load_experiment
 from bench.experiments.results import custom_analysis
@@ -47,12 +50,12 @@ def run_all(results: Path, changes: dict) -> None:
 def test_a_method_that_diverges_is_an_outcome_everywhere(tmp_path: Path) -> None:
     run_all(tmp_path, DIVERGES)
     assert pd.read_csv(tmp_path / "analysis" / "mini" / CELL / "fedsam" / "flatness.csv").empty
-    report = Report(MINI, tmp_path, DIVERGES)
-    for name in report.table_names():
-        assert "diverged (2 of 2)" in report.render_table(name)[0].read_text()
-    for name in report.figure_names():
-        assert all(file.stat().st_size for file in report.render_figure(name))
-    page = report.render_page().read_text()
+    requested = RequestedExperiment(MINI, tmp_path, DIVERGES)
+    for name in Tables(requested).names():
+        assert "diverged (2 of 2)" in Tables(requested).render(name)[0].read_text(encoding="utf-8")
+    for name in Figures(requested).names():
+        assert all(file.stat().st_size for file in Figures(requested).render(name))
+    page = render_page(requested).read_text(encoding="utf-8")
     assert "2 of them diverged" in page
     assert page.count("iverged: FedSAM") == 3, "the captions of drift, surfaces and perturbation name it"
 
@@ -60,8 +63,8 @@ def test_a_method_that_diverges_is_an_outcome_everywhere(tmp_path: Path) -> None
 def test_numbers_of_another_configuration_are_refused(tmp_path: Path) -> None:
     run_all(tmp_path, {})
     changes = {"training.rounds": 6}
-    report = Report(MINI, tmp_path, changes)
-    for render, name in ((report.render_table, "accuracy"), (report.render_figure, "drift")):
+    requested = RequestedExperiment(MINI, tmp_path, changes)
+    for render, name in ((Tables(requested).render, "accuracy"), (Figures(requested).render, "drift")):
         with pytest.raises(
             UserError, match=r"another configuration .* \(training.rounds: 4 there, 6 here\): give the --set"
         ):
@@ -82,15 +85,15 @@ def test_without_kept_states_that_is_what_is_said(tmp_path: Path) -> None:
             assert not out.exists()
         else:
             run_analysis(CONFIGURED[name], runs, out, CPU, str)
-    report = Report(MINI, tmp_path, changes)
-    for make in (report.figure_inputs, report.render_figure):
+    requested = RequestedExperiment(MINI, tmp_path, changes)
+    for make in (Figures(requested).inputs, Figures(requested).render):
         with pytest.raises(UserError, match=message):
             make("drift")
-    for make in (report.table_inputs, report.render_table):
+    for make in (Tables(requested).inputs, Tables(requested).render):
         with pytest.raises(UserError, match=message):
             make("flatness")
-    assert report.render_table("accuracy")
-    assert report.render_figure("surfaces")
+    assert Tables(requested).render("accuracy")
+    assert Figures(requested).render("surfaces")
 
 
 def test_a_finished_run_needs_its_partition_file_no_more(tmp_path: Path) -> None:
@@ -145,9 +148,9 @@ def test_the_surface_is_that_of_the_first_seed_unless_one_is_named(tmp_path: Pat
     run_all(tmp_path, changes)
     surface = pd.read_csv(tmp_path / "analysis" / "mini" / CELL / "fedsam" / "surface.csv")
     assert set(surface["seed"]) == {1}
-    report = Report(MINI, tmp_path, changes)
-    assert "Seed 1" in report.render_page().read_text()
-    assert all(file.stat().st_size for name in ("surfaces", "labels") for file in report.render_figure(name))
+    requested = RequestedExperiment(MINI, tmp_path, changes)
+    assert "Seed 1" in render_page(requested).read_text(encoding="utf-8")
+    assert all(file.stat().st_size for name in ("surfaces", "labels") for file in Figures(requested).render(name))
     runs = tmp_path / "runs" / "mini" / CELL / "fedsam"
     with pytest.raises(UserError, match=r"surface.seed = 7, but the seeds are 1"):
         run_analysis(parse_analysis("surface", {"seed": 7}), runs, tmp_path / "x.csv", CPU, str)
@@ -246,9 +249,9 @@ def test_options_travel_as_text(analysis: Analysis) -> None:
 def own_analyses(folder: Path, text: str, **files: str) -> str:
     """A copy of mini with these analyses, and layouts by name; the experiment's file."""
     shutil.copytree(Path(MINI).parent, folder)
-    (folder / "analyses.yaml").write_text(text)
+    (folder / "analyses.yaml").write_text(text, encoding="utf-8")
     for name, content in files.items():
-        (folder / "tables" / f"{name}.yaml").write_text(content)
+        (folder / "tables" / f"{name}.yaml").write_text(content, encoding="utf-8")
     return str(folder / "experiments.yaml")
 
 
@@ -264,15 +267,15 @@ columns:
 def test_an_experiment_asks_the_same_question_twice(tmp_path: Path) -> None:
     text = "flatness: {images: 60, draws: 5}\nwide: {analysis: flatness, images: 60, draws: 5, rho: 0.5}\n"
     source = own_analyses(tmp_path / "mine", text, sharp=SHARP)
-    report = Report(source, tmp_path)
-    assert (report.analyses["flatness"].rho, report.analyses["wide"].rho) == (0.1, 0.5)
+    requested = RequestedExperiment(source, tmp_path)
+    assert (requested.analyses["flatness"].rho, requested.analyses["wide"].rho) == (0.1, 0.5)
     for path, cell in load_experiment(source).cells().items():
         train_cell("mini", cell, tmp_path / "runs" / "mini" / path, CPU, str)
         for name in ("flatness", "wide"):
             out = tmp_path / "analysis" / "mini" / path / f"{name}.csv"
-            assert out in report.table_inputs("sharp")
-            run_analysis(report.analyses[name], tmp_path / "runs" / "mini" / path, out, CPU, str)
-    shown = pd.read_csv(next(file for file in report.render_table("sharp") if file.suffix == ".csv"))
+            assert out in Tables(requested).inputs("sharp")
+            run_analysis(requested.analyses[name], tmp_path / "runs" / "mini" / path, out, CPU, str)
+    shown = pd.read_csv(next(file for file in Tables(requested).render("sharp") if file.suffix == ".csv"))
     narrow, wide = (shown.loc[shown["column"] == radius, "mean"].to_numpy() for radius in (0.1, 0.5))
     assert (wide > narrow).all()
 
@@ -291,12 +294,12 @@ def test_an_experiment_asks_the_same_question_twice(tmp_path: Path) -> None:
 def test_analyses_that_are_not_known_are_one_line(tmp_path: Path, text: str, message: str) -> None:
     source = own_analyses(tmp_path / "mine", text, sharp=SHARP)
     with pytest.raises(UserError, match=message):
-        Report(source, tmp_path).table_inputs("sharp")
+        Tables(RequestedExperiment(source, tmp_path)).inputs("sharp")
 
 
 def test_the_example_of_the_docs_is_an_analysis(tmp_path: Path) -> None:
     """Of docs/analyses.md: what it says works as it stands."""
-    text = (ROOT / "docs" / "analyses.md").read_text()
+    text = (ROOT / "docs" / "analyses.md").read_text(encoding="utf-8")
     code = text.split("```python\n")[1].split("```")[0]
     names: dict[str, object] = {}
     exec(compile(code, "weight_norm.py", "exec", dont_inherit=True), names)
@@ -310,8 +313,10 @@ def test_the_example_of_the_docs_is_an_analysis(tmp_path: Path) -> None:
 
 def test_an_extension_keeps_the_options_that_it_does_not_change(tmp_path: Path) -> None:
     file = tmp_path / "experiments.yaml"
-    file.write_text("name: own\nextends: quick\n")
-    (tmp_path / "analyses.yaml").write_text("hessian: {images: 7}\nwide: {analysis: flatness, rho: 0.5}\n")
+    file.write_text("name: own\nextends: quick\n", encoding="utf-8")
+    (tmp_path / "analyses.yaml").write_text(
+        "hessian: {images: 7}\nwide: {analysis: flatness, rho: 0.5}\n", encoding="utf-8"
+    )
     loaded, quick = load_analyses(str(file)), load_analyses("quick")
     assert loaded["hessian"].images == 7  # type: ignore[attr-defined]
     assert loaded["flatness"] == quick["flatness"] != parse_analysis("flatness", {})

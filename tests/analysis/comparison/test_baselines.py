@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from analysis.comparison.baselines import COLUMNS, METRICS, collect, load, protocol, run_rows, store
-from analysis.report.report import Report
+from analysis.report.requested import RequestedExperiment
 from bench.experiments.experiment import load_experiment
 from bench.experiments.run_config import RunConfig
 from bench.input.errors import UserError
@@ -18,8 +18,8 @@ from tests.analysis.conftest import LITTLE, train_all
 CELL = "digits/dirichlet-0.1/4-of-20/fedsam"
 
 
-def report(folder: Path) -> Report:
-    return Report(str(folder / "little.yaml"), folder / "results")
+def requested(folder: Path) -> RequestedExperiment:
+    return RequestedExperiment(str(folder / "little.yaml"), folder / "results")
 
 
 def quick_run(cell: str = CELL, **changes: object) -> RunConfig:
@@ -28,7 +28,7 @@ def quick_run(cell: str = CELL, **changes: object) -> RunConfig:
 
 
 def test_every_run_and_metric_is_stored_as_the_run_has_it(little: Path) -> None:
-    file = store(report(little), "tiny")
+    file = store(requested(little), "tiny")
     assert file == Path("results/baselines/tiny.csv")
     rows = load("tiny")
     assert list(rows.columns) == COLUMNS
@@ -49,7 +49,7 @@ def test_every_run_and_metric_is_stored_as_the_run_has_it(little: Path) -> None:
 
 
 def test_runs_that_diverged_are_stored_without_values(little: Path) -> None:
-    rows = collect(report(little))
+    rows = collect(requested(little))
     wild = rows[rows["method"] == "wild"]
     assert len(wild) == 2 * 3 * len(METRICS)
     assert set(wild["outcome"]) == {"diverged"}
@@ -58,7 +58,7 @@ def test_runs_that_diverged_are_stored_without_values(little: Path) -> None:
 
 
 def test_hashes_that_look_like_numbers_stay_text(little: Path) -> None:
-    rows = collect(report(little)).assign(identity="1234567890123456", data_hash="12e4567890123456")
+    rows = collect(requested(little)).assign(identity="1234567890123456", data_hash="12e4567890123456")
     rows.to_csv("odd.csv", index=False)
     again = load("odd", Path("odd.csv"))
     assert set(again["identity"]) == {"1234567890123456"}
@@ -66,20 +66,20 @@ def test_hashes_that_look_like_numbers_stay_text(little: Path) -> None:
 
 
 def test_missing_runs_are_counted_with_the_command_that_makes_them(little: Path) -> None:
-    store(report(little), "tiny")
+    store(requested(little), "tiny")
     before = Path("results/baselines/tiny.csv").read_bytes()
     shutil.rmtree(little / "results" / "runs" / "little" / CELL / "seed-1")
     shutil.rmtree(little / "results" / "runs" / "little" / "digits" / "iid" / "4-of-20" / "wild")
     with pytest.raises(UserError, match=r"4 of 18 runs of experiment little are missing") as caught:
-        store(report(little), "tiny")
+        store(requested(little), "tiny")
     assert "snakemake --cores 2 little_runs --config" in str(caught.value)
     assert Path("results/baselines/tiny.csv").read_bytes() == before
 
 
 def test_runs_of_another_configuration_are_not_stored(little: Path) -> None:
-    (little / "little.yaml").write_text(LITTLE.replace("rho: 0.05", "rho: 0.06"))
+    (little / "little.yaml").write_text(LITTLE.replace("rho: 0.05", "rho: 0.06"), encoding="utf-8")
     with pytest.raises(UserError, match=r"another configuration \(method.hyperparameters.rho: 0.05 there, 0.06 here\)"):
-        collect(report(little))
+        collect(requested(little))
 
 
 def test_methods_that_do_not_share_the_protocol_are_not_stored_together(little: Path) -> None:
@@ -88,11 +88,11 @@ def test_methods_that_do_not_share_the_protocol_are_not_stored_together(little: 
         "wild: {name: fedavg, training: {rounds: 2}}",
     )
     assert text != LITTLE
-    (little / "little.yaml").write_text(text)
+    (little / "little.yaml").write_text(text, encoding="utf-8")
     shutil.rmtree(little / "results")
     train_all(little / "little.yaml", little / "results")
     with pytest.raises(UserError, match=r"fedavg and wild cannot be compared .* \(rounds: 1 in fedavg, 2 in wild\)"):
-        collect(report(little))
+        collect(requested(little))
 
 
 @pytest.mark.parametrize(
@@ -148,15 +148,15 @@ def test_baselines_that_are_not_there(little: Path) -> None:
         load("quick")
     with pytest.raises(UserError, match=r"fedflat baselines quick_all --grid quick --out my.csv$"):
         load("quick", Path("my.csv"))
-    store(report(little), "tiny")
+    store(requested(little), "tiny")
     with pytest.raises(UserError, match=r"unknown grid of stored baselines 'tny'; did you mean 'tiny'\? .*: tiny\)"):
         load("tny")
     with pytest.raises(UserError, match="lower-case letters"):
-        store(report(little), "../tiny")
+        store(requested(little), "../tiny")
 
 
 def test_damaged_baselines_are_told(little: Path) -> None:
-    rows = pd.read_csv(store(report(little), "tiny"))
+    rows = pd.read_csv(store(requested(little), "tiny"))
     for damaged, message in [
         (rows.drop(columns="protocol"), "'odd.csv' lacks the column protocol"),
         (pd.concat([rows, rows.iloc[:1]]), "holds a run twice"),
@@ -176,9 +176,11 @@ def test_a_run_has_one_row_per_metric(little: Path) -> None:
 
 def test_the_last_round_is_stored(tmp_path: Path) -> None:
     file = tmp_path / "little.yaml"
-    file.write_text(LITTLE.replace("rounds: 1", "rounds: 3").replace("seeds: [0, 1, 2]", "seeds: [0]"))
+    file.write_text(
+        LITTLE.replace("rounds: 1", "rounds: 3").replace("seeds: [0, 1, 2]", "seeds: [0]"), encoding="utf-8"
+    )
     train_all(file, tmp_path / "results")
-    rows = collect(report(tmp_path))
+    rows = collect(requested(tmp_path))
     metrics = RunDirectory(tmp_path / "results" / "runs" / "little" / CELL / "seed-0").metrics()
     of_run = rows[(rows["method"] == "fedsam") & (rows["partition"] == "dirichlet-0.1")].set_index("metric")
     assert of_run["value"].to_dict() == {name: metrics[name].iloc[2] for name in METRICS}

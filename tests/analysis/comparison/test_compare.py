@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from analysis.comparison.baselines import store
 from analysis.comparison.compare import Comparison, compare, summary
 from analysis.comparison.text import as_text
-from analysis.report.report import Report
+from analysis.report.requested import RequestedExperiment
 from bench.experiments.address import IDS
 from bench.experiments.experiment import load_experiment
 from bench.host.progress import silent
@@ -47,14 +47,14 @@ def mine(folder: Path, grid: str = LITTLE) -> Path:
     """An experiment of one method on the grid of another experiment's text, and its runs."""
     file = folder / "mine.yaml"
     head = grid.partition("methods:")[0].replace("name: little", "name: mine")
-    file.write_text(f"{head}methods:\n  sharper: {{name: fedsam, hyperparameters: {{rho: 0.5}}}}\n")
+    file.write_text(f"{head}methods:\n  sharper: {{name: fedsam, hyperparameters: {{rho: 0.5}}}}\n", encoding="utf-8")
     train_all(file, folder / "results")
     return file
 
 
 @pytest.fixture
 def stored(little: Path) -> Path:
-    store(Report("little.yaml", Path("results")), "tiny")
+    store(RequestedExperiment("little.yaml", Path("results")), "tiny")
     return little
 
 

@@ -19,7 +19,9 @@ from analysis.figures.palette import style, styles
 from analysis.layouts.layout import layout_names
 from analysis.layouts.tidy import Tidy
 from analysis.layouts.titles import setting_title
-from analysis.report.report import Report
+from analysis.report.figures import Figures
+from analysis.report.requested import RequestedExperiment
+from analysis.report.tables import Tables
 from bench.experiments.address import CellAddress, Setting
 from bench.experiments.experiment import Experiment
 from bench.experiments.files import PAPER_TABLES, read_yaml
@@ -306,23 +308,23 @@ def test_no_data_at_all_is_one_line(name: str, quick: Experiment, tmp_path: Path
 
 def test_one_experiment_has_every_kind_and_every_analysis() -> None:
     """What it does not show would be drawn by nobody."""
-    folder, report = PAPER_TABLES / "analyses", Report("analyses", Path("results"))
+    folder, requested = PAPER_TABLES / "analyses", RequestedExperiment("analyses", Path("results"))
     assert {read_yaml(file)["kind"] for file in folder.glob("figures/*.yaml")} == set(KINDS)
-    needed = {path.stem for name in report.table_names() for path in report.table_inputs(name)}
-    needed |= {path.stem for name in report.figure_names() for path in report.figure_inputs(name)}
-    assert needed >= set(report.analyses)
+    needed = {path.stem for name in Tables(requested).names() for path in Tables(requested).inputs(name)}
+    needed |= {path.stem for name in Figures(requested).names() for path in Figures(requested).inputs(name)}
+    assert needed >= set(requested.analyses)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_typo_in_a_layout_is_one_line(kind: str, tmp_path: Path) -> None:
     file = tmp_path / "experiments.yaml"
-    file.write_text((PAPER_TABLES / "quick" / "experiments.yaml").read_text())
+    file.write_text((PAPER_TABLES / "quick" / "experiments.yaml").read_text(encoding="utf-8"), encoding="utf-8")
     (tmp_path / "figures").mkdir()
-    (tmp_path / "figures" / "f.yaml").write_text(f"kind: {kind}\ntitel: x\n")
+    (tmp_path / "figures" / "f.yaml").write_text(f"kind: {kind}\ntitel: x\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"f\.yaml: unknown key of \w+ 'titel'; did you mean 'title'") as error:
         figures.load_figure(str(file), "f")
     assert "\n" not in str(error.value)
-    (tmp_path / "figures" / "f.yaml").write_text(f"kind: {kind}x\n")
+    (tmp_path / "figures" / "f.yaml").write_text(f"kind: {kind}x\n", encoding="utf-8")
     with pytest.raises(UserError, match=f"unknown kind of figure in .*; did you mean '{kind}'"):
         figures.load_figure(str(file), "f")
 

@@ -11,7 +11,7 @@ from analysis.layouts.protocol import at_scale
 from analysis.layouts.tidy import Tidy
 from analysis.measures.convergence import FinalValue
 from analysis.planning.workflow import Workflow
-from analysis.report.report import Report
+from analysis.report.requested import RequestedExperiment
 from analysis.tables.layout import TableLayout, load_table
 from analysis.tables.table import fill
 from bench.experiments.address import CellAddress
@@ -38,7 +38,7 @@ def test_at_its_own_scale_nothing_changes(quick: Experiment) -> None:
 
 
 def test_a_report_asks_for_spans_that_fit() -> None:
-    smoke = Report("fedgf", Path("results"), {"scale": "smoke"})
+    smoke = RequestedExperiment("fedgf", Path("results"), {"scale": "smoke"})
     convergence = smoke.analyses["convergence"]
     assert isinstance(convergence, Convergence)
     assert convergence.window == 2
@@ -89,7 +89,7 @@ def test_one_protocol_is_asked_for_in_place_of_all_others(quick: Experiment) -> 
 
 
 def test_at_smoke_scale_means_are_over_few_evaluations() -> None:
-    smoke = Report("fedgf", Path("results"), {"scale": "smoke"})
+    smoke = RequestedExperiment("fedgf", Path("results"), {"scale": "smoke"})
     layout = load_table("fedgf", "1").adapted_to(smoke.experiment)
     assert layout.final == FinalValue(rule="mean_last_n", n=2)
     assert smoke.analyses["convergence"].model_dump()["final"] == {"rule": "mean_last_n", "n": 2}
@@ -97,9 +97,12 @@ def test_at_smoke_scale_means_are_over_few_evaluations() -> None:
 
 def test_reports_under_another_protocol_lie_apart() -> None:
     changes = {"scale": "smoke", "report": "best"}
-    assert Report("fedgf", Path("r"), changes).folder == Path("r/reports/fedgf_smoke_best")
-    assert Workflow.of(changes | {"results": "r"}).report_folder("{experiment}") == Path("r/reports/{experiment}_best")
-    runs = [Report("fedgf", Path("r"), {"scale": "smoke", **more}).experiment for more in ({}, {"report": "best"})]
+    assert RequestedExperiment("fedgf", Path("r"), changes).report.folder == Path("r/reports/fedgf_smoke_best")
+    assert Workflow.of(changes | {"results": "r"}).report("{experiment}").folder == Path("r/reports/{experiment}_best")
+    runs = [
+        RequestedExperiment("fedgf", Path("r"), {"scale": "smoke", **more}).experiment
+        for more in ({}, {"report": "best"})
+    ]
     assert runs[0].cells() == runs[1].cells(), "what is trained stays the same"
 
 

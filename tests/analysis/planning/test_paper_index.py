@@ -104,8 +104,8 @@ def test_times_that_are_not_there_are_told(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"the time of Gradient.*cnn_gn.*fedflat index --measure"):
         GradientTimes("here", "today")(SMALL)
     file = tmp_path / "costs.csv"
-    for text in ("", "model,batch\nlenet,2\n", COSTS.read_text().replace(",3,", ",three,")):
-        file.write_text(text)
+    for text in ("", "model,batch\nlenet,2\n", COSTS.read_text(encoding="utf-8").replace(",3,", ",three,")):
+        file.write_text(text, encoding="utf-8")
         with pytest.raises(UserError, match=r"costs.csv' is not a table with the columns model, channels"):
             GradientTimes.read(file)
 

@@ -7,7 +7,8 @@ import torch
 
 from analysis.planning.plan import CellCosts, Cost, as_text, plan, rounded, total
 from analysis.planning.run_cost import BYTES_PER_ROUND, FORWARD, OVERHEAD, disk, seconds
-from analysis.report.report import Report
+from analysis.report.figures import Figures
+from analysis.report.requested import RequestedExperiment
 from bench.experiments.experiment import load_experiment
 from bench.experiments.run_config import RunConfig
 from bench.input.errors import UserError
@@ -35,10 +36,10 @@ def test_a_table_needs_the_runs_that_it_shows(tmp_path: Path) -> None:
 
 
 def test_runs_that_analyses_compare_with_are_needed_too() -> None:
-    report = Report("analyses", Path("results"))
-    cells = CellCosts(report, one_second).of(report.figure_inputs("plane"))
+    requested = RequestedExperiment("analyses", Path("results"))
+    cells = CellCosts(requested, one_second).of(Figures(requested).inputs("plane"))
     methods = [path.split("/")[-1] for path in cells]
-    assert methods == [*report.figure_layout("plane").methods, *report.analyses["plane"].compared_labels()]
+    assert methods == [*Figures(requested).layout("plane").methods, *requested.analyses["plane"].compared_labels()]
     assert len(methods) == 3
 
 
@@ -84,20 +85,20 @@ def test_cells_that_several_targets_need_are_counted_once() -> None:
 
 def test_own_experiments_have_targets_too(tmp_path: Path) -> None:
     file = tmp_path / "experiments.yaml"
-    file.write_text("name: mine\nextends: quick\n")
+    file.write_text("name: mine\nextends: quick\n", encoding="utf-8")
     with pytest.raises(UserError, match="unknown target 'mine_runs'"):
         plan(["mine_runs"], tmp_path, {}, one_second)
     [(part, estimate)] = plan(["mine_runs"], tmp_path, {}, one_second, [str(file)]).items()
     assert (part, estimate.runs) == ("mine: digits", 3 * len(load_experiment(str(file)).paths()))
     other = tmp_path / "other.yaml"
-    other.write_text(file.read_text())
+    other.write_text(file.read_text(encoding="utf-8"), encoding="utf-8")
     with pytest.raises(UserError, match="two of them are named mine"):
         plan(["mine_runs"], tmp_path, {}, one_second, [str(file), str(other)])
 
 
 def test_the_command_takes_several_targets_and_experiments(tmp_path: Path) -> None:
     file = tmp_path / "experiments.yaml"
-    file.write_text("name: mine\nextends: quick\n")
+    file.write_text("name: mine\nextends: quick\n", encoding="utf-8")
     options = ["--experiment", file, "--results", tmp_path, "--rounds", 2, "--method", "fedavg"]
     lines = fedflat("plan", "mine_runs", "quick_runs", *options).stdout.splitlines()
     assert "hours of one core" in lines[0]

@@ -8,7 +8,9 @@ import pytest
 import yaml
 
 from analysis.planning.workflow import KEYS, Workflow, one_line_errors
-from analysis.report.report import Report
+from analysis.report.figures import Figures
+from analysis.report.requested import RequestedExperiment
+from analysis.report.tables import Tables
 from analysis.tables.layout import load_table
 from bench.input.errors import UserError
 from tests.places import MINI, ROOT
@@ -23,7 +25,7 @@ def wildcards(cell: str = FEDSAM, **others: str) -> SimpleNamespace:
 
 
 def test_the_configuration_file_lists_every_key_and_its_default():
-    listed = yaml.safe_load((ROOT / "config" / "config.yaml").read_text())
+    listed = yaml.safe_load((ROOT / "config" / "config.yaml").read_text(encoding="utf-8"))
     assert sorted(listed) == KEYS
     assert Workflow.of(listed) == Workflow.of({}), "the values in the file are the defaults"
 
@@ -64,7 +66,9 @@ def test_changes_reach_every_command():
 
 def test_small_models_get_one_thread_and_large_ones_the_cores(tmp_path):
     large = tmp_path / "experiments.yaml"
-    large.write_text(Path(MINI).read_text().replace("model: cnn_gn", "model: resnet18_gn"))
+    large.write_text(
+        Path(MINI).read_text(encoding="utf-8").replace("model: cnn_gn", "model: resnet18_gn"), encoding="utf-8"
+    )
     for config, threads in (
         ({"experiments": MINI}, 1),
         ({"experiments": str(large)}, 8),
@@ -104,27 +108,27 @@ TWO_PARTICIPATIONS = "  participation: [{active: 4}, {active: 10}]\n"
 ONE_PARTICIPATION = "  participation: [{active: 4}]\n"
 
 
-def extended(folder: Path, more: str = "") -> Report:
+def extended(folder: Path, more: str = "") -> RequestedExperiment:
     file = folder / "experiments.yaml"
-    file.write_text(EXTENDED + more)
-    return Report(str(file), folder / "results")
+    file.write_text(EXTENDED + more, encoding="utf-8")
+    return RequestedExperiment(str(file), folder / "results")
 
 
 def test_layouts_that_name_no_methods_show_all_of_the_extending_experiment(tmp_path):
-    report = extended(tmp_path)
-    assert report.table_names() == ["accuracy", "flatness"]
-    for name in report.table_names():
-        assert load_table(report.source, name).methods == ("fedavg", "fedsam", "other")
-    assert report.figure_names() == ["convergence", "labels"], "the others name methods that it does not have"
-    shown = {path.parent.name for path in report.table_inputs("accuracy") if path.name == "metrics.csv"}
+    requested = extended(tmp_path)
+    assert Tables(requested).names() == ["accuracy", "flatness"]
+    for name in Tables(requested).names():
+        assert load_table(requested.source, name).methods == ("fedavg", "fedsam", "other")
+    assert Figures(requested).names() == ["convergence", "labels"], "the others name methods that it does not have"
+    shown = {path.parent.name for path in Tables(requested).inputs("accuracy") if path.name == "metrics.csv"}
     assert shown == {"fedavg", "fedsam", "other"}
 
 
 def test_quick_and_all_methods_show_what_they_have():
     for name, methods in (("quick", 12), ("quick_all", 26)):
-        report = Report(name, Path("results"))
-        assert report.table_names() == ["accuracy", "flatness"]
-        assert report.figure_names() == ["convergence", "drift", "labels", "perturbation", "surfaces"]
+        requested = RequestedExperiment(name, Path("results"))
+        assert Tables(requested).names() == ["accuracy", "flatness"]
+        assert Figures(requested).names() == ["convergence", "drift", "labels", "perturbation", "surfaces"]
         assert len(load_table(name, "accuracy").methods) == methods
 
 
@@ -143,24 +147,24 @@ def test_quick_and_all_methods_show_what_they_have():
     ids=["one partition", "one participation", "no states"],
 )
 def test_layouts_of_what_the_extending_experiment_lacks_are_left_out(more, tables, figures, tmp_path):
-    report = extended(tmp_path, more)
-    assert (report.table_names(), report.figure_names()) == (tables, figures)
+    requested = extended(tmp_path, more)
+    assert (Tables(requested).names(), Figures(requested).names()) == (tables, figures)
     if "flatness" not in tables:
         with pytest.raises(UserError, match=r"unknown partition of experiment extended|stores no states"):
-            report.render_table("flatness")
-    flow = Workflow.of({"experiments": [report.source]})
-    assert flow.reports["extended"].table_names() == tables
+            Tables(requested).render("flatness")
+    flow = Workflow.of({"experiments": [requested.source]})
+    assert Tables(flow.experiments["extended"]).names() == tables
 
 
 def test_own_layouts_must_fit(tmp_path):
-    report = extended(tmp_path)
+    requested = extended(tmp_path)
     (tmp_path / "tables").mkdir()
     layout = "title: t\ncaption: c\ncolumns: [{header: h, metric: test_accuracy, select: {partition: iid}}]\n"
-    (tmp_path / "tables" / "mine.yaml").write_text(layout)
-    assert report.table_names() == ["mine"], "own ones stand in place of quick's, and a mistake in them is reported"
-    assert report.figure_names() == ["convergence", "labels"]
+    (tmp_path / "tables" / "mine.yaml").write_text(layout, encoding="utf-8")
+    assert Tables(requested).names() == ["mine"], "own ones replace quick's, and a mistake in them is reported"
+    assert Figures(requested).names() == ["convergence", "labels"]
     with pytest.raises(UserError, match=r"mine.yaml': unknown partition of experiment extended 'iid'"):
-        report.table_inputs("mine")
+        Tables(requested).inputs("mine")
 
 
 def with_analyses(folder: Path, text: str) -> Workflow:
@@ -168,9 +172,9 @@ def with_analyses(folder: Path, text: str) -> Workflow:
     shutil.copytree(Path(MINI).parent, folder)
     file = folder / "experiments.yaml"
     iid = "  partition: [{name: dirichlet, alpha: 0.1, clients: 20}, {name: iid, clients: 40}]\n"
-    lines = file.read_text().splitlines(keepends=True)
-    file.write_text("".join(iid if line.startswith("  partition:") else line for line in lines))
-    (folder / "analyses.yaml").write_text(text)
+    lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
+    file.write_text("".join(iid if line.startswith("  partition:") else line for line in lines), encoding="utf-8")
+    (folder / "analyses.yaml").write_text(text, encoding="utf-8")
     return Workflow.of({"experiments": str(file)})
 
 
@@ -207,7 +211,7 @@ def test_what_cannot_be_compared_is_one_line(label, message, tmp_path):
 
 def test_only_chosen_methods_are_asked_for():
     flow = Workflow.of({"experiments": MINI, "methods": ["fedsam"]})
-    report = flow.reports["mini"]
-    shown = {path.parent.name for path in report.table_inputs("accuracy") if path.name == "metrics.csv"}
+    requested = flow.experiments["mini"]
+    shown = {path.parent.name for path in Tables(requested).inputs("accuracy") if path.name == "metrics.csv"}
     assert shown == {"fedsam"}
     assert {file.parent.name for file in analysed(flow, "hessian")} == {"fedsam"}

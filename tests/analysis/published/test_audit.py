@@ -238,7 +238,7 @@ def test_damaged_lists_are_told(tmp_path, monkeypatch):
         ("kind,place_a,says_a,place_b,says_b,what\nrepaeted,a,b,c,d,e\n", "did you mean 'repeated'?"),
         ("kind,place_a,says_a,place_b,says_b,what\nrepeated,a,b,c,,e\n", "a has an empty column"),
     ]:
-        file.write_text(text)
+        file.write_text(text, encoding="utf-8")
         with pytest.raises(UserError, match=message.replace("?", r"\?")):
             listed("some")
 

@@ -10,7 +10,11 @@ import pytest
 
 from analysis.figures import draw as figures
 from analysis.layouts.tidy import Tidy
-from analysis.report.report import Report
+from analysis.report.figures import Figures
+from analysis.report.headline import summary
+from analysis.report.report import render_page
+from analysis.report.requested import RequestedExperiment
+from analysis.report.tables import Tables
 from analysis.tables import table as tables
 from analysis.tables.layout import load_table
 from bench.experiments.address import CellAddress
@@ -21,14 +25,14 @@ from bench.input.errors import UserError
 from tests.analysis.conftest import HARD, metrics, write
 from tests.places import MINI
 
-QUICK = Report("quick", Path("results"))
+QUICK = RequestedExperiment("quick", Path("results"))
 BELOW = ResultPaths(Path())
 
 
 def test_inputs_of_quick_are_cells_of_quick(quick: Experiment) -> None:
     named = {METRICS, PARTITION} | {f"{name}.csv" for name in QUICK.analyses}
-    layouts = [tables.inputs(load_table("quick", name), quick, BELOW) for name in QUICK.table_names()]
-    layouts += [figures.load_figure("quick", name).inputs(quick, BELOW) for name in QUICK.figure_names()]
+    layouts = [tables.inputs(load_table("quick", name), quick, BELOW) for name in Tables(QUICK).names()]
+    layouts += [figures.load_figure("quick", name).inputs(quick, BELOW) for name in Figures(QUICK).names()]
     for paths in layouts:
         assert paths
         assert len(set(paths)) == len(paths)
@@ -39,33 +43,33 @@ def test_inputs_of_quick_are_cells_of_quick(quick: Experiment) -> None:
 
 
 def test_inputs_are_the_files_that_exist_when_all_is_run(realistic: Tidy, quick: Experiment) -> None:
-    for name in QUICK.figure_names():
+    for name in Figures(QUICK).names():
         for file in figures.load_figure("quick", name).inputs(quick, realistic.paths):
             assert file.is_file() or "fedgf" in file.parts
 
 
 def test_tables_and_figures_of_quick() -> None:
-    assert QUICK.table_names() == ["accuracy", "flatness"]
-    assert QUICK.figure_names() == ["convergence", "drift", "labels", "perturbation", "surfaces"]
+    assert Tables(QUICK).names() == ["accuracy", "flatness"]
+    assert Figures(QUICK).names() == ["convergence", "drift", "labels", "perturbation", "surfaces"]
 
 
 def test_render_writes_where_it_says(realistic: Tidy) -> None:
     folder = realistic.results / "reports" / "quick"
-    written = Report("quick", realistic.results).render_table("accuracy")
+    written = Tables(RequestedExperiment("quick", realistic.results)).render("accuracy")
     assert written == [folder / "tables" / f"accuracy.{extension}" for extension in ("md", "tex", "csv", "html")]
-    written += Report("quick", realistic.results).render_figure("labels")
+    written += Figures(RequestedExperiment("quick", realistic.results)).render("labels")
     assert written[4:] == [folder / "figures" / f"labels.{extension}" for extension in ("png", "pdf", "md")]
     assert all(path.stat().st_size for path in written)
     caption = figures.caption(figures.load_figure("quick", "labels"), realistic)
     shown = f"# Images per client and class\n\n![Images per client and class](labels.png)\n\n{caption}\n"
-    assert written[-1].read_text() == shown
+    assert written[-1].read_text(encoding="utf-8") == shown
 
 
 def test_page_holds_all_tables_and_links_only_what_exists(realistic: Tidy) -> None:
-    Report("quick", realistic.results).render_table("accuracy")
-    Report("quick", realistic.results).render_figure("labels")
-    page = Report("quick", realistic.results).render_page()
-    text = page.read_text()
+    Tables(RequestedExperiment("quick", realistic.results)).render("accuracy")
+    Figures(RequestedExperiment("quick", realistic.results)).render("labels")
+    page = render_page(RequestedExperiment("quick", realistic.results))
+    text = page.read_text(encoding="utf-8")
     assert text.count("<table>") == 2
     assert text.count("Not drawn yet.") == 4
     images = re.findall(r'src="([^"]+)"', text)
@@ -75,13 +79,13 @@ def test_page_holds_all_tables_and_links_only_what_exists(realistic: Tidy) -> No
 
 
 def test_page_leaves_no_dead_link(realistic: Tidy) -> None:
-    report = Report("quick", realistic.results)
-    for name in report.table_names():
-        report.render_table(name)
-    for name in report.figure_names():
-        report.render_figure(name)
-    page = report.render_page()
-    links = re.findall(r'(?:src|href)="([^"#]+)"', page.read_text())
+    requested = RequestedExperiment("quick", realistic.results)
+    for name in Tables(requested).names():
+        Tables(requested).render(name)
+    for name in Figures(requested).names():
+        Figures(requested).render(name)
+    page = render_page(requested)
+    links = re.findall(r'(?:src|href)="([^"#]+)"', page.read_text(encoding="utf-8"))
     assert len(links) == 2 * 4 + 5 * 4
     assert all((page.parent / link).is_file() for link in links)
 
@@ -89,15 +93,19 @@ def test_page_leaves_no_dead_link(realistic: Tidy) -> None:
 def test_changed_values_are_those_of_the_report(tmp_path: Path) -> None:
     """A run with one seed is complete when one seed was requested."""
     write(tmp_path, CellAddress(HARD, "fedavg"), "metrics", metrics([80]))
-    text = Report("quick", tmp_path, {"grid.seeds": [0]}).render_table("accuracy")[0].read_text()
+    text = (
+        Tables(RequestedExperiment("quick", tmp_path, {"grid.seeds": [0]}))
+        .render("accuracy")[0]
+        .read_text(encoding="utf-8")
+    )
     assert "80.00" in text
     assert "of 3 seeds" not in text
 
 
 def test_inputs_begin_with_the_layout() -> None:
-    assert QUICK.table_inputs("accuracy")[0] == PAPER_TABLES / "quick" / "tables" / "accuracy.yaml"
-    assert QUICK.figure_inputs("drift")[0] == PAPER_TABLES / "quick" / "figures" / "drift.yaml"
-    assert len(QUICK.figure_inputs("drift")) == 1 + len(figures.load_figure("quick", "drift").methods)
+    assert Tables(QUICK).inputs("accuracy")[0] == PAPER_TABLES / "quick" / "tables" / "accuracy.yaml"
+    assert Figures(QUICK).inputs("drift")[0] == PAPER_TABLES / "quick" / "figures" / "drift.yaml"
+    assert len(Figures(QUICK).inputs("drift")) == 1 + len(figures.load_figure("quick", "drift").methods)
 
 
 def test_summary_names_leader_runner_up_and_counts(tmp_path: Path, quick: Experiment) -> None:
@@ -108,7 +116,7 @@ def test_summary_names_leader_runner_up_and_counts(tmp_path: Path, quick: Experi
             ends = {1: 2} if method == "fedgf" and tuple(place) == ("digits", "dirichlet-0.1", "4-of-20") else None
             cell = CellAddress(type(HARD)(*place), method)
             write(tmp_path, cell, "metrics", metrics(finals[method], diverged=ends))
-    lines = Report("quick", tmp_path).summary().splitlines()
+    lines = summary(RequestedExperiment("quick", tmp_path)).splitlines()
     assert 3 <= len(lines) <= 5
     assert lines[0] == "quick: 48 of 144 runs, 1 of them diverged"
     # FedGF is higher, but one of its runs diverged.
@@ -118,57 +126,61 @@ def test_summary_names_leader_runner_up_and_counts(tmp_path: Path, quick: Experi
 
 def test_summary_does_not_crown_a_method_with_missing_settings(tmp_path: Path) -> None:
     write(tmp_path, CellAddress(HARD, "fedavg"), "metrics", metrics([80, 90, 85]))
-    assert "none leads" in Report("quick", tmp_path).summary()
+    assert "none leads" in summary(RequestedExperiment("quick", tmp_path))
 
 
 def test_unknown_names_and_no_runs_are_one_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="unknown table of experiment quick 'acuracy'; did you mean 'accuracy'"):
-        Report("quick", tmp_path).render_table("acuracy")
+        Tables(RequestedExperiment("quick", tmp_path)).render("acuracy")
     with pytest.raises(UserError, match="unknown figure of experiment quick 'drifts'; did you mean 'drift'"):
-        Report("quick", tmp_path).render_figure("drifts")
-    report = Report("quick", tmp_path)
-    for make in (report.summary, report.render_page, *(partial(report.render_table, n) for n in report.table_names())):
+        Figures(RequestedExperiment("quick", tmp_path)).render("drifts")
+    requested = RequestedExperiment("quick", tmp_path)
+    for make in (
+        partial(summary, requested),
+        partial(render_page, requested),
+        *(partial(Tables(requested).render, name) for name in Tables(requested).names()),
+    ):
         with pytest.raises(UserError, match="no run of experiment quick"):
             make()
-    for name in report.figure_names():
+    for name in Figures(requested).names():
         with pytest.raises(UserError, match="no run of experiment quick"):
-            report.render_figure(name)
+            Figures(requested).render(name)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_command_that_makes_the_runs(tmp_path: Path) -> None:
-    own = Report(MINI, tmp_path / "my results", {"training.rounds": 2, "grid.seeds": [0]})
+    own = RequestedExperiment(MINI, tmp_path / "my results", {"training.rounds": 2, "grid.seeds": [0]})
     with pytest.raises(UserError) as caught:
-        own.render_table("accuracy")
+        Tables(own).render("accuracy")
     command = str(caught.value).partition("train them with: ")[2]
     assert shlex.split(command) == [
         "snakemake", "--cores", "2", "mini_table_accuracy", "--config",
         f"experiments=[{MINI}]", f"results={tmp_path / 'my results'}", "rounds=2", "seeds=[0]",
     ]  # fmt: skip
     with pytest.raises(UserError, match=r"snakemake --cores 2 quick_figure_drift$"):
-        Report("quick", Path("results")).render_figure("drift")
+        Figures(RequestedExperiment("quick", Path("results"))).render("drift")
     with pytest.raises(UserError, match=r"snakemake --cores 2 quick \(with training.lr set in the experiment's file"):
-        Report("quick", Path("results"), {"training.lr": 1}).summary()
+        summary(RequestedExperiment("quick", Path("results"), {"training.lr": 1}))
 
 
 def test_one_cell_is_enough_for_tables_and_page(tmp_path: Path) -> None:
     write(tmp_path, CellAddress(HARD, "fedavg"), "metrics", metrics([80, 81, 82]))
-    report = Report("quick", tmp_path)
-    assert "not run" in report.render_table("accuracy")[0].read_text()
-    assert "not run" in report.render_table("flatness")[0].read_text()
-    assert all(file.is_file() for file in report.render_figure("convergence"))
-    assert "quick: 3 of 144 runs" in report.render_page().read_text()
+    requested = RequestedExperiment("quick", tmp_path)
+    assert "not run" in Tables(requested).render("accuracy")[0].read_text(encoding="utf-8")
+    assert "not run" in Tables(requested).render("flatness")[0].read_text(encoding="utf-8")
+    assert all(file.is_file() for file in Figures(requested).render("convergence"))
+    assert "quick: 3 of 144 runs" in render_page(requested).read_text(encoding="utf-8")
 
 
 def test_a_layout_that_does_not_fit_is_named(tmp_path: Path) -> None:
     own = shutil.copytree(Path(MINI).parent, tmp_path / "own")
     experiments = own / "experiments.yaml"
-    text = experiments.read_text()
-    experiments.write_text(re.sub(r"  fedsam:.*\n", "", text))
+    text = experiments.read_text(encoding="utf-8")
+    experiments.write_text(re.sub(r"  fedsam:.*\n", "", text), encoding="utf-8")
     with pytest.raises(UserError, match=r"^'.*tables/accuracy.yaml': unknown method of experiment mini 'fedsam'"):
-        Report(str(experiments), tmp_path).table_inputs("accuracy")
+        Tables(RequestedExperiment(str(experiments), tmp_path)).inputs("accuracy")
     with pytest.raises(UserError, match=r"^'.*figures/drift.yaml': unknown method of experiment mini 'fedsam'"):
-        Report(str(experiments), tmp_path).figure_inputs("drift")
+        Figures(RequestedExperiment(str(experiments), tmp_path)).inputs("drift")
 
 
 def test_a_layout_is_like_another_one_but_for_the_keys_that_it_gives(tmp_path: Path) -> None:
@@ -176,20 +188,20 @@ def test_a_layout_is_like_another_one_but_for_the_keys_that_it_gives(tmp_path: P
     shutil.copytree(PAPER_TABLES / "quick", tmp_path / "like")
     source = str(tmp_path / "like" / "experiments.yaml")
     folder = tmp_path / "like" / "tables"
-    (folder / "7.yaml").write_text("like: accuracy\ntitle: Seven\nmethods: [fedsam]\n")
-    (folder / "8.yaml").write_text("like: 7\ntitle: Eight\n")
+    (folder / "7.yaml").write_text("like: accuracy\ntitle: Seven\nmethods: [fedsam]\n", encoding="utf-8")
+    (folder / "8.yaml").write_text("like: 7\ntitle: Eight\n", encoding="utf-8")
     eight, accuracy = load_table(source, "8"), load_table(source, "accuracy")
     assert (eight.title, eight.methods) == ("Eight", ("fedsam",))
     assert (eight.caption, eight.columns) == (accuracy.caption, accuracy.columns)
-    report = Report(source, Path("results"))
-    assert report.table_inputs("8")[:3] == [folder / "8.yaml", folder / "7.yaml", folder / "accuracy.yaml"]
+    requested = RequestedExperiment(source, Path("results"))
+    assert Tables(requested).inputs("8")[:3] == [folder / "8.yaml", folder / "7.yaml", folder / "accuracy.yaml"]
 
     for like, message in (
         ("acuracy", r"unknown layout in like of '.*7\.yaml': 'acuracy'; did you mean 'accuracy'\?"),
         ("7", r"7\.yaml': like: 7 makes the layout like itself"),
         ("8", r"8\.yaml': like: 7 makes the layout like itself"),
     ):
-        (folder / "7.yaml").write_text(f"like: {like}\n")
+        (folder / "7.yaml").write_text(f"like: {like}\n", encoding="utf-8")
         with pytest.raises(UserError, match=message) as error:
-            report.table_inputs("7")
+            Tables(requested).inputs("7")
         assert "\n" not in str(error.value)

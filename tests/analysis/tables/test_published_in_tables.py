@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from analysis.published.numbers import papers, published
-from analysis.report.report import Report
+from analysis.report.requested import RequestedExperiment
+from analysis.report.tables import Tables
 from analysis.tables.layout import load_table
 from analysis.tables.reproduction import of_entry
 from tests.analysis.published.published_counts import ROWS
@@ -22,7 +23,7 @@ DEVIATIONS = {("fedgf", "9"): 36, **{("fedsam_qu", table): 42 for table in ("1",
 
 @pytest.mark.parametrize(("paper", "name"), [(paper, name) for paper, names in ROWS.items() for name in names])
 def test_every_published_number_is_met_once_or_listed_as_absent(paper: str, name: str) -> None:
-    layout, experiment = load_table(paper, name), Report(paper, Path("none")).experiment
+    layout, experiment = load_table(paper, name), RequestedExperiment(paper, Path("none")).experiment
     numbers = published(paper)
     of_table = numbers[numbers["table"] == layout.published]
     met: Counter[int] = Counter()
@@ -44,32 +45,32 @@ def test_every_published_table_has_a_layout() -> None:
     for paper in papers():
         numbers = published(paper)
         assert set(numbers["table"]) == {load_table(paper, name).published for name in ROWS[paper]}
-        assert Report(paper, Path("none")).table_names() == list(ROWS[paper])
+        assert Tables(RequestedExperiment(paper, Path("none"))).names() == list(ROWS[paper])
 
 
 @pytest.mark.parametrize("paper", papers())
 @pytest.mark.parametrize("scale", ["paper", "smoke"])
 def test_every_table_resolves(paper: str, scale: str) -> None:
-    report = Report(paper, Path("none"), {"scale": scale})
-    for name in report.table_names():
-        assert report.table_inputs(name)
+    requested = RequestedExperiment(paper, Path("none"), {"scale": scale})
+    for name in Tables(requested).names():
+        assert Tables(requested).inputs(name)
 
 
 @pytest.mark.parametrize("paper", papers())
 def test_no_two_methods_of_a_table_share_a_run(paper: str) -> None:
-    report = Report(paper, Path("none"))
+    requested = RequestedExperiment(paper, Path("none"))
     identities: dict[str, str] = {}
     shared = []
-    for name in report.table_names():
+    for name in Tables(requested).names():
         layout = load_table(paper, name)
-        for setting in layout.settings(report.experiment):
+        for setting in layout.settings(requested.experiment):
             methods_of: dict[str, str] = {}
             for method in layout.supported_methods:
                 path = f"{setting.path}/{method}"
-                if method not in report.experiment.resolved_parts[setting.dataset].methods:
+                if method not in requested.experiment.resolved_parts[setting.dataset].methods:
                     continue
                 if path not in identities:
-                    identities[path] = report.experiment.cell(path).runs[0].identity
+                    identities[path] = requested.experiment.cell(path).runs[0].identity
                 first = methods_of.setdefault(identities[path], method)
                 if first != method:
                     shared.append((setting.path, first, method))

@@ -9,8 +9,11 @@ import pytest
 
 from analysis.published.numbers import PublishedNumber, published
 from analysis.published.verdicts import PLURALS, Verdict
+from analysis.report.figures import Figures
 from analysis.report.page import table_page
-from analysis.report.report import Report
+from analysis.report.report import render_page
+from analysis.report.requested import RequestedExperiment
+from analysis.report.tables import Tables
 from analysis.tables.formats import FORMATS
 from analysis.tables.layout import TableLayout
 from analysis.tables.reproduction import with_published
@@ -143,24 +146,24 @@ def test_at_smoke_scale_nothing_is_judged() -> None:
 def test_what_extends_a_paper_is_judged_where_its_settings_are_the_papers(tmp_path: Path) -> None:
     for name, training, kind in (("same", "{}", "agrees"), ("faster", "{lr: 0.1}", "not judged")):
         file = tmp_path / f"{name}.yaml"
-        file.write_text(f"name: {name}\nextends: fedgf\ntraining: {training}\n")
+        file.write_text(f"name: {name}\nextends: fedgf\ntraining: {training}\n", encoding="utf-8")
         assert kinds(with_published(filled(), load_experiment(str(file)), "fedgf"), 0)[0] == kind
 
 
 def test_printed_deviations_stand_once() -> None:
     """Qu et al.'s are over clients, FedGF's of Table 9 over rounds: they have columns of their own."""
     for paper, name in (("fedsam_qu", "1"), ("fedgf", "9")):
-        report = Report(paper, Path("nowhere"))
-        layout = report.table_layout(name)
+        requested = RequestedExperiment(paper, Path("nowhere"))
+        layout = Tables(requested).layout(name)
         row = (Entry(note="not run"),) * len(layout.columns)
         entries = ((row,) * len(layout.methods),) * len(layout.blocks)
-        table = with_published(Table(name, layout, layout.methods, entries, "By hand."), report.experiment, paper)
+        table = with_published(Table(name, layout, layout.methods, entries, "By hand."), requested.experiment, paper)
         shown = [one.number for block in table.published for of_method in block for one in of_method]
         assert all(number is None or number.std is None for number in shown)
 
 
 def test_tables_of_unknown_data_sets_show_the_published_side_alone(tmp_path: Path) -> None:
-    text = Report("fedlesam", tmp_path).render_table("3")[0].read_text()
+    text = Tables(RequestedExperiment("fedlesam", tmp_path)).render("3")[0].read_text(encoding="utf-8")
     assert "data set not supported yet" in text
     assert "not supported" in text.rpartition("Verdicts")[2]
     published = [line for line in text.splitlines() if line.startswith("| *published*")]
@@ -170,7 +173,7 @@ def test_tables_of_unknown_data_sets_show_the_published_side_alone(tmp_path: Pat
 
 
 def test_a_wide_table_in_latex_fits_the_page_and_names_its_paper(tmp_path: Path) -> None:
-    text = Report("fedlesam", tmp_path).render_table("3")[1].read_text()
+    text = Tables(RequestedExperiment("fedlesam", tmp_path)).render("3")[1].read_text(encoding="utf-8")
     assert text.startswith("% needs \\usepackage{booktabs,graphicx}\n\\begin{table*}")
     assert "\\label{tab:fedlesam-3}\n\\resizebox{\\ifdim\\width>\\textwidth" in text
     assert "\\end{tabular}}\n" in text
@@ -193,19 +196,19 @@ def test_the_foot_tells_the_marks_that_occur_at_smoke_scale_too() -> None:
 
 
 def test_methods_that_nothing_has_are_told(tmp_path: Path) -> None:
-    none = Report("fedgf", tmp_path, {"chosen": ["fedtoga"]})
-    for name, render in (("table 1", none.render_table), ("figure 5", none.render_figure)):
+    none = RequestedExperiment("fedgf", tmp_path, {"chosen": ["fedtoga"]})
+    for name, render in (("table 1", Tables(none).render), ("figure 5", Figures(none).render)):
         with pytest.raises(UserError, match=f"{name} of fedgf shows none of the methods fedtoga"):
             render(name.split()[1])
     with pytest.raises(UserError, match="experiment fedgf has none of the methods fedtoga"):
-        none.render_page()
+        render_page(none)
     with pytest.raises(UserError, match="unknown method 'fedtogaa'; did you mean 'fedtoga'"):
-        Report("fedgf", tmp_path, {"chosen": ["fedtogaa"]}).render_table("1")
-    assert (none.tables_shown(), none.figures_shown()) == ([], [])
+        Tables(RequestedExperiment("fedgf", tmp_path, {"chosen": ["fedtogaa"]})).render("1")
+    assert (Tables(none).shown(), Figures(none).shown()) == ([], [])
 
 
 def test_a_methods_variants_are_chosen_with_it(tmp_path: Path) -> None:
-    own = Report("fedgf", tmp_path, {"chosen": ["fedgf"]})
-    assert own.table_layout("5").methods == ("fedgf_c0", "fedgf_c0.5", "fedgf_c1", "fedgf")
-    assert "11" in own.figures_shown()
-    assert Report("fedgf", tmp_path, {"chosen": ["fedgf_c1"]}).table_layout("5").methods == ("fedgf_c1",)
+    own = RequestedExperiment("fedgf", tmp_path, {"chosen": ["fedgf"]})
+    assert Tables(own).layout("5").methods == ("fedgf_c0", "fedgf_c0.5", "fedgf_c1", "fedgf")
+    assert "11" in Figures(own).shown()
+    assert Tables(RequestedExperiment("fedgf", tmp_path, {"chosen": ["fedgf_c1"]})).layout("5").methods == ("fedgf_c1",)

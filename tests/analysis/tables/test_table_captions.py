@@ -10,7 +10,7 @@ from analysis.analyses import parse_analysis
 from analysis.analyses.provenance import name_value_pairs
 from analysis.layouts.captions import other_training_settings
 from analysis.layouts.tidy import Tidy
-from analysis.report.report import Report
+from analysis.report.requested import RequestedExperiment
 from analysis.tables.table import Table, fill
 from bench.experiments.address import CellAddress
 from bench.experiments.experiment import load_experiment
@@ -45,7 +45,7 @@ def test_augmentations_are_told_in_words() -> None:
 def test_what_smoke_scale_drops_is_not_told(tmp_path: Path) -> None:
     file = tmp_path / "experiments.yaml"
     own = "methods: {fedavg: {training: {augmentation: [crop, flip], precision: bf16}}, fedsam: {}}\n"
-    file.write_text(f"name: mine\nextends: quick\n{own}")
+    file.write_text(f"name: mine\nextends: quick\n{own}", encoding="utf-8")
     [sentence] = other_training_settings(load_experiment(str(file)), ["fedavg"])
     assert sentence == "Other training settings: FedAvg (augmentation crop + flip, precision bf16)."
     assert not list(other_training_settings(load_experiment(str(file), {"scale": "smoke"}), ["fedavg"]))
@@ -53,7 +53,7 @@ def test_what_smoke_scale_drops_is_not_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("supported", [True, False])
 def test_nothing_is_said_of_runs_that_a_table_has_none_of(tmp_path: Path, supported: bool) -> None:
-    smoke = Report("quick", tmp_path, {"scale": "smoke"}).tidy
+    smoke = RequestedExperiment("quick", tmp_path, {"scale": "smoke"}).tidy
     column = ACCURACY if supported else {**ACCURACY, "unsupported": "data set not supported yet"}
     caption = fill("t", layout(columns=[column]), smoke).caption
     assert ("digits replace the data" in caption) == supported

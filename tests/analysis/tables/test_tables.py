@@ -202,7 +202,7 @@ def test_a_file_that_lacks_a_column_is_named(tidy: Tidy) -> None:
     path = write(tidy.results, CellAddress(HARD, "fedavg"), "metrics", metrics([80]).drop(columns="diverged"))
     with pytest.raises(UserError, match=f"'{path}' lacks the column diverged"):
         fill("t", layout(), tidy)
-    path.write_text("")
+    path.write_text("", encoding="utf-8")
     with pytest.raises(UserError, match="cannot read"):
         fill("t", layout(), tidy)
 

@@ -111,11 +111,11 @@ def test_a_failed_build_leaves_the_old_entry_and_nothing_else(tmp_path):
 
 def test_signatures_tell_size_and_time(tmp_path):
     file = tmp_path / "a"
-    file.write_text("one")
+    file.write_text("one", encoding="utf-8")
     before = signature([file], tmp_path)
     os.utime(file, ns=(0, 0))
     touched = signature([file], tmp_path)
-    file.write_text("three")
+    file.write_text("three", encoding="utf-8")
     os.utime(file, ns=(0, 0))
     assert len({str(s) for s in (before, touched, signature([file], tmp_path))}) == 3
 
@@ -237,7 +237,7 @@ def test_no_space_left(tmp_path):
 def test_a_folder_that_cannot_be_written_to(tmp_path):
     root = folder(tmp_path / "noise", count=4)
     (tmp_path / "data").mkdir()
-    (tmp_path / "data/cache").write_text("a file")
+    (tmp_path / "data/cache").write_text("a file", encoding="utf-8")
     assert "cannot write the cache" in refused("data", "prepare", root, "--root", tmp_path / "data")
 
 

@@ -132,12 +132,12 @@ def test_clients_of_an_image_folder(tmp_path):
     def source() -> ImageFolder:
         return ImageFolder.parse({"root": tmp_path / "mine", "clients": {"file": table}})
 
-    table.write_text("client,filename\nzoe,ant/0.png\nadam,bee/0.png\nadam,ant/1.png\n")
+    table.write_text("client,filename\nzoe,ant/0.png\nadam,bee/0.png\nadam,ant/1.png\n", encoding="utf-8")
     data = source().load(tmp_path)
     assert data.train.groups.tolist() == [1, 0, 0], "in the order of the images; clients are sorted"
     assert data.test.groups is None
     before = source()
-    table.write_text("client,filename\nzoe,ant/0.png\nadam,bee/0.png\nzoe,ant/1.png\n")
+    table.write_text("client,filename\nzoe,ant/0.png\nadam,bee/0.png\nzoe,ant/1.png\n", encoding="utf-8")
     edited = source().load(tmp_path)
     assert edited.train.groups.tolist() == [1, 1, 0]
     assert edited.content_hash() not in {
@@ -153,7 +153,7 @@ def test_clients_of_an_image_folder(tmp_path):
         ("client,filename\n,ant/0.png\nzoe,bee/0.png\n", "client"),
         ("who,filename\nzoe,ant/0.png\n", r"lacks the column client \(it has: who, filename\)"),
     ):
-        table.write_text(text)
+        table.write_text(text, encoding="utf-8")
         with pytest.raises(UserError, match=message):
             source().load(tmp_path)
     table.unlink()
@@ -164,7 +164,7 @@ def test_clients_of_an_image_folder(tmp_path):
 def test_a_client_for_each_owner_of_an_image_folder(tmp_path):
     source = folder_of_images(tmp_path / "mine")
     table = tmp_path / "clients.csv"
-    table.write_text("client,filename\nzoe,ant/0.png\nadam,bee/0.png\n")
+    table.write_text("client,filename\nzoe,ant/0.png\nadam,bee/0.png\n", encoding="utf-8")
     train = ImageFolder.parse({"root": source.root, "clients": {"file": table}}).load(tmp_path).train
     split = ByGroup(clients=2).split(train, numpy_stream(0, "partition"))
     assert [indices.tolist() for indices in split] == [[1], [0]]

@@ -129,7 +129,7 @@ def test_an_order_of_another_data_set_is_refused(labels, message, tmp_path):
 )  # fmt: skip
 def test_what_is_wrong_with_a_partition_file_is_told(text, message, tmp_path):
     path = tmp_path / "mine.csv"
-    path.write_text(text)
+    path.write_text(text, encoding="utf-8")
     with pytest.raises(UserError, match=message) as error:
         drawn(FromFile.parse({"file": path}))
     assert "mine.csv" in str(error.value)
@@ -141,14 +141,14 @@ def test_a_label_tells_images_of_one_name_apart(tmp_path):
     train = samples(np.array([4, 2, 4, 9]), names=np.array(["a.png", "b.png", "b.png", "c.png"]))
     text = "client,filename,label\n0,b.png,4\n1,b.png,2\n1,c.png,9\n"
     path = tmp_path / "named.csv"
-    path.write_text(text)
+    path.write_text(text, encoding="utf-8")
     assert [indices.tolist() for indices in drawn(FromFile.parse({"file": path}), train)] == [[2], [1, 3]]
-    path.write_text("client,filename\n0,b.png\n")
+    path.write_text("client,filename\n0,b.png\n", encoding="utf-8")
     with pytest.raises(
         UserError, match=r"2 training images are called 'b\.png'; add a column label to distinguish them"
     ):
         drawn(FromFile.parse({"file": path}), train)
-    path.write_text("client,filename,label\n0,b.png,9\n")
+    path.write_text("client,filename,label\n0,b.png,9\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"image b\.png has label 9 in the file and 2 in the data set"):
         drawn(FromFile.parse({"file": path}), train)
 
@@ -195,7 +195,7 @@ def test_a_missing_file_is_told():
 def test_a_file_counts_by_its_content(tmp_path):
     path = write(table_of(drawn(IID(clients=4))), tmp_path / "mine.csv")
     known = FromFile.parse({"file": path})
-    path.write_text("client,index\n0,1\n")
+    path.write_text("client,index\n0,1\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"the partition file '.*mine\.csv' has changed since"):
         drawn(known)
     path.unlink()

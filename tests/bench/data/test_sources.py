@@ -207,6 +207,6 @@ def test_a_split_by_file_names(name, tmp_path, monkeypatch):
     train = load(name, tmp_path).train
     file = tmp_path / "split.csv"
     rows = [f"{k % 3},{train.names[i]},{train.labels[i]}" for k, i in enumerate((5, 2, 70, 33))]
-    file.write_text("\n".join(["client,filename,label", *rows]))
+    file.write_text("\n".join(["client,filename,label", *rows]), encoding="utf-8")
     split = FromFile(file=file).split(train, numpy_stream(0, "partition"))
     assert [indices.tolist() for indices in split] == [[5, 33], [2], [70]]

@@ -209,7 +209,11 @@ def cache(folder, monkeypatch):
 
 
 def engine_lines(run) -> list[str]:
-    return [line.split("engine: ")[1] for line in (run / "run.log").read_text().splitlines() if "engine: " in line]
+    return [
+        line.split("engine: ")[1]
+        for line in (run / "run.log").read_text(encoding="utf-8").splitlines()
+        if "engine: " in line
+    ]
 
 
 def test_a_choice_is_measured_once_logged_and_recorded(tmp_path, monkeypatch):

@@ -87,7 +87,10 @@ def test_runs_are_bitwise_equal_in_all_placements(method, tmp_path):
         for name, budgets in (("memory", Budgets()), ("file", IN_FILE), ("mixed", Budgets(host=50_000)))
     }
     assert contents(runs["memory"].path) == contents(runs["file"].path) == contents(runs["mixed"].path)
-    said = {name: (run.path / "run.log").read_text().partition("states of ")[2].split() for name, run in runs.items()}
+    said = {
+        name: (run.path / "run.log").read_text(encoding="utf-8").partition("states of ")[2].split()
+        for name, run in runs.items()
+    }
     in_memory = {name: int(words[2]) for name, words in said.items()}
     assert in_memory["memory"] == int(said["memory"][0]) > in_memory["mixed"] > in_memory["file"] == 0
     about = runs["file"].snapshot(6, CPU)
@@ -334,7 +337,7 @@ def test_a_run_resumes_bitwise_under_another_budget(budgets, tmp_path, monkeypat
         train(config(), tmp_path / "resumed", CPU, checkpoint_every=2, budgets=budgets)
     assert list(tmp_path.glob("resumed.partial-*/clients.slots"))
     resumed = train(config(), tmp_path / "resumed", CPU, checkpoint_every=2, budgets=Budgets(host=20_000))
-    assert "resumed after round 2" in (resumed.path / "run.log").read_text()
+    assert "resumed after round 2" in (resumed.path / "run.log").read_text(encoding="utf-8")
     assert contents(resumed.path) == contents(undisturbed.path)
 
 
@@ -368,7 +371,7 @@ def test_kill_9_with_client_states_in_the_file(tmp_path):
     killed.wait()
     assert list(tmp_path.glob("killed.partial-*/clients.slots"))
     assert start("killed").wait() == 0
-    assert "resumed after round" in (tmp_path / "killed" / "run.log").read_text()
+    assert "resumed after round" in (tmp_path / "killed" / "run.log").read_text(encoding="utf-8")
     assert contents(tmp_path / "killed") == contents(tmp_path / "undisturbed")
 
 

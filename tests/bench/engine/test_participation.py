@@ -10,7 +10,7 @@ SCHEDULE = "round,client\n0,3\n0,1\n1,0\n2,4\n2,0\n2,2\n"
 
 def schedule(tmp_path, text=SCHEDULE):
     path = tmp_path / "my week.csv"
-    path.write_text(text)
+    path.write_text(text, encoding="utf-8")
     return Participation.parse({"sampling": "schedule", "file": path})
 
 
@@ -66,7 +66,7 @@ def test_what_is_wrong_with_a_schedule_is_told_before_training(text, message, tm
 
 def test_a_schedule_counts_by_its_content(tmp_path):
     listed = schedule(tmp_path)
-    listed.file.write_text("round,client\n0,0\n")
+    listed.file.write_text("round,client\n0,0\n", encoding="utf-8")
     listed.check(5, rounds=3)  # of a finished run
     with pytest.raises(UserError, match="has changed since"):
         active_clients(listed, 5, 0, 0)

@@ -61,7 +61,8 @@ def test_partition_and_schedule_files_count_by_their_content(tmp_path, monkeypat
     experiment.write_text(
         "name: own\nextends: quick\ntraining: {rounds: 2}\nmethods: {fedavg: }\ngrid:\n  seeds: [0]\n"
         "  partition: [{name: from_file, file: data/split.csv, order: {file: data/order.csv}}]\n"
-        "  participation: [{sampling: schedule, file: data/who.csv}]\n"
+        "  participation: [{sampling: schedule, file: data/who.csv}]\n",
+        encoding="utf-8",
     )
     contents = {
         "split.csv": "client,index\n0,1\n1,2\n",
@@ -72,8 +73,8 @@ def test_partition_and_schedule_files_count_by_their_content(tmp_path, monkeypat
     def identity(folder: Path, **changed: str) -> str:
         for name, content in contents.items():
             (folder / "data").mkdir(parents=True, exist_ok=True)
-            (folder / "data" / name).write_text(changed.get(name.split(".")[0], content))
-        (folder / "own.yaml").write_text(experiment.read_text())
+            (folder / "data" / name).write_text(changed.get(name.split(".")[0], content), encoding="utf-8")
+        (folder / "own.yaml").write_text(experiment.read_text(encoding="utf-8"), encoding="utf-8")
         (run,) = load_experiment(str(folder / "own.yaml")).cell("digits/file-split/schedule-who-of-2/fedavg").runs
         assert run.partition.file == folder / "data/split.csv", "files are searched in the experiment's folder"
         assert RunConfig.parse(json.loads(run.model_dump_json())).identity == run.identity
@@ -89,7 +90,7 @@ def test_partition_and_schedule_files_count_by_their_content(tmp_path, monkeypat
 
 def test_a_schedule_that_is_too_short_is_told_with_the_configuration(tmp_path):
     schedule = tmp_path / "who.csv"
-    schedule.write_text("round,client\n0,1\n1,0\n")
+    schedule.write_text("round,client\n0,1\n1,0\n", encoding="utf-8")
     changes = {"grid.participation": [{"sampling": "schedule", "file": str(schedule)}], "training.rounds": 3}
     with pytest.raises(UserError, match=r"who\.csv' has 2 rounds, but training takes 3"):
         load_experiment("quick", changes).cell("digits/dirichlet-0.1/schedule-who-of-20/fedsam")
@@ -191,13 +192,13 @@ DUPLICATES = {
 
 @pytest.mark.parametrize("text", DUPLICATES.values(), ids=DUPLICATES)
 def test_a_key_that_stands_twice_is_refused(text, tmp_path):
-    (tmp_path / "x.yaml").write_text(text)
+    (tmp_path / "x.yaml").write_text(text, encoding="utf-8")
     with pytest.raises(UserError, match=r"x\.yaml' is not YAML: the key '.+' is repeated in one mapping \(line"):
         read_yaml(tmp_path / "x.yaml")
 
 
 def test_merge_keys_may_override(tmp_path):
-    (tmp_path / "x.yaml").write_text("a: &a {b: 1, c: 2}\nd: &d {<<: *a, b: 3}\ne: {<<: *d, c: 4}\n")
+    (tmp_path / "x.yaml").write_text("a: &a {b: 1, c: 2}\nd: &d {<<: *a, b: 3}\ne: {<<: *d, c: 4}\n", encoding="utf-8")
     assert read_yaml(tmp_path / "x.yaml") == {"a": {"b": 1, "c": 2}, "d": {"b": 3, "c": 2}, "e": {"b": 3, "c": 4}}
 
 
@@ -208,7 +209,7 @@ def test_a_file_that_is_not_text_is_one_line(tmp_path):
 
 
 def test_an_experiment_that_is_not_yaml_is_one_line(tmp_path):
-    (tmp_path / "x.yaml").write_text("a: [1\nb: {")
+    (tmp_path / "x.yaml").write_text("a: [1\nb: {", encoding="utf-8")
     with pytest.raises(UserError, match="is not YAML") as caught:
         load_experiment(str(tmp_path / "x.yaml"))
     assert "\n" not in str(caught.value)
@@ -218,12 +219,12 @@ def test_an_experiment_that_is_not_yaml_is_one_line(tmp_path):
 
 def test_the_committed_schema_is_the_models_own():
     """Snakemake validates experiments with the schema that the pydantic models generate."""
-    committed = json.loads((ROOT / "bench" / "experiments" / "experiment.schema.json").read_text())
+    committed = json.loads((ROOT / "bench" / "experiments" / "experiment.schema.json").read_text(encoding="utf-8"))
     assert committed == experiment_schema(), "run: fedflat schema > bench/experiments/experiment.schema.json"
 
 
 def test_two_labels_of_one_method_are_two_cells():
-    data = yaml.safe_load(experiment_file("quick").read_text())
+    data = yaml.safe_load(experiment_file("quick").read_text(encoding="utf-8"))
     small = {"name": "fedsam", "hyperparameters": {"rho": 0.01}}
     data["methods"] = {"small": small, "fedsam": data["methods"]["fedsam"]}
     cells = Experiment.model_validate(data).cells()
@@ -277,7 +278,8 @@ def test_a_fault_of_a_release_holds_whatever_is_given():
 def test_an_extension_changes_single_values(tmp_path):
     own = tmp_path / "own.yaml"
     own.write_text(
-        "name: own\nextends: quick\ntraining: {rounds: 3}\nmethods:\n  fedsam: {variant: released}\n  fedavg:\n"
+        "name: own\nextends: quick\ntraining: {rounds: 3}\nmethods:\n  fedsam: {variant: released}\n  fedavg:\n",
+        encoding="utf-8",
     )
     experiment = load_experiment(str(own))
     run = experiment.cell("digits/dirichlet-0.1/4-of-20/fedsam").runs[0]

@@ -42,4 +42,6 @@ def test_stored_baselines_are_runs_of_this_version():
 
 if __name__ == "__main__":
     (GOLDEN / "identities").mkdir(exist_ok=True)
-    (GOLDEN / "identities" / "experiments.json").write_text(json.dumps(all_digests(), indent=1) + "\n")
+    (GOLDEN / "identities" / "experiments.json").write_text(
+        json.dumps(all_digests(), indent=1) + "\n", encoding="utf-8"
+    )

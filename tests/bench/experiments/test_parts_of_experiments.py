@@ -50,7 +50,7 @@ PAPER: dict[str, Any] = {
 
 def load(tmp_path: Path, data: dict[str, Any]) -> Experiment:
     file = tmp_path / "experiments.yaml"
-    file.write_text(yaml.safe_dump(data, sort_keys=False))
+    file.write_text(yaml.safe_dump(data, sort_keys=False), encoding="utf-8")
     return load_experiment(str(file))
 
 
@@ -141,7 +141,7 @@ def test_an_experiment_without_data_is_told(tmp_path: Path) -> None:
 def test_rounds_and_seeds_that_are_asked_for_hold_everywhere(tmp_path: Path) -> None:
     data = changed("parts/second/grid/seeds", [0])
     data["methods"]["fedavg"] = {"training": {"rounds": 9}, "hyperparameters": {"swa": {"cycle": 1, "start": 8}}}
-    (tmp_path / "experiments.yaml").write_text(yaml.safe_dump(data, sort_keys=False))
+    (tmp_path / "experiments.yaml").write_text(yaml.safe_dump(data, sort_keys=False), encoding="utf-8")
     cells = load_experiment(str(tmp_path / "experiments.yaml"), {"training.rounds": 2, "grid.seeds": [5, 6]}).cells()
     assert {run.training.rounds for cell in cells.values() for run in cell.runs} == {2}
     assert {tuple(run.seed for run in cell.runs) for cell in cells.values()} == {(5, 6)}
@@ -155,7 +155,7 @@ def test_smoke_scale_is_the_same_grid_on_digits(tmp_path: Path) -> None:
         "partition": [{"name": "pathological", "classes_per_client": 20, "clients": 500}],
         "participation": [{"active": 10}],
     }
-    (tmp_path / "experiments.yaml").write_text(yaml.safe_dump(data, sort_keys=False))
+    (tmp_path / "experiments.yaml").write_text(yaml.safe_dump(data, sort_keys=False), encoding="utf-8")
     source = str(tmp_path / "experiments.yaml")
     paper, smoke = load_experiment(source).cells(), load_experiment(source, {"scale": "smoke"})
     assert smoke.name == "paper_smoke"
@@ -187,7 +187,7 @@ def test_at_smoke_scale_no_more_clients_are_active_than_there_are(tmp_path: Path
         "partition": [{"name": "pathological", "classes_per_client": 10, "clients": 100}],
         "participation": [{"active": 100}, {"sampling": "bernoulli", "probability": 0.1}],
     }
-    (tmp_path / "experiments.yaml").write_text(yaml.safe_dump(data, sort_keys=False))
+    (tmp_path / "experiments.yaml").write_text(yaml.safe_dump(data, sort_keys=False), encoding="utf-8")
     smoke = load_experiment(str(tmp_path / "experiments.yaml"), {"scale": "smoke"})
     run = smoke.cell("second/pathological-10/100-of-100/fedsam").runs[0]
     assert (run.partition.clients, run.participation.active) == (80, 80)
@@ -212,7 +212,7 @@ def test_at_smoke_scale_mixup_and_cutout_stay(dataset: str, size: int) -> None:
 
 
 def test_only_chosen_methods_have_cells(tmp_path: Path) -> None:
-    (tmp_path / "experiments.yaml").write_text(yaml.safe_dump(PAPER, sort_keys=False))
+    (tmp_path / "experiments.yaml").write_text(yaml.safe_dump(PAPER, sort_keys=False), encoding="utf-8")
     source = str(tmp_path / "experiments.yaml")
     for method in ("fedavg", "fedsam"):
         cells = load_experiment(source, {"chosen": [method]}).cells()

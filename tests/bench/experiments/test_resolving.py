@@ -34,7 +34,9 @@ EXTENDING: dict[str, Any] = {
 
 def run(folder: Path, overrides: dict[str, Any] | None = None, part: str = "other", partition: str = "iid") -> Any:
     for data in (BASE, EXTENDING):
-        (folder / f"{data['name'].replace('mine', 'experiments')}.yaml").write_text(yaml.safe_dump(data))
+        (folder / f"{data['name'].replace('mine', 'experiments')}.yaml").write_text(
+            yaml.safe_dump(data), encoding="utf-8"
+        )
     experiment = load_experiment(str(folder / "experiments.yaml"), overrides)
     return experiment.cell(f"{part}/{partition}/4-of-20/fedsam").runs[0]
 

@@ -20,19 +20,19 @@ def test_failure_keeps_the_old_file_and_removes_the_temporary_one(tmp_path: Path
     target = tmp_path / "file.txt"
     write_text(target, "old")
     with pytest.raises(ZeroDivisionError), replacing(target) as temporary:
-        temporary.write_text("half")
+        temporary.write_text("half", encoding="utf-8")
         raise ZeroDivisionError
-    assert target.read_text() == "old"
+    assert target.read_text(encoding="utf-8") == "old"
     assert list(tmp_path.iterdir()) == [target]
 
 
 def test_target_does_not_exist_before_the_end(tmp_path: Path) -> None:
     target = tmp_path / "file.txt"
     with replacing(target) as temporary:
-        temporary.write_text("new")
+        temporary.write_text("new", encoding="utf-8")
         assert temporary.parent == tmp_path
         assert not target.exists()
-    assert target.read_text() == "new"
+    assert target.read_text(encoding="utf-8") == "new"
 
 
 def test_unwritable_folder_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,7 +46,7 @@ def test_unwritable_folder_is_one_line(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_folder_that_is_a_file_is_one_line(tmp_path: Path) -> None:
-    (tmp_path / "folder").write_text("")
+    (tmp_path / "folder").write_text("", encoding="utf-8")
     with pytest.raises(UserError, match=r"^cannot write '.*': (Not a directory|File exists)$"):
         write_text(tmp_path / "folder" / "file.txt", "")
 
@@ -56,5 +56,5 @@ def test_full_disk_is_one_line_and_foreign_errors_pass(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="No space left"), replacing(target):
         raise OSError(28, "No space left on device")
     with pytest.raises(FileNotFoundError), replacing(target):
-        (tmp_path / "absent.csv").read_text()
+        (tmp_path / "absent.csv").read_text(encoding="utf-8")
     assert not any(tmp_path.iterdir())

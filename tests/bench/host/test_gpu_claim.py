@@ -60,6 +60,6 @@ def test_four_processes_share_four_gpus_and_a_fifth_waits_until_one(killed, hold
 
 
 def test_a_folder_that_cannot_be_used_is_told(tmp_path):
-    (tmp_path / "file").write_text("in the way")
+    (tmp_path / "file").write_text("in the way", encoding="utf-8")
     with pytest.raises(UserError, match="cannot claim a GPU in"):
         claim(GPUS, Path(tmp_path / "file"), print)

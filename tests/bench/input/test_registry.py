@@ -36,7 +36,7 @@ def package(tmp_path, monkeypatch, request) -> str:
     inner = tmp_path / name / "inner"
     inner.mkdir(parents=True)
     for file, cls in ((inner / "c.py", "first"), (inner.parent / "a.py", "third"), (inner.parent / "b.py", "second")):
-        file.write_text(FILE.format(name=cls))
+        file.write_text(FILE.format(name=cls), encoding="utf-8")
     for folder in (inner, inner.parent):
         (folder / "__init__.py").touch()
     monkeypatch.syspath_prepend(tmp_path)
@@ -48,7 +48,7 @@ def test_named_classes_are_found_and_sorted(package):
 
 
 def test_two_classes_of_one_name_are_refused(package, tmp_path):
-    (tmp_path / package / "d.py").write_text(FILE.format(name="first"))
+    (tmp_path / package / "d.py").write_text(FILE.format(name="first"), encoding="utf-8")
     with pytest.raises(TypeError, match="first and first are both named 'first'"):
         registered(Partition, package)
 

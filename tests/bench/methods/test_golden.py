@@ -16,7 +16,7 @@ FILES = sorted(GOLDEN.glob("*.json"))
 
 def replay(file: Path, device: torch.device) -> float:
     """The largest difference from the golden trajectory, over all rounds and coordinates."""
-    case = json.loads(file.read_text())
+    case = json.loads(file.read_text(encoding="utf-8"))
     layers = []
     for k, (outputs, inputs) in enumerate(case["layers"]):
         layers += ([torch.nn.Tanh()] if k else []) + [skip_init(torch.nn.Linear, inputs, outputs)]
@@ -39,4 +39,4 @@ def test_replays(file):
 
 
 def test_every_method_has_a_golden_file():
-    assert {json.loads(file.read_text())["method"] for file in FILES} == set(CATALOG)
+    assert {json.loads(file.read_text(encoding="utf-8"))["method"] for file in FILES} == set(CATALOG)

@@ -73,8 +73,8 @@ def own(tmp_path: Path) -> Path:
 
 def written(folder: Path, source: str = SOURCE) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "my_method.py").write_text(source)
-    (folder / "experiments.yaml").write_text(EXPERIMENT)
+    (folder / "my_method.py").write_text(source, encoding="utf-8")
+    (folder / "experiments.yaml").write_text(EXPERIMENT, encoding="utf-8")
     return folder
 
 
@@ -99,7 +99,7 @@ def test_the_identity_is_that_of_the_content(own, tmp_path):
 def test_an_edit_within_one_second_and_of_the_same_length_is_seen(own):
     """Python's bytecode files know a source by whole seconds and its length alone."""
     for weight in (0.5, 0.7, 0.9):
-        (own / "my_method.py").write_text(SOURCE.replace("default=0.5", f"default={weight}"))
+        (own / "my_method.py").write_text(SOURCE.replace("default=0.5", f"default={weight}"), encoding="utf-8")
         assert recipe_from_file(own / "my_method.py").hyperparameters["share"].default == weight
     assert sorted(path.name for path in own.iterdir()) == ["experiments.yaml", "my_method.py"]
 
@@ -124,14 +124,14 @@ def test_an_edited_file_is_another_configuration(own, tmp_path):
     out = tmp_path / "seed-0"
     train(config(own), out, CPU)
     before = contents(out)
-    (own / "my_method.py").write_text(SOURCE.replace("unit(gradient(w)", "unit(2 * gradient(w)"))
+    (own / "my_method.py").write_text(SOURCE.replace("unit(gradient(w)", "unit(2 * gradient(w)"), encoding="utf-8")
     line = refused("run", own / "experiments.yaml", f"{SETTING}/mine", "--out", tmp_path, "--device", "cpu")
     assert f"'{out}' holds a run of another configuration" in line
     assert f"'{own}/my_method.py' has been edited; the run's copy is '{out}/method.py'" in line
     assert contents(out) == before
     train(config(own), out, CPU, replace=True)
     assert contents(out)["final.safetensors"] != before["final.safetensors"]
-    assert "2 * gradient" in (out / "method.py").read_text()
+    assert "2 * gradient" in (out / "method.py").read_text(encoding="utf-8")
 
 
 def test_snakemake_tells_an_edited_file_and_replaces_on_demand(own, tmp_path):
@@ -142,7 +142,7 @@ def test_snakemake_tells_an_edited_file_and_replaces_on_demand(own, tmp_path):
     wildcards = SimpleNamespace(**dict(zip(names, ["mine", *path.split("/")], strict=True)))
     train(config(own), place, CPU)
     before = Workflow.of(options).identity(wildcards)
-    (own / "my_method.py").write_text(SOURCE + "# edited\n")
+    (own / "my_method.py").write_text(SOURCE + "# edited\n", encoding="utf-8")
     with pytest.raises(SystemExit, match=r"my_method.py' has been edited; .*pass --replace"):
         Workflow.of(options).identity(wildcards)
     assert Workflow.of({**options, "replace": True}).identity(wildcards) != before
@@ -152,25 +152,25 @@ def test_a_moved_file_is_no_difference(own, tmp_path):
     train(config(own), tmp_path / "run", CPU)
     elsewhere = Path(shutil.move(own, tmp_path / "elsewhere"))
     with pytest.raises(UserError, match=r"rho: 0.1 there, 0.2 here"):
-        (elsewhere / "experiments.yaml").write_text(EXPERIMENT.replace("rho: 0.1", "rho: 0.2"))
+        (elsewhere / "experiments.yaml").write_text(EXPERIMENT.replace("rho: 0.1", "rho: 0.2"), encoding="utf-8")
         train(config(elsewhere), tmp_path / "run", CPU)
 
 
 def test_a_file_that_is_edited_while_its_cell_is_trained(own, tmp_path, monkeypatch):
     """What has been read when the command began is trained and kept, for all seeds."""
-    (own / "experiments.yaml").write_text(EXPERIMENT.replace("seeds: [0]", "seeds: [0, 1]"))
+    (own / "experiments.yaml").write_text(EXPERIMENT.replace("seeds: [0]", "seeds: [0, 1]"), encoding="utf-8")
 
     train_round = Engine.train_round
 
     def edit(engine, runs):
-        (own / "my_method.py").write_text(SOURCE + "# later\n")
+        (own / "my_method.py").write_text(SOURCE + "# later\n", encoding="utf-8")
         return train_round(engine, runs)
 
     cell = experiment(own).cell(f"{SETTING}/mine")
     monkeypatch.setattr("bench.training.engine.Engine.train_round", edit)
     train_cell("mine", cell, tmp_path / "cell", CPU, lambda line: None)
     for seed in (0, 1):
-        assert (tmp_path / "cell" / f"seed-{seed}" / "method.py").read_text() == SOURCE
+        assert (tmp_path / "cell" / f"seed-{seed}" / "method.py").read_text(encoding="utf-8") == SOURCE
     with pytest.raises(UserError, match=r"my_method.py' was edited after the command had started"):
         train_cell("mine", cell, tmp_path / "again", CPU, lambda line: None)
     assert not (tmp_path / "again").exists()
@@ -181,7 +181,7 @@ def test_resume_is_bitwise(own, tmp_path, monkeypatch):
     with interrupted_after_three_rounds(monkeypatch), pytest.raises(UserError, match="InterruptedRunError"):
         train(config(own), tmp_path / "run", CPU)
     resumed = train(config(own), tmp_path / "run", CPU).path
-    assert "resumed after round 3" in (resumed / "run.log").read_text()
+    assert "resumed after round 3" in (resumed / "run.log").read_text(encoding="utf-8")
     assert contents(resumed) == contents(undisturbed)
 
 
@@ -218,7 +218,7 @@ BROKEN = {
 
 @pytest.mark.parametrize(("source", "message"), BROKEN.values(), ids=BROKEN)
 def test_a_broken_file_is_one_line(source, message, own):
-    (own / "my_method.py").write_text(source)
+    (own / "my_method.py").write_text(source, encoding="utf-8")
     with pytest.raises(UserError) as caught:
         experiment(own)
         config(own)
@@ -232,7 +232,7 @@ def test_the_command_exits_with_2(source, own, tmp_path):
     file = own / "my_method.py"
     file.unlink()
     if source is not None:
-        file.write_text(source)
+        file.write_text(source, encoding="utf-8")
     line = refused("run", own / "experiments.yaml", f"{SETTING}/mine", "--out", tmp_path / "out", "--device", "cpu")
     assert f"method file '{file}'" in line
     assert not (tmp_path / "out").exists()
@@ -245,13 +245,13 @@ def test_methods_explains_a_file_or_refuses_it(own):
     assert "share: (≥ 0; default 0.5)" in shown.stdout
     assert "rho: (≥ 0; required)" in shown.stdout, "neutral values are marked by the component, and this one has none"
     assert "cannot read the method file" in refused("methods", own / "another.py")
-    (own / "no_method.py").write_text("x = 1")
+    (own / "no_method.py").write_text("x = 1", encoding="utf-8")
     assert "must define METHOD" in refused("methods", own / "no_method.py")
 
 
 def test_what_a_method_costs_is_left_out_if_no_example_fits(own):
     source = SOURCE.replace("rho: float = Field(ge=0)", "rho: int = Field(ge=0)")
-    (own / "my_method.py").write_text(source.replace('"memory", "Memory"', '"fedsam", "Memory"'))
+    (own / "my_method.py").write_text(source.replace('"memory", "Memory"', '"fedsam", "Memory"'), encoding="utf-8")
     said = describe(str(own / "my_method.py"))
     assert "not measured: fedsam: rho = 0.1: Input should be a valid integer" in said
     assert "caldarola" not in said, "the catalog's namesake is another method"
@@ -305,7 +305,7 @@ def test_unlike_defaults_of_one_name_stay_apart(own):
         SOURCE.replace("import Perturbation", "import Correction, Perturbation").replace(
             "METHOD", "class Half(Correction):\n    name = 'half'\n    share: float = 0.25\n\nMETHOD"
         ).replace("Components(Memory)", "Components(Memory, Half)")
-    )  # fmt: skip
+    , encoding="utf-8")  # fmt: skip
     method = config(own).method
     assert method.hyperparameters == {"rho": 0.1, "perturbation.share": 0.5, "correction.share": 0.25}
     assert method.recipe.build(method.hyperparameters) == method.recipe.build({"rho": 0.1})
@@ -337,7 +337,9 @@ def test_two_parts_with_state_of_one_name_are_refused(own):
     """The engine keeps state by name: one would overwrite the other. Shared by a common base, it is meant."""
     source = SOURCE.replace('client_state = ("last",)', 'server_state = ("m",)')
     source = source.replace("from pydantic", "from bench.methods.servers.momentum import Momentum\nfrom pydantic")
-    (own / "my_method.py").write_text(source.replace("Components(Memory)", "Components(Memory, server=Momentum)"))
+    (own / "my_method.py").write_text(
+        source.replace("Components(Memory)", "Components(Memory, server=Momentum)"), encoding="utf-8"
+    )
     with pytest.raises(UserError, match="both have a server_state 'm': rename one of them"):
         recipe_from_file(own / "my_method.py")
     assert compose({"perturbation": "toga", "correction": "fedtoga", "server": "feddyn"})
@@ -423,7 +425,8 @@ def test_a_method_that_fails_at_work_is_one_line_and_leaves_nothing(case, tmp_pa
     file.write_text(
         "from bench.methods.base import Correction\nfrom bench.methods.recipe import Components, Recipe\n\n\n"
         "class Fails(Correction):\n    name = 'fails'\n\n    def direction(self, g, w, client):\n"
-        f"        {body}\n\n\nMETHOD = Recipe('fails', 'Fails', 'a test', Components(correction=Fails))\n"
+        f"        {body}\n\n\nMETHOD = Recipe('fails', 'Fails', 'a test', Components(correction=Fails))\n",
+        encoding="utf-8",
     )
     changes = {"methods.fails": {"file": str(file)}, "training.rounds": 1}
     config = load_experiment("quick", changes).cell("digits/dirichlet-0.1/4-of-20/fails").runs[0]

@@ -45,8 +45,8 @@ def own(tmp_path: Path) -> Path:
 
 def written(folder: Path, source: str = SOURCE) -> Path:
     (folder / "nets").mkdir(parents=True, exist_ok=True)
-    (folder / "nets" / "my_model.py").write_text(source)
-    (folder / "experiments.yaml").write_text(EXPERIMENT)
+    (folder / "nets" / "my_model.py").write_text(source, encoding="utf-8")
+    (folder / "experiments.yaml").write_text(EXPERIMENT, encoding="utf-8")
     return folder
 
 
@@ -65,7 +65,8 @@ def test_all_ways_of_naming_it_have_one_identity(own, monkeypatch):
     before = config(own)
     experiment = own / "experiments.yaml"
     experiment.write_text(
-        EXPERIMENT.replace("{file: nets/my_model.py, function: small_net}", "nets/my_model.py:small_net")
+        EXPERIMENT.replace("{file: nets/my_model.py, function: small_net}", "nets/my_model.py:small_net"),
+        encoding="utf-8",
     )
     assert config(own).identity == before.identity
     shutil.copy(own / "nets" / "my_model.py", own / "nets" / "on_the_path.py")
@@ -101,14 +102,14 @@ def test_the_seed_decides_its_weights(own):
 
 def test_a_run_keeps_the_file_and_does_without_it(own, tmp_path):
     """Also a method's file next to it; both copies are what a moved run is read with."""
-    (own / "my_method.py").write_text(METHOD)
+    (own / "my_method.py").write_text(METHOD, encoding="utf-8")
     (own / "experiments.yaml").write_text(
-        EXPERIMENT + "methods: {mine: {file: my_method.py, hyperparameters: {rho: 0.1}}}\n"
+        EXPERIMENT + "methods: {mine: {file: my_method.py, hyperparameters: {rho: 0.1}}}\n", encoding="utf-8"
     )
     made = load_experiment(str(own / "experiments.yaml")).cell(f"{SETTING}/mine").runs[0]
     run = train(made, tmp_path / "run", CPU)
-    assert (run.path / "model.py").read_text() == SOURCE
-    assert (run.path / "method.py").read_text() == METHOD
+    assert (run.path / "model.py").read_text(encoding="utf-8") == SOURCE
+    assert (run.path / "method.py").read_text(encoding="utf-8") == METHOD
     shutil.rmtree(own)
     again = RunDirectory(Path(shutil.move(run.path, tmp_path / "moved")))
     assert again.config.identity == again.identity == made.identity
@@ -121,11 +122,11 @@ def test_a_module_of_a_package_keeps_its_relative_imports(tmp_path, monkeypatch)
     package = tmp_path / "my_package"
     package.mkdir()
     (package / "__init__.py").touch()
-    (package / "parts.py").write_text("WIDTH = 9\n")
-    (package / "nets.py").write_text("from .parts import WIDTH\n" + SOURCE.replace("9", "WIDTH"))
+    (package / "parts.py").write_text("WIDTH = 9\n", encoding="utf-8")
+    (package / "nets.py").write_text("from .parts import WIDTH\n" + SOURCE.replace("9", "WIDTH"), encoding="utf-8")
     monkeypatch.chdir(written(tmp_path))
     run = train(config(tmp_path, model="my_package.nets:small_net"), tmp_path / "run", CPU)
-    (package / "nets.py").write_text("an edit")
+    (package / "nets.py").write_text("an edit", encoding="utf-8")
     again = RunDirectory(run.path).config
     assert build_model(again.model, (1, 8, 8), 10, 0)[1].out_features == 9
 
@@ -134,7 +135,7 @@ def test_an_edited_file_is_another_configuration(own, tmp_path):
     out = tmp_path / "run"
     train(config(own), out, CPU)
     before = contents(out)
-    (own / "nets" / "my_model.py").write_text(SOURCE.replace("9", "8"))
+    (own / "nets" / "my_model.py").write_text(SOURCE.replace("9", "8"), encoding="utf-8")
     with pytest.raises(UserError) as error:
         train(config(own), out, CPU)
     message = f"'{own}/nets/my_model.py' has been edited; the run's copy is '{out}/model.py'"
@@ -144,7 +145,7 @@ def test_an_edited_file_is_another_configuration(own, tmp_path):
 
 def test_a_file_that_is_edited_after_it_was_read_is_not_trained(own, tmp_path):
     made = config(own)
-    (own / "nets" / "my_model.py").write_text(SOURCE + "# later\n")
+    (own / "nets" / "my_model.py").write_text(SOURCE + "# later\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"model file '.*my_model.py' was edited after the command had started"):
         train(made, tmp_path / "run", CPU)
     with pytest.raises(UserError, match=r"model file '.*my_model.py' has changed since"):
@@ -158,7 +159,7 @@ def test_resume_is_bitwise(own, tmp_path, monkeypatch):
     with interrupted_after_three_rounds(monkeypatch), pytest.raises(InterruptedRunError):
         train(config(own), tmp_path / "run", CPU)
     resumed = train(config(own), tmp_path / "run", CPU).path
-    assert "resumed after round 3" in (resumed / "run.log").read_text()
+    assert "resumed after round 3" in (resumed / "run.log").read_text(encoding="utf-8")
     assert contents(resumed) == contents(undisturbed)
 
 
@@ -250,7 +251,7 @@ def test_a_model_that_fails_at_work_is_one_line(tmp_path):
     """On another batch size than it was tried with; the method's file, where there is one, is not blamed."""
     forward = "assert len(x) == 2, 'two'; return self.fc(x.flatten(1))"
     folder = written(tmp_path / "own", NET.replace("FORWARD", forward))
-    (folder / "my_method.py").write_text(METHOD)
+    (folder / "my_method.py").write_text(METHOD, encoding="utf-8")
     methods = {"mine": {"file": str(folder / "my_method.py"), "hyperparameters": {"rho": 0.1}}, "fedavg": {}}
     for label in methods:
         experiment = load_experiment(str(folder / "experiments.yaml"), {"methods": methods})
@@ -292,8 +293,8 @@ def test_mistakes_are_told(model, message):
 
 def test_a_damaged_copy_is_told(own, tmp_path):
     run = train(config(own), tmp_path / "run", CPU)
-    assert json.loads((run.path / "config.json").read_text())["model"]["code"] == config(own).model.code
-    (run.path / "model.py").write_text(SOURCE + "# edited in place\n")
+    assert json.loads((run.path / "config.json").read_text(encoding="utf-8"))["model"]["code"] == config(own).model.code
+    (run.path / "model.py").write_text(SOURCE + "# edited in place\n", encoding="utf-8")
     with pytest.raises(
         UserError, match=r"config.json' is of another version or damaged: .*model.py' has changed since"
     ):

@@ -52,7 +52,7 @@ def test_seeds_in_one_cohort_keep_what_each_keeps_alone(tmp_path):
         for backend in ("cohort", "loop")
         for cell in [configs("fedlesam_s", **{"engine.backend": backend})]
     )
-    assert "seeds together" in (together[0].path / "run.log").read_text()
+    assert "seeds together" in (together[0].path / "run.log").read_text(encoding="utf-8")
     alone = train(configs("fedlesam_s", **{"engine.backend": "cohort"})[1], tmp_path / "alone", CPU)
     file = local_models_file(alone.path, 3)
     assert file.read_bytes() == local_models_file(together[1].path, 3).read_bytes()
@@ -104,7 +104,7 @@ def test_a_round_that_is_not_kept_or_a_damaged_file_is_one_line(tmp_path):
 def test_models_come_back_in_the_order_of_clients(tmp_path):
     models = {i: torch.full((3,), float(i)) for i in (11, 2, 0)}
     save_models(local_models_file(tmp_path, 7), models, torch.ones(3), {})
-    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "config.json").write_text("{}", encoding="utf-8")
     found = RunDirectory(tmp_path).local_models(7, CPU)
     assert list(found) == [0, 2, 11]
     assert all(torch.equal(found[i], w) for i, w in models.items())

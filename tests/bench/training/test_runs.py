@@ -126,7 +126,7 @@ def check_resume(method, device, tmp_path, monkeypatch, **changes):
         train(config(method, **changes), tmp_path / "resumed", device, checkpoint_every=2)
     assert not (tmp_path / "resumed").exists(), "an unfinished run is not a run directory"
     resumed = train(config(method, **changes), tmp_path / "resumed", device, checkpoint_every=2).path
-    assert "resumed after round 2" in (resumed / "run.log").read_text()
+    assert "resumed after round 2" in (resumed / "run.log").read_text(encoding="utf-8")
     assert contents(resumed) == contents(undisturbed)
 
 
@@ -159,7 +159,11 @@ def test_seeds_that_stopped_at_different_rounds_go_on_together(seeds, tmp_path, 
     with interrupted_after_three_rounds(monkeypatch), pytest.raises(InterruptedRunError):
         train(configs[1], places[1], CPU, checkpoint_every=2)
     resumed = train_runs(configs, places, CPU)
-    assert ["resumed after round 2" in (place / "run.log").read_text() for place in places] == [False, True, False]
+    assert ["resumed after round 2" in (place / "run.log").read_text(encoding="utf-8") for place in places] == [
+        False,
+        True,
+        False,
+    ]
     for one, other in zip(resumed, undisturbed, strict=True):
         assert contents(one.path) == contents(other.path)
 
@@ -229,7 +233,7 @@ def test_a_damaged_split_is_one_line(damage, message, tmp_path):
 
 def test_a_run_follows_its_schedule(tmp_path):
     schedule = tmp_path / "mine.csv"
-    schedule.write_text("round,client\n0,1\n0,2\n1,5\n")
+    schedule.write_text("round,client\n0,1\n0,2\n1,5\n", encoding="utf-8")
     changes = {
         "grid.participation": [{"sampling": "schedule", "file": str(schedule)}, {"sampling": "full"}],
         "training.rounds": 2,
@@ -258,7 +262,7 @@ def test_kill_9_and_the_same_command_again(tmp_path):
     killed.wait()
     assert not (tmp_path / "killed" / "seed-0").exists()
     subprocess.run([*command, "--out", tmp_path / "killed"], check=True, capture_output=True)
-    assert "resumed after round" in (tmp_path / "killed" / "seed-0" / "run.log").read_text()
+    assert "resumed after round" in (tmp_path / "killed" / "seed-0" / "run.log").read_text(encoding="utf-8")
     killed_run, undisturbed = tmp_path / "killed", tmp_path / "undisturbed"
     assert contents(killed_run / "seed-0") == contents(undisturbed / "seed-0")
     tables = [pd.read_csv(cell / "metrics.csv") for cell in (killed_run, undisturbed)]
@@ -290,13 +294,13 @@ def test_replace_keeps_what_is_current_and_never_deletes_what_is_no_run(tmp_path
     train(config(), tmp_path / "run", CPU, replace=True)
     assert {file: file.stat().st_mtime_ns for file in run.rglob("*")} == before
     (tmp_path / "notes").mkdir()
-    (tmp_path / "notes" / "mine.txt").write_text("years of work")
-    (tmp_path / "file").write_text("also mine")
+    (tmp_path / "notes" / "mine.txt").write_text("years of work", encoding="utf-8")
+    (tmp_path / "file").write_text("also mine", encoding="utf-8")
     for place in ("notes", "file"):
         with pytest.raises(UserError, match="is not a run directory"):
             train(config(), tmp_path / place, CPU, replace=True)
-    assert (tmp_path / "notes" / "mine.txt").read_text() == "years of work"
-    assert (tmp_path / "file").read_text() == "also mine"
+    assert (tmp_path / "notes" / "mine.txt").read_text(encoding="utf-8") == "years of work"
+    assert (tmp_path / "file").read_text(encoding="utf-8") == "also mine"
 
 
 def test_a_run_of_other_code_is_told_and_replaced_on_demand(tmp_path):
@@ -304,12 +308,14 @@ def test_a_run_of_other_code_is_told_and_replaced_on_demand(tmp_path):
     said = []
     train_cell("quick", cell, tmp_path / "cell", CPU, said.append)
     about = tmp_path / "cell" / "seed-0" / "provenance.json"
-    about.write_text(about.read_text().replace(code_fingerprint(), "0123456789abcdef"))
+    about.write_text(
+        about.read_text(encoding="utf-8").replace(code_fingerprint(), "0123456789abcdef"), encoding="utf-8"
+    )
     train_cell("quick", cell, tmp_path / "cell", CPU, said.append)
     assert any("another version of the code" in line for line in said)
-    assert "0123456789abcdef" in about.read_text()
+    assert "0123456789abcdef" in about.read_text(encoding="utf-8")
     train_cell("quick", cell, tmp_path / "cell", CPU, said.append, replace=True)
-    assert code_fingerprint() in about.read_text()
+    assert code_fingerprint() in about.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -324,7 +330,7 @@ def test_a_run_of_other_code_is_told_and_replaced_on_demand(tmp_path):
 )
 def test_a_damaged_run_is_one_line(file, content, tmp_path):
     run = train(config(), tmp_path / "run", CPU)
-    (run.path / file).write_text(content)
+    (run.path / file).write_text(content, encoding="utf-8")
     with pytest.raises(UserError, match=f"{file}' is (missing or |of another version or )?damaged") as caught:
         damaged = RunDirectory(run.path)
         _ = damaged.config, damaged.provenance, damaged.metrics()
@@ -348,10 +354,10 @@ def test_a_checkpoint_of_other_data_is_refused(tmp_path, monkeypatch):
 
 def test_a_config_of_another_version_is_refused_and_untouched(tmp_path):
     run = train(config(), tmp_path / "run", CPU).path
-    data = json.loads((run / "config.json").read_text())
-    (run / "config.json").write_text(json.dumps({**data, "version": 0}))
-    about = json.loads((run / "provenance.json").read_text())
-    (run / "provenance.json").write_text(json.dumps({**about, "identity": "0" * 16}))
+    data = json.loads((run / "config.json").read_text(encoding="utf-8"))
+    (run / "config.json").write_text(json.dumps({**data, "version": 0}), encoding="utf-8")
+    about = json.loads((run / "provenance.json").read_text(encoding="utf-8"))
+    (run / "provenance.json").write_text(json.dumps({**about, "identity": "0" * 16}), encoding="utf-8")
     with pytest.raises(UserError, match="of another version or damaged: version = 0"):
         train(config(), tmp_path / "run", CPU)
     assert (run / "metrics.csv").is_file()
@@ -389,7 +395,7 @@ def test_divergence_is_an_outcome(tmp_path):
     metrics = run.metrics()
     assert metrics["diverged"].tolist() == [0] * (len(metrics) - 1) + [1]
     assert len(metrics) < 6
-    assert "diverged after round" in (run.path / "run.log").read_text()
+    assert "diverged after round" in (run.path / "run.log").read_text(encoding="utf-8")
 
 
 def test_states_round_trip_bitwise(tmp_path):
@@ -409,7 +415,7 @@ def test_what_a_killed_process_was_writing_is_not_kept(tmp_path):
     with working_directory(tmp_path / "run", config()) as work:
         with replacing(work / "snapshots" / "whole") as temporary:
             pass
-        temporary.write_text("ha")
+        temporary.write_text("ha", encoding="utf-8")
     with working_directory(tmp_path / "run", config()) as work:
         assert [file.name for file in work.rglob("*") if file.is_file()] == ["whole"]
 

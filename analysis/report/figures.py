@@ -1,0 +1,60 @@
+"""The figures of an experiment: their layouts, the files that they read, and their drawing."""
+
+from pathlib import Path
+
+from analysis.figures.base import FigureLayout
+from analysis.figures.draw import caption, draw, load_figure, save
+from analysis.layouts.layout import subfigures
+from analysis.layouts.protocol import at_scale, with_requested_value
+from analysis.report.checked_layouts import CheckedLayouts
+from analysis.report.page import PageFigure, figure_markdown
+from bench.files.atomic import write_text
+from bench.input.errors import UserError
+
+
+class Figures(CheckedLayouts[FigureLayout]):
+    """The figures of an experiment."""
+
+    folder = "figures"
+
+    def outputs(self, name: str) -> list[Path]:
+        """The files of a figure: two images, and the caption."""
+        return self.requested.report.figure(name)
+
+    def subfigures(self) -> dict[str, list[str]]:
+        """Figures that consist of several, such as 4a and 4b, by their number."""
+        return subfigures(self.names())
+
+    def render(self, name: str) -> list[Path]:
+        """Draw a figure as PNG and PDF, and write Markdown with its caption; return the files."""
+        layout, requested = self.rendered_layout(name), self.requested
+        if not any(file.is_file() for file in self._tidy_files(layout)):
+            requested.check_runs(f"{requested.target}_figure_{name}")
+        figure = draw(layout, requested.tidy)
+        text = figure_markdown(PageFigure(name, layout.title, caption(layout, requested.tidy)))
+        *_, file = self.outputs(name)
+        images = save(figure, file.with_suffix(""))
+        write_text(file, text)
+        return [*images, file]
+
+    def on_page(self, name: str) -> PageFigure:
+        """A figure for the page. An outdated tidy file is reported in its place, and does not stop the page."""
+        layout, report = self.layout(name), self.requested.report
+        files = tuple(file.relative_to(report.folder) for file in report.figure(name) if file.is_file())
+        try:
+            return PageFigure(name, layout.title, caption(layout, self.requested.tidy), files)
+        except UserError as error:
+            return PageFigure(name, layout.title, f"Not shown: {error}")
+
+    def _adapted(self, name: str) -> FigureLayout:
+        layout = at_scale(load_figure(self.requested.source, name), self.requested.experiment)
+        return with_requested_value(layout, self.requested.experiment)
+
+    def _check(self, layout: FigureLayout) -> None:
+        self._check_analysis(layout.needed_file, layout.file, layout)
+
+    def _tidy_files(self, layout: FigureLayout) -> list[Path]:
+        return layout.inputs(self.requested.experiment, self.requested.paths)
+
+    def _is_shown(self, layout: FigureLayout) -> bool:
+        return bool(layout.cells(self.requested.experiment))

@@ -1,0 +1,57 @@
+"""The tables of an experiment: their layouts, the files that they read, and their rendering."""
+
+from pathlib import Path
+
+from analysis.analyses.training.convergence import Convergence
+from analysis.report.checked_layouts import CheckedLayouts
+from analysis.report.page import table_page
+from analysis.tables.formats import FORMATS
+from analysis.tables.layout import TableLayout, load_table
+from analysis.tables.quantities import quantity
+from analysis.tables.reproduction import with_published
+from analysis.tables.table import Table, fill, inputs
+from bench.files.atomic import write_text
+
+
+class Tables(CheckedLayouts[TableLayout]):
+    """The tables of an experiment."""
+
+    folder = "tables"
+
+    def outputs(self, name: str) -> list[Path]:
+        """The files of a table, one in each format."""
+        return self.requested.report.table(name)
+
+    def filled(self, name: str) -> Table:
+        """A table with its values, and with the published numbers if its layout names a published table."""
+        layout, requested = self.layout(name), self.requested
+        table = fill(name, layout, requested.tidy)
+        return table if layout.published is None else with_published(table, requested.experiment, requested.paper)
+
+    def render(self, name: str) -> list[Path]:
+        """Write a table as Markdown, LaTeX, CSV and HTML; return the files."""
+        layout, requested = self.rendered_layout(name), self.requested
+        if layout.published is None or layout.cells(requested.experiment):  # otherwise all its numbers are published
+            requested.check_runs(f"{requested.target}_table_{name}")
+        table, files = self.filled(name), self.outputs(name)
+        formats = {**FORMATS, "html": table_page}
+        texts = [formats[file.suffix.removeprefix(".")](table) for file in files]
+        for file, text in zip(files, texts, strict=True):
+            write_text(file, text)
+        return files
+
+    def _adapted(self, name: str) -> TableLayout:
+        return load_table(self.requested.source, name).adapted_to(self.requested.experiment)
+
+    def _check(self, layout: TableLayout) -> None:
+        for column in layout.supported:
+            self._check_analysis(quantity(column.metric).file, column.file, layout)
+            convergence = self.requested.analyses.get(column.file)
+            if column.target is not None and isinstance(convergence, Convergence):
+                convergence.check_target(column.target, smoothed=column.smoothed)
+
+    def _tidy_files(self, layout: TableLayout) -> list[Path]:
+        return inputs(layout, self.requested.experiment, self.requested.paths)
+
+    def _is_shown(self, layout: TableLayout) -> bool:
+        return bool(layout.methods)
