@@ -1,6 +1,9 @@
 """The index of tables and figures: the committed page, what it counts, and the file of times that it is made from."""
 
+import io
 import re
+import shutil
+from contextlib import redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,33 +12,41 @@ import torch
 
 from analysis.layouts.layout import layout_names
 from analysis.planning.gradient_times import Gradient, GradientTimes
-from analysis.planning.paper_index import page
 from analysis.planning.plan import plan, total
 from analysis.published.numbers import papers
 from bench.experiments.experiment import load_experiment
 from bench.experiments.files import PAPER_TABLES, experiment_names
 from bench.input.errors import UserError
-from tests.commands import fedflat, refused
+from fedflat.cli.app import app
+from tests.commands import refused
+
+pytestmark = pytest.mark.xdist_group("paper_index")
 
 CPU = torch.device("cpu")
 COSTS = PAPER_TABLES / "costs.csv"
 SMALL = Gradient('{"name":"cnn_gn"}', (1, 8, 8), 10, 16)
 
 
-class Asked(GradientTimes):
-    """Times that record which gradients were requested."""
-
-    def __call__(self, gradient: Gradient) -> float:
-        TIMED.add(gradient)
-        return super().__call__(gradient)
-
-
 TIMED: set[Gradient] = set()
+"""The gradients whose times the page needs."""
 
 
 @pytest.fixture(scope="module")
-def generated() -> str:
-    return page(Asked.read(COSTS))
+def generated(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The page that `fedflat index` writes; it is generated once, because that takes long."""
+    folder = tmp_path_factory.mktemp("index")
+    shutil.copy(COSTS, folder)
+    time_of = GradientTimes.__call__
+
+    def recorded(times: GradientTimes, gradient: Gradient) -> float:
+        TIMED.add(gradient)
+        return time_of(times, gradient)
+
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()) as printed:
+        patch.setattr(GradientTimes, "__call__", recorded)
+        app(["index", "--out", str(folder)], standalone_mode=False)
+    assert printed.getvalue() == f"{folder / 'README.md'}\n"
+    return (folder / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -118,10 +129,6 @@ def test_times_are_finite_and_above_zero(number: str, tmp_path: Path) -> None:
         GradientTimes.read(file)
 
 
-def test_the_command_writes_the_page(generated: str, tmp_path: Path) -> None:
-    file = tmp_path / "README.md"
-    (tmp_path / "costs.csv").write_bytes(COSTS.read_bytes())
-    assert fedflat("index", "--out", tmp_path).stdout == f"{file}\n"
-    assert file.read_text(encoding="utf-8") == generated
+def test_the_command_refuses_folders_without_times(tmp_path: Path) -> None:
     assert "'--out': the path is empty" in refused("index", "--out", "").lower()
     assert "costs.csv': No such file" in refused("index", "--out", tmp_path / "other")
