@@ -21,8 +21,9 @@ quick: env
 	@$(BIN)/snakemake --cores all
 	@$(BIN)/fedflat summary quick
 
+# Tests of one xdist group run in one process, because they share files that take long to compute.
 test: env
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadgroup
 
 lint: env
 	$(BIN)/ruff check .

@@ -62,7 +62,7 @@ def _command(words: list[str], folder: Path, env: dict[str, str], printed: list[
     elif program == "snakemake":
         from snakemake.cli import main as snakemake
 
-        snakemake([*arguments, *SNAKEMAKE])
+        snakemake([*SNAKEMAKE, *arguments])
     elif program == "python":
         sys.argv = arguments
         sys.path.insert(0, str(Path(arguments[0]).parent))

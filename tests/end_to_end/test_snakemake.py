@@ -12,23 +12,22 @@ import pandas as pd
 import psutil
 import pytest
 
-from tests.places import MINI, ROOT
+from tests.commands import SNAKEMAKE, run
+from tests.places import MINI
+
+pytestmark = pytest.mark.xdist_group("snakemake")
 
 CELLS = "digits/dirichlet-0.1/4-of-20"
 
 
 def command(folder: Path, *arguments: str, **config: object) -> list[str]:
     values = {"experiments": f"[{MINI}]", "results": folder / "results", **config}
-    values = {key: value for key, value in values.items() if value is not None}
-    return [
-        sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"), "--directory", str(folder),
-        "--workflow-profile", str(ROOT / "profiles" / "default"), "--cores", "2", *arguments,
-        "--config", *(f"{key}={value}" for key, value in values.items()),
-    ]  # fmt: skip
+    config_values = [f"{key}={value}" for key, value in values.items() if value is not None]
+    return ["snakemake", "--directory", str(folder), "--cores", "2", *arguments, "--config", *config_values]
 
 
 def snakemake(folder: Path, *arguments: str, **config: object) -> str:
-    done = subprocess.run(command(folder, *arguments, **config), capture_output=True, text=True, check=False)
+    done = run(command(folder, *arguments, **config))
     logs = "\n".join(
         f"{log}:\n{log.read_text(encoding='utf-8')}" for log in (folder / "results" / "logs").rglob("*.log")
     )
@@ -160,7 +159,7 @@ def test_what_is_edited_is_all_that_is_redone(tmp_path):
 
     edited(own, "experiments.yaml", "rho: 0.05", "rho: 0.06")
     before = {f: f.stat().st_mtime_ns for f in (tmp_path / "results").rglob("*") if f.is_file()}
-    refused = subprocess.run(command(tmp_path, experiments=experiments), capture_output=True, text=True, check=False)
+    refused = run(command(tmp_path, experiments=experiments))
     assert refused.returncode != 0
     assert "method.hyperparameters.rho: 0.05 there, 0.06 here" in refused.stdout + refused.stderr
     assert {f: f.stat().st_mtime_ns for f in before} == before, "a refusal touches nothing"
@@ -203,9 +202,9 @@ def kill_while_training(arguments: list[str], folder: Path, victim: str = "every
 
     Nothing goes on after that: the command server, whose forks are the jobs, ends with Snakemake.
     """
-    process = subprocess.Popen(
-        arguments, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )  # fmt: skip
+    new_process = [sys.executable, "-m", "snakemake", *SNAKEMAKE, *arguments[1:]]
+    silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    process = subprocess.Popen(new_process, start_new_session=True, **silent)
     deadline = time.monotonic() + 90
     while not list(folder.glob("results/runs/**/checkpoint.safetensors")):
         assert process.poll() is None, "it ended before it could be killed"
@@ -250,7 +249,7 @@ def test_kill_9_and_the_same_command_again(victim, tmp_path):
 def test_a_mistake_in_the_experiment_is_told_before_anything_runs(tmp_path):
     broken = tmp_path / "experiments.yaml"
     broken.write_text(Path(MINI).read_text(encoding="utf-8").replace("rounds: 4", "rounds: 0"), encoding="utf-8")
-    done = subprocess.run(command(tmp_path, experiments=f"[{broken}]"), capture_output=True, text=True, check=False)
+    done = run(command(tmp_path, experiments=f"[{broken}]"))
     assert done.returncode != 0
     assert "training.rounds = 0: Input should be greater than or equal to 1" in done.stdout + done.stderr
     assert not (tmp_path / "results" / "runs").exists()
@@ -265,7 +264,7 @@ def test_the_target_of_all_runs_trains_every_cell_and_nothing_else(tmp_path):
 
 
 def test_a_mistake_in_the_configuration_of_snakemake_is_told(tmp_path):
-    done = subprocess.run(command(tmp_path, round=5), capture_output=True, text=True, check=False)
+    done = run(command(tmp_path, round=5))
     assert done.returncode != 0
     assert "unknown --config key 'round'; did you mean 'rounds'?" in done.stdout + done.stderr
 
