@@ -338,15 +338,8 @@ def test_a_damaged_run_is_one_line(file, content, tmp_path):
 
 
 def test_a_checkpoint_of_other_data_is_refused(tmp_path, monkeypatch):
-    def stop(engine, runs):
-        if runs[0].state.round == 2:
-            raise InterruptedRunError
-        return TRAIN_ROUND(engine, runs)
-
-    with monkeypatch.context() as patch:
-        patch.setattr("bench.training.engine.Engine.train_round", stop)
-        with pytest.raises(InterruptedRunError):
-            train(config(), tmp_path / "run", CPU)
+    with interrupted_after_three_rounds(monkeypatch), pytest.raises(InterruptedRunError):
+        train(config(), tmp_path / "run", CPU)
     monkeypatch.setattr("bench.data.dataset.Dataset.content_hash", lambda data: "other")
     with pytest.raises(UserError, match="was trained on data that have changed since"):
         train(config(), tmp_path / "run", CPU)
@@ -371,15 +364,8 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path):
 
 @pytest.mark.parametrize("damage", ["truncated", "empty", "foreign"])
 def test_a_damaged_checkpoint_is_one_line_and_untouched(damage, tmp_path, monkeypatch):
-    def stop(engine, runs):
-        if runs[0].state.round == 2:
-            raise InterruptedRunError
-        return TRAIN_ROUND(engine, runs)
-
-    with monkeypatch.context() as patch:
-        patch.setattr("bench.training.engine.Engine.train_round", stop)
-        with pytest.raises(InterruptedRunError):
-            train(config(), tmp_path / "run", CPU, checkpoint_every=1)
+    with interrupted_after_three_rounds(monkeypatch), pytest.raises(InterruptedRunError):
+        train(config(), tmp_path / "run", CPU)
     [checkpoint] = tmp_path.glob("run.partial-*/checkpoint.safetensors")
     data = checkpoint.read_bytes()
     checkpoint.write_bytes({"truncated": data[: len(data) // 2], "empty": b"", "foreign": b"x" * 500}[damage])
