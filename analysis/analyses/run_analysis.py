@@ -50,7 +50,7 @@ def find_runs(folder: Path) -> Runs:
     runs = {seed: RunDirectory(run_in(folder, seed)) for seed in listed}
     for seed, (identity, _) in listed.items():
         if runs[seed].identity != identity:
-            raise UserError(f"'{runs[seed].path}' is a run of another configuration than '{folder / METRICS}'")
+            raise UserError(f"the configuration of '{runs[seed].path}' differs from the one in '{folder / METRICS}'")
     return Runs(next(iter(listed.values()))[1], runs)
 
 
@@ -97,7 +97,9 @@ def run_analysis(
     for seed in analysis.selected_seeds(list(cell.by_seed)):
         for other in other_cells:
             if seed not in other.by_seed:
-                raise UserError(f"{analysis.name} needs seed {seed} of {other.cell['method']} too")
+                raise UserError(
+                    f"{analysis.name} compares runs with the same seed: {other.cell['method']} lacks seed {seed}"
+                )
         others = [AnalysedRun(other.by_seed[seed], device, report=report, labels=other.labels) for other in other_cells]
         partial_results.append(out.with_name(f".{out.stem}-seed-{seed}.unfinished"))
         run = AnalysedRun(cell.by_seed[seed], device, others, partial_results[-1], report, cell.labels)

@@ -105,7 +105,7 @@ def finished_run(place: Path, config: RunConfig) -> RunDirectory | None:
     if run.identity != config.identity:
         raise UserError(
             f"'{place}' holds a run of another configuration ({first_difference(run.config, config)}): give the --set "
-            "values with which it was trained, or train it anew (fedflat run ... --replace)"
+            "values with which it was trained, or train it again (fedflat run ... --replace)"
         )
     return run
 

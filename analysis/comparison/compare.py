@@ -1,7 +1,7 @@
 """Compare one method with the stored baselines: runs paired by setting and seed, with intervals and tests.
 
 Both runs of a pair have the same data, partition, initial model and schedule of clients, so they differ only in the
-method. A run that diverged has no value: it is counted, loses its pair, and is not used in means, intervals and tests.
+method. A run that diverged has no value: its partner wins, and means, intervals and tests leave the pair out.
 """
 
 from collections.abc import Mapping, Sequence
@@ -106,7 +106,7 @@ def _of_grid(grid: str) -> str:
     """The experiment with a grid's name; a `UserError` if there is none."""
     if grid not in (names := experiment_names()):
         raise UserError(
-            f"no experiment is named like the grid {grid}: name the experiment of the runs with --experiment "
+            f"no experiment has the name of the grid, {grid}: give the experiment of the runs with --experiment "
             f"(a YAML file, or one of {', '.join(names)})"
         )
     return grid

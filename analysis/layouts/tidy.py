@@ -142,7 +142,7 @@ class Tidy:
             return ": its run is missing, or was replaced later; compute it again with snakemake"
         return (
             f" than that of experiment {self.experiment.name} ({difference}): give the --set values that its runs had, "
-            "or train the cell anew (snakemake ... --config replace=true)"
+            "or train the cell again (snakemake ... --config replace=true)"
         )
 
 

@@ -208,7 +208,10 @@ def find(
         return None
     if len(rows) > 1:
         what = ", ".join(f"{key} {value}" for key, value in given.items())
-        raise UserError(f"{len(rows)} published numbers fit {what or 'no key at all'}: {_differences(rows)}")
+        raise UserError(
+            f"{len(rows)} published numbers match {what or 'an empty selection'}, but one is needed: "
+            f"{_differences(rows)}"
+        )
     row = rows.iloc[0]
     number, std = (None if pd.isna(row[name]) else float(row[name]) for name in ("value", "std"))
     return PublishedNumber(number, std, str(row["note"]), int(row["decimals"]), int(row["std_decimals"]))
@@ -265,7 +268,7 @@ def _read(file: Path) -> pd.DataFrame:
     certain = frame[~frame["note"].map(lambda note: "ambiguous_column" in kinds(note))]
     repeated = certain.index[certain.duplicated(KEYS)].tolist()
     if repeated:
-        raise UserError(f"'{file}', line {repeated[0] + 2}: the same keys as another line")
+        raise UserError(f"'{file}', line {repeated[0] + 2} has the same keys as another line")
     return frame
 
 

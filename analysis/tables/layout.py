@@ -89,14 +89,14 @@ class Column(Frozen):
             return self
         needed = quantity(self.metric).file == "convergence"
         if needed != (self.target is not None) or (self.smoothed and not needed):
-            needs = "needs a target" if needed else "takes no target, and cannot be smoothed"
+            needs = "needs a target" if needed else "does not allow target or smoothed"
             raise UserError(f"column {self.name}: {self.metric} {needs}")
         return self
 
     @model_validator(mode="after")
     def _one_comparison(self) -> "Column":
         if self.relative_to is not None and self.gain_over:
-            raise UserError(f"column {self.name}: relative_to and gain_over exclude each other")
+            raise UserError(f"column {self.name}: relative_to and gain_over are not allowed together")
         if self.in_percent and not self.gain_over:
             raise UserError(f"column {self.name}: in_percent needs gain_over")
         return self
@@ -105,7 +105,7 @@ class Column(Frozen):
     def _final_where_it_matters(self) -> "Column":
         shown = QUANTITIES.get(self.metric)
         if self.final is not None and (shown is None or shown.file != "metrics" or shown.deviation_over is not None):
-            raise UserError(f"column {self.name}: {self.metric} takes no final value")
+            raise UserError(f"column {self.name}: {self.metric} does not allow final")
         return self
 
     @property

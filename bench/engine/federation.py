@@ -146,7 +146,10 @@ class Federation:
             name: value for name, value in broadcast.vectors.items() if value.numel() == 1
         }
         if taken := known.keys() & scalars:
-            raise UserError(f"{method.name} broadcasts a number named {min(taken)}, which is a column of the metrics")
+            raise UserError(
+                f"{method.name} broadcasts a number named {min(taken)}, which is already a column of the metrics; "
+                "choose another name"
+            )
         largest = torch.linalg.vector_norm(w_next, ord=float("inf"))  # much faster than testing every parameter
         known |= scalars | {"diverged": largest.isfinite().logical_not()}
         return FederationState(state.round + 1, w_next, server.state, clients), Measurements(known, w_next.device)

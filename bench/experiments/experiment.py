@@ -78,7 +78,9 @@ class Experiment(ExperimentFile):
                 raise unknown(f"method of experiment {self.name}", method, self.methods)
         resolved = Experiment.parse(part_fields(self, label, part), f"part {label}")
         if resolved.grid.seeds != (seeds := self.grid.seeds)[: len(resolved.grid.seeds)]:
-            raise UserError(f"part {label}: its seeds are not the first of the experiment's, which are {seeds}")
+            raise UserError(
+                f"part {label}: its seeds must be the first ones of the experiment's seeds, which are {seeds}"
+            )
         return resolved
 
     @cached_property
@@ -142,6 +144,9 @@ class Experiment(ExperimentFile):
 
         Other cells are not validated. A `UserError` suggests the nearest path.
         """
+        if path.count("/") != 3:
+            example = next(iter(self._paths))
+            raise UserError(f"cell '{path}': expected DATASET/PARTITION/PARTICIPATION/METHOD, for example {example}")
         if path not in self._paths:
             raise unknown(f"cell of experiment {self.name}", path, self._paths)
         return self._cell(self._paths[path])

@@ -24,7 +24,7 @@ def config_overrides(config: Mapping[str, Any]) -> dict[str, Any]:
     """The overrides by the keys of an experiment's file; a `UserError` names a wrong value and what is allowed."""
     for key, (is_valid, allowed) in _ALLOWED.items():
         if key in config and not is_valid(config[key]):
-            raise UserError(f"--config {key}={config[key]}: {allowed}")
+            raise UserError(f"--config {key}={config[key]} (allowed: {allowed})")
     return {dotted: config[key] for key, dotted in CONFIG_KEYS.items() if key in config}
 
 
@@ -55,7 +55,7 @@ def _are_names(value: Any) -> bool:
 
 
 _ALLOWED: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "rounds": (_is_count, "a whole number from 1 on"),
+    "rounds": (_is_count, "a whole number of at least 1"),
     "seeds": (_are_seeds, "a list such as [0,1,2]"),
     "scale": (lambda value: value in get_args(Scale), " or ".join(get_args(Scale))),
     "methods": (_are_names, "a list such as [fedavg,fedsam]"),

@@ -83,7 +83,7 @@ class Recipe:
 
     def __post_init__(self) -> None:
         if not isinstance(self.components, Components):
-            raise UserError(f"{self.name}: components = {self.components!r}: Components(...) is needed")
+            raise UserError(f"{self.name}: components must be Components(...), not {self.components!r}")
         known = self.components.hyperparameters()
         for name in self.takes or ():
             if name not in known:
@@ -141,12 +141,12 @@ class Recipe:
         required = components.hyperparameters()
         missing = [name for name in required if name in known and not _is_given(name, components, values)]
         if missing:
-            raise UserError(f"{self.name} needs {', '.join(missing)} (it takes: {', '.join(known)})")
+            raise UserError(f"{self.name} needs {', '.join(missing)} (its hyper-parameters: {', '.join(known)})")
         method = self._assembled(components, values)
         if swa is None:
             return method
         if not isinstance(swa, Mapping):
-            raise UserError(f"{self.name}: swa = {swa!r}: a mapping with {', '.join(SWA.model_fields)} is needed")
+            raise UserError(f"{self.name}: swa must be a mapping with {', '.join(SWA.model_fields)}, not {swa!r}")
         return replace(method, swa=SWA.parse(swa, where=f"{self.name}: swa"))
 
     def _chosen(self, values: Mapping[str, Any]) -> Components:

@@ -215,7 +215,10 @@ def release(method: str, variant: str) -> Release:
     """
     recipe(method)
     if method not in RELEASES:
-        raise UserError(f"{method} has no variant '{variant}': no code of it is known (known: {', '.join(RELEASES)})")
+        raise UserError(
+            f"{method} has no variant '{variant}', because no released code of it is known "
+            f"(methods with variants: {', '.join(RELEASES)})"
+        )
     codes = RELEASES[method]
     variants = {"released": next(iter(codes.values()))} | {f"released:{name}": code for name, code in codes.items()}
     if variant not in variants:

@@ -91,7 +91,9 @@ def parse_reference(text: str) -> dict[str, str]:
     """The fields of a user-defined model for path/to/file.py:function, or for package.module:function."""
     place, _, function = text.rpartition(":")
     if not place or not function:
-        raise UserError(f"model '{text}': one of your own is path/to/file.py:function, or package.module:function")
+        raise UserError(
+            f"model '{text}': a user-defined model must be path/to/file.py:function or package.module:function"
+        )
     return {"file" if place.endswith(".py") or "/" in place else "module": place, "function": function}
 
 
@@ -104,7 +106,7 @@ def _file_of(module: str) -> Path:
         except ModuleNotFoundError:  # its package
             found = None
         except Exception as error:
-            raise UserError(f"the model's module '{module}' cannot be looked up: {reason(error)}") from None
+            raise UserError(f"the model's module '{module}' cannot be found: {reason(error)}") from None
     if found is None:
         raise UserError(f"the model's module '{module}' is neither on Python's path nor in the current folder")
     if found.origin is None or not found.has_location:

@@ -121,7 +121,7 @@ class RunDirectory:
             raise UserError(f"'{file}' is missing or damaged: {error}") from None
         split = np.split(index, np.flatnonzero(np.diff(client)) + 1)
         if partition_hash(split) != self.provenance.get("partition_hash"):
-            raise UserError(f"'{file}' is damaged: it holds another split than the run had (by its hash)")
+            raise UserError(f"'{file}' is damaged: its hash differs from the run's partition_hash in provenance.json")
         return split
 
     def final(self, device: torch.device) -> FederationState:

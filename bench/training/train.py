@@ -98,7 +98,7 @@ def _is_up_to_date(config: RunConfig, folder: Path, *, replace: bool) -> bool:
     if not config.dataset.own or RunDirectory(folder).provenance.get("data_hash") == _data_hash(config):
         return True
     if not replace:
-        raise UserError(f"'{folder}' was trained on other images than exist now; pass --replace, or another --out")
+        raise UserError(f"the images have changed since '{folder}' was trained; pass --replace, or another --out")
     return False
 
 

@@ -104,7 +104,9 @@ class TrainingRun:
         self.state, about = self._checkpoint.load(self.state.w.device)
         if about["data_hash"] != self._data_hash:
             path = self._checkpoint.path
-            raise UserError(f"'{path}' was trained on data that have changed since; delete it to start again")
+            raise UserError(
+                f"the training data have changed since '{path}' was written; delete it to train from the start"
+            )
         self._rows, self._times, self.engine = about["rows"], about["times"], EngineChoice.from_json(about["engine"])
         self.log.info("resumed after round %d", self.state.round)
         self._progress(

@@ -37,11 +37,18 @@ def _count(text: str) -> int | None:
 
 Results = Annotated[Path, typer.Option(help="The folder of all results.", parser=folder_path, metavar="FOLDER")]
 ExperimentName = Annotated[
-    str, typer.Argument(help="The name of an experiment (a folder of paper_tables/), or the path of a YAML file.")
+    str,
+    typer.Argument(
+        help="The name of an experiment (a folder of paper_tables/), or the path of a YAML file.", metavar="EXPERIMENT"
+    ),
 ]
 Set = Annotated[
     list[str] | None,
-    typer.Option("--set", help="Override a value of the experiment, for example training.rounds=20. Can be repeated."),
+    typer.Option(
+        "--set",
+        help="Override a value of the experiment, for example training.rounds=20. Can be repeated.",
+        metavar="KEY=VALUE",
+    ),
 ]
 Threads = Annotated[
     int | None,
@@ -54,7 +61,10 @@ Threads = Annotated[
 ]
 Device = Annotated[
     str,
-    typer.Option(help="auto, cpu, cuda or cuda:<i>. auto and cuda choose a GPU that none of your processes uses."),
+    typer.Option(
+        help="auto, cpu, cuda, or cuda:0, cuda:1, ... auto and cuda choose a GPU that none of your processes uses.",
+        metavar="DEVICE",
+    ),
 ]
 
 

@@ -17,16 +17,17 @@ def plan(
             help="Targets of Snakemake, for example fedgf_table_1, fedlesam, fedtoga_runs or all_tables.",
         ),
     ],
-    scale: Annotated[str, typer.Option(help="paper or smoke.")] = "paper",
+    scale: Annotated[str, typer.Option(help="paper or smoke.", metavar="SCALE")] = "paper",
     rounds: Annotated[
-        int | None, typer.Option(help="The number of rounds. Default: that of the experiment.", min=1)
+        int | None, typer.Option(help="The number of rounds. Default: that of the experiment.", min=1, metavar="N")
     ] = None,
     seeds: Annotated[
-        int | None, typer.Option(help="The number of seeds (0, 1, ...). Default: the seeds of the experiment.", min=1)
+        int | None,
+        typer.Option(help="The number of seeds (0, 1, ...). Default: the seeds of the experiment.", min=1, metavar="N"),
     ] = None,
     methods: Annotated[
         list[str] | None,
-        typer.Option("--method", help="Count only methods with this label or name. Can be repeated."),
+        typer.Option("--method", help="Count only methods with this label or name. Can be repeated.", metavar="METHOD"),
     ] = None,
     experiments: Annotated[
         list[str] | None,
@@ -37,7 +38,9 @@ def plan(
         ),
     ] = None,
     results: Results = Path("results"),
-    device: Annotated[str, typer.Option(help="The device to estimate for: auto, cpu, cuda or cuda:<i>.")] = "auto",
+    device: Annotated[
+        str, typer.Option(help="The device to estimate for: auto, cpu, cuda, or cuda:0, cuda:1, ...", metavar="DEVICE")
+    ] = "auto",
 ) -> None:
     """Estimate the cost of Snakemake's targets.
 

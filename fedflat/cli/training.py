@@ -18,13 +18,14 @@ def run(
     cell: Annotated[
         list[str],
         typer.Argument(
-            help="The path of a cell, for example digits/dirichlet-0.1/4-of-20/fedsam. "
-            "Several cells are trained by one process."
+            help="The path of a cell, DATASET/PARTITION/PARTICIPATION/METHOD, for example "
+            "digits/dirichlet-0.1/4-of-20/fedsam. Several cells are trained by one process.",
+            metavar="CELL",
         ),
     ],
     seed: Annotated[
         list[int] | None,
-        typer.Option(help="Train only this seed. Can be repeated. Default: all seeds of the experiment."),
+        typer.Option(help="Train only this seed. Can be repeated. Default: all seeds of the experiment.", metavar="N"),
     ] = None,
     set_: Set = None,
     out: Annotated[
@@ -43,7 +44,9 @@ def run(
             help="Replace finished runs that another configuration or another version of the code produced.",
         ),
     ] = False,
-    checkpoint_every: Annotated[int, typer.Option(min=1, help="The number of rounds between checkpoints.")] = 1,
+    checkpoint_every: Annotated[
+        int, typer.Option(min=1, help="The number of rounds between checkpoints.", metavar="N")
+    ] = 1,
     results: Results = Path("results"),
     device: Device = "auto",
     threads: Threads = None,

@@ -26,7 +26,7 @@ from bench.methods.catalog import CATALOG
 from bench.numerics.streams import numpy_stream
 from fedflat.cli.analysing import analysis_questions
 from fedflat.cli.app import app
-from fedflat.cli.method_description import overview
+from fedflat.cli.method_description import SYMBOLS, describe, overview
 from tests.commands import fedflat, refused
 from tests.places import ROOT
 
@@ -88,7 +88,7 @@ def test_mistakes_on_the_command_line(tmp_path):
 
 
 USAGE = [
-    (["run"], "missing argument 'experiment'; see 'fedflat run --help'"),
+    (["run"], "missing argument 'EXPERIMENT'; see 'fedflat run --help'"),
     (
         ["run", "quick", CELL, "--outt", "x"],
         "no such option: --outt (Possible options: --out); see 'fedflat run --help'",
@@ -208,6 +208,14 @@ def test_methods_lists_the_catalog_and_explains_each():
     assert "no released code is known" in fedflat("methods", "fedtoga").stdout
 
 
+def test_a_method_is_shown_with_the_symbols_of_its_equations():
+    _, _, legend = describe("fedavg").partition("symbols:\n")
+    shown = [line.split()[0] for line in legend.partition("\n\n")[0].splitlines()]
+    assert shown == ["t", "p_i", "w^t", "Δ_i", "K_i", "η_t", "η_g"], "no symbol of other methods"
+    used = "".join(describe(name).partition("hyper-parameters")[0] for name in [*CATALOG, "swa"])
+    assert all(f"\n  {symbol} " in used for symbol in SYMBOLS), "every symbol occurs somewhere"
+
+
 def test_columns_of_methods_are_as_wide_as_their_longest_name(monkeypatch):
     long = replace(CATALOG["fedsam"], name="fedsam_with_quite_a_long_name")
     monkeypatch.setitem(CATALOG, long.name, long)
@@ -236,7 +244,8 @@ def test_every_subcommand_has_a_short_summary_and_examples_that_parse(name):
     for example in examples:
         words = shlex.split(example.partition(" > ")[0])
         assert " ".join(words).startswith(name)
-        command.make_context(name, words[len(name.split()) :])
+        context = command.make_context(name, words[len(name.split()) :])
+        assert "<" not in context.get_help(), "a Python type in place of a word"
 
 
 def test_the_help_lists_every_subcommand():

@@ -240,21 +240,26 @@ def test_a_plane_through_three_partitions(cells: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "options", "compared", "message"),
     [
-        ("plane", {}, (), "name the two others in its option through"),
+        ("plane", {}, (), "list the other two in its option through"),
         (
             "plane",
             {"through": ["fedsam", "fedasam"]},
             (),
-            "runs of: fedsam, fedasam; --compare-with names runs of: none",
+            r"runs of: fedsam, fedasam \(given: none\)",
         ),
         (
             "plane",
             {"through": ["fedsam", "fedasam"]},
             ("fedasam", "fedsam"),
-            "names runs of: fedasam with dirichlet-0.1, fedsam",
+            r"\(given: fedasam with dirichlet-0.1, fedsam",
         ),
-        ("plane", {"through": ["fedavg", "fedsam"]}, ("fedavg", "fedsam"), "there is no one plane through them"),
-        ("interpolation", {}, ("fedsam",), "interpolation with these options compares with no other runs"),
+        ("plane", {"through": ["fedavg", "fedsam"]}, ("fedavg", "fedsam"), "they do not define a plane"),
+        (
+            "interpolation",
+            {},
+            ("fedsam",),
+            "interpolation with these options compares no runs: leave out --compare-with",
+        ),
         (
             "local_plane",
             {"clients": [0, 1, 20]},
@@ -262,9 +267,9 @@ def test_a_plane_through_three_partitions(cells: Path, tmp_path: Path) -> None:
             "three of the run's 20 clients, .* requested: 0, 1, 20",
         ),
         ("local_plane", {"round": 7}, (), "has no saved state after round 7"),
-        ("hessian", {}, ("fedsam",), "hessian with these options compares with no other runs"),
-        ("interpolation", {"towards": "fedsam"}, (), "runs of: fedsam; --compare-with names runs of: none"),
-        ("surface", {"reference": "fedsam"}, (), "runs of: fedsam; --compare-with names runs of: none"),
+        ("hessian", {}, ("fedsam",), "hessian with these options compares no runs: leave out --compare-with"),
+        ("interpolation", {"towards": "fedsam"}, (), r"runs of: fedsam \(given: none\)"),
+        ("surface", {"reference": "fedsam"}, (), r"runs of: fedsam \(given: none\)"),
     ],
 )
 def test_what_does_not_fit_is_one_line(

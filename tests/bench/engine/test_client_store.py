@@ -159,7 +159,7 @@ def test_a_state_of_another_kind_is_one_line(other, store, tmp_path):
     clients = ClientStates(ClientStore(tmp_path / "slots", IN_FILE) if store == "file" else None)
     clients = clients.updated({0: {"H": torch.zeros(2)}})
     with pytest.raises(
-        UserError, match=r"client 4 has the state .*, but other clients H \[2\] float32: .* must be the same"
+        UserError, match=r"client 4 has the state .*, but other clients have H \[2\] float32: .* must be the same"
     ) as error:
         clients.updated({4: other})
     assert "\n" not in str(error.value)

@@ -92,7 +92,7 @@ def test_a_schedule_that_is_too_short_is_told_with_the_configuration(tmp_path):
     schedule = tmp_path / "who.csv"
     schedule.write_text("round,client\n0,1\n1,0\n", encoding="utf-8")
     changes = {"grid.participation": [{"sampling": "schedule", "file": str(schedule)}], "training.rounds": 3}
-    with pytest.raises(UserError, match=r"who\.csv' has 2 rounds, but training takes 3"):
+    with pytest.raises(UserError, match=r"who\.csv' has 2 rounds, but training has 3"):
         load_experiment("quick", changes).cell("digits/dirichlet-0.1/schedule-who-of-20/fedsam")
 
 
@@ -164,6 +164,8 @@ def test_a_cell_is_refused_for_its_own_mistakes_only():
     assert experiment.cell(CELL).runs[0].training.server_lr == 0.5
     with pytest.raises(UserError, match="feddyn has no server learning rate"):
         experiment.cell(CELL.replace("fedsam", "feddyn"))
+    with pytest.raises(UserError, match="expected DATASET/PARTITION/PARTICIPATION/METHOD, for example digits/"):
+        experiment.cell("digits/dirichlet-0.1/4-of-20")
     with pytest.raises(UserError, match=f"unknown cell of experiment quick '{CELL}x'; did you mean '{CELL}'"):
         experiment.cell(CELL + "x")
 

@@ -214,8 +214,8 @@ def test_a_run_whose_images_repeat_leaves_a_partition_file_too(tmp_path):
     ("damage", "message"),
     [
         (lambda table: table.drop(columns="client"), r"is missing or damaged: the table lacks the column client"),
-        (lambda table: table.iloc[:-1], "is damaged: it holds another split than the run had"),
-        (lambda table: table.assign(index=table["index"][::-1].to_numpy()), "is damaged: it holds another split"),
+        (lambda table: table.iloc[:-1], "is damaged: its hash differs from the run's partition_hash"),
+        (lambda table: table.assign(index=table["index"][::-1].to_numpy()), "is damaged: its hash differs"),
         (None, "is missing or damaged: .*No such file"),
     ],
 )
@@ -341,7 +341,7 @@ def test_a_checkpoint_of_other_data_is_refused(tmp_path, monkeypatch):
     with interrupted_after_three_rounds(monkeypatch), pytest.raises(InterruptedRunError):
         train(config(), tmp_path / "run", CPU)
     monkeypatch.setattr("bench.data.dataset.Dataset.content_hash", lambda data: "other")
-    with pytest.raises(UserError, match="was trained on data that have changed since"):
+    with pytest.raises(UserError, match=r"the training data have changed since .* was written"):
         train(config(), tmp_path / "run", CPU)
 
 
