@@ -166,7 +166,7 @@ class OfEigenvalues(Analysis):
         )  # fmt: skip
         if not found.converged:
             failed = k - sum(found.within_tolerance)
-            run.report(
+            run.log(
                 f"seed {run.config.seed}: {what}: {failed} of {k} eigenvalues have residuals above "
                 f"{self.tolerance:g}·|λ| after {found.products} products"
             )

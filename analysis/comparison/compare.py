@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 
 from analysis.comparison.baselines import (
-    METRICS,
     PAIR,
     SHARED,
+    STORED_METRICS,
     difference,
     finished_run,
     load,
@@ -57,7 +57,7 @@ class Comparison:
     @property
     def better(self) -> Better:
         """Whether higher or lower values of the metric are better."""
-        return METRICS[self.metric]
+        return STORED_METRICS[self.metric]
 
     def tables(self, by_setting: bool) -> dict[tuple[str, str, str], pd.DataFrame]:
         """One table over all settings and, if requested, one for each setting."""
@@ -92,8 +92,8 @@ def compare(
 
     `experiment`: name or YAML file of the experiment with the method's runs; None: the experiment named like the grid.
     """
-    if metric not in METRICS:
-        raise unknown("metric of stored baselines", metric, METRICS)
+    if metric not in STORED_METRICS:
+        raise unknown("metric of stored baselines", metric, STORED_METRICS)
     stored = load(grid, baselines)
     requested = RequestedExperiment(experiment or _of_grid(grid), results, overrides or {})
     mine = method_rows(method, requested)

@@ -27,7 +27,7 @@ KEYS = ["paper", "table", "method", *SETTING, "metric", "variant"]
 COLUMNS = ["paper", "table", "method", *SETTING, "metric", "value", "std", "variant", "note"]
 """The header of every file."""
 
-METRICS = {
+PUBLISHED_METRICS = {
     "test_accuracy": "test accuracy (%)",
     "train_accuracy": "training accuracy (%)",
     "test_accuracy_gain": "gain in test accuracy (points)",
@@ -276,7 +276,7 @@ def _problems(row: dict[str, str], paper: str, table: str) -> Iterator[str]:
     """Messages about invalid fields in a row of this paper's table."""
     if (row["paper"], row["table"]) != (paper, table):
         yield f"{row['paper']} table {row['table']} in the file of {paper} table {table}"
-    for key, allowed in (("metric", METRICS), ("partition", PARTITIONS)):
+    for key, allowed in (("metric", PUBLISHED_METRICS), ("partition", PARTITIONS)):
         if row[key] not in allowed:
             yield str(unknown(key, row[key], allowed))
     for key in COUNTS:

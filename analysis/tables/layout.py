@@ -7,7 +7,7 @@ from pydantic import Field, field_validator, model_validator
 from analysis.layouts.layout import Layout, Selection, read_layout
 from analysis.layouts.protocol import at_scale, final_at_scale, with_requested_value
 from analysis.measures.convergence import Better, FinalValue, reported
-from analysis.published.numbers import KEYS, METRICS
+from analysis.published.numbers import KEYS, PUBLISHED_METRICS
 from analysis.tables.quantities import QUANTITIES, quantity
 from bench.experiments.address import CellAddress, Setting
 from bench.experiments.experiment import Experiment
@@ -79,7 +79,7 @@ class Column(Frozen):
 
     @model_validator(mode="after")
     def _known(self) -> "Column":
-        if self.unsupported is None or self.metric not in METRICS:
+        if self.unsupported is None or self.metric not in PUBLISHED_METRICS:
             quantity(self.metric)
         return self
 

@@ -14,7 +14,7 @@ from bench.data.dataset import DeviceData
 from bench.engine.batches import BatchSampler, FullBatches, StepBatches
 from bench.engine.federation import Federation
 from bench.engine.objective import Objective
-from bench.engine.steps import Steps
+from bench.engine.step_settings import StepSettings
 from bench.input.errors import UserError
 from bench.methods.catalog import recipe
 from bench.methods.recipe import Recipe
@@ -86,7 +86,7 @@ def simulate(
     """
     _check(clients, participants, local_steps, batch_size)
     built = (recipe(method) if isinstance(method, str) else method).build(hyperparameters or {})
-    steps = Steps.parse(
+    step_settings = StepSettings.parse(
         {
             "lr": lr,
             "lr_decay": lr_decay,
@@ -113,7 +113,7 @@ def simulate(
         batch_sampler: BatchSampler = (
             FullBatches(split, local_steps) if batch_size is None else StepBatches(split, local_steps, batch_size, seed)
         )
-        federation = Federation(built, objective, data, batch_sampler, sizes, steps, seed)
+        federation = Federation(built, objective, data, batch_sampler, sizes, step_settings, seed)
         state = federation.start(w0)
         params: list[Tensor] = []
         rows: list[dict[str, float]] = []

@@ -13,7 +13,7 @@ from bench.data.partitions import AnyPartition
 from bench.data.sources import AnySource, parse_source
 from bench.engine.participation import Participation
 from bench.engine.settings import EngineSettings
-from bench.engine.steps import Steps
+from bench.engine.step_settings import StepSettings
 from bench.experiments.method_choice import MethodConfig
 from bench.input.content import short_hash
 from bench.input.errors import UserError
@@ -42,7 +42,7 @@ class UserFile(NamedTuple):
     section: str
     kind: str
     file: Path
-    code: str | None
+    code_hash: str | None
 
     @property
     def copy_name(self) -> str:
@@ -50,7 +50,7 @@ class UserFile(NamedTuple):
         return f"{self.section}.py"
 
 
-class Training(Steps):
+class Training(StepSettings):
     """Training settings of every method: rounds, local epochs, and the settings of local and server steps."""
 
     rounds: int = Field(ge=1, description="communication rounds T")

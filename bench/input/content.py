@@ -35,7 +35,7 @@ def named_contents(files: Iterable[Path], root: Path) -> Iterator[str | bytes]:
         yield file.read_bytes()
 
 
-def code_of(file: Path, known: object, kind: str) -> str:
+def code_hash(file: Path, known: object, kind: str) -> str:
     """The hash of a code file; a `UserError` if it differs from `known`, the hash in a configuration."""
     code = short_hash(read_own(file, kind))
     if known not in (None, code):

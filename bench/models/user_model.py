@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bench.input.content import code_of, expanded, read_own, short_hash
+from bench.input.content import code_hash, expanded, read_own, short_hash
 from bench.input.errors import UserError, unknown
 from bench.input.user_code import check_suffix, current_folder_importable, failure, reason, run_file
 from bench.models.base import ImageShape, ModelChoice
@@ -44,7 +44,7 @@ class UserModel(ModelChoice):
             return data
         file = expanded(file, f"the path of the {KIND}")
         check_suffix(file, KIND)
-        return {**data, "file": file, "code": code_of(file, data.get("code"), KIND)}
+        return {**data, "file": file, "code": code_hash(file, data.get("code"), KIND)}
 
     @model_validator(mode="after")
     def _found(self) -> "UserModel":

@@ -141,7 +141,7 @@ def _released(variant: str, release: Release) -> list[str]:
     switches = {**release.hyperparameters, **{f"swa.{key}": value for key, value in release.swa.items()}}
     switches |= release.training
     switches |= {key: v for key, v in (("sampling", release.sampling), ("report", release.report)) if v is not None}
-    lines = [f"variant released:{variant} ({release.code}):"]
+    lines = [f"variant released:{variant} ({release.repository}):"]
     lines.append("  " + ", ".join(f"{key} {value}" for key, value in switches.items()))
     lines += [
         f"  {key} {value}, even if another value is set: an error of the released code"

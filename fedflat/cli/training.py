@@ -79,10 +79,10 @@ def run(
     torch_device = prepare_device(device, threads, typer.echo)
 
     attempts = Attempts("cells", len(cells))
-    for path, chosen in cells.items():
+    for path, one in cells.items():
         with attempts.at(path):
             folder = out or ResultPaths(results).cell(custom(loaded.name) if overrides else loaded.name, path)
-            train_cell(loaded.name, chosen, folder, torch_device, typer.echo, checkpoint_every, replace=replace)
+            train_cell(loaded.name, one, folder, torch_device, typer.echo, checkpoint_every, replace=replace)
             typer.echo(f"written to {folder}")
     attempts.check()
     typer.echo(resources_used(started))

@@ -12,7 +12,7 @@ from analysis.measures.convergence import FinalValue, first_reaching
 from analysis.measures.cost import SPENT, images_of_steps, spending
 from bench.input.errors import UserError
 
-Target = Annotated[float, Field(gt=0, le=100)]
+TargetAccuracy = Annotated[float, Field(gt=0, le=100)]
 
 
 class Convergence(Analysis):
@@ -24,7 +24,7 @@ class Convergence(Analysis):
     of_diverged: ClassVar[bool] = True
     of_final_model: ClassVar[bool] = False
 
-    targets: tuple[Target, ...] = Field(default=(80.0,), description="test accuracies in percent")
+    targets: tuple[TargetAccuracy, ...] = Field(default=(80.0,), description="test accuracies in percent")
     reference: str | None = Field(
         default=None, description="a method whose final accuracy, seed by seed, is a further target; null: none"
     )
@@ -88,6 +88,6 @@ class Convergence(Analysis):
             return
         reference = self.compared_runs(run)[0].directory
         if reference.diverged:
-            run.report(f"seed {run.config.seed}: '{reference.path}' diverged and yields no target")
+            run.log(f"seed {run.config.seed}: '{reference.path}' diverged and yields no target")
             return
         yield self.final.of(reference.metrics()["test_accuracy"].dropna(), "higher"), self.reference

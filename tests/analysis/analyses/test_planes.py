@@ -54,10 +54,8 @@ def cells(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "runs"
 
 
-def answer(
-    cells: Path, name: str, options: Mapping[str, Any], out: Path, *compared: str, run: str = "fedavg", report=str
-):
-    run_analysis(parse_analysis(name, options), cells / run, out, CPU, report, [cells / other for other in compared])
+def answer(cells: Path, name: str, options: Mapping[str, Any], out: Path, *compared: str, run: str = "fedavg", log=str):
+    run_analysis(parse_analysis(name, options), cells / run, out, CPU, log, [cells / other for other in compared])
     return pd.read_csv(out)
 
 
@@ -194,7 +192,7 @@ def test_a_killed_analysis_continues_and_answers_the_same_bytes(cells: Path, tmp
     with kept.open("ab") as file:
         file.write(b"[3")  # torn
     said: list[str] = []
-    answer(cells, "surface", options, killed, report=said.append)
+    answer(cells, "surface", options, killed, log=said.append)
     assert said[0] == f"seed 3: {done} of 225 steps were already done"
     assert killed.read_bytes() == whole.read_bytes()
     assert sorted(file.name for file in tmp_path.iterdir()) == ["killed.csv", "whole.csv"]
@@ -210,10 +208,10 @@ def test_kept_points_of_other_options_are_not_taken(cells: Path, tmp_path: Path)
     last = {"extent": 2, "points": 3}
     for options in ({"points": 3, "images": 41}, {"points": 3, "images": 40, "data": "test"}, last):
         said: list[str] = []
-        parse_analysis("surface", options).of_run(AnalysedRun(run, CPU, partial_results=kept, report=said.append))
+        parse_analysis("surface", options).of_run(AnalysedRun(run, CPU, partial_results=kept, log=said.append))
         assert said == [], options
     said = []
-    answer(cells, "surface", last, out, report=said.append)
+    answer(cells, "surface", last, out, log=said.append)
     assert said == ["seed 3: 9 of 9 steps were already done"]
 
 

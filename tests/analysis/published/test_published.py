@@ -12,10 +12,10 @@ from analysis.published.numbers import (
     COLUMNS,
     DOUBTFUL,
     KEYS,
-    METRICS,
     NOTES,
     OTHER,
     PARTITIONS,
+    PUBLISHED_METRICS,
     VALUELESS,
     PublishedNumber,
     as_printed,
@@ -70,7 +70,7 @@ def test_nothing_is_known_that_does_not_occur(frame):
     """The lists of kinds, metrics and partitions are of the files; that nothing else occurs, reading them checks."""
     assert set(NOTES) == {kind for note in frame["note"] for kind in kinds(note)}
     assert len(NOTES) == len(VALUELESS) + len(DOUBTFUL) + len(OTHER)
-    assert set(METRICS) == set(frame["metric"])
+    assert set(PUBLISHED_METRICS) == set(frame["metric"])
     assert set(frame["partition"]) == PARTITIONS
 
 

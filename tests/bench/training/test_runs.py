@@ -21,8 +21,8 @@ from bench.experiments.experiment import load_experiment
 from bench.files.atomic import replacing
 from bench.input.errors import UserError
 from bench.methods import CATALOG
+from bench.training.cell_trainer import CellTrainer
 from bench.training.code_version import code_fingerprint
-from bench.training.engine import Engine
 from bench.training.run_directory import RunDirectory
 from bench.training.run_setup import RunSetup
 from bench.training.train import train_cell, train_runs
@@ -38,7 +38,7 @@ def config(method="fedlesam_s", **changes):
     return load_experiment("quick_all", {**SMALL, **changes}).cell(f"{SETTING}/{method}").runs[0]
 
 
-TRAIN_ROUND = Engine.train_round
+TRAIN_ROUND = CellTrainer.train_round
 NOT_EQUAL = ("run.log", "provenance.json", "times.csv")
 
 
@@ -115,7 +115,7 @@ def interrupted_after_three_rounds(monkeypatch):
         return TRAIN_ROUND(engine, runs)
 
     with monkeypatch.context() as patch:
-        patch.setattr("bench.training.engine.Engine.train_round", play_three)
+        patch.setattr("bench.training.cell_trainer.CellTrainer.train_round", play_three)
         yield
 
 
