@@ -126,7 +126,7 @@ MISTAKES = [
     ({"methods.mofedsam.hyperparameters.alpha": 1.5}, "alpha = 1.5: Input should be less than or equal to 1"),
     ({"methods.fedlesam.hyperparameters.first_seen": "never"}, "Input should be 'zero' or 'none'"),
     ({"grid.participation": [{"active": 21}]}, "21 active clients per round, but only 20 are registered"),
-    ({"grid.participation": [{"sampling": "bernoulli"}]}, "probability with sampling bernoulli"),
+    ({"grid.participation": [{"sampling": "bernoulli"}]}, "probability with sampling: bernoulli"),
     ({"grid.partition": [{"name": "dirichlet", "alpha": 0, "clients": 20}]}, "greater than 0"),
     ({"grid.partition": [{"name": "diriclet", "clients": 20}]}, "did you mean 'dirichlet'?"),
     ({"training.rounds": 0}, "training.rounds = 0: Input should be greater than or equal to 1"),
@@ -292,9 +292,9 @@ def test_an_extension_changes_single_values(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"methods.fedavg.hyperparameters": {"swa": {"cycle": 1, "start": 99}}}, "swa.start = 99: at most"),
+        ({"methods.fedavg.hyperparameters": {"swa": {"cycle": 1, "start": 99}}}, "swa.start = 99 (allowed: at most"),
         ({"methods.fedavg.hyperparameters": {"swa": {"cycle": 1, "start": None}}}, "start"),
-        ({"methods.fedavg.hyperparameters": {"swa": [1]}}, "swa = [1]: a mapping"),
+        ({"methods.fedavg.hyperparameters": {"swa": [1]}}, "swa must be a mapping"),
         ({"methods.fedgf.hyperparameters.T_D": float("nan")}, "T_D"),
         ({"methods.fedsam.hyperparameters.rho": float("inf")}, "rho"),
         ({"methods.fedavg": {"perturbation": "sam", "name": "fedsam"}}, "by name and components"),

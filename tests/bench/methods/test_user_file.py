@@ -196,7 +196,10 @@ BROKEN = {
     "exit": ("import sys\nsys.exit(3)\n", "fails in line 2: SystemExit: 3"),
     "many lines": ("raise ValueError('one\\ntwo')\n", "fails in line 1: ValueError: one two"),
     "bare": ("assert False\n", "fails in line 1: AssertionError"),
-    "a class for parts": (SOURCE.replace("Components(Memory)", "Memory"), "fails in line 19: memory: components = <cl"),
+    "a class for parts": (
+        SOURCE.replace("Components(Memory)", "Memory"),
+        "fails in line 19: memory: components must be Components(...), not <cl",
+    ),
     "wrong slot": (
         SOURCE.replace("Components(Memory)", "Components(server=Memory)"),
         "server must be a subclass of Server, not",
