@@ -12,7 +12,7 @@ from bench.host.allocator import keep_freed_memory
 from bench.host.threads import available_cores
 from bench.input.errors import UserError
 from fedflat.cli.batch import Attempts, resources_used
-from fedflat.cli.options import Device, Threads, file_path, overrides_of
+from fedflat.cli.options import Device, Setting, Threads, file_path, overrides_of, setting
 
 ANALYSES = Path(__file__).parents[2] / "analysis" / "analyses"
 
@@ -37,10 +37,11 @@ def analyse(
         ),
     ] = None,
     set_: Annotated[
-        list[str] | None,
+        list[Setting] | None,
         typer.Option(
             "--set",
             help="Override an option of the analysis, for example rho=0.05. Can be repeated.",
+            parser=setting,
             metavar="KEY=VALUE",
         ),
     ] = None,

@@ -22,8 +22,12 @@ def plan(
         int | None, typer.Option(help="The number of rounds. Default: that of the experiment.", min=1, metavar="N")
     ] = None,
     seeds: Annotated[
-        int | None,
-        typer.Option(help="The number of seeds (0, 1, ...). Default: the seeds of the experiment.", min=1, metavar="N"),
+        list[int] | None,
+        typer.Option(
+            "--seed",
+            help="Count only this seed. Can be repeated. Default: all seeds of the experiment.",
+            metavar="SEED",
+        ),
     ] = None,
     methods: Annotated[
         list[str] | None,
@@ -53,7 +57,7 @@ def plan(
     Examples:
       fedflat plan fedgf_table_1 fedgf_figure_4
       fedflat plan mine_table_accuracy --experiment mine/experiments.yaml
-      fedflat plan all_tables --scale smoke --seeds 1 --method fedavg --method fedsam
+      fedflat plan all_tables --scale smoke --seed 0 --method fedavg --method fedsam
     """
     from analysis.planning.gradient_times import GradientTimes
     from analysis.planning.plan import as_text
@@ -65,8 +69,8 @@ def plan(
     overrides: dict[str, Any] = {} if scale == "paper" else {"scale": scale}
     if rounds is not None:
         overrides["training.rounds"] = rounds
-    if seeds is not None:
-        overrides["grid.seeds"] = list(range(seeds))
+    if seeds:
+        overrides["grid.seeds"] = seeds
     if methods:
         overrides["chosen"] = methods
     times = GradientTimes.measured(prepare_device(device, 1, typer.echo))

@@ -64,6 +64,7 @@ def run(
     started = time.perf_counter()
     keep_freed_memory()
     from bench.experiments.experiment import load_experiment
+    from bench.experiments.overrides import check_effect, parse_overrides
     from bench.experiments.results import ResultPaths, custom
     from bench.host.torch_device import prepare_device
     from bench.training.train import train_cell
@@ -72,9 +73,12 @@ def run(
         raise UserError(f"--out is the folder of one cell, and {len(cell)} are given; use --results for several")
     overrides = overrides_of(set_)
     if seed:
+        if "grid.seeds" in overrides:
+            raise UserError("the seeds are given twice, by --seed and by --set grid.seeds")
         overrides["grid.seeds"] = seed
     loaded = load_experiment(experiment, overrides)
     cells = {path: loaded.cell(path) for path in cell}
+    check_effect(parse_overrides(overrides), [chosen.address for chosen in cells.values()], "the given cells")
     threads = threads or cells[cell[0]].runs[0].model.threads(available_cores())
     torch_device = prepare_device(device, threads, typer.echo)
 

@@ -73,9 +73,14 @@ def test_mistakes_in_an_experiment(old, new, message, tmp_path):
 def test_mistakes_on_the_command_line(tmp_path):
     assert "did you mean 'digits/dirichlet-0.1/4-of-20/fedsam'" in refused("run", "quick", CELL.replace("sam", "sma"))
     assert "unknown experiment 'quik'; did you mean 'quick'?" in refused("run", "quik", CELL)
-    assert "'[1' is not a YAML value" in refused("run", "quick", CELL, "--set", "training.rounds=[1")
     assert "unknown device 'meta'" in refused("run", "quick", CELL, "--device", "meta", "--out", tmp_path / "x")
-    assert "--set takes key=value" in refused("run", "quick", CELL, "--set", "training.rounds")
+    assert "--set training.rounds is given twice" in refused(
+        "run", "quick", CELL, "--set", "training.rounds=3", "--set", "training.rounds=4"
+    )
+    assert "the seeds are given twice" in refused("run", "quick", CELL, "--seed", "1", "--set", "grid.seeds=[2]")
+    assert "--set methods.fedgf.hyperparameters.rho applies to none of the given cells" in refused(
+        "run", "quick", CELL, "--set", "methods.fedgf.hyperparameters.rho=0.1"
+    )
     assert "unknown method 'fedlesan'" in refused("methods", "fedlesan")
     assert "unknown table of experiment quick 'acuracy'" in refused("table", "quick", "acuracy")
     assert "unknown device 'gpu'" in refused("run", "quick", CELL, *TINY[:-1], "gpu", "--out", tmp_path / "x")
@@ -83,7 +88,6 @@ def test_mistakes_on_the_command_line(tmp_path):
     assert "unknown key of Flatness 'roh'; did you mean 'rho'?" in refused(
         "analyse", "flatness", tmp_path, "--set", "roh=1"
     )
-    assert "is repeated in one mapping" in refused("run", "quick", CELL, "--set", "training={lr: 1, lr: 2}")
     assert "is neither a run directory" in refused("analyse", "drift", tmp_path)
 
 
@@ -98,6 +102,12 @@ USAGE = [
     (["run", "quick", CELL, "--threads", "all"], "invalid value for '--threads': 'all' (allowed: auto, 1, 2, ...)"),
     (["run", "quick", CELL, CELL, "--out", "x"], "--out is the folder of one cell, and 2 are given"),
     (["run", "quick", CELL, "--threads"], "option '--threads' requires an argument"),
+    (
+        ["run", "quick", CELL, "--set", "lr"],
+        "invalid value for '--set': 'lr' (allowed: key=value, for example training.",
+    ),
+    (["run", "quick", CELL, "--set", "training.rounds=[1"], "training.rounds: '[1' is not a YAML value"),
+    (["run", "quick", CELL, "--set", "training={lr: 1, lr: 2}"], "the key 'lr' is repeated in one mapping"),
     (["table", "quick", "accuracy", "more"], "unexpected extra argument"),
     (["run", "quick", CELL, "--out", ""], "invalid value for '--out': the path is empty"),
     (["run", "quick", CELL, "--results", ""], "invalid value for '--results': the path is empty"),
