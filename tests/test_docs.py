@@ -260,7 +260,7 @@ def test_the_table_of_precedence(tmp_path):
     part, fedsam = data["parts"]["small"], data["methods"]["fedsam"]
 
     def lr_decay(**overrides: float) -> float:
-        (tmp_path / "experiments.yaml").write_text(yaml.safe_dump(data))
+        (tmp_path / "experiments.yaml").write_text(yaml.safe_dump(data), encoding="utf-8")
         experiment = load_experiment(
             str(tmp_path / "experiments.yaml"), {f"training.{k}": v for k, v in overrides.items()}
         )
