@@ -23,6 +23,7 @@ docs/experiments/partitions
 docs/experiments/models
 docs/experiments/augmentation
 docs/experiments/methods
+docs/experiments/precedence
 ```
 
 ```{toctree}

@@ -16,7 +16,7 @@ from bench.engine.federation import Federation, FederationState
 from bench.engine.local import Backend
 from bench.engine.objective import Objective
 from bench.engine.simulation import SimulationResult, simulate
-from bench.engine.steps import Steps
+from bench.engine.step_settings import StepSettings
 from bench.experiments.run_config import RunConfig
 from bench.methods.catalog import recipe
 from bench.methods.recipe import Recipe
@@ -87,7 +87,7 @@ class Problem:
         x, y = (torch.cat(parts).to(device) for parts in zip(*data, strict=True))
         device_data = DeviceData(x, y, torch.zeros((), device=device), torch.ones((), device=device))
         built = (recipe(method) if isinstance(method, str) else method).build(hyperparameters)
-        settings = Steps(**{"lr": 0.1, "aggregation": "uniform", **steps})
+        settings = StepSettings(**{"lr": 0.1, "aggregation": "uniform", **steps})
         return Federation(built, Objective(model), device_data, FullBatches(split, 3), sizes, settings, self.seed)
 
 
@@ -109,7 +109,7 @@ def joint_round(
     active: Sequence[Sequence[int]],
     backend: Backend,
 ) -> list[tuple[FederationState, dict[str, float]]]:
-    """A round of several federations, whose clients are trained in one call of the back end, as `Engine` does it."""
+    """A round of several federations, whose clients are trained in one call of the back end, as by `CellTrainer`."""
     works = [f.work(state, clients) for f, state, clients in zip(federations, states, active, strict=True)]
     results = iter(backend.train(federations[0].local, [client for work in works for client in work]))
     ends = [

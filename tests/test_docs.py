@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 import typer
+import yaml
 
 from bench.experiments.experiment import load_experiment
 from bench.methods.compose import SLOTS
@@ -41,6 +42,7 @@ BEFORE = {
 SMALLER = {
     f"fedflat run mine/experiments.yaml {CELLS}/fedsam_large": TINY,
     f"fedflat run quick {CELLS}/fedavg --set model=net.py:build": TINY,
+    "fedflat run mine/experiments.yaml small/iid/4-of-10/fedsam --set training.lr_decay=0.95": TINY,
     f"fedflat analyse hessian {QUICK}/fedsam": "--set images=50",
     f"fedflat analyse plane {QUICK}/fedavg --compare-with {QUICK}/fedsam --compare-with {QUICK}/fedasam "
     "--set through=[fedsam,fedasam]": "--set points=3",
@@ -250,7 +252,36 @@ def test_the_tutorials_experiment_without_code(tutorial):
     assert runs["fedlesam_s"].method.hyperparameters["estimate"] == "released_literal"
 
 
-@pytest.mark.parametrize("name", ["docs/experiments/keys.md", "docs/experiments/methods.md"])
+def test_the_table_of_precedence(tmp_path):
+    """Each row gives the value that remains without the more specific places, which are removed one after the other."""
+    page = PAGES["docs/experiments/precedence.md"]
+    [block] = page.blocks("yaml")
+    data = yaml.safe_load(block.code)
+    part, fedsam = data["parts"]["small"], data["methods"]["fedsam"]
+
+    def lr_decay(**overrides: float) -> float:
+        (tmp_path / "experiments.yaml").write_text(yaml.safe_dump(data), encoding="utf-8")
+        experiment = load_experiment(
+            str(tmp_path / "experiments.yaml"), {f"training.{k}": v for k, v in overrides.items()}
+        )
+        return experiment.cell("small/iid/4-of-10/fedsam").runs[0].training.lr_decay
+
+    found = [lr_decay(lr_decay=0.95), lr_decay()]
+    for section, key in (
+        (fedsam, "where"),
+        (fedsam, "training"),
+        (fedsam, "variant"),
+        (part, "training"),
+        (data, "training"),
+    ):
+        del section[key]
+        found.append(lr_decay())
+    assert found[::-1] == [float(value) for value in re.findall(r"\| ([0-9.]+) \|$", page.text, re.MULTILINE)]
+
+
+@pytest.mark.parametrize(
+    "name", ["docs/experiments/keys.md", "docs/experiments/methods.md", "docs/experiments/precedence.md"]
+)
 def test_the_experiments_that_pages_show_are_valid(name, tutorial):
     PAGES[name].write_files(tutorial.parent)
     assert load_experiment(str(tutorial / "experiments.yaml")).cells()

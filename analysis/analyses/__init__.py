@@ -44,8 +44,8 @@ def _parse_key(name: str, value: Any, where: str) -> Analysis:
     if name in ANALYSES:
         return ANALYSES[name].parse(value or {}, where)
     if not isinstance(value, dict) or "analysis" not in value:
-        raise unknown(f"analysis in {where} (a new name must say which it is: analysis: ...)", name, ANALYSES)
+        raise unknown(f"analysis in {where} (an entry with another name needs the key 'analysis')", name, ANALYSES)
     if not re.fullmatch(NAME, name) or name in RESERVED:
-        raise UserError(f"{where}: a name has lower-case letters, digits and '_', and is none of {', '.join(RESERVED)}")
+        raise UserError(f"{where}: a name has lower-case letters, digits and '_' (not allowed: {', '.join(RESERVED)})")
     options = {option: given for option, given in value.items() if option != "analysis"}
     return analysis_class(str(value["analysis"])).parse(options, where)

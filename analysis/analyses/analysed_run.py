@@ -47,7 +47,7 @@ class AnalysedRun:
     device: torch.device
     compared_with: Sequence["AnalysedRun"] = ()
     partial_results: Path | None = None
-    report: Progress = silent
+    log: Progress = silent
     labels: tuple[str, str] = ("", "")
 
     @property
@@ -148,6 +148,6 @@ class AnalysedRun:
                 left = (
                     "" if count is None else f" of {count}, about {(now - started) / done * (count - done):.0f} s left"
                 )
-                self.report(f"seed {self.config.seed}: {what} {done}{left}")
+                self.log(f"seed {self.config.seed}: {what} {done}{left}")
                 reported = now
             yield step

@@ -66,17 +66,16 @@ class Analysis(Frozen):
         needed, given = self.compared_labels(), [other.labels for other in run.compared_with]
         if len(given) != len(needed) or any(label not in labels for label, labels in zip(needed, given, strict=True)):
             if not needed:
-                raise UserError(f"{self.name} with these options compares with no other runs (--compare-with)")
+                raise UserError(f"{self.name} with these options compares no runs: leave out --compare-with")
             names = ", ".join(" with ".join(labels) for labels in given) or "none"
             raise UserError(
-                f"{self.name} with these options compares with runs of: {', '.join(needed)}; "
-                f"--compare-with names runs of: {names}"
+                f"{self.name} with these options needs --compare-with for runs of: {', '.join(needed)} (given: {names})"
             )
         for label, other in zip(needed, run.compared_with, strict=True):
             differs = "method" if label == other.labels[0] else "partition"
             for field in ("model", "dataset", *{"method", "partition", "participation"} - {differs}):
                 if getattr(other.config, field) != getattr(run.config, field):
-                    raise UserError(f"'{other.directory.path}' has another {field} than '{run.directory.path}'")
+                    raise UserError(f"'{other.directory.path}' and '{run.directory.path}' must have the same {field}")
         return run.compared_with
 
 
@@ -136,7 +135,7 @@ class OfOneSeed(Analysis):
     def selected_seeds(self, seeds: Sequence[int]) -> Sequence[int]:
         """The requested seed; without one, the first of the cell."""
         if self.seed is not None and self.seed not in seeds:
-            raise UserError(f"{self.name}.seed = {self.seed}, but the seeds are {', '.join(map(str, seeds))}")
+            raise UserError(f"{self.name}.seed = {self.seed} (allowed: {', '.join(map(str, seeds))})")
         return [seeds[0] if self.seed is None else self.seed]
 
 
@@ -167,7 +166,7 @@ class OfEigenvalues(Analysis):
         )  # fmt: skip
         if not found.converged:
             failed = k - sum(found.within_tolerance)
-            run.report(
+            run.log(
                 f"seed {run.config.seed}: {what}: {failed} of {k} eigenvalues have residuals above "
                 f"{self.tolerance:g}·|λ| after {found.products} products"
             )
@@ -179,5 +178,5 @@ def needs_stored_states(name: str, evaluation: Evaluation) -> None:
     if evaluation.snapshot_every is None:
         raise UserError(
             f"{name} needs stored states of the runs, but evaluation.snapshot_every is null: "
-            "the experiment stores no states; set it"
+            "the experiment stores none; set it to a number of rounds"
         )

@@ -31,7 +31,7 @@ def name_value_pairs(pairs: Iterable[tuple[str, str]]) -> str:
     return "; ".join(f"{name}={value}" for name, value in pairs)
 
 
-def first_difference(there: str, here: str) -> str | None:
+def first_differing_option(there: str, here: str) -> str | None:
     """The first pair in which two texts of `name_value_pairs` differ; None if they agree.
 
     For example 'images=500 there, images=null here'.

@@ -50,7 +50,7 @@ def find_runs(folder: Path) -> Runs:
     runs = {seed: RunDirectory(run_in(folder, seed)) for seed in listed}
     for seed, (identity, _) in listed.items():
         if runs[seed].identity != identity:
-            raise UserError(f"'{runs[seed].path}' is a run of another configuration than '{folder / METRICS}'")
+            raise UserError(f"the configuration of '{runs[seed].path}' differs from '{folder / METRICS}'")
     return Runs(next(iter(listed.values()))[1], runs)
 
 
@@ -80,7 +80,7 @@ def run_analysis(
     folder: Path,
     out: Path,
     device: torch.device,
-    report: Progress,
+    log: Progress,
     compare_with: Sequence[Path] = (),
 ) -> None:
     """Analyse the runs in a folder and write the tidy file.
@@ -97,12 +97,14 @@ def run_analysis(
     for seed in analysis.selected_seeds(list(cell.by_seed)):
         for other in other_cells:
             if seed not in other.by_seed:
-                raise UserError(f"{analysis.name} needs seed {seed} of {other.cell['method']} too")
-        others = [AnalysedRun(other.by_seed[seed], device, report=report, labels=other.labels) for other in other_cells]
+                raise UserError(
+                    f"{analysis.name} compares runs with the same seed: {other.cell['method']} lacks seed {seed}"
+                )
+        others = [AnalysedRun(other.by_seed[seed], device, log=log, labels=other.labels) for other in other_cells]
         partial_results.append(out.with_name(f".{out.stem}-seed-{seed}.unfinished"))
-        run = AnalysedRun(cell.by_seed[seed], device, others, partial_results[-1], report, cell.labels)
+        run = AnalysedRun(cell.by_seed[seed], device, others, partial_results[-1], log, cell.labels)
         if not analysis.of_diverged and (reason := _unusable([run, *others])) is not None:
-            report(f"seed {seed}: {reason}: no rows")
+            log(f"seed {seed}: {reason}: no rows")
             continue
         analysis.check(run.config.evaluation)
         provenance = _provenance(analysis, run)

@@ -34,7 +34,7 @@ def score_points(
     steps = [(subset, chunk) for subset in data for chunk in chunks(len(points), together[subset])]
     results = PartialResults(run.partial_results, {**_key(run, analysis, family, points), "together": together})
     if done := len(results.finished):
-        run.report(f"seed {run.config.seed}: {done} of {len(steps)} steps were already done")
+        run.log(f"seed {run.config.seed}: {done} of {len(steps)} steps were already done")
     for subset, chunk in run.progress(steps[done:], "step"):
         results.add(score(objective, family, [points[i] for i in chunk], data[subset]))
     rows = [

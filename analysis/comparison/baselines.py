@@ -16,7 +16,7 @@ import pandas as pd
 from analysis.layouts.titles import method_titles
 from analysis.measures.convergence import Better
 from analysis.report.requested import RequestedExperiment
-from bench.engine.steps import Steps
+from bench.engine.step_settings import StepSettings
 from bench.experiments.address import IDS
 from bench.experiments.files import PAPER_TABLES
 from bench.experiments.results import ResultPaths, run_in
@@ -25,9 +25,9 @@ from bench.files.csv_json import write_csv
 from bench.input.content import short_hash
 from bench.input.errors import UserError, unknown
 from bench.input.frozen import NAME
-from bench.training.run_directory import RunDirectory, first_difference
+from bench.training.run_directory import RunDirectory, first_differing_field
 
-METRICS: dict[str, Better] = {
+STORED_METRICS: dict[str, Better] = {
     "test_accuracy": "higher",
     "test_loss": "lower",
     "train_loss": "lower",
@@ -51,7 +51,7 @@ NUMBERS = {"seed": int, "value": float, "last_round": int, "rounds": int, "local
 Row = Mapping[Hashable, Any]
 """One row of a frame, by columns."""
 
-_TUNING = set(Steps.model_fields)
+_TUNING = set(StepSettings.model_fields)
 """Fields of `training` that are tuned for each method: rates, decay, clipping, aggregation."""
 
 
@@ -90,7 +90,7 @@ def run_rows(run: RunDirectory, ids: Mapping[str, str], title: str) -> pd.DataFr
         "code": f"{code.get('version')}+{code['fingerprint']}",
         "device": provenance.get("device"),
     }
-    values = [{"metric": name, "value": np.nan if run.diverged else float(last[name])} for name in METRICS]
+    values = [{"metric": name, "value": np.nan if run.diverged else float(last[name])} for name in STORED_METRICS]
     return pd.DataFrame([{**about, **value} for value in values])[COLUMNS]
 
 
@@ -104,8 +104,8 @@ def finished_run(place: Path, config: RunConfig) -> RunDirectory | None:
     run = RunDirectory(place)
     if run.identity != config.identity:
         raise UserError(
-            f"'{place}' holds a run of another configuration ({first_difference(run.config, config)}): give the --set "
-            "values with which it was trained, or train it anew (fedflat run ... --replace)"
+            f"'{place}' holds a run of another configuration ({first_differing_field(run.config, config)}): give the "
+            "--set values with which it was trained, or train it again (fedflat run ... --replace)"
         )
     return run
 

@@ -1,7 +1,7 @@
 """Compare one method with the stored baselines: runs paired by setting and seed, with intervals and tests.
 
 Both runs of a pair have the same data, partition, initial model and schedule of clients, so they differ only in the
-method. A run that diverged has no value: it is counted, loses its pair, and is not used in means, intervals and tests.
+method. A run that diverged has no value: its partner wins, and means, intervals and tests leave the pair out.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 
 from analysis.comparison.baselines import (
-    METRICS,
     PAIR,
     SHARED,
+    STORED_METRICS,
     difference,
     finished_run,
     load,
@@ -57,7 +57,7 @@ class Comparison:
     @property
     def better(self) -> Better:
         """Whether higher or lower values of the metric are better."""
-        return METRICS[self.metric]
+        return STORED_METRICS[self.metric]
 
     def tables(self, by_setting: bool) -> dict[tuple[str, str, str], pd.DataFrame]:
         """One table over all settings and, if requested, one for each setting."""
@@ -92,8 +92,8 @@ def compare(
 
     `experiment`: name or YAML file of the experiment with the method's runs; None: the experiment named like the grid.
     """
-    if metric not in METRICS:
-        raise unknown("metric of stored baselines", metric, METRICS)
+    if metric not in STORED_METRICS:
+        raise unknown("metric of stored baselines", metric, STORED_METRICS)
     stored = load(grid, baselines)
     requested = RequestedExperiment(experiment or _of_grid(grid), results, overrides or {})
     mine = method_rows(method, requested)
@@ -106,7 +106,7 @@ def _of_grid(grid: str) -> str:
     """The experiment with a grid's name; a `UserError` if there is none."""
     if grid not in (names := experiment_names()):
         raise UserError(
-            f"no experiment is named like the grid {grid}: name the experiment of the runs with --experiment "
+            f"no experiment has the name of the grid, {grid}: give the experiment of the runs with --experiment "
             f"(a YAML file, or one of {', '.join(names)})"
         )
     return grid

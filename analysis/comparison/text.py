@@ -53,8 +53,8 @@ def _notes(comparison: Comparison, tables: Sequence[pd.DataFrame]) -> list[str]:
         f"Holm: corrected over the {against} method{'s' if against != 1 else ''} of a block",
         f"*: the interval excludes 0 (never with fewer than {MARKED_PAIRS} pairs, nor in favour of a method that "
         "diverged in one)",
-        "diverged: runs of either side without a value; such a run loses its pair (counted in wins), and means, "
-        "differences, intervals and p are over the other pairs",
+        f"diverged: number of runs of {comparison.method} | of stored runs that diverged; where one run of a pair "
+        "diverged, the other one wins. Means, differences, intervals and p are computed from the other pairs",
     ]
     if any(table["interval_low"].isna().any() for table in tables):
         notes.append("–: no value; an interval needs two pairs with values in every setting")

@@ -44,7 +44,9 @@ class Selection(Frozen):
             found = tuple(setting for setting in found if getattr(setting, field) == value)
         if len(found) != 1:
             matches = ", ".join(setting.path for setting in found) or "none"
-            raise UserError(f"select one setting of experiment {experiment.name}: {self.given()} matches {matches}")
+            raise UserError(
+                f"select must match one setting of experiment {experiment.name}, but {self.given()} matches {matches}"
+            )
         return found[0]
 
 
@@ -119,7 +121,7 @@ def layout_files(experiment_name: str, folder: Folder, name: str) -> list[Path]:
             raise unknown(f"layout in like of '{files[-1]}':", str(like), names)
         files.append(layout_file(experiment_name, folder, str(like)))
         if files[-1] in files[:-1]:
-            raise UserError(f"'{files[-2]}': like: {like} makes the layout like itself")
+            raise UserError(f"'{files[-2]}': like: {like}: a layout cannot be based on itself")
     return files
 
 

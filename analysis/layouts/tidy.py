@@ -12,13 +12,12 @@ import numpy as np
 import pandas as pd
 
 from analysis.analyses.base import Analysis
-from analysis.analyses.provenance import PROVENANCE_COLUMNS, first_difference, name_value_pairs
+from analysis.analyses.provenance import PROVENANCE_COLUMNS, first_differing_option, name_value_pairs
 from bench.experiments.address import IDS, CellAddress, Setting
 from bench.experiments.experiment import Experiment
 from bench.experiments.results import PARTITION, ResultPaths
 from bench.input.errors import UserError
-from bench.training.run_directory import RunDirectory
-from bench.training.run_directory import first_difference as first_difference_of_configs
+from bench.training.run_directory import RunDirectory, first_differing_field
 
 
 @dataclass(frozen=True)
@@ -124,7 +123,7 @@ class Tidy:
         rows = frame[["seed", "options", "compared_with"]].astype(object).fillna("").drop_duplicates()
         for seed, stated, compared_with in rows.itertuples(index=False, name=None):
             now = f"than experiment {self.experiment.name} has now: compute it again with snakemake"
-            if (difference := first_difference(stated, options)) is not None:
+            if (difference := first_differing_option(stated, options)) is not None:
                 raise UserError(f"'{path}' was computed with other options ({difference}) {now}")
             if compared_with != name_value_pairs(
                 (label, self._identities(other)[seed]) for label, other in others.items()
@@ -137,12 +136,12 @@ class Tidy:
         place = self.paths.run(self.experiment.name, cell.path, seed)
         if seed not in wanted:
             return f" than that of experiment {self.experiment.name}, whose seeds are {', '.join(map(str, wanted))}"
-        difference = first_difference_of_configs(RunDirectory(place).config, wanted[seed]) if place.exists() else None
+        difference = first_differing_field(RunDirectory(place).config, wanted[seed]) if place.exists() else None
         if difference is None:
             return ": its run is missing, or was replaced later; compute it again with snakemake"
         return (
             f" than that of experiment {self.experiment.name} ({difference}): give the --set values that its runs had, "
-            "or train the cell anew (snakemake ... --config replace=true)"
+            "or train the cell again (snakemake ... --config replace=true)"
         )
 
 

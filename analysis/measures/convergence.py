@@ -32,7 +32,7 @@ class FinalValue(Frozen):
     @model_validator(mode="after")
     def _n_where_needed(self) -> "FinalValue":
         if (self.rule in ("mean_last_n", "std_last_n")) != (self.n is not None):
-            raise UserError("n goes with the rules mean_last_n and std_last_n, and only with them")
+            raise UserError("the rules mean_last_n and std_last_n need n; the rules last and best do not allow n")
         return self
 
     @classmethod
@@ -54,7 +54,9 @@ class FinalValue(Frozen):
     def of(self, values: pd.Series, better: Better) -> float:
         """The final value of one run's evaluations, in the order of rounds."""
         if self.rule == "best" and better == "none":
-            raise UserError("the rule best needs a metric of which higher or lower values are better")
+            raise UserError(
+                "the rule best is not allowed here: for this metric, neither higher nor lower values are better"
+            )
         reduce: dict[str, Callable[[pd.Series], float]] = {
             "last": lambda v: v.iloc[-1],
             "mean_last_n": lambda v: v.iloc[-(self.n or 0) :].mean(),

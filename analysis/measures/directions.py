@@ -90,7 +90,7 @@ def plane_through(first: Tensor, second: Tensor, third: Tensor) -> tuple[Family,
     u, v = second.double() - start, third.double() - start
     x2, distance = float(norm(u)), float(norm(v))
     if x2 == 0 or distance == 0:
-        raise UserError("two of the three models are equal: there is no one plane through them")
+        raise UserError("two of the three models are equal, so they do not define a plane")
     u /= x2
     x3 = 0.0
     for _ in range(2):  # the second pass removes the rounding error of the first
@@ -99,5 +99,5 @@ def plane_through(first: Tensor, second: Tensor, third: Tensor) -> tuple[Family,
         x3 += along
     y3 = float(norm(v))
     if y3 <= FLAT * distance:
-        raise UserError("the three models lie on a line: there is no one plane through them")
+        raise UserError("the three models are on one line, so they do not define a plane")
     return Family(first, (u.to(first), (v / y3).to(first))), [(0.0, 0.0), (x2, 0.0), (x3, y3)]

@@ -75,7 +75,7 @@ def top_eigenvalues(
     if not 0 < k < w.numel():
         raise UserError(f"k = {k} eigenvalues of a model with {w.numel()} parameters (allowed: 1 to {w.numel() - 1})")
     if k > max_products:
-        raise UserError(f"{k} eigenvalues need at least as many products, but max_products = {max_products}")
+        raise UserError(f"{k} eigenvalues need at least {k} products, but max_products = {max_products}")
     if not bool(objective.full_gradient(w, data).isfinite().all()):
         nothing = (float("nan"),) * k
         return TopEigenvalues(nothing, nothing, tolerance, 0)

@@ -84,7 +84,7 @@ class Krylov:
         self._vectors[j] = self._next
         column, outside = self._split(self._product(self._vectors[j]), j + 1)
         if not np.isfinite(column).all():
-            raise UserError("a product with the Hessian is not finite: the model has no eigenvalues")
+            raise UserError("a product with the Hessian is not finite, so the eigenvalues cannot be computed")
         self._projection[: j + 1, j] = self._projection[j, : j + 1] = column
         self.size = j + 1
         self.rest = _norm(outside)

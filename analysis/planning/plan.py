@@ -113,7 +113,7 @@ def _requested(results: Path, overrides: dict[str, Any], sources: Sequence[str])
     for source in dict.fromkeys(sources):
         requested = RequestedExperiment(source, results, overrides)
         if requested.target in further:
-            raise UserError(f"--experiment: two of them are named {requested.target}")
+            raise UserError(f"--experiment: two experiments are named {requested.target}")
         further[requested.target] = requested
     named = {name: RequestedExperiment(name, results, overrides) for name in experiment_names()}
     return [*(named | further).values()]

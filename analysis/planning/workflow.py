@@ -70,23 +70,23 @@ class Workflow:
         overrides = config_overrides(config)
         results, replace = config.get("results", "results"), str(config.get("replace", False)).lower()
         if not isinstance(results, str) or not results:
-            raise UserError(f"--config results={results}: the name of a folder is needed")
+            raise UserError(f"--config results={results} (allowed: the path of a folder)")
         if replace not in ("true", "false"):
-            raise UserError(f"--config replace={replace}: true or false")
+            raise UserError(f"--config replace={replace} (allowed: true, false)")
         threads = config.get("threads")
         if threads is not None and (type(threads) is not int or threads < 1):
-            raise UserError(f"--config threads={threads}: a whole number from 1 on")
+            raise UserError(f"--config threads={threads} (allowed: a whole number of at least 1)")
         device = device_name(str(config.get("device", "cpu")))
         sources = config.get("experiments", ["quick"])
         sources = [sources] if isinstance(sources, str) else sources
         if not isinstance(sources, list) or not sources or not all(isinstance(s, str) for s in sources):
-            raise UserError(f"--config experiments={sources}: a list such as [quick,my/experiments.yaml]")
+            raise UserError(f"--config experiments={sources} (allowed: a list such as [quick,my/experiments.yaml])")
         requested: dict[str, RequestedExperiment] = {}
         for source in sources:
             experiment = RequestedExperiment(source, Path(results), overrides)
             experiment.experiment.cells()  # a mistake in a grid is reported before any job starts
             if experiment.experiment.name in requested:
-                raise UserError(f"--config experiments: two of them are named {experiment.experiment.name}")
+                raise UserError(f"--config experiments: two experiments are named {experiment.experiment.name}")
             requested[experiment.experiment.name] = experiment
         scale, names = overrides.get("scale"), experiment_names()
         named = {scaled_name(name, scale): RequestedExperiment(name, Path(results), overrides) for name in names}

@@ -27,7 +27,7 @@ KEYS = ["paper", "table", "method", *SETTING, "metric", "variant"]
 COLUMNS = ["paper", "table", "method", *SETTING, "metric", "value", "std", "variant", "note"]
 """The header of every file."""
 
-METRICS = {
+PUBLISHED_METRICS = {
     "test_accuracy": "test accuracy (%)",
     "train_accuracy": "training accuracy (%)",
     "test_accuracy_gain": "gain in test accuracy (points)",
@@ -208,7 +208,10 @@ def find(
         return None
     if len(rows) > 1:
         what = ", ".join(f"{key} {value}" for key, value in given.items())
-        raise UserError(f"{len(rows)} published numbers fit {what or 'no key at all'}: {_differences(rows)}")
+        raise UserError(
+            f"{len(rows)} published numbers match {what or 'an empty selection'}, but one is needed: "
+            f"{_differences(rows)}"
+        )
     row = rows.iloc[0]
     number, std = (None if pd.isna(row[name]) else float(row[name]) for name in ("value", "std"))
     return PublishedNumber(number, std, str(row["note"]), int(row["decimals"]), int(row["std_decimals"]))
@@ -265,7 +268,7 @@ def _read(file: Path) -> pd.DataFrame:
     certain = frame[~frame["note"].map(lambda note: "ambiguous_column" in kinds(note))]
     repeated = certain.index[certain.duplicated(KEYS)].tolist()
     if repeated:
-        raise UserError(f"'{file}', line {repeated[0] + 2}: the same keys as another line")
+        raise UserError(f"'{file}', line {repeated[0] + 2} has the same keys as another line")
     return frame
 
 
@@ -273,7 +276,7 @@ def _problems(row: dict[str, str], paper: str, table: str) -> Iterator[str]:
     """Messages about invalid fields in a row of this paper's table."""
     if (row["paper"], row["table"]) != (paper, table):
         yield f"{row['paper']} table {row['table']} in the file of {paper} table {table}"
-    for key, allowed in (("metric", METRICS), ("partition", PARTITIONS)):
+    for key, allowed in (("metric", PUBLISHED_METRICS), ("partition", PARTITIONS)):
         if row[key] not in allowed:
             yield str(unknown(key, row[key], allowed))
     for key in COUNTS:

@@ -37,7 +37,7 @@ def query(wanted: Mapping[str, Sequence[str]], notes: Sequence[str] = ()) -> pd.
         frame = frame[frame["note"].map(lambda note: not set(notes).isdisjoint(kinds(note)))]
     if frame.empty:
         options = [f"--{column} {value}" for column, values in wanted.items() for value in values]
-        raise UserError(f"no published number has all of {' '.join([*options, *(f'--note {note}' for note in notes)])}")
+        raise UserError(f"no published number matches {' '.join([*options, *(f'--note {note}' for note in notes)])}")
     return frame.reset_index(drop=True)
 
 

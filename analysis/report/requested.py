@@ -1,7 +1,7 @@
 """One experiment as a command or Snakemake requests it: its overrides, its analyses, and the folder of its results."""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -14,10 +14,11 @@ from analysis.layouts.tidy import Tidy
 from bench.experiments.address import CellAddress
 from bench.experiments.experiment import Experiment, load_experiment
 from bench.experiments.files import experiment_file, experiment_files, experiment_names
-from bench.experiments.overrides import CONFIG_KEYS, check_methods
+from bench.experiments.overrides import CONFIG_KEYS
 from bench.experiments.resolving import experiment_data
 from bench.experiments.results import ReportPaths, ResultPaths
 from bench.input.errors import UserError, unknown
+from bench.methods.catalog import CATALOG
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class RequestedExperiment:
         """The experiment with its overrides; a `UserError` if neither it nor a named experiment has a chosen method."""
         experiment = load_experiment(self.source, self.overrides)
         if experiment.chosen is not None:
-            check_methods(experiment.chosen, dict.fromkeys([self.source, *experiment_names()]))
+            _check_methods(experiment.chosen, dict.fromkeys([self.source, *experiment_names()]))
         return experiment
 
     @cached_property
@@ -134,3 +135,17 @@ class RequestedExperiment:
         command = shlex.join(["snakemake", "--cores", "2", target, *(["--config", *config] if config else [])])
         others = [key for key in self.overrides if key not in short]
         return command + (f" (with {', '.join(others)} set in the experiment's file)" if others else "")
+
+
+def _check_methods(chosen: Iterable[str], sources: Iterable[str]) -> None:
+    """A `UserError` if a chosen method is neither in one of these valid experiments nor in the catalog."""
+    known = {label for source in sources for label in _labels(experiment_data(source))}.union(CATALOG)
+    for method in chosen:
+        if method not in known:
+            raise unknown("method", method, known)
+
+
+def _labels(data: Mapping[str, Any]) -> set[str]:
+    """The labels of the methods of an experiment and its parts."""
+    sections = [data, *(data.get("parts") or {}).values()]
+    return {label for section in sections for label in (section or {}).get("methods") or {}}

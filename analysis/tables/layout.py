@@ -7,7 +7,7 @@ from pydantic import Field, field_validator, model_validator
 from analysis.layouts.layout import Layout, Selection, read_layout
 from analysis.layouts.protocol import at_scale, final_at_scale, with_requested_value
 from analysis.measures.convergence import Better, FinalValue, reported
-from analysis.published.numbers import KEYS, METRICS
+from analysis.published.numbers import KEYS, PUBLISHED_METRICS
 from analysis.tables.quantities import QUANTITIES, quantity
 from bench.experiments.address import CellAddress, Setting
 from bench.experiments.experiment import Experiment
@@ -79,7 +79,7 @@ class Column(Frozen):
 
     @model_validator(mode="after")
     def _known(self) -> "Column":
-        if self.unsupported is None or self.metric not in METRICS:
+        if self.unsupported is None or self.metric not in PUBLISHED_METRICS:
             quantity(self.metric)
         return self
 
@@ -89,14 +89,14 @@ class Column(Frozen):
             return self
         needed = quantity(self.metric).file == "convergence"
         if needed != (self.target is not None) or (self.smoothed and not needed):
-            needs = "needs a target" if needed else "takes no target, and cannot be smoothed"
+            needs = "needs a target" if needed else "does not allow target or smoothed"
             raise UserError(f"column {self.name}: {self.metric} {needs}")
         return self
 
     @model_validator(mode="after")
     def _one_comparison(self) -> "Column":
         if self.relative_to is not None and self.gain_over:
-            raise UserError(f"column {self.name}: relative_to and gain_over exclude each other")
+            raise UserError(f"column {self.name}: relative_to and gain_over are not allowed together")
         if self.in_percent and not self.gain_over:
             raise UserError(f"column {self.name}: in_percent needs gain_over")
         return self
@@ -105,7 +105,7 @@ class Column(Frozen):
     def _final_where_it_matters(self) -> "Column":
         shown = QUANTITIES.get(self.metric)
         if self.final is not None and (shown is None or shown.file != "metrics" or shown.deviation_over is not None):
-            raise UserError(f"column {self.name}: {self.metric} takes no final value")
+            raise UserError(f"column {self.name}: {self.metric} does not allow final")
         return self
 
     @property

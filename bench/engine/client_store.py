@@ -148,7 +148,7 @@ class ClientStore:
             self.expect(record_format, largest.device)
         if record_format != self.record_format:
             raise UserError(
-                f"client {client} has the state {record_format}, but other clients {self.record_format}: "
+                f"client {client} has the state {record_format}, but other clients have {self.record_format}: "
                 "names, shapes and number formats must be the same for all clients and rounds"
             )
         pool = self._room()

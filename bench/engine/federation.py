@@ -14,7 +14,7 @@ from bench.engine.batches import BatchSampler
 from bench.engine.client_store import ClientStates
 from bench.engine.local import Backend, Broadcast, LocalResult, LocalTraining, LocalWork, Probe
 from bench.engine.objective import Objective
-from bench.engine.steps import Steps
+from bench.engine.step_settings import StepSettings
 from bench.input.errors import UserError
 from bench.methods.base import Method, ServerRound, norm
 
@@ -42,17 +42,17 @@ class Federation:
         data: DeviceData,
         batch_sampler: BatchSampler,
         client_sizes: Sequence[int],
-        steps: Steps,
+        step_settings: StepSettings,
         seed: int,
         augment: Augment | None = None,
     ) -> None:
-        method.check_server_lr(steps.server_lr)
+        method.check_server_lr(step_settings.server_lr)
         self.method = method
         self.objective = objective
-        self.local = LocalTraining(method, objective, data, steps, augment)
+        self.local = LocalTraining(method, objective, data, step_settings, augment)
         self.batch_sampler = batch_sampler
         self.client_sizes = client_sizes
-        self.steps = steps
+        self.step_settings = step_settings
         self.seed = seed
 
     def start(self, w0: Tensor) -> FederationState:
@@ -61,7 +61,7 @@ class Federation:
 
     def learning_rate(self, round_index: int) -> float:
         """The local learning rate η_t."""
-        lr = self.steps.lr * self.steps.lr_decay**round_index
+        lr = self.step_settings.lr * self.step_settings.lr_decay**round_index
         return lr if self.method.swa is None else self.method.swa.learning_rate(round_index, lr)
 
     def evaluated(self, state: FederationState) -> Tensor:
@@ -81,7 +81,9 @@ class Federation:
     def work(self, state: FederationState, clients: Sequence[int]) -> list[LocalWork]:
         """The local work of the clients in the round after `state`, in the order of their ids."""
         method, lr = self.method, self.learning_rate(state.round)
-        broadcast = Broadcast(method.server.sent_model(state.w, state.server), method.broadcast(state.w, state.server))
+        broadcast = Broadcast(
+            method.server.broadcast_model(state.w, state.server), method.broadcast(state.w, state.server)
+        )
         return [
             LocalWork(
                 self.seed, state.round, i, lr, broadcast, state.clients,
@@ -124,7 +126,7 @@ class Federation:
             steps=torch.tensor([row.steps for row in results]).to(state.w),
             n_clients=len(self.client_sizes),
             lr=work[0].lr,
-            server_lr=self.steps.server_lr,
+            server_lr=self.step_settings.server_lr,
         )
         for part in method:
             part.aggregate(server)
@@ -146,14 +148,17 @@ class Federation:
             name: value for name, value in broadcast.vectors.items() if value.numel() == 1
         }
         if taken := known.keys() & scalars:
-            raise UserError(f"{method.name} broadcasts a number named {min(taken)}, which is a column of the metrics")
+            raise UserError(
+                f"{method.name} broadcasts a number named {min(taken)}, which is already a column of the metrics; "
+                "choose another name"
+            )
         largest = torch.linalg.vector_norm(w_next, ord=float("inf"))  # much faster than testing every parameter
         known |= scalars | {"diverged": largest.isfinite().logical_not()}
         return FederationState(state.round + 1, w_next, server.state, clients), Measurements(known, w_next.device)
 
     def _weights(self, active: list[int]) -> Tensor:
         """Aggregation weights p_i `[M]`: 1/M, or n_i/Σ n_j over the active clients."""
-        if (self.steps.aggregation or self.method.aggregation) == "uniform":
+        if (self.step_settings.aggregation or self.method.aggregation) == "uniform":
             return torch.full((len(active),), 1 / len(active), dtype=torch.float64)
         sizes = torch.tensor([self.client_sizes[i] for i in active], dtype=torch.float64)
         return sizes / sizes.sum()

@@ -10,7 +10,7 @@ from torch import Tensor
 from bench.data.augmentation import Augment
 from bench.data.dataset import DeviceData
 from bench.engine.objective import Gradients, Objective
-from bench.engine.steps import Steps
+from bench.engine.step_settings import StepSettings
 from bench.methods.base import ClientRound, Loss, Method
 from bench.models.network import Network, Variables
 
@@ -33,7 +33,7 @@ class LocalTraining:
     method: Method
     objective: Objective
     data: DeviceData
-    steps: Steps
+    step_settings: StepSettings
     augment: Augment | None = None
 
     @property
@@ -52,7 +52,7 @@ class LocalTraining:
         g = self.method.perturbation.gradient(w, gradient, client)
         q = self.method.correction.direction(g, w, client)
         self.method.loss.step_taken(client)
-        return self.steps.step(w, q, client.lr, self.method.correction.proximal())
+        return self.step_settings.step(w, q, client.lr, self.method.correction.proximal())
 
 
 @dataclass(frozen=True)

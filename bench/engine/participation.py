@@ -41,8 +41,8 @@ class Participation(Frozen):
         given = [field for field in ("active", "probability", "file", "hash") if getattr(self, field) is not None]
         if given != needed[self.sampling]:
             raise UserError(
-                "participation takes active with sampling fixed, or probability with sampling bernoulli, "
-                "or file with sampling schedule, or none of them with sampling full"
+                "participation needs active with sampling: fixed, probability with sampling: bernoulli, file with "
+                "sampling: schedule, and none of these keys with sampling: full"
             )
         return self
 
@@ -126,11 +126,11 @@ def _schedule(file: Path, known_hash: str, registered: int) -> Schedule:
     beyond = np.flatnonzero(clients >= registered)
     if len(beyond):
         raise UserError(
-            f"{what} has client {clients[beyond[0]]} in round {rounds[beyond[0]]}, of {registered} registered"
+            f"{what} has client {clients[beyond[0]]} in round {rounds[beyond[0]]} (allowed: 0 to {registered - 1})"
         )
     return tuple(tuple(part.tolist()) for part in np.split(clients, starts[1:]))
 
 
 def _check_length(schedule: Schedule, file: Path, rounds: int) -> None:
     if len(schedule) < rounds:
-        raise UserError(f"the {KIND} '{file}' has {len(schedule)} rounds, but training takes {rounds}")
+        raise UserError(f"the {KIND} '{file}' has {len(schedule)} rounds, but training has {rounds}")

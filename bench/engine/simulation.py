@@ -14,7 +14,7 @@ from bench.data.dataset import DeviceData
 from bench.engine.batches import BatchSampler, FullBatches, StepBatches
 from bench.engine.federation import Federation
 from bench.engine.objective import Objective
-from bench.engine.steps import Steps
+from bench.engine.step_settings import StepSettings
 from bench.input.errors import UserError
 from bench.methods.catalog import recipe
 from bench.methods.recipe import Recipe
@@ -50,10 +50,23 @@ def simulate(
 ) -> SimulationResult:
     """Train a model on the tensors of several clients with a federated method.
 
-    `method`: a name of the catalog, or a `Recipe`. `hyperparameters`: its hyper-parameters by name, the others at their
-    defaults. `clients`: inputs `[n_i, ...]` and labels `[n_i]` of each client; a client's id is its position.
-    `participants`: the ids of the active clients of each round. `local_steps`: the steps of an active client per round,
-    each on `batch_size` of its samples; None: on all. `aggregation`: None is the method's own weighting of clients.
+    - `method`: a name of the catalog (`fedflat methods` lists them), or a `Recipe`.
+    - `model`: a module that maps inputs `[B, ...]` to class scores `[B, classes]`; its parameters are the start.
+    - `clients`: inputs `[n_i, ...]` and labels `[n_i]` (class numbers from 0) of each client. A client's id is its
+      position in the sequence.
+    - `participants`: the ids of the active clients, for each round; its length is the number of rounds.
+    - `local_steps`: number of steps of an active client per round, at least 1.
+    - `lr`: local learning rate in the first round.
+    - `hyperparameters`: values by name; hyper-parameters that are not given have their defaults. None: no values.
+    - `server_lr`: learning rate of the server.
+    - `weight_decay`: ω in the local step w ← w − η (clip(q) + ω w), where q is the method's direction.
+    - `aggregation`: weights of the active clients in the mean: by numbers of `samples`, or `uniform`. None: the weights
+      that the method defines.
+    - `batch_size`: samples per local step, from shuffled passes over the client's data. None: all its samples.
+    - `lr_decay`: factor by which the local learning rate is multiplied after each round.
+    - `clip`: largest norm of q; longer directions are scaled down to it. None: no clipping.
+    - `prox_split`: whether the term λw of a proximal method is added to the weight decay, and so not clipped.
+    - `seed`: seed of the mini-batches and of a method's random numbers; the initial model does not depend on it.
 
     The simulation uses the model's number format and device; the model is not changed. With SWA, `global_params` are
     the averages as soon as an average exists.
@@ -73,7 +86,7 @@ def simulate(
     """
     _check(clients, participants, local_steps, batch_size)
     built = (recipe(method) if isinstance(method, str) else method).build(hyperparameters or {})
-    steps = Steps.parse(
+    step_settings = StepSettings.parse(
         {
             "lr": lr,
             "lr_decay": lr_decay,
@@ -100,7 +113,7 @@ def simulate(
         batch_sampler: BatchSampler = (
             FullBatches(split, local_steps) if batch_size is None else StepBatches(split, local_steps, batch_size, seed)
         )
-        federation = Federation(built, objective, data, batch_sampler, sizes, steps, seed)
+        federation = Federation(built, objective, data, batch_sampler, sizes, step_settings, seed)
         state = federation.start(w0)
         params: list[Tensor] = []
         rows: list[dict[str, float]] = []

@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from pydantic import model_validator
+from pydantic import PrivateAttr, model_validator
 
 from bench.data.partitions import AnyPartition
 from bench.data.sources import parse_source
 from bench.engine.participation import Participation
 from bench.experiments.address import CellAddress, Setting
 from bench.experiments.files import experiment_file
+from bench.experiments.overrides import Override, check_effect, parse_overrides
 from bench.experiments.resolving import CellPlace, cell_config, part_fields, resolved_file
 from bench.experiments.run_config import RunConfig
 from bench.experiments.schema import ExperimentFile, ExperimentPart
@@ -43,6 +44,8 @@ class Cell:
 
 class Experiment(ExperimentFile):
     """A grid of runs: settings × methods × seeds; or several grids, its parts."""
+
+    _overrides: tuple[Override, ...] = PrivateAttr(default=())
 
     @model_validator(mode="after")
     def _valid_methods(self) -> "Experiment":
@@ -78,7 +81,9 @@ class Experiment(ExperimentFile):
                 raise unknown(f"method of experiment {self.name}", method, self.methods)
         resolved = Experiment.parse(part_fields(self, label, part), f"part {label}")
         if resolved.grid.seeds != (seeds := self.grid.seeds)[: len(resolved.grid.seeds)]:
-            raise UserError(f"part {label}: its seeds are not the first of the experiment's, which are {seeds}")
+            raise UserError(
+                f"part {label}: its seeds must be the first ones of the experiment's seeds, which are {seeds}"
+            )
         return resolved
 
     @cached_property
@@ -110,10 +115,10 @@ class Experiment(ExperimentFile):
     def _grid(self) -> dict[CellAddress, CellPlace]:
         """Every cell, whether its method is chosen or not."""
         return {
-            CellAddress(setting, label): CellPlace(part, label, partition, participation)
+            address: CellPlace(address, part, partition, participation, self._overrides)
             for setting, (partition, participation) in self.settings.items()
             for part in (self.resolved_parts[setting.dataset],)
-            for label in part.methods
+            for address in (CellAddress(setting, label) for label in part.methods)
         }
 
     @cached_property
@@ -142,6 +147,9 @@ class Experiment(ExperimentFile):
 
         Other cells are not validated. A `UserError` suggests the nearest path.
         """
+        if path.count("/") != 3:
+            example = next(iter(self._paths))
+            raise UserError(f"cell '{path}': expected DATASET/PARTITION/PARTICIPATION/METHOD, for example {example}")
         if path not in self._paths:
             raise unknown(f"cell of experiment {self.name}", path, self._paths)
         return self._cell(self._paths[path])
@@ -178,8 +186,13 @@ def experiment_schema() -> dict[str, Any]:
 def load_experiment(name: str, overrides: Mapping[str, Any] | None = None) -> Experiment:
     """Read and validate an experiment by name or file.
 
-    `overrides` maps dotted keys of the file, such as training.rounds, to other values.
+    `overrides` maps dotted keys of the file, such as training.rounds, to values that take precedence over all others.
+    A `UserError` if one of them applies to no cell.
     """
-    overrides = overrides or {}
+    parsed = parse_overrides(overrides or {})
     given = f" with {', '.join(f'--set {key}' for key in overrides)}" if overrides else ""
-    return Experiment.parse(resolved_file(name, overrides), where=f"{experiment_file(name)}{given}")
+    experiment = Experiment.parse(resolved_file(name, parsed), where=f"{experiment_file(name)}{given}")
+    experiment._overrides = parsed
+    if not all(override.is_general for override in parsed):
+        check_effect(parsed, list(experiment._grid), f"the cells of experiment {experiment.name}")
+    return experiment

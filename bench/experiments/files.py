@@ -35,7 +35,7 @@ def experiment_files(name: str) -> list[Path]:
     files = [experiment_file(name)]
     while (base := _mapping(files[-1]).get("extends")) is not None:
         if not isinstance(base, str):
-            raise UserError(f"'{files[-1]}': extends = {base!r}: the name of an experiment, or a YAML file")
+            raise UserError(f"'{files[-1]}': extends = {base!r} (allowed: the name of an experiment, or a YAML file)")
         is_file = base.endswith((".yaml", ".yml"))
         file = experiment_file(str(files[-1].parent / base) if is_file else base)
         if file.resolve() in [known.resolve() for known in files]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from bench.input.content import code_of
+from bench.input.content import code_hash
 from bench.input.errors import UserError
 from bench.input.frozen import Frozen
 from bench.methods.catalog import recipe
@@ -72,4 +72,4 @@ class MethodConfig(MethodChoice):
         data = {**data, "hyperparameters": choice.recipe.complete(given)}
         if choice.file is None:
             return data
-        return {**data, "code": code_of(choice.file, data.get("code"), KIND)}
+        return {**data, "code": code_hash(choice.file, data.get("code"), KIND)}

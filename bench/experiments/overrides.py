@@ -1,14 +1,16 @@
-"""Keys of Snakemake's `--config` that override every experiment: rounds, seeds, scale, methods, report."""
+"""Values that the command line sets: single keys by `--set`, and the keys of Snakemake's `--config`."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import reduce
 from typing import Any, get_args
 
-from bench.experiments.resolving import experiment_data
+from bench.experiments.address import CellAddress
 from bench.experiments.scale import Scale
-from bench.input.errors import UserError, unknown
-from bench.input.frozen import REPORT
-from bench.methods.catalog import CATALOG
+from bench.experiments.schema import ExperimentPart, MethodEntry, PartitionOverrides
+from bench.input.errors import UserError
+from bench.input.frozen import REPORT, Frozen
 
 CONFIG_KEYS = {
     "rounds": "training.rounds",
@@ -19,27 +21,107 @@ CONFIG_KEYS = {
 }
 """For each key of `--config`, the key of an experiment's file that it overrides."""
 
+SECTIONS = ("dataset", "model", "training", "evaluation", "engine")
+"""The keys that an experiment and a run's configuration have in common."""
+
+
+@dataclass(frozen=True)
+class Override:
+    """A key of an experiment's file with its value on the command line.
+
+    `part`, `method` and `partition` are the labels in the key, such as fedsam in methods.fedsam.hyperparameters.rho;
+    None: the value applies to all of them. `names` are the names after the labels: hyperparameters and rho.
+    """
+
+    key: str
+    value: Any
+    part: str | None
+    method: str | None
+    partition: str | None
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, key: str, value: Any) -> "Override":
+        """The override of a dotted key. Labels and hyper-parameters may contain dots, too."""
+        found = _KEY.fullmatch(key)
+        assert found is not None  # the pattern of the last group matches every text
+        part, method, partition, rest = found.groups()
+        section, _, name = rest.partition(".")
+        has_dots = name and section == "hyperparameters" and not name.startswith("swa.")  # such as correction.alpha
+        return cls(key, value, part, method, partition, (section, name) if has_dots else tuple(rest.split(".")))
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """The keys from the top of the file to the value."""
+        labels = {"parts": self.part, "methods": self.method, "where": self.partition}
+        return (
+            *(key for section, label in labels.items() if label is not None for key in (section, label)),
+            *self.names,
+        )
+
+    @property
+    def is_general(self) -> bool:
+        """Whether the key contains no label, so that the value applies to all cells."""
+        return self.part is None and self.method is None
+
+    def applies_to(self, cell: CellAddress) -> bool:
+        """Whether the labels in the key are those of the cell."""
+        given = (self.part, self.method, self.partition)
+        return all(
+            label in (None, actual)
+            for label, actual in zip(given, (cell.setting.dataset, cell.method, cell.setting.partition), strict=True)
+        )
+
+    def in_run(self) -> dict[str, Any]:
+        """The value in the configuration of a run; empty if the key is none of `SECTIONS` and no hyper-parameter."""
+        if self.names[0] not in (*SECTIONS, "hyperparameters"):
+            return {}
+        path = ("method", *self.names) if self.names[0] == "hyperparameters" else self.names
+        return reduce(lambda value, name: {name: value}, reversed(path), self.value)
+
+
+def _label_before(name: str, model: type[Frozen]) -> str:
+    """The pattern of a label: the shortest text before the first key of `model`."""
+    return rf"(?P<{name}>.+?)\.(?=(?:{'|'.join(model.model_fields)})(?:\.|$))"
+
+
+_KEY = re.compile(
+    rf"(?:parts\.{_label_before('part', ExperimentPart)})?"
+    rf"(?:methods\.{_label_before('method', MethodEntry)}"
+    rf"(?:where\.{_label_before('partition', PartitionOverrides)})?)?"
+    r"(.*)",
+    re.DOTALL,
+)
+
+
+def parse_overrides(values: Mapping[str, Any]) -> tuple[Override, ...]:
+    """The overrides in the order of their precedence, which is that of the same keys in a file.
+
+    The most specific key comes last: values of a method follow those of a part and of the experiment, and values with
+    one partition follow all others.
+    """
+    overrides = [Override.of(key, value) for key, value in values.items()]
+    return tuple(sorted(overrides, key=_specificity))
+
+
+def _specificity(override: Override) -> tuple[bool, bool, bool, int]:
+    partition, method, part = (label is not None for label in (override.partition, override.method, override.part))
+    return partition, method, part, len(override.path)
+
+
+def check_effect(overrides: Iterable[Override], cells: Collection[CellAddress], which: str) -> None:
+    """A `UserError` if an override applies to none of the cells, which the message calls `which`."""
+    for override in overrides:
+        if not any(override.applies_to(cell) for cell in cells):
+            raise UserError(f"--set {override.key} applies to none of {which}")
+
 
 def config_overrides(config: Mapping[str, Any]) -> dict[str, Any]:
     """The overrides by the keys of an experiment's file; a `UserError` names a wrong value and what is allowed."""
     for key, (is_valid, allowed) in _ALLOWED.items():
         if key in config and not is_valid(config[key]):
-            raise UserError(f"--config {key}={config[key]}: {allowed}")
+            raise UserError(f"--config {key}={config[key]} (allowed: {allowed})")
     return {dotted: config[key] for key, dotted in CONFIG_KEYS.items() if key in config}
-
-
-def check_methods(chosen: Iterable[str], sources: Iterable[str]) -> None:
-    """A `UserError` if a chosen method is neither in one of these valid experiments nor in the catalog."""
-    known = {label for source in sources for label in _labels(experiment_data(source))}.union(CATALOG)
-    for method in chosen:
-        if method not in known:
-            raise unknown("method", method, known)
-
-
-def _labels(data: Mapping[str, Any]) -> set[str]:
-    """The labels of the methods of an experiment and its parts."""
-    sections = [data, *(data.get("parts") or {}).values()]
-    return {label for section in sections for label in (section or {}).get("methods") or {}}
 
 
 def _is_count(value: Any) -> bool:
@@ -55,7 +137,7 @@ def _are_names(value: Any) -> bool:
 
 
 _ALLOWED: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "rounds": (_is_count, "a whole number from 1 on"),
+    "rounds": (_is_count, "a whole number of at least 1"),
     "seeds": (_are_seeds, "a list such as [0,1,2]"),
     "scale": (lambda value: value in get_args(Scale), " or ".join(get_args(Scale))),
     "methods": (_are_names, "a list such as [fedavg,fedsam]"),

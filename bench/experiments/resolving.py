@@ -1,30 +1,39 @@
 """How one value of an experiment overrides another: ordered layers, of which a later one takes precedence.
 
-First the file, a mapping with the keys of `ExperimentFile` (`FILE_LAYERS`):
+First the file, a mapping with the keys of `ExperimentFile`:
 
-1. the files that the experiment extends, the farthest first, and its own file: `training`, `evaluation`, `engine` and
-   methods are merged key by key; every other key replaces the inherited one, and methods without an entry are left out
-2. `scale` among the overrides: the number of rounds at smoke scale, and a name of the experiment at that scale
-3. the overrides of `--set` and `--config`: single keys. `training.rounds` and `grid.seeds` also apply to parts and
-   methods, whose own values of these two are dropped; every other override is a value of layer 1 that a part, variant
-   or method may override
+1. `experiment_data`: the files that the experiment extends, the farthest first, and its own file: `training`,
+   `evaluation`, `engine` and methods are merged key by key; every other key replaces the inherited one, and methods
+   without an entry are left out
 
-Then each part (`part_fields`):
+Then `FILE_LAYERS`:
 
-4. the experiment's values, and over them the part's: `dataset` and `model` replace, all else is merged key by key,
+2. `_methods_of_parts`: methods that only parts list belong to the experiment, too
+3. `_scale`: the number of rounds at smoke scale, and a name of the experiment at that scale
+4. `_overrides`: the values of the command line (`--set`, `--config`), in the experiment and in its parts
+
+Then each part as an experiment without parts (`part_fields`):
+
+5. the experiment's values, and over them the part's: `dataset` and `model` replace, all else is merged key by key,
    including the entries of methods
 
 Then the configuration of one cell (`CELL_LAYERS`):
 
-5. the sections of the part, with one partition and participation of its grid
-6. `variant: released`: switches, training and sampling of the released code
-7. the method's entry: `hyperparameters` and `training`
-8. the entry's `where` for this partition
-9. faults of the released code, which the method's entry cannot switch off, and its defaults of SWA
-10. `scale: smoke`: data set, model and what they require
+6. `_sections`: the sections of the part, with one partition and participation of its grid
+7. `_released_code`: switches, training and sampling of the released code, for `variant: released`
+8. `_method_entry`: the method's entry: `hyperparameters` and `training`
+9. `_where`: the entry's `where` for this partition
+10. `_released_faults`: faults of the released code, which the method's entry cannot switch off, and its defaults of SWA
+11. `_smoke_scale`: data set, model and what they require, for `scale: smoke`
+12. `_overrides_again`: the values of the command line, which layers 5 to 11 may have replaced
+
+At last `RunConfig` fills in what no layer gives, from the values of all layers:
+
+13. hyper-parameters by the components' defaults, `swa.start` by three quarters of the rounds, `aggregation` by the
+    method's own weights, hashes of user-defined files, and every other field by its default
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -32,19 +41,21 @@ from typing import Any
 
 from bench.data.partitions import AnyPartition
 from bench.engine.participation import Participation
+from bench.experiments.address import CellAddress
 from bench.experiments.files import experiment_files, read_yaml
+from bench.experiments.overrides import Override
 from bench.experiments.scale import ROUNDS, at_smoke_scale
 from bench.experiments.schema import ExperimentFile, ExperimentPart, MethodEntry
 from bench.input.content import expanded
-from bench.input.errors import UserError
+from bench.input.errors import UserError, unknown
 from bench.methods.released import Release
 from bench.models.user_model import parse_reference
 
 Data = dict[str, Any]
 """Keys and values of an experiment's file, or of a run's configuration."""
 
-Overrides = Mapping[str, Any]
-"""Values by dotted keys of the file, such as training.rounds."""
+Overrides = Sequence[Override]
+"""The values of the command line, in the order of their precedence."""
 
 _MERGED_SECTIONS = ("training", "evaluation", "engine")
 
@@ -85,65 +96,91 @@ def scaled_name(name: str, scale: str | None) -> str:
     return name if scale in (None, "paper") else f"{name}_{scale}"
 
 
+def _methods_of_parts(data: Data, _: Overrides) -> Data:
+    """Add methods that only parts list to the experiment's methods, restricted to these parts."""
+    parts, common = data.get("parts"), data.get("methods")
+    if not isinstance(parts, dict) or not isinstance(common, dict):
+        return data
+    methods = dict(common)
+    for label, part in parts.items():
+        named = part.get("methods") if isinstance(part, dict) else None
+        for method, entry in named.items() if isinstance(named, dict) else ():
+            if method not in common and isinstance(entry, dict):
+                known = methods.get(method, {**entry, "parts": []})
+                methods[method] = {**known, "parts": [*known["parts"], label]}
+    return {**data, "methods": methods}
+
+
 def _scale(data: Data, overrides: Overrides) -> Data:
-    scale = overrides.get("scale")
+    scale = {override.key: override.value for override in overrides}.get("scale")
     if scale in (None, "paper"):
         return data
-    return {**with_rounds(data, ROUNDS), "name": scaled_name(str(data.get("name")), scale)}
+    return {**_with_training(data, "rounds", ROUNDS), "name": scaled_name(str(data.get("name")), scale)}
 
 
 def _overrides(data: Data, overrides: Overrides) -> Data:
-    for key, set_everywhere in _EVERYWHERE.items():
-        if key in overrides:
-            data = set_everywhere(data, overrides[key])
-    for key, value in overrides.items():
-        if key not in _EVERYWHERE:
-            _set(data, key, value)
-    return data
+    return reduce(_with_override, overrides, data)
 
 
-FILE_LAYERS: tuple[Callable[[Data, Overrides], Data], ...] = (_scale, _overrides)
-"""Layers 2 and 3, applied to the result of layer 1 (`experiment_data`)."""
+FILE_LAYERS: tuple[Callable[[Data, Overrides], Data], ...] = (_methods_of_parts, _scale, _overrides)
+"""Layers 2 to 4, applied to the result of layer 1 (`experiment_data`)."""
 
 
-def _set(data: Data, dotted: str, value: Any) -> None:
-    *parents, last = dotted.split(".")
-    section = data
-    for key in parents:
-        section = section.setdefault(key, {})
-        if not isinstance(section, dict):
-            raise UserError(f"{dotted}: {key} is a value, not a section")
-    section[last] = value
+def _with_override(data: Data, override: Override) -> Data:
+    """An experiment's file with one value of the command line, also in those parts that have the key's section."""
+    if override.key == "extends":
+        raise UserError("--set extends: only the experiment's file can extend another experiment")
+    parts: Data = data["parts"] if isinstance(data.get("parts"), dict) else {}
+    if override.part is not None and override.part not in parts:
+        raise unknown(f"part of experiment {data.get('name')}", override.part, parts)
+    if override.is_general and override.names[0] == "training" and len(override.names) == 2:
+        return _with_training(data, override.names[1], override.value)
+    if override.part is None and parts:
+        data = {**data, "parts": {label: _with_override_again(part, override) for label, part in parts.items()}}
+    return _with_value(data, override.path, override)
 
 
-def with_rounds(data: Data, rounds: Any) -> Data:
-    """An experiment's file with this number of rounds everywhere, also in parts and methods.
+def _with_override_again(part: Any, override: Override) -> Any:
+    """A part with the same value, if the part has the same section, or an entry of the same method."""
+    if not isinstance(part, dict) or override.path[0] not in part:
+        return part
+    if override.method is not None and override.method not in (part["methods"] or {}):
+        return part
+    return _with_value(part, override.path, override)
 
-    SWA then begins at its default round, because a configured one may come after the last round.
+
+def _with_value(section: Data, path: Sequence[str], override: Override) -> Data:
+    """A copy of the section with the value at `path`."""
+    key, *below = path
+    if not below:
+        return {**section, key: override.value}
+    inner = section.get(key, {})
+    if not isinstance(inner, dict):
+        raise UserError(f"{override.key}: {key} is a value, not a section")
+    return {**section, key: _with_value(inner, below, override)}
+
+
+def _with_training(data: Data, key: str, value: Any) -> Data:
+    """An experiment's file with this field of `training` everywhere: parts and methods have no other value of it.
+
+    With another number of rounds, SWA begins at its default round, because a configured one may come after the last
+    round.
     """
-    return {
-        **_without(data, {"training": "rounds", "swa": "start"}),
-        "training": {**data.get("training", {}), "rounds": rounds},
-    }
-
-
-def with_seeds(data: Data, seeds: Any) -> Data:
-    """An experiment's file with these seeds everywhere, also in parts."""
-    return {**_without(data, {"grid": "seeds"}), "grid": {**data.get("grid", {}), "seeds": seeds}}
-
-
-_EVERYWHERE: Mapping[str, Callable[[Data, Any], Data]] = {"training.rounds": with_rounds, "grid.seeds": with_seeds}
-"""Overrides that apply to parts and methods, too."""
+    dropped = {"training": key} | ({"swa": "start"} if key == "rounds" else {})
+    training = data.get("training", {})
+    if not isinstance(training, dict):
+        raise UserError(f"training.{key}: training is a value, not a section")
+    return {**_without(data, dropped), "training": {**training, key: value}}
 
 
 def part_fields(experiment: ExperimentFile, label: str, part: ExperimentPart) -> Data:
-    """The keys of a part as an experiment without parts (layer 4), with the methods of this part only."""
+    """The keys of a part as an experiment without parts (layer 5), with the methods of this part only."""
     overrides = part.model_dump(exclude_none=True, exclude={"methods", "only"})
     data = merged(experiment.model_dump(exclude={"parts", "methods", "extends", "chosen"}), overrides)
     data |= {key: overrides[key] for key in ("dataset", "model") if key in overrides}
     entries = experiment.model_dump(include={"methods"})["methods"]
     data["methods"] = {
-        method: merged({**entries[method], "parts": None}, part.methods.get(method, {}))
+        method: {**merged(entries[method], part.methods.get(method, {})), "parts": None}
         for method, entry in experiment.methods.items()
         if label in (entry.parts or (label,)) and method in (part.only or (method,))
     }
@@ -161,12 +198,26 @@ def merged(base: Mapping[str, Any], overrides: Mapping[str, Any]) -> Data:
 
 @dataclass(frozen=True)
 class CellPlace:
-    """One cell before it is resolved: an experiment without parts, a method's label, and one setting of the grid."""
+    """One cell before it is resolved: its address, its part as an experiment without parts, and its setting.
 
+    `overrides` are the values of the command line for all cells of the experiment.
+    """
+
+    address: CellAddress
     part: ExperimentFile
-    label: str
     partition: AnyPartition
     participation: Participation
+    overrides: Overrides
+
+    @property
+    def label(self) -> str:
+        """The label of the method."""
+        return self.address.method
+
+    @property
+    def applied(self) -> Overrides:
+        """The values of the command line that apply to this cell."""
+        return [override for override in self.overrides if override.applies_to(self.address)]
 
     @property
     def entry(self) -> MethodEntry:
@@ -225,7 +276,16 @@ def _released_faults(config: Data, place: CellPlace) -> Data:
 
 
 def _smoke_scale(config: Data, place: CellPlace) -> Data:
-    return at_smoke_scale(config) if place.part.scale == "smoke" else config
+    if place.part.scale != "smoke":
+        return config
+    for override in place.applied:
+        if override.names[0] in ("dataset", "model"):
+            raise UserError(f"--set {override.key}: smoke scale has its own data set and model (allowed: scale=paper)")
+    return at_smoke_scale(config)
+
+
+def _overrides_again(config: Data, place: CellPlace) -> Data:
+    return reduce(merged, (override.in_run() for override in place.applied), config)
 
 
 CELL_LAYERS: tuple[Callable[[Data, CellPlace], Data], ...] = (
@@ -235,8 +295,9 @@ CELL_LAYERS: tuple[Callable[[Data, CellPlace], Data], ...] = (
     _where,
     _released_faults,
     _smoke_scale,
+    _overrides_again,
 )
-"""Layers 5 to 10."""
+"""Layers 6 to 12."""
 
 
 def _with_method(config: Data, hyperparameters: Mapping[str, Any], training: Mapping[str, Any]) -> Data:

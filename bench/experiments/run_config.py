@@ -13,7 +13,7 @@ from bench.data.partitions import AnyPartition
 from bench.data.sources import AnySource, parse_source
 from bench.engine.participation import Participation
 from bench.engine.settings import EngineSettings
-from bench.engine.steps import Steps
+from bench.engine.step_settings import StepSettings
 from bench.experiments.method_choice import MethodConfig
 from bench.input.content import short_hash
 from bench.input.errors import UserError
@@ -42,7 +42,7 @@ class UserFile(NamedTuple):
     section: str
     kind: str
     file: Path
-    code: str | None
+    code_hash: str | None
 
     @property
     def copy_name(self) -> str:
@@ -50,7 +50,7 @@ class UserFile(NamedTuple):
         return f"{self.section}.py"
 
 
-class Training(Steps):
+class Training(StepSettings):
     """Training settings of every method: rounds, local epochs, and the settings of local and server steps."""
 
     rounds: int = Field(ge=1, description="communication rounds T")
@@ -90,7 +90,7 @@ class Evaluation(Frozen):
         if given is None or given == "last":
             return given
         if not isinstance(given, list | tuple) or not given or any(type(r) is not int or r < 1 for r in given):
-            raise UserError(f"local_models = {given!r}: a list of rounds such as [10, 30], counted from 1, or last")
+            raise UserError(f"local_models = {given!r} (allowed: a list of rounds from 1, such as [10, 30], or last)")
         return tuple(sorted(set(given)))
 
     def is_due(self, finished_rounds: int, rounds: int) -> bool:
@@ -148,7 +148,9 @@ class RunConfig(Frozen):
         method = self.method.recipe.build(self.method.hyperparameters)
         method.check_server_lr(self.training.server_lr)
         if method.swa is not None and method.swa.start > self.training.rounds:
-            raise UserError(f"swa.start = {method.swa.start}: at most the number of rounds, {self.training.rounds}")
+            raise UserError(
+                f"swa.start = {method.swa.start} (allowed: at most the number of rounds, {self.training.rounds})"
+            )
         if method.loss.needs_labels and any(isinstance(part, Mixup) for part in self.training.augmentation or ()):
             raise UserError(
                 f"{method.name} needs one label per image, but mixup mixes labels (allowed: others, or null)"

@@ -1,9 +1,8 @@
 """The keys of an experiment's YAML file, as pydantic models; `fedflat schema` prints their JSON schema."""
 
-from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from bench.data.partitions import AnyPartition
 from bench.engine.participation import Participation
@@ -120,19 +119,3 @@ class ExperimentFile(Frozen):
     parts: dict[Annotated[str, Field(pattern=LABEL)], ExperimentPart] = Field(
         default={}, description="by label, which replaces the label of the data set in the paths of cells"
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _methods_of_parts(cls, data: Any) -> Any:
-        """Add methods that only parts list to the experiment's methods, restricted to these parts."""
-        parts, common = (data.get(key) for key in ("parts", "methods")) if isinstance(data, Mapping) else (None, None)
-        if not isinstance(parts, dict) or not isinstance(common, dict):
-            return data
-        methods = dict(common)
-        for label, part in parts.items():
-            named = part.get("methods") if isinstance(part, dict) else None
-            for method, entry in named.items() if isinstance(named, dict) else ():
-                if method not in common and isinstance(entry, dict):
-                    known = methods.get(method, {**entry, "parts": []})
-                    methods[method] = {**known, "parts": [*known["parts"], label]}
-        return {**data, "methods": methods}

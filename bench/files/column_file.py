@@ -48,13 +48,15 @@ def _csv_columns(text: str, what: str) -> Columns:
         raise csv.Error
     twice = next((name for name in header if header.count(name) > 1), None)
     if twice is not None:
-        raise UserError(f"{what} has the column {twice or 'without a name'} twice")
+        raise UserError(f"{what} has two columns named '{twice}'")
     width = len(header)
     cells: list[str] = []
     for row in rows:
         if row and len(row) != width:
             # Continuing would silently shift or drop numbers.
-            raise UserError(f"{what}: line {rows.line_num} has {_fields(len(row))}, but the header {width}")
+            raise UserError(
+                f"{what}: line {rows.line_num} has {_fields(len(row))}, but the header has {_fields(width)}"
+            )
         cells += row
     return {name: np.array(cells[k::width], dtype=np.str_) for k, name in enumerate(header)}
 

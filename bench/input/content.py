@@ -35,11 +35,11 @@ def named_contents(files: Iterable[Path], root: Path) -> Iterator[str | bytes]:
         yield file.read_bytes()
 
 
-def code_of(file: Path, known: object, kind: str) -> str:
+def code_hash(file: Path, known: object, kind: str) -> str:
     """The hash of a code file; a `UserError` if it differs from `known`, the hash in a configuration."""
     code = short_hash(read_own(file, kind))
     if known not in (None, code):
-        raise UserError(f"the {kind} '{file}' has changed since")
+        raise UserError(f"the {kind} '{file}' has changed: its hash differs from the one in the configuration")
     return code
 
 
@@ -70,7 +70,7 @@ def read_known(file: Path, known_hash: str | None, kind: str) -> bytes:
     """The bytes of a file whose hash a configuration holds; a `UserError` if the content has changed."""
     content = read_own(file, kind)
     if short_hash(content) != known_hash:
-        raise UserError(f"the {kind} '{file}' has changed since")
+        raise UserError(f"the {kind} '{file}' has changed: its hash differs from the one in the configuration")
     return content
 
 

@@ -202,7 +202,7 @@ class Correction(Component):
         """The coefficient of w in q. `prox_split` moves this term from the clipped direction to the weight decay."""
         return 0.0
 
-    def sent_model(self, w: Tensor, client: ClientRound) -> Tensor:
+    def uploaded_model(self, w: Tensor, client: ClientRound) -> Tensor:
         """The model that the client sends, after `finish`: w_i⁺ by default."""
         return w
 
@@ -213,7 +213,7 @@ class Server(Component):
     needs_client_state: ClassVar[tuple[str, ...]] = ()
     """Client state that this server requires of the correction."""
 
-    def sent_model(self, w: Tensor, state: Mapping[str, Tensor]) -> Tensor:
+    def broadcast_model(self, w: Tensor, state: Mapping[str, Tensor]) -> Tensor:
         """The model that clients start from: w^t by default."""
         return w
 

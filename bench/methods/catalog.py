@@ -86,7 +86,6 @@ _RECIPES = (
         "Sun et al., ICML 2023; FedTOGA paper, Alg. 2",
         Components(SMOO, DynamicRegulariser, DynServer),
         takes=("rho", "lam", "s_rule", "regulariser"),
-        without_regulariser=Components(SMOO),
     ),
     Recipe(
         "fedspeed",

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from pydantic.fields import FieldInfo
+
 
 @dataclass(frozen=True)
 class Neutral:
@@ -12,3 +14,12 @@ class Neutral:
 
 class Shared:
     """If several components of a method have the hyper-parameter, they share one value."""
+
+
+class Alone:
+    """If the hyper-parameter is false, the method has this component only. Only methods with it in `takes` have it."""
+
+
+def has_mark(field: FieldInfo, mark: type) -> bool:
+    """Whether a hyper-parameter has this mark."""
+    return any(isinstance(item, mark) for item in field.metadata)

@@ -14,16 +14,10 @@ from bench.input.frozen import refuse_bools
 from bench.methods.base import Aggregation, Component, Correction, Loss, Method, Perturbation, Server
 from bench.methods.corrections.none import NoCorrection
 from bench.methods.losses.cross_entropy import CrossEntropy
-from bench.methods.marks import Shared
+from bench.methods.marks import Alone, Shared, has_mark
 from bench.methods.perturbations.none import NoPerturbation
 from bench.methods.servers.average import Average
 from bench.methods.swa import SWA
-
-REGULARISER = FieldInfo(
-    annotation=bool,
-    default=True,
-    description="use the dynamic regulariser; false: q = g, and the server is FedAvg's",
-)
 
 
 @dataclass(frozen=True)
@@ -68,7 +62,7 @@ class Components:
         fields = [
             (slot, *item) for slot, component in self.by_slot().items() for item in component.model_fields.items()
         ]
-        count = Counter(name for _, name, info in fields if not any(isinstance(m, Shared) for m in info.metadata))
+        count = Counter(name for _, name, info in fields if not has_mark(info, Shared))
         return {f"{slot}.{name}": info for slot, name, info in fields if count[name] > 1}
 
 
@@ -78,8 +72,7 @@ class Recipe:
 
     `takes` lists its hyper-parameters; None: all hyper-parameters of its components. If several components have the
     same hyper-parameter, its value applies to all of them; a free composition may also set `slot.name` for one of them.
-    A method with `without_regulariser` also has the hyper-parameter `regulariser`; if that is false, it consists of
-    these components instead. Every method takes `swa`.
+    Every method takes `swa`.
     """
 
     name: str
@@ -87,18 +80,14 @@ class Recipe:
     source: str
     components: Components = field(default_factory=Components)
     takes: tuple[str, ...] | None = None
-    without_regulariser: Components | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.components, Components):
-            raise UserError(f"{self.name}: components = {self.components!r}: Components(...) is needed")
+            raise UserError(f"{self.name}: components must be Components(...), not {self.components!r}")
+        known = self.components.hyperparameters()
         for name in self.takes or ():
-            if name not in self._known():
-                raise unknown(f"hyper-parameter of {self.name} in takes", name, self._known())
-
-    def _known(self) -> dict[str, FieldInfo]:
-        switch = {} if self.without_regulariser is None else {"regulariser": REGULARISER}
-        return self.components.hyperparameters() | switch
+            if name not in known:
+                raise unknown(f"hyper-parameter of {self.name} in takes", name, known)
 
     @property
     def aggregation(self) -> Aggregation:
@@ -109,8 +98,10 @@ class Recipe:
     @property
     def hyperparameters(self) -> dict[str, FieldInfo]:
         """Default, range and meaning of each hyper-parameter."""
-        known = self._known()
-        return {name: known[name] for name in (known if self.takes is None else self.takes)}
+        known = self.components.hyperparameters()
+        if self.takes is None:
+            return {name: info for name, info in known.items() if not has_mark(info, Alone)}
+        return {name: known[name] for name in self.takes}
 
     def complete(self, hyperparameters: Mapping[str, Any]) -> dict[str, Any]:
         """All hyper-parameters that have an effect and are not null, so that equal methods have equal values.
@@ -125,9 +116,7 @@ class Recipe:
                 for slot, component in method.by_slot().items()
                 if name in type(component).model_fields
             }
-            if self.without_regulariser is not None and name == "regulariser":
-                values[name] = hyperparameters.get(name, True)
-            elif len(set(by_slot.values())) == 1:
+            if len(set(by_slot.values())) == 1:
                 values[name] = next(iter(by_slot.values()))
             else:
                 values |= {f"{slot}.{name}": value for slot, value in by_slot.items()}
@@ -152,22 +141,23 @@ class Recipe:
         required = components.hyperparameters()
         missing = [name for name in required if name in known and not _is_given(name, components, values)]
         if missing:
-            raise UserError(f"{self.name} needs {', '.join(missing)} (it takes: {', '.join(known)})")
+            raise UserError(f"{self.name} needs {', '.join(missing)} (its hyper-parameters: {', '.join(known)})")
         method = self._assembled(components, values)
         if swa is None:
             return method
         if not isinstance(swa, Mapping):
-            raise UserError(f"{self.name}: swa = {swa!r}: a mapping with {', '.join(SWA.model_fields)} is needed")
+            raise UserError(f"{self.name}: swa must be a mapping with {', '.join(SWA.model_fields)}, not {swa!r}")
         return replace(method, swa=SWA.parse(swa, where=f"{self.name}: swa"))
 
     def _chosen(self, values: Mapping[str, Any]) -> Components:
-        """The components, which depend on the hyper-parameter `regulariser` if the method has it."""
-        if self.without_regulariser is None:
-            return self.components
-        regulariser = values.get("regulariser", True)
-        if not isinstance(regulariser, bool):
-            raise UserError(f"{self.name}: regulariser = {regulariser!r}: true or false")
-        return self.components if regulariser else self.without_regulariser
+        """The components: one of them only if its hyper-parameter marked `Alone` is false."""
+        alone: dict[str, Any] = {
+            slot: component
+            for slot, component in self.components.by_slot().items()
+            for name, info in component.model_fields.items()
+            if has_mark(info, Alone) and values.get(name) is False
+        }
+        return Components(**alone) if alone else self.components
 
     def _assembled(self, components: Components, values: Mapping[str, Any]) -> Method:
         built: dict[str, Any] = {}

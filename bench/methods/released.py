@@ -21,12 +21,12 @@ Report = Literal["best", "last", "mean_last_100"]
 class Release:
     """The settings of one method in one released code.
 
-    `hyperparameters` are those that differ from the default. `training` are the fields of `Steps` that the code sets.
+    `hyperparameters` are those that differ from the default. `training`: the `StepSettings` that the code sets.
     `report`: which rounds the code's summary reports; None: as in the experiment. `swa` applies only if the method uses
     SWA. `faults` are values that the code uses whatever value is set.
     """
 
-    code: str
+    repository: str
     hyperparameters: Mapping[str, Any]
     training: Mapping[str, Any]
     sampling: Sampling | None
@@ -50,7 +50,7 @@ class Code:
     def bundle(self, *not_covered: str, training: Mapping[str, Any] | None = None, **hyperparameters: Any) -> Release:
         """The release of a method: the settings of the repository, and these settings of the method in addition."""
         return Release(
-            code=self.repository,
+            repository=self.repository,
             hyperparameters=hyperparameters,
             training={**self.training, **(training or {})},
             sampling=self.sampling,
@@ -215,9 +215,12 @@ def release(method: str, variant: str) -> Release:
     """
     recipe(method)
     if method not in RELEASES:
-        raise UserError(f"{method} has no variant '{variant}': no code of it is known (known: {', '.join(RELEASES)})")
-    codes = RELEASES[method]
-    variants = {"released": next(iter(codes.values()))} | {f"released:{name}": code for name, code in codes.items()}
+        raise UserError(
+            f"{method} has no variant '{variant}', because no released code of it is known "
+            f"(methods with variants: {', '.join(RELEASES)})"
+        )
+    releases = RELEASES[method]
+    variants = {"released": next(iter(releases.values()))} | {f"released:{name}": r for name, r in releases.items()}
     if variant not in variants:
         raise unknown(f"variant of {method}", variant, variants)
     return variants[variant]

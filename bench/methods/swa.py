@@ -23,7 +23,7 @@ class SWA(Frozen):
     """The selection of averaged models, and the learning rate of each round. Rounds are counted from 0."""
 
     start: Annotated[int, Neutral("T")] = Field(
-        ge=0, description="first round t0 of SWA; the default in experiments is ⌊0.75 T⌋"
+        ge=0, description="first round t0 of SWA; the default in experiments is ⌊0.75 T⌋ of T rounds"
     )
     cycle: int = Field(ge=1, description="rounds c from one averaged model to the next")
     lr_end: Annotated[float, Neutral("the local rate")] = Field(

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bench.input.content import code_of, expanded, read_own, short_hash
+from bench.input.content import code_hash, expanded, read_own, short_hash
 from bench.input.errors import UserError, unknown
 from bench.input.user_code import check_suffix, current_folder_importable, failure, reason, run_file
 from bench.models.base import ImageShape, ModelChoice
@@ -44,7 +44,7 @@ class UserModel(ModelChoice):
             return data
         file = expanded(file, f"the path of the {KIND}")
         check_suffix(file, KIND)
-        return {**data, "file": file, "code": code_of(file, data.get("code"), KIND)}
+        return {**data, "file": file, "code": code_hash(file, data.get("code"), KIND)}
 
     @model_validator(mode="after")
     def _found(self) -> "UserModel":
@@ -91,7 +91,9 @@ def parse_reference(text: str) -> dict[str, str]:
     """The fields of a user-defined model for path/to/file.py:function, or for package.module:function."""
     place, _, function = text.rpartition(":")
     if not place or not function:
-        raise UserError(f"model '{text}': one of your own is path/to/file.py:function, or package.module:function")
+        raise UserError(
+            f"model '{text}': a user-defined model must be path/to/file.py:function or package.module:function"
+        )
     return {"file" if place.endswith(".py") or "/" in place else "module": place, "function": function}
 
 
@@ -104,7 +106,7 @@ def _file_of(module: str) -> Path:
         except ModuleNotFoundError:  # its package
             found = None
         except Exception as error:
-            raise UserError(f"the model's module '{module}' cannot be looked up: {reason(error)}") from None
+            raise UserError(f"the model's module '{module}' cannot be found: {reason(error)}") from None
     if found is None:
         raise UserError(f"the model's module '{module}' is neither on Python's path nor in the current folder")
     if found.origin is None or not found.has_location:

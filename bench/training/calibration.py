@@ -57,9 +57,9 @@ def choose_engine(setup: RunSetup, state: FederationState, log: Callable[..., No
     if settings.backend == "graph" and setup.objective.device.type != "cuda":
         raise UserError("engine.backend graph needs an NVIDIA GPU (allowed here: auto, loop, cohort)")
     if not calibration.can_store():
-        layout = settings.layout == "channels_last"
+        channels_last = settings.layout == "channels_last"
         backend = "loop" if settings.backend == "auto" else settings.backend
-        plain = EngineChoice(backend, threads=torch.get_num_threads(), channels_last=layout)
+        plain = EngineChoice(backend, threads=torch.get_num_threads(), channels_last=channels_last)
         log("engine: nothing is measured, because '%s' cannot be written", calibration.file.parent)
         return plain
     with locked(calibration.file):

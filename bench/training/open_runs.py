@@ -79,7 +79,7 @@ def _copy_user_files(config: RunConfig, work: Path) -> None:
     """Copy user-defined Python files byte for byte; a `UserError` if one was edited after the command had started."""
     for own in config.user_files:
         source = read_own(own.file, own.kind)
-        if short_hash(source) != own.code:
+        if short_hash(source) != own.code_hash:
             raise UserError(
                 f"the {own.kind} '{own.file}' was edited after the command had started; start the command again"
             )

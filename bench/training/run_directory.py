@@ -83,14 +83,14 @@ class RunDirectory:
         return str(self.provenance["identity"])
 
     @property
-    def code(self) -> str:
+    def fingerprint(self) -> str:
         """The fingerprint of the code that trained the run."""
         return str(self.provenance["code"]["fingerprint"])
 
     @property
     def of_this_code(self) -> bool:
         """Whether the run was trained by the current code."""
-        return self.code == code_fingerprint()
+        return self.fingerprint == code_fingerprint()
 
     @property
     def diverged(self) -> bool:
@@ -121,7 +121,7 @@ class RunDirectory:
             raise UserError(f"'{file}' is missing or damaged: {error}") from None
         split = np.split(index, np.flatnonzero(np.diff(client)) + 1)
         if partition_hash(split) != self.provenance.get("partition_hash"):
-            raise UserError(f"'{file}' is damaged: it holds another split than the run had (by its hash)")
+            raise UserError(f"'{file}' is damaged: its hash differs from the run's partition_hash in provenance.json")
         return split
 
     def final(self, device: torch.device) -> FederationState:
@@ -198,13 +198,13 @@ def is_finished(path: Path, config: RunConfig, *, replace: bool = False) -> bool
             return False
     if run.identity != config.identity:
         raise UserError(
-            f"'{path}' holds a run of another configuration ({first_difference(run.config, config)}); "
+            f"'{path}' holds a run of another configuration ({first_differing_field(run.config, config)}); "
             "choose another --out, move it away, or pass --replace (with Snakemake: --config replace=true)"
         )
     return True
 
 
-def first_difference(there: RunConfig, here: RunConfig) -> str | None:
+def first_differing_field(there: RunConfig, here: RunConfig) -> str | None:
     """The first difference between two configurations, in words; None if they are equal."""
     a, b = (dict(_flatten(config.model_dump(mode="json", exclude=NOT_IDENTITY))) for config in (there, here))
     key = next((k for k in [*b, *a] if a.get(k) != b.get(k)), None)

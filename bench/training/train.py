@@ -14,7 +14,7 @@ from bench.files.csv_json import write_csv
 from bench.host.memory import Budgets
 from bench.host.progress import Progress, silent
 from bench.input.errors import UserError
-from bench.training.engine import Engine
+from bench.training.cell_trainer import CellTrainer
 from bench.training.open_runs import open_runs
 from bench.training.run_directory import RunDirectory, identified, is_finished
 from bench.training.run_setup import load_dataset
@@ -39,7 +39,7 @@ def train_cell(
     for config, run in zip(cell.runs, runs, strict=True):
         metrics = run.metrics().merge(run.times(), on="round", how="left")
         tables.append(
-            identified(metrics, {"experiment": experiment, **cell.address.columns}, config).assign(code=run.code)
+            identified(metrics, {"experiment": experiment, **cell.address.columns}, config).assign(code=run.fingerprint)
         )
         progress(f"{run_in(Path(cell.path), config.seed)}: {_outcome(metrics)}")
         if not run.of_this_code:
@@ -71,9 +71,9 @@ def train_runs(
     ]
     with open_runs(missing, device, checkpoint_every, progress, budgets) as runs:
         if runs:
-            engine = Engine(runs)
-            for due in _due_runs(runs, together=engine.choice.together):
-                for run, result in zip(due, engine.train_round(due), strict=True):
+            trainer = CellTrainer(runs)
+            for due in _due_runs(runs, together=trainer.choice.together):
+                for run, result in zip(due, trainer.train_round(due), strict=True):
                     run.record(result)
     return [RunDirectory(folder) for folder in folders]
 
@@ -98,7 +98,7 @@ def _is_up_to_date(config: RunConfig, folder: Path, *, replace: bool) -> bool:
     if not config.dataset.own or RunDirectory(folder).provenance.get("data_hash") == _data_hash(config):
         return True
     if not replace:
-        raise UserError(f"'{folder}' was trained on other images than exist now; pass --replace, or another --out")
+        raise UserError(f"the images have changed since '{folder}' was trained; pass --replace, or another --out")
     return False
 
 

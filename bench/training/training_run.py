@@ -66,8 +66,8 @@ class TrainingRun:
         self.work = work
         self.folder = folder
         self.log = _logger(work / LOG)
-        self.engine: EngineChoice | None = None
-        """How the engine computes the run; None until the engine has chosen."""
+        self.engine_choice: EngineChoice | None = None
+        """How the engine computes the run; None until it is chosen."""
         self._checkpoint_every = checkpoint_every
         self._progress = progress
         self._data_hash = setup.dataset.content_hash()
@@ -104,8 +104,11 @@ class TrainingRun:
         self.state, about = self._checkpoint.load(self.state.w.device)
         if about["data_hash"] != self._data_hash:
             path = self._checkpoint.path
-            raise UserError(f"'{path}' was trained on data that have changed since; delete it to start again")
-        self._rows, self._times, self.engine = about["rows"], about["times"], EngineChoice.from_json(about["engine"])
+            raise UserError(
+                f"the training data have changed since '{path}' was written; delete it to train from the start"
+            )
+        self._rows, self._times = about["rows"], about["times"]
+        self.engine_choice = EngineChoice.from_json(about["engine"])
         self.log.info("resumed after round %d", self.state.round)
         self._progress(
             f"seed {self.config.seed}: resumed after round {self.state.round} of {self.config.training.rounds}"
@@ -129,9 +132,9 @@ class TrainingRun:
         if config.evaluation.is_due(state.round, rounds) and not row["diverged"]:
             self._evaluate(row)
         if state.round % self._checkpoint_every == 0:
-            assert self.engine is not None
+            assert self.engine_choice is not None
             about = {"rows": self._rows, "times": self._times, "data_hash": self._data_hash}
-            self._checkpoint.save(state, {**about, "engine": self.engine.as_json()})
+            self._checkpoint.save(state, {**about, "engine": self.engine_choice.as_json()})
 
     def _evaluate(self, row: dict[str, Any]) -> None:
         began = time.perf_counter()
@@ -163,11 +166,9 @@ class TrainingRun:
         write_csv(work / PARTITION, partition_table(self.setup.split, self.setup.dataset.train.labels))
         final = FederationState(state.round, self.setup.federation.evaluated(state), {})
         save_state(work / FINAL, final, {"identity": config.identity})
-        assert self.engine is not None
-        write_json(
-            work / PROVENANCE,
-            provenance(self.setup, self._data_hash, self.engine.as_json(), outcome, float(training + evaluation)),
-        )
+        assert self.engine_choice is not None
+        engine, seconds = self.engine_choice.as_json(), float(training + evaluation)
+        write_json(work / PROVENANCE, provenance(self.setup, self._data_hash, engine, outcome, seconds))
         write_json(work / CONFIG, config.model_dump(mode="json"))
         self._checkpoint.remove()
 

@@ -12,29 +12,38 @@ from bench.host.allocator import keep_freed_memory
 from bench.host.threads import available_cores
 from bench.input.errors import UserError
 from fedflat.cli.batch import Attempts, resources_used
-from fedflat.cli.options import Device, Threads, file_path, overrides_of
+from fedflat.cli.options import Device, Setting, Threads, file_path, overrides_of, setting
 
 ANALYSES = Path(__file__).parents[2] / "analysis" / "analyses"
 
 
 def analyse(
-    analysis: Annotated[str, typer.Argument(help="The name of an analysis; 'fedflat analyses' lists them.")],
+    analysis: Annotated[
+        str, typer.Argument(help="The name of an analysis; 'fedflat analyses' lists them.", metavar="ANALYSIS")
+    ],
     run_dir: Annotated[
         list[Path],
         typer.Argument(
-            help="A run directory (.../seed-0), or the folder of a cell with all its seeds. Several are allowed."
+            help="A run directory (.../seed-0), or the folder of a cell with all its seeds. Several are allowed.",
+            metavar="FOLDER",
         ),
     ],
     compare_with: Annotated[
         list[Path] | None,
         typer.Option(
             help="For analyses that compare runs: a run of another method or partition to compare with. "
-            "Can be repeated."
+            "Can be repeated.",
+            metavar="FOLDER",
         ),
     ] = None,
     set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Override an option of the analysis, for example rho=0.05. Can be repeated."),
+        list[Setting] | None,
+        typer.Option(
+            "--set",
+            help="Override an option of the analysis, for example rho=0.05. Can be repeated.",
+            parser=setting,
+            metavar="KEY=VALUE",
+        ),
     ] = None,
     out: Annotated[
         Path | None,
@@ -85,7 +94,9 @@ def analyse(
 
 
 def analyses(
-    name: Annotated[str | None, typer.Argument(help="The name of an analysis. Default: list all.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="The name of an analysis. Default: list all.", metavar="ANALYSIS")
+    ] = None,
 ) -> None:
     """List the analyses, or show the options of one.
 

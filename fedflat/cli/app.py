@@ -10,10 +10,14 @@ import sys
 from typing import Any
 
 import typer
+import typer.core
 
 from bench.host.threads import ONE_THREAD
 from bench.input.errors import UserError
 from fedflat.cli import analysing, comparing, data, experiments, methods, planning, published, rendering, training
+
+# The help shows placeholders such as CELL for arguments, without Python's types such as <list[str]>.
+setattr(typer.core.TyperArgument, "display_type_rich", lambda argument, ctx: "")  # noqa: B010 - mypy refuses "="
 
 app = typer.Typer(
     add_completion=False,

@@ -10,7 +10,7 @@ from fedflat.cli.options import ExperimentName, Results, Set, file_path, overrid
 
 def baselines(
     experiment: ExperimentName,
-    grid: Annotated[str, typer.Option(help="The name under which the baselines are stored.")],
+    grid: Annotated[str, typer.Option(help="The name under which the baselines are stored.", metavar="GRID")],
     set_: Set = None,
     results: Results = Path("results"),
     out: Annotated[
@@ -35,14 +35,17 @@ def baselines(
 
 
 def compare(
-    method: Annotated[str, typer.Argument(help="The label of a method whose runs are finished.")],
-    grid: Annotated[str, typer.Option(help="The name of the stored baselines to compare with.")],
+    method: Annotated[str, typer.Argument(help="The label of a method whose runs are finished.", metavar="METHOD")],
+    grid: Annotated[str, typer.Option(help="The name of the stored baselines to compare with.", metavar="GRID")],
     experiment: Annotated[
         str | None,
-        typer.Option(help="The experiment of the runs: a name or a YAML file. Default: the experiment named GRID."),
+        typer.Option(
+            help="The experiment of the runs: a name or a YAML file. Default: the experiment named GRID.",
+            metavar="EXPERIMENT",
+        ),
     ] = None,
     metric: Annotated[
-        str, typer.Option(help="test_accuracy, test_loss, train_loss or train_accuracy.")
+        str, typer.Option(help="test_accuracy, test_loss, train_loss or train_accuracy.", metavar="METRIC")
     ] = "test_accuracy",
     by_setting: Annotated[bool, typer.Option("--by-setting", help="Also show one table for each setting.")] = False,
     set_: Set = None,

@@ -11,16 +11,19 @@ from fedflat.cli.options import ExperimentName, Results, Set, folder_path, overr
 app = typer.Typer(rich_markup_mode=None)
 
 NameOrFolder = Annotated[
-    str, typer.Argument(help="The name of a data set (see 'fedflat data list'), or the path of a folder of images.")
+    str,
+    typer.Argument(
+        help="The name of a data set (see 'fedflat data list'), or the path of a folder of images.", metavar="DATASET"
+    ),
 ]
 Root = Annotated[
     str | None,
     typer.Option(
         help="The folder that holds all data sets. Default: $FEDFLAT_DATA, or 'data' in the current folder.",
-        metavar="DIR",
+        metavar="FOLDER",
     ),
 ]
-Seed = Annotated[int, typer.Option(min=0, help="The seed of the run; the split depends on it.")]
+Seed = Annotated[int, typer.Option(min=0, help="The seed of the run; the split depends on it.", metavar="N")]
 
 
 @app.callback(invoke_without_command=True)
@@ -88,7 +91,8 @@ def prepare(
 def partition(
     experiment: ExperimentName,
     label: Annotated[
-        str | None, typer.Argument(help="The label of a partition, for example dirichlet-0.1. Default: all.")
+        str | None,
+        typer.Argument(help="The label of a partition, for example dirichlet-0.1. Default: all.", metavar="PARTITION"),
     ] = None,
     seed: Seed = 0,
     out: Annotated[Path, typer.Option(help="The folder to write to.", parser=folder_path, metavar="FOLDER")] = Path(
@@ -116,7 +120,14 @@ def partition(
 @app.command()
 def split(
     experiment: ExperimentName,
-    cell: Annotated[str, typer.Argument(help="The path of a cell, for example digits/dirichlet-0.1/4-of-20/fedsam.")],
+    cell: Annotated[
+        str,
+        typer.Argument(
+            help="The path of a cell, DATASET/PARTITION/PARTICIPATION/METHOD, for example "
+            "digits/dirichlet-0.1/4-of-20/fedsam.",
+            metavar="CELL",
+        ),
+    ],
     seed: Seed = 0,
     set_: Set = None,
     results: Results = Path("results"),

@@ -4,7 +4,9 @@ The equations are the docstrings of the components' modules. Costs are measured 
 """
 
 import inspect
+import re
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal, get_args, get_origin
 
@@ -21,11 +23,31 @@ from bench.methods.released import RELEASES, Release
 from bench.methods.swa import SWA
 from bench.methods.user_file import recipe_from_file
 
-_SYMBOLS = (
-    "w^t global model, w_i⁺ local model after its steps, Δ_i = w_i⁺ − w^t, K_i local steps, η_t local learning rate,",
-    "N clients, M active clients S, p_i their weights; g and g₁ gradients on the mini-batch ξ of the step,",
-    "unit(v) = v/‖v‖ and 0 for v = 0; q the direction of the step w ← w − η_t (clip(q) + ωw); ← and ⁺ new values",
-)
+SYMBOLS = {
+    "t": "number of the round",
+    "N": "number of clients",
+    "S": "set of the active clients of the round",
+    "M": "number of the active clients",
+    "p_i": "weight of client i in the mean over the active clients; the weights sum to 1",
+    "w^t": "global model at the beginning of round t",
+    "w": "model of a client during its local steps, which begin at w^t",
+    "w_i⁺": "model of client i after its local steps",
+    "Δ_i": "update of client i: w_i⁺ − w^t",
+    "Δ": "mean update: Σ p_i Δ_i",
+    "K_i": "number of local steps of client i",
+    "η_t": "local learning rate in round t",
+    "η_g": "learning rate of the server",
+    "F_i": "loss of client i",
+    "ξ": "mini-batch of the local step",
+    "δ": "perturbation: the gradient is computed at w + δ",
+    "g₁": "gradient of the mini-batch at w",
+    "g": "gradient of the mini-batch at w + δ",
+    "q": "direction of the local step w ← w − η_t (clip(q) + ωw), where ω is the weight decay",
+    "unit(v)": "v/‖v‖, and 0 for v = 0",
+    "←": "the variable gets a new value",
+}
+"""The meaning of the symbols that occur in several components; a docstring defines the other ones that it uses."""
+
 _BOUNDS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
 
 
@@ -41,9 +63,6 @@ def overview() -> str:
             "",
             "components that can be combined freely:",
             *(f"  {slot}: {', '.join(choices)}" for slot, choices in SLOTS.items()),
-            "",
-            "symbols of fedflat methods NAME:",
-            *(f"  {line}" for line in _SYMBOLS),
         ]
     )
 
@@ -55,12 +74,13 @@ def describe(name: str) -> str:
     """
     if name == "swa":
         fields = [f"  swa.{key}: {_field(field)}" for key, field in SWA.model_fields.items()]
-        return "\n".join([*_equations(SWA), "", *fields])
+        return "\n".join([*_equations(SWA), "", *_legend(_equations(SWA)), "", *fields])
     entry = recipe_from_file(Path(name)) if name.endswith(".py") else recipe(name)
     lines = [f"{entry.title} ({entry.name}): {entry.source}", f"aggregation: {entry.aggregation}"]
     for slot, component in entry.components.by_slot().items():
         if slot != "loss" or component is not Components().loss:
             lines += ["", f"{slot}: {component.name}", *_equations(component)]
+    lines += ["", *_legend(lines)]
     lines += ["", "hyper-parameters:" if entry.hyperparameters else "hyper-parameters: none"]
     lines += [f"  {key}: {_field(field)}" for key, field in entry.hyperparameters.items()]
     lines += [f"  swa: {', '.join(SWA.model_fields)}: averages models on the server, see fedflat methods swa"]
@@ -77,6 +97,19 @@ def _equations(cls: type) -> list[str]:
     """The docstring of the class's module."""
     text = inspect.cleandoc(sys.modules[cls.__module__].__doc__ or "")
     return [f"  {line}".rstrip() for line in text.splitlines()]
+
+
+def _legend(lines: Iterable[str]) -> list[str]:
+    """The symbols that occur in these lines, with their meaning."""
+    text = "\n".join(lines)
+    return ["symbols:", *aligned([(f"  {name}", meaning) for name, meaning in SYMBOLS.items() if _occurs(name, text)])]
+
+
+def _occurs(symbol: str, text: str) -> bool:
+    """Whether the text contains the symbol, and not only a longer symbol with the same letters."""
+    name, bracket, _ = symbol.partition("(")
+    end = r"\(" if bracket else r"(?![\w^⁺̄])"
+    return re.search(rf"(?<![\w^_.]){re.escape(name)}{end}", text) is not None
 
 
 def _field(field: FieldInfo) -> str:
@@ -108,7 +141,7 @@ def _released(variant: str, release: Release) -> list[str]:
     switches = {**release.hyperparameters, **{f"swa.{key}": value for key, value in release.swa.items()}}
     switches |= release.training
     switches |= {key: v for key, v in (("sampling", release.sampling), ("report", release.report)) if v is not None}
-    lines = [f"variant released:{variant} ({release.code}):"]
+    lines = [f"variant released:{variant} ({release.repository}):"]
     lines.append("  " + ", ".join(f"{key} {value}" for key, value in switches.items()))
     lines += [
         f"  {key} {value}, even if another value is set: an error of the released code"

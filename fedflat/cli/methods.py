@@ -8,7 +8,10 @@ import typer
 def methods(
     name: Annotated[
         str | None,
-        typer.Argument(help="A method's name, 'swa' (weight averaging), or a method's Python file. Default: list all."),
+        typer.Argument(
+            help="A method's name, 'swa' (weight averaging), or a method's Python file. Default: list all.",
+            metavar="METHOD",
+        ),
     ] = None,
 ) -> None:
     """List the methods, or explain one.

@@ -1,7 +1,7 @@
 """Options and arguments that several subcommands share."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 import yaml
@@ -35,13 +35,50 @@ def _count(text: str) -> int | None:
     return int(text)
 
 
+class Setting(NamedTuple):
+    """A value of `--set`."""
+
+    key: str
+    value: Any
+
+
+def setting(text: str) -> Setting:
+    """The key and the YAML value of a text such as training.rounds=20."""
+    key, equals, value = text.partition("=")
+    if not (key and equals):
+        raise typer.BadParameter(f"'{text}' (allowed: key=value, for example training.rounds=20)")
+    try:
+        return Setting(key, load_yaml(value))
+    except yaml.YAMLError as error:
+        reason = getattr(error, "problem", None) or error
+        raise typer.BadParameter(f"{key}: '{value}' is not a YAML value ({reason})") from None
+
+
+def overrides_of(settings: list[Setting] | None) -> dict[str, Any]:
+    """The values that --set gives, by key; a `UserError` if a key is given twice."""
+    overrides: dict[str, Any] = {}
+    for key, value in settings or ():
+        if key in overrides:
+            raise UserError(f"--set {key} is given twice")
+        overrides[key] = value
+    return overrides
+
+
 Results = Annotated[Path, typer.Option(help="The folder of all results.", parser=folder_path, metavar="FOLDER")]
 ExperimentName = Annotated[
-    str, typer.Argument(help="The name of an experiment (a folder of paper_tables/), or the path of a YAML file.")
+    str,
+    typer.Argument(
+        help="The name of an experiment (a folder of paper_tables/), or the path of a YAML file.", metavar="EXPERIMENT"
+    ),
 ]
 Set = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="Override a value of the experiment, for example training.rounds=20. Can be repeated."),
+    list[Setting] | None,
+    typer.Option(
+        "--set",
+        help="Override a value of the experiment, for example training.rounds=20. Can be repeated.",
+        parser=setting,
+        metavar="KEY=VALUE",
+    ),
 ]
 Threads = Annotated[
     int | None,
@@ -54,20 +91,8 @@ Threads = Annotated[
 ]
 Device = Annotated[
     str,
-    typer.Option(help="auto, cpu, cuda or cuda:<i>. auto and cuda choose a GPU that none of your processes uses."),
+    typer.Option(
+        help="auto, cpu, cuda, or cuda:0, cuda:1, ... auto and cuda choose a GPU that none of your processes uses.",
+        metavar="DEVICE",
+    ),
 ]
-
-
-def overrides_of(settings: list[str] | None) -> dict[str, Any]:
-    """The values that --set overrides, by key; a `UserError` if a setting is not key=value."""
-    overrides: dict[str, Any] = {}
-    for setting in settings or []:
-        key, equals, value = setting.partition("=")
-        if not equals:
-            raise UserError(f"--set takes key=value, for example training.rounds=20, not '{setting}'")
-        try:
-            overrides[key] = load_yaml(value)
-        except yaml.YAMLError as error:
-            reason = getattr(error, "problem", None) or error
-            raise UserError(f"--set {key}: '{value}' is not a YAML value ({reason})") from None
-    return overrides

@@ -17,16 +17,21 @@ def plan(
             help="Targets of Snakemake, for example fedgf_table_1, fedlesam, fedtoga_runs or all_tables.",
         ),
     ],
-    scale: Annotated[str, typer.Option(help="paper or smoke.")] = "paper",
+    scale: Annotated[str, typer.Option(help="paper or smoke.", metavar="SCALE")] = "paper",
     rounds: Annotated[
-        int | None, typer.Option(help="The number of rounds. Default: that of the experiment.", min=1)
+        int | None, typer.Option(help="The number of rounds. Default: that of the experiment.", min=1, metavar="N")
     ] = None,
     seeds: Annotated[
-        int | None, typer.Option(help="The number of seeds (0, 1, ...). Default: the seeds of the experiment.", min=1)
+        list[int] | None,
+        typer.Option(
+            "--seed",
+            help="Count only this seed. Can be repeated. Default: all seeds of the experiment.",
+            metavar="SEED",
+        ),
     ] = None,
     methods: Annotated[
         list[str] | None,
-        typer.Option("--method", help="Count only methods with this label or name. Can be repeated."),
+        typer.Option("--method", help="Count only methods with this label or name. Can be repeated.", metavar="METHOD"),
     ] = None,
     experiments: Annotated[
         list[str] | None,
@@ -37,7 +42,9 @@ def plan(
         ),
     ] = None,
     results: Results = Path("results"),
-    device: Annotated[str, typer.Option(help="The device to estimate for: auto, cpu, cuda or cuda:<i>.")] = "auto",
+    device: Annotated[
+        str, typer.Option(help="The device to estimate for: auto, cpu, cuda, or cuda:0, cuda:1, ...", metavar="DEVICE")
+    ] = "auto",
 ) -> None:
     """Estimate the cost of Snakemake's targets.
 
@@ -50,7 +57,7 @@ def plan(
     Examples:
       fedflat plan fedgf_table_1 fedgf_figure_4
       fedflat plan mine_table_accuracy --experiment mine/experiments.yaml
-      fedflat plan all_tables --scale smoke --seeds 1 --method fedavg --method fedsam
+      fedflat plan all_tables --scale smoke --seed 0 --method fedavg --method fedsam
     """
     from analysis.planning.gradient_times import GradientTimes
     from analysis.planning.plan import as_text
@@ -62,8 +69,8 @@ def plan(
     overrides: dict[str, Any] = {} if scale == "paper" else {"scale": scale}
     if rounds is not None:
         overrides["training.rounds"] = rounds
-    if seeds is not None:
-        overrides["grid.seeds"] = list(range(seeds))
+    if seeds:
+        overrides["grid.seeds"] = seeds
     if methods:
         overrides["chosen"] = methods
     times = GradientTimes.measured(prepare_device(device, 1, typer.echo))

@@ -12,14 +12,14 @@ Values = list[str] | None
 
 
 def published(
-    paper: Annotated[Values, typer.Option(help="For example fedgf or fedsam_caldarola.", metavar="NAME")] = None,
-    table: Annotated[Values, typer.Option(help="The table's number in the paper.", metavar="NAME")] = None,
-    dataset: Annotated[Values, typer.Option(help="For example cifar10.", metavar="NAME")] = None,
-    method: Annotated[Values, typer.Option(help="For example fedsam or fedasam+swa.", metavar="NAME")] = None,
-    model: Annotated[Values, typer.Option(help="For example lenet.", metavar="NAME")] = None,
-    partition: Annotated[Values, typer.Option(help="For example dirichlet.", metavar="NAME")] = None,
-    metric: Annotated[Values, typer.Option(help="For example test_accuracy.", metavar="NAME")] = None,
-    note: Annotated[Values, typer.Option(help="The kind of note, for example typo_suspected.", metavar="NAME")] = None,
+    paper: Annotated[Values, typer.Option(help="For example fedgf or fedsam_caldarola.", metavar="PAPER")] = None,
+    table: Annotated[Values, typer.Option(help="The table's number in the paper.", metavar="TABLE")] = None,
+    dataset: Annotated[Values, typer.Option(help="For example cifar10.", metavar="DATASET")] = None,
+    method: Annotated[Values, typer.Option(help="For example fedsam or fedasam+swa.", metavar="METHOD")] = None,
+    model: Annotated[Values, typer.Option(help="For example lenet.", metavar="MODEL")] = None,
+    partition: Annotated[Values, typer.Option(help="For example dirichlet.", metavar="PARTITION")] = None,
+    metric: Annotated[Values, typer.Option(help="For example test_accuracy.", metavar="METRIC")] = None,
+    note: Annotated[Values, typer.Option(help="The kind of note, for example typo_suspected.", metavar="NOTE")] = None,
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV with all columns and the full notes.")] = False,
 ) -> None:
     """Show the numbers that the papers print.

@@ -11,7 +11,10 @@ from fedflat.cli.options import ExperimentName, Results, Set, overrides_of
 def table(
     experiment: ExperimentName,
     name: Annotated[
-        str, typer.Argument(help="The name of a table: a file in the experiment's folder tables/, without .yaml.")
+        str,
+        typer.Argument(
+            help="The name of a table: a file in the experiment's folder tables/, without .yaml.", metavar="TABLE"
+        ),
     ],
     set_: Set = None,
     results: Results = Path("results"),
@@ -35,7 +38,10 @@ def table(
 def figure(
     experiment: ExperimentName,
     name: Annotated[
-        str, typer.Argument(help="The name of a figure: a file in the experiment's folder figures/, without .yaml.")
+        str,
+        typer.Argument(
+            help="The name of a figure: a file in the experiment's folder figures/, without .yaml.", metavar="FIGURE"
+        ),
     ],
     set_: Set = None,
     results: Results = Path("results"),

@@ -18,13 +18,14 @@ def run(
     cell: Annotated[
         list[str],
         typer.Argument(
-            help="The path of a cell, for example digits/dirichlet-0.1/4-of-20/fedsam. "
-            "Several cells are trained by one process."
+            help="The path of a cell, DATASET/PARTITION/PARTICIPATION/METHOD, for example "
+            "digits/dirichlet-0.1/4-of-20/fedsam. Several cells are trained by one process.",
+            metavar="CELL",
         ),
     ],
     seed: Annotated[
         list[int] | None,
-        typer.Option(help="Train only this seed. Can be repeated. Default: all seeds of the experiment."),
+        typer.Option(help="Train only this seed. Can be repeated. Default: all seeds of the experiment.", metavar="N"),
     ] = None,
     set_: Set = None,
     out: Annotated[
@@ -43,7 +44,9 @@ def run(
             help="Replace finished runs that another configuration or another version of the code produced.",
         ),
     ] = False,
-    checkpoint_every: Annotated[int, typer.Option(min=1, help="The number of rounds between checkpoints.")] = 1,
+    checkpoint_every: Annotated[
+        int, typer.Option(min=1, help="The number of rounds between checkpoints.", metavar="N")
+    ] = 1,
     results: Results = Path("results"),
     device: Device = "auto",
     threads: Threads = None,
@@ -61,6 +64,7 @@ def run(
     started = time.perf_counter()
     keep_freed_memory()
     from bench.experiments.experiment import load_experiment
+    from bench.experiments.overrides import check_effect, parse_overrides
     from bench.experiments.results import ResultPaths, custom
     from bench.host.torch_device import prepare_device
     from bench.training.train import train_cell
@@ -69,17 +73,20 @@ def run(
         raise UserError(f"--out is the folder of one cell, and {len(cell)} are given; use --results for several")
     overrides = overrides_of(set_)
     if seed:
+        if "grid.seeds" in overrides:
+            raise UserError("the seeds are given twice, by --seed and by --set grid.seeds")
         overrides["grid.seeds"] = seed
     loaded = load_experiment(experiment, overrides)
     cells = {path: loaded.cell(path) for path in cell}
+    check_effect(parse_overrides(overrides), [chosen.address for chosen in cells.values()], "the given cells")
     threads = threads or cells[cell[0]].runs[0].model.threads(available_cores())
     torch_device = prepare_device(device, threads, typer.echo)
 
     attempts = Attempts("cells", len(cells))
-    for path, chosen in cells.items():
+    for path, one in cells.items():
         with attempts.at(path):
             folder = out or ResultPaths(results).cell(custom(loaded.name) if overrides else loaded.name, path)
-            train_cell(loaded.name, chosen, folder, torch_device, typer.echo, checkpoint_every, replace=replace)
+            train_cell(loaded.name, one, folder, torch_device, typer.echo, checkpoint_every, replace=replace)
             typer.echo(f"written to {folder}")
     attempts.check()
     typer.echo(resources_used(started))

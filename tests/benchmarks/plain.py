@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, Dataset
 
-from bench.engine.steps import Steps
+from bench.engine.step_settings import StepSettings
 from tests.benchmarks.workload import HYPERPARAMETERS, SETTINGS, Workload
 
 EPS = 1e-12
@@ -65,7 +65,7 @@ class FedAvg:
         self,
         model: nn.Module,
         clients: Sequence[ClientImages],
-        settings: Steps,
+        settings: StepSettings,
         hyperparameters: Mapping[str, float],
         epochs: int,
         batch: int,

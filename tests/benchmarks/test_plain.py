@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from bench.engine.simulation import simulate
-from bench.engine.steps import Steps
+from bench.engine.step_settings import StepSettings
 from tests.benchmarks.plain import PADDING, PLAIN, ClientImages, Plain
 from tests.benchmarks.workload import HYPERPARAMETERS, Workload
 
@@ -18,7 +18,7 @@ SAMPLES = 12
 def test_it_follows_the_engine(method, clip, digits):
     """Full batches and no augmentation, in float64: three rounds, partial participation, clip off and at work."""
     images, labels = digits
-    settings = Steps(lr=0.1, lr_decay=0.9, weight_decay=1e-2, clip=clip)
+    settings = StepSettings(lr=0.1, lr_decay=0.9, weight_decay=1e-2, clip=clip)
     parts = [slice(i * SAMPLES, (i + 1) * SAMPLES) for i in range(4)]
     run = PLAIN[method](
         Workload("cnn_gn", 4, SAMPLES, SAMPLES).module(0).double(),

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from bench.data.dataset import DeviceData
 from bench.data.sources.digits import Digits
-from bench.engine.steps import Steps
+from bench.engine.step_settings import StepSettings
 from bench.models import build_model, parse_model
 from bench.numerics.streams import numpy_stream
 
@@ -26,7 +26,7 @@ HYPERPARAMETERS: Mapping[str, Mapping[str, float]] = {
 GRADIENTS: Mapping[str, int] = {"fedavg": 1, "fedsam": 2, "fedsmoo": 2, "fedlesam_s": 1, "fedtoga": 2}
 """Gradients per local step, of the methods that have a plain reference."""
 
-SETTINGS = Steps(lr=0.01, lr_decay=0.998, weight_decay=1e-3, clip=10.0, aggregation="uniform")
+SETTINGS = StepSettings(lr=0.01, lr_decay=0.998, weight_decay=1e-3, clip=10.0, aggregation="uniform")
 
 CLASSES = 10
 MEAN, STD = (0.491, 0.482, 0.447), (0.247, 0.243, 0.262)

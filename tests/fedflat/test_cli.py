@@ -26,7 +26,7 @@ from bench.methods.catalog import CATALOG
 from bench.numerics.streams import numpy_stream
 from fedflat.cli.analysing import analysis_questions
 from fedflat.cli.app import app
-from fedflat.cli.method_description import overview
+from fedflat.cli.method_description import SYMBOLS, describe, overview
 from tests.commands import fedflat, refused
 from tests.places import ROOT
 
@@ -73,9 +73,14 @@ def test_mistakes_in_an_experiment(old, new, message, tmp_path):
 def test_mistakes_on_the_command_line(tmp_path):
     assert "did you mean 'digits/dirichlet-0.1/4-of-20/fedsam'" in refused("run", "quick", CELL.replace("sam", "sma"))
     assert "unknown experiment 'quik'; did you mean 'quick'?" in refused("run", "quik", CELL)
-    assert "'[1' is not a YAML value" in refused("run", "quick", CELL, "--set", "training.rounds=[1")
     assert "unknown device 'meta'" in refused("run", "quick", CELL, "--device", "meta", "--out", tmp_path / "x")
-    assert "--set takes key=value" in refused("run", "quick", CELL, "--set", "training.rounds")
+    assert "--set training.rounds is given twice" in refused(
+        "run", "quick", CELL, "--set", "training.rounds=3", "--set", "training.rounds=4"
+    )
+    assert "the seeds are given twice" in refused("run", "quick", CELL, "--seed", "1", "--set", "grid.seeds=[2]")
+    assert "--set methods.fedgf.hyperparameters.rho applies to none of the given cells" in refused(
+        "run", "quick", CELL, "--set", "methods.fedgf.hyperparameters.rho=0.1"
+    )
     assert "unknown method 'fedlesan'" in refused("methods", "fedlesan")
     assert "unknown table of experiment quick 'acuracy'" in refused("table", "quick", "acuracy")
     assert "unknown device 'gpu'" in refused("run", "quick", CELL, *TINY[:-1], "gpu", "--out", tmp_path / "x")
@@ -83,12 +88,11 @@ def test_mistakes_on_the_command_line(tmp_path):
     assert "unknown key of Flatness 'roh'; did you mean 'rho'?" in refused(
         "analyse", "flatness", tmp_path, "--set", "roh=1"
     )
-    assert "is repeated in one mapping" in refused("run", "quick", CELL, "--set", "training={lr: 1, lr: 2}")
     assert "is neither a run directory" in refused("analyse", "drift", tmp_path)
 
 
 USAGE = [
-    (["run"], "missing argument 'experiment'; see 'fedflat run --help'"),
+    (["run"], "missing argument 'EXPERIMENT'; see 'fedflat run --help'"),
     (
         ["run", "quick", CELL, "--outt", "x"],
         "no such option: --outt (Possible options: --out); see 'fedflat run --help'",
@@ -98,6 +102,12 @@ USAGE = [
     (["run", "quick", CELL, "--threads", "all"], "invalid value for '--threads': 'all' (allowed: auto, 1, 2, ...)"),
     (["run", "quick", CELL, CELL, "--out", "x"], "--out is the folder of one cell, and 2 are given"),
     (["run", "quick", CELL, "--threads"], "option '--threads' requires an argument"),
+    (
+        ["run", "quick", CELL, "--set", "lr"],
+        "invalid value for '--set': 'lr' (allowed: key=value, for example training.",
+    ),
+    (["run", "quick", CELL, "--set", "training.rounds=[1"], "training.rounds: '[1' is not a YAML value"),
+    (["run", "quick", CELL, "--set", "training={lr: 1, lr: 2}"], "the key 'lr' is repeated in one mapping"),
     (["table", "quick", "accuracy", "more"], "unexpected extra argument"),
     (["run", "quick", CELL, "--out", ""], "invalid value for '--out': the path is empty"),
     (["run", "quick", CELL, "--results", ""], "invalid value for '--results': the path is empty"),
@@ -208,6 +218,14 @@ def test_methods_lists_the_catalog_and_explains_each():
     assert "no released code is known" in fedflat("methods", "fedtoga").stdout
 
 
+def test_a_method_is_shown_with_the_symbols_of_its_equations():
+    _, _, legend = describe("fedavg").partition("symbols:\n")
+    shown = [line.split()[0] for line in legend.partition("\n\n")[0].splitlines()]
+    assert shown == ["t", "p_i", "w^t", "Δ_i", "K_i", "η_t", "η_g"], "no symbol of other methods"
+    used = "".join(describe(name).partition("hyper-parameters")[0] for name in [*CATALOG, "swa"])
+    assert all(f"\n  {symbol} " in used for symbol in SYMBOLS), "every symbol occurs somewhere"
+
+
 def test_columns_of_methods_are_as_wide_as_their_longest_name(monkeypatch):
     long = replace(CATALOG["fedsam"], name="fedsam_with_quite_a_long_name")
     monkeypatch.setitem(CATALOG, long.name, long)
@@ -236,7 +254,8 @@ def test_every_subcommand_has_a_short_summary_and_examples_that_parse(name):
     for example in examples:
         words = shlex.split(example.partition(" > ")[0])
         assert " ".join(words).startswith(name)
-        command.make_context(name, words[len(name.split()) :])
+        context = command.make_context(name, words[len(name.split()) :])
+        assert "<" not in context.get_help(), "a Python type in place of a word"
 
 
 def test_the_help_lists_every_subcommand():

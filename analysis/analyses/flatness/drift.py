@@ -67,11 +67,11 @@ class Drift(ByAscent, OnGlobalObjective):
     ) -> PerturbationDrift:
         setup = run.setup
         federation = setup.federation
-        start = federation.method.server.sent_model(state.w, state.server)
+        start = federation.method.server.broadcast_model(state.w, state.server)
 
         def global_gradient(mean_iterate: Tensor) -> Tensor:
             """∇F at the virtual global model w^t − η_g (w^t − mean of the w_i,k)."""
-            virtual_model = torch.lerp(start, mean_iterate, federation.steps.server_lr)
+            virtual_model = torch.lerp(start, mean_iterate, federation.step_settings.server_lr)
             return setup.objective.full_gradient(virtual_model, train)
 
         return perturbation_drift(

@@ -81,7 +81,7 @@ class Plane(ThroughModels):
         """The two others must be named, because no default fits all experiments."""
         if not self.through:
             raise UserError(
-                "plane goes through the models of three methods, or partitions: name the two others in its option "
+                "the analysis plane needs the models of three methods or partitions: list the other two in its option "
                 "through"
             )
 

@@ -12,7 +12,7 @@ from analysis.measures.convergence import FinalValue, first_reaching
 from analysis.measures.cost import SPENT, images_of_steps, spending
 from bench.input.errors import UserError
 
-Target = Annotated[float, Field(gt=0, le=100)]
+TargetAccuracy = Annotated[float, Field(gt=0, le=100)]
 
 
 class Convergence(Analysis):
@@ -24,7 +24,7 @@ class Convergence(Analysis):
     of_diverged: ClassVar[bool] = True
     of_final_model: ClassVar[bool] = False
 
-    targets: tuple[Target, ...] = Field(default=(80.0,), description="test accuracies in percent")
+    targets: tuple[TargetAccuracy, ...] = Field(default=(80.0,), description="test accuracies in percent")
     reference: str | None = Field(
         default=None, description="a method whose final accuracy, seed by seed, is a further target; null: none"
     )
@@ -42,7 +42,7 @@ class Convergence(Analysis):
     @model_validator(mode="after")
     def _any_target(self) -> "Convergence":
         if not self.targets and self.reference is None:
-            raise UserError("convergence needs targets or a reference")
+            raise UserError("the analysis convergence needs targets, a reference, or both")
         return self
 
     def compared_labels(self) -> Sequence[str]:
@@ -55,10 +55,11 @@ class Convergence(Analysis):
         if target not in (*self.targets, *self.compared_labels()):
             known = ", ".join([*(f"{accuracy:g}" for accuracy in self.targets), *self.compared_labels()])
             raise UserError(
-                f"target {target}: the targets of the analysis convergence are {known}; set them in analyses.yaml"
+                f"target {target} is not a target of the analysis convergence (allowed: {known}); "
+                "analyses.yaml lists the targets"
             )
         if smoothed and self.window == 1:
-            raise UserError("smoothed: the window of the analysis convergence is 1; set it in analyses.yaml")
+            raise UserError("smoothed: true needs a window above 1 in the analysis convergence (analyses.yaml)")
 
     def of_run(self, run: AnalysedRun) -> pd.DataFrame:
         """One row per target, smoothing and quantity: what was spent until the target was `reached`, else in total."""
@@ -87,6 +88,6 @@ class Convergence(Analysis):
             return
         reference = self.compared_runs(run)[0].directory
         if reference.diverged:
-            run.report(f"seed {run.config.seed}: '{reference.path}' diverged and yields no target")
+            run.log(f"seed {run.config.seed}: '{reference.path}' diverged and yields no target")
             return
         yield self.final.of(reference.metrics()["test_accuracy"].dropna(), "higher"), self.reference

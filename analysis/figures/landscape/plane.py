@@ -52,7 +52,7 @@ class ThroughModelsLayout(OneSeedLayout, OneSettingLayout):
         }
         shown = {value: frame[frame["data"] == part] for value, part in (("loss", self.loss), ("error", self.error))}
         if any(not np.isfinite(rows[value].to_numpy(float)).any() for value, rows in shown.items()):
-            raise UserError(f"nothing to draw for '{self.title}': no finite values of the seed and the images named")
+            raise UserError(f"nothing to draw for '{self.title}': no finite values for the given seed and images")
         names = {
             place.partition: partition_title(place.partition) for place in tidy.experiment.settings
         } | method_titles(tidy.experiment)

@@ -58,7 +58,9 @@ class ConvergenceLayout(PanelLayout):
         shown = self.shown(frame)
         if shown.empty:
             last = int(frame["round"].max())
-            raise UserError(f"nothing to draw for '{self.title}': every = {self.every}, but runs end at round {last}")
+            raise UserError(
+                f"nothing to draw for '{self.title}': every = {self.every}, but the runs have {last} rounds"
+            )
         rows = -(-len(self.panels) // self.columns)
         notes = [
             diverged_note(frame, method_titles(tidy.experiment), "the curve ends at a cross"),

@@ -54,7 +54,7 @@ class SweepPanel(Frozen):
     def _ascending(self) -> "SweepPanel":
         xs = [point.x for point in self.points]
         if any(a >= b for a, b in itertools.pairwise(xs)):
-            raise UserError(f"points of '{self.x}': x must rise from point to point")
+            raise UserError(f"points of '{self.x}': x must increase from point to point")
         if self.scale == "log" and xs[0] <= 0:
             raise UserError(f"points of '{self.x}': x = {xs[0]:g} cannot be drawn on a log scale")
         return self

@@ -30,14 +30,14 @@ class Order(KnownFile):
         what = self.what
         there = integers(read_columns(self.content(), what), "label", what)
         if len(there) != len(labels):
-            raise UserError(f"{what} has {len(there)} labels, but the data set {len(labels)} training images")
+            raise UserError(f"{what} has {len(there)} labels, but the data set has {len(labels)} training images")
         positions = np.empty(len(there), dtype=np.int64)
         by_class_there, by_class_here = np.argsort(there, kind="stable"), np.argsort(labels, kind="stable")
         odd = np.flatnonzero(there[by_class_there] != labels[by_class_here])
         if len(odd):
             c = min(there[by_class_there][odd[0]], labels[by_class_here][odd[0]])
             sizes = [np.count_nonzero(where == c) for where in (there, labels)]
-            raise UserError(f"{what} has {sizes[0]} images of class {c}, but the data set {sizes[1]}")
+            raise UserError(f"{what} has {sizes[0]} images of class {c}, but the data set has {sizes[1]}")
         positions[by_class_there] = by_class_here
         return positions
 

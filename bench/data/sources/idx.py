@@ -34,7 +34,7 @@ class Idx(Published):
         images, labels = (self.origin.verify(self.name, root, self.origin.members[k]) for k in self.files[subset])
         counts = _count(images, IMAGES), _count(labels, LABELS)
         if counts[0] != counts[1]:
-            raise UserError(f"'{images}' holds {counts[0]} images, but '{labels}' {counts[1]} labels")
+            raise UserError(f"'{images}' holds {counts[0]} images, but '{labels}' holds {counts[1]} labels")
         for pixels, classes in zip(_items(images, IMAGES), _items(labels, LABELS), strict=True):
             yield Samples(self.upright(pixels)[:, None], classes.astype(np.int64))
 
@@ -139,7 +139,7 @@ def _items(file: Path, magic: int) -> Iterator[NDArray[np.uint8]]:
                 raise UserError(f"'{file}' is truncated: it has fewer than {count} items")
             yield np.frombuffer(data, np.uint8).reshape(n, *shape)
         if stream.read(1):  # reading to the end also verifies gzip's checksum
-            raise UserError(f"'{file}' has more than its {count} items")
+            raise UserError(f"'{file}' has more items than its header states ({count})")
 
 
 def _header(stream: gzip.GzipFile, file: Path, magic: int) -> tuple[int, tuple[int, ...]]:

@@ -86,7 +86,7 @@ class ImageFolder(Source):
         if self.clients is not None:
             train = replace(train, samples=self._with_groups(train.samples, self.clients))
         if test.samples.images.shape[1:] != train.samples.images.shape[1:]:
-            sizes = f"{test.samples.images.shape[2:]}, the training images {train.samples.images.shape[2:]}"
+            sizes = f"{test.samples.images.shape[2:]}, but the training images are {train.samples.images.shape[2:]}"
             raise UserError(f"the test images of '{self.root}' are {sizes}: all must have one size")
         return Dataset(self.label, train.samples, test.samples, len(classes), 255.0, train.mean, train.std)
 
@@ -151,7 +151,9 @@ def _decoded(files: list[list[Path]]) -> Iterator[Samples]:
         for k, (_, file) in enumerate(chunk):
             image = _decode(file)
             if image.shape != shape:
-                raise UserError(f"'{file}' is {image.shape[1:]}, the images before it {shape[1:]}")
+                raise UserError(
+                    f"'{file}' is {image.shape[1:]}, but the images before it are {shape[1:]} (all must have one size)"
+                )
             images[k] = image
         names = [f"{file.parent.name}/{file.name}" for _, file in chunk]
         labels = np.array([label for label, _ in chunk], np.int64)

@@ -93,7 +93,7 @@ class CohortRound:
             client = self._client(inputs, row, carried)
             for part in self.local.method:
                 part.finish(carried["w"], client)
-            model = self.local.method.correction.sent_model(carried["w"], client)
+            model = self.local.method.correction.uploaded_model(carried["w"], client)
             self._sends_w = model is carried["w"]
             ends = self._carried(client, carried["w"], carried["loss"])
             return {name: ends[name] for name in ("w", "loss", "state", "upload")} | {"model": model}

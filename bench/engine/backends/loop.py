@@ -46,7 +46,7 @@ class Loop:
                     data.gradient_samples += gradient.calls * len(x)
                 for component in method:
                     component.finish(w, client)
-            model, steps = method.correction.sent_model(w, client), len(work.batches)
+            model, steps = method.correction.uploaded_model(w, client), len(work.batches)
             results.append(
                 LocalResult(w, model, steps, client.upload, client.state, loss / steps, data.gradient_samples)
             )

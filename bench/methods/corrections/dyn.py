@@ -48,6 +48,6 @@ class DynamicRegulariser(Correction):
         """H_i ← H_i + (w_i⁺ − w^t)."""
         client.state["H"] = client.state["H"] + (w - client.w_global)
 
-    def sent_model(self, w: Tensor, client: ClientRound) -> Tensor:
+    def uploaded_model(self, w: Tensor, client: ClientRound) -> Tensor:
         """w_i⁺; with `server_dual: active` y_i = w_i⁺ + H_i, whose mean is the next model."""
         return w if self.server_dual == "all" else w + client.state["H"]

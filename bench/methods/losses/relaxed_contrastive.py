@@ -3,6 +3,7 @@
     F_i = ℓ + mean over levels of (weight_scl · mean_a SCL_a + weight_pen · mean_a PEN_a)
 
     s_ab    cosine similarity of the features of samples a and b of the mini-batch
+    T       the temperature
     P_a     the smallest s_ab over b of a's class, including a itself
     Neg_a   the k_neg largest s_ab over the other classes
     SCL_a = −log( e^{P_a/T} / (e^{P_a/T} + Σ_{n∈Neg_a} e^{n/T}) )

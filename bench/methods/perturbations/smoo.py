@@ -13,7 +13,7 @@ from pydantic import Field
 from torch import Tensor
 
 from bench.methods.base import ClientRound, Gradient, Perturbation, ServerRound, along, unit
-from bench.methods.marks import Neutral
+from bench.methods.marks import Alone, Neutral
 
 
 class SMOO(Perturbation):
@@ -26,6 +26,9 @@ class SMOO(Perturbation):
     rho: Annotated[float, Neutral(0)] = Field(ge=0, description="perturbation radius", examples=[0.1])
     s_rule: Literal["minus_last", "mu_only"] = Field(
         default="minus_last", description="clients send μ_i − δ of the last step, or μ_i"
+    )
+    regulariser: Annotated[bool, Alone()] = Field(
+        default=True, strict=True, description="use the dynamic regulariser; false: q = g, and the server is FedAvg's"
     )
 
     def broadcast(self, w: Tensor, state: Mapping[str, Tensor]) -> dict[str, Tensor]:

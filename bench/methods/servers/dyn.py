@@ -36,10 +36,13 @@ class DynServer(Server):
     def _not_contradictory(self) -> "DynServer":
         if self.server_dual == "active" and not self.server_correction:
             raise UserError(
-                "server_correction: false and server_dual: active exclude each other: clients send their duals"
+                "server_correction: false and server_dual: active are not allowed together, "
+                "because clients send their duals"
             )
         if self.server_dual == "active" and self.dual_norm == "M":
-            raise UserError("dual_norm: M and server_dual: active exclude each other: the server has no dual H̄")
+            raise UserError(
+                "dual_norm: M and server_dual: active are not allowed together, because the server then has no dual H̄"
+            )
         return self
 
     @property

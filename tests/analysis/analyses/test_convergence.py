@@ -82,9 +82,9 @@ def test_a_diverged_run_has_no_final_value_under_any_rule(gather) -> None:  # ty
 def test_last_is_the_default_and_best_warns() -> None:
     assert FinalValue().rule == "last"
     assert "optimistic" in FinalValue(rule="best").description
-    with pytest.raises(UserError, match="n goes with"):
+    with pytest.raises(UserError, match="mean_last_n and std_last_n need n; the rules last and best do not allow n"):
         FinalValue(n=3)
-    with pytest.raises(UserError, match="n goes with"):
+    with pytest.raises(UserError, match="mean_last_n and std_last_n need n; the rules last and best do not allow n"):
         FinalValue(rule="mean_last_n")
 
 

@@ -120,9 +120,9 @@ def test_smoothing_is_a_second_set_of_rows(little: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"targets": []}, "convergence needs targets or a reference"),
+        ({"targets": []}, "the analysis convergence needs targets, a reference, or both"),
         ({"targets": [101.0]}, "targets.0 = 101.0"),
-        ({"reference": "fedavg"}, "compares with runs of: fedavg; --compare-with names runs of: none"),
+        ({"reference": "fedavg"}, r"needs --compare-with for runs of: fedavg \(given: none\)"),
     ],
 )
 def test_what_is_missing_is_one_line(options: dict[str, object], message: str, little: Path) -> None:
@@ -141,10 +141,14 @@ def test_a_table_asks_for_targets_that_the_analysis_has(little: Path) -> None:
         (
             "85",
             "{targets: [80]}",
-            r"t\.yaml': target 85.0: the targets of the analysis convergence are 80; set them in analyses.yaml",
+            r"t\.yaml': target 85.0 is not a target of the analysis convergence \(allowed: 80\); analyses.yaml lists",
         ),
-        ("fedavg", "{}", "target fedavg: the targets of the analysis convergence are 80"),
-        ("fedavg, smoothed: true", "{reference: fedavg}", "smoothed: the window of the analysis convergence is 1"),
+        ("fedavg", "{}", r"target fedavg is not a target of the analysis convergence \(allowed: 80\)"),
+        (
+            "fedavg, smoothed: true",
+            "{reference: fedavg}",
+            "smoothed: true needs a window above 1 in the analysis convergence",
+        ),
         (
             "fedavgg",
             "{reference: fedavgg}",

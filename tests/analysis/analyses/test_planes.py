@@ -54,10 +54,8 @@ def cells(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "runs"
 
 
-def answer(
-    cells: Path, name: str, options: Mapping[str, Any], out: Path, *compared: str, run: str = "fedavg", report=str
-):
-    run_analysis(parse_analysis(name, options), cells / run, out, CPU, report, [cells / other for other in compared])
+def answer(cells: Path, name: str, options: Mapping[str, Any], out: Path, *compared: str, run: str = "fedavg", log=str):
+    run_analysis(parse_analysis(name, options), cells / run, out, CPU, log, [cells / other for other in compared])
     return pd.read_csv(out)
 
 
@@ -194,7 +192,7 @@ def test_a_killed_analysis_continues_and_answers_the_same_bytes(cells: Path, tmp
     with kept.open("ab") as file:
         file.write(b"[3")  # torn
     said: list[str] = []
-    answer(cells, "surface", options, killed, report=said.append)
+    answer(cells, "surface", options, killed, log=said.append)
     assert said[0] == f"seed 3: {done} of 225 steps were already done"
     assert killed.read_bytes() == whole.read_bytes()
     assert sorted(file.name for file in tmp_path.iterdir()) == ["killed.csv", "whole.csv"]
@@ -210,10 +208,10 @@ def test_kept_points_of_other_options_are_not_taken(cells: Path, tmp_path: Path)
     last = {"extent": 2, "points": 3}
     for options in ({"points": 3, "images": 41}, {"points": 3, "images": 40, "data": "test"}, last):
         said: list[str] = []
-        parse_analysis("surface", options).of_run(AnalysedRun(run, CPU, partial_results=kept, report=said.append))
+        parse_analysis("surface", options).of_run(AnalysedRun(run, CPU, partial_results=kept, log=said.append))
         assert said == [], options
     said = []
-    answer(cells, "surface", last, out, report=said.append)
+    answer(cells, "surface", last, out, log=said.append)
     assert said == ["seed 3: 9 of 9 steps were already done"]
 
 
@@ -240,21 +238,26 @@ def test_a_plane_through_three_partitions(cells: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "options", "compared", "message"),
     [
-        ("plane", {}, (), "name the two others in its option through"),
+        ("plane", {}, (), "list the other two in its option through"),
         (
             "plane",
             {"through": ["fedsam", "fedasam"]},
             (),
-            "runs of: fedsam, fedasam; --compare-with names runs of: none",
+            r"runs of: fedsam, fedasam \(given: none\)",
         ),
         (
             "plane",
             {"through": ["fedsam", "fedasam"]},
             ("fedasam", "fedsam"),
-            "names runs of: fedasam with dirichlet-0.1, fedsam",
+            r"\(given: fedasam with dirichlet-0.1, fedsam",
         ),
-        ("plane", {"through": ["fedavg", "fedsam"]}, ("fedavg", "fedsam"), "there is no one plane through them"),
-        ("interpolation", {}, ("fedsam",), "interpolation with these options compares with no other runs"),
+        ("plane", {"through": ["fedavg", "fedsam"]}, ("fedavg", "fedsam"), "they do not define a plane"),
+        (
+            "interpolation",
+            {},
+            ("fedsam",),
+            "interpolation with these options compares no runs: leave out --compare-with",
+        ),
         (
             "local_plane",
             {"clients": [0, 1, 20]},
@@ -262,9 +265,9 @@ def test_a_plane_through_three_partitions(cells: Path, tmp_path: Path) -> None:
             "three of the run's 20 clients, .* requested: 0, 1, 20",
         ),
         ("local_plane", {"round": 7}, (), "has no saved state after round 7"),
-        ("hessian", {}, ("fedsam",), "hessian with these options compares with no other runs"),
-        ("interpolation", {"towards": "fedsam"}, (), "runs of: fedsam; --compare-with names runs of: none"),
-        ("surface", {"reference": "fedsam"}, (), "runs of: fedsam; --compare-with names runs of: none"),
+        ("hessian", {}, ("fedsam",), "hessian with these options compares no runs: leave out --compare-with"),
+        ("interpolation", {"towards": "fedsam"}, (), r"runs of: fedsam \(given: none\)"),
+        ("surface", {"reference": "fedsam"}, (), r"runs of: fedsam \(given: none\)"),
     ],
 )
 def test_what_does_not_fit_is_one_line(

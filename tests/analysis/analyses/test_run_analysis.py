@@ -73,7 +73,7 @@ def test_numbers_of_another_configuration_are_refused(tmp_path: Path) -> None:
 
 def test_without_kept_states_that_is_what_is_said(tmp_path: Path) -> None:
     changes = {"evaluation.snapshot_every": None}
-    message = "evaluation.snapshot_every is null: the experiment stores no states; set it"
+    message = "evaluation.snapshot_every is null: the experiment stores none; set it to a number of rounds"
     cell = load_experiment(MINI, changes).cell(CELL + "fedsam")
     runs = tmp_path / "runs" / "mini" / CELL / "fedsam"
     train_cell("mini", cell, runs, CPU, str)
@@ -152,7 +152,7 @@ def test_the_surface_is_that_of_the_first_seed_unless_one_is_named(tmp_path: Pat
     assert "Seed 1" in render_page(requested).read_text(encoding="utf-8")
     assert all(file.stat().st_size for name in ("surfaces", "labels") for file in Figures(requested).render(name))
     runs = tmp_path / "runs" / "mini" / CELL / "fedsam"
-    with pytest.raises(UserError, match=r"surface.seed = 7, but the seeds are 1"):
+    with pytest.raises(UserError, match=r"surface.seed = 7 \(allowed: 1"):
         run_analysis(parse_analysis("surface", {"seed": 7}), runs, tmp_path / "x.csv", CPU, str)
 
 
@@ -283,11 +283,14 @@ def test_an_experiment_asks_the_same_question_twice(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("wide: {rho: 0.5}", r"unknown analysis in '.*': wide \(a new name must say which it is: .*'wide'"),
+        (
+            "wide: {rho: 0.5}",
+            r"unknown analysis in '.*': wide \(an entry with another name needs the key 'analysis'\) 'wide'",
+        ),
         ("wide: {analysis: flatnes}", "unknown analysis 'flatnes'; did you mean 'flatness'"),
         ("wide: {analysis: flatness, rhos: 1}", "wide: unknown key of Flatness 'rhos'; did you mean 'rho'"),
         ("Wide-1: {analysis: flatness}", "Wide-1: a name has lower-case letters"),
-        ("train: {analysis: flatness}", "is none of metrics, partition, train"),
+        ("train: {analysis: flatness}", r"\(not allowed: metrics, partition, train"),
         ("wide: {analysis: hessian}", "unknown analysis of kind flatness 'wide' \\(allowed: flatness\\)"),
     ],
 )

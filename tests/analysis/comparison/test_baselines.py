@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis.comparison.baselines import COLUMNS, METRICS, collect, load, protocol, run_rows, store
+from analysis.comparison.baselines import COLUMNS, STORED_METRICS, collect, load, protocol, run_rows, store
 from analysis.report.requested import RequestedExperiment
 from bench.experiments.experiment import load_experiment
 from bench.experiments.run_config import RunConfig
@@ -34,11 +34,11 @@ def test_every_run_and_metric_is_stored_as_the_run_has_it(little: Path) -> None:
     assert file == Path("results/baselines/tiny.csv")
     rows = load("tiny")
     assert list(rows.columns) == COLUMNS
-    assert len(rows) == 2 * 3 * 3 * len(METRICS)
+    assert len(rows) == 2 * 3 * 3 * len(STORED_METRICS)
     run = RunDirectory(little / "results" / "runs" / "little" / CELL / "seed-1")
     of_run = rows[(rows["method"] == "fedsam") & (rows["partition"] == "dirichlet-0.1") & (rows["seed"] == 1)]
     last = run.metrics().iloc[-1]
-    assert dict(zip(of_run["metric"], of_run["value"], strict=True)) == {name: last[name] for name in METRICS}
+    assert dict(zip(of_run["metric"], of_run["value"], strict=True)) == {name: last[name] for name in STORED_METRICS}
     row = of_run.iloc[0]
     assert (row["identity"], row["title"], row["outcome"]) == (run.config.identity, "FedSAM", "finished")
     assert (row["rounds"], row["last_round"], row["batch_size"]) == (1, 1, 45)
@@ -53,7 +53,7 @@ def test_every_run_and_metric_is_stored_as_the_run_has_it(little: Path) -> None:
 def test_runs_that_diverged_are_stored_without_values(little: Path) -> None:
     rows = collect(requested(little))
     wild = rows[rows["method"] == "wild"]
-    assert len(wild) == 2 * 3 * len(METRICS)
+    assert len(wild) == 2 * 3 * len(STORED_METRICS)
     assert set(wild["outcome"]) == {"diverged"}
     assert wild["value"].isna().all()
     assert rows.loc[rows["method"] != "wild", "value"].notna().all()
@@ -173,7 +173,7 @@ def test_damaged_baselines_are_told(little: Path) -> None:
 def test_a_run_has_one_row_per_metric(little: Path) -> None:
     run = RunDirectory(little / "results" / "runs" / "little" / CELL / "seed-0")
     rows = run_rows(run, {"dataset": "d", "partition": "p", "participation": "a", "method": "m"}, "M")
-    assert rows["metric"].tolist() == list(METRICS)
+    assert rows["metric"].tolist() == list(STORED_METRICS)
 
 
 def test_the_last_round_is_stored(tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ def test_the_last_round_is_stored(tmp_path: Path) -> None:
     rows = collect(requested(tmp_path))
     metrics = RunDirectory(tmp_path / "results" / "runs" / "little" / CELL / "seed-0").metrics()
     of_run = rows[(rows["method"] == "fedsam") & (rows["partition"] == "dirichlet-0.1")].set_index("metric")
-    assert of_run["value"].to_dict() == {name: metrics[name].iloc[2] for name in METRICS}
+    assert of_run["value"].to_dict() == {name: metrics[name].iloc[2] for name in STORED_METRICS}
     assert set(of_run["last_round"]) == {3}
     wild = rows[rows["method"] == "wild"]
     assert (wild["last_round"] < wild["rounds"]).all()

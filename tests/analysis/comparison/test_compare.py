@@ -107,7 +107,7 @@ def test_runs_that_diverged_are_counted_and_lose(stored: Path) -> None:
     against = row(found.tables(False)["all", "all", "all"], "fedavg")
     assert (against["wins"], against["losses"], against["diverged"]) == (0, 6, 6)
     assert "6 | 0" in as_text(found, False)
-    assert "such a run loses its pair" in " ".join(as_text(found, False).split())
+    assert "where one run of a pair diverged, the other one wins" in " ".join(as_text(found, False).split())
 
 
 def test_the_output_says_how_rough_it_is_and_what_is_missing(stored: Path) -> None:
@@ -168,7 +168,7 @@ def test_other_data_and_partitions_are_refused(stored: Path, column: str, why: s
 
 def test_without_an_experiment_the_runs_are_those_of_the_one_named_like_the_grid(stored: Path) -> None:
     with pytest.raises(
-        UserError, match=r"no experiment is named like the grid tiny: name the experiment .* --experiment"
+        UserError, match=r"no experiment has the name of the grid, tiny: give the experiment .* --experiment"
     ):
         compare("fedsam", "tiny", Path("results"))
     shutil.copy("results/baselines/tiny.csv", "results/baselines/quick.csv")

@@ -54,7 +54,7 @@ def short(tmp_path: Path, quick: Experiment) -> Tidy:
 
 def test_runs_that_end_before_the_first_point_are_told_in_one_line(short: Tidy) -> None:
     layout = ConvergenceLayout.parse(LONG)
-    with pytest.raises(UserError, match=r"nothing to draw for 'T': every = 800, but runs end at round 4$"):
+    with pytest.raises(UserError, match=r"nothing to draw for 'T': every = 800, but the runs have 4 rounds$"):
         figures.draw(layout, short)
     assert figures.caption(layout, short).startswith("T. C.")
 

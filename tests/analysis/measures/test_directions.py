@@ -79,7 +79,7 @@ def test_a_plane_holds_its_three_models(seed: int, size: int, apart: float) -> N
 def test_three_models_on_a_line_span_no_plane() -> None:
     w = torch.arange(5.0)
     for models in ((w, w + 1, w + 3), (w, w, w + 1), (w, w + w, w)):
-        with pytest.raises(UserError, match="there is no one plane through them"):
+        with pytest.raises(UserError, match="they do not define a plane"):
             plane_through(*models)
 
 

@@ -92,7 +92,7 @@ def test_own_experiments_have_targets_too(tmp_path: Path) -> None:
     assert (part, estimate.runs) == ("mine: digits", 3 * len(load_experiment(str(file)).paths()))
     other = tmp_path / "other.yaml"
     other.write_text(file.read_text(encoding="utf-8"), encoding="utf-8")
-    with pytest.raises(UserError, match="two of them are named mine"):
+    with pytest.raises(UserError, match="two experiments are named mine"):
         plan(["mine_runs"], tmp_path, {}, one_second, [str(file), str(other)])
 
 

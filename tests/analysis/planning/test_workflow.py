@@ -34,20 +34,20 @@ def test_the_configuration_file_lists_every_key_and_its_default():
     ("config", "message"),
     [
         ({"round": 5}, "unknown --config key 'round'; did you mean 'rounds'?"),
-        ({"results": ""}, "--config results=: the name of a folder"),
-        ({"replace": "maybe"}, "--config replace=maybe: true or false"),
+        ({"results": ""}, "--config results= (allowed: the path of a folder)"),
+        ({"replace": "maybe"}, "--config replace=maybe (allowed: true, false)"),
         ({"device": "gpu"}, "unknown device 'gpu'"),
         ({"experiments": [3]}, "a list such as"),
-        ({"experiments": [MINI, MINI]}, "two of them are named mini"),
-        ({"rounds": "many"}, "--config rounds=many: a whole number from 1 on"),
-        ({"seeds": 3}, "--config seeds=3: a list such as [0,1,2]"),
+        ({"experiments": [MINI, MINI]}, "two experiments are named mini"),
+        ({"rounds": "many"}, "--config rounds=many (allowed: a whole number of at least 1)"),
+        ({"seeds": 3}, "--config seeds=3 (allowed: a list such as [0,1,2])"),
         ({"seeds": [0, 0]}, "seed 0 is listed twice in seeds"),
-        ({"scale": "tiny"}, "--config scale=tiny: paper or smoke"),
-        ({"methods": "fedavg"}, "--config methods=fedavg: a list such as [fedavg,fedsam]"),
+        ({"scale": "tiny"}, "--config scale=tiny (allowed: paper or smoke)"),
+        ({"methods": "fedavg"}, "--config methods=fedavg (allowed: a list such as [fedavg,fedsam])"),
         ({"methods": ["fedavgg"]}, "unknown method 'fedavgg'; did you mean 'fedavg'"),
-        ({"report": "mean"}, "--config report=mean: last, best, or mean_last_N, such as mean_last_100"),
-        ({"threads": 0}, "--config threads=0: a whole number from 1 on"),
-        ({"threads": "all"}, "--config threads=all: a whole number from 1 on"),
+        ({"report": "mean"}, "--config report=mean (allowed: last, best, or mean_last_N, such as mean_last_100)"),
+        ({"threads": 0}, "--config threads=0 (allowed: a whole number of at least 1)"),
+        ({"threads": "all"}, "--config threads=all (allowed: a whole number of at least 1)"),
     ],
 )
 def test_a_wrong_configuration_is_one_line(config, message):
@@ -150,7 +150,7 @@ def test_layouts_of_what_the_extending_experiment_lacks_are_left_out(more, table
     requested = extended(tmp_path, more)
     assert (Tables(requested).names(), Figures(requested).names()) == (tables, figures)
     if "flatness" not in tables:
-        with pytest.raises(UserError, match=r"unknown partition of experiment extended|stores no states"):
+        with pytest.raises(UserError, match=r"unknown partition of experiment extended|the experiment stores none"):
             Tables(requested).render("flatness")
     flow = Workflow.of({"experiments": [requested.source]})
     assert Tables(flow.experiments["extended"]).names() == tables
@@ -189,7 +189,7 @@ def test_a_target_of_an_analysis_leaves_out_what_it_compares_with(tmp_path):
     cells = [file.parent.relative_to("results/analysis/mini") for file in analysed(flow, "interpolation")]
     assert cells == list(map(Path, expected))
     assert len(analysed(flow, "hessian")) == 4
-    with pytest.raises(SystemExit, match="name the two others in its option through"):
+    with pytest.raises(SystemExit, match="list the other two in its option through"):
         analysed(flow, "plane")
 
 

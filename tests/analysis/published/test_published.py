@@ -12,10 +12,10 @@ from analysis.published.numbers import (
     COLUMNS,
     DOUBTFUL,
     KEYS,
-    METRICS,
     NOTES,
     OTHER,
     PARTITIONS,
+    PUBLISHED_METRICS,
     VALUELESS,
     PublishedNumber,
     as_printed,
@@ -70,7 +70,7 @@ def test_nothing_is_known_that_does_not_occur(frame):
     """The lists of kinds, metrics and partitions are of the files; that nothing else occurs, reading them checks."""
     assert set(NOTES) == {kind for note in frame["note"] for kind in kinds(note)}
     assert len(NOTES) == len(VALUELESS) + len(DOUBTFUL) + len(OTHER)
-    assert set(METRICS) == set(frame["metric"])
+    assert set(PUBLISHED_METRICS) == set(frame["metric"])
     assert set(frame["partition"]) == PARTITIONS
 
 
@@ -102,7 +102,7 @@ def test_every_row_is_found_by_its_own_keys(frame):
             keys = {key: row[key] for key in KEYS if not pd.isna(row[key]) and (row[key] != "" or key == "variant")}
             if "print order" in row["note"]:
                 ambiguous += 1
-                with pytest.raises(UserError, match="2 published numbers fit"):
+                with pytest.raises(UserError, match="2 published numbers match"):
                     find(rows, **keys)
                 continue
             number = find(rows, **keys)
@@ -145,7 +145,10 @@ def test_failures_and_bounds_are_found_as_such(frame):
 
 
 def test_several_numbers_are_refused_with_what_tells_them_apart(frame):
-    with pytest.raises(UserError, match=r"^3 published numbers fit .*method fedavg.*: active_clients is 5, 10, 20$"):
+    with pytest.raises(
+        UserError,
+        match=r"^3 published numbers match .*method fedavg.*, but one is needed: active_clients is 5, 10, 20$",
+    ):
         find(frame, **CELL, table="1")
 
 
@@ -162,7 +165,7 @@ DAMAGES = [
     ("test_accuracy,63.63,,,", "test_accuracy,63.63,,,failed", "a row must have either a value or one of the notes"),
     ("test_accuracy,63.63,,,", 'test_accuracy,"63,63",,,', "value = '63,63': allowed are plain decimals"),
     ("lda,0,100,5,10000,test_accuracy,63.63", "lda,0,100,5.0,10000,test_accuracy,63.63", "active_clients = '5.0'"),
-    ("lda,0,100,5,10000,test_accuracy,63.63", "lda,0,100,10,10000,test_accuracy,63.63", "line 3: the same keys"),
+    ("lda,0,100,5,10000,test_accuracy,63.63", "lda,0,100,10,10000,test_accuracy,63.63", "line 3 has the same keys"),
     (
         "fedgf,1,fedavg,cifar10,lenet,lda,0,100,5",
         "fedgf,2,fedavg,cifar10,lenet,lda,0,100,5",
@@ -199,7 +202,7 @@ def test_a_query_without_an_answer_is_one_line():
         query({"dataset": ["cifar11"]})
     with pytest.raises(UserError, match=r"unknown kind of note 'fialed'; did you mean 'failed'\?"):
         query({}, ["fialed"])
-    with pytest.raises(UserError, match="no published number has all of --paper fedgf --dataset emnist --note failed"):
+    with pytest.raises(UserError, match="no published number matches --paper fedgf --dataset emnist --note failed"):
         query({"paper": ["fedgf"], "dataset": ["emnist"]}, ["failed"])
 
 
@@ -253,5 +256,5 @@ def test_any_of_several_values_fits(frame):
     one = find(frame, **cell, variant="epoch=1")
     assert one is not None
     assert find(frame, **cell, variant=("epoch=1", "epoch=7")) == one
-    with pytest.raises(UserError, match="2 published numbers fit"):
+    with pytest.raises(UserError, match="2 published numbers match"):
         find(frame, **cell, variant=("epoch=1", "epoch=2"))

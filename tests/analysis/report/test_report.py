@@ -198,8 +198,8 @@ def test_a_layout_is_like_another_one_but_for_the_keys_that_it_gives(tmp_path: P
 
     for like, message in (
         ("acuracy", r"unknown layout in like of '.*7\.yaml': 'acuracy'; did you mean 'accuracy'\?"),
-        ("7", r"7\.yaml': like: 7 makes the layout like itself"),
-        ("8", r"8\.yaml': like: 7 makes the layout like itself"),
+        ("7", r"7\.yaml': like: 7: a layout cannot be based on itself"),
+        ("8", r"8\.yaml': like: 7: a layout cannot be based on itself"),
     ):
         (folder / "7.yaml").write_text(f"like: {like}\n", encoding="utf-8")
         with pytest.raises(UserError, match=message) as error:

@@ -50,8 +50,8 @@ def test_multiples_of_what_was_not_reached_are_not_shown(tidy: Tidy) -> None:
     ("column", "message"),
     [
         ({**TARGET, "target": None}, "rounds_to_target needs a target"),
-        ({**ACCURACY, "target": 70}, "test_accuracy takes no target"),
-        ({**ACCURACY, "smoothed": True}, "cannot be smoothed"),
+        ({**ACCURACY, "target": 70}, "test_accuracy does not allow target or smoothed"),
+        ({**ACCURACY, "smoothed": True}, "does not allow target or smoothed"),
         ({**TARGET, "relative_to": "fedswa"}, "unknown method of the table 'fedswa'"),
     ],
 )
@@ -144,11 +144,14 @@ def test_accuracy_after_half_of_the_rounds_follows_the_rule(tidy: Tidy) -> None:
     ("column", "message"),
     [
         ({"gain_over": {"fedsam": "fedswa"}}, "unknown method of the table 'fedswa'"),
-        ({"gain_over": {"fedsam": "fedavg"}, "relative_to": "fedavg"}, "exclude each other"),
+        (
+            {"gain_over": {"fedsam": "fedavg"}, "relative_to": "fedavg"},
+            "relative_to and gain_over are not allowed together",
+        ),
         ({"in_percent": True}, "in_percent needs gain_over"),
         ({"published": {"valeu": "std"}}, "unknown key of published numbers 'valeu'; did you mean 'value'"),
         ({"published": {"value": "mean"}}, "unknown part of published numbers 'mean'"),
-        ({"metric": "lpf", "final": {"rule": "last"}}, "lpf takes no final value"),
+        ({"metric": "lpf", "final": {"rule": "last"}}, "lpf does not allow final"),
         ({"metric": "miou"}, "unknown metric 'miou'"),
         ({"unit": 0}, "unit"),
     ],

@@ -94,10 +94,10 @@ def test_a_file_may_count_in_another_order(tmp_path):
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        (LABELS[:-1], "has 599 labels, but the data set 600 training images"),
+        (LABELS[:-1], "has 599 labels, but the data set has 600 training images"),
         (
             np.where(np.arange(600) == np.argmax(LABELS == 4), 5, LABELS),
-            "has 59 images of class 4, but the data set 60",
+            "has 59 images of class 4, but the data set has 60",
         ),
     ],
 )
@@ -196,7 +196,7 @@ def test_a_file_counts_by_its_content(tmp_path):
     path = write(table_of(drawn(IID(clients=4))), tmp_path / "mine.csv")
     known = FromFile.parse({"file": path})
     path.write_text("client,index\n0,1\n", encoding="utf-8")
-    with pytest.raises(UserError, match=r"the partition file '.*mine\.csv' has changed since"):
+    with pytest.raises(UserError, match=r"the partition file '.*mine\.csv' has changed: its hash differs"):
         drawn(known)
     path.unlink()
     assert FromFile.parse(known.model_dump()) == known, "the configuration of a finished run can still be read"

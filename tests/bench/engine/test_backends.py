@@ -140,12 +140,12 @@ def test_where_company_changes_bits_seeds_are_trained_apart(tmp_path, monkeypatc
     assert any("training seeds together would change" in line for line in engine_lines(runs[0].path))
 
 
-@pytest.mark.parametrize("layout", [False, True])
-def test_the_memory_format_of_images_is_rounding(layout):
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_the_memory_format_of_images_is_rounding(channels_last):
     bench = benches("fedsam")[0]
     start = bench.objective.initial()
     [plain] = rounds([(bench, start)], Loop())
-    bench.objective.channels_last = layout
+    bench.objective.channels_last = channels_last
     [other] = rounds([(bench, start)], Loop())
     assert float((plain.w - other.w).norm() / (plain.w - start).norm()) < SINGLE
 
@@ -252,7 +252,7 @@ def test_a_method_that_turns_out_not_to_batch_is_trained_by_the_loop(tmp_path, m
         return train_cohort(self, local, works, probe)
 
     monkeypatch.setattr(Cohort, "train", failing)
-    monkeypatch.setattr("bench.training.engine.choose_engine", lambda setup, state, log: EngineChoice("cohort"))
+    monkeypatch.setattr("bench.training.cell_trainer.choose_engine", lambda setup, state, log: EngineChoice("cohort"))
     run = train(config, tmp_path / "run", CPU)
     assert set(seen) == {0}
     assert engine_lines(run.path)[-2:] == ["this round is not possible in a cohort: a branch", "loop, 1 thread"]

@@ -23,7 +23,7 @@ from bench.data.dataset import DeviceData
 from bench.engine.batches import StepBatches
 from bench.engine.checkpoint import Checkpoint
 from bench.engine.client_store import ClientStates, ClientStore
-from bench.engine.federation import Federation, FederationState, Steps
+from bench.engine.federation import Federation, FederationState, StepSettings
 from bench.engine.method_costs import example
 from bench.engine.objective import Objective
 from bench.engine.participation import Participation, active_clients
@@ -159,7 +159,7 @@ def test_a_state_of_another_kind_is_one_line(other, store, tmp_path):
     clients = ClientStates(ClientStore(tmp_path / "slots", IN_FILE) if store == "file" else None)
     clients = clients.updated({0: {"H": torch.zeros(2)}})
     with pytest.raises(
-        UserError, match=r"client 4 has the state .*, but other clients H \[2\] float32: .* must be the same"
+        UserError, match=r"client 4 has the state .*, but other clients have H \[2\] float32: .* must be the same"
     ) as error:
         clients.updated({4: other})
     assert "\n" not in str(error.value)
@@ -437,7 +437,7 @@ def test_memory_of_100_000_registered_clients_grows_with_those_that_took_part(pl
         objective = Objective(LeNet((3, 32, 32), 10))
     plan = StepBatches(split, steps=1, batch_size=1, seed=0)
     sizes = [1] * registered
-    federation = Federation(recipe("scaffold").build({}), objective, data, plan, sizes, Steps(lr=0.01), 0)
+    federation = Federation(recipe("scaffold").build({}), objective, data, plan, sizes, StepSettings(lr=0.01), 0)
     state = federation.start(objective.initial())
     state.clients = ClientStates(ClientStore(tmp_path / "slots", IN_FILE if place == "file" else Budgets()))
     size = objective.layout.total * 4

@@ -37,16 +37,16 @@ def test_a_schedule_is_read_and_checked_once(tmp_path):
     for t in (0, 1, 2):
         active_clients(listed, 5, 0, t)
     assert _schedule.cache_info().misses == before + 1
-    with pytest.raises(UserError, match="has client 4 in round 2, of 4 registered"):
+    with pytest.raises(UserError, match=r"has client 4 in round 2 \(allowed: 0 to 3\)"):
         active_clients(listed, 4, 0, 0)
-    with pytest.raises(UserError, match="has 3 rounds, but training takes 4"):
+    with pytest.raises(UserError, match="has 3 rounds, but training has 4"):
         active_clients(listed, 5, 0, 3)
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (SCHEDULE + "1,5\n", "has client 5 in round 1, of 5 registered"),
+        (SCHEDULE + "1,5\n", r"has client 5 in round 1 \(allowed: 0 to 4\)"),
         (SCHEDULE + "1,0\n", "has client 0 twice in round 1"),
         (SCHEDULE + "4,0\n", "has no client in round 3: every round needs one, counted from 0"),
         (SCHEDULE.replace("0,", "7,"), "has no client in round 0"),
@@ -55,7 +55,7 @@ def test_a_schedule_is_read_and_checked_once(tmp_path):
         (SCHEDULE + "3,anna\n", "client = 'anna': allowed are whole numbers"),
         ("round,client\n", "has no rows"),
         ("round,user\n0,1\n", r"lacks the column client \(it has: round, user\)"),
-        ("round,client\n0,1\n1,1\n", "has 2 rounds, but training takes 3"),
+        ("round,client\n0,1\n1,1\n", "has 2 rounds, but training has 3"),
     ],
 )
 def test_what_is_wrong_with_a_schedule_is_told_before_training(text, message, tmp_path):
@@ -68,7 +68,7 @@ def test_a_schedule_counts_by_its_content(tmp_path):
     listed = schedule(tmp_path)
     listed.file.write_text("round,client\n0,0\n", encoding="utf-8")
     listed.check(5, rounds=3)  # of a finished run
-    with pytest.raises(UserError, match="has changed since"):
+    with pytest.raises(UserError, match="has changed: its hash differs"):
         active_clients(listed, 5, 0, 0)
     listed.file.unlink()
     assert Participation.parse(listed.model_dump()) == listed
@@ -89,5 +89,5 @@ def test_a_schedule_counts_by_its_content(tmp_path):
     ],
 )
 def test_each_sampling_takes_its_own_field(fields):
-    with pytest.raises(UserError, match="participation takes active with sampling fixed, or probability with"):
+    with pytest.raises(UserError, match="participation needs active with sampling: fixed, probability with"):
         Participation.parse(fields)

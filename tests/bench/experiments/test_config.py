@@ -92,7 +92,7 @@ def test_a_schedule_that_is_too_short_is_told_with_the_configuration(tmp_path):
     schedule = tmp_path / "who.csv"
     schedule.write_text("round,client\n0,1\n1,0\n", encoding="utf-8")
     changes = {"grid.participation": [{"sampling": "schedule", "file": str(schedule)}], "training.rounds": 3}
-    with pytest.raises(UserError, match=r"who\.csv' has 2 rounds, but training takes 3"):
+    with pytest.raises(UserError, match=r"who\.csv' has 2 rounds, but training has 3"):
         load_experiment("quick", changes).cell("digits/dirichlet-0.1/schedule-who-of-20/fedsam")
 
 
@@ -126,7 +126,7 @@ MISTAKES = [
     ({"methods.mofedsam.hyperparameters.alpha": 1.5}, "alpha = 1.5: Input should be less than or equal to 1"),
     ({"methods.fedlesam.hyperparameters.first_seen": "never"}, "Input should be 'zero' or 'none'"),
     ({"grid.participation": [{"active": 21}]}, "21 active clients per round, but only 20 are registered"),
-    ({"grid.participation": [{"sampling": "bernoulli"}]}, "probability with sampling bernoulli"),
+    ({"grid.participation": [{"sampling": "bernoulli"}]}, "probability with sampling: bernoulli"),
     ({"grid.partition": [{"name": "dirichlet", "alpha": 0, "clients": 20}]}, "greater than 0"),
     ({"grid.partition": [{"name": "diriclet", "clients": 20}]}, "did you mean 'dirichlet'?"),
     ({"training.rounds": 0}, "training.rounds = 0: Input should be greater than or equal to 1"),
@@ -164,6 +164,8 @@ def test_a_cell_is_refused_for_its_own_mistakes_only():
     assert experiment.cell(CELL).runs[0].training.server_lr == 0.5
     with pytest.raises(UserError, match="feddyn has no server learning rate"):
         experiment.cell(CELL.replace("fedsam", "feddyn"))
+    with pytest.raises(UserError, match="expected DATASET/PARTITION/PARTICIPATION/METHOD, for example digits/"):
+        experiment.cell("digits/dirichlet-0.1/4-of-20")
     with pytest.raises(UserError, match=f"unknown cell of experiment quick '{CELL}x'; did you mean '{CELL}'"):
         experiment.cell(CELL + "x")
 
@@ -290,9 +292,9 @@ def test_an_extension_changes_single_values(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"methods.fedavg.hyperparameters": {"swa": {"cycle": 1, "start": 99}}}, "swa.start = 99: at most"),
+        ({"methods.fedavg.hyperparameters": {"swa": {"cycle": 1, "start": 99}}}, "swa.start = 99 (allowed: at most"),
         ({"methods.fedavg.hyperparameters": {"swa": {"cycle": 1, "start": None}}}, "start"),
-        ({"methods.fedavg.hyperparameters": {"swa": [1]}}, "swa = [1]: a mapping"),
+        ({"methods.fedavg.hyperparameters": {"swa": [1]}}, "swa must be a mapping"),
         ({"methods.fedgf.hyperparameters.T_D": float("nan")}, "T_D"),
         ({"methods.fedsam.hyperparameters.rho": float("inf")}, "rho"),
         ({"methods.fedavg": {"perturbation": "sam", "name": "fedsam"}}, "by name and components"),

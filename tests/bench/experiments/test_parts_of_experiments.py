@@ -115,7 +115,7 @@ def test_an_experiment_without_parts_is_its_only_grid() -> None:
         (
             "parts/second/grid/seeds",
             [1],
-            r"its seeds are not the first of the experiment's, which are \(0, 1\)",
+            r"its seeds must be the first ones of the experiment's seeds, which are \(0, 1\)",
         ),
         ("parts/third/only", ["fedsma"], "unknown method of experiment paper 'fedsma'; did you mean 'fedsam'"),
         ("parts/third/rounds", 3, "unknown key of ExperimentPart 'rounds'"),

@@ -1,12 +1,17 @@
 """Precedence: every layer overrides the ones before it."""
 
+import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bench.experiments.experiment import load_experiment
 from bench.experiments.resolving import CELL_LAYERS, FILE_LAYERS
+from bench.input.errors import UserError
 
 BASE: dict[str, Any] = {
     "name": "base",
@@ -32,13 +37,25 @@ EXTENDING: dict[str, Any] = {
 }
 
 
-def run(folder: Path, overrides: dict[str, Any] | None = None, part: str = "other", partition: str = "iid") -> Any:
-    for data in (BASE, EXTENDING):
-        (folder / f"{data['name'].replace('mine', 'experiments')}.yaml").write_text(
-            yaml.safe_dump(data), encoding="utf-8"
-        )
+def write(folder: Path, data: dict[str, Any] | None = None) -> None:
+    for name, content in (("base", BASE), ("experiments", data or EXTENDING)):
+        (folder / f"{name}.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
+
+
+def run(
+    folder: Path,
+    overrides: dict[str, Any] | None = None,
+    *,
+    part: str = "other",
+    partition: str = "iid",
+    method: str = "fedsam",
+    data: dict[str, Any] | None = None,
+) -> Any:
+    """The configuration of the first run of a cell, in a setting with 4 of 20 clients."""
+    write(folder, data)
     experiment = load_experiment(str(folder / "experiments.yaml"), overrides)
-    return experiment.cell(f"{part}/{partition}/4-of-20/fedsam").runs[0]
+    [cell] = [cell for cell in experiment.addresses if cell.ids[:2] == (part, partition) and cell.method == method]
+    return experiment.cell(cell.path).runs[0]
 
 
 def test_a_file_overrides_single_values_of_the_file_it_extends(tmp_path: Path) -> None:
@@ -52,25 +69,181 @@ def test_a_part_overrides_the_experiment_and_a_partition_the_part(tmp_path: Path
     assert run(tmp_path).method.hyperparameters["rho"] == 0.4
 
 
-def test_an_override_of_the_command_line_is_a_value_of_the_experiment_which_parts_override(tmp_path: Path) -> None:
-    overrides = {"training.lr": 0.5}
-    assert run(tmp_path, overrides, part="plain").training.lr == 0.5
-    assert run(tmp_path, overrides).training.lr == 0.3
+Place = tuple[str, ...]
+EXPERIMENT, PART = (), ("parts", "other")
+ENTRY, PART_ENTRY = ("methods", "fedsam"), (*PART, "methods", "fedsam")
+WHERE, PART_WHERE = (*ENTRY, "where", "iid"), (*PART_ENTRY, "where", "iid")
+VARIANT = ("variant",)
+
+CLIP: dict[Place, float] = {
+    EXPERIMENT: 6.0, PART: 7.0, VARIANT: 10.0, ENTRY: 8.0, PART_ENTRY: 9.0, WHERE: 11.0, PART_WHERE: 12.0
+}  # fmt: skip
+"""Places of the value training.clip, in the order of their precedence; the variant's value is that of the release."""
+
+RHO: dict[Place, float] = {ENTRY: 0.2, PART_ENTRY: 0.3, WHERE: 0.4, PART_WHERE: 0.5}
+"""Places of the value hyperparameters.rho of fedsam."""
 
 
-def test_rounds_and_seeds_of_the_command_line_hold_everywhere(tmp_path: Path) -> None:
-    overriding = run(tmp_path, {"training.rounds": 3, "grid.seeds": [5]})
-    assert (overriding.training.rounds, overriding.seed) == (3, 5)
+def placed(key: tuple[str, str], values: dict[Place, Any]) -> dict[str, Any]:
+    """`EXTENDING` with a value of the key at these places."""
+    data = yaml.safe_load(yaml.safe_dump({**EXTENDING, "training": {}, "methods": {"fedsam": {}}}))
+    data["parts"]["other"] = {"grid": {"seeds": [0]}}
+    for place, value in values.items():
+        section = data
+        for name in (*place, key[0]) if place != VARIANT else ENTRY:
+            section = section.setdefault(name, {})
+        section |= {"variant": "released:fl_simulator"} if place == VARIANT else {key[1]: value}
+    return data
 
 
-def test_smoke_scale_comes_last_but_for_the_rounds_that_are_given(tmp_path: Path) -> None:
+def subsets(places: dict[Place, Any]) -> Any:
+    return st.sets(st.sampled_from(list(places))).map(lambda chosen: {p: v for p, v in places.items() if p in chosen})
+
+
+def overrides_at(*places: Place) -> Any:
+    """Some of the places, in any order, each with a value; the more specific the place, the larger is the value."""
+    chosen = st.lists(st.sampled_from(places), unique=True)
+    return chosen.map(lambda chosen: {place: 20.0 + places.index(place) for place in chosen})
+
+
+def dotted(key: tuple[str, str], overrides: dict[Place, float]) -> dict[str, float]:
+    return {".".join((*place, *key)): value for place, value in overrides.items()}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("experiments")
+
+
+@given(subsets(CLIP), overrides_at(EXPERIMENT, PART, ENTRY, PART_ENTRY, WHERE, PART_WHERE))
+def test_the_command_line_beats_a_field_of_training_at_every_place(
+    folder: Path, values: dict[Place, float], overrides: dict[Place, float]
+) -> None:
+    """Among the values of the file, and among those of the command line, the most specific one takes precedence."""
+    key = ("training", "clip")
+    config = run(folder, dotted(key, overrides), data=placed(key, values))
+    assert config.training.clip == max(overrides.values(), default=[5.0, *values.values()][-1])
+
+
+@given(subsets(RHO), overrides_at(ENTRY, PART_ENTRY, WHERE, PART_WHERE))
+def test_the_command_line_beats_a_hyper_parameter_at_every_place(
+    folder: Path, values: dict[Place, float], overrides: dict[Place, float]
+) -> None:
+    key = ("hyperparameters", "rho")
+    config = run(folder, dotted(key, overrides), data=placed(key, values))
+    assert config.method.hyperparameters["rho"] == max(overrides.values(), default=[0.1, *values.values()][-1])
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("dataset", "cifar10"),
+        ("model", "lenet"),
+        ("evaluation.every", 3),
+        ("evaluation.local_models", "last"),
+        ("engine.backend", "loop"),
+        ("training.rounds", 5),
+        ("training.augmentation", ("flip",)),
+    ],
+)
+def test_the_command_line_beats_parts(tmp_path: Path, key: str, value: Any) -> None:
+    data = yaml.safe_load(yaml.safe_dump(EXTENDING))
+    section, _, name = key.partition(".")
+    inner = {"every": 2, "local_models": [1], "backend": "cohort", "rounds": 7, "augmentation": ["cutout"]}
+    data["parts"]["other"][section] = {name: inner[name]} if name else {"dataset": "emnist", "model": "cnn"}[section]
+    config = run(tmp_path, {key: value}, data=data)
+    found = getattr(config, section)
+    found = getattr(found, name) if name else found.name
+    assert [part.name for part in found] == ["flip"] if name == "augmentation" else found == value
+
+
+def test_the_command_line_sets_the_grid_of_all_parts(tmp_path: Path) -> None:
+    data = yaml.safe_load(yaml.safe_dump(EXTENDING))
+    data["parts"]["other"]["grid"] = {"seeds": [0], "participation": [{"active": 3}]}
+    overrides = {"grid.seeds": [5], "grid.participation": [{"active": 4}], "training.rounds": 3}
+    config = run(tmp_path, overrides, data=data)
+    assert (config.seed, config.participation.active, config.training.rounds) == (5, 4, 3)
+
+
+def test_the_command_line_beats_the_faults_of_released_code_and_the_nested_values_of_where(tmp_path: Path) -> None:
+    data = yaml.safe_load(yaml.safe_dump(EXTENDING))
+    data["parts"]["other"]["methods"] = {
+        "dyn": {
+            "name": "feddyn",
+            "variant": "released:official_fedgf",
+            "hyperparameters": {"lam": 0.1},
+            "where": {"iid": {"hyperparameters": {"swa": {"cycle": 2, "start": 3}}}},
+        }
+    }
+    plain = run(tmp_path, data=data, method="dyn").method.hyperparameters
+    assert (plain["lam"], plain["swa"]["cycle"], plain["swa"]["start"]) == (0.0, 2, 3)
+    overrides = {"methods.dyn.hyperparameters.lam": 0.2, "methods.dyn.hyperparameters.swa.cycle": 1}
+    beaten = run(tmp_path, overrides, data=data, method="dyn").method.hyperparameters
+    assert (beaten["lam"], beaten["swa"]["cycle"], beaten["swa"]["start"]) == (0.2, 1, 3)
+    rounds = run(tmp_path, {"training.rounds": 2}, data=data, method="dyn").method.hyperparameters
+    assert rounds["swa"]["start"] == 1, "three quarters of the new number of rounds"
+
+
+def test_labels_and_hyper_parameters_may_contain_dots(tmp_path: Path) -> None:
+    data = yaml.safe_load(yaml.safe_dump(EXTENDING))
+    mixed = {"perturbation": "mixed_sam", "correction": "fedcm", "hyperparameters": {"rho": 0.1, "alpha": 0.2}}
+    data["methods"]["mixed.1"] = mixed
+    overrides = {
+        "methods.mixed.1.hyperparameters.correction.alpha": 0.3,
+        "methods.mixed.1.where.dirichlet-0.1.hyperparameters.rho": 0.4,
+    }
+    config = run(tmp_path, overrides, partition="dirichlet-0.1", data=data, method="mixed.1")
+    found = config.method.hyperparameters
+    assert (found["perturbation.alpha"], found["correction.alpha"], found["rho"]) == (0.2, 0.3, 0.4)
+
+
+def test_the_entries_of_methods_show_no_value_that_the_command_line_replaces(tmp_path: Path) -> None:
+    """Captions list the training settings of entries."""
+    write(tmp_path)
+    source = str(tmp_path / "experiments.yaml")
+    assert load_experiment(source).methods["fedsam"].training == {"weight_decay": 0.1}
+    assert load_experiment(source, {"training.weight_decay": 0.2}).methods["fedsam"].training == {}
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        ("parts.othre.training.lr", "unknown part of experiment mine 'othre'; did you mean 'other'"),
+        ("methods.fedsam.where.idd.training.lr", "methods.fedsam.where.idd.training.lr applies to none of the cells"),
+        ("extends", "only the experiment's file can extend another experiment"),
+        ("training.lr.x", "training.lr.x: lr is a value, not a section"),
+        ("lr", "unknown key of Experiment 'lr'"),
+        ("methods.fedsam.rho", "unknown key of MethodEntry 'rho'"),
+        ("methods.fedsma.hyperparameters.rho", "unknown method 'fedsma'; did you mean 'fedsam'"),
+    ],
+)
+def test_an_override_without_effect_is_refused(tmp_path: Path, key: str, message: str) -> None:
+    with pytest.raises(UserError, match=re.escape(message)) as error:
+        run(tmp_path, {key: 1.0})
+    assert "\n" not in str(error.value)
+
+
+def test_the_command_line_beats_smoke_scale_except_for_its_data_and_model(tmp_path: Path) -> None:
     assert run(tmp_path, {"scale": "smoke"}).training.rounds == 8
     assert run(tmp_path, {"scale": "smoke", "training.rounds": 3}).training.rounds == 3
-    assert run(tmp_path, {"scale": "smoke", "model": "lenet"}).model.name == "cnn_gn"
+    config = run(tmp_path, {"scale": "smoke", "evaluation.every": 2, "training.augmentation": ["flip"]})
+    assert (config.evaluation.every, config.training.augmentation[0].name) == (2, "flip")
+    for key, value in {"model": "lenet", "parts.other.dataset": "cifar10"}.items():
+        with pytest.raises(UserError, match="smoke scale has its own data set and model"):
+            run(tmp_path, {"scale": "smoke", key: value})
+
+
+def test_what_no_layer_gives_is_filled_in_from_the_other_values(tmp_path: Path) -> None:
+    data = {**EXTENDING, "methods": {"fedsam": {"hyperparameters": {"swa": {"cycle": 1}}}}}
+    config = run(tmp_path, data=data)
+    assert config.method.hyperparameters["swa"]["start"] == 5, "three quarters of the part's 7 rounds"
+    assert config.training.aggregation == "samples"
+    assert config.training.server_lr == 1.0
 
 
 def test_layers_are_in_the_documented_order() -> None:
     assert [layer.__name__ for layer in (*FILE_LAYERS, *CELL_LAYERS)] == [
-        "_scale", "_overrides",
+        "_methods_of_parts", "_scale", "_overrides",
         "_sections", "_released_code", "_method_entry", "_where", "_released_faults", "_smoke_scale",
+        "_overrides_again",
     ]  # fmt: skip

@@ -29,8 +29,8 @@ def test_where_results_are_stored() -> None:
     )
     assert PATHS.tidy("quick", CELL, "hessian") == Path(f"/out/analysis/quick/{CELL}/hessian.csv")
     assert PATHS.tidy("quick", CELL, "partition", 2) == Path(f"/out/partitions/quick/{CELL}/seed-2/partition.csv.gz")
-    assert PATHS.report("quick") == Path("/out/reports/quick")
-    assert PATHS.report("quick", "best") == Path("/out/reports/quick_best")
+    assert PATHS.report("quick").folder == Path("/out/reports/quick")
+    assert PATHS.report("quick", "best").folder == Path("/out/reports/quick_best")
     assert PATHS.log("quick", "train", CELL) == Path(f"/out/logs/quick/{CELL}/train.log")
     assert PATHS.log("quick", "page") == Path("/out/logs/quick/page.log")
 
@@ -56,7 +56,7 @@ def test_files_of_a_cell_are_found_back(experiment: str) -> None:
 
 def test_other_files_belong_to_no_cell() -> None:
     for file in (
-        PATHS.report("quick") / "index.html",
+        PATHS.report("quick").page,
         PATHS.cell("quick", "digits"),
         Path("paper_tables/quick/a.yaml"),
     ):

@@ -22,10 +22,10 @@ def csv(text: str) -> Columns:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("client,index\n0,5,9\n1,3,9\n", "it: line 2 has 3 fields, but the header 2"),
-        ("client,index\n0,5\n\n1,3,\n", "it: line 4 has 3 fields, but the header 2"),
-        ("client,index\n0,5\n1\n", "it: line 3 has 1 field, but the header 2"),
-        ("client,client\n0,5\n", "it has the column client twice"),
+        ("client,index\n0,5,9\n1,3,9\n", "it: line 2 has 3 fields, but the header has 2 fields"),
+        ("client,index\n0,5\n\n1,3,\n", "it: line 4 has 3 fields, but the header has 2 fields"),
+        ("client,index\n0,5\n1\n", "it: line 3 has 1 field, but the header has 2 fields"),
+        ("client,client\n0,5\n", "it has two columns named 'client'"),
         ("", "it is neither CSV"),
         ('client,index\n0,"5\n', "it is neither CSV"),
         ("client,index\n0,\x005\n", "it is neither CSV"),

@@ -103,7 +103,7 @@ def test_with_active_duals_clients_send_them_within_their_models():
         client = client_round(state={"H": vector(1, 1)})
         dyn = DynamicRegulariser(lam=0.1, server_dual=server_dual)
         dyn.finish(vector(2, 3), client)
-        assert torch.equal(dyn.sent_model(vector(2, 3), client), sent)
+        assert torch.equal(dyn.uploaded_model(vector(2, 3), client), sent)
     server = DynServer(server_dual="active")
     assert server.start_server(vector(0, 0)) == {}
     assert torch.equal(server.step(server_round()), vector(10.25, 22.25))
@@ -313,7 +313,7 @@ def test_fedacg_looks_ahead_and_ends_at_the_mean_of_the_local_models():
     """m = (4, 0), β = 0.5: clients start at (12, 20); m ← (2, 0) + Δ with Δ = (0.25, 2.25)."""
     server = LookAhead(beta=0.5)
     state = {"m": vector(4, 0)}
-    sent = server.sent_model(vector(10, 20), state)
+    sent = server.broadcast_model(vector(10, 20), state)
     assert torch.equal(sent, vector(12, 20))
     given = server_round(state=state, start=sent)
     assert torch.equal(server.step(given), vector(10 + 2.25, 22.25))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch.nn.utils import skip_init
 
 from bench.engine.method_costs import example
-from bench.engine.steps import Steps
+from bench.engine.step_settings import StepSettings
 from bench.methods.base import unit
 from bench.methods.catalog import CATALOG
 from bench.methods.corrections.dyn import DynamicRegulariser
@@ -268,5 +268,5 @@ def test_unit_is_a_direction_or_zero(values):
 def test_clipping_bounds_the_direction_before_weight_decay():
     """|q| = 5 is clipped to 1; the decay term is added after it, unclipped."""
     w, q = torch.tensor([10.0, 0.0]), torch.tensor([3.0, 4.0])
-    stepped = Steps(lr=1.0, weight_decay=0.1, clip=1.0).step(w, q, 1.0)
+    stepped = StepSettings(lr=1.0, weight_decay=0.1, clip=1.0).step(w, q, 1.0)
     assert torch.allclose(stepped, torch.tensor([10 - 0.6 - 1.0, -0.8]), atol=1e-6)

@@ -183,7 +183,7 @@ def test_nothing_that_was_sent_changes_during_a_round(method, monkeypatch):
         return vectors
 
     def sent(state: FederationState) -> dict[str, torch.Tensor]:
-        model = parts.server.sent_model(state.w, state.server)
+        model = parts.server.broadcast_model(state.w, state.server)
         return {**broadcast(parts, state.w, state.server), "the model": model}
 
     state = federation.start(federation.objective.initial())

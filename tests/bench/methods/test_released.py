@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from bench.engine.federation import Federation
-from bench.engine.steps import Steps
+from bench.engine.step_settings import StepSettings
 from bench.input.errors import UserError
 from bench.methods.catalog import CATALOG, recipe
 from bench.methods.released import RELEASES, release
@@ -48,7 +48,7 @@ def test_every_method_has_a_code_or_is_known_to_have_none():
 
 @pytest.mark.parametrize(("method", "code"), BUNDLES)
 def test_the_short_name_is_the_repositorys(method, code):
-    assert RELEASES[method][code].code == SHORT_NAMES[code]
+    assert RELEASES[method][code].repository == SHORT_NAMES[code]
 
 
 @pytest.mark.parametrize(("method", "code"), BUNDLES)
@@ -62,7 +62,7 @@ def test_the_method_takes_the_switches_and_they_depart_from_its_defaults(method,
 @pytest.mark.parametrize(("method", "code"), BUNDLES)
 def test_training_is_settings_of_steps(method, code):
     settings = RELEASES[method][code].training
-    steps = Steps.parse({"lr": 0.1, **settings})
+    steps = StepSettings.parse({"lr": 0.1, **settings})
     assert {name: getattr(steps, name) for name in settings} == settings
     assert {"lr", "weight_decay", "server_lr"}.isdisjoint(settings), "papers' settings live with their experiments"
 

@@ -19,7 +19,7 @@ from bench.methods.catalog import CATALOG
 from bench.methods.compose import SLOTS, compose
 from bench.methods.recipe import Components
 from bench.methods.user_file import recipe_from_file
-from bench.training.engine import Engine
+from bench.training.cell_trainer import CellTrainer
 from bench.training.run_directory import RunDirectory
 from bench.training.train import train_cell
 from fedflat.cli.method_description import describe
@@ -160,14 +160,14 @@ def test_a_file_that_is_edited_while_its_cell_is_trained(own, tmp_path, monkeypa
     """What has been read when the command began is trained and kept, for all seeds."""
     (own / "experiments.yaml").write_text(EXPERIMENT.replace("seeds: [0]", "seeds: [0, 1]"), encoding="utf-8")
 
-    train_round = Engine.train_round
+    train_round = CellTrainer.train_round
 
     def edit(engine, runs):
         (own / "my_method.py").write_text(SOURCE + "# later\n", encoding="utf-8")
         return train_round(engine, runs)
 
     cell = experiment(own).cell(f"{SETTING}/mine")
-    monkeypatch.setattr("bench.training.engine.Engine.train_round", edit)
+    monkeypatch.setattr("bench.training.cell_trainer.CellTrainer.train_round", edit)
     train_cell("mine", cell, tmp_path / "cell", CPU, lambda line: None)
     for seed in (0, 1):
         assert (tmp_path / "cell" / f"seed-{seed}" / "method.py").read_text(encoding="utf-8") == SOURCE
@@ -196,7 +196,10 @@ BROKEN = {
     "exit": ("import sys\nsys.exit(3)\n", "fails in line 2: SystemExit: 3"),
     "many lines": ("raise ValueError('one\\ntwo')\n", "fails in line 1: ValueError: one two"),
     "bare": ("assert False\n", "fails in line 1: AssertionError"),
-    "a class for parts": (SOURCE.replace("Components(Memory)", "Memory"), "fails in line 19: memory: components = <cl"),
+    "a class for parts": (
+        SOURCE.replace("Components(Memory)", "Memory"),
+        "fails in line 19: memory: components must be Components(...), not <cl",
+    ),
     "wrong slot": (
         SOURCE.replace("Components(Memory)", "Components(server=Memory)"),
         "server must be a subclass of Server, not",

@@ -148,7 +148,7 @@ def test_a_file_that_is_edited_after_it_was_read_is_not_trained(own, tmp_path):
     (own / "nets" / "my_model.py").write_text(SOURCE + "# later\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"model file '.*my_model.py' was edited after the command had started"):
         train(made, tmp_path / "run", CPU)
-    with pytest.raises(UserError, match=r"model file '.*my_model.py' has changed since"):
+    with pytest.raises(UserError, match=r"model file '.*my_model.py' has changed: its hash differs"):
         RunConfig.parse(made.model_dump(mode="json"))
     assert not (tmp_path / "run").exists()
 
@@ -272,8 +272,11 @@ def test_a_model_that_fails_at_work_is_one_line(tmp_path):
         ("bench.no_such_module:net", "the model's module 'bench.no_such_module' is neither on Python's path"),
         ("sys:exit", "the model's module 'sys' is not a Python file"),
         ("bench..models:net", "the model's module 'bench..models' "),
-        ("nets.py:", "model 'nets.py:': one of your own is path/to/file.py:function, or package.module:function"),
-        (":net", "one of your own is path/to/file.py:function"),
+        (
+            "nets.py:",
+            "model 'nets.py:': a user-defined model must be path/to/file.py:function or package.module:function",
+        ),
+        (":net", "a user-defined model must be path/to/file.py:function"),
         ({"function": "net"}, "a user-defined model needs a file or a module"),
         ({"file": "README.md", "function": "net"}, "the model file 'README.md' is no Python file"),
         ({"file": "x.py"}, "model needs a name, or the file and function of a user-defined model"),
@@ -296,6 +299,6 @@ def test_a_damaged_copy_is_told(own, tmp_path):
     assert json.loads((run.path / "config.json").read_text(encoding="utf-8"))["model"]["code"] == config(own).model.code
     (run.path / "model.py").write_text(SOURCE + "# edited in place\n", encoding="utf-8")
     with pytest.raises(
-        UserError, match=r"config.json' is of another version or damaged: .*model.py' has changed since"
+        UserError, match=r"config.json' is of another version or damaged: .*model.py' has changed: its hash differs"
     ):
         _ = RunDirectory(run.path).config

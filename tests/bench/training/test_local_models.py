@@ -115,11 +115,11 @@ def test_models_come_back_in_the_order_of_clients(tmp_path):
     ("given", "message"),
     [
         ([2, 4], "evaluation.local_models: round 4, but training has 3 rounds"),
-        (2, "local_models = 2: a list of rounds"),
-        ([], r"local_models = \[\]: a list of rounds"),
-        ([0], r"local_models = \[0\]: a list of rounds"),
+        (2, r"local_models = 2 \(allowed: a list of rounds"),
+        ([], r"local_models = \[\] \(allowed: a list of rounds"),
+        ([0], r"local_models = \[0\] \(allowed: a list of rounds"),
         ([True], "should be a number, not true or false"),
-        ("first", "local_models = 'first': a list of rounds such as .* or last"),
+        ("first", "local_models = 'first' \\(allowed: a list of rounds from 1, such as .* or last"),
     ],
 )
 def test_what_is_no_choice_of_rounds_is_one_line(given, message):

@@ -21,8 +21,8 @@ from bench.experiments.experiment import load_experiment
 from bench.files.atomic import replacing
 from bench.input.errors import UserError
 from bench.methods import CATALOG
+from bench.training.cell_trainer import CellTrainer
 from bench.training.code_version import code_fingerprint
-from bench.training.engine import Engine
 from bench.training.run_directory import RunDirectory
 from bench.training.run_setup import RunSetup
 from bench.training.train import train_cell, train_runs
@@ -38,7 +38,7 @@ def config(method="fedlesam_s", **changes):
     return load_experiment("quick_all", {**SMALL, **changes}).cell(f"{SETTING}/{method}").runs[0]
 
 
-TRAIN_ROUND = Engine.train_round
+TRAIN_ROUND = CellTrainer.train_round
 NOT_EQUAL = ("run.log", "provenance.json", "times.csv")
 
 
@@ -115,7 +115,7 @@ def interrupted_after_three_rounds(monkeypatch):
         return TRAIN_ROUND(engine, runs)
 
     with monkeypatch.context() as patch:
-        patch.setattr("bench.training.engine.Engine.train_round", play_three)
+        patch.setattr("bench.training.cell_trainer.CellTrainer.train_round", play_three)
         yield
 
 
@@ -214,8 +214,8 @@ def test_a_run_whose_images_repeat_leaves_a_partition_file_too(tmp_path):
     ("damage", "message"),
     [
         (lambda table: table.drop(columns="client"), r"is missing or damaged: the table lacks the column client"),
-        (lambda table: table.iloc[:-1], "is damaged: it holds another split than the run had"),
-        (lambda table: table.assign(index=table["index"][::-1].to_numpy()), "is damaged: it holds another split"),
+        (lambda table: table.iloc[:-1], "is damaged: its hash differs from the run's partition_hash"),
+        (lambda table: table.assign(index=table["index"][::-1].to_numpy()), "is damaged: its hash differs"),
         (None, "is missing or damaged: .*No such file"),
     ],
 )
@@ -338,17 +338,10 @@ def test_a_damaged_run_is_one_line(file, content, tmp_path):
 
 
 def test_a_checkpoint_of_other_data_is_refused(tmp_path, monkeypatch):
-    def stop(engine, runs):
-        if runs[0].state.round == 2:
-            raise InterruptedRunError
-        return TRAIN_ROUND(engine, runs)
-
-    with monkeypatch.context() as patch:
-        patch.setattr("bench.training.engine.Engine.train_round", stop)
-        with pytest.raises(InterruptedRunError):
-            train(config(), tmp_path / "run", CPU)
+    with interrupted_after_three_rounds(monkeypatch), pytest.raises(InterruptedRunError):
+        train(config(), tmp_path / "run", CPU)
     monkeypatch.setattr("bench.data.dataset.Dataset.content_hash", lambda data: "other")
-    with pytest.raises(UserError, match="was trained on data that have changed since"):
+    with pytest.raises(UserError, match=r"the training data have changed since .* was written"):
         train(config(), tmp_path / "run", CPU)
 
 
@@ -371,15 +364,8 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path):
 
 @pytest.mark.parametrize("damage", ["truncated", "empty", "foreign"])
 def test_a_damaged_checkpoint_is_one_line_and_untouched(damage, tmp_path, monkeypatch):
-    def stop(engine, runs):
-        if runs[0].state.round == 2:
-            raise InterruptedRunError
-        return TRAIN_ROUND(engine, runs)
-
-    with monkeypatch.context() as patch:
-        patch.setattr("bench.training.engine.Engine.train_round", stop)
-        with pytest.raises(InterruptedRunError):
-            train(config(), tmp_path / "run", CPU, checkpoint_every=1)
+    with interrupted_after_three_rounds(monkeypatch), pytest.raises(InterruptedRunError):
+        train(config(), tmp_path / "run", CPU)
     [checkpoint] = tmp_path.glob("run.partial-*/checkpoint.safetensors")
     data = checkpoint.read_bytes()
     checkpoint.write_bytes({"truncated": data[: len(data) // 2], "empty": b"", "foreign": b"x" * 500}[damage])

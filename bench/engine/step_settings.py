@@ -8,7 +8,7 @@ from bench.input.frozen import Frozen
 from bench.methods.base import Aggregation, norm
 
 
-class Steps(Frozen):
+class StepSettings(Frozen):
     """Settings of the local step w ← w − η_t (clip(q) + ω w), momentum 0, and of the server's step."""
 
     lr: float = Field(gt=0, description="initial local learning rate η_l")

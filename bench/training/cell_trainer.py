@@ -1,4 +1,4 @@
-"""The engine that trains the runs of a cell: it chooses a back end, and trains one round of several runs at a time."""
+"""Trains the runs of a cell: chooses a back end, and trains one round of several runs at a time."""
 
 import time
 from collections.abc import Sequence
@@ -14,13 +14,17 @@ from bench.training.engine_choice import EngineChoice
 from bench.training.training_run import RoundResult, TrainingRun
 
 
-class Engine:
-    """The engine of runs that differ in their seeds only; `choice` describes how it computes them."""
+class CellTrainer:
+    """Trains runs that differ in their seeds only; `choice` is how the engine computes them."""
 
     def __init__(self, runs: Sequence[TrainingRun]) -> None:
         self._runs = runs
         first = runs[0]
-        resumed = [run.engine for run in runs if run.engine is not None and run.engine.is_possible_on(first.device)]
+        resumed = [
+            run.engine_choice
+            for run in runs
+            if run.engine_choice is not None and run.engine_choice.is_possible_on(first.device)
+        ]
         choice = resumed[0] if resumed else choose_engine(first.setup, first.state, first.log.info)
         backend = first.config.engine.backend
         if resumed and backend not in ("auto", choice.backend):
@@ -33,7 +37,7 @@ class Engine:
         self.choice = choice
         self._backend = choice.prepare([run.setup.objective for run in self._runs])
         for run in self._runs:
-            run.engine = choice
+            run.engine_choice = choice
             run.log.info("engine: %s", choice)
 
     def train_round(self, runs: Sequence[TrainingRun]) -> list[RoundResult]:
