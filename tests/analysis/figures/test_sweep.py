@@ -133,7 +133,7 @@ def test_an_analysis_is_swept_too_and_metrics_are_its_inputs_as_well(two: Tidy, 
 @pytest.mark.parametrize(
     ("panel", "fields", "message"),
     [
-        ({"points": POINTS[::-1]}, {}, "x must rise"),
+        ({"points": POINTS[::-1]}, {}, "x must increase"),
         ({"points": [{"x": 0}], "scale": "log"}, {}, "cannot be drawn on a log scale"),
         ({"methods": ["fedgf"]}, {}, "unknown method of the figure 'fedgf'"),
         ({}, {"metric": "rounds_to_target"}, "it depends on a target"),

@@ -106,7 +106,7 @@ def test_images_and_labels_of_different_number(count, share, tmp_path, monkeypat
     write_copy("emnist", tmp_path, monkeypatch)
     load("emnist", tmp_path)
     (tmp_path / Emnist.origin.members[1].path).write_bytes(idx(labels(count, 62)))
-    with pytest.raises(UserError, match=rf"holds {2 * TRAIN} images, but '.*' {count} labels"):
+    with pytest.raises(UserError, match=rf"holds {2 * TRAIN} images, but '.*' holds {count} labels"):
         load("emnist", tmp_path, share=share)
 
 

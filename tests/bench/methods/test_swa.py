@@ -98,7 +98,7 @@ def test_mistakes_are_one_line():
         Problem(0).run("fedavg", {"swa": {"start": 1}})
     with pytest.raises(UserError, match="unknown key of SWA 'period'"):
         Problem(0).run("fedavg", {"swa": {"start": 1, "cycle": 2, "period": 3}})
-    with pytest.raises(UserError, match="swa = 3: a mapping"):
+    with pytest.raises(UserError, match="swa must be a mapping with start, cycle, lr_end, collect, not 3"):
         Problem(0).run("fedavg", {"swa": 3})
 
 
