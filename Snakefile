@@ -25,7 +25,7 @@ configfile: f"{workflow.basedir}/config/config.yaml"
 FLOW = one_line_errors(Workflow.of)(config, workflow.cores)
 for requested in FLOW.requested:
     schema = workflow.source_path("bench/experiments/experiment.schema.json")
-    validate(experiment_data(requested.source), schema, set_default=False)
+    validate(experiment_data(requested.name_or_file), schema, set_default=False)
 for line in FLOW.left_out():
     print(line, file=sys.stderr)
 
@@ -53,22 +53,22 @@ rule all:
 rule train:
     message: "train {params.cell}"
     output: PATHS.metrics(E, CELL)
-    params: identity=FLOW.identity, source=FLOW.source, cell=FLOW.cell_path
+    params: identity=FLOW.identity, name_or_file=FLOW.name_or_file, cell=FLOW.cell_path
     log: PATHS.log(E, "train", CELL)
     threads: FLOW.threads
     resources: gpu=FLOW.gpus
     run:
-        fedflat(log, "run", params.source, params.cell, "--out", Path(output[0]).parent,
+        fedflat(log, "run", params.name_or_file, params.cell, "--out", Path(output[0]).parent,
                 "--device", FLOW.device, "--threads", threads, *FLOW.replace, *FLOW.options)
 
 
 rule split:
     message: "split of {params.cell}"
     output: PATHS.partition(E, CELL, "{seed}")
-    params: identity=FLOW.split_identity, source=FLOW.source, cell=FLOW.cell_path
+    params: identity=FLOW.split_identity, name_or_file=FLOW.name_or_file, cell=FLOW.cell_path
     log: PATHS.log(E, "split-{seed}", CELL)
     run:
-        fedflat(log, "data", "split", params.source, params.cell, "--seed", wildcards.seed, *FLOW.options)
+        fedflat(log, "data", "split", params.name_or_file, params.cell, "--seed", wildcards.seed, *FLOW.options)
 
 
 rule analyse:
@@ -91,10 +91,10 @@ rule table:
     output:
         report(TABLE[0], category=E, subcategory="tables"),
         TABLE[1:],
-    params: cells=FLOW.identities_shown, source=FLOW.source
+    params: cells=FLOW.identities_shown, name_or_file=FLOW.name_or_file
     log: PATHS.log(E, "table-{name}")
     run:
-        fedflat(log, "table", params.source, wildcards.name, *FLOW.options)
+        fedflat(log, "table", params.name_or_file, wildcards.name, *FLOW.options)
 
 
 rule figure:
@@ -103,20 +103,20 @@ rule figure:
     output:
         report(FIGURE[0], category=E, subcategory="figures"),
         FIGURE[1:],
-    params: cells=FLOW.identities_shown, source=FLOW.source
+    params: cells=FLOW.identities_shown, name_or_file=FLOW.name_or_file
     log: PATHS.log(E, "figure-{name}")
     run:
-        fedflat(log, "figure", params.source, wildcards.name, *FLOW.options)
+        fedflat(log, "figure", params.name_or_file, wildcards.name, *FLOW.options)
 
 
 rule page:
     message: "page of {wildcards.experiment}"
     input: FLOW.page_inputs
     output: report(REPORT.page, category=E)
-    params: source=FLOW.source, description=FLOW.description
+    params: name_or_file=FLOW.name_or_file, description=FLOW.description
     log: PATHS.log(E, "page")
     run:
-        fedflat(log, "report", params.source, *FLOW.options)
+        fedflat(log, "report", params.name_or_file, *FLOW.options)
 
 
 # Targets by name: an experiment (quick), all its runs (quick_runs), one analysis of all its runs

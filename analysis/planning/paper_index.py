@@ -118,7 +118,7 @@ def _section(paper: _Indexed) -> list[str]:
     tables, figures = Tables(requested), Figures(requested)
     rows = [_row(costs, "table", name, tables.layout(name), files) for name, files in paper.tables.items()]
     rows += [_row(costs, "figure", name, figures.layout(name), files) for name, files in paper.figures.items()]
-    readme = (PAPER_TABLES / (source := requested.source) / "README.md").read_text(encoding="utf-8")
+    readme = (PAPER_TABLES / (source := requested.name_or_file) / "README.md").read_text(encoding="utf-8")
     header = ["target", "shows", "runs", "hours", "GiB", "data", "not reproduced"]
     others = [[place, what, "", "", "", "", ""] for place, what in _WITHOUT_TARGET.findall(readme)]
     return [

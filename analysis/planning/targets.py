@@ -56,7 +56,7 @@ def targets_of(requested: RequestedExperiment) -> dict[str, Target]:
         return [paths.analysis(requested.experiment.name, cell, analysis) for cell in requested.analysed(analysis)]
 
     found = {
-        name: Target(requested, lambda: [requested.report.page], page_contents(requested).inputs),
+        name: Target(requested, lambda: [requested.report_paths.page], page_contents(requested).inputs),
         f"{name}_runs": Target(requested, runs, runs),
     }
     for analysis in requested.analysis_names:

@@ -77,13 +77,13 @@ class Workflow:
         if threads is not None and (type(threads) is not int or threads < 1):
             raise UserError(f"--config threads={threads} (allowed: a whole number of at least 1)")
         device = device_name(str(config.get("device", "cpu")))
-        sources = config.get("experiments", ["quick"])
-        sources = [sources] if isinstance(sources, str) else sources
-        if not isinstance(sources, list) or not sources or not all(isinstance(s, str) for s in sources):
-            raise UserError(f"--config experiments={sources} (allowed: a list such as [quick,my/experiments.yaml])")
+        experiments = config.get("experiments", ["quick"])
+        experiments = [experiments] if isinstance(experiments, str) else experiments
+        if not isinstance(experiments, list) or not experiments or not all(isinstance(e, str) for e in experiments):
+            raise UserError(f"--config experiments={experiments} (allowed: a list such as [quick,my/experiments.yaml])")
         requested: dict[str, RequestedExperiment] = {}
-        for source in sources:
-            experiment = RequestedExperiment(source, Path(results), overrides)
+        for name_or_file in experiments:
+            experiment = RequestedExperiment(name_or_file, Path(results), overrides)
             experiment.experiment.cells()  # a mistake in a grid is reported before any job starts
             if experiment.experiment.name in requested:
                 raise UserError(f"--config experiments: two experiments are named {experiment.experiment.name}")
@@ -119,9 +119,9 @@ class Workflow:
 
     # One cell
 
-    def source(self, w: Wildcards) -> str:
+    def name_or_file(self, w: Wildcards) -> str:
         """An experiment's name or YAML file."""
-        return self.experiments[w.experiment].source
+        return self.experiments[w.experiment].name_or_file
 
     @staticmethod
     def cell_path(w: Wildcards) -> str:
@@ -213,7 +213,7 @@ class Workflow:
     @property
     def pages(self) -> list[Path]:
         """The pages of the requested experiments."""
-        return [one.report.page for one in self.requested]
+        return [one.report_paths.page for one in self.requested]
 
     @property
     def targets(self) -> dict[str, Callable[[Wildcards], list[Path]]]:

@@ -53,7 +53,7 @@ class CheckedLayouts(ABC, Generic[AnyLayout]):
 
     def names(self) -> list[str]:
         """All layouts that fit, sorted."""
-        return [name for name in layout_names(self.requested.source, self.folder) if name not in self._unfit]
+        return [name for name in layout_names(self.requested.name_or_file, self.folder) if name not in self._unfit]
 
     def shown(self) -> list[str]:
         """The layouts that show at least one of the chosen methods."""
@@ -69,7 +69,7 @@ class CheckedLayouts(ABC, Generic[AnyLayout]):
             self._check(layout)
             layout.cells(self.requested.experiment)
         except UserError as error:
-            raise UserError(f"'{layout_file(self.requested.source, self.folder, name)}': {error}") from None
+            raise UserError(f"'{layout_file(self.requested.name_or_file, self.folder, name)}': {error}") from None
         return layout
 
     def rendered_layout(self, name: str) -> AnyLayout:
@@ -82,7 +82,7 @@ class CheckedLayouts(ABC, Generic[AnyLayout]):
 
     def inputs(self, name: str) -> list[Path]:
         """The files that it is rendered from: its layout files, and tidy files, which need not exist yet."""
-        return [*layout_files(self.requested.source, self.folder, name), *self._tidy_files(self.layout(name))]
+        return [*layout_files(self.requested.name_or_file, self.folder, name), *self._tidy_files(self.layout(name))]
 
     def left_out(self) -> list[str]:
         """A line for each inherited layout that does not fit this experiment, with the reason."""
@@ -94,7 +94,7 @@ class CheckedLayouts(ABC, Generic[AnyLayout]):
     @cached_property
     def _unfit(self) -> dict[str, str]:
         """Inherited layouts that do not fit, with the reason."""
-        source, unfit = self.requested.source, {}
+        source, unfit = self.requested.name_or_file, {}
         for name in layout_names(source, self.folder) if are_inherited(source, self.folder) else []:
             try:
                 self.layout(name)

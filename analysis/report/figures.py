@@ -19,7 +19,7 @@ class Figures(CheckedLayouts[FigureLayout]):
 
     def outputs(self, name: str) -> list[Path]:
         """The files of a figure: two images, and the caption."""
-        return self.requested.report.figure(name)
+        return self.requested.report_paths.figure(name)
 
     def subfigures(self) -> dict[str, list[str]]:
         """Figures that consist of several, such as 4a and 4b, by their number."""
@@ -39,7 +39,7 @@ class Figures(CheckedLayouts[FigureLayout]):
 
     def on_page(self, name: str) -> PageFigure:
         """A figure for the page. An outdated tidy file is reported in its place, and does not stop the page."""
-        layout, report = self.layout(name), self.requested.report
+        layout, report = self.layout(name), self.requested.report_paths
         files = tuple(file.relative_to(report.folder) for file in report.figure(name) if file.is_file())
         try:
             return PageFigure(name, layout.title, caption(layout, self.requested.tidy), files)
@@ -47,7 +47,7 @@ class Figures(CheckedLayouts[FigureLayout]):
             return PageFigure(name, layout.title, f"Not shown: {error}")
 
     def _adapted(self, name: str) -> FigureLayout:
-        layout = at_scale(load_figure(self.requested.source, name), self.requested.experiment)
+        layout = at_scale(load_figure(self.requested.name_or_file, name), self.requested.experiment)
         return with_requested_value(layout, self.requested.experiment)
 
     def _check(self, layout: FigureLayout) -> None:

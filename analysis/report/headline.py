@@ -11,7 +11,7 @@ from analysis.report.requested import RequestedExperiment
 def summary(requested: RequestedExperiment) -> str:
     """The headline of an experiment, and the paths of its report."""
     requested.check_runs(requested.target)
-    report = requested.report
+    report = requested.report_paths
     return "\n".join(
         [*headline(requested.tidy), f"report: {report.page}", f"tables: {report.tables}, figures: {report.figures}"]
     )

@@ -67,10 +67,10 @@ def page(
 ) -> str:
     """The whole page."""
     titles = [(f"table-{table.name}", table.layout.title) for table in tables]
-    titles += [(f"figure-{part.name}", part.title) for part in figures]
+    titles += [(f"figure-{figure.name}", figure.title) for figure in figures]
     links = "".join(f'<li><a href="#{anchor}">{html.escape(title)}</a></li>' for anchor, title in titles)
     lead = "".join(f'<p class="lead">{html.escape(line)}</p>' for line in headline)
-    body = [_table(table) for table in tables] + [_figure(part) for part in figures]
+    body = [_table(table) for table in tables] + [_figure(figure) for figure in figures]
     return _document(
         f"FedFlat: {experiment.name}",
         f"<p>{html.escape(experiment.description)}</p>\n{lead}\n<nav><ul>{links}</ul></nav>\n{''.join(body)}",
@@ -82,9 +82,9 @@ def table_page(table: Table) -> str:
     return _document(table.layout.title, _shown(table))
 
 
-def figure_markdown(part: PageFigure) -> str:
+def figure_markdown(figure: PageFigure) -> str:
     """One figure with its caption, as Markdown in the folder of its PNG."""
-    return f"# {part.title}\n\n![{part.title}]({part.drawn.name})\n\n{part.caption}\n"
+    return f"# {figure.title}\n\n![{figure.title}]({figure.drawn.name})\n\n{figure.caption}\n"
 
 
 def _document(title: str, body: str) -> str:
@@ -115,15 +115,15 @@ def _shown(table: Table) -> str:
     return f'<div class="scroll">\n{html_table(table)}</div>\n<p class="caption">{escape_html(table.caption)}</p>\n'
 
 
-def _figure(part: PageFigure) -> str:
-    title = html.escape(part.title)
-    if part.drawn in part.files:
-        image, files = f'<img src="{part.drawn}" alt="{title}">', _links(part.files)
+def _figure(figure: PageFigure) -> str:
+    title = html.escape(figure.title)
+    if figure.drawn in figure.files:
+        image, files = f'<img src="{figure.drawn}" alt="{title}">', _links(figure.files)
     else:
         image, files = '<p class="lead">Not drawn yet.</p>', ""
     return (
-        f'<section id="figure-{part.name}">\n<h2>{title}</h2>\n<figure>{image}\n'
-        f"<figcaption>{html.escape(part.caption)}</figcaption></figure>\n{files}</section>\n"
+        f'<section id="figure-{figure.name}">\n<h2>{title}</h2>\n<figure>{image}\n'
+        f"<figcaption>{html.escape(figure.caption)}</figcaption></figure>\n{files}</section>\n"
     )
 
 

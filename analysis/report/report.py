@@ -16,6 +16,6 @@ def render_page(requested: RequestedExperiment) -> Path:
     tables, figures = Tables(requested), Figures(requested)
     filled = [tables.filled(name) for name in tables.shown()]
     drawn = [figures.on_page(name) for name in figures.shown()]
-    file = requested.report.page
+    file = requested.report_paths.page
     write_text(file, page(requested.experiment, headline(requested.tidy), filled, drawn))
     return file

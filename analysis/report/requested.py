@@ -25,47 +25,48 @@ from bench.methods.catalog import CATALOG
 class RequestedExperiment:
     """An experiment with its results below the folder `results`.
 
-    `source` is the experiment's name or its YAML file. `overrides` are values that replace those of the file, by key.
+    `name_or_file` is the experiment's name or YAML file. `overrides` are values that replace those of the file, by key.
     """
 
-    source: str
+    name_or_file: str
     results: Path
     overrides: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
     def experiment(self) -> Experiment:
         """The experiment with its overrides; a `UserError` if neither it nor a named experiment has a chosen method."""
-        experiment = load_experiment(self.source, self.overrides)
+        experiment = load_experiment(self.name_or_file, self.overrides)
         if experiment.chosen is not None:
-            _check_methods(experiment.chosen, dict.fromkeys([self.source, *experiment_names()]))
+            _check_methods(experiment.chosen, dict.fromkeys([self.name_or_file, *experiment_names()]))
         return experiment
 
     @cached_property
     def analyses(self) -> dict[str, Analysis]:
         """Every analysis by name, with the experiment's options, adapted to its scale."""
-        return {name: at_scale(analysis, self.experiment) for name, analysis in load_analyses(self.source).items()}
+        analyses = load_analyses(self.name_or_file)
+        return {name: at_scale(analysis, self.experiment) for name, analysis in analyses.items()}
 
     @property
     def analysis_names(self) -> list[str]:
         """The names of all analyses; the experiment itself is not read."""
-        return list(load_analyses(self.source))
+        return list(load_analyses(self.name_or_file))
 
     @property
     def target(self) -> str:
         """The beginning of its Snakemake targets: the experiment's name, without the scale."""
-        if self.source in experiment_names():
-            return self.source
-        return str(experiment_data(self.source)["name"])
+        if self.name_or_file in experiment_names():
+            return self.name_or_file
+        return str(experiment_data(self.name_or_file)["name"])
 
     @property
     def is_paper(self) -> bool:
         """Whether it is the experiment of a paper, with published numbers in the same folder."""
-        return experiment_file(self.source).with_name("published").is_dir()
+        return experiment_file(self.name_or_file).with_name("published").is_dir()
 
     @property
     def paper(self) -> str:
         """The paper whose published numbers are shown: that of the experiment, or of an experiment that it extends."""
-        folders = [file.parent for file in experiment_files(self.source)]
+        folders = [file.parent for file in experiment_files(self.name_or_file)]
         return next((folder.name for folder in folders if (folder / "published").is_dir()), self.target)
 
     @property
@@ -74,7 +75,7 @@ class RequestedExperiment:
         return ResultPaths(self.results)
 
     @property
-    def report(self) -> ReportPaths:
+    def report_paths(self) -> ReportPaths:
         """The paths of its report; a separate one if the override `report` requests another value of a run."""
         return self.paths.report(self.experiment.name, self.overrides.get("report"))
 
@@ -130,16 +131,16 @@ class RequestedExperiment:
         config = [f"{short[key]}={value}" for key, value in self.overrides.items() if key in short]
         if self.results != Path("results"):
             config.insert(0, f"results={self.results}")
-        if self.source not in experiment_names():
-            config.insert(0, f"experiments=[{self.source}]")
+        if self.name_or_file not in experiment_names():
+            config.insert(0, f"experiments=[{self.name_or_file}]")
         command = shlex.join(["snakemake", "--cores", "2", target, *(["--config", *config] if config else [])])
         others = [key for key in self.overrides if key not in short]
         return command + (f" (with {', '.join(others)} set in the experiment's file)" if others else "")
 
 
-def _check_methods(chosen: Iterable[str], sources: Iterable[str]) -> None:
+def _check_methods(chosen: Iterable[str], experiments: Iterable[str]) -> None:
     """A `UserError` if a chosen method is neither in one of these valid experiments nor in the catalog."""
-    known = {label for source in sources for label in _labels(experiment_data(source))}.union(CATALOG)
+    known = {label for name in experiments for label in _labels(experiment_data(name))}.union(CATALOG)
     for method in chosen:
         if method not in known:
             raise unknown("method", method, known)

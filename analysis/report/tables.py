@@ -20,7 +20,7 @@ class Tables(CheckedLayouts[TableLayout]):
 
     def outputs(self, name: str) -> list[Path]:
         """The files of a table, one in each format."""
-        return self.requested.report.table(name)
+        return self.requested.report_paths.table(name)
 
     def filled(self, name: str) -> Table:
         """A table with its values, and with the published numbers if its layout names a published table."""
@@ -41,7 +41,7 @@ class Tables(CheckedLayouts[TableLayout]):
         return files
 
     def _adapted(self, name: str) -> TableLayout:
-        return load_table(self.requested.source, name).adapted_to(self.requested.experiment)
+        return load_table(self.requested.name_or_file, name).adapted_to(self.requested.experiment)
 
     def _check(self, layout: TableLayout) -> None:
         for column in layout.supported:

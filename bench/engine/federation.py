@@ -128,8 +128,8 @@ class Federation:
             lr=work[0].lr,
             server_lr=self.step_settings.server_lr,
         )
-        for part in method:
-            part.aggregate(server)
+        for component in method:
+            component.aggregate(server)
         w_next = method.server.step(server)
         if method.swa is not None:
             server.state |= method.swa.after_round(state.round, state.w, w_next, server.state)

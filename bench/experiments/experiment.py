@@ -17,7 +17,7 @@ from bench.engine.participation import Participation
 from bench.experiments.address import CellAddress, Setting
 from bench.experiments.files import experiment_file
 from bench.experiments.overrides import Override, check_effect, parse_overrides
-from bench.experiments.resolving import CellPlace, cell_config, part_fields, resolved_file
+from bench.experiments.resolving import CellInputs, cell_config, part_fields, resolved_file
 from bench.experiments.run_config import RunConfig
 from bench.experiments.schema import ExperimentFile, ExperimentPart
 from bench.input.content import short_hash
@@ -112,10 +112,10 @@ class Experiment(ExperimentFile):
         return frozenset(label for label, name in names if label in chosen or name in chosen)
 
     @cached_property
-    def _grid(self) -> dict[CellAddress, CellPlace]:
+    def _grid(self) -> dict[CellAddress, CellInputs]:
         """Every cell, whether its method is chosen or not."""
         return {
-            address: CellPlace(address, part, partition, participation, self._overrides)
+            address: CellInputs(address, part, partition, participation, self._overrides)
             for setting, (partition, participation) in self.settings.items()
             for part in (self.resolved_parts[setting.dataset],)
             for address in (CellAddress(setting, label) for label in part.methods)
@@ -172,10 +172,10 @@ class Experiment(ExperimentFile):
         return CellAddress(compared, cell.method)
 
     def _cell(self, address: CellAddress) -> Cell:
-        place = self._grid[address]
-        config = cell_config(place)
-        where = "" if config["method"]["name"] == place.label else place.label
-        return Cell(address, tuple(RunConfig.parse({**config, "seed": seed}, where) for seed in place.part.grid.seeds))
+        inputs = self._grid[address]
+        config = cell_config(inputs)
+        where = "" if config["method"]["name"] == inputs.label else inputs.label
+        return Cell(address, tuple(RunConfig.parse({**config, "seed": seed}, where) for seed in inputs.part.grid.seeds))
 
 
 def experiment_schema() -> dict[str, Any]:

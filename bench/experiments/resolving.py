@@ -25,7 +25,7 @@ Then the configuration of one cell (`CELL_LAYERS`):
 9. `_where`: the entry's `where` for this partition
 10. `_released_faults`: faults of the released code, which the method's entry cannot switch off, and its defaults of SWA
 11. `_smoke_scale`: data set, model and what they require, for `scale: smoke`
-12. `_overrides_again`: the values of the command line, which layers 5 to 11 may have replaced
+12. `_command_line`: the values of the command line, which layers 5 to 11 may have replaced
 
 At last `RunConfig` fills in what no layer gives, from the values of all layers:
 
@@ -136,11 +136,11 @@ def _with_override(data: Data, override: Override) -> Data:
     if override.is_general and override.names[0] == "training" and len(override.names) == 2:
         return _with_training(data, override.names[1], override.value)
     if override.part is None and parts:
-        data = {**data, "parts": {label: _with_override_again(part, override) for label, part in parts.items()}}
+        data = {**data, "parts": {label: _in_part(part, override) for label, part in parts.items()}}
     return _with_value(data, override.path, override)
 
 
-def _with_override_again(part: Any, override: Override) -> Any:
+def _in_part(part: Any, override: Override) -> Any:
     """A part with the same value, if the part has the same section, or an entry of the same method."""
     if not isinstance(part, dict) or override.path[0] not in part:
         return part
@@ -197,7 +197,7 @@ def merged(base: Mapping[str, Any], overrides: Mapping[str, Any]) -> Data:
 
 
 @dataclass(frozen=True)
-class CellPlace:
+class CellInputs:
     """One cell before it is resolved: its address, its part as an experiment without parts, and its setting.
 
     `overrides` are the values of the command line for all cells of the experiment.
@@ -230,72 +230,72 @@ class CellPlace:
         return self.entry.release(self.label)
 
 
-def cell_config(place: CellPlace) -> Data:
+def cell_config(inputs: CellInputs) -> Data:
     """The configuration of a cell's runs, without the seed."""
     config: Data = {}
-    return reduce(lambda config, layer: layer(config, place), CELL_LAYERS, config)
+    return reduce(lambda config, layer: layer(config, inputs), CELL_LAYERS, config)
 
 
-def _sections(_: Data, place: CellPlace) -> Data:
-    part = place.part
+def _sections(_: Data, inputs: CellInputs) -> Data:
+    part = inputs.part
     return {
         "dataset": part.dataset,
         "model": part.model,
-        "partition": place.partition.model_dump(),
-        "participation": place.participation.model_dump(),
-        "method": {**place.entry.choice(place.label).model_dump(), "hyperparameters": {}},
+        "partition": inputs.partition.model_dump(),
+        "participation": inputs.participation.model_dump(),
+        "method": {**inputs.entry.choice(inputs.label).model_dump(), "hyperparameters": {}},
         "training": part.training.model_dump(),
         "evaluation": part.evaluation.model_dump(),
         "engine": part.engine.model_dump(),
     }
 
 
-def _released_code(config: Data, place: CellPlace) -> Data:
-    if (release := place.release) is None:
+def _released_code(config: Data, inputs: CellInputs) -> Data:
+    if (release := inputs.release) is None:
         return config
-    participation = place.participation.sampled(release.sampling, place.partition.clients)
+    participation = inputs.participation.sampled(release.sampling, inputs.partition.clients)
     config = {**config, "participation": participation.model_dump()}
     return _with_method(config, release.hyperparameters, release.training)
 
 
-def _method_entry(config: Data, place: CellPlace) -> Data:
-    return _with_method(config, place.entry.hyperparameters, place.entry.training)
+def _method_entry(config: Data, inputs: CellInputs) -> Data:
+    return _with_method(config, inputs.entry.hyperparameters, inputs.entry.training)
 
 
-def _where(config: Data, place: CellPlace) -> Data:
-    overrides = place.entry.where.get(place.partition.label)
+def _where(config: Data, inputs: CellInputs) -> Data:
+    overrides = inputs.entry.where.get(inputs.partition.label)
     return config if overrides is None else _with_method(config, overrides.hyperparameters, overrides.training)
 
 
-def _released_faults(config: Data, place: CellPlace) -> Data:
-    if (release := place.release) is None:
+def _released_faults(config: Data, inputs: CellInputs) -> Data:
+    if (release := inputs.release) is None:
         return config
     config = _with_method(config, release.faults, {})
     swa = config["method"]["hyperparameters"].get("swa")
     return _with_method(config, {"swa": {**release.swa, **swa}}, {}) if isinstance(swa, dict) else config
 
 
-def _smoke_scale(config: Data, place: CellPlace) -> Data:
-    if place.part.scale != "smoke":
+def _smoke_scale(config: Data, inputs: CellInputs) -> Data:
+    if inputs.part.scale != "smoke":
         return config
-    for override in place.applied:
+    for override in inputs.applied:
         if override.names[0] in ("dataset", "model"):
             raise UserError(f"--set {override.key}: smoke scale has its own data set and model (allowed: scale=paper)")
     return at_smoke_scale(config)
 
 
-def _overrides_again(config: Data, place: CellPlace) -> Data:
-    return reduce(merged, (override.in_run() for override in place.applied), config)
+def _command_line(config: Data, inputs: CellInputs) -> Data:
+    return reduce(merged, (override.in_run() for override in inputs.applied), config)
 
 
-CELL_LAYERS: tuple[Callable[[Data, CellPlace], Data], ...] = (
+CELL_LAYERS: tuple[Callable[[Data, CellInputs], Data], ...] = (
     _sections,
     _released_code,
     _method_entry,
     _where,
     _released_faults,
     _smoke_scale,
-    _overrides_again,
+    _command_line,
 )
 """Layers 6 to 12."""
 

@@ -16,8 +16,8 @@ class Shared:
     """If several components of a method have the hyper-parameter, they share one value."""
 
 
-class Alone:
-    """If the hyper-parameter is false, the method has this component only. Only methods with it in `takes` have it."""
+class DropsOtherComponents:
+    """If it is false, the method drops its other components. Only methods that list it in `takes` have it."""
 
 
 def has_mark(field: FieldInfo, mark: type) -> bool:

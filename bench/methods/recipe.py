@@ -14,7 +14,7 @@ from bench.input.frozen import refuse_bools
 from bench.methods.base import Aggregation, Component, Correction, Loss, Method, Perturbation, Server
 from bench.methods.corrections.none import NoCorrection
 from bench.methods.losses.cross_entropy import CrossEntropy
-from bench.methods.marks import Alone, Shared, has_mark
+from bench.methods.marks import DropsOtherComponents, Shared, has_mark
 from bench.methods.perturbations.none import NoPerturbation
 from bench.methods.servers.average import Average
 from bench.methods.swa import SWA
@@ -77,7 +77,7 @@ class Recipe:
 
     name: str
     title: str
-    source: str
+    citation: str
     components: Components = field(default_factory=Components)
     takes: tuple[str, ...] | None = None
 
@@ -100,7 +100,7 @@ class Recipe:
         """Default, range and meaning of each hyper-parameter."""
         known = self.components.hyperparameters()
         if self.takes is None:
-            return {name: info for name, info in known.items() if not has_mark(info, Alone)}
+            return {name: info for name, info in known.items() if not has_mark(info, DropsOtherComponents)}
         return {name: known[name] for name in self.takes}
 
     def complete(self, hyperparameters: Mapping[str, Any]) -> dict[str, Any]:
@@ -150,12 +150,12 @@ class Recipe:
         return replace(method, swa=SWA.parse(swa, where=f"{self.name}: swa"))
 
     def _chosen(self, values: Mapping[str, Any]) -> Components:
-        """The components: one of them only if its hyper-parameter marked `Alone` is false."""
+        """The components: only one of them, if its hyper-parameter with the mark `DropsOtherComponents` is false."""
         alone: dict[str, Any] = {
             slot: component
             for slot, component in self.components.by_slot().items()
             for name, info in component.model_fields.items()
-            if has_mark(info, Alone) and values.get(name) is False
+            if has_mark(info, DropsOtherComponents) and values.get(name) is False
         }
         return Components(**alone) if alone else self.components
 

@@ -12,7 +12,7 @@ from bench.host.allocator import keep_freed_memory
 from bench.host.threads import available_cores
 from bench.input.errors import UserError
 from fedflat.cli.batch import Attempts, resources_used
-from fedflat.cli.options import Device, Setting, Threads, file_path, overrides_of, setting
+from fedflat.cli.options import Assignment, Device, Threads, assignment, file_path, overrides_of
 
 ANALYSES = Path(__file__).parents[2] / "analysis" / "analyses"
 
@@ -37,11 +37,11 @@ def analyse(
         ),
     ] = None,
     set_: Annotated[
-        list[Setting] | None,
+        list[Assignment] | None,
         typer.Option(
             "--set",
             help="Override an option of the analysis, for example rho=0.05. Can be repeated.",
-            parser=setting,
+            parser=assignment,
             metavar="KEY=VALUE",
         ),
     ] = None,

@@ -76,7 +76,7 @@ def describe(name: str) -> str:
         fields = [f"  swa.{key}: {_field(field)}" for key, field in SWA.model_fields.items()]
         return "\n".join([*_equations(SWA), "", *_legend(_equations(SWA)), "", *fields])
     entry = recipe_from_file(Path(name)) if name.endswith(".py") else recipe(name)
-    lines = [f"{entry.title} ({entry.name}): {entry.source}", f"aggregation: {entry.aggregation}"]
+    lines = [f"{entry.title} ({entry.name}): {entry.citation}", f"aggregation: {entry.aggregation}"]
     for slot, component in entry.components.by_slot().items():
         if slot != "loss" or component is not Components().loss:
             lines += ["", f"{slot}: {component.name}", *_equations(component)]

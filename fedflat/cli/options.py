@@ -35,29 +35,29 @@ def _count(text: str) -> int | None:
     return int(text)
 
 
-class Setting(NamedTuple):
+class Assignment(NamedTuple):
     """A value of `--set`."""
 
     key: str
     value: Any
 
 
-def setting(text: str) -> Setting:
+def assignment(text: str) -> Assignment:
     """The key and the YAML value of a text such as training.rounds=20."""
     key, equals, value = text.partition("=")
     if not (key and equals):
         raise typer.BadParameter(f"'{text}' (allowed: key=value, for example training.rounds=20)")
     try:
-        return Setting(key, load_yaml(value))
+        return Assignment(key, load_yaml(value))
     except yaml.YAMLError as error:
         reason = getattr(error, "problem", None) or error
         raise typer.BadParameter(f"{key}: '{value}' is not a YAML value ({reason})") from None
 
 
-def overrides_of(settings: list[Setting] | None) -> dict[str, Any]:
+def overrides_of(assignments: list[Assignment] | None) -> dict[str, Any]:
     """The values that --set gives, by key; a `UserError` if a key is given twice."""
     overrides: dict[str, Any] = {}
-    for key, value in settings or ():
+    for key, value in assignments or ():
         if key in overrides:
             raise UserError(f"--set {key} is given twice")
         overrides[key] = value
@@ -72,11 +72,11 @@ ExperimentName = Annotated[
     ),
 ]
 Set = Annotated[
-    list[Setting] | None,
+    list[Assignment] | None,
     typer.Option(
         "--set",
         help="Override a value of the experiment, for example training.rounds=20. Can be repeated.",
-        parser=setting,
+        parser=assignment,
         metavar="KEY=VALUE",
     ),
 ]

@@ -84,15 +84,15 @@ class CohortRound:
     def _train(self, inputs: RoundInputs) -> Rows:
         def start(row: Rows, state: Rows) -> Rows:
             client = self._client(inputs, row, {"state": state, "scratch": {}, "upload": {}})
-            for part in self.local.method:
-                part.start(client)
+            for component in self.local.method:
+                component.start(client)
             w = client.w_global
             return self._carried(client, w, w.new_zeros(()))
 
         def finish(row: Rows, carried: Rows) -> Rows:
             client = self._client(inputs, row, carried)
-            for part in self.local.method:
-                part.finish(carried["w"], client)
+            for component in self.local.method:
+                component.finish(carried["w"], client)
             model = self.local.method.correction.uploaded_model(carried["w"], client)
             self._sends_w = model is carried["w"]
             ends = self._carried(client, carried["w"], carried["loss"])
@@ -136,9 +136,9 @@ class CohortRound:
             order += group
         return take(concatenate(parts), torch.tensor(order, device=batch["x"].device).argsort())
 
-    def _batch(self, plan: Rows, dropout: Rows, step: int, rows: int, size: int) -> Rows:
+    def _batch(self, batches: Rows, dropout: Rows, step: int, rows: int, size: int) -> Rows:
         """Augmented inputs `[R, B, ...]`, targets `[R, B]` (or `[R, B, C]`), weights and dropout draws of a step."""
-        own = apply(lambda tensor: tensor[step, :rows, :size], plan)
+        own = apply(lambda tensor: tensor[step, :rows, :size], batches)
         x, y = self.local.data.batch(own["index"].flatten())
         if self.local.augment is not None:
             x, y = self.local.augment(x, y, {name: draw.flatten(0, 1) for name, draw in own["draws"].items()})
@@ -171,7 +171,7 @@ class CohortRound:
 
     def _full_gradient(self, w: Tensor, scratch: Rows, inputs: RoundInputs, row: Tensor) -> Tensor:
         """∇F_i(w) over all of the client's data. Each batch is prepared for all rows; the client selects its row."""
-        if not any(part.takes_full_gradient for part in self.local.method):
+        if not any(component.takes_full_gradient for component in self.local.method):
             raise CannotBatchError("a component that calls full_gradient must declare takes_full_gradient = True")
         if not self._separable:
             raise CannotBatchError("full gradients in a cohort need a loss that is a mean over samples")

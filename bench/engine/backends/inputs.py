@@ -69,7 +69,7 @@ class RoundInputs:
     def of(cls, local: LocalTraining, works: Sequence[LocalWork], states: Sequence[Rows]) -> "RoundInputs":
         """The inputs for works in descending order of their numbers of steps, and for the states of their clients."""
         first, w = works[0], works[0].broadcast.model
-        takes_pass = any(part.takes_full_gradient for part in local.method)
+        takes_pass = any(component.takes_full_gradient for component in local.method)
         shape = RoundShape(
             batches=tuple(tuple(map(len, work.batches)) for work in works),
             passes=tuple(tuple(map(len, work.one_pass)) if takes_pass else () for work in works),

@@ -88,11 +88,13 @@ class _ClientData:
         """Inputs and targets of each local step."""
         return self._batches(self._work.batches, itertools.count(), AUGMENTATION)
 
-    def _batches(self, plan: Sequence[Tensor], steps: Iterable[int], purpose: str) -> Iterator[tuple[Tensor, Tensor]]:
+    def _batches(
+        self, batches: Sequence[Tensor], steps: Iterable[int], purpose: str
+    ) -> Iterator[tuple[Tensor, Tensor]]:
         """Augmented inputs and targets of the mini-batches. All indices and draws are transferred at once."""
-        local, work, sizes = self._local, self._work, [len(index) for index in plan]
+        local, work, sizes = self._local, self._work, [len(index) for index in batches]
         device = local.objective.device
-        indices = torch.cat(list(plan)).to(device, non_blocking=True).split(sizes)
+        indices = torch.cat(list(batches)).to(device, non_blocking=True).split(sizes)
         draws = {}
         if local.augment is not None:
             drawn = local.augment.draw(numpy_stream(work.seed, purpose, work.round, work.client), sizes)
@@ -109,10 +111,10 @@ class _ClientData:
 
     def full_gradient(self, w: Tensor) -> Tensor:
         """∇F_i(w) `[P]` over all of the client's data in one pass; batches are weighted by their size."""
-        plan = self._work.one_pass
-        samples = sum(len(index) for index in plan)
+        batches = self._work.one_pass
+        samples = sum(len(index) for index in batches)
         total = torch.zeros_like(w)
-        for x, y in self._batches(plan, itertools.count(-1, -1), AUGMENTATION_OF_PASS):
+        for x, y in self._batches(batches, itertools.count(-1, -1), AUGMENTATION_OF_PASS):
             total = torch.add(total, self.gradient(x, y)(w), alpha=len(x) / samples)
         self.gradient_samples += samples
         return total

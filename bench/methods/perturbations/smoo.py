@@ -13,7 +13,7 @@ from pydantic import Field
 from torch import Tensor
 
 from bench.methods.base import ClientRound, Gradient, Perturbation, ServerRound, along, unit
-from bench.methods.marks import Alone, Neutral
+from bench.methods.marks import DropsOtherComponents, Neutral
 
 
 class SMOO(Perturbation):
@@ -27,7 +27,7 @@ class SMOO(Perturbation):
     s_rule: Literal["minus_last", "mu_only"] = Field(
         default="minus_last", description="clients send μ_i − δ of the last step, or μ_i"
     )
-    regulariser: Annotated[bool, Alone()] = Field(
+    regulariser: Annotated[bool, DropsOtherComponents()] = Field(
         default=True, strict=True, description="use the dynamic regulariser; false: q = g, and the server is FedAvg's"
     )
 

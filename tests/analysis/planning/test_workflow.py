@@ -118,7 +118,7 @@ def test_layouts_that_name_no_methods_show_all_of_the_extending_experiment(tmp_p
     requested = extended(tmp_path)
     assert Tables(requested).names() == ["accuracy", "flatness"]
     for name in Tables(requested).names():
-        assert load_table(requested.source, name).methods == ("fedavg", "fedsam", "other")
+        assert load_table(requested.name_or_file, name).methods == ("fedavg", "fedsam", "other")
     assert Figures(requested).names() == ["convergence", "labels"], "the others name methods that it does not have"
     shown = {path.parent.name for path in Tables(requested).inputs("accuracy") if path.name == "metrics.csv"}
     assert shown == {"fedavg", "fedsam", "other"}
@@ -152,7 +152,7 @@ def test_layouts_of_what_the_extending_experiment_lacks_are_left_out(more, table
     if "flatness" not in tables:
         with pytest.raises(UserError, match=r"unknown partition of experiment extended|the experiment stores none"):
             Tables(requested).render("flatness")
-    flow = Workflow.of({"experiments": [requested.source]})
+    flow = Workflow.of({"experiments": [requested.name_or_file]})
     assert Tables(flow.experiments["extended"]).names() == tables
 
 

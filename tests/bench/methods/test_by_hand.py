@@ -118,10 +118,10 @@ def test_fedspeed_mixes_plain_and_perturbed_gradient():
 @pytest.mark.parametrize(("biases", "scale"), [("plain", (3.2, 1.0)), ("adaptive", (3.2, 4.2))])
 def test_asam_scales_weights_and_perhaps_biases(biases, scale):
     """T = |w| + 0.2 on the weight −3, and on the bias 4 only if adaptive; δ = ρ T² g/‖T g‖."""
-    client, part = client_round(), ASAM(rho=0.5, eta_a=0.2, biases=biases)
-    part.start(client)
+    client, component = client_round(), ASAM(rho=0.5, eta_a=0.2, biases=biases)
+    component.start(client)
     T, g = vector(*scale), vector(1, 2)
-    delta = part.delta(vector(-3, 4), lambda w: g, client)
+    delta = component.delta(vector(-3, 4), lambda w: g, client)
     assert torch.allclose(delta, 0.5 * T * T * g / (T * g).norm())
 
 
@@ -140,29 +140,31 @@ def test_asam_scales_weights_and_perhaps_biases(biases, scale):
 )
 def test_fedgf_windows(rule, history, c):
     """W = 3; each indicator is pushed as the server does it."""
-    part = GF(rho=0.1, rho_g=0.1, T_D=1.0, W=3, window_rule=rule)
-    state = part.start_server(vector(0, 0))
+    component = GF(rho=0.1, rho_g=0.1, T_D=1.0, W=3, window_rule=rule)
+    state = component.start_server(vector(0, 0))
     for indicator in history:
         moved = vector(2, 0) if indicator else vector(1, 0)  # D = 1 is not above T_D = 1: the test is strict
         given = server_round(w=vector(0, 0), state=state, updates=torch.stack([moved, moved]))
-        part.aggregate(given)
+        component.aggregate(given)
         state = given.state
-    assert float(part.broadcast(vector(1, 0), state)["c"]) == pytest.approx(c)
+    assert float(component.broadcast(vector(1, 0), state)["c"]) == pytest.approx(c)
 
 
 @pytest.mark.parametrize("c", [0, 0.5, 1])
 def test_fedgf_with_a_constant_c_sends_it_whatever_the_distances(c):
-    part = GF(rho=0.1, rho_g=0.1, T_D=1.0, W=3, c=c)
+    component = GF(rho=0.1, rho_g=0.1, T_D=1.0, W=3, c=c)
     for indicators in (vector(0), vector(1, 1)):
-        assert float(part.broadcast(vector(1, 0), {"w_previous": vector(0, 0), "indicators": indicators})["c"]) == c
-    assert part.broadcast(vector(1, 0), part.start_server(vector(1, 0))) == {}, "the first round is SAM's"
+        assert (
+            float(component.broadcast(vector(1, 0), {"w_previous": vector(0, 0), "indicators": indicators})["c"]) == c
+        )
+    assert component.broadcast(vector(1, 0), component.start_server(vector(1, 0))) == {}, "the first round is SAM's"
 
 
 def test_fedgf_sends_the_point_that_is_uphill_of_the_last_step():
     """From w = (0, 0) to (3, 4): v = w − ρ_g (3, 4)/5."""
-    part = GF(rho=0.1, rho_g=0.5, T_D=1.0, W=3)
+    component = GF(rho=0.1, rho_g=0.5, T_D=1.0, W=3)
     state = {"w_previous": vector(0, 0), "indicators": vector(1)}
-    assert torch.allclose(part.broadcast(vector(3, 4), state)["v"], vector(2.7, 3.6))
+    assert torch.allclose(component.broadcast(vector(3, 4), state)["v"], vector(2.7, 3.6))
 
 
 def test_server_lr_scales_the_step():
@@ -258,7 +260,7 @@ ADAPTIVE = [
 ]
 
 
-@pytest.mark.parametrize(("server", "v"), ADAPTIVE, ids=lambda part: getattr(part, "name", ""))
+@pytest.mark.parametrize(("server", "v"), ADAPTIVE, ids=lambda component: getattr(component, "name", ""))
 def test_the_first_two_adaptive_steps(server, v):
     """m = (1 − β₁)Δ and w + η_g m/(√v + τ); the second step with Δ = 0 keeps β₁m and decays v as the method does."""
     updates = torch.stack([vector(3, 1), vector(3, 1)])
@@ -298,13 +300,13 @@ def test_yogi_stays_put_where_the_square_equals_v():
 
 def test_adabests_memory_fades_while_the_client_is_away():
     """Active at rounds 0 and 3: h = 0.1 (0 − (2, 4)), then h/3 + 0.1 (0 − (2, 4))."""
-    part = FadingMemory(mu=0.1)
-    client = client_round(state=part.start_client(vector(0, 0)))
-    part.finish(vector(2, 4), client)
+    component = FadingMemory(mu=0.1)
+    client = client_round(state=component.start_client(vector(0, 0)))
+    component.finish(vector(2, 4), client)
     assert torch.allclose(client.state["h"], vector(-0.2, -0.4))
     later = client_round(state=client.state, round=3)
-    assert torch.allclose(part.direction(vector(1, 1), vector(0, 0), later), vector(1.2, 1.4))
-    part.finish(vector(2, 4), later)
+    assert torch.allclose(component.direction(vector(1, 1), vector(0, 0), later), vector(1.2, 1.4))
+    component.finish(vector(2, 4), later)
     assert torch.allclose(later.state["h"], vector(-0.2 / 3 - 0.2, -0.4 / 3 - 0.4))
     assert float(later.state["last_round"]) == 3
 
@@ -322,25 +324,25 @@ def test_fedacg_looks_ahead_and_ends_at_the_mean_of_the_local_models():
 
 def test_smoos_first_step_is_sams_and_its_dual_then_bends_it():
     """g = (3, 4), ρ = 1: δ = (0.6, 0.8) = μ; then g − μ = (2.4, 3.2), the same direction; s̃ = μ − δ = δ."""
-    part = SMOO(rho=1.0)
+    component = SMOO(rho=1.0)
     client = client_round(received={"s": vector(0, 0)}, state={"mu": vector(0, 0)})
-    part.start(client)
-    first = part.delta(vector(0, 0), lambda w: vector(3, 4), client)
+    component.start(client)
+    first = component.delta(vector(0, 0), lambda w: vector(3, 4), client)
     assert torch.allclose(first, vector(0.6, 0.8))
-    part.delta(vector(0, 0), lambda w: vector(3, 4), client)
-    part.finish(vector(0, 0), client)
+    component.delta(vector(0, 0), lambda w: vector(3, 4), client)
+    component.finish(vector(0, 0), client)
     assert torch.allclose(client.state["mu"], vector(1.2, 1.6))
     assert torch.allclose(client.upload["s_i"], vector(0.6, 0.8))
-    bent = part.delta(vector(0, 0), lambda w: vector(1.2, 2.6), client)
+    bent = component.delta(vector(0, 0), lambda w: vector(1.2, 2.6), client)
     assert torch.allclose(bent, vector(0, 1))
 
 
 @pytest.mark.parametrize(("direction", "expected"), [("local", (1, 0)), ("neighbour", (0, 1)), ("fusion", (0.6, 0.8))])
 def test_togas_directions(direction, expected):
     """Own gradient (3, 0), the step's before (0, 4), A = 0."""
-    part = TOGA(rho=1.0, kappa=1.0, direction=direction)
+    component = TOGA(rho=1.0, kappa=1.0, direction=direction)
     client = client_round(received={"A": vector(0, 0)}, scratch={"neighbour": vector(0, 4)})
-    assert torch.allclose(part.delta(vector(0, 0), lambda w: vector(3, 0), client), vector(*expected))
+    assert torch.allclose(component.delta(vector(0, 0), lambda w: vector(3, 0), client), vector(*expected))
 
 
 def test_togas_last_update_per_step_and_as_a_gradient():
@@ -355,19 +357,19 @@ def test_lesams_released_estimates():
     """Two tensors of one number each, u = (3, −1): both take u/4 uphill of the step; the literal one shifts tensors."""
     client = client_round(received={"last_step": vector(3, -1)})
     for estimate in ("released_intent", "released_literal"):
-        part = LESAM(rho=0.4, estimate=estimate)
-        part.start(client)
-        assert torch.allclose(part.delta(vector(0, 0), lambda w: w, client), vector(-0.3, 0.1))
+        component = LESAM(rho=0.4, estimate=estimate)
+        component.start(client)
+        assert torch.allclose(component.delta(vector(0, 0), lambda w: w, client), vector(-0.3, 0.1))
 
 
 def test_lesams_literal_release_shifts_whole_tensors_by_the_first_numbers():
     layout = FlatLayout(("a", "b"), ((3,), (2,)))
     u = torch.tensor([3.0, -1.0, 7.0, 8.0, 9.0], dtype=torch.float64)
     client = client_round(received={"last_step": u}, w_global=torch.zeros_like(u), layout=layout)
-    part = LESAM(rho=0.4, estimate="released_literal")
-    part.start(client)
+    component = LESAM(rho=0.4, estimate="released_literal")
+    component.start(client)
     shifted = torch.tensor([-0.3, -0.3, -0.3, 0.1, 0.1], dtype=torch.float64)
-    assert torch.allclose(part.delta(u, lambda w: w, client), shifted)
+    assert torch.allclose(component.delta(u, lambda w: w, client), shifted)
 
 
 def test_the_relaxed_contrastive_loss_of_three_samples():
@@ -382,9 +384,9 @@ def test_the_relaxed_contrastive_loss_of_three_samples():
     contrastive = (contrast(0.5, 0.0) + contrast(0.5, near) + contrast(1.0, near)) / 3
     alone = math.log(1 + math.exp(-2))
     for threshold, pair in ((0.4, math.log(1 + math.exp(-0.5))), (0.7, alone)):
-        part = RelaxedContrastive(temperature=1.0, threshold=threshold, k_neg=1, weight_scl=2.0, weight_pen=3.0)
+        component = RelaxedContrastive(temperature=1.0, threshold=threshold, k_neg=1, weight_scl=2.0, weight_pen=3.0)
         expected = 2 * contrastive + 3 * (pair + pair + alone) / 3
-        assert float(part.level_loss(z, y)) == pytest.approx(expected)
+        assert float(component.level_loss(z, y)) == pytest.approx(expected)
 
 
 def test_fedrobusts_ascent_by_finite_differences():
@@ -397,7 +399,7 @@ def test_fedrobusts_ascent_by_finite_differences():
         module.weight.copy_(torch.randn(2, 12, generator=generator))
         module.bias.zero_()
     objective = Objective(nn.Sequential(nn.Flatten(), module))
-    part = AffineShift(eta_psi=0.1, lam_1=0.5, lam_2=0.2)
+    component = AffineShift(eta_psi=0.1, lam_1=0.5, lam_2=0.2)
     w = objective.initial()
     client = client_round(w_global=w)
     client.scratch["Lambda"] = torch.eye(3).double() + 0.1
@@ -409,8 +411,8 @@ def test_fedrobusts_ascent_by_finite_differences():
         return objective.loss(w, [(moved, y)]) - penalty
 
     before = {name: client.scratch[name].clone() for name in ("Lambda", "delta")}
-    MiniBatchGradient(objective.gradients, part, x, y, None, client.scratch)(w)
-    part.step_taken(client)
+    MiniBatchGradient(objective.gradients, component, x, y, None, client.scratch)(w)
+    component.step_taken(client)
     for name, index in (("Lambda", (0, 2)), ("delta", (1, 0, 1))):
         bump = torch.zeros_like(before[name])
         bump[index] = 1e-5

@@ -63,13 +63,13 @@ def test_fedgf_with_full_global_share_takes_all_gradients_at_one_point():
 
 def test_fedasam_has_length_rho_in_scaled_coordinates():
     bench, _, seen = watched_rounds("fedasam", 2)
-    part = bench.federation.method.perturbation
-    assert isinstance(part, ASAM)
+    component = bench.federation.method.perturbation
+    assert isinstance(component, ASAM)
     names = bench.objective.layout.names
     for _, _, _, w, delta in seen[:20]:
         pieces = zip(bench.objective.layout.split(w).items(), bench.objective.layout.split(delta).values(), strict=True)
-        scaled = [d / (v.abs() + part.eta_a) if "weight" in n else d for (n, v), d in pieces]
-        assert float(torch.cat([s.reshape(-1) for s in scaled]).norm()) == pytest.approx(part.rho, rel=1e-4)
+        scaled = [d / (v.abs() + component.eta_a) if "weight" in n else d for (n, v), d in pieces]
+        assert float(torch.cat([s.reshape(-1) for s in scaled]).norm()) == pytest.approx(component.rho, rel=1e-4)
     assert {"norm1.weight", "norm1.bias"} <= set(names)
 
 

@@ -104,8 +104,8 @@ def test_lesam_with_an_old_model_that_is_the_current_one_has_none_under_any_grad
 def test_gf_after_a_server_that_did_not_move_sends_the_model_itself():
     """v^t = w^t; with c = 1 gradients are taken there, so that δ = w^t − w: exactly zero at the first step."""
     w = vector(3, 4)
-    part = GF(rho=0.1, rho_g=0.5, T_D=0.0, W=2)
-    assert torch.equal(part.broadcast(w, {"w_previous": w, "indicators": vector(1)})["v"], w)
+    component = GF(rho=0.1, rho_g=0.5, T_D=0.0, W=2)
+    assert torch.equal(component.broadcast(w, {"w_previous": w, "indicators": vector(1)})["v"], w)
 
     federation = Problem(2).federation("fedgf", {"rho": 0.1, "rho_g": 0.5, "T_D": 0.0, "W": 2})
     state = federation.start(federation.objective.initial())
@@ -128,7 +128,7 @@ def test_the_weights_that_a_server_gets_sum_to_one(method, aggregation, monkeypa
     federation = problem.federation(method, VALUES[method], aggregation=aggregation)
     seen, kind = [], type(federation.method.server)
     step = kind.step
-    monkeypatch.setattr(kind, "step", lambda part, server: seen.append(server.weights) or step(part, server))
+    monkeypatch.setattr(kind, "step", lambda component, server: seen.append(server.weights) or step(component, server))
     state = federation.start(federation.objective.initial())
     rounds = ([0, 3], [1, 2, 3])
     for active in rounds:
@@ -212,7 +212,7 @@ SECOND_MOMENTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("server", "v"), SECOND_MOMENTS, ids=lambda part: getattr(part, "name", ""))
+@pytest.mark.parametrize(("server", "v"), SECOND_MOMENTS, ids=lambda component: getattr(component, "name", ""))
 def test_the_second_adaptive_step_with_another_update(server, v):
     """m = 0.5·0.5 (3, 1) + 0.5 (2.25, −4) = (1.875, −1.75); w = (10, 20) + 0.5 m/(√v + 2)."""
     once, twice = (torch.stack([update] * 2) for update in (vector(3, 1), vector(2.25, -4)))

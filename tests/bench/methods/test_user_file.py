@@ -350,7 +350,7 @@ def test_two_parts_with_state_of_one_name_are_refused(own):
 
 def test_every_method_of_the_catalog_is_a_legal_composition():
     for entry in CATALOG.values():
-        names = {slot: part.name for slot, part in entry.components.by_slot().items()}
+        names = {slot: component.name for slot, component in entry.components.by_slot().items()}
         assert compose(names).components == entry.components
     assert compose({}).components == Components()
 

@@ -25,12 +25,12 @@ from tests.problems import Problem
 # By hand: of four clients, two are active with weights 1/4 and 3/4.
 
 
-@pytest.mark.parametrize("part", [ControlVariates(), DriftCorrection(lam=0.1)], ids=lambda part: part.name)
-def test_the_control_variate_moves_by_the_plain_sum_over_all_clients(part):
+@pytest.mark.parametrize("component", [ControlVariates(), DriftCorrection(lam=0.1)], ids=lambda given: given.name)
+def test_the_control_variate_moves_by_the_plain_sum_over_all_clients(component):
     """c = (1, 1) + [(4, 0) + (0, 8)]/4."""
     uploads = {"control_change": torch.stack([vector(4, 0), vector(0, 8)])}
     given = server_round(state={"c": vector(1, 1)}, uploads=uploads)
-    part.aggregate(given)
+    component.aggregate(given)
     assert torch.equal(given.state["c"], vector(2, 3))
 
 
@@ -45,9 +45,9 @@ def test_fedsmoos_common_perturbation_is_a_plain_mean():
 @pytest.mark.parametrize(("threshold", "indicator"), [(1.9, 1), (2.0, 0), (2.4, 0)])
 def test_fedgfs_distance_is_a_plain_mean(threshold, indicator):
     """Moved by 1 and by 3: D = 2, where weights would make it 2.5 (and the root of squares 2.2)."""
-    part = GF(rho=0.1, rho_g=0.1, T_D=threshold, W=3)
-    given = server_round(state=part.start_server(vector(10, 20)))
-    part.aggregate(given)
+    component = GF(rho=0.1, rho_g=0.1, T_D=threshold, W=3)
+    given = server_round(state=component.start_server(vector(10, 20)))
+    component.aggregate(given)
     assert given.state["indicators"].tolist() == [indicator]
 
 
