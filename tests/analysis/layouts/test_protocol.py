@@ -97,7 +97,7 @@ def test_at_smoke_scale_means_are_over_few_evaluations() -> None:
 
 def test_reports_under_another_protocol_lie_apart() -> None:
     changes = {"scale": "smoke", "report": "best"}
-    assert RequestedExperiment("fedgf", Path("r"), changes).report.folder == Path("r/reports/fedgf_smoke_best")
+    assert RequestedExperiment("fedgf", Path("r"), changes).report_paths.folder == Path("r/reports/fedgf_smoke_best")
     assert Workflow.of(changes | {"results": "r"}).report("{experiment}").folder == Path("r/reports/{experiment}_best")
     runs = [
         RequestedExperiment("fedgf", Path("r"), {"scale": "smoke", **more}).experiment
