@@ -110,7 +110,7 @@ def test_ends_range_and_scale(steps: list[int], scale: float, seed: int) -> None
         assert found == pytest.approx((drift, sign, scale * length, length), abs=1e-9)
     found, scaled = of(deltas, models), of([scale * delta for delta in deltas], models)
     assert 0 <= found.drift <= 1
-    # abs: cosines may cancel to almost zero, and the constant in the denominator of unit vectors counts more for short δ
+    # abs: cosines may cancel to almost zero, where the constant in the denominator of unit vectors counts
     assert scaled == pytest.approx(found._replace(local_norm=scale * found.local_norm), rel=1e-8, abs=1e-9)
 
 
