@@ -29,10 +29,10 @@ SECTIONS: Mapping[str, Callable[[Setting], list[Section]]] = {
 
 def head(setting: Setting, began: datetime) -> str:
     """The machine, its rates, the versions, and how contenders are set up."""
-    told: dict[str, str] = setting.process.ask("about", "lines")
+    facts: dict[str, str] = setting.process.ask("about", "lines")
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
     matrix = ", ".join(f"{number(rate / 1e9)} GFLOP/s in {name}" for name, rate in setting.matrix_rates.items())
-    told |= {
+    facts |= {
         "matrix rate": f"{matrix} (products of {setting.sizes.matrix_side}² matrices, the best of three)",
         "copy rate": f"{number(setting.copy_rate(LARGE_COPY) / 1e9)} GB/s read and written (vectors of 256 MiB)",
         "threads": f"{setting.all_cores}, and 1 for small models",
@@ -41,7 +41,7 @@ def head(setting: Setting, began: datetime) -> str:
         "load": "unknown" if load is None else f"{load:.2f} processes were running when the benchmark began",
         "date": f"{began:%Y-%m-%d %H:%M} UTC",
     }
-    return "\n".join(f"- {name}: {value}" for name, value in told.items())
+    return "\n".join(f"- {name}: {value}" for name, value in facts.items())
 
 
 def run(setting: Setting, sections: list[str], outs: list[Path]) -> None:
@@ -78,7 +78,7 @@ def _device(name: str) -> str:
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cuda" and not torch.cuda.is_available():
-        raise UserError("device cuda asked for, but torch sees no GPU (allowed here: auto, cpu)")
+        raise UserError("device cuda requested, but torch sees no GPU (allowed here: auto, cpu)")
     return name
 
 
@@ -101,14 +101,14 @@ def main() -> None:
         with Setting(device, _sizes(device, quick=options.quick), _progress) as setting:
             run(setting, options.only, options.out)
     except UserError as error:
-        sys.exit(_told(error))
+        sys.exit(_one_line(error))
 
 
 def _progress(line: str) -> None:
     print(f"... {line}", file=sys.stderr, flush=True)
 
 
-def _told(error: UserError) -> int:
+def _one_line(error: UserError) -> int:
     print(f"error: {error}", file=sys.stderr)
     return 2
 

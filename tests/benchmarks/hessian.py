@@ -107,14 +107,14 @@ def measure(setting: Setting) -> list[Section]:
     """One table: FedFlat's k eigenvalues, and PyHessian's first few."""
     sizes = setting.sizes.hessian
     workload = Workload(sizes.model, 1, sizes.images, sizes.batch)
-    asked = {
+    contenders = {
         "FedFlat, Lanczos": ("lanczos", {"k": sizes.k}, True),
         "PyHessian, its defaults": ("power", {"k": sizes.first, "settings": DEFAULTS}, False),
         "PyHessian, to such residuals": ("power", {"k": sizes.first, "settings": SAME_RESIDUAL}, False),
     }
     rows: list[tuple[Cell, ...]] = []
     ours = 0.0
-    for name, (method, given, keeps_memory) in asked.items():
+    for name, (method, given, keeps_memory) in contenders.items():
         setting.progress(f"hessian: {name}")
         with Process(setting.device, setting.all_cores, keeps_memory=keeps_memory) as process:
             process.build("job", "hessian", workload=workload)

@@ -99,18 +99,18 @@ class About:
 
     def lines(self) -> dict[str, str]:
         """The facts at the head of the report."""
-        told = {
+        facts = {
             "processor": f"{processor()}, {available_cores()} cores"
             f" ({', '.join(machine.instruction_sets()) or 'instruction sets unknown'})",
         }
         if self._device.type == "cuda":
             properties = torch.cuda.get_device_properties(self._device)
-            told["GPU"] = f"{properties.name}, {properties.total_memory / 2**30:.0f} GiB, CUDA {torch.version.cuda}"
-        told["system"] = f"{platform.system()} {platform.machine()}, {' '.join(platform.libc_ver()) or 'no glibc'}"
-        told["versions"] = f"Python {platform.python_version()}, torch {torch.__version__}, numpy {np.__version__}"
-        told["FedFlat"] = version("fedflat")
-        told["precisions"] = ", ".join(precisions(self._device))
-        return told
+            facts["GPU"] = f"{properties.name}, {properties.total_memory / 2**30:.0f} GiB, CUDA {torch.version.cuda}"
+        facts["system"] = f"{platform.system()} {platform.machine()}, {' '.join(platform.libc_ver()) or 'no glibc'}"
+        facts["versions"] = f"Python {platform.python_version()}, torch {torch.__version__}, numpy {np.__version__}"
+        facts["FedFlat"] = version("fedflat")
+        facts["precisions"] = ", ".join(precisions(self._device))
+        return facts
 
     def parameters(self, model: str) -> int:
         """P of a model."""

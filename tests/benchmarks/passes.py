@@ -23,13 +23,14 @@ FREE = {"empty_like", "new_empty", "new_empty_strided", "_local_scalar_dense"}
 class Fewest:
     """Vectors that a local step must read and write if each of its sums over all coordinates costs one pass.
 
-    Nothing is kept between two passes but what they write; what stays the same during a round is one vector.
+    Only what a pass writes is available to the next one; what stays the same during a round is one vector.
 
         perturb   SAM's norm reads g₁; then w and g₁ are read, and w + δ is written. SMOO's norm reads g₁, μ_i, s; then
                   these and w are read, w + δ and μ_i written. TOGA's norm reads g₁ and A; then these and w are read,
                   and w + δ written. LESAM's δ is known: w and δ are read, w + δ written.
         step      the norm of the clip reads q; then q and w are read and w is written: 4.
-        correct   what both of them must read for q beside g: c − c_i; or w for the norm, and λ(H_i − w^t) + βA in both.
+        correct   what both of them must read for q in addition to g: c − c_i; or w for the norm, and λ(H_i − w^t) + βA
+                  in both.
     """
 
     perturb: int

@@ -15,9 +15,9 @@ LARGE_COPY = 2**26
 
 @dataclass
 class Setting:
-    """`passes` is how many passes the floor takes in a row each time that it is asked.
+    """`passes` is how many passes the floor takes in a row each time that it is timed.
 
-    A context: it keeps a process that answers for the device, as job `about`, and can measure its rates.
+    A context manager that runs a process with the jobs `about` and `rates` on the device.
     """
 
     device: str

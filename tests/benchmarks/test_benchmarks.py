@@ -62,7 +62,7 @@ def test_the_whole_benchmark(tmp_path, capsys):
     assert [row[:2] for row in small[0]] == [["mlp fedsam", "plain"], ["mlp fedsam", "FedFlat fp32"]]
 
 
-def test_a_contender_s_failure_is_told():
+def test_a_contender_s_failure_is_reported():
     with Process("cpu", 1, keeps_memory=False) as process:
         process.build("run", "plain", workload=Workload("mlp", 2, 8, 8), method="fedsgd")
         with pytest.raises(RuntimeError, match="KeyError: 'fedsgd'"):

@@ -23,13 +23,13 @@ def main() -> None:
     device = torch.device(settings["device"])
     jobs = {}
     for line in sys.stdin:
-        asked = json.loads(line)
+        request = json.loads(line)
         try:
-            if "kind" in asked:
-                jobs[asked["job"]] = build(asked["kind"], device, asked["given"])
+            if "kind" in request:
+                jobs[request["job"]] = build(request["kind"], device, request["given"])
                 answer = None
             else:
-                answer = getattr(jobs[asked["job"]], asked["method"])(**asked["given"])
+                answer = getattr(jobs[request["job"]], request["method"])(**request["given"])
             answers.write(json.dumps({"answer": answer}) + "\n")
         except Exception:
             answers.write(json.dumps({"error": traceback.format_exc()}) + "\n")

@@ -38,7 +38,7 @@ class Workload:
     """A model, and clients with `images` each, which they pass over `epochs` times a round in batches of `batch`.
 
     `lenet` and `resnet18_gn` get random images of CIFAR's shape, `cnn_gn` and `mlp` scikit-learn's digits. Only
-    `distinct` clients have images of their own. A round may be told to use only the first of each client's images.
+    `distinct` clients have images of their own. A round may use only the first of each client's images.
     """
 
     model: str

@@ -246,7 +246,7 @@ def test_kill_9_and_the_same_command_again(victim, tmp_path):
     assert run_files(killed) == run_files(undisturbed)
 
 
-def test_a_mistake_in_the_experiment_is_told_before_anything_runs(tmp_path):
+def test_a_mistake_in_the_experiment_is_reported_before_anything_runs(tmp_path):
     broken = tmp_path / "experiments.yaml"
     broken.write_text(Path(MINI).read_text(encoding="utf-8").replace("rounds: 4", "rounds: 0"), encoding="utf-8")
     done = run(command(tmp_path, experiments=f"[{broken}]"))
@@ -263,7 +263,7 @@ def test_the_target_of_all_runs_trains_every_cell_and_nothing_else(tmp_path):
     assert "table" not in output
 
 
-def test_a_mistake_in_the_configuration_of_snakemake_is_told(tmp_path):
+def test_a_mistake_in_the_configuration_of_snakemake_is_reported(tmp_path):
     done = run(command(tmp_path, round=5))
     assert done.returncode != 0
     assert "unknown --config key 'round'; did you mean 'rounds'?" in done.stdout + done.stderr

@@ -176,7 +176,7 @@ def test_several_cells_share_a_process_and_one_that_fails_does_not_stop_the_othe
     assert [(p["threads"], p["allocator"]) for p in process] == [(1, allocator)] * 2
 
 
-def test_a_cell_that_does_not_exist_is_told_before_any_is_trained(tmp_path):
+def test_a_cell_that_does_not_exist_is_reported_before_any_is_trained(tmp_path):
     line = refused("run", "quick", CELL, CELL.replace("sam", "sma"), *TINY, "--results", tmp_path)
     assert "did you mean" in line
     assert list(tmp_path.iterdir()) == []

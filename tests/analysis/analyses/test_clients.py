@@ -187,7 +187,7 @@ def test_answers_do_not_depend_on_the_batch_size(
     assert max(passed) == 37 < sum(passed)
 
 
-def test_without_kept_states_that_is_what_is_said(tmp_path: Path) -> None:
+def test_missing_states_are_reported(tmp_path: Path) -> None:
     changes = {"evaluation.snapshot_every": None, "grid.seeds": [0]}
     train_cell("mini", load_experiment(MINI, changes).cell(CELL), tmp_path / "runs", CPU, str)
     with pytest.raises(UserError, match="client_rounds needs stored states"):

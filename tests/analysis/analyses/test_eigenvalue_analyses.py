@@ -43,7 +43,7 @@ def test_hessian_lists_every_eigenvalue(little: Path) -> None:
     assert double["definition"].str.contains("float64, mean cross-entropy of 80 training images").all()
 
 
-def test_what_is_not_as_exact_as_asked_for_is_told(little: Path) -> None:
+def test_an_eigenvalue_that_is_less_exact_than_requested_is_reported(little: Path) -> None:
     table, said = analysed("hessian", {"images": 80, "max_products": 7})
     assert table.set_index("metric").loc["lambda_converged", "value"] == 0
     assert "eigenvalues have residuals above 0.001·|λ| after 12 products" in said[0]
@@ -109,7 +109,7 @@ def test_clients_are_so_many_or_these(kept: Path) -> None:
         analysed("client_hessian", {"rounds": [7]})
 
 
-def test_without_kept_states_that_is_what_is_said(little: Path) -> None:
+def test_missing_states_are_reported(little: Path) -> None:
     with pytest.raises(UserError, match="client_hessian needs stored states of the runs"):
         analysed("client_hessian", {})
 

@@ -49,7 +49,7 @@ def value(table: pd.DataFrame, metric: str = "flatness_discrepancy") -> float:
 
 
 @pytest.mark.parametrize("finished", [None, 4])
-def test_discrepancy_of_the_last_rounds_kept_models(finished: int | None, kept: RunDirectory) -> None:
+def test_discrepancy_of_the_last_rounds_stored_models(finished: int | None, kept: RunDirectory) -> None:
     """Of w^4 and the models of round 4's participants, each on its own images, weighted by their number."""
     table = of(kept, "discrepancy", rho=0.3, round=finished)
     run = AnalysedRun(kept, CPU)
@@ -66,7 +66,7 @@ def test_discrepancy_of_the_last_rounds_kept_models(finished: int | None, kept: 
     assert f"those of the {len(models)} participants of round 4" in table["definition"][0]
 
 
-def test_kept_models_need_no_state_of_their_round(kept: RunDirectory) -> None:
+def test_stored_models_need_no_state_of_their_round(kept: RunDirectory) -> None:
     """States are kept after rounds 2 and 4; the global model of round 3 is stored with the local ones."""
     run, models = AnalysedRun(kept, CPU), kept.local_models(3, CPU)
     clients = [(models[i], run.client_batches(i)) for i in models]
@@ -98,7 +98,7 @@ def test_what_is_taken_unless_the_options_say(kept: RunDirectory, trained: Train
     assert "those of all clients, after the local steps of one more round" in retrained["definition"][0]
 
 
-def test_a_run_without_kept_models_asked_for_them_is_one_line(trained: Trained, tmp_path: Path) -> None:
+def test_a_run_without_stored_models_is_one_line_if_they_are_requested(trained: Trained, tmp_path: Path) -> None:
     run = trained()
     with pytest.raises(UserError, match=r"evaluation.local_models is null: .*set it to rounds such as \[30\]") as error:
         run_analysis(parse_analysis("discrepancy", {}), run.path, tmp_path / "x.csv", CPU, str)
@@ -106,7 +106,7 @@ def test_a_run_without_kept_models_asked_for_them_is_one_line(trained: Trained, 
     assert not (tmp_path / "x.csv").exists()
 
 
-def test_kept_models_alone_suffice(trained: Trained, tmp_path: Path) -> None:
+def test_stored_models_alone_suffice(trained: Trained, tmp_path: Path) -> None:
     """No state is needed for the last round: its global model is the run's final one."""
     run = trained(snapshot_every=None, local_models="last")
     run_analysis(parse_analysis("discrepancy", {}), run.path, tmp_path / "x.csv", CPU, str)
@@ -127,7 +127,7 @@ def test_sharpness_by_radius(kept: RunDirectory) -> None:
     assert "best of 4 projected ascent steps, each 1 × the radius long" in table["definition"].iloc[2]
 
 
-def test_both_directions_of_the_gradient_beside_random_ones(kept: RunDirectory) -> None:
+def test_both_directions_of_the_gradient_next_to_random_ones(kept: RunDirectory) -> None:
     table = of(kept, "perturbation", directions=["random", "gradient"], radii=[0, 0.01, 1], draws=2, images=100)
     by_kind = dict(iter(table.groupby("direction")))
     assert list(by_kind["random"]["radius"]) == [0, 0.01, 1] * 2

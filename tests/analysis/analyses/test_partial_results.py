@@ -50,7 +50,7 @@ def test_a_second_process_on_the_same_file_does_no_harm(tmp_path: Path) -> None:
     assert PartialResults(tmp_path / "file", KEY).finished == RESULTS
 
 
-def test_nothing_is_kept_nowhere() -> None:
+def test_nothing_is_stored_without_a_file() -> None:
     saved = PartialResults(None, KEY)
     saved.add(RESULTS[0])
     assert saved.finished == RESULTS[:1]

@@ -198,7 +198,7 @@ def test_a_killed_analysis_continues_and_answers_the_same_bytes(cells: Path, tmp
     assert sorted(file.name for file in tmp_path.iterdir()) == ["killed.csv", "whole.csv"]
 
 
-def test_kept_points_of_other_options_are_not_taken(cells: Path, tmp_path: Path) -> None:
+def test_stored_points_of_other_options_are_not_taken(cells: Path, tmp_path: Path) -> None:
     out = tmp_path / "x.csv"
     kept = tmp_path / ".x-seed-3.unfinished"
     analysis = parse_analysis("surface", {"points": 3, "images": 40})

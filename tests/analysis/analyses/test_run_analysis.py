@@ -71,7 +71,7 @@ def test_numbers_of_another_configuration_are_refused(tmp_path: Path) -> None:
             render(name)
 
 
-def test_without_kept_states_that_is_what_is_said(tmp_path: Path) -> None:
+def test_missing_states_are_reported(tmp_path: Path) -> None:
     changes = {"evaluation.snapshot_every": None}
     message = "evaluation.snapshot_every is null: the experiment stores none; set it to a number of rounds"
     cell = load_experiment(MINI, changes).cell(CELL + "fedsam")
@@ -223,7 +223,7 @@ def test_a_model_that_is_not_finite_has_no_rows(tmp_path: Path) -> None:
     assert [line for line in said if "has parameters that are not finite: no rows" in line]
 
 
-def test_a_kept_state_that_is_not_finite_is_one_line(tmp_path: Path) -> None:
+def test_a_stored_state_that_is_not_finite_is_one_line(tmp_path: Path) -> None:
     cell = load_experiment(MINI, {"grid.seeds": [0]}).cell(CELL + "fedsam")
     train_cell("mini", cell, tmp_path / "runs", CPU, str)
     file = tmp_path / "runs" / "seed-0" / "snapshots" / "round-00004.safetensors"

@@ -67,7 +67,7 @@ def test_hashes_that_look_like_numbers_stay_text(little: Path) -> None:
     assert set(again["data_hash"]) == {"12e4567890123456"}
 
 
-def test_missing_runs_are_counted_with_the_command_that_makes_them(little: Path) -> None:
+def test_missing_runs_are_counted_with_the_command_that_produces_them(little: Path) -> None:
     store(requested(little), "tiny")
     before = Path("results/baselines/tiny.csv").read_bytes()
     shutil.rmtree(little / "results" / "runs" / "little" / CELL / "seed-1")
@@ -157,7 +157,7 @@ def test_baselines_that_are_not_there(little: Path) -> None:
         store(requested(little), "../tiny")
 
 
-def test_damaged_baselines_are_told(little: Path) -> None:
+def test_damaged_baselines_are_reported(little: Path) -> None:
     rows = pd.read_csv(store(requested(little), "tiny"))
     for damaged, message in [
         (rows.drop(columns="protocol"), "'odd.csv' lacks the column protocol"),

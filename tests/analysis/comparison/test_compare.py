@@ -200,7 +200,7 @@ def test_old_runs_of_a_known_experiment_are_not_shown_as_new_ones(stored: Path) 
         compared("scaffold", experiment="quick")
 
 
-def test_mistakes_are_told(stored: Path) -> None:
+def test_mistakes_are_reported(stored: Path) -> None:
     with pytest.raises(UserError, match="unknown method of experiment little 'fedsm'; did you mean 'fedsam'"):
         compared("fedsm")
     with pytest.raises(UserError, match="unknown experiment 'litle'"):
@@ -217,7 +217,7 @@ def test_mistakes_are_told(stored: Path) -> None:
         compare("fedsam", "tiny", Path("nowhere"), experiment="little.yaml")
 
 
-def test_runs_without_any_partner_are_told(stored: Path) -> None:
+def test_runs_without_any_partner_are_reported(stored: Path) -> None:
     mine(stored, LITTLE.replace("seeds: [0, 1, 2]", "seeds: [7]"))
     here = r"here: digits/dirichlet-0.1/4-of-20/seed-7"
     with pytest.raises(UserError, match=f"no run of sharper has a setting and seed .*{here}"):
@@ -328,7 +328,7 @@ def test_what_both_sides_share_changes_no_difference(pairs: list[tuple[float, fl
     assert other["mean"] == pytest.approx(one["mean"] + shift)
 
 
-def test_hyperparameters_are_told(stored: Path) -> None:
+def test_hyperparameters_are_reported(stored: Path) -> None:
     about = compared().about
     assert json.loads(about.splitlines()[0].removeprefix("hyperparameters ")) == {"rho": 0.05}
     assert '"lr":0.1' in about

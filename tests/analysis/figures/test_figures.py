@@ -336,7 +336,7 @@ def test_every_method_of_the_catalog_looks_different() -> None:
         assert matplotlib.colors.is_color_like(look.colour)
 
 
-def test_hue_tells_the_perturbation_and_line_the_correction() -> None:
+def test_hue_shows_the_perturbation_and_line_the_correction() -> None:
     dashes = {name: style(entry).dashes for name, entry in CATALOG.items()}
     assert dashes["fedsam"] == dashes["fedlesam"] == dashes["fedavg"]
     assert dashes["fedgamma"] == dashes["fedlesam_s"] == dashes["scaffold"]
@@ -402,7 +402,7 @@ def test_losses_along_the_gradient_go_both_ways(realistic: Tidy) -> None:
     assert len(others) == 2, "FedGF was not run"
 
 
-def test_a_direction_that_was_not_asked_for_is_one_line(realistic: Tidy) -> None:
+def test_a_direction_that_was_not_requested_is_one_line(realistic: Tidy) -> None:
     for setting in (HARD, EASY):
         for method in ("fedavg", "fedsam", "fedlesam"):
             path = realistic.results / f"analysis/quick/{setting.path}/{method}/perturbation.csv"
@@ -443,7 +443,7 @@ def test_a_column_that_some_methods_lack(realistic: Tidy) -> None:
         single(realistic, "curves", metric="d")
 
 
-def test_drift_shows_the_quantities_that_are_asked_for(realistic: Tidy) -> None:
+def test_drift_shows_the_quantities_that_are_requested(realistic: Tidy) -> None:
     where = {"partition": "dirichlet-0.1", "participation": "4-of-20"}
     figure = single(realistic, "drift", select=where, show=["cosine", "local_norm", "sharpness"])
     shown = [axes for axes in panels(figure) if axes.get_visible()]

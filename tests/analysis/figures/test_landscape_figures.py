@@ -92,7 +92,7 @@ def test_a_line_is_the_mean_over_seeds(tmp_path: Path, quick: Experiment) -> Non
 
 
 @pytest.mark.parametrize("kind", ["plane", "interpolation"])
-def test_images_that_were_not_asked_for_cannot_be_drawn(tmp_path: Path, quick: Experiment, kind: str) -> None:
+def test_images_that_were_not_requested_cannot_be_drawn(tmp_path: Path, quick: Experiment, kind: str) -> None:
     frame = plane(1).rename(columns={"x": "t"}) if kind == "interpolation" else plane(1)
     write(tmp_path, CellAddress(HARD, "fedavg"), kind, frame[frame["data"] == "train"])
     layout = figures.KINDS[kind].parse({"kind": kind, "methods": ["fedavg"], **TEXT})

@@ -71,7 +71,7 @@ def test_the_rule_of_the_layout_says_which_value_counts(two: Tidy) -> None:
     assert "Values: mean over the last 2 evaluations." in figures.caption(shown, two)
 
 
-def test_what_is_asked_for_in_place_of_the_protocol_is_told(two: Tidy) -> None:
+def test_what_is_requested_in_place_of_the_protocol_is_reported(two: Tidy) -> None:
     experiment = two.experiment.model_copy(update={"report": "best"})
     shown = with_requested_value(layout(PANEL), experiment)
     caption = figures.caption(shown, replace(two, experiment=experiment))

@@ -52,14 +52,14 @@ def short(tmp_path: Path, quick: Experiment) -> Tidy:
     return tidy_in(tmp_path, quick)
 
 
-def test_runs_that_end_before_the_first_point_are_told_in_one_line(short: Tidy) -> None:
+def test_runs_that_end_before_the_first_point_are_reported_in_one_line(short: Tidy) -> None:
     layout = ConvergenceLayout.parse(LONG)
     with pytest.raises(UserError, match=r"nothing to draw for 'T': every = 800, but the runs have 4 rounds$"):
         figures.draw(layout, short)
     assert figures.caption(layout, short).startswith("T. C.")
 
 
-def test_the_scale_is_told_in_caption_and_picture(short: Tidy) -> None:
+def test_the_scale_is_reported_in_caption_and_picture(short: Tidy) -> None:
     layout = ConvergenceLayout.parse({**LONG, "window": 1, "every": 1})
     smoke_note = "at most a quarter of the rounds"
     assert smoke_note not in figures.caption(layout, short)
@@ -74,7 +74,7 @@ def test_the_scale_is_told_in_caption_and_picture(short: Tidy) -> None:
     assert figures.draw(layout, tidy).get_suptitle() == "Smoke scale: scikit-learn's digits"
 
 
-def test_one_protocol_is_asked_for_in_place_of_all_others(quick: Experiment) -> None:
+def test_one_protocol_is_requested_in_place_of_all_others(quick: Experiment) -> None:
     fields = {"title": "T", "caption": "C.", "methods": ["fedavg"], "final": {"rule": "mean_last_n", "n": 100}}
     ways = [{}, {"final": {"rule": "last"}}, {"final": {"rule": "std_last_n", "n": 100}}]
     columns = [{"header": f"{i}", "metric": "test_accuracy", **way} for i, way in enumerate(ways)]
@@ -95,7 +95,7 @@ def test_at_smoke_scale_means_are_over_few_evaluations() -> None:
     assert smoke.analyses["convergence"].model_dump()["final"] == {"rule": "mean_last_n", "n": 2}
 
 
-def test_reports_under_another_protocol_lie_apart() -> None:
+def test_reports_under_another_protocol_are_stored_apart() -> None:
     changes = {"scale": "smoke", "report": "best"}
     assert RequestedExperiment("fedgf", Path("r"), changes).report_paths.folder == Path("r/reports/fedgf_smoke_best")
     assert Workflow.of(changes | {"results": "r"}).report("{experiment}").folder == Path("r/reports/{experiment}_best")
@@ -119,7 +119,7 @@ def test_deviations_are_over_few_evaluations_too() -> None:
     assert layout.adapted_to(paper) == layout, "the quantity's own hundred"
 
 
-def test_runs_shorter_than_a_mean_are_told(short: Tidy) -> None:
+def test_runs_shorter_than_a_mean_are_reported(short: Tidy) -> None:
     column = {
         "header": "a",
         "metric": "test_accuracy",

@@ -104,7 +104,7 @@ def test_formats_agree_and_leave_the_model_as_it_is(cnn: Objective, trained: Ten
     assert (found - exact).norm() < 1e-5 * exact.norm()
 
 
-def test_kept_graphs_change_nothing(cnn: Objective, trained: Tensor, digits: Samples) -> None:
+def test_retained_graphs_change_nothing(cnn: Objective, trained: Tensor, digits: Samples) -> None:
     v, data = torch.linspace(-1, 1, len(trained), dtype=torch.float64), in_batches(*digits, 25)
     passed: list[int] = []
     hook = cnn.module.register_forward_hook(lambda *_: passed.append(1))

@@ -75,7 +75,7 @@ def test_every_table_and_figure_of_the_papers_has_a_line(rows: dict[str, list[st
     assert set(rows) == {*targets, *experiment_names(), "all_tables", "all_figures"}
 
 
-def test_what_has_no_target_is_told(generated: str) -> None:
+def test_what_has_no_target_is_reported(generated: str) -> None:
     assert "| Table 6 | sizes of the data sets: settings, no target |" in generated
     assert generated.count("no target |") == 10
 
@@ -88,7 +88,7 @@ def test_runs_are_those_of_the_plan(rows: dict[str, list[str]]) -> None:
     assert rows["fedsam_caldarola_figure_14a_b"][1] == "9", "FedAvg's, and those that its plane goes through"
 
 
-def test_what_cannot_be_reproduced_is_told(rows: dict[str, list[str]]) -> None:
+def test_what_cannot_be_reproduced_is_reported(rows: dict[str, list[str]]) -> None:
     assert rows["fedlesam_table_3"][1:] == ["–", "–", "–", "", "10 of 10 columns: data set not supported yet"]
     assert rows["fedlesam_table_4"][-1] == "4 of 8 columns: data set not supported yet"
     assert rows["fedsam_caldarola_table_14"][-1].startswith("3 of 12 rows: cyclic rates")
@@ -111,7 +111,7 @@ def test_measured_times_are_read_as_they_are_written(tmp_path: Path) -> None:
     assert GradientTimes.read(tmp_path / "costs.csv") == replace(times, device=None)
 
 
-def test_times_that_are_not_there_are_told(tmp_path: Path) -> None:
+def test_times_that_are_not_there_are_reported(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"the time of Gradient.*cnn_gn.*fedflat index --measure"):
         GradientTimes("here", "today")(SMALL)
     file = tmp_path / "costs.csv"

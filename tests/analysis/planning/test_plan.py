@@ -56,11 +56,11 @@ def test_a_figure_in_parts_and_an_analysis_are_targets_too() -> None:
 
 
 @pytest.mark.parametrize("target", ["fedlesam_table_3", "fedlesam_figure_5a"], ids=["published alone", "splits"])
-def test_what_needs_no_runs_is_told(target: str) -> None:
+def test_what_needs_no_runs_is_reported(target: str) -> None:
     assert as_text(plan([target], Path("none"), {}, one_second)) == "nothing to train"
 
 
-def test_targets_without_runs_are_told() -> None:
+def test_targets_without_runs_are_reported() -> None:
     with pytest.raises(UserError, match="unknown target 'fedgff'; did you mean 'fedgf'"):
         plan(["fedgff"], Path("none"), {}, one_second)
     with pytest.raises(UserError, match="unknown target 'fedgf_tabel_1'; did you mean 'fedgf_table_1'"):

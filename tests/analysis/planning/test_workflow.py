@@ -209,7 +209,7 @@ def test_what_cannot_be_compared_is_one_line(label, message, tmp_path):
         flow.metrics_compared_with(wildcards("digits/dirichlet-0.1/4-of-20/fedavg", analysis="interpolation"))
 
 
-def test_only_chosen_methods_are_asked_for():
+def test_only_chosen_methods_are_requested():
     flow = Workflow.of({"experiments": MINI, "methods": ["fedsam"]})
     requested = flow.experiments["mini"]
     shown = {path.parent.name for path in Tables(requested).inputs("accuracy") if path.name == "metrics.csv"}

@@ -50,7 +50,7 @@ def test_the_page_has_every_anomaly_that_is_not_damage_of_the_text(generated):
     assert all(f"## {title} (" in text for title in KINDS.values())
 
 
-def test_places_are_told_in_words():
+def test_places_are_reported_in_words():
     assert PRINTED.place == "fedtoga table 1, CIFAR-10, dirichlet 0.6, 10 of 100 clients, FedSAM"
     flat = printed(partition="lda", active_clients="", metric="lambda_max", variant="upper")
     assert flat.where == "CIFAR-10, alpha 0.6, 100 clients, lambda_max"
@@ -231,7 +231,7 @@ def test_what_a_finding_is_reported_by(changes, same):
     assert FINDING.is_reported_by(replace(LISTED, **changes)) is same
 
 
-def test_damaged_lists_are_told(tmp_path, monkeypatch):
+def test_damaged_lists_are_reported(tmp_path, monkeypatch):
     monkeypatch.setattr(anomalies, "PAPER_TABLES", tmp_path)
     (tmp_path / "some").mkdir()
     file = tmp_path / "some" / "anomalies.csv"

@@ -112,7 +112,7 @@ def test_every_row_is_found_by_its_own_keys(frame):
     assert ambiguous == 2
 
 
-def test_what_a_table_leaves_open_fits_what_is_asked(frame):
+def test_what_a_table_leaves_open_fits_what_is_requested(frame):
     """FedGF's Table 2 has no participation, Table 3 no setting at all, and FedLESAM's Table 8 one number for two."""
     number = find(frame, **CELL, table="2", n_clients=100, active_clients=5, rounds=20000, metric="lpf")
     assert number == PublishedNumber(2.67, std_decimals=0)
@@ -144,7 +144,7 @@ def test_failures_and_bounds_are_found_as_such(frame):
     assert (bound.value, bound.censored) == (800.0, True)
 
 
-def test_several_numbers_are_refused_with_what_tells_them_apart(frame):
+def test_several_numbers_are_refused_with_what_distinguishes_them(frame):
     with pytest.raises(
         UserError,
         match=r"^3 published numbers match .*method fedavg.*, but one is needed: active_clients is 5, 10, 20$",
@@ -176,7 +176,7 @@ DAMAGES = [
 
 
 @pytest.mark.parametrize(("old", "new", "message"), DAMAGES, ids=[new[-20:] for _, new, _ in DAMAGES])
-def test_damaged_files_are_told(old, new, message, tmp_path, monkeypatch):
+def test_damaged_files_are_reported(old, new, message, tmp_path, monkeypatch):
     shutil.copytree(PAPER_TABLES / "fedgf" / "published", tmp_path / "fedgf" / "published")
     file = tmp_path / "fedgf" / "published" / "table_01.csv"
     text = file.read_text(encoding="utf-8")

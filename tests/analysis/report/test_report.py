@@ -148,7 +148,7 @@ def test_unknown_names_and_no_runs_are_one_line(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_command_that_makes_the_runs(tmp_path: Path) -> None:
+def test_the_command_that_produces_the_runs(tmp_path: Path) -> None:
     own = RequestedExperiment(MINI, tmp_path / "my results", {"training.rounds": 2, "grid.seeds": [0]})
     with pytest.raises(UserError) as caught:
         Tables(own).render("accuracy")

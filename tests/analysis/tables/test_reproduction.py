@@ -179,7 +179,7 @@ def test_a_wide_table_in_latex_fits_the_page_and_names_its_paper(tmp_path: Path)
     assert "\\end{tabular}}\n" in text
 
 
-def test_the_foot_tells_the_marks_that_occur_at_smoke_scale_too() -> None:
+def test_the_foot_explains_the_marks_that_occur_at_smoke_scale_too() -> None:
     numbers = {
         "": PublishedNumber(1.0),
         "? the printed number is doubtful": PublishedNumber(1.0, note="typo_suspected"),
@@ -195,7 +195,7 @@ def test_the_foot_tells_the_marks_that_occur_at_smoke_scale_too() -> None:
         assert text.endswith(f"\n\nNothing. In published rows: {mark}.\n" if mark else "\n\nNothing.\n")
 
 
-def test_methods_that_nothing_has_are_told(tmp_path: Path) -> None:
+def test_methods_that_nothing_has_are_reported(tmp_path: Path) -> None:
     none = RequestedExperiment("fedgf", tmp_path, {"chosen": ["fedtoga"]})
     for name, render in (("table 1", Tables(none).render), ("figure 5", Figures(none).render)):
         with pytest.raises(UserError, match=f"{name} of fedgf shows none of the methods fedtoga"):

@@ -31,7 +31,7 @@ def test_caption_states_protocol_seeds_and_marks(tidy: Tidy) -> None:
 PAPER = "fedsam_caldarola"
 
 
-def test_augmentations_are_told_in_words() -> None:
+def test_augmentations_are_reported_in_words() -> None:
     methods = ["fedavg", "fedavg+mixup", "fedavg+cutout"]
     assert list(other_training_settings(load_experiment(PAPER), methods)) == [
         "Other training settings: FedAvg + Mixup (augmentation standard + mixup), "
@@ -42,7 +42,7 @@ def test_augmentations_are_told_in_words() -> None:
     ]
 
 
-def test_what_smoke_scale_drops_is_not_told(tmp_path: Path) -> None:
+def test_what_smoke_scale_drops_is_not_reported(tmp_path: Path) -> None:
     file = tmp_path / "experiments.yaml"
     own = "methods: {fedavg: {training: {augmentation: [crop, flip], precision: bf16}}, fedsam: {}}\n"
     file.write_text(f"name: mine\nextends: quick\n{own}", encoding="utf-8")
@@ -60,7 +60,7 @@ def test_nothing_is_said_of_runs_that_a_table_has_none_of(tmp_path: Path, suppor
     assert ("Other training settings" in caption) == supported
 
 
-def test_runs_of_other_code_are_told(tidy: Tidy) -> None:
+def test_runs_of_other_code_are_reported(tidy: Tidy) -> None:
     assert "other code" not in fill("accuracy", layout(), tidy).caption
     path = tidy.path("metrics", CellAddress(HARD, "fedsam"))
     frame = pd.read_csv(path)

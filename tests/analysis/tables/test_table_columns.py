@@ -156,6 +156,6 @@ def test_accuracy_after_half_of_the_rounds_follows_the_rule(tidy: Tidy) -> None:
         ({"unit": 0}, "unit"),
     ],
 )
-def test_mistakes_in_columns_are_told(column: dict[str, Any], message: str) -> None:
+def test_mistakes_in_columns_are_reported(column: dict[str, Any], message: str) -> None:
     with pytest.raises((UserError, ValueError), match=message):
         layout(columns=[{**ACCURACY, **column}])

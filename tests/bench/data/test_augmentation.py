@@ -347,7 +347,7 @@ def test_fedrcl_needs_labels(augmentation):
     ],
     ids=str,
 )
-def test_mistakes_are_told(augmentation, message):
+def test_mistakes_are_reported(augmentation, message):
     with pytest.raises(UserError) as error:
         load_experiment("quick", {"training.augmentation": augmentation})
     assert message in str(error.value)

@@ -147,7 +147,7 @@ def test_epochs_cover_a_clients_data_and_are_reshuffled():
     assert first.tolist() != torch.cat(EpochBatches(split, 2, 4, 0)(0, 4)[:3]).tolist(), "rounds differ"
 
 
-def test_step_batches_make_exactly_the_steps_asked_for():
+def test_step_batches_make_exactly_the_steps_requested():
     steps = StepBatches([np.arange(10)], steps=7, batch_size=4, seed=0)(0, 0)
     assert [len(s) for s in steps] == [4, 4, 2, 4, 4, 2, 4]
 

@@ -51,7 +51,7 @@ def serve(source: type[Published], address: str, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("name", ["cifar10", "emnist", "fashion_mnist", "svhn"])
-def test_what_is_missing_is_fetched_if_asked_for(name, store, tmp_path, monkeypatch):
+def test_what_is_missing_is_fetched_if_requested(name, store, tmp_path, monkeypatch):
     (folder, address), root = store, tmp_path / "data"
     source = write_copy(name, folder, monkeypatch)
     if name == "cifar10":

@@ -127,7 +127,7 @@ def test_an_order_of_another_data_set_is_refused(labels, message, tmp_path):
         (f"client,index,label\n0,5,{LABELS[5]}\n0,6,{(LABELS[6] + 1) % 10}\n", r"image 6 has label \d in the file"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_with_a_partition_file_is_told(text, message, tmp_path):
+def test_what_is_wrong_with_a_partition_file_is_reported(text, message, tmp_path):
     path = tmp_path / "mine.csv"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(UserError, match=message) as error:
@@ -136,7 +136,7 @@ def test_what_is_wrong_with_a_partition_file_is_told(text, message, tmp_path):
     assert "\n" not in str(error.value)
 
 
-def test_a_label_tells_images_of_one_name_apart(tmp_path):
+def test_a_label_distinguishes_images_of_one_name(tmp_path):
     """Two training images of CIFAR-100 share a name, and released splits name both."""
     train = samples(np.array([4, 2, 4, 9]), names=np.array(["a.png", "b.png", "b.png", "c.png"]))
     text = "client,filename,label\n0,b.png,4\n1,b.png,2\n1,c.png,9\n"
@@ -181,7 +181,7 @@ def test_arrays_of_objects_and_uneven_arrays_are_refused(tmp_path):
         FromFile.parse({"file": tmp_path / "square.npz"})
 
 
-def test_a_missing_file_is_told():
+def test_a_missing_file_is_reported():
     with pytest.raises(UserError, match=r"cannot read the partition file 'nowhere\.csv': No such file"):
         FromFile.parse({"file": "nowhere.csv"})
     with pytest.raises(UserError, match="the path of the partition file is empty"):

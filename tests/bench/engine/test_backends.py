@@ -189,7 +189,7 @@ class Drawing(Perturbation):
 
 
 @pytest.mark.parametrize("part", [Branching, Drawing])
-def test_what_cannot_be_batched_is_told(part):
+def test_what_cannot_be_batched_is_reported(part):
     federation = Problem(0).federation(Recipe("own", "Own", "a test", Components(part)), {})
     state = federation.start(federation.objective.initial())
     with pytest.raises(CannotBatchError):
@@ -229,7 +229,7 @@ def test_a_choice_is_measured_once_logged_and_recorded(tmp_path, monkeypatch):
     assert (first.path / "metrics.csv").read_bytes() == (second.path / "metrics.csv").read_bytes()
 
 
-def test_a_choice_does_not_depend_on_the_seeds_that_are_asked_for(tmp_path, monkeypatch):
+def test_a_choice_does_not_depend_on_the_seeds_that_are_requested(tmp_path, monkeypatch):
     """Nor do a run's bits: seed 1 trained alone equals seed 1 trained with the others."""
     cell = load_experiment("quick", {"training.rounds": 3}).cell("digits/dirichlet-0.1/4-of-20/fedsam")
     with cache(tmp_path / "cache", monkeypatch):
@@ -307,7 +307,7 @@ def test_models_that_look_across_a_mini_batch_follow_the_loop():
 
 
 @pytest.mark.parametrize("backend", ["loop", "cohort"])
-def test_a_back_end_can_be_asked_for(backend, tmp_path):
+def test_a_back_end_can_be_requested(backend, tmp_path):
     changes = {"training.rounds": 2, "engine.backend": backend, "engine.seeds": "together"}
     cell = load_experiment("quick", changes).cell("digits/dirichlet-0.1/4-of-20/fedlesam_s")
     assert cell.identity == load_experiment("quick", {"training.rounds": 2}).cell(cell.path).identity

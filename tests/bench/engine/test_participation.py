@@ -58,7 +58,7 @@ def test_a_schedule_is_read_and_checked_once(tmp_path):
         ("round,client\n0,1\n1,1\n", "has 2 rounds, but training has 3"),
     ],
 )
-def test_what_is_wrong_with_a_schedule_is_told_before_training(text, message, tmp_path):
+def test_what_is_wrong_with_a_schedule_is_reported_before_training(text, message, tmp_path):
     with pytest.raises(UserError, match=message) as error:
         schedule(tmp_path, text).check(5, rounds=3)
     assert "my week.csv" in str(error.value)

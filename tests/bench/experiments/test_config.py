@@ -88,7 +88,7 @@ def test_partition_and_schedule_files_count_by_their_content(tmp_path, monkeypat
     assert len({here, *others}) == 4
 
 
-def test_a_schedule_that_is_too_short_is_told_with_the_configuration(tmp_path):
+def test_a_schedule_that_is_too_short_is_reported_with_the_configuration(tmp_path):
     schedule = tmp_path / "who.csv"
     schedule.write_text("round,client\n0,1\n1,0\n", encoding="utf-8")
     changes = {"grid.participation": [{"sampling": "schedule", "file": str(schedule)}], "training.rounds": 3}
@@ -151,7 +151,7 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("change", "message"), MISTAKES, ids=lambda v: str(v)[:40])
-def test_mistakes_are_told_in_one_line(change, message):
+def test_mistakes_are_reported_in_one_line(change, message):
     with pytest.raises(UserError) as caught:
         load_experiment("quick", change).cells()
     assert message in str(caught.value)
@@ -193,7 +193,7 @@ DUPLICATES = {
 
 
 @pytest.mark.parametrize("text", DUPLICATES.values(), ids=DUPLICATES)
-def test_a_key_that_stands_twice_is_refused(text, tmp_path):
+def test_a_key_that_is_given_twice_is_refused(text, tmp_path):
     (tmp_path / "x.yaml").write_text(text, encoding="utf-8")
     with pytest.raises(UserError, match=r"x\.yaml' is not YAML: the key '.+' is repeated in one mapping \(line"):
         read_yaml(tmp_path / "x.yaml")

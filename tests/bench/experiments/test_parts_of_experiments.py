@@ -132,13 +132,13 @@ def test_mistakes_are_one_line(tmp_path: Path, path: str, value: Any, message: s
     assert "\n" not in str(error.value)
 
 
-def test_an_experiment_without_data_is_told(tmp_path: Path) -> None:
+def test_an_experiment_without_data_is_reported(tmp_path: Path) -> None:
     data = {key: value for key, value in PAPER.items() if key not in ("parts", "dataset")}
     with pytest.raises(UserError, match="experiment paper: dataset is missing"):
         load(tmp_path, data)
 
 
-def test_rounds_and_seeds_that_are_asked_for_hold_everywhere(tmp_path: Path) -> None:
+def test_rounds_and_seeds_that_are_requested_hold_everywhere(tmp_path: Path) -> None:
     data = changed("parts/second/grid/seeds", [0])
     data["methods"]["fedavg"] = {"training": {"rounds": 9}, "hyperparameters": {"swa": {"cycle": 1, "start": 8}}}
     (tmp_path / "experiments.yaml").write_text(yaml.safe_dump(data, sort_keys=False), encoding="utf-8")

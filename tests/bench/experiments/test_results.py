@@ -63,7 +63,7 @@ def test_other_files_belong_to_no_cell() -> None:
         assert PATHS.cell_of(file) is None
 
 
-def test_custom_analyses_are_kept_apart_from_those_of_experiments() -> None:
+def test_custom_analyses_are_stored_apart_from_those_of_experiments() -> None:
     place = PATHS.analysis(custom("quick"), f"{CELL}/seed-0", "drift")
     assert custom_analysis(PATHS.run("quick", CELL, 0), "drift") == place
     assert custom_analysis(PATHS.run(custom("quick"), CELL, 0), "drift") == place

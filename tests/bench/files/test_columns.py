@@ -47,7 +47,7 @@ def test_what_programs_write_is_read() -> None:
 
 
 @pytest.mark.parametrize("value", ["anna", "2.5", "", "nan", "inf", "1e30", "99999999999999999999", "True", "+-3"])
-def test_the_first_cell_that_is_no_whole_number_is_told(value: str) -> None:
+def test_the_first_cell_that_is_no_whole_number_is_reported(value: str) -> None:
     with pytest.raises(UserError) as error:
         integers(csv(f"round,client\n0,3\n1,{value}\n2,zoe\n"), "client", "it")
     assert str(error.value) == f"it: client = '{value}': allowed are whole numbers"
@@ -68,7 +68,7 @@ def test_whole_numbers_may_be_written_as_floats() -> None:
         integers(npz(client=np.array([True, False])), "client", "it")
 
 
-def test_names_are_kept_as_they_stand() -> None:
+def test_names_are_not_changed() -> None:
     columns = csv("client,filename\n007,NA\nzoe , a b.png\n12,null\n")
     assert texts(columns, "client", "it").tolist() == ["007", "zoe", "12"]
     assert texts(columns, "filename", "it").tolist() == ["NA", "a b.png", "null"]

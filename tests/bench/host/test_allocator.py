@@ -37,6 +37,6 @@ def page_faults(state: str) -> int:
 
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="this C library has no mallopt")
-def test_freed_memory_is_kept():
+def test_freed_memory_stays_in_the_process():
     assert page_faults("pinned") < 20
     assert page_faults("default") > 200, "ten times 64 MiB, each page anew; even huge pages are 32 each"

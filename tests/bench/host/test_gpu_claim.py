@@ -59,7 +59,7 @@ def test_four_processes_share_four_gpus_and_a_fifth_waits_until_one(killed, hold
     assert sixth.stdout.readline() == "0\n"
 
 
-def test_a_folder_that_cannot_be_used_is_told(tmp_path):
+def test_a_folder_that_cannot_be_used_is_reported(tmp_path):
     (tmp_path / "file").write_text("in the way", encoding="utf-8")
     with pytest.raises(UserError, match="cannot claim a GPU in"):
         claim(GPUS, Path(tmp_path / "file"), print)

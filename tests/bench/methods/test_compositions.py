@@ -74,7 +74,7 @@ def test_a_server_without_its_duals_is_refused(triple):
         ({"optimiser": "adam"}, "unknown component of a method 'optimiser'"),
     ],
 )
-def test_unknown_parts_are_told(parts, message):
+def test_unknown_parts_are_reported(parts, message):
     with pytest.raises(UserError, match=message.replace("?", r"\?")):
         compose(parts)
 

@@ -227,5 +227,5 @@ def test_a_method_without_code_has_no_released_variant(method):
     assert "fedsmoo" in message
 
 
-def test_an_unknown_method_is_told_as_everywhere():
+def test_an_unknown_method_is_reported_as_everywhere():
     assert "did you mean 'fedsam'?" in one_line("fedsamm", "released")

@@ -134,7 +134,7 @@ def test_an_edited_file_is_another_configuration(own, tmp_path):
     assert "2 * gradient" in (out / "method.py").read_text(encoding="utf-8")
 
 
-def test_snakemake_tells_an_edited_file_and_replaces_on_demand(own, tmp_path):
+def test_snakemake_reports_an_edited_file_and_replaces_on_demand(own, tmp_path):
     """Before anything is touched; the rule's parameter changes with the content, so that its jobs are outdated."""
     place, path = tmp_path / "results" / "runs" / "mine" / SETTING / "mine" / "seed-0", f"{SETTING}/mine"
     options = {"experiments": [str(own / "experiments.yaml")], "results": str(tmp_path / "results")}
@@ -329,7 +329,7 @@ def test_feddyns_server_takes_corrections_with_duals(correction):
     assert message in str(caught.value)
 
 
-def test_unknown_parts_are_told():
+def test_unknown_parts_are_reported():
     with pytest.raises(UserError, match="unknown perturbation 'asamm'; did you mean 'asam'"):
         compose({"perturbation": "asamm"})
     with pytest.raises(UserError, match="unknown server 'asam'"):
@@ -440,7 +440,7 @@ def test_a_method_that_fails_at_work_is_one_line_and_leaves_nothing(case, tmp_pa
     assert "not measured: " in describe(str(file))
 
 
-def test_a_part_that_lacks_its_equation_is_told():
+def test_a_part_that_lacks_its_equation_is_reported():
     class Nowhere(Perturbation):
         name = "nowhere"
 

@@ -37,7 +37,7 @@ def same(part: Samples, images: np.ndarray, labels: object) -> None:
 
 @pytest.mark.parametrize(("name", "key"), [("cifar10", "label_names"), ("cifar100", "fine_label_names")])
 def test_cifar(name, key, tmp_path, monkeypatch):
-    """torchvision wants the labels' names besides."""
+    """torchvision also needs the labels' names."""
     data, sums = copied(name, tmp_path, monkeypatch)
     theirs = getattr(import_torchvision().datasets, name.upper())
     (tmp_path / theirs.base_folder / "names").write_bytes(pickle.dumps({key: list(map(str, range(data.classes)))}))

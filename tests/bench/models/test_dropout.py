@@ -59,7 +59,7 @@ def test_nothing_is_dropped_in_evaluation_at_rate_0_and_without_draws():
 
 
 @pytest.mark.parametrize("rate", [-0.1, 1, 1.5, float("nan")])
-def test_rates_out_of_range_are_told(rate):
+def test_rates_out_of_range_are_reported(rate):
     with pytest.raises(UserError, match=rf"dropout rate {rate} is not allowed \(allowed: 0 to below 1\)"):
         Dropout(rate)
 

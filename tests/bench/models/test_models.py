@@ -176,7 +176,7 @@ def test_lenet_takes_other_sizes(shape):
 
 
 @pytest.mark.parametrize(("model", "smallest"), [("lenet", 16), ("cnn_emnist", 6), ("cnn_gn", 3)])
-def test_images_that_are_too_small_are_told(model, smallest):
+def test_images_that_are_too_small_are_reported(model, smallest):
     """The stated smallest size works, one pixel less does not."""
     assert built(model, (1, smallest, smallest))(images(1, 1, smallest, smallest)).shape == (1, 10)
     with pytest.raises(UserError) as error:
@@ -232,14 +232,14 @@ def test_options_are_part_of_the_identity_and_of_the_label():
     ],
     ids=str,
 )
-def test_mistakes_are_told(model, message):
+def test_mistakes_are_reported(model, message):
     with pytest.raises(UserError) as error:
         config(model)
     assert message in str(error.value)
     assert "\n" not in str(error.value)
 
 
-def test_a_model_that_is_no_name_is_told():
+def test_a_model_that_is_no_name_is_reported():
     for wrong in (3, None):
         with pytest.raises(UserError, match=f"unknown model '{wrong}'"):
             parse_model(wrong)

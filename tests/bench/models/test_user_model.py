@@ -287,14 +287,14 @@ def test_a_model_that_fails_at_work_is_one_line(tmp_path):
     ],
     ids=str,
 )
-def test_mistakes_are_told(model, message):
+def test_mistakes_are_reported(model, message):
     with pytest.raises(UserError) as error:
         parse_model(model)
     assert message in str(error.value)
     assert "\n" not in str(error.value)
 
 
-def test_a_damaged_copy_is_told(own, tmp_path):
+def test_a_damaged_copy_is_reported(own, tmp_path):
     run = train(config(own), tmp_path / "run", CPU)
     assert json.loads((run.path / "config.json").read_text(encoding="utf-8"))["model"]["code"] == config(own).model.code
     (run.path / "model.py").write_text(SOURCE + "# edited in place\n", encoding="utf-8")

@@ -75,7 +75,7 @@ def test_last_is_the_last_round(tmp_path):
     assert len(run.local_models(3, CPU)) == 4
 
 
-def test_none_is_kept_unless_asked_for_and_identities_are_those_of_before(tmp_path):
+def test_none_is_stored_unless_requested_and_identities_are_those_of_before(tmp_path):
     config = configs("fedsam", **{"evaluation.local_models": None})[0]
     assert "local_models" not in config.canonical_json()
     run = train(config, tmp_path / "run", CPU)
@@ -91,7 +91,7 @@ def test_equal_choices_are_one_identity():
     assert one.identity == other.identity
 
 
-def test_a_round_that_is_not_kept_or_a_damaged_file_is_one_line(tmp_path):
+def test_a_round_that_is_not_stored_or_a_damaged_file_is_one_line(tmp_path):
     run = train(configs("fedsam")[0], tmp_path / "run", CPU)
     with pytest.raises(UserError, match=r"has no saved local models of round 1 \(saved: 2, 3\)"):
         run.local_models(1, CPU)

@@ -303,7 +303,7 @@ def test_replace_keeps_what_is_current_and_never_deletes_what_is_no_run(tmp_path
     assert (tmp_path / "file").read_text(encoding="utf-8") == "also mine"
 
 
-def test_a_run_of_other_code_is_told_and_replaced_on_demand(tmp_path):
+def test_a_run_of_other_code_is_reported_and_replaced_on_demand(tmp_path):
     cell = load_experiment("quick", {**SMALL, "grid.seeds": [0]}).cell(f"{SETTING}/fedavg")
     said = []
     train_cell("quick", cell, tmp_path / "cell", CPU, said.append)
@@ -397,7 +397,7 @@ def test_states_round_trip_bitwise(tmp_path):
     assert again.clients.keys() == {3, 12}
 
 
-def test_what_a_killed_process_was_writing_is_not_kept(tmp_path):
+def test_what_a_killed_process_was_writing_is_not_stored(tmp_path):
     with working_directory(tmp_path / "run", config()) as work:
         with replacing(work / "snapshots" / "whole") as temporary:
             pass
