@@ -82,7 +82,7 @@ def run_rows(run: RunDirectory, ids: Mapping[str, str], title: str) -> pd.DataFr
         "local_epochs": config.training.local_epochs,
         "batch_size": config.training.batch_size,
         "hyperparameters": _compact(config.method.hyperparameters),
-        "training": _compact(config.training.model_dump(mode="json", include=_TUNING)),
+        "training": _compact(config.training.model_dump(mode="json", include=_TUNING, exclude_none=True)),
         "identity": run.identity,
         "protocol": protocol(config),
         "partition_hash": provenance.get("partition_hash"),

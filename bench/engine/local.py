@@ -17,6 +17,9 @@ from bench.models.network import Network, Variables
 AUGMENTATION, AUGMENTATION_OF_PASS = "augmentation", "augmentation of a pass over all data"
 """Purposes of random streams. In the keys of dropout draws, the batches of such a pass are steps −1, −2, ..."""
 
+LOCAL_MOMENTUM = "local_momentum"
+"""Name of the momentum's buffer b `[P]` in `ClientRound.scratch`, so that it begins anew in each round."""
+
 
 @dataclass(frozen=True)
 class Broadcast:
@@ -52,7 +55,12 @@ class LocalTraining:
         g = self.method.perturbation.gradient(w, gradient, client)
         q = self.method.correction.direction(g, w, client)
         self.method.loss.step_taken(client)
-        return self.step_settings.step(w, q, client.lr, self.method.correction.proximal())
+        settings, proximal = self.step_settings, self.method.correction.proximal()
+        if settings.local_momentum is None:
+            return settings.step(w, q, client.lr, proximal)
+        w, b = settings.momentum_step(w, q, client.scratch.get(LOCAL_MOMENTUM), client.lr, proximal)
+        client.scratch[LOCAL_MOMENTUM] = b
+        return w
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,7 @@ def simulate(
     batch_size: int | None = None,
     lr_decay: float = 1.0,
     clip: float | None = None,
+    local_momentum: float | None = None,
     prox_split: bool = False,
     seed: int = 0,
 ) -> SimulationResult:
@@ -65,6 +66,8 @@ def simulate(
     - `batch_size`: samples per local step, from shuffled passes over the client's data. None: all its samples.
     - `lr_decay`: factor by which the local learning rate is multiplied after each round.
     - `clip`: largest norm of q; longer directions are scaled down to it. None: no clipping.
+    - `local_momentum`: heavy-ball momentum μ of local steps as in `torch.optim.SGD`: b ← μ b + clip(q) + ω w and
+      w ← w − η b. The buffer b starts at zero in each round. None: no momentum.
     - `prox_split`: whether the term λw of a proximal method is added to the weight decay, and so not clipped.
     - `seed`: seed of the mini-batches and of a method's random numbers; the initial model does not depend on it.
 
@@ -93,6 +96,7 @@ def simulate(
             "server_lr": server_lr,
             "weight_decay": weight_decay,
             "clip": clip,
+            "local_momentum": local_momentum,
             "prox_split": prox_split,
             "aggregation": aggregation,
         }

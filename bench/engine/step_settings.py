@@ -1,7 +1,9 @@
 """The local step that all methods share, and the settings of local steps and server step."""
 
+from typing import Annotated
+
 import torch
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 from torch import Tensor
 
 from bench.input.frozen import Frozen
@@ -9,27 +11,50 @@ from bench.methods.base import Aggregation, norm
 
 
 class StepSettings(Frozen):
-    """Settings of the local step w ← w − η_t (clip(q) + ω w), momentum 0, and of the server's step."""
+    """Settings of the local step w ← w − η_t (clip(q) + ω w), with or without momentum, and of the server's step."""
 
     lr: float = Field(gt=0, description="initial local learning rate η_l")
     lr_decay: float = Field(default=1.0, gt=0, le=1, description="factor γ on the local rate after each round")
     server_lr: float = Field(default=1.0, gt=0, description="server learning rate η_g")
     weight_decay: float = Field(default=0.0, ge=0, description="ω, added after clipping, at the unperturbed w")
     clip: float | None = Field(default=None, gt=0, description="largest norm of the direction q; null: off")
+    local_momentum: Annotated[float | None, BeforeValidator(lambda given: None if given == 0 else given)] = Field(
+        default=None,
+        ge=0,
+        lt=1,
+        description="heavy-ball momentum μ of local steps; its buffer starts at zero in each round; null: 0",
+    )
     prox_split: bool = Field(default=False, description="a proximal term's λw joins the decay, not the clipped q")
     aggregation: Aggregation | None = Field(default=None, description="p_i = 1/M or n_i/Σn_j; null: the method's own")
 
     def step(self, w: Tensor, q: Tensor, lr: float | Tensor, proximal: float = 0.0) -> Tensor:
-        """The next local iterate `[P]`; the direction is clipped, then weight decay is added, at the unperturbed w.
+        """The next local iterate `[P]` without momentum: w − η_t (clip(q) + ω w).
 
         `proximal` is the coefficient λ of w in q. With `prox_split` as in FL-Simulator's code, λw is not clipped.
         The step takes two passes over the model: one for the norm in the clipping, one for the update.
         """
-        decay = self.weight_decay
-        if self.prox_split:
-            q, decay = torch.sub(q, w, alpha=proximal), decay + proximal
-        rate = w.new_ones(1) if self.clip is None else (self.clip / (norm(q) + 1e-6)).clamp(max=1)
+        q, rate, decay = self._clipped(w, q, proximal)
         if isinstance(lr, Tensor):  # in a cohort, where another pass costs little
             return torch.addcmul(w * (1 - lr * decay), q, -lr * rate)
         shrink = max(1 - lr * decay, torch.finfo(w.dtype).min)  # so that diverging runs raise no error
         return torch.addr(w[:, None], q, -lr * rate, beta=shrink)[:, 0]  # β w + q ⊗ (−η) in one pass
+
+    def momentum_step(
+        self, w: Tensor, q: Tensor, b: Tensor | None, lr: float | Tensor, proximal: float = 0.0
+    ) -> tuple[Tensor, Tensor]:
+        """The next local iterate and the next buffer, both `[P]`: b ← μ b + clip(q) + ω w,  w ← w − η_t b.
+
+        The heavy ball of `torch.optim.SGD` (dampening 0, not Nesterov's). `b` is None at the first step of a round.
+        """
+        assert self.local_momentum is not None
+        q, rate, decay = self._clipped(w, q, proximal)
+        d = torch.addcmul(w * decay, q, rate)
+        b = d if b is None else torch.add(d, b, alpha=self.local_momentum)
+        return w - lr * b, b
+
+    def _clipped(self, w: Tensor, q: Tensor, proximal: float) -> tuple[Tensor, Tensor, float]:
+        """q, the factor `[1]` that clips it, and the coefficient of w that is added to it."""
+        decay = self.weight_decay
+        if self.prox_split:
+            q, decay = torch.sub(q, w, alpha=proximal), decay + proximal
+        return q, w.new_ones(1) if self.clip is None else (self.clip / (norm(q) + 1e-6)).clamp(max=1), decay

@@ -6,6 +6,7 @@
     loss           F_i, the mean over a mini-batch; cross-entropy for all methods except FedRCL and FedRobust
 
 All methods take the same local step  w ← w − η_t (clip(q) + ω w),  with local learning rate η_t and weight decay ω.
+With `training.local_momentum` μ, it is  b ← μ b + clip(q) + ω w,  w ← w − η_t b,  where b starts at zero in each round.
 
 A component object holds hyper-parameters only. State that lasts from round to round consists of named tensors: the
 `client_state` of each client that has taken part, and the `server_state`. The engine stores them and passes them to the
@@ -63,7 +64,8 @@ class ClientRound:
     `w_global` is the model that the client received: w^t, or the look-ahead point of the server. `received` holds the
     other broadcast tensors. `state` holds the client's stored tensors; `Component.finish` replaces them. `first_time`
     is true in the client's first round, when `state` is what `Component.start_client` returned. `upload` holds what is
-    sent in addition to the model. `scratch` lasts for this round only. `step` counts the local steps from 0.
+    sent in addition to the model. `scratch` lasts for this round only; its entry local_momentum belongs to the local
+    step. `step` counts the local steps from 0.
 
     When clients are trained in a batch, `id` is None, and `round`, `lr` and `steps` are tensors of one number.
     """

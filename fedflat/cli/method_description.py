@@ -42,7 +42,7 @@ SYMBOLS = {
     "δ": "perturbation: the gradient is computed at w + δ",
     "g₁": "gradient of the mini-batch at w",
     "g": "gradient of the mini-batch at w + δ",
-    "q": "direction of the local step w ← w − η_t (clip(q) + ωw), where ω is the weight decay",
+    "q": "direction of the local step; without momentum, w ← w − η_t (clip(q) + ωw), where ω is the weight decay",
     "unit(v)": "v/‖v‖, and 0 for v = 0",
     "←": "the variable gets a new value",
 }

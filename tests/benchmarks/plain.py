@@ -109,7 +109,9 @@ class FedAvg:
             parameter.data.copy_(value)
         self.start_client(i)
         settings, total_loss = self.settings, 0.0
-        optimizer = torch.optim.SGD(self.parameters, lr=self.lr, weight_decay=settings.weight_decay)
+        optimizer = torch.optim.SGD(
+            self.parameters, lr=self.lr, momentum=settings.local_momentum or 0, weight_decay=settings.weight_decay
+        )
         loader = DataLoader(self.clients[i], self.batch, shuffle=True, generator=self.order)
         self.steps = self.epochs * len(loader)
         self.model.train()

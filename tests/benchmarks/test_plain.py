@@ -13,12 +13,13 @@ ROUNDS = [[0, 1, 2], [0, 2], [1, 2]]
 SAMPLES = 12
 
 
-@pytest.mark.parametrize("clip", [None, 0.5])
+@pytest.mark.parametrize("changes", [{}, {"clip": 0.5}, {"clip": 0.5, "local_momentum": 0.9}], ids=str)
 @pytest.mark.parametrize("method", PLAIN)
-def test_it_follows_the_engine(method, clip, digits):
-    """Full batches and no augmentation, in float64: three rounds, partial participation, clip off and at work."""
+def test_it_follows_the_engine(method, changes, digits):
+    """Full batches and no augmentation, in float64: three rounds, partial participation, clip off and at work, and
+    momentum."""
     images, labels = digits
-    settings = StepSettings(lr=0.1, lr_decay=0.9, weight_decay=1e-2, clip=clip)
+    settings = StepSettings(lr=0.1, lr_decay=0.9, weight_decay=1e-2, **changes)
     parts = [slice(i * SAMPLES, (i + 1) * SAMPLES) for i in range(4)]
     run = PLAIN[method](
         Workload("cnn_gn", 4, SAMPLES, SAMPLES).module(0).double(),
@@ -35,7 +36,7 @@ def test_it_follows_the_engine(method, clip, digits):
         ROUNDS,
         local_steps=3,
         hyperparameters=HYPERPARAMETERS[method],
-        **settings.model_dump(include={"lr", "lr_decay", "weight_decay", "clip"}),
+        **settings.model_dump(include={"lr", "lr_decay", "weight_decay", "clip", "local_momentum"}),
     )
     losses = []
     for active, w in zip(ROUNDS, engine.global_params, strict=True):

@@ -136,11 +136,12 @@ def test_resume_is_bitwise_for_every_method(method, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("augmentation", [["standard", "mixup"], {"name": "cutout", "size": 4}, "fl_simulator"])
-def test_resume_is_bitwise_with_swa_and_augmentation(augmentation, tmp_path, monkeypatch):
+def test_resume_is_bitwise_with_swa_momentum_and_augmentation(augmentation, tmp_path, monkeypatch):
     """Interrupted when one model has been collected."""
     changes = {
         "methods.fedasam.hyperparameters.swa": {"start": 0, "cycle": 2, "lr_end": 0.01},
         "training.augmentation": augmentation,
+        "training.local_momentum": 0.9,
     }
     check_resume("fedasam", CPU, tmp_path, monkeypatch, **changes)
     run = RunDirectory(tmp_path / "undisturbed")
