@@ -4,7 +4,7 @@ Both runs of a pair have the same data, partition, initial model and schedule of
 method. A run that diverged has no value: its partner wins, and means, intervals and tests leave the pair out.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from analysis.measures.convergence import Better
 from analysis.report.requested import RequestedExperiment
 from bench.experiments.address import IDS
 from bench.experiments.files import experiment_names
-from bench.input.errors import UserError, unknown
+from bench.input.errors import UserError, first_few, unknown
 
 MARKED_PAIRS = 6
 """A result over fewer pairs is never marked: its two-sided sign-flip test cannot reach a p-value below 0.05."""
@@ -154,10 +154,10 @@ def paired(
             f"(here: {first_few(list(runs))}; stored: {first_few(list(partners))})"
         )
     unpaired = []
-    if lone := [place for place in runs if place not in partners]:
-        unpaired.append(f"left out, because nothing is stored for them: {first_few(lone)} of {method}")
-    if lone := [place for place in partners if place not in runs]:
-        unpaired.append(f"left out, because {method} has no finished run there: stored {first_few(lone)}")
+    if unpaired_runs := [place for place in runs if place not in partners]:
+        unpaired.append(f"left out, because nothing is stored for them: {first_few(unpaired_runs)} of {method}")
+    if unpaired_runs := [place for place in partners if place not in runs]:
+        unpaired.append(f"left out, because {method} has no finished run there: stored {first_few(unpaired_runs)}")
 
     columns = [*PAIR, "value", "identity"]
     left = mine.loc[mine["metric"] == metric, columns].rename(columns={"value": "mine", "identity": "mine_identity"})
@@ -167,11 +167,6 @@ def paired(
         pairs[side] = pairs[side].where(np.isfinite(pairs[side]))
     pairs["same"] = pairs["identity"] == pairs["mine_identity"]
     return pairs[[*PAIR, "method", "title", "mine", "stored", "same"]], tuple(unpaired)
-
-
-def first_few(names: Sequence[str], shown: int = 6) -> str:
-    """The first names, and how many more there are."""
-    return ", ".join(names[:shown]) + (f" and {len(names) - shown} more" if len(names) > shown else "")
 
 
 def summary(pairs: pd.DataFrame, better: Better) -> pd.DataFrame:

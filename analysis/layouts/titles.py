@@ -64,5 +64,5 @@ def _title(label: str, entry: MethodEntry) -> str:
         return entry.title
     recipe, released = entry.choice(label).recipe, entry.release(label)
     wrapped = " + SWA" if "swa" in entry.hyperparameters else ""
-    law = ", Bernoulli participation" if released is not None and released.sampling == "bernoulli" else ""
-    return f"{recipe.title}{wrapped}" + (f" ({entry.variant}{law})" if released is not None else "")
+    sampling = ", Bernoulli participation" if released is not None and released.sampling == "bernoulli" else ""
+    return f"{recipe.title}{wrapped}" + (f" ({entry.variant}{sampling})" if released is not None else "")

@@ -43,8 +43,8 @@ def disk(run: RunConfig) -> float:
 
 
 def _active(run: RunConfig) -> float:
-    clients, law = run.partition.clients, run.participation
-    return law.active or (clients if law.probability is None else law.probability * clients)
+    participation = run.participation
+    return participation.active or (participation.probability or 1) * run.partition.clients
 
 
 def _gradient(run: RunConfig) -> Gradient:

@@ -4,7 +4,7 @@ A cell's path, such as digits/dirichlet-0.1/4-of-20/fedsam, names it in commands
 """
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -16,7 +16,7 @@ from bench.data.sources import parse_source
 from bench.engine.participation import Participation
 from bench.experiments.address import CellAddress, Setting
 from bench.experiments.files import experiment_file
-from bench.experiments.overrides import Override, check_effect, parse_overrides
+from bench.experiments.overrides import Override, parse_overrides
 from bench.experiments.resolving import CellInputs, cell_config, part_fields, resolved_file
 from bench.experiments.run_config import RunConfig
 from bench.experiments.schema import ExperimentFile, ExperimentPart
@@ -66,7 +66,7 @@ class Experiment(ExperimentFile):
         return self
 
     @cached_property
-    def resolved_parts(self) -> dict[str, "Experiment"]:
+    def resolved_parts(self) -> dict[str, ExperimentFile]:
         """Each part as an experiment without parts, by the part's label.
 
         An experiment without parts is its only part, by the label of its data set.
@@ -75,7 +75,7 @@ class Experiment(ExperimentFile):
             return {"" if self.dataset is None else parse_source(self.dataset).label: self}
         return {label: self._resolved_part(label, part) for label, part in self.parts.items()}
 
-    def _resolved_part(self, label: str, part: ExperimentPart) -> "Experiment":
+    def _resolved_part(self, label: str, part: ExperimentPart) -> ExperimentFile:
         for method in (*part.methods, *(part.only or ())):
             if method not in self.methods:
                 raise unknown(f"method of experiment {self.name}", method, self.methods)
@@ -171,6 +171,12 @@ class Experiment(ExperimentFile):
             raise unknown(f"setting to compare {cell.path} with", compared.path, paths)
         return CellAddress(compared, cell.method)
 
+    def check_overrides(self, cells: Collection[CellAddress], which: str) -> None:
+        """A `UserError` if an override applies to none of the cells, which the message calls `which`."""
+        for override in self._overrides:
+            if not any(override.applies_to(cell) for cell in cells):
+                raise UserError(f"{override.key} applies to none of {which}")
+
     def _cell(self, address: CellAddress) -> Cell:
         inputs = self._grid[address]
         config = cell_config(inputs)
@@ -190,9 +196,9 @@ def load_experiment(name: str, overrides: Mapping[str, Any] | None = None) -> Ex
     A `UserError` if one of them applies to no cell.
     """
     parsed = parse_overrides(overrides or {})
-    given = f" with {', '.join(f'--set {key}' for key in overrides)}" if overrides else ""
+    given = f" with {', '.join(overrides)}" if overrides else ""
     experiment = Experiment.parse(resolved_file(name, parsed), where=f"{experiment_file(name)}{given}")
     experiment._overrides = parsed
     if not all(override.is_general for override in parsed):
-        check_effect(parsed, list(experiment._grid), f"the cells of experiment {experiment.name}")
+        experiment.check_overrides(list(experiment._grid), f"the cells of experiment {experiment.name}")
     return experiment

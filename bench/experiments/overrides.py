@@ -1,7 +1,7 @@
 """Values that the command line sets: single keys by `--set`, and the keys of Snakemake's `--config`."""
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any, get_args
@@ -109,18 +109,11 @@ def _specificity(override: Override) -> tuple[bool, bool, bool, int]:
     return partition, method, part, len(override.path)
 
 
-def check_effect(overrides: Iterable[Override], cells: Collection[CellAddress], which: str) -> None:
-    """A `UserError` if an override applies to none of the cells, which the message calls `which`."""
-    for override in overrides:
-        if not any(override.applies_to(cell) for cell in cells):
-            raise UserError(f"--set {override.key} applies to none of {which}")
-
-
 def config_overrides(config: Mapping[str, Any]) -> dict[str, Any]:
     """The overrides by the keys of an experiment's file; a `UserError` names a wrong value and what is allowed."""
     for key, (is_valid, allowed) in _ALLOWED.items():
         if key in config and not is_valid(config[key]):
-            raise UserError(f"--config {key}={config[key]} (allowed: {allowed})")
+            raise UserError(f"{key}={config[key]} (allowed: {allowed})")
     return {dotted: config[key] for key, dotted in CONFIG_KEYS.items() if key in config}
 
 

@@ -112,8 +112,8 @@ def _methods_of_parts(data: Data, _: Overrides) -> Data:
 
 
 def _scale(data: Data, overrides: Overrides) -> Data:
-    scale = {override.key: override.value for override in overrides}.get("scale")
-    if scale in (None, "paper"):
+    scale = {"scale": data.get("scale"), **{override.key: override.value for override in overrides}}["scale"]
+    if scale != "smoke":
         return data
     return {**_with_training(data, "rounds", ROUNDS), "name": scaled_name(str(data.get("name")), scale)}
 
@@ -129,10 +129,11 @@ FILE_LAYERS: tuple[Callable[[Data, Overrides], Data], ...] = (_methods_of_parts,
 def _with_override(data: Data, override: Override) -> Data:
     """An experiment's file with one value of the command line, also in those parts that have the key's section."""
     if override.key == "extends":
-        raise UserError("--set extends: only the experiment's file can extend another experiment")
-    parts: Data = data["parts"] if isinstance(data.get("parts"), dict) else {}
-    if override.part is not None and override.part not in parts:
-        raise unknown(f"part of experiment {data.get('name')}", override.part, parts)
+        raise UserError("extends: only the experiment's file can extend another experiment")
+    parts, methods = (known if isinstance(known := data.get(key), dict) else {} for key in ("parts", "methods"))
+    for kind, label, labels in (("part", override.part, parts), ("method", override.method, methods)):
+        if label is not None and label not in labels:
+            raise unknown(f"{kind} of experiment {data.get('name')}", label, labels)
     if override.is_general and override.names[0] == "training" and len(override.names) == 2:
         return _with_training(data, override.names[1], override.value)
     if override.part is None and parts:
@@ -141,7 +142,7 @@ def _with_override(data: Data, override: Override) -> Data:
 
 
 def _in_part(part: Any, override: Override) -> Any:
-    """A part with the same value, if the part has the same section, or an entry of the same method."""
+    """A part with the value, if it has the key's section and, for a key of a method, an entry of that method."""
     if not isinstance(part, dict) or override.path[0] not in part:
         return part
     if override.method is not None and override.method not in (part["methods"] or {}):
@@ -198,9 +199,9 @@ def merged(base: Mapping[str, Any], overrides: Mapping[str, Any]) -> Data:
 
 @dataclass(frozen=True)
 class CellInputs:
-    """One cell before it is resolved: its address, its part as an experiment without parts, and its setting.
+    """The values that decide a cell's configuration: those of its part, its setting and the command line.
 
-    `overrides` are the values of the command line for all cells of the experiment.
+    `part` is an experiment without parts. `overrides` are the values of the command line for all cells.
     """
 
     address: CellAddress
@@ -280,7 +281,7 @@ def _smoke_scale(config: Data, inputs: CellInputs) -> Data:
         return config
     for override in inputs.applied:
         if override.names[0] in ("dataset", "model"):
-            raise UserError(f"--set {override.key}: smoke scale has its own data set and model (allowed: scale=paper)")
+            raise UserError(f"{override.key}: smoke scale has its own data set and model (allowed: scale=paper)")
     return at_smoke_scale(config)
 
 

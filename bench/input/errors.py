@@ -1,6 +1,6 @@
 """Errors that a user can correct, reported in one line."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 MOST_NAMES = 30
@@ -16,5 +16,10 @@ def unknown(kind: str, name: str, allowed: Iterable[str]) -> UserError:
     names = sorted(allowed)
     near = get_close_matches(str(name), names, n=1)
     hint = f"; did you mean '{near[0]}'?" if near else ""
-    listed = names if len(names) <= MOST_NAMES else [*names[:4], f"... {len(names) - 4} more"]
-    return UserError(f"unknown {kind} '{name}'{hint} (allowed: {', '.join(listed) or 'none'})")
+    listed = ", ".join(names) if len(names) <= MOST_NAMES else first_few(names)
+    return UserError(f"unknown {kind} '{name}'{hint} (allowed: {listed or 'none'})")
+
+
+def first_few(names: Sequence[str], shown: int = 4) -> str:
+    """The first names, and how many more there are."""
+    return ", ".join(names[:shown]) + (f" and {len(names) - shown} more" if len(names) > shown else "")

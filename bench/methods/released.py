@@ -23,7 +23,7 @@ class Release:
 
     `hyperparameters` are those that differ from the default. `training`: the `StepSettings` that the code sets.
     `report`: which rounds the code's summary reports; None: as in the experiment. `swa` applies only if the method uses
-    SWA. `faults` are values that the code uses whatever value is set.
+    SWA. `faults` are values that the code uses even if the experiment's file sets another value.
     """
 
     repository: str

@@ -11,13 +11,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bench.input.content import code_hash, expanded, read_own, short_hash
-from bench.input.errors import UserError, unknown
+from bench.input.errors import UserError, first_few, unknown
 from bench.input.user_code import check_suffix, current_folder_importable, failure, reason, run_file
 from bench.models.base import ImageShape, ModelChoice
 
 KIND = "model file"
-SHOWN = 4
-"""Number of parameters that a message lists."""
 
 
 class UserModel(ModelChoice):
@@ -120,7 +118,7 @@ def _try(model: nn.Module, image_shape: ImageShape, classes: int) -> None:
     if not parameters:
         raise UserError("the model has no parameters")
     if frozen := [name for name, parameter in parameters.items() if not parameter.requires_grad]:
-        raise UserError(f"every parameter is trained, so none may be frozen (requires_grad=False): {_few(frozen)}")
+        raise UserError(f"every parameter is trained, so none may be frozen (requires_grad=False): {first_few(frozen)}")
     if next(model.buffers(), None) is not None:
         return  # the objective reports buffers; a forward pass would change them
     images = torch.zeros(2, *image_shape)
@@ -142,7 +140,7 @@ def _try(model: nn.Module, image_shape: ImageShape, classes: int) -> None:
         gradients = torch.autograd.grad(loss, list(parameters.values()), allow_unused=True)
         unused = [name for name, gradient in zip(parameters, gradients, strict=True) if gradient is None]
     if unused:
-        raise UserError(f"the loss does not depend on these parameters of the model: {_few(unused)}")
+        raise UserError(f"the loss does not depend on these parameters of the model: {first_few(unused)}")
 
 
 def _check_scores(scores: object, classes: int, when: str) -> None:
@@ -151,9 +149,3 @@ def _check_scores(scores: object, classes: int, when: str) -> None:
         raise UserError(f"the model turns two images into {shape}{when}, not into [2, {classes}] class scores")
     if not scores.is_floating_point():
         raise UserError(f"the model's class scores{when} are {scores.dtype}, not floating-point numbers")
-
-
-def _few(names: list[str]) -> str:
-    """The first names, and the number of the others."""
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(names[:SHOWN]) + more

@@ -144,7 +144,7 @@ def _released(variant: str, release: Release) -> list[str]:
     lines = [f"variant released:{variant} ({release.repository}):"]
     lines.append("  " + ", ".join(f"{key} {value}" for key, value in switches.items()))
     lines += [
-        f"  {key} {value}, even if another value is set: an error of the released code"
+        f"  {key} {value}, even if the experiment's file sets another value: an error of the released code"
         for key, value in release.faults.items()
     ]
     return [*lines, *(f"  not covered: {line}" for line in release.not_covered)]

@@ -1,7 +1,7 @@
 """The commands `fedflat plan` and `fedflat index`: estimated costs of runs."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -17,7 +17,9 @@ def plan(
             help="Targets of Snakemake, for example fedgf_table_1, fedlesam, fedtoga_runs or all_tables.",
         ),
     ],
-    scale: Annotated[str, typer.Option(help="paper or smoke.", metavar="SCALE")] = "paper",
+    scale: Annotated[
+        str | None, typer.Option(help="paper or smoke. Default: that of the experiment.", metavar="SCALE")
+    ] = None,
     rounds: Annotated[
         int | None, typer.Option(help="The number of rounds. Default: that of the experiment.", min=1, metavar="N")
     ] = None,
@@ -62,17 +64,13 @@ def plan(
     from analysis.planning.gradient_times import GradientTimes
     from analysis.planning.plan import as_text
     from analysis.planning.plan import plan as cost_of
+    from bench.experiments.overrides import config_overrides
     from bench.host.torch_device import prepare_device
 
     if not all(targets):
         raise UserError("the target is empty (allowed: for example fedgf_table_1)")
-    overrides: dict[str, Any] = {} if scale == "paper" else {"scale": scale}
-    if rounds is not None:
-        overrides["training.rounds"] = rounds
-    if seeds:
-        overrides["grid.seeds"] = seeds
-    if methods:
-        overrides["chosen"] = methods
+    given = {"scale": scale, "rounds": rounds, "seeds": seeds, "methods": methods}
+    overrides = config_overrides({key: value for key, value in given.items() if value is not None})
     times = GradientTimes.measured(prepare_device(device, 1, typer.echo))
     typer.echo(as_text(cost_of(targets, results, overrides, times, experiments or ())))
 

@@ -64,7 +64,6 @@ def run(
     started = time.perf_counter()
     keep_freed_memory()
     from bench.experiments.experiment import load_experiment
-    from bench.experiments.overrides import check_effect, parse_overrides
     from bench.experiments.results import ResultPaths, custom
     from bench.host.torch_device import prepare_device
     from bench.training.train import train_cell
@@ -78,7 +77,7 @@ def run(
         overrides["grid.seeds"] = seed
     loaded = load_experiment(experiment, overrides)
     cells = {path: loaded.cell(path) for path in cell}
-    check_effect(parse_overrides(overrides), [chosen.address for chosen in cells.values()], "the given cells")
+    loaded.check_overrides([chosen.address for chosen in cells.values()], "the given cells")
     threads = threads or cells[cell[0]].runs[0].model.threads(available_cores())
     torch_device = prepare_device(device, threads, typer.echo)
 

@@ -78,7 +78,7 @@ def test_mistakes_on_the_command_line(tmp_path):
         "run", "quick", CELL, "--set", "training.rounds=3", "--set", "training.rounds=4"
     )
     assert "the seeds are given twice" in refused("run", "quick", CELL, "--seed", "1", "--set", "grid.seeds=[2]")
-    assert "--set methods.fedgf.hyperparameters.rho applies to none of the given cells" in refused(
+    assert "methods.fedgf.hyperparameters.rho applies to none of the given cells" in refused(
         "run", "quick", CELL, "--set", "methods.fedgf.hyperparameters.rho=0.1"
     )
     assert "unknown method 'fedlesan'" in refused("methods", "fedlesan")

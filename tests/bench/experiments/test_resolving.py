@@ -214,7 +214,9 @@ def test_the_entries_of_methods_show_no_value_that_the_command_line_replaces(tmp
         ("training.lr.x", "training.lr.x: lr is a value, not a section"),
         ("lr", "unknown key of Experiment 'lr'"),
         ("methods.fedsam.rho", "unknown key of MethodEntry 'rho'"),
-        ("methods.fedsma.hyperparameters.rho", "unknown method 'fedsma'; did you mean 'fedsam'"),
+        ("methods.fedsma.hyperparameters.rho", "unknown method of experiment mine 'fedsma'; did you mean 'fedsam'"),
+        ("methods.fedavg.training.lr", "unknown method of experiment mine 'fedavg'"),
+        ("parts.other.methods.fedavg.training.lr", "unknown method of experiment mine 'fedavg'"),
     ],
 )
 def test_an_override_without_effect_is_refused(tmp_path: Path, key: str, message: str) -> None:
@@ -231,6 +233,16 @@ def test_the_command_line_beats_smoke_scale_except_for_its_data_and_model(tmp_pa
     for key, value in {"model": "lenet", "parts.other.dataset": "cifar10"}.items():
         with pytest.raises(UserError, match="smoke scale has its own data set and model"):
             run(tmp_path, {"scale": "smoke", key: value})
+
+
+def test_smoke_scale_in_a_file_is_that_of_the_command_line(tmp_path: Path) -> None:
+    data = {**EXTENDING, "scale": "smoke"}
+    assert run(tmp_path, data=data) == run(tmp_path, {"scale": "smoke"})
+    source = str(tmp_path / "experiments.yaml")
+    write(tmp_path, data)
+    assert load_experiment(source).name == "mine_smoke"
+    assert load_experiment(source, {"scale": "paper"}).name == "mine"
+    assert run(tmp_path, {"scale": "paper"}, data=data).training.rounds == 7
 
 
 def test_what_no_layer_gives_is_filled_in_from_the_other_values(tmp_path: Path) -> None:
