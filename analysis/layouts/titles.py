@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from bench.experiments.address import Setting
 from bench.experiments.experiment import Experiment
@@ -63,6 +63,8 @@ def _title(label: str, entry: MethodEntry) -> str:
     if entry.title is not None:
         return entry.title
     recipe, released = entry.choice(label).recipe, entry.release(label)
-    wrapped = " + SWA" if "swa" in entry.hyperparameters else ""
+    swa = entry.hyperparameters.get("swa")
+    cyclic_only = isinstance(swa, Mapping) and swa.get("collect") == "none"
+    wrapped = "" if swa is None else ", cyclic rate" if cyclic_only else " + SWA"
     sampling = ", Bernoulli participation" if released is not None and released.sampling == "bernoulli" else ""
     return f"{recipe.title}{wrapped}" + (f" ({entry.variant}{sampling})" if released is not None else "")

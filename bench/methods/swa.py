@@ -6,7 +6,7 @@
 With c = 1 the rate is constant and γ₂ has no effect. The averaged model is evaluated instead of w^t and never sent to
 clients. `collect` selects the averaged models: the last model of each cycle (`end`); as in the authors' code, a copy of
 w^{t0} and then the first model of each cycle (`release`); Algorithm 1 as printed, which begins with the same copy and
-uses n = t/c (`alg1`).
+uses n = t/c (`alg1`). With `none`, only the rate is cyclic, as with `end`: nothing is averaged, and w^t is evaluated.
 """
 
 from collections.abc import Mapping
@@ -29,22 +29,26 @@ class SWA(Frozen):
     lr_end: Annotated[float, Neutral("the local rate")] = Field(
         default=1e-4, ge=0, description="local rate γ₂ at the end of a cycle"
     )
-    collect: Literal["end", "release", "alg1"] = Field(default="end", description="which model of a cycle is averaged")
+    collect: Literal["end", "release", "alg1", "none"] = Field(
+        default="end", description="which model of a cycle is averaged"
+    )
 
     def learning_rate(self, t: int, lr: float) -> float:
         """η_t, given the learning rate of round t without SWA."""
         if t < self.start or self.cycle == 1:
             return lr
-        since = {"end": t - self.start, "release": t, "alg1": t - 1}[self.collect]
+        since = {"release": t, "alg1": t - 1}.get(self.collect, t - self.start)
         x = (since % self.cycle + 1) / self.cycle
         return (1 - x) * lr + x * self.lr_end
 
     def start_server(self, w0: Tensor) -> dict[str, Tensor]:
         """The mean, and the number n of models in it; n = −1 as long as there is no mean to evaluate."""
-        return {"w_swa": w0.clone(), "n_swa": w0.new_tensor(-1.0)}
+        return {} if self.collect == "none" else {"w_swa": w0.clone(), "n_swa": w0.new_tensor(-1.0)}
 
     def after_round(self, t: int, w: Tensor, w_next: Tensor, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The mean and n after round t, in which w^t became w^{t+1}."""
+        if self.collect == "none":
+            return {}
         w_swa, n = state["w_swa"], state["n_swa"]
         if self.collect != "end" and t == self.start:
             w_swa, n = w, n.new_tensor(0.0)  # these rules evaluate a copy of w^{t0} until the first model is averaged
@@ -62,4 +66,4 @@ class SWA(Frozen):
 
     def evaluated(self, w: Tensor, state: Mapping[str, Tensor]) -> Tensor:
         """The mean if it has a model, else w."""
-        return state["w_swa"] if bool(state["n_swa"] >= 0) else w
+        return state["w_swa"] if self.collect != "none" and bool(state["n_swa"] >= 0) else w

@@ -57,12 +57,37 @@ def test_constant_weights_stay_what_they_are(collect):
 def test_the_rate_falls_within_each_cycle():
     """start 4, cycle 2: x = 1/2, 1, 1/2, 1; the release's and Algorithm 1's phases differ."""
     rates = {c: [SWA(start=4, cycle=2, lr_end=0.0, collect=c).learning_rate(t, 1.0) for t in range(3, 8)]
-             for c in ("end", "release", "alg1")}  # fmt: skip
+             for c in ("end", "release", "alg1", "none")}  # fmt: skip
+    assert rates["none"] == rates["end"]
     assert rates["end"] == [1.0, 0.5, 0.0, 0.5, 0.0]
     assert rates["release"] == [1.0, 0.5, 0.0, 0.5, 0.0]
     assert rates["alg1"] == [1.0, 0.0, 0.5, 0.0, 0.5]
     late = SWA(start=3, cycle=2, lr_end=0.0, collect="release")
     assert [late.learning_rate(t, 1.0) for t in (3, 4)] == [0.0, 0.5]
+
+
+@few
+@given(seed=st.integers(0, 1000), start=st.integers(0, 4), cycle=st.integers(1, 3))
+def test_without_averaging_only_the_rate_is_cyclic(seed, start, cycle):
+    """w^t is bitwise that of the method with averaging; it is evaluated, and the server has no further state."""
+    problem, swa = Problem(seed, rounds=5), {"start": start, "cycle": cycle, "lr_end": 0.01}
+    averaged = problem.federation("scaffold", {"swa": swa})
+    cyclic = problem.federation("scaffold", {"swa": swa | {"collect": "none"}})
+    states = [federation.start(federation.objective.initial()) for federation in (averaged, cyclic)]
+    for active in problem.some():
+        states = [f.run_round(state, active)[0] for f, state in zip((averaged, cyclic), states, strict=True)]
+        assert torch.equal(states[0].w, states[1].w)
+        assert cyclic.evaluated(states[1]) is states[1].w
+        assert set(states[1].server) == set(states[0].server) - {"w_swa", "n_swa"}
+
+
+def test_averaging_is_all_that_distinguishes_the_runs():
+    """Of the same rounds and rates, a mean of two models, and the last one of them."""
+    problem, swa = Problem(5, rounds=4), {"start": 0, "cycle": 2, "lr_end": 0.01}
+    mean = problem.run("fedsam", {"rho": 0.1, "swa": swa}).global_params
+    cyclic = problem.run("fedsam", {"rho": 0.1, "swa": swa | {"collect": "none"}}).global_params
+    assert torch.allclose(mean[3], (cyclic[1] + cyclic[3]) / 2, atol=1e-12)
+    assert distance(problem.run("fedsam", {"rho": 0.1}), problem.run("fedsam", {"rho": 0.1, "swa": swa})) > 1e-3
 
 
 def scripted(collect: str, rounds: int) -> list[float]:
