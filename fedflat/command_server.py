@@ -116,7 +116,7 @@ def _be_command(arguments: list[str], output: int, exit_code: int) -> NoReturn:
 
     code = 1
     try:
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # the server takes its forks along
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # a fork ends when the server ends
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for standard in (sys.stdout, sys.stderr):

@@ -9,7 +9,6 @@ A cached subset appears complete, by one rename. Its pages are read on demand an
 room.
 """
 
-import hashlib
 import json
 import logging
 import math
@@ -26,7 +25,7 @@ from numpy.typing import NDArray
 
 from bench.data.dataset import Samples
 from bench.files.locks import locked
-from bench.input.content import short_hash
+from bench.input.content import ShortHash, short_hash
 from bench.input.errors import UserError
 
 log = logging.getLogger("fedflat.data")
@@ -136,7 +135,7 @@ def _build(place: Path, key: str, classes: int, chunks: Callable[[], Iterable[Sa
 
 
 def _write(work: Path, name: str, key: str, classes: int, chunks: Iterable[Samples]) -> None:
-    digest = hashlib.sha256()
+    digest = ShortHash()
     shape: tuple[int, ...] = ()
     count = 0
     # Sums of bytes are integers, so that mean and deviation do not depend on the size of chunks.
@@ -153,7 +152,7 @@ def _write(work: Path, name: str, key: str, classes: int, chunks: Iterable[Sampl
             _check(chunk, classes, name)
             pixels = np.ascontiguousarray(chunk.images)
             file.write(pixels.data)
-            digest.update(pixels.data)
+            digest.add(pixels.data)
             total = total + pixels.sum((0, 2, 3), dtype=np.int64)
             squares = squares + np.square(pixels, dtype=np.uint16).sum((0, 2, 3), dtype=np.int64)
             count += len(chunk)
@@ -164,21 +163,21 @@ def _write(work: Path, name: str, key: str, classes: int, chunks: Iterable[Sampl
         os.fsync(file.fileno())  # pixels before the rename: a crash must not leave a file of zeros
     if not count:
         raise UserError(f"{name} holds no images")
-    digest.update(str((count, *shape)).encode())
+    digest.add(str((count, *shape)))
     for column, parts in columns.items():
         if parts:
             values = np.concatenate(parts)
             np.save(work / f"{column}.npy", values, allow_pickle=False)
             if column != "names":
-                digest.update(np.ascontiguousarray(values).data)
-                digest.update(str(values.shape).encode())
+                digest.add(np.ascontiguousarray(values).data)
+                digest.add(str(values.shape))
     per_channel = count * math.prod(shape[1:])
     mean = total / per_channel
     std = np.sqrt(squares / per_channel - mean**2)
     meta = {
         "key": key,
         "shape": [count, *shape],
-        "hash": digest.hexdigest()[:16],
+        "hash": digest.text(),
         "mean": (mean / CHANNEL_MAXIMUM).tolist(),
         "std": [float(s) or 1.0 for s in std / CHANNEL_MAXIMUM],
         "files": _files(work),

@@ -51,14 +51,14 @@ class Objective:
     def __init__(self, module: nn.Module, precision: Precision = "fp32", *, channels_last: bool = False) -> None:
         if any(True for _ in module.buffers()):
             raise UserError("the model has buffers (BatchNorm statistics?); use GroupNorm or no normalisation")
-        if any(isinstance(part, _DropoutNd) and part.p > 0 for part in module.modules()):
+        if any(isinstance(layer, _DropoutNd) and layer.p > 0 for layer in module.modules()):
             raise UserError(
                 "the model has dropout, whose random draws cannot be repeated; use bench.models.dropout.Dropout"
             )
         self.module = module
         self.precision = precision
         self.channels_last = channels_last
-        self._dropouts = [part for part in module.modules() if isinstance(part, Dropout) and part.rate > 0]
+        self._dropouts = [layer for layer in module.modules() if isinstance(layer, Dropout) and layer.rate > 0]
         self._draws: Draws | None = None
         self._separable: bool | None = None
         self.parameters = list(module.parameters())
@@ -123,8 +123,8 @@ class Objective:
 
     def _set_draws(self, draws: Draws | None) -> None:
         self._draws = draws
-        for part in self._dropouts:
-            part.draws = draws
+        for dropout in self._dropouts:
+            dropout.draws = draws
 
     def _train(self) -> nn.Module:
         if not self.module.training:
@@ -168,7 +168,7 @@ class Objective:
         model = Network(self.load(w), None, self.precision)
         if self.module.training:
             self.module.eval()
-        return torch.cat([model(self.inputs(part)) for part in x.split(batch_size)])
+        return torch.cat([model(self.inputs(batch)) for batch in x.split(batch_size)])
 
     def loss(self, w: Tensor, data: Batched) -> float:
         """F(w): mean cross-entropy over all of the data."""

@@ -22,10 +22,25 @@ def read_own(file: Path, kind: str) -> bytes:
 
 def short_hash(*parts: str | bytes | memoryview, digits: int = 16) -> str:
     """SHA-256 of the parts in their order, as if they were one text or file; the first `digits` hex digits."""
-    digest = hashlib.sha256()
+    digest = ShortHash()
     for part in parts:
-        digest.update(part.encode() if isinstance(part, str) else part)
-    return digest.hexdigest()[:digits]
+        digest.add(part)
+    return digest.text(digits)
+
+
+class ShortHash:
+    """SHA-256 of parts that are added one by one, such as images that do not fit in memory."""
+
+    def __init__(self) -> None:
+        self._digest = hashlib.sha256()
+
+    def add(self, part: str | bytes | memoryview) -> None:
+        """Append a part."""
+        self._digest.update(part.encode() if isinstance(part, str) else part)
+
+    def text(self, digits: int = 16) -> str:
+        """The first hex digits."""
+        return self._digest.hexdigest()[:digits]
 
 
 def named_contents(files: Iterable[Path], root: Path) -> Iterator[str | bytes]:

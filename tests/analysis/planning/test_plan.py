@@ -104,6 +104,7 @@ def test_the_command_takes_several_targets_and_experiments(tmp_path: Path) -> No
     assert "hours of one core" in lines[0]
     assert [line.split(":")[0] for line in lines[1:-1]] == ["mine", "quick"]
     assert "the path is empty" in refused("plan", "quick", "--results", "")
+    assert "fedflat: scale=tiny (allowed: paper or smoke)" in refused("plan", "quick", "--scale", "tiny")
 
 
 @pytest.mark.parametrize(

@@ -188,9 +188,9 @@ class Drawing(Perturbation):
         return 0.01 * torch.randn(w.shape, generator=client.stream("noise"), dtype=w.dtype)
 
 
-@pytest.mark.parametrize("part", [Branching, Drawing])
-def test_what_cannot_be_batched_is_reported(part):
-    federation = Problem(0).federation(Recipe("own", "Own", "a test", Components(part)), {})
+@pytest.mark.parametrize("component", [Branching, Drawing])
+def test_what_cannot_be_batched_is_reported(component):
+    federation = Problem(0).federation(Recipe("own", "Own", "a test", Components(component)), {})
     state = federation.start(federation.objective.initial())
     with pytest.raises(CannotBatchError):
         federation.run_round(state, [0, 1], backend=Cohort())

@@ -68,15 +68,15 @@ def test_a_server_without_its_duals_is_refused(triple):
 
 
 @pytest.mark.parametrize(
-    ("parts", "message"),
+    ("components", "message"),
     [
         ({"perturbation": "sham"}, "unknown perturbation 'sham'; did you mean 'sam'?"),
         ({"optimiser": "adam"}, "unknown component of a method 'optimiser'"),
     ],
 )
-def test_unknown_parts_are_reported(parts, message):
+def test_unknown_components_are_reported(components, message):
     with pytest.raises(UserError, match=message.replace("?", r"\?")):
-        compose(parts)
+        compose(components)
 
 
 # Caldarola et al. 2022, Table 6: ASAM or SAM under other servers and regularisers, as named methods of the catalog.
@@ -89,9 +89,9 @@ SAME = [
 ]
 
 
-@pytest.mark.parametrize(("parts", "name", "values"), SAME, ids=lambda v: v if isinstance(v, str) else "")
-def test_a_composition_is_the_named_method(parts, name, values):
-    composed, named = (Problem(5).run(method, values) for method in (compose(parts), name))
+@pytest.mark.parametrize(("components", "name", "values"), SAME, ids=lambda v: v if isinstance(v, str) else "")
+def test_a_composition_is_the_named_method(components, name, values):
+    composed, named = (Problem(5).run(method, values) for method in (compose(components), name))
     assert all(torch.equal(a, b) for a, b in zip(composed.global_params, named.global_params, strict=True))
 
 
@@ -106,14 +106,14 @@ CALDAROLA_TABLE_6 = [
 
 
 @pytest.mark.parametrize(
-    ("parts", "values"), CALDAROLA_TABLE_6, ids=lambda v: "+".join(v.values()) if "rho" not in v else ""
+    ("components", "values"), CALDAROLA_TABLE_6, ids=lambda v: "+".join(v.values()) if "rho" not in v else ""
 )
-def test_combinations_of_caldarolas_table_6_differ_from_their_base(parts, values):
-    base = {slot: name for slot, name in parts.items() if slot != "perturbation"}
+def test_combinations_of_caldarolas_table_6_differ_from_their_base(components, values):
+    base = {slot: name for slot, name in components.items() if slot != "perturbation"}
     base_values = {name: value for name, value in values.items() if name not in ("rho", "eta_a")}
-    flat, plain = Problem(2).run(compose(parts), values), Problem(2).run(compose(base), base_values)
+    flat, plain = Problem(2).run(compose(components), values), Problem(2).run(compose(base), base_values)
     assert not torch.allclose(flat.global_params[-1], plain.global_params[-1])
-    still = Problem(2).run(compose(parts), {**values, "rho": 0.0})
+    still = Problem(2).run(compose(components), {**values, "rho": 0.0})
     assert distance(still, plain) < 1e-10
 
 

@@ -68,10 +68,10 @@ STILL = [
 ]
 
 
-@pytest.mark.parametrize(("parts", "values"), STILL, ids=str)
-def test_without_gradient_or_movement_there_is_no_perturbation(parts, values):
+@pytest.mark.parametrize(("components", "values"), STILL, ids=str)
+def test_without_gradient_or_movement_there_is_no_perturbation(components, values):
     """Exactly zero, at every step of three rounds, and no NaN anywhere."""
-    federation = FlatProblem(1).federation(compose(parts), values)
+    federation = FlatProblem(1).federation(compose(components), values)
     state = start = federation.start(federation.objective.initial())
     for active in ([0, 1], [1, 2], [1, 3]):
         state, deltas = perturbations(federation, state, active)
@@ -155,7 +155,7 @@ SAMPLE_PARTS = {
 }
 
 
-def test_compositions_weigh_by_samples_only_where_every_part_allows_it():
+def test_compositions_weigh_by_samples_only_where_every_component_allows_it():
     """Control variates, duals, client momentum and other losses presume equal weights."""
     assert all(names <= set(SLOTS[slot]) for slot, names in SAMPLE_PARTS.items())
     weightings = {triple: compose(chosen(triple)).aggregation for triple in LEGAL}
@@ -174,7 +174,7 @@ def test_nothing_that_was_sent_changes_during_a_round(method, monkeypatch):
     """Bit by bit: the tensors that clients got, those computed before the round, and those computed again after it."""
     problem = Problem(6)
     federation = problem.federation(method, VALUES[method])
-    parts, given = federation.method, []
+    components, given = federation.method, []
     broadcast = Method.broadcast
 
     def recorded(self, w, state):
@@ -183,8 +183,8 @@ def test_nothing_that_was_sent_changes_during_a_round(method, monkeypatch):
         return vectors
 
     def sent(state: FederationState) -> dict[str, torch.Tensor]:
-        model = parts.server.broadcast_model(state.w, state.server)
-        return {**broadcast(parts, state.w, state.server), "the model": model}
+        model = components.server.broadcast_model(state.w, state.server)
+        return {**broadcast(components, state.w, state.server), "the model": model}
 
     state = federation.start(federation.objective.initial())
     for active in problem.some():

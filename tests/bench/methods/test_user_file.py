@@ -196,7 +196,7 @@ BROKEN = {
     "exit": ("import sys\nsys.exit(3)\n", "fails in line 2: SystemExit: 3"),
     "many lines": ("raise ValueError('one\\ntwo')\n", "fails in line 1: ValueError: one two"),
     "bare": ("assert False\n", "fails in line 1: AssertionError"),
-    "a class for parts": (
+    "a class for components": (
         SOURCE.replace("Components(Memory)", "Memory"),
         "fails in line 19: memory: components must be Components(...), not <cl",
     ),
@@ -272,29 +272,29 @@ def test_a_method_is_named_in_one_way(own):
 # --- free compositions
 
 
-def composed(hyperparameters: dict | None = None, **parts: str) -> MethodConfig:
-    return MethodConfig.parse({**parts, "hyperparameters": hyperparameters or {}})
+def composed(hyperparameters: dict | None = None, **components: str) -> MethodConfig:
+    return MethodConfig.parse({**components, "hyperparameters": hyperparameters or {}})
 
 
 def test_names_that_clash_are_given_once_or_by_slot():
-    parts = {"perturbation": "mixed_sam", "correction": "fedcm"}
-    both = composed({"rho": 0.1, "alpha": 0.3}, **parts)
+    components = {"perturbation": "mixed_sam", "correction": "fedcm"}
+    both = composed({"rho": 0.1, "alpha": 0.3}, **components)
     method = both.recipe.build(both.hyperparameters)
     assert (method.perturbation.alpha, method.correction.alpha) == (0.3, 0.3)
-    apart = composed({"rho": 0.1, "perturbation.alpha": 0.5, "correction.alpha": 0.3}, **parts)
+    apart = composed({"rho": 0.1, "perturbation.alpha": 0.5, "correction.alpha": 0.3}, **components)
     method = apart.recipe.build(apart.hyperparameters)
     assert (method.perturbation.alpha, method.correction.alpha) == (0.5, 0.3)
-    mixed = composed({"rho": 0.1, "alpha": 0.3, "perturbation.alpha": 0.5}, **parts)
+    mixed = composed({"rho": 0.1, "alpha": 0.3, "perturbation.alpha": 0.5}, **components)
     assert mixed.recipe.build(mixed.hyperparameters) == method
     with pytest.raises(UserError, match=r"mixed_sam \+ fedcm needs alpha"):
-        composed({"rho": 0.1, "perturbation.alpha": 0.5}, **parts)
+        composed({"rho": 0.1, "perturbation.alpha": 0.5}, **components)
     with pytest.raises(UserError, match=r"did you mean 'correction.alpha'"):
-        composed({"rho": 0.1, "corection.alpha": 0.5}, **parts)
+        composed({"rho": 0.1, "corection.alpha": 0.5}, **components)
     with pytest.raises(UserError, match="unknown hyper-parameter"):
-        composed({"perturbation.rho": 0.1, "alpha": 0.5}, **parts)
+        composed({"perturbation.rho": 0.1, "alpha": 0.5}, **components)
 
 
-def test_a_default_of_one_part_is_not_another_parts_requirement():
+def test_a_default_of_one_component_is_not_another_components_requirement():
     """mixed_sam's alpha is 1 unless given, fedcm's must be given; the default is filled in where it belongs."""
     method = composed({"rho": 0.1, "correction.alpha": 0.3}, perturbation="mixed_sam", correction="fedcm")
     assert method.hyperparameters == {"rho": 0.1, "correction.alpha": 0.3, "perturbation.alpha": 1.0}
@@ -329,14 +329,14 @@ def test_feddyns_server_takes_corrections_with_duals(correction):
     assert message in str(caught.value)
 
 
-def test_unknown_parts_are_reported():
+def test_unknown_components_are_reported():
     with pytest.raises(UserError, match="unknown perturbation 'asamm'; did you mean 'asam'"):
         compose({"perturbation": "asamm"})
     with pytest.raises(UserError, match="unknown server 'asam'"):
         compose({"server": "asam"})
 
 
-def test_two_parts_with_state_of_one_name_are_refused(own):
+def test_two_components_with_state_of_one_name_are_refused(own):
     """The engine keeps state by name: one would overwrite the other. Shared by a common base, it is meant."""
     source = SOURCE.replace('client_state = ("last",)', 'server_state = ("m",)')
     source = source.replace("from pydantic", "from bench.methods.servers.momentum import Momentum\nfrom pydantic")
@@ -440,7 +440,7 @@ def test_a_method_that_fails_at_work_is_one_line_and_leaves_nothing(case, tmp_pa
     assert "not measured: " in describe(str(file))
 
 
-def test_a_part_that_lacks_its_equation_is_reported():
+def test_a_component_that_lacks_its_equation_is_reported():
     class Nowhere(Perturbation):
         name = "nowhere"
 
