@@ -91,8 +91,8 @@ def _settle(figure: Figure) -> None:
     """Fix the layout at rounded positions: the last digits of the layout solver differ from call to call."""
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
-    for part in figure.subfigs:
-        part.bbox_relative.set_points(part.bbox_relative.get_points().round(6))
+    for subfigure in figure.subfigs:
+        subfigure.bbox_relative.set_points(subfigure.bbox_relative.get_points().round(6))
     for axes in figure.get_axes():
         axes.set_position(Bbox(axes.get_position(original=True).get_points().round(6)))
 

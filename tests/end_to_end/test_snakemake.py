@@ -188,8 +188,8 @@ def test_snakemakes_own_report(finished):
 def run_files(folder: Path) -> dict[str, bytes]:
     """The files of runs without logs, provenance and times, and without the times in the metrics of cells."""
     files = [f for f in (folder / "results" / "runs").rglob("seed-*/**/*") if f.is_file()]
-    kept = (f for f in files if f.name not in ("run.log", "provenance.json", "times.csv"))
-    found = {str(f.relative_to(folder)): f.read_bytes() for f in kept}
+    compared = (f for f in files if f.name not in ("run.log", "provenance.json", "times.csv"))
+    found = {str(f.relative_to(folder)): f.read_bytes() for f in compared}
     for table in (folder / "results" / "runs").rglob("metrics.csv"):
         if not table.parent.name.startswith("seed-"):
             numbers = pd.read_csv(table, dtype=str).drop(columns=["train_seconds", "evaluation_seconds"])

@@ -131,7 +131,7 @@ def test_streamed_as_if_all_was_held(steps: list[int], scale: float, seed: int) 
 
 
 def test_nothing_that_a_client_shows_is_held() -> None:
-    """Ten clients with 3 steps each: one sum for each step is kept, each vector is gone before the next one comes."""
+    """Ten clients with 3 steps each: one sum for each step is stored, each vector is gone before the next one comes."""
     shown: list[weakref.ref[Tensor]] = []
 
     def show(client: int, probe: Probe) -> None:

@@ -71,7 +71,7 @@ def test_spectrum_has_density_and_trace(little: Path) -> None:
 
 
 @pytest.fixture
-def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A finished run with states after rounds 1 and 2."""
     (tmp_path / "little.yaml").write_text(LITTLE, encoding="utf-8")
     changes = {"training.rounds": 2, "evaluation.snapshot_every": 1, "grid.seeds": [0]}
@@ -81,7 +81,7 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_clients_have_the_curvature_of_their_own_models(kept: Path) -> None:
+def test_clients_have_the_curvature_of_their_own_models(stored: Path) -> None:
     """Each row against the client's training done by hand, on its own images."""
     table, _ = analysed("client_hessian", {"clients": [3, 11]})
     assert table[["round", "client"]].to_numpy().tolist() == [[1, 3], [1, 11], [2, 3], [2, 11]]
@@ -96,7 +96,7 @@ def test_clients_have_the_curvature_of_their_own_models(kept: Path) -> None:
     assert table["definition"].str.contains("at its model after one more round").all()
 
 
-def test_clients_are_so_many_or_these(kept: Path) -> None:
+def test_clients_are_so_many_or_these(stored: Path) -> None:
     some, _ = analysed("client_hessian", {"clients": 3, "rounds": [2]})
     assert set(some["round"]) == {2}
     assert some["client"].nunique() == 3

@@ -36,7 +36,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
 
 
 @pytest.fixture(scope="module")
-def kept(trained: Trained) -> RunDirectory:
+def stored(trained: Trained) -> RunDirectory:
     return trained(local_models=[3, 4])
 
 
@@ -49,12 +49,12 @@ def value(table: pd.DataFrame, metric: str = "flatness_discrepancy") -> float:
 
 
 @pytest.mark.parametrize("finished", [None, 4])
-def test_discrepancy_of_the_last_rounds_stored_models(finished: int | None, kept: RunDirectory) -> None:
+def test_discrepancy_of_the_last_rounds_stored_models(finished: int | None, stored: RunDirectory) -> None:
     """Of w^4 and the models of round 4's participants, each on its own images, weighted by their number."""
-    table = of(kept, "discrepancy", rho=0.3, round=finished)
-    run = AnalysedRun(kept, CPU)
+    table = of(stored, "discrepancy", rho=0.3, round=finished)
+    run = AnalysedRun(stored, CPU)
     objective, data = run.setup.objective, run.sample().data
-    models = kept.local_models(4, CPU)
+    models = stored.local_models(4, CPU)
     sizes = {i: len(run.setup.split[i]) for i in models}
     mean = sum(sizes[i] * sharpness(objective, w, run.client_batches(i), 0.3) for i, w in models.items())
     mean /= sum(sizes.values())
@@ -66,22 +66,22 @@ def test_discrepancy_of_the_last_rounds_stored_models(finished: int | None, kept
     assert f"those of the {len(models)} participants of round 4" in table["definition"][0]
 
 
-def test_stored_models_need_no_state_of_their_round(kept: RunDirectory) -> None:
-    """States are kept after rounds 2 and 4; the global model of round 3 is stored with the local ones."""
-    run, models = AnalysedRun(kept, CPU), kept.local_models(3, CPU)
+def test_stored_models_need_no_state_of_their_round(stored: RunDirectory) -> None:
+    """States are stored after rounds 2 and 4; the global model of round 3 is stored with the local ones."""
+    run, models = AnalysedRun(stored, CPU), stored.local_models(3, CPU)
     clients = [(models[i], run.client_batches(i)) for i in models]
     expected = flatness_discrepancy(run.setup.objective, models.w_global, run.sample().data, clients, rho=0.1)
-    assert value(of(kept, "discrepancy", round=3)) == pytest.approx(expected.value)
-    after = kept.local_models(4, CPU)
-    assert torch.equal(after.w_global, kept.snapshot(4, CPU).w)
+    assert value(of(stored, "discrepancy", round=3)) == pytest.approx(expected.value)
+    after = stored.local_models(4, CPU)
+    assert torch.equal(after.w_global, stored.snapshot(4, CPU).w)
     with pytest.raises(UserError, match=r"has no saved local models of round 2 \(saved: 3, 4\)"):
-        of(kept, "discrepancy", round=2)
+        of(stored, "discrepancy", round=2)
 
 
-def test_retrained_models_are_all_clients_from_the_state(kept: RunDirectory) -> None:
-    """Full participation from w^2: what kept models of round 3 are for the participants."""
-    table = of(kept, "discrepancy", local_models="retrained", round=2, steps=3)
-    run = AnalysedRun(kept, CPU)
+def test_retrained_models_are_all_clients_from_the_state(stored: RunDirectory) -> None:
+    """Full participation from w^2: what stored models of round 3 are for the participants."""
+    table = of(stored, "discrepancy", local_models="retrained", round=2, steps=3)
+    run = AnalysedRun(stored, CPU)
     state, setup = run.state(2), run.setup
     results = setup.federation.train_clients(state, range(20))
     local = [(result.w, run.client_batches(i)) for i, result in results.items()]
@@ -89,11 +89,11 @@ def test_retrained_models_are_all_clients_from_the_state(kept: RunDirectory) -> 
         setup.objective, state.w, run.sample().data, local, rho=0.1, ascent=Ascent(3)
     )  # fmt: skip
     assert value(table) == pytest.approx(expected.value)
-    assert all(torch.equal(results[i].w, w) for i, w in kept.local_models(3, CPU).items())
+    assert all(torch.equal(results[i].w, w) for i, w in stored.local_models(3, CPU).items())
 
 
-def test_what_is_taken_unless_the_options_say(kept: RunDirectory, trained: Trained) -> None:
-    assert "participants of round 4" in of(kept, "discrepancy")["definition"][0]
+def test_what_is_taken_unless_the_options_say(stored: RunDirectory, trained: Trained) -> None:
+    assert "participants of round 4" in of(stored, "discrepancy")["definition"][0]
     retrained = of(trained(), "discrepancy", local_models="retrained")
     assert "those of all clients, after the local steps of one more round" in retrained["definition"][0]
 
@@ -113,29 +113,29 @@ def test_stored_models_alone_suffice(trained: Trained, tmp_path: Path) -> None:
     assert value(pd.read_csv(tmp_path / "x.csv")) > 0
 
 
-def test_sharpness_by_radius(kept: RunDirectory) -> None:
+def test_sharpness_by_radius(stored: RunDirectory) -> None:
     """Wider balls hold the narrower ones' maxima; the first order is ρ‖∇F(w)‖."""
-    table = of(kept, "sharpness", radii=[0.05, 0.1, 0.5], images=100, steps=4)
-    run = AnalysedRun(kept, CPU)
+    table = of(stored, "sharpness", radii=[0.05, 0.1, 0.5], images=100, steps=4)
+    run = AnalysedRun(stored, CPU)
     data = run.sample(images=100).data
     slope = float(run.setup.objective.full_gradient(run.w, data).norm())
     assert list(table["first_order"]) == pytest.approx([0.05 * slope, 0.1 * slope, 0.5 * slope])
     assert table["sharpness"].is_monotonic_increasing
-    one = of(kept, "sharpness", radii=[0.5], images=100, steps=1)["sharpness"].item()
-    assert one == pytest.approx(of(kept, "flatness", rho=0.5, images=100)["value"][1])
+    one = of(stored, "sharpness", radii=[0.5], images=100, steps=1)["sharpness"].item()
+    assert one == pytest.approx(of(stored, "flatness", rho=0.5, images=100)["value"][1])
     assert one < table["sharpness"].iloc[2]
     assert "best of 4 projected ascent steps, each 1 × the radius long" in table["definition"].iloc[2]
 
 
-def test_both_directions_of_the_gradient_next_to_random_ones(kept: RunDirectory) -> None:
-    table = of(kept, "perturbation", directions=["random", "gradient"], radii=[0, 0.01, 1], draws=2, images=100)
+def test_both_directions_of_the_gradient_next_to_random_ones(stored: RunDirectory) -> None:
+    table = of(stored, "perturbation", directions=["random", "gradient"], radii=[0, 0.01, 1], draws=2, images=100)
     by_kind = dict(iter(table.groupby("direction")))
     assert list(by_kind["random"]["radius"]) == [0, 0.01, 1] * 2
     assert list(by_kind["gradient"]["radius"]) == [-1, -0.01, 0, 0.01, 1]
     below, here, above = by_kind["gradient"]["loss"].iloc[1:4]
     assert below < here < above
     assert (by_kind["random"].loc[by_kind["random"]["radius"] == 0, "loss"] == here).all()
-    alone = of(kept, "perturbation", radii=[0, 0.01, 1], draws=2, images=100)
+    alone = of(stored, "perturbation", radii=[0, 0.01, 1], draws=2, images=100)
     pd.testing.assert_frame_equal(alone, by_kind["random"].reset_index(drop=True))
 
 
@@ -149,12 +149,12 @@ def test_both_directions_of_the_gradient_next_to_random_ones(kept: RunDirectory)
     ],
 )
 def test_batches_change_nothing_beyond_rounding(
-    name: str, options: dict, kept: RunDirectory, monkeypatch: pytest.MonkeyPatch
+    name: str, options: dict, stored: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In float32: to 1e-3, as differences of losses are small compared with the losses."""
-    whole = of(kept, name, **options)
+    whole = of(stored, name, **options)
     monkeypatch.setitem(EVALUATION_BATCH, "cpu", 40)
-    pd.testing.assert_frame_equal(of(kept, name, **options), whole, rtol=1e-3, atol=1e-5)
+    pd.testing.assert_frame_equal(of(stored, name, **options), whole, rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -182,14 +182,14 @@ def test_a_killed_analysis_continues_and_answers_the_same_bytes(cells: Path, tmp
     command = "from fedflat.cli.app import app; app()"
     arguments = ["analyse", "surface", str(cells / "fedavg"), "--set", "points=15", "--out", str(killed)]
     process = subprocess.Popen([sys.executable, "-c", command, *arguments, "--device", "cpu"])
-    kept = tmp_path / ".killed-seed-3.unfinished"
-    while process.poll() is None and not (kept.is_file() and kept.read_bytes().count(b"\n") > 10):
+    stored = tmp_path / ".killed-seed-3.unfinished"
+    while process.poll() is None and not (stored.is_file() and stored.read_bytes().count(b"\n") > 10):
         time.sleep(0.001)
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
     assert not killed.exists()
-    done = kept.read_bytes().count(b"\n") - 1
-    with kept.open("ab") as file:
+    done = stored.read_bytes().count(b"\n") - 1
+    with stored.open("ab") as file:
         file.write(b"[3")  # torn
     said: list[str] = []
     answer(cells, "surface", options, killed, log=said.append)
@@ -200,15 +200,15 @@ def test_a_killed_analysis_continues_and_answers_the_same_bytes(cells: Path, tmp
 
 def test_stored_points_of_other_options_are_not_taken(cells: Path, tmp_path: Path) -> None:
     out = tmp_path / "x.csv"
-    kept = tmp_path / ".x-seed-3.unfinished"
+    stored = tmp_path / ".x-seed-3.unfinished"
     analysis = parse_analysis("surface", {"points": 3, "images": 40})
     run = RunDirectory(cells / "fedavg" / "seed-3")
-    analysis.of_run(AnalysedRun(run, CPU, partial_results=kept))
-    assert kept.read_bytes().count(b"\n") == 10
+    analysis.of_run(AnalysedRun(run, CPU, partial_results=stored))
+    assert stored.read_bytes().count(b"\n") == 10
     last = {"extent": 2, "points": 3}
     for options in ({"points": 3, "images": 41}, {"points": 3, "images": 40, "data": "test"}, last):
         said: list[str] = []
-        parse_analysis("surface", options).of_run(AnalysedRun(run, CPU, partial_results=kept, log=said.append))
+        parse_analysis("surface", options).of_run(AnalysedRun(run, CPU, partial_results=stored, log=said.append))
         assert said == [], options
     said = []
     answer(cells, "surface", last, out, log=said.append)

@@ -32,7 +32,7 @@ CONFIGURED = load_analyses(MINI)
 ANALYSES = tuple(name for name in CONFIGURED if name != "plane")
 """All that need no runs of other methods."""
 OF_STATES = ("client_hessian", "client_rounds", "drift", "local_plane")
-"""Those which need kept states."""
+"""Those which need stored states."""
 OF_RECORDS = ("convergence", "cost")
 """Those which pass no image through a model."""
 

@@ -71,12 +71,12 @@ class Passes(list):
         return super().__iter__()
 
 
-@pytest.mark.parametrize(("kept", "passes"), [(2**20, 2), (0, 4)])
+@pytest.mark.parametrize(("cached_bytes", "passes"), [(2**20, 2), (0, 4)])
 def test_prepared_batches_are_the_same_images(
-    monkeypatch: pytest.MonkeyPatch, cnn: Objective, digits: Samples, kept: int, passes: int
+    monkeypatch: pytest.MonkeyPatch, cnn: Objective, digits: Samples, cached_bytes: int, passes: int
 ) -> None:
     """Small ones are prepared once (and looked at once before), large ones in each of three passes."""
-    monkeypatch.setattr(landscape, "CACHED_BYTES", kept)
+    monkeypatch.setattr(landscape, "CACHED_BYTES", cached_bytes)
     x, y = digits[0].expand(-1, 3, -1, -1), digits[1]
     data = Passes(in_batches(x, y, 25))
     monkeypatch.setattr(cnn, "channels_last", True)

@@ -175,11 +175,11 @@ def test_multiples():
 
 
 def test_traffic_and_time_of_fedlesams_tables():
-    kept = {"paper": "fedlesam", "std": "", "method": "fedlesam_d"}
-    per_round = printed(**kept, table="7", metric="comm_cost_x", value="2", variant="relative_to=fedavg")
+    common = {"paper": "fedlesam", "std": "", "method": "fedlesam_d"}
+    per_round = printed(**common, table="7", metric="comm_cost_x", value="2", variant="relative_to=fedavg")
     rounds, traffic, time = [], [], []
     for target, seconds in zip(("0.68", "0.70", "0.72"), ("0.90", "0.90", "0.45"), strict=True):
-        target_of = {**kept, "table": "5", "variant": f"target={target}"}
+        target_of = {**common, "table": "5", "variant": f"target={target}"}
         rounds.append(printed(**target_of, metric="rounds_to_target_x", value="0.50"))
         traffic.append(printed(**target_of, metric="comm_cost_x", value="1.00" if target == "0.68" else "1.03"))
         time.append(printed(**target_of, metric="compute_time_x", value=seconds))

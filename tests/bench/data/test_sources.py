@@ -100,9 +100,9 @@ def test_a_share_of_emnist_is_the_same_for_all_runs(tmp_path, monkeypatch):
     write_copy("emnist", tmp_path, monkeypatch)
     whole, part, again = load("emnist", tmp_path), load("emnist", tmp_path, share=0.2), load("emnist", tmp_path)
     assert (len(part.train), len(part.test)) == (2 * TRAIN // 5, TEST // 5)
-    kept = {image.tobytes() for image in part.train.images}
-    assert len(kept) == len(part.train)
-    assert kept <= {image.tobytes() for image in whole.train.images}
+    remaining = {image.tobytes() for image in part.train.images}
+    assert len(remaining) == len(part.train)
+    assert remaining <= {image.tobytes() for image in whole.train.images}
     assert again.content_hash() == whole.content_hash()
     shutil.rmtree(tmp_path / "cache")
     assert load("emnist", tmp_path, share=0.2).content_hash() == part.content_hash()

@@ -114,8 +114,8 @@ def test_vectors_of_a_gpu_go_to_page_locked_memory_and_then_to_the_file(tmp_path
     store = ClientStore(tmp_path / "slots", Budgets(device=100, host=100))
     vectors = {i: {"v": torch.full((20,), float(i), device="cuda")} for i in range(3)}
     clients = ClientStates(store).updated(vectors)
-    kept = [entry.pooled and entry.pooled.vectors["v"] for entry in clients.stored.values()]
-    assert [v and (v.device.type, v.is_pinned()) for v in kept] == [("cuda", False), ("cpu", True), None]
+    stored = [entry.pooled and entry.pooled.vectors["v"] for entry in clients.stored.values()]
+    assert [v and (v.device.type, v.is_pinned()) for v in stored] == [("cuda", False), ("cpu", True), None]
     store.persist(clients.stored.values())
     for i, expected in vectors.items():
         assert clients[i]["v"].device.type == "cuda"

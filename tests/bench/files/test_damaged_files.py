@@ -91,7 +91,7 @@ def test_labels_out_of_range(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("cut", [1, 40, 400])
 def test_a_truncated_idx_file(cut, tmp_path, monkeypatch):
-    """Unpacked EMNIST files have no published checksum: gzip's own tells."""
+    """Unpacked EMNIST files have no published checksum: gzip's own detects the damage."""
     write_copy("emnist", tmp_path, monkeypatch)
     load("emnist", tmp_path)
     file = tmp_path / Emnist.origin.members[0].path

@@ -157,7 +157,7 @@ def test_a_moved_file_is_no_difference(own, tmp_path):
 
 
 def test_a_file_that_is_edited_while_its_cell_is_trained(own, tmp_path, monkeypatch):
-    """What has been read when the command began is trained and kept, for all seeds."""
+    """What has been read when the command began is trained and stored, for all seeds."""
     (own / "experiments.yaml").write_text(EXPERIMENT.replace("seeds: [0]", "seeds: [0, 1]"), encoding="utf-8")
 
     train_round = CellTrainer.train_round

@@ -33,8 +33,8 @@ def test_masks_keep_the_mean_and_drop_the_rate(rate):
     x = torch.ones(100, 200, dtype=torch.float64)
     dropped = trained(rate)(x)
     assert binomtest(int((dropped == 0).sum()), x.numel(), rate).pvalue > 1e-4
-    kept = dropped[dropped != 0]
-    assert torch.allclose(kept, torch.full_like(kept, 1 / (1 - rate)))
+    remaining = dropped[dropped != 0]
+    assert torch.allclose(remaining, torch.full_like(remaining, 1 / (1 - rate)))
 
 
 def test_entries_are_dropped_one_by_one():

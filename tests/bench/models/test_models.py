@@ -76,12 +76,12 @@ def test_every_model_is_tried_above():
 @pytest.mark.parametrize(("model", "shape"), SMALL, ids=str)
 def test_feature_levels_are_outputs_that_nothing_overwrites(model, shape):
     """Levels are read after the pass: an in-place ReLU would have changed them."""
-    network, kept = built(model, shape), []
+    network, levels = built(model, shape), []
     for level in feature_levels(network):
-        level.register_forward_hook(lambda _module, _inputs, output: kept.append((output, output.clone())))
+        level.register_forward_hook(lambda _module, _inputs, output: levels.append((output, output.clone())))
     network(images(2, *shape))
-    assert len(kept) == {"cnn_gn": 2, "lenet": 4, "cnn_emnist": 3}.get(parse_model(model).name, 5)
-    for after, during in kept:
+    assert len(levels) == {"cnn_gn": 2, "lenet": 4, "cnn_emnist": 3}.get(parse_model(model).name, 5)
+    for after, during in levels:
         assert torch.equal(after, during)
         assert (after < 0).any(), "features are taken before ReLU"
 

@@ -1,4 +1,4 @@
-"""Models of a user's own: found by file or module, known by content, kept with the run, mistakes in one line."""
+"""User-defined models: found by file or module, known by content, stored with the run, mistakes in one line."""
 
 import json
 import shutil

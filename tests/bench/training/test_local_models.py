@@ -32,17 +32,17 @@ def test_they_are_those_trained_from_the_state_before(method, tmp_path):
     for finished in (2, 3):
         before = run.snapshot(finished - 1, CPU)
         trained = bench.federation.train_clients(before, bench.active(before))
-        kept = run.local_models(finished, CPU)
-        assert list(kept) == sorted(bench.active(before))
-        assert all(torch.equal(kept[i], trained[i].w) for i in kept)
+        stored = run.local_models(finished, CPU)
+        assert list(stored) == sorted(bench.active(before))
+        assert all(torch.equal(stored[i], trained[i].w) for i in stored)
 
 
 def test_the_next_global_model_of_fedavg_is_their_weighted_mean(tmp_path):
     """w^r = Σ_i (n_i / Σ_j n_j) w_i⁺."""
     run = train(configs("fedavg", **{"training.aggregation": "samples"})[0], tmp_path / "run", CPU)
-    kept, split = run.local_models(3, CPU), run.split()
-    total = sum(len(split[i]) for i in kept)
-    mean = sum(len(split[i]) / total * w.double() for i, w in kept.items())
+    stored, split = run.local_models(3, CPU), run.split()
+    total = sum(len(split[i]) for i in stored)
+    mean = sum(len(split[i]) / total * w.double() for i, w in stored.items())
     torch.testing.assert_close(mean.float(), run.final(CPU).w)
 
 
@@ -57,16 +57,16 @@ def test_seeds_in_one_cohort_keep_what_each_keeps_alone(tmp_path):
     file = local_models_file(alone.path, 3)
     assert file.read_bytes() == local_models_file(together[1].path, 3).read_bytes()
     for run, other in zip(together, loop, strict=True):
-        kept, expected = run.local_models(3, CPU), other.local_models(3, CPU)
-        assert kept.keys() == expected.keys()
-        assert all(float((kept[i] - w).norm() / w.norm()) < 1e-5 for i, w in expected.items())
+        stored, expected = run.local_models(3, CPU), other.local_models(3, CPU)
+        assert stored.keys() == expected.keys()
+        assert all(float((stored[i] - w).norm() / w.norm()) < 1e-5 for i, w in expected.items())
 
 
 def test_a_resumed_run_keeps_the_same_bits(tmp_path, monkeypatch):
-    """Killed in its fourth round, it goes on after the second: round 3 is kept twice, round 5 afterwards."""
+    """Killed in its fourth round, it goes on after the second: round 3 is stored twice, round 5 afterwards."""
     check_resume("fedlesam_s", CPU, tmp_path, monkeypatch, **{"evaluation.local_models": [1, 3, 5]})
-    kept = sorted(file.name for file in (tmp_path / "resumed" / "local_models").iterdir())
-    assert kept == [f"round-0000{r}.safetensors" for r in (1, 3, 5)]
+    stored = sorted(file.name for file in (tmp_path / "resumed" / "local_models").iterdir())
+    assert stored == [f"round-0000{r}.safetensors" for r in (1, 3, 5)]
 
 
 def test_last_is_the_last_round(tmp_path):
