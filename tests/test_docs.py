@@ -143,6 +143,7 @@ def test_every_exception_is_a_command_of_the_docs():
     assert {*SMALLER, *INSTEAD, *RUN_BY_SNAKEMAKE, *NOT_RUN} <= commands
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("page", PAGES.values(), ids=str)
 def test_the_commands_of_a_page(page: Page, folder):
     for name in ("mine/my_method.py", "mine/experiments.yaml"):  # other pages use the tutorial's method

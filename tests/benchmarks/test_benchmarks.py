@@ -17,6 +17,7 @@ from tests.benchmarks.sizes import TOY
 from tests.benchmarks.workload import GRADIENTS, Workload
 
 
+@pytest.mark.long
 def test_the_whole_benchmark(tmp_path, capsys):
     said: list[str] = []
     files = [tmp_path / "performance.md", tmp_path / "performance.json"]

@@ -17,6 +17,7 @@ TARGETS = {
 """By paper: one table, one figure, and the methods that are run."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("paper", TARGETS)
 def test_a_table_and_a_figure(paper, tmp_path):
     table, figure, methods = TARGETS[paper]

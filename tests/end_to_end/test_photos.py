@@ -18,7 +18,7 @@ from tests.places import ROOT
 SHARED = Path(os.environ.get("FEDFLAT_TEST_PHOTOS") or ROOT / "../shared/datasets")
 PHOTOS, SPLITS = SHARED / "cifar10_jpeg.tar.xz", SHARED / "lda_splits"
 
-pytestmark = pytest.mark.skipif(not PHOTOS.exists(), reason=f"needs {PHOTOS}")
+pytestmark = [pytest.mark.skipif(not PHOTOS.exists(), reason=f"needs {PHOTOS}"), pytest.mark.long]
 
 
 @pytest.fixture(scope="module")

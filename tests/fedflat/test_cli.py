@@ -129,6 +129,7 @@ def test_no_arguments_show_the_help():
     assert done.stderr == ""
 
 
+@pytest.mark.long
 def test_interrupted_is_one_line_and_the_run_goes_on_from_there(tmp_path):
     out = tmp_path / "cell"
     command = ["run", "quick", CELL, "--set", "training.rounds=60", "--seed", "0", "--device", "cpu", "--out", out]

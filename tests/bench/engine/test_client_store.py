@@ -353,6 +353,7 @@ train(config(**{"training.rounds": 40}), Path(sys.argv[1]), torch.device("cpu"),
 """
 
 
+@pytest.mark.long
 def test_kill_9_with_client_states_in_the_file(tmp_path):
     """A real process is killed between two checkpoints; the same call then finishes the run, bit by bit."""
 

@@ -247,6 +247,7 @@ def test_a_run_follows_its_schedule(tmp_path):
     assert active == {"schedule-mine-of-20": [2, 1], "all-of-20": [20, 20]}
 
 
+@pytest.mark.long
 def test_kill_9_and_the_same_command_again(tmp_path):
     """A real process is killed as soon as it has a checkpoint; the same command then finishes the run, bit by bit."""
     cell = f"{SETTING}/fedgf"
