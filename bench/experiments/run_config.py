@@ -64,10 +64,27 @@ class Training(StepSettings):
     )
 
 
+class Windows(Frozen):
+    """Windows of consecutive evaluated rounds, centred at the multiples of `every`."""
+
+    every: int = Field(ge=1, description="rounds between the centres of the windows")
+    rounds: int = Field(ge=1, description="evaluated rounds n of a window: centre - ⌊n/2⌋ to centre + ⌈n/2⌉ - 1")
+
+    def within(self, rounds: int) -> set[int]:
+        """All rounds of the windows with centres in the first `rounds` rounds, which are counted from 1."""
+        before = self.rounds // 2
+        first = (centre - before for centre in range(self.every, rounds + 1, self.every))
+        return {r for start in first for r in range(max(1, start), min(start + self.rounds, rounds + 1))}
+
+
 class Evaluation(Frozen):
     """When and on which images the global model is evaluated, and which states are saved for analyses."""
 
     every: int = Field(default=1, ge=1, description="rounds between evaluations; the last round is always evaluated")
+    last: int | None = Field(default=None, ge=1, description="each of this many last rounds is evaluated, too; null: 1")
+    around: Windows | None = Field(
+        default=None, description="windows of rounds, each of which is evaluated, too; null: none"
+    )
     training_images: int | None = Field(
         default=None,
         ge=1,
@@ -93,9 +110,20 @@ class Evaluation(Frozen):
             raise UserError(f"local_models = {given!r} (allowed: a list of rounds from 1, such as [10, 30], or last)")
         return tuple(sorted(set(given)))
 
-    def is_due(self, finished_rounds: int, rounds: int) -> bool:
-        """Whether the model is evaluated after `finished_rounds` of `rounds` rounds."""
-        return finished_rounds % self.every == 0 or finished_rounds == rounds
+    def evaluated_rounds(self, rounds: int) -> set[int]:
+        """The rounds of `rounds` after which the global model is evaluated."""
+        due = {*range(self.every, rounds + 1, self.every), *range(max(1, rounds + 1 - (self.last or 1)), rounds + 1)}
+        return due if self.around is None else due | self.around.within(rounds)
+
+    @property
+    def schedule(self) -> str:
+        """When the global model is evaluated, in words."""
+        parts = [f"every {self.every} rounds"]
+        if self.last is not None:
+            parts.append(f"in each of the last {self.last} rounds")
+        if self.around is not None:
+            parts.append(f"in {self.around.rounds} rounds around each multiple of {self.around.every}")
+        return " and ".join(parts)
 
     def snapshots(self, rounds: int) -> list[int]:
         """The rounds after which the state is saved."""
@@ -156,6 +184,11 @@ class RunConfig(Frozen):
                 f"{method.name} needs one label per image, but mixup mixes labels (allowed: others, or null)"
             )
         return self
+
+    @cached_property
+    def evaluated_rounds(self) -> set[int]:
+        """The rounds after which the global model is evaluated."""
+        return self.evaluation.evaluated_rounds(self.training.rounds)
 
     @cached_property
     def snapshots(self) -> list[int]:

@@ -116,7 +116,7 @@ class TrainingRun:
 
     def record(self, result: RoundResult) -> None:
         """Accept the result of a round; evaluate, save and write a checkpoint if due."""
-        config, rounds = self.config, self.config.training.rounds
+        config = self.config
         state, measurements, local_models, seconds = result
         row: dict[str, Any] = {"round": state.round, **measurements, "diverged": int(measurements["diverged"])}
         self.state = state
@@ -129,7 +129,7 @@ class TrainingRun:
             about = {"identity": config.identity, "round": state.round}
             w_global = self.setup.federation.evaluated(state)
             save_models(local_models_file(self.work, state.round), local_models, w_global, about)
-        if config.evaluation.is_due(state.round, rounds) and not row["diverged"]:
+        if state.round in config.evaluated_rounds and not row["diverged"]:
             self._evaluate(row)
         if state.round % self._checkpoint_every == 0:
             assert self.engine_choice is not None

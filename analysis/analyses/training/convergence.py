@@ -67,7 +67,7 @@ class Convergence(Analysis):
         metrics = directory.metrics()
         spent = spending(metrics, directory.times(), run.w.numel(), images_of_steps(directory)).set_index("round")
         evaluations = metrics.set_index("round")["test_accuracy"].dropna()
-        end = f"; evaluated every {run.config.evaluation.every} rounds{', diverged' if directory.diverged else ''}"
+        end = f"; evaluated {run.config.evaluation.schedule}{', diverged' if directory.diverged else ''}"
         rows = []
         for target, of in self._targets(run):
             for smoothed, window in enumerate((1, self.window) if self.window > 1 else (1,)):
