@@ -15,7 +15,8 @@ ROOMS = (
     "bench.data", "bench.models", "bench.methods",
     "bench.engine", "bench.experiments", "bench.training",
     "analysis.measures", "analysis.analyses", "analysis.layouts", "analysis.published",
-    "analysis.tables", "analysis.figures", "analysis.report", "analysis.comparison", "analysis.planning",
+    "analysis.verdicts", "analysis.tables", "analysis.figures",
+    "analysis.report", "analysis.comparison", "analysis.planning",
     "fedflat",
 )  # fmt: skip
 """From the lowest to the highest: a package imports from itself and from packages before it in this list."""

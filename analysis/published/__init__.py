@@ -1,1 +1,1 @@
-"""The papers' published numbers, their audit, and verdicts on reproduced ones."""
+"""The papers' published numbers and their audit."""

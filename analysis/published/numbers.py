@@ -131,6 +131,11 @@ class PublishedNumber:
         return None if self.std is None else PublishedNumber(self.std, None, self.note, self.std_decimals)
 
     @property
+    def half_unit(self) -> float:
+        """Half a unit of the value's last printed decimal: the largest error of rounding."""
+        return 0.5 * 10.0**-self.decimals
+
+    @property
     def censored(self) -> bool:
         """Whether the value is only a bound."""
         return "censored" in kinds(self.note)

@@ -1,15 +1,16 @@
-"""Render a filled table as Markdown, LaTeX (booktabs), HTML, and tidy CSV."""
+"""Render a filled table as Markdown, LaTeX (booktabs) and HTML."""
 
-import csv
 import html as html_module
-import io
 import itertools
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from analysis.tables.layout import Column
-from analysis.tables.table import Entry, PublishedEntry, Table
+from analysis.tables.table import ColumnSummary, Entry, PublishedEntry, Table
+from analysis.tables.tidy_csv import tidy_csv
+from analysis.verdicts.equivalence import Spread
+from analysis.verdicts.margins import rules
 from bench.files.text_table import escape_markdown, markdown_line
 from bench.files.text_table import markdown as markdown_table
 
@@ -83,8 +84,8 @@ def _published(entry: PublishedEntry, plus_minus: str, escape: Callable[[str], s
     return f"{printed}{std}{doubt} {'' if verdict in _UNPRINTED else escape(verdict)}".rstrip()
 
 
-def _foot(table: Table) -> str:
-    """The table's foot, and the meaning of the marks that occur in its published rows."""
+def _foot(table: Table) -> list[str]:
+    """The paragraphs of the table's foot, and the meaning of the marks that occur in its published rows."""
     numbers = [entry.number for block in table.published for row in block for entry in row if entry.number]
     printed = [number for number in numbers if number.value is not None]
     occurs = {
@@ -93,12 +94,12 @@ def _foot(table: Table) -> str:
         "– the paper reports a failed run, or prints a dash": len(printed) < len(numbers),
     }
     marks = "; ".join(mark for mark, does in occurs.items() if does)
-    return " ".join(part for part in (table.foot, f"In published rows: {marks}." if marks else "") if part)
+    return [*table.foot, *([f"In published rows: {marks}."] if marks else [])]
 
 
 @dataclass(frozen=True)
 class _Line:
-    """A line of a table's body: its title, its cells as text, and its kind (reproduced, published or rank)."""
+    """A line of a table's body: its title, its cells as text, and its kind (reproduced, published or summary)."""
 
     title: str
     cells: list[str]
@@ -119,10 +120,37 @@ def _body(
             if table.published:
                 published = [_published(entry, plus_minus, escape) for entry in table.published[b][m]]
                 lines.append(_Line("published", published, "published"))
-        if table.taus and any(table.taus[b]):
-            taus = ["" if tau is None else f"{tau.tau:.2f} ({tau.methods})" for tau in table.taus[b]]
-            lines.append(_Line(escape("Kendall's τ (methods)"), taus, "rank"))
+        if table.summaries:
+            lines += [
+                _Line(escape(title), [escape(cell) for cell in cells], "summary")
+                for title, cells in _summary_lines(table.summaries[b], columns)
+            ]
         yield escape(block.header), lines
+
+
+def _summary_lines(
+    summaries: tuple[ColumnSummary, ...], columns: tuple[Column, ...]
+) -> Iterator[tuple[str, list[str]]]:
+    """The titles and cells of the lines that compare whole columns; lines without content are left out."""
+    orders = [summary.order for summary in summaries]
+    lines = {
+        "pairs in published order: all / some / no seeds": ["" if o is None else str(o.counts) for o in orders],
+        "Kendall's τ": ["" if o is None or o.tau is None else str(o.tau) for o in orders],
+        "deviation s (degrees of freedom)": [
+            "" if summary.noise is None else _deviation(summary.noise.runs, column)
+            for summary, column in zip(summaries, columns, strict=True)
+        ],
+    }
+    for title, cells in lines.items():
+        if any(cells):
+            yield title, cells
+
+
+def _deviation(runs: Spread, column: Column) -> str:
+    """The pooled deviation; that of logarithms in percent."""
+    is_ratio = rules().margin(column.metric, column.form).percent is not None
+    std = f"{100 * runs.std:.2g} %" if is_ratio else f"{runs.std:.{column.decimals}f}"
+    return f"{std} ({runs.df})"
 
 
 def markdown(table: Table) -> str:
@@ -137,7 +165,7 @@ def markdown(table: Table) -> str:
         for line in body:
             title = line.title if line.kind == "reproduced" else f"*{line.title}*"
             lines.append(markdown_line([title, *line.cells]))
-    return "\n".join([*lines, *(["", foot] if (foot := _foot(table)) else [])]) + "\n"
+    return "\n".join([*lines, *(part for paragraph in _foot(table) for part in ("", paragraph))]) + "\n"
 
 
 def _groups(columns: tuple[Column, ...]) -> list[tuple[str, int]]:
@@ -178,7 +206,7 @@ def latex(table: Table) -> str:
         for line in body:
             cells = [line.title, *line.cells]
             lines.append(_ampersands(cells if line.kind == "reproduced" else [rf"{{\scriptsize {c}}}" for c in cells]))
-    foot = [rf"\par\smallskip\footnotesize {escape_latex(text)}"] if (text := _foot(table)) else []
+    foot = [rf"\par\smallskip\footnotesize {escape_latex(paragraph)}" for paragraph in _foot(table)]
     lines += [r"\bottomrule", rf"\end{{tabular}}{'}' * wide}", *foot, rf"\end{{{environment}}}"]
     return "\n".join(lines) + "\n"
 
@@ -208,45 +236,7 @@ def html(table: Table) -> str:
             lines.append(f"<tr><th{'' if own else ' class=note'}>{line.title}</th>{''.join(cells)}</tr>")
         lines.append("</tbody>")
     lines.append("</table>")
-    return "\n".join([*lines, *([f"<p>{escape(foot)}</p>"] if (foot := _foot(table)) else [])]) + "\n"
-
-
-def tidy_csv(table: Table) -> str:
-    """One line per entry, unrounded. `source` is `run` for a mean; an entry without a mean says why in `note`."""
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    head = ["table", "row", "block", "column", "metric", "mean", "std", "n_seeds", "source", "note"]
-    writer.writerow([*head, *(_PUBLISHED if table.published else ())])
-    for b, (block, rows) in enumerate(zip(table.layout.blocks, table.entries, strict=True)):
-        for m, (method, entries) in enumerate(zip(table.layout.methods, rows, strict=True)):
-            for c, (column, entry) in enumerate(zip(table.layout.columns, entries, strict=True)):
-                numbers = ["" if value is None else repr(value) for value in (entry.mean, entry.std)]
-                source = "" if entry.mean is None else "run"
-                writer.writerow(
-                    [
-                        table.name,
-                        method,
-                        block.header,
-                        column.name,
-                        column.metric,
-                        *numbers,
-                        entry.seeds,
-                        source,
-                        entry.note,
-                        *(_published_fields(table.published[b][m][c]) if table.published else ()),
-                    ]
-                )
-    return stream.getvalue()
-
-
-_PUBLISHED = ("published", "published_std", "published_note", "verdict", "gap")
-
-
-def _published_fields(entry: PublishedEntry) -> list[str]:
-    number, gap = entry.number, entry.verdict.gap
-    value, std = (None, None) if number is None else (number.value, number.std)
-    texts = ["" if x is None else repr(x) for x in (value, std)]
-    return [*texts, "" if number is None else number.note, entry.verdict.kind, "" if gap is None else repr(gap)]
+    return "\n".join([*lines, *(f"<p>{escape(paragraph)}</p>" for paragraph in _foot(table))]) + "\n"
 
 
 FORMATS: dict[str, Callable[[Table], str]] = {"md": markdown, "tex": latex, "csv": tidy_csv}

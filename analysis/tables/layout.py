@@ -9,6 +9,7 @@ from analysis.layouts.protocol import at_scale, final_at_scale, with_requested_v
 from analysis.measures.convergence import Better, FinalValue, reported
 from analysis.published.numbers import KEYS, PUBLISHED_METRICS
 from analysis.tables.quantities import QUANTITIES, quantity
+from analysis.verdicts.margins import Form
 from bench.experiments.address import CellAddress, Setting
 from bench.experiments.experiment import Experiment
 from bench.input.errors import UserError, unknown
@@ -141,10 +142,13 @@ class Column(Frozen):
         return self.better or ("none" if known is None else known.better)
 
     @property
-    def judged_as(self) -> str:
-        """The metric by which verdicts choose their tolerance; empty for gains, multiples and other units."""
-        as_it_is = self.relative_to is None and not self.gain_over and self.unit == 1
-        return self.metric if as_it_is else ""
+    def form(self) -> Form:
+        """What the column shows of its metric, which decides the margin of verdicts."""
+        if self.relative_to is not None:
+            return "multiples"
+        if self.gain_over:
+            return "gains_in_percent" if self.in_percent else "gains"
+        return "values"
 
     @property
     def name(self) -> str:

@@ -1,55 +1,112 @@
 """Add the published numbers to a filled table: for each entry the number that the paper prints, and a verdict."""
 
+import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 
 from analysis.published.numbers import KeyValue, PublishedNumber, find, fitting, published
-from analysis.published.verdicts import RankCorrelation, Reproduced, Verdict, counts, rank_correlation, rule, verdict
+from analysis.tables.foot import foot
 from analysis.tables.layout import Block, Column, Keys, TableLayout
-from analysis.tables.table import Entry, PublishedEntry, Table
+from analysis.tables.table import ColumnSummary, Entry, PublishedEntry, Table
+from analysis.verdicts.equivalence import Noise, pooled, pooled_deviations
+from analysis.verdicts.margins import Margin, Repetitions, rules
+from analysis.verdicts.orders import Order, order
+from analysis.verdicts.verdict import Verdict, verdict
 from bench.data.sources import parse_source
 from bench.engine.participation import Participation
 from bench.experiments.address import CellAddress
 from bench.experiments.experiment import Experiment, load_experiment
 from bench.experiments.run_config import RunConfig
 
+Compared = tuple[str, Entry, PublishedNumber | None, bool]
+"""A method of a column, its entry, its published number, and whether its runs have the paper's settings."""
+
 
 def with_published(table: Table, experiment: Experiment, paper: str) -> Table:
-    """The table with the numbers of the paper's table `layout.published`, verdicts, and rank correlations per column.
+    """The table with the numbers of the paper's table `layout.published`, verdicts, and comparisons of whole columns.
 
     Only runs with the settings of the paper's own experiment are judged. A `UserError` if several published numbers fit
     one entry.
     """
     layout, numbers, papers_own = table.layout, published(paper), load_experiment(paper)
+    repetitions = rules().papers.get(paper, Repetitions())
 
-    def published_entry(entry: Entry, block: Block, method: str, column: Column) -> PublishedEntry:
+    def compared(entry: Entry, block: Block, method: str, column: Column) -> Compared:
         number = _number(numbers, layout, experiment, block, method, column)
         settings = () if entry.mean is None else layout.settings_of(block, column, experiment)
         fair = all(_as_in_the_paper(CellAddress(setting, method), experiment, papers_own) for setting in settings)
-        return _judged(entry, number, column, fair=fair)
+        return method, entry, number, fair
 
-    rows = [
-        [
-            tuple(
-                published_entry(entry, block, method, column)
-                for column, entry in zip(layout.columns, entries, strict=True)
+    entries, summaries = [], []
+    for block, rows in zip(layout.blocks, table.entries, strict=True):
+        columns = [
+            _judged(
+                column,
+                [compared(rows[m][c], block, method, column) for m, method in enumerate(layout.methods)],
+                repetitions,
             )
-            for method, entries in zip(layout.methods, rows_of_block, strict=True)
+            for c, column in enumerate(layout.columns)
         ]
-        for block, rows_of_block in zip(layout.blocks, table.entries, strict=True)
+        entries.append(tuple(zip(*(of_column for of_column, _ in columns), strict=True)))
+        summaries.append(tuple(summary for _, summary in columns))
+    judged = replace(table, published=tuple(entries), summaries=tuple(summaries))
+    return replace(judged, foot=foot(judged, experiment, repetitions))
+
+
+def _judged(
+    column: Column, rows: Sequence[Compared], repetitions: Repetitions
+) -> tuple[list[PublishedEntry], ColumnSummary]:
+    """The published entries of a column of a block, with verdicts, and the comparison of the column."""
+    margin = rules().margin(column.metric, column.form)
+    noise = _noise(column, rows, margin, repetitions)
+    entries = []
+    for method, entry, number, fair in rows:
+        if number is not None and not fair:
+            judged = Verdict("not judged", "other settings than the paper's")
+        elif number is not None and entry.mean is not None and method == column.relative_to:
+            judged = Verdict("not judged", "the reference of multiples")
+        else:
+            values = entry.missing if entry.mean is None else [value for _, value in entry.by_seed]
+            judged = verdict(values, number, margin, noise, column.unit)
+        entries.append(PublishedEntry(number, judged, fair=fair))
+    return entries, ColumnSummary(noise, _order(rows))
+
+
+def _noise(column: Column, rows: Sequence[Compared], margin: Margin, repetitions: Repetitions) -> Noise | None:
+    """The noise of the gaps of a column, on logarithms if the margin is in percent; None if no deviation is known."""
+    if margin.exact or margin.not_judged is not None:
+        return None
+    is_ratio = margin.percent is not None
+    samples = [
+        [value for _, value in entry.by_seed]
+        for method, entry, _, fair in rows
+        if entry.mean is not None and fair and method != column.relative_to
     ]
-    entries = tuple(map(tuple, rows))
-    if experiment.scale != "paper":
-        return replace(table, published=entries, foot="Nothing is judged at this scale.")
-    taus = tuple(_taus(layout, *pair) for pair in zip(table.entries, entries, strict=True))
-    foot = [f"Verdicts: {counts(entry.verdict for block in entries for row in block for entry in row)}.", rule()]
-    if experiment.report is not None:
-        foot.append(f"The reported value is the requested one (report={experiment.report}), not the paper's.")
-    if any(map(any, taus)):
-        foot.append("Kendall's τ compares the order of the methods, reproduced and published.")
-    return replace(table, published=entries, taus=taus, foot=" ".join(foot))
+    if is_ratio:
+        samples = [[math.log(value) for value in values] for values in samples if min(values) > 0]
+    runs = pooled(samples)
+    if runs is None:
+        return None
+    deviations = []
+    if repetitions.deviation == "seeds":
+        certain = [number for _, _, number, _ in rows if number is not None and not number.doubtful]
+        deviations = [
+            number.std / (number.value if is_ratio else 1) for number in certain if number.value and number.std
+        ]
+    return Noise(runs, pooled_deviations(deviations), repetitions.seeds or 1)
+
+
+def _order(rows: Sequence[Compared]) -> Order | None:
+    """The order of the methods with fair runs and a certain published number, compared with the printed order."""
+    ranked = {
+        method: (dict(entry.by_seed), number)
+        for method, entry, number, fair in rows
+        if entry.mean is not None and number is not None and fair and not number.doubtful and not number.censored
+    }
+    return order({m: values for m, (values, _) in ranked.items()}, {m: number for m, (_, number) in ranked.items()})
 
 
 def _as_in_the_paper(cell: CellAddress, experiment: Experiment, papers_own: Experiment) -> bool:
@@ -114,29 +171,3 @@ def _number(
         return number and number.deviation
     has_columns_of_deviations = any("value" in other.published for other in layout.columns)
     return replace(number, std=None) if has_columns_of_deviations else number
-
-
-def _judged(entry: Entry, number: PublishedNumber | None, column: Column, *, fair: bool) -> PublishedEntry:
-    """The published number with the verdict on the entry."""
-    if number is not None and not fair:
-        return PublishedEntry(number, Verdict("not judged"), fair=False)
-    reproduced = entry.missing if entry.mean is None else Reproduced(entry.mean, entry.std, entry.seeds)
-    return PublishedEntry(number, verdict(reproduced, number, column.judged_as))
-
-
-def _taus(
-    layout: TableLayout, entries: tuple[tuple[Entry, ...], ...], published: tuple[tuple[PublishedEntry, ...], ...]
-) -> tuple[RankCorrelation | None, ...]:
-    """The rank correlation of each column of a block, over methods with a reproduced and a certain published number."""
-    columns = zip(zip(*entries, strict=True), zip(*published, strict=True), strict=True)
-    return tuple(
-        rank_correlation(
-            {method: entry.mean for method, entry in zip(layout.methods, of_column, strict=True)},
-            {
-                method: one.number.value
-                for method, one in zip(layout.methods, others, strict=True)
-                if one.number is not None and one.fair and not one.number.doubtful and not one.number.censored
-            },
-        )
-        for of_column, others in columns
-    )

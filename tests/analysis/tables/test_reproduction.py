@@ -1,14 +1,15 @@
 """Tables with published numbers, from hand-made results: every verdict, in every format, and when none is given."""
 
 import io
+import math
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import Any
 
 import pandas as pd
 import pytest
 
 from analysis.published.numbers import PublishedNumber, published
-from analysis.published.verdicts import PLURALS, Verdict
 from analysis.report.figures import Figures
 from analysis.report.page import table_page
 from analysis.report.report import render_page
@@ -18,6 +19,7 @@ from analysis.tables.formats import FORMATS
 from analysis.tables.layout import TableLayout
 from analysis.tables.reproduction import with_published
 from analysis.tables.table import Entry, PublishedEntry, Table
+from analysis.verdicts.verdict import PLURALS, Verdict
 from bench.experiments.experiment import load_experiment
 from bench.input.errors import UserError
 
@@ -48,11 +50,16 @@ def printed(method: str, metric: str) -> float:
     return float(value)
 
 
+def of_seeds(mean: float, std: float) -> Entry:
+    """Three seeds with this mean and sample standard deviation."""
+    return Entry(mean, std, 3, by_seed=((0, mean - std), (1, mean), (2, mean + std)))
+
+
 def filled() -> Table:
     """Six methods' entries, made so that every verdict occurs."""
     lpf = [
-        Entry(printed("fedavg", "lpf") + 0.01, 0.1, 3),
-        Entry(printed("fedsam", "lpf") + 5, 0.1, 3),
+        of_seeds(printed("fedavg", "lpf") * 1.01, 0.01),
+        of_seeds(printed("fedsam", "lpf") * 6, 0.1),
         Entry(note="not run"),
         Entry(seeds=3, note="diverged (1 of 3)", missing="diverged"),
         Entry(seeds=3, note="not analysed", missing="not analysed"),
@@ -60,9 +67,9 @@ def filled() -> Table:
     ]
     columns = [
         lpf,
-        [Entry(printed(method, "lambda_max"), 1.0, 3) for method in LAYOUT.methods],
-        [Entry(1.0, 0.1, 3)] * 6,
-        [Entry(-printed(method, "flatness_discrepancy"), 0.1, 3) for method in LAYOUT.methods],
+        [of_seeds(printed(method, "lambda_max"), 1.0) for method in LAYOUT.methods],
+        [of_seeds(1.0, 0.1)] * 6,
+        [of_seeds(1 / printed(method, "flatness_discrepancy"), 0.001) for method in LAYOUT.methods],
         [Entry(note="not known yet", missing="not supported")] * 6,
     ]
     return Table("t", LAYOUT, LAYOUT.methods, (tuple(zip(*columns, strict=True)),), "By hand.")
@@ -83,15 +90,40 @@ def judged() -> Table:
 
 def test_every_verdict(judged: Table) -> None:
     assert kinds(judged, 0) == ["agrees", "differs", "not run", "diverged", "not analysed", "censored"]
-    assert "not judged" in kinds(judged, 1), "λ_max of several methods is doubtful in print"
+    assert set(kinds(judged, 1)) == {"not judged", "inconclusive"}, "λ_max of several methods is doubtful in print"
     assert set(kinds(judged, 2)) == {"not published"}
     assert set(kinds(judged, 4)) == {"not supported"}
     assert {kind for column in range(5) for kind in kinds(judged, column)} == set(PLURALS)
-    for kind in PLURALS.values():
-        assert kind in judged.foot
-    [taus] = judged.taus
-    assert taus[3] == (-1.0, 6), "the order of the methods is the reverse of the printed one"
-    assert taus[0] is taus[2] is taus[4] is None
+    assert all(any(kind in paragraph for paragraph in judged.foot) for kind in PLURALS.values())
+
+
+def test_columns_are_compared_as_a_whole(judged: Table) -> None:
+    """LPF: two methods have values. Their deviations of logarithms are pooled."""
+    [summaries] = judged.summaries
+    noise = summaries[0].noise
+    assert noise is not None
+    logs = [[math.log(value) for _, value in judged.entries[0][m][0].by_seed] for m in (0, 1)]
+    assert noise.runs.std**2 == pytest.approx(sum(stdev(values) ** 2 for values in logs) / 2)
+    assert (noise.runs.df, noise.printed, noise.seeds) == (4, None, 1)
+    assert summaries[0].order is None, "the two printed numbers are equal"
+    reverse = summaries[3].order
+    assert reverse is not None
+    assert reverse.tau is not None
+    assert (reverse.tau.mean, reverse.tau.methods) == (-1.0, 6), "the reverse of the printed order"
+    assert reverse.counts == (0, 0, 14), "two of the six are equal in print"
+    assert summaries[2].order is summaries[4].order is summaries[4].noise is None
+
+
+def test_the_foot_has_the_order_first_and_then_the_verdicts_and_the_margins(judged: Table) -> None:
+    order, verdicts, rule, margins, noise = judged.foot
+    assert order.startswith(
+        "Order of the methods: of 14 pairs of methods with different published numbers, 0 have the published order "
+        "in all seeds, 0 in some and 14 in none."
+    )
+    assert verdicts.startswith("Verdicts: 1 agrees, 7 differ, 1 inconclusive, 6 not supported, 1 not run, ")
+    assert rule.startswith("Agrees: the gap (reproduced − published) is smaller than the margin")
+    assert margins.startswith("Margins: 10 % for low-pass-filter loss LPF, largest Hessian eigenvalue λ_max and ")
+    assert "counts as one run (the paper does not state its number of seeds)" in noise
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -100,8 +132,9 @@ def test_every_format_shows_numbers_side_by_side(judged: Table, name: str) -> No
     for shown in (f"{printed('fedsam', 'lpf'):g}", "differs", "diverged", "not analysed", "not known yet"):
         assert shown in text
     if name != "csv":
-        assert "differs (+5.00" in text
+        assert "differs (+500" in text
         assert "Kendall" in text
+        assert "0 / 0 / 14" in text
         assert "Verdicts: " in text
         assert "1 diverged" in text
 
@@ -110,20 +143,27 @@ def test_a_table_is_a_page_of_its_own(judged: Table) -> None:
     text = table_page(judged)
     assert text.startswith("<!doctype html>")
     assert "By hand." in text
-    assert "differs (+5.00" in text
+    assert "differs (+500 %)" in text
 
 
 def test_tidy_rows_have_both_numbers(judged: Table) -> None:
     rows = pd.read_csv(io.StringIO(FORMATS["csv"](judged))).set_index(["row", "column"])
     row = rows.loc[("fedsam", "LPF")]
-    assert row["mean"] - row["published"] == pytest.approx(row["gap"]) == pytest.approx(5)
+    values = dict(judged.entries[0][1][0].by_seed).values()
+    assert row["gap"] == pytest.approx(fmean(map(math.log, values)) - math.log(row["published"]))
+    assert (row["verdict"], row["scale"], row["df"]) == ("differs", "log", 4)
+    assert row["gap"] - 2.776 * row["se"] > row["margin"] > math.log(1.1), "t(0.975, 4) is 2.776"
+    reverse = rows.loc[("fedsam", "Δ_F")]
+    assert tuple(reverse[["pairs_in_all_seeds", "pairs_in_some", "pairs_in_none", "tau"]]) == (0, 0, 5, -1)
+    assert rows.loc[("fedgf", "λ_max"), "why"] != ""
 
 
 @pytest.mark.parametrize("changes", [{"training.rounds": 5}, {"training.lr": 0.1}, {"evaluation.every": 10}], ids=str)
 def test_runs_with_other_settings_than_the_papers_are_not_judged(changes: dict[str, Any]) -> None:
     table = with_published(filled(), load_experiment("fedgf", changes), "fedgf")
     assert kinds(table, 0) == UNFAIR
-    assert not any(map(any, table.taus)), "nor ranked"
+    assert all(summary.order is summary.noise is None for summary in table.summaries[0]), "nor ranked"
+    assert "(other settings than the paper's)" in table.foot[0]
 
 
 @pytest.mark.parametrize(
@@ -134,12 +174,12 @@ def test_runs_with_other_settings_than_the_papers_are_not_judged(changes: dict[s
 def test_fewer_methods_other_seeds_and_other_values_are_judged(changes: dict[str, Any]) -> None:
     table = with_published(filled(), load_experiment("fedgf", changes), "fedgf")
     assert kinds(table, 0)[0] == "agrees"
-    assert ("The reported value is the requested one (report=best)" in table.foot) == ("report" in changes)
+    assert any("requested one (report=best)" in part for part in table.foot) == ("report" in changes)
 
 
 def test_at_smoke_scale_nothing_is_judged() -> None:
     table = with_published(filled(), load_experiment("fedgf", {"scale": "smoke"}), "fedgf")
-    assert table.foot.startswith("Nothing is judged at this scale.")
+    assert table.foot == ("Nothing is judged at this scale.",)
     assert kinds(table, 0) == UNFAIR
 
 
@@ -169,7 +209,7 @@ def test_tables_of_unknown_data_sets_show_the_published_side_alone(tmp_path: Pat
     published = [line for line in text.splitlines() if line.startswith("| *published*")]
     assert published
     assert not any("not supported" in line for line in published), "the cell above says why"
-    assert text.endswith(" In published rows: ? the printed number is doubtful.\n")
+    assert text.endswith("\n\nIn published rows: ? the printed number is doubtful.\n")
 
 
 def test_a_wide_table_in_latex_fits_the_page_and_names_its_paper(tmp_path: Path) -> None:
@@ -191,8 +231,8 @@ def test_the_foot_explains_the_marks_that_occur_at_smoke_scale_too() -> None:
     layout = TableLayout.parse({**LAYOUT.model_dump(), "methods": ["fedavg"], "columns": [column]})
     for mark, number in numbers.items():
         published = (((PublishedEntry(number, Verdict("not judged")),),),)
-        text = FORMATS["md"](Table("t", layout, ("FedAvg",), entry, "By hand.", published, foot="Nothing."))
-        assert text.endswith(f"\n\nNothing. In published rows: {mark}.\n" if mark else "\n\nNothing.\n")
+        text = FORMATS["md"](Table("t", layout, ("FedAvg",), entry, "By hand.", published, foot=("Nothing.",)))
+        assert text.endswith(f"\n\nNothing.\n\nIn published rows: {mark}.\n" if mark else "\n\nNothing.\n")
 
 
 def test_methods_that_nothing_has_are_reported(tmp_path: Path) -> None:

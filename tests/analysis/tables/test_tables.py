@@ -10,8 +10,9 @@ import pytest
 
 from analysis.analyses import ANALYSES
 from analysis.layouts.tidy import Tidy
-from analysis.tables.formats import FORMATS, escape_html, escape_latex, html, latex, markdown, tidy_csv
+from analysis.tables.formats import FORMATS, escape_html, escape_latex, html, latex, markdown
 from analysis.tables.table import Table, fill, inputs
+from analysis.tables.tidy_csv import tidy_csv
 from bench.experiments.address import CellAddress, Setting
 from bench.experiments.experiment import Experiment
 from bench.input.errors import UserError

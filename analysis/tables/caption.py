@@ -1,0 +1,98 @@
+"""The caption of a table: what is shown, and by which protocol."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+import pandas as pd
+
+from analysis.layouts.captions import computed_by_other_code, definition, less_exact, other_training_settings
+from analysis.layouts.tidy import Tidy
+from analysis.layouts.titles import method_titles
+from analysis.measures.convergence import FinalValue
+from analysis.tables.layout import Column, TableLayout
+from analysis.tables.quantities import quantity
+from analysis.tables.values import rule_of
+from bench.experiments.address import RUN_IDS
+from bench.experiments.results import RUN_FILES
+from bench.experiments.scale import IN_WORDS
+
+
+def caption(
+    layout: TableLayout,
+    finals: Mapping[str, FinalValue],
+    frames: Mapping[str, pd.DataFrame],
+    tidy: Tidy,
+    counts: Sequence[int],
+) -> str:
+    """The layout's caption and the protocol: which value, how many seeds, what ± and the marks mean.
+
+    `finals`: the reported value by title of the method; `counts`: the numbers of seeds of the means, in order.
+    """
+    metrics, protocol = frames["metrics"], []
+    sources, names = {column.file for column in layout.supported}, method_titles(tidy.experiment)
+    if not metrics.empty:
+        whole = metrics.groupby(RUN_IDS).agg(last=("round", "max"), bad=("diverged", "max"))
+        last = sorted(whole.loc[whole["bad"] == 0, "last"].unique())
+        rounds = f" (round {last[0]})" if len(last) == 1 else f" (rounds {last[0]} to {last[-1]})" if last else ""
+        if any(_follows_protocol(column) for column in layout.supported):
+            requested = "" if tidy.experiment.report is None else ", as requested instead of the table's own protocol"
+            protocol.append(f"Values{requested}: {_reported_as(finals, rounds)}.")
+        for final in dict.fromkeys(column.final for column in layout.supported if column.final is not None):
+            of = [column.name for column in layout.supported if column.final == final]
+            named = ", ".join(of) if len(of) < len(layout.supported) else "Values"
+            protocol.append(f"{named}: {final.description}.")
+        shown = {rule_of(column, final) for column in layout.supported for final in finals.values()}
+        evaluated = int(metrics.groupby(RUN_IDS)["test_accuracy"].count().min())
+        if any((final.n or 0) > evaluated for final in shown):
+            protocol.append(f"Runs have as few as {evaluated} evaluations.")
+        if any(file not in RUN_FILES and tidy.analyses[file].of_final_model for file in sources):
+            protocol.append(f"Measured on the global model after the last round{rounds}.")
+    if layout.supported:
+        protocol += other_training_settings(tidy.experiment, layout.supported_methods)
+    protocol += [*_definitions(layout, frames), *less_exact(frames), *computed_by_other_code(frames, tidy.analyses)]
+    if any(quantity(column.metric).file == "convergence" for column in layout.supported):
+        protocol.append(
+            "N+: mean cost of the runs that did not reach the target; in brackets the seeds that did, if there are any."
+        )
+    if references := dict.fromkeys(column.relative_to for column in layout.supported if column.relative_to):
+        shown_names = " and ".join(names[reference] for reference in references)
+        protocol.append(f"Multiples of {shown_names}, seed by seed; shown only if that has a value in all seeds.")
+    if gains := {method: other for column in layout.supported for method, other in column.gain_over.items()}:
+        pairs = ", ".join(f"{names[method]} over {names[other]}" for method, other in gains.items())
+        protocol.append(f"Gains, seed by seed: {pairs}.")
+    if counts:
+        seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+        one = counts[-1] == 1
+        protocol.append("One seed." if one else f"Mean ± sample standard deviation over {seeds} seeds.")
+        if any(column.direction != "none" for column in layout.columns):
+            within = "of a column within its block" if len(layout.blocks) > 1 else "of a column"
+            protocol.append(f"Bold: best mean {within}; underlined: second best.")
+    scale = IN_WORDS[tidy.experiment.scale] if layout.supported else ""
+    return " ".join(part for part in [f"{layout.title}.", scale, layout.caption.strip(), *protocol] if part)
+
+
+def _definitions(layout: TableLayout, frames: Mapping[str, pd.DataFrame]) -> Iterator[str]:
+    """The definition of each quantity of an analysis; not of convergence, whose definitions depend on the target."""
+    titles_by_definition: dict[str, list[str]] = {}
+    for name, file in dict.fromkeys((column.metric, column.file) for column in layout.supported):
+        shown = quantity(name)
+        if shown.file not in (*RUN_FILES, "convergence"):
+            text = definition(frames[file].loc[frames[file]["metric"] == name], file)
+            which = "" if file == shown.file else f" ({file})"
+            titles_by_definition.setdefault(text, []).append(f"{shown.title}{which}")
+    for text, titles in titles_by_definition.items():
+        if text:
+            yield f"{titles[0][0].upper()}{', '.join(titles)[1:]}: {text}."
+
+
+def _follows_protocol(column: Column) -> bool:
+    """Whether a column shows the value of each run that the table's protocol reports."""
+    shown = quantity(column.metric)
+    return shown.file == "metrics" and column.final is None and shown.deviation_over is None
+
+
+def _reported_as(finals: Mapping[str, FinalValue], rounds: str) -> str:
+    """The reported value of most methods, and those of the other methods by name."""
+    usual = Counter(finals.values()).most_common(1)[0][0]
+    others = [f"{method}: {final.description}" for method, final in finals.items() if final != usual]
+    return "; ".join([f"{usual.description}{rounds}", *others])

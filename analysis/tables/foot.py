@@ -1,0 +1,114 @@
+"""The paragraphs under a table with published numbers: the order of the methods, the verdicts, and their rule."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from analysis.tables.layout import Column
+from analysis.tables.quantities import quantity
+from analysis.tables.table import Table
+from analysis.verdicts.equivalence import MOST_SEEDS
+from analysis.verdicts.margins import Margin, Repetitions, rules
+from analysis.verdicts.orders import PairCounts
+from analysis.verdicts.verdict import ONE_SEED, PAPERS_NOISE, Verdict, counts
+from bench.experiments.experiment import Experiment
+
+_DECIDED = ("agrees", "differs", "inconclusive")
+_OF_FORM = {
+    "values": "{}",
+    "multiples": "multiples of {}",
+    "gains": "gains in {}",
+    "gains_in_percent": "gains in {} in percent",
+}
+
+
+def foot(table: Table, experiment: Experiment, repetitions: Repetitions) -> tuple[str, ...]:
+    """The paragraphs; `repetitions`: what the paper states about its runs."""
+    if experiment.scale != "paper":
+        return ("Nothing is judged at this scale.",)
+    verdicts = [entry.verdict for block in table.published for row in block for entry in row]
+    paragraphs = [*_orders(table), f"Verdicts: {counts(verdicts)}."]
+    if any(verdict.kind in _DECIDED for verdict in verdicts):
+        paragraphs += [" ".join(_rule(verdicts)), " ".join(_margins(table)), *_noise(table, repetitions)]
+    if experiment.report is not None:
+        paragraphs.append(f"The reported value is the requested one (report={experiment.report}), not the paper's.")
+    return tuple(paragraphs)
+
+
+def _orders(table: Table) -> Iterator[str]:
+    """The number of pairs of methods in the printed order, over all columns."""
+    orders = [summary.order for block in table.summaries for summary in block if summary.order is not None]
+    if not orders:
+        return
+    total = PairCounts(*(sum(part) for part in zip(*(order.counts for order in orders), strict=True)))
+    text = (
+        f"Order of the methods: of {sum(total)} pairs of methods with different published numbers, {total.in_all} have "
+        f"the published order in all seeds, {total.in_some} in some and {total.in_none} in none."
+    )
+    if any(order.tau for order in orders):
+        text += (
+            " Kendall's τ is 1 for the published order and −1 for its reverse; the table shows its mean over the seeds "
+            "with a 95 % interval (none if all seeds have the same τ)."
+        )
+    yield text
+
+
+def _rule(verdicts: list[Verdict]) -> Iterator[str]:
+    """What agrees, differs and inconclusive mean, and the words in brackets that occur."""
+    decided = [verdict for verdict in verdicts if verdict.kind in _DECIDED]
+    if any(verdict.gap is not None and verdict.gap.error is not None for verdict in decided):
+        yield (
+            "Agrees: the gap (reproduced − published) is smaller than the margin, throughout its 90 % interval. "
+            "Differs: the gap, in brackets, is larger than the margin, throughout its 95 % interval. "
+            "Inconclusive: the noise is too large to tell."
+        )
+    reasons = {verdict.why for verdict in decided if verdict.kind == "inconclusive"}
+    if reasons - {ONE_SEED, PAPERS_NOISE}:
+        yield "Needs N seeds: so many per method would be enough, if the gap and the deviation remained the same."
+    if PAPERS_NOISE in reasons:
+        yield f"Paper's noise: not even {MOST_SEEDS} seeds would be enough, because the published number is noisy, too."
+    if ONE_SEED in reasons:
+        yield "One seed: the noise is not known; it needs two seeds."
+
+
+def _margins(table: Table) -> Iterator[str]:
+    """The margins of the columns with verdicts."""
+    titles: dict[Margin, dict[str, None]] = defaultdict(dict)
+    for c, column in enumerate(table.layout.columns):
+        margin = rules().margin(column.metric, column.form)
+        if any(row[c].verdict.kind in _DECIDED for block in table.published for row in block):
+            titles[margin][_title(column)] = None
+    statistical = [
+        f"{margin} for {_enumerated(list(names))}" for margin, names in titles.items() if margin.exact is None
+    ]
+    if statistical:
+        yield f"Margins: {'; '.join(statistical)}; plus half a unit of the last printed decimal."
+    for margin, names in titles.items():
+        if margin.exact:
+            yield f"Exact, so equal in the printed decimals or different: {_enumerated(list(names))}."
+
+
+def _title(column: Column) -> str:
+    """The quantity of a column without its unit."""
+    return _OF_FORM[column.form].format(quantity(column.metric).title.partition(" (")[0])
+
+
+def _enumerated(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _noise(table: Table, repetitions: Repetitions) -> Iterator[str]:
+    """Where the noise of the gaps comes from."""
+    noises = [summary.noise for block in table.summaries for summary in block if summary.noise is not None]
+    if not noises:
+        return
+    runs = (
+        f"as the mean of {repetitions.seeds} runs"
+        if repetitions.seeds is not None
+        else "as one run (the paper does not state its number of seeds)"
+    )
+    printed = any(noise.printed is not None for noise in noises)
+    deviation = "with the printed ±, pooled over the column, as its deviation" if printed else "with the same deviation"
+    yield (
+        "Noise: the deviation s of a run is pooled over the methods of a column. A published number counts "
+        f"{runs}, {deviation}."
+    )

@@ -1,0 +1,1 @@
+"""Verdicts on reproduced numbers: margins, equivalence tests, and the order of the methods."""

@@ -1,0 +1,80 @@
+"""The margins of the verdicts, and what each paper states about repetitions: `paper_tables/verdicts.yaml`."""
+
+import math
+from functools import cache
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from analysis.published.numbers import PublishedNumber
+from bench.experiments.files import PAPER_TABLES
+from bench.input.errors import UserError
+from bench.input.frozen import Frozen
+from bench.input.strict_yaml import load_yaml
+
+Form = Literal["values", "multiples", "gains", "gains_in_percent"]
+"""What a column shows of a metric: the values themselves, or comparisons with another method."""
+
+
+class Margin(Frozen):
+    """How far a reproduced number may be from the published one; exactly one key is given."""
+
+    points: float | None = Field(default=None, gt=0, description="largest difference, in the unit of the metric")
+    percent: float | None = Field(
+        default=None, gt=0, description="p: the numbers may differ by a factor of 1 + p / 100; decided on logarithms"
+    )
+    exact: Literal[True] | None = Field(default=None, description="equal in all printed decimals; needs no repetitions")
+    not_judged: str | None = Field(default=None, description="why numbers of this metric are not judged")
+
+    @model_validator(mode="after")
+    def _one_key(self) -> "Margin":
+        if len(given := self.model_dump(exclude_none=True)) != 1:
+            raise UserError(f"a margin has exactly one of {', '.join(Margin.model_fields)}, not {given or 'none'}")
+        return self
+
+    def width(self, number: PublishedNumber, unit: float = 1) -> float:
+        """The margin around a published number, widened by half a unit of its last printed decimal.
+
+        For `percent`, the margin of the logarithm; the number must then be larger than its rounding error. `unit`: the
+        number by which a column divides its values.
+        """
+        if self.percent is None or number.value is None:
+            return (self.points or 0) / unit + number.half_unit
+        return math.log1p(self.percent / 100) - math.log1p(-number.half_unit / number.value)
+
+    def __str__(self) -> str:
+        """The margin in words, for the foot of a table."""
+        if self.points is not None:
+            return f"{self.points:g} point{'' if self.points == 1 else 's'}"
+        return f"{self.percent:g} %" if self.percent is not None else self.not_judged or "exact"
+
+
+class Repetitions(Frozen):
+    """What a paper states about repeated runs."""
+
+    seeds: int | None = Field(default=None, ge=1, description="seeds per published number; null: not stated")
+    deviation: Literal["seeds", "clients", "rounds"] | None = Field(
+        default=None, description="over what the printed ± is a deviation; null: none is printed"
+    )
+
+
+class Rules(Frozen):
+    """The file `paper_tables/verdicts.yaml`: margins by form and metric, and the repetitions of each paper."""
+
+    values: dict[str, Margin]
+    multiples: dict[str, Margin]
+    gains: dict[str, Margin]
+    gains_in_percent: dict[str, Margin]
+    papers: dict[str, Repetitions]
+
+    def margin(self, metric: str, form: Form) -> Margin:
+        """The margin of a metric in a form; a metric without one is not judged."""
+        margins: dict[str, Margin] = getattr(self, form)
+        return margins.get(metric, Margin(not_judged="no margin is set"))
+
+
+@cache
+def rules() -> Rules:
+    """The rules of all verdicts, from their file."""
+    file = PAPER_TABLES / "verdicts.yaml"
+    return Rules.parse(load_yaml(file.read_text(encoding="utf-8")), where=str(file))
