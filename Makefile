@@ -1,7 +1,8 @@
 # make quick: runs the whole pipeline on scikit-learn's digits. make test: runs the tests.
-# make env: creates only the environment.
+# make lint: checks style and types. make env: creates only the environment.
 # make bench: measures the engine and writes docs/performance.md; BENCH="--quick" passes other options.
 # make docs: builds README.md and docs/ as a site in build/docs; a broken link is an error.
+# make clean: deletes the results and the site, not the stored baselines.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -38,4 +39,4 @@ docs: env
 	@echo "open build/docs/README.html"
 
 clean:
-	rm -rf results/runs results/analysis results/reports results/logs results/partitions .snakemake
+	rm -rf results/runs results/analysis results/reports results/logs results/partitions build .snakemake

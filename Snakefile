@@ -10,10 +10,9 @@
 import sys
 from pathlib import Path
 
-from snakemake.utils import min_version, validate
+from snakemake.utils import min_version
 
 from analysis.planning.workflow import Workflow, one_line_errors
-from bench.experiments.resolving import experiment_data
 from fedflat.command_server import CommandServer
 
 min_version("9.0")
@@ -23,9 +22,6 @@ configfile: f"{workflow.basedir}/config/config.yaml"
 
 
 FLOW = one_line_errors(Workflow.of)(config, workflow.cores)
-for requested in FLOW.requested:
-    schema = workflow.source_path("bench/experiments/experiment.schema.json")
-    validate(experiment_data(requested.name_or_file), schema, set_default=False)
 for line in FLOW.left_out():
     print(line, file=sys.stderr)
 

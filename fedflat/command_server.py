@@ -1,6 +1,10 @@
 """Runs `fedflat` commands in forks of one process that has already imported torch, pandas and matplotlib.
 
-Snakemake runs many short jobs. A new process spends two to three seconds of CPU time on these imports, a fork none.
+Snakemake runs many short jobs. A new process spends two to three seconds of CPU time on these imports, a fork none: 24
+short jobs on two cores took 19.5 seconds of CPU time with this server, and 66.5 with a new process for each job.
+Snakemake's `group:` shares no process between jobs: on one machine it has no effect, and in a group that was submitted
+to a cluster, each `run:` job is started as a process.
+
 Client and server communicate through a pair of connected sockets. These have no path, so no other process can send
 commands.
 """
@@ -23,6 +27,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from bench.host.threads import ONE_THREAD
+from bench.training.code_version import code_fingerprint
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 MAX_BYTES = 1 << 17
@@ -37,7 +42,7 @@ class CommandServer:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._socket: socket.socket | None = None
+        self._server: tuple[subprocess.Popen[bytes], socket.socket] | None = None
 
     def __call__(self, log: Iterable[str], *arguments: object) -> None:
         """Run `fedflat ARGUMENTS` and write its output to the first file of `log`; thread-safe.
@@ -53,33 +58,40 @@ class CommandServer:
 
     def _run(self, arguments: list[str], output: int) -> int:
         if sys.platform == "linux":
-            with suppress(OSError):  # the server failed to import the project: the new process below reports the reason
+            with suppress(OSError):  # the server has ended; if it failed to import, the new process reports the reason
                 return self._fork(arguments, output)
         command = [sys.executable, "-P", "-m", "fedflat", *arguments]
         return subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, check=False).returncode
 
     def _fork(self, arguments: list[str], output: int) -> int:
         with self._lock:
-            self._socket = self._socket or _started()
+            self._server = self._server or _started()
+        process, commands = self._server
         read_end, write_end = os.pipe()
         with os.fdopen(read_end, "rb") as exit_code:
             try:
-                socket.send_fds(self._socket, [json.dumps(arguments).encode()], [output, write_end])
+                socket.send_fds(commands, [json.dumps(arguments).encode()], [output, write_end])
             finally:
                 os.close(write_end)
-            code = exit_code.read(1)  # empty if a signal ended the fork, most likely SIGKILL
-        return code[0] if code else -signal.SIGKILL
+            code = exit_code.read(1)  # empty if a signal, most likely SIGKILL, ended the fork or the server
+        if code:
+            return code[0]
+        try:
+            process.wait(timeout=1)  # the pipe of a server that is ending may be closed before the process has ended
+        except subprocess.TimeoutExpired:
+            return -signal.SIGKILL
+        raise ConnectionResetError("the command server has ended")
 
 
-def _started() -> socket.socket:
-    """Start the server and return the socket for sending commands to it."""
+def _started() -> tuple[subprocess.Popen[bytes], socket.socket]:
+    """Start the server and return it with the socket for sending commands to it."""
     ours, servers = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with servers:
-        subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-P", "-m", "fedflat.command_server", str(servers.fileno())],
             stdin=subprocess.DEVNULL, pass_fds=[servers.fileno()], env={**os.environ, **ONE_THREAD},
         )  # fmt: skip
-    return ours
+    return process, ours
 
 
 def serve(requests: socket.socket) -> None:
@@ -94,7 +106,7 @@ def serve(requests: socket.socket) -> None:
             return
         if os.fork() == 0:
             requests.close()
-            _be_command(json.loads(message), *descriptors)
+            _be_command(message, *descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
 
@@ -102,18 +114,18 @@ def serve(requests: socket.socket) -> None:
 def _import() -> None:
     """Import the modules that commands use. Forks run and record this version of the code, even after edits."""
     # Hessian-vector products need the first module; importing it takes half a second.
-    for module in ("torch.fx.experimental.symbolic_shapes", "analysis.analyses.run_analysis", "analysis.report.report"):
+    for module in (
+        "torch.fx.experimental.symbolic_shapes",
+        "analysis.analyses.run_analysis",
+        "analysis.report.report",
+        "fedflat.cli.app",
+    ):
         importlib.import_module(module)
-    from bench.training.code_version import code_fingerprint  # noqa: PLC0415
-    from fedflat.cli.app import command  # noqa: F401, PLC0415
-
     code_fingerprint()
 
 
-def _be_command(arguments: list[str], output: int, exit_code: int) -> NoReturn:
+def _be_command(message: bytes, output: int, exit_code: int) -> NoReturn:
     """Run a command in a fork: write its output and its exit code to the file descriptors `output` and `exit_code`."""
-    from fedflat.cli.app import command  # noqa: PLC0415
-
     code = 1
     try:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # a fork ends when the server ends
@@ -122,7 +134,9 @@ def _be_command(arguments: list[str], output: int, exit_code: int) -> NoReturn:
         for standard in (sys.stdout, sys.stderr):
             os.dup2(output, standard.fileno())
         os.close(output)
-        sys.argv = ["fedflat", *arguments]
+        sys.argv = ["fedflat", *json.loads(message)]
+        from fedflat.cli.app import command  # noqa: PLC0415
+
         code = command()
         sys.stdout.flush()
     except BaseException:

@@ -8,13 +8,12 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from analysis.comparison.baselines import finished_run, train_command
 from analysis.report.requested import RequestedExperiment
 from bench.data.root import data_root
 from bench.engine.objective import Objective
 from bench.input.errors import UserError, unknown
 from bench.models import build_model
-from bench.training.run_directory import RunDirectory
+from bench.training.run_directory import RunDirectory, finished_run
 from bench.training.run_setup import load_dataset
 
 Overrides = Mapping[str, Any]
@@ -116,7 +115,7 @@ def analysis(
 
 def _finished(
     experiment: str, results: str | Path, overrides: Overrides | None
-) -> Iterator[tuple[dict[str, Any], Run]]:
+) -> Iterator[tuple[dict[str, Any], RunDirectory]]:
     """The finished runs of an experiment, each with its identifying columns: experiment, setting, method, seed."""
     requested = RequestedExperiment(experiment, Path(results), overrides or {})
     name, missing = requested.experiment.name, True
@@ -125,7 +124,7 @@ def _finished(
             run = finished_run(requested.paths.run(name, cell.path, config.seed), config)
             if run is not None:
                 missing = False
-                yield {"experiment": name, **cell.address.columns, "seed": config.seed}, Run(run.path)
+                yield {"experiment": name, **cell.address.columns, "seed": config.seed}, run
     if missing:
-        train = train_command(requested)
+        train = requested.snakemake(f"{requested.target}_runs")
         raise UserError(f"no finished run of {experiment} under '{results}'; train them with: {train}")

@@ -29,7 +29,11 @@ def run(words: list[str], cwd: Path | None = None, env: Mapping[str, str] = os.e
         printed = [Path(folder) / name for name in ("stdout", "stderr")]
         process = context.Process(target=_command, args=(words, cwd or Path.cwd(), dict(env), printed))
         process.start()
-        process.join()
+        process.join(600)
+        if process.is_alive():
+            process.kill()
+            process.join()
+            raise TimeoutError(f"{words} runs for more than ten minutes")
         return subprocess.CompletedProcess(words, process.exitcode, *(file.read_text("utf-8") for file in printed))
 
 

@@ -25,7 +25,7 @@ from bench.files.csv_json import write_csv
 from bench.input.content import short_hash
 from bench.input.errors import UserError, unknown
 from bench.input.frozen import NAME
-from bench.training.run_directory import RunDirectory, first_differing_field
+from bench.training.run_directory import RunDirectory, finished_run
 
 STORED_METRICS: dict[str, Better] = {
     "test_accuracy": "higher",
@@ -94,27 +94,6 @@ def run_rows(run: RunDirectory, ids: Mapping[str, str], title: str) -> pd.DataFr
     return pd.DataFrame([{**about, **value} for value in values])[COLUMNS]
 
 
-def finished_run(place: Path, config: RunConfig) -> RunDirectory | None:
-    """The finished run of this configuration, None if there is none.
-
-    A `UserError` if the directory holds a run of another configuration.
-    """
-    if not place.exists():
-        return None
-    run = RunDirectory(place)
-    if run.identity != config.identity:
-        raise UserError(
-            f"'{place}' holds a run of another configuration ({first_differing_field(run.config, config)}): give the "
-            "--set values with which it was trained, or train it again (fedflat run ... --replace)"
-        )
-    return run
-
-
-def train_command(requested: RequestedExperiment) -> str:
-    """The command that trains the missing runs of an experiment."""
-    return requested.snakemake(f"{requested.experiment.name}_runs")
-
-
 def collect(requested: RequestedExperiment) -> pd.DataFrame:
     """The rows of all runs of an experiment; a `UserError` if a run is missing or if methods cannot be compared."""
     experiment = requested.experiment
@@ -130,7 +109,7 @@ def collect(requested: RequestedExperiment) -> pd.DataFrame:
     if missing:
         raise UserError(
             f"{missing} of {planned} runs of experiment {experiment.name} are missing under '{requested.results}'; "
-            f"train them with: {train_command(requested)}"
+            f"train them with: {requested.snakemake(f'{requested.target}_runs')}"
         )
     rows = pd.concat(frames, ignore_index=True)
     _check_comparable(rows, f"experiment {experiment.name}")

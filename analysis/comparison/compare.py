@@ -17,11 +17,9 @@ from analysis.comparison.baselines import (
     SHARED,
     STORED_METRICS,
     difference,
-    finished_run,
     load,
     place_of,
     run_rows,
-    train_command,
 )
 from analysis.comparison.paired import holm, interval, sign_flip
 from analysis.measures.convergence import Better
@@ -29,6 +27,7 @@ from analysis.report.requested import RequestedExperiment
 from bench.experiments.address import IDS
 from bench.experiments.files import experiment_names
 from bench.input.errors import UserError, first_few, unknown
+from bench.training.run_directory import finished_run
 
 MARKED_PAIRS = 6
 """A result over fewer pairs is never marked: its two-sided sign-flip test cannot reach a p-value below 0.05."""
@@ -127,7 +126,7 @@ def method_rows(method: str, requested: RequestedExperiment) -> pd.DataFrame:
     if not rows:
         raise UserError(
             f"no finished run of {method} of experiment {experiment.name} under '{requested.results}'; "
-            f"train it with: {train_command(requested)}"
+            f"train it with: {requested.snakemake(f'{requested.target}_runs')}"
         )
     return pd.concat(rows, ignore_index=True)
 

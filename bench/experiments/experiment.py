@@ -185,7 +185,7 @@ class Experiment(ExperimentFile):
 
 
 def experiment_schema() -> dict[str, Any]:
-    """The JSON schema of experiments' files, for Snakemake and for editors."""
+    """The JSON schema of experiments' files, for editors."""
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **Experiment.model_json_schema()}
 
 

@@ -182,26 +182,36 @@ def is_complete(folder: Path) -> bool:
     return (folder / CONFIG).is_file()
 
 
-def is_finished(path: Path, config: RunConfig, *, replace: bool = False) -> bool:
-    """Whether `path` is the finished run of this configuration.
+def finished_run(path: Path, config: RunConfig) -> RunDirectory | None:
+    """The finished run of this configuration in `path`; None if `path` does not exist.
 
-    A `UserError` if `path` holds anything else. With `replace`, a run of another configuration or of another version of
-    the code counts as not finished; a folder that is not a run directory is still a `UserError`.
+    A `UserError` if `path` holds a run of another configuration, or no run.
     """
     if not path.exists():
-        return False
+        return None
     run = RunDirectory(path)
-    if replace:
-        try:
-            return run.identity == config.identity and run.of_this_code
-        except UserError:  # of another version, or damaged
-            return False
     if run.identity != config.identity:
         raise UserError(
-            f"'{path}' holds a run of another configuration ({first_differing_field(run.config, config)}); "
-            "choose another --out, move it away, or pass --replace (with Snakemake: --config replace=true)"
+            f"'{path}' holds a run of another configuration ({first_differing_field(run.config, config)}); give the "
+            "--set values with which it was trained, choose another folder, or train it again with --replace "
+            "(with Snakemake: --config replace=true)"
         )
-    return True
+    return run
+
+
+def is_finished(path: Path, config: RunConfig, *, replace: bool = False) -> bool:
+    """Whether `path` is the finished run of this configuration; errors as in `finished_run`.
+
+    With `replace`, a run of another configuration or of another version of the code counts as not finished; a folder
+    that is not a run directory is still a `UserError`.
+    """
+    if not (replace and path.exists()):
+        return finished_run(path, config) is not None
+    run = RunDirectory(path)
+    try:
+        return run.identity == config.identity and run.of_this_code
+    except UserError:  # of another version, or damaged
+        return False
 
 
 def first_differing_field(there: RunConfig, here: RunConfig) -> str | None:

@@ -8,11 +8,11 @@ import typer
 def schema() -> None:
     """Print the JSON schema of experiment files.
 
-    Snakemake and editors check experiment files with it.
+    Editors check experiment files with it and complete their keys.
 
     \b
     Example:
-      fedflat schema > bench/experiments/experiment.schema.json
+      fedflat schema > experiment.schema.json
     """
     from bench.experiments.experiment import experiment_schema
 

@@ -85,6 +85,8 @@ def test_errors_are_one_line(folder, tmp_path):
         fedflat.runs("quik")
     with pytest.raises(fedflat.UserError, match="train them with: snakemake --cores 2 quick_runs"):
         fedflat.runs("quick", results=tmp_path)
+    with pytest.raises(fedflat.UserError, match=r"snakemake --cores 2 quick_runs --config results=\S+ scale=smoke"):
+        fedflat.runs("quick", results=tmp_path, overrides={"scale": "smoke"})
     with pytest.raises(fedflat.UserError, match="holds a run of another configuration"):
         fedflat.runs("quick", overrides={"training.rounds": 5}, **options)
     with pytest.raises(fedflat.UserError, match="unknown analysis of experiment quick 'hesian'; did you mean"):

@@ -2,6 +2,7 @@
 
 import json
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -12,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from fedflat import command_server
 from fedflat.command_server import CommandServer
 from tests.places import ROOT
 
@@ -110,6 +112,18 @@ def test_without_the_server_commands_run_in_new_processes(tmp_path):
     process.kill()
     process.wait()
     fedflat([tmp_path / "log"], "methods", "fedsam")
+    assert "FedSAM" in (tmp_path / "log").read_text(encoding="utf-8")
+
+
+def test_a_command_that_a_dying_server_has_received_runs_in_a_new_process(tmp_path, monkeypatch):
+    def dying() -> tuple[subprocess.Popen, socket.socket]:
+        ours, servers = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with servers:
+            code = "import time; time.sleep(0.5)"
+            return subprocess.Popen([sys.executable, "-c", code], pass_fds=[servers.fileno()]), ours
+
+    monkeypatch.setattr(command_server, "_started", dying)
+    CommandServer()([tmp_path / "log"], "methods", "fedsam")
     assert "FedSAM" in (tmp_path / "log").read_text(encoding="utf-8")
 
 

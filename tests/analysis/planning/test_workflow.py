@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
+from snakemake.cli import get_argument_parser
 
 from analysis.planning.workflow import KEYS, Workflow, one_line_errors
 from analysis.report.figures import Figures
@@ -28,6 +29,21 @@ def test_the_configuration_file_lists_every_key_and_its_default():
     listed = yaml.safe_load((ROOT / "config" / "config.yaml").read_text(encoding="utf-8"))
     assert sorted(listed) == KEYS
     assert Workflow.of(listed) == Workflow.of({}), "the values in the file are the defaults"
+
+
+def test_profiles_set_options_that_snakemake_has():
+    options = get_argument_parser()._option_string_actions
+    profiles = sorted((ROOT / "profiles").glob("*/config.yaml"))
+    assert [file.parent.name for file in profiles] == ["default", "slurm"]
+    for file in profiles:
+        assert {f"--{key}" for key in yaml.safe_load(file.read_text(encoding="utf-8"))} <= options.keys()
+
+
+def test_the_profile_for_slurm_allows_more_than_one_job_with_a_gpu():
+    """Snakemake lifts the limit of cores on a cluster, but not limits of other resources."""
+    profile = yaml.safe_load((ROOT / "profiles" / "slurm" / "config.yaml").read_text(encoding="utf-8"))
+    assert "resources" not in profile
+    assert profile["cores"] >= 1, "the Snakefile reads it"
 
 
 @pytest.mark.parametrize(
