@@ -49,7 +49,7 @@ rule all:
 rule train:
     message: "train {params.cell}"
     output: PATHS.metrics(E, CELL)
-    params: identity=FLOW.identity, name_or_file=FLOW.name_or_file, cell=FLOW.cell_path
+    params: identity=FLOW.checked_identity, name_or_file=FLOW.name_or_file, cell=FLOW.cell_path
     log: PATHS.log(E, "train", CELL)
     threads: FLOW.threads
     resources: gpu=FLOW.gpus
@@ -61,7 +61,7 @@ rule train:
 rule split:
     message: "split of {params.cell}"
     output: PATHS.partition(E, CELL, "{seed}")
-    params: identity=FLOW.split_identity, name_or_file=FLOW.name_or_file, cell=FLOW.cell_path
+    params: identity=FLOW.identity, name_or_file=FLOW.name_or_file, cell=FLOW.cell_path
     log: PATHS.log(E, "split-{seed}", CELL)
     run:
         fedflat(log, "data", "split", params.name_or_file, params.cell, "--seed", wildcards.seed, *FLOW.options)
@@ -71,7 +71,7 @@ rule analyse:
     message: "{wildcards.analysis} of {params.cell}"
     input: PATHS.metrics(E, CELL), FLOW.metrics_compared_with
     output: PATHS.analysis(E, CELL, "{analysis}")
-    params: identity=FLOW.identity, cell=FLOW.cell_path, analysis=FLOW.analysis
+    params: identity=FLOW.checked_identity, cell=FLOW.cell_path, analysis=FLOW.analysis
     log: PATHS.log(E, "{analysis}", CELL)
     threads: FLOW.threads
     resources: gpu=FLOW.gpus

@@ -5,7 +5,6 @@ The columns that name a cell are filled from the file's path. A missing file is 
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -102,13 +101,7 @@ class Tidy:
 
     def _identities(self, cell: str) -> dict[int, str]:
         """The identities, by seed, of the runs that the experiment has in a cell now."""
-        if cell not in self._known:
-            self._known[cell] = {run.seed: run.identity for run in self.experiment.cell(cell).runs}
-        return self._known[cell]
-
-    @cached_property
-    def _known(self) -> dict[str, dict[int, str]]:
-        return {}
+        return {run.seed: run.identity for run in self.experiment.cell(cell).runs}
 
     def _check_identity(self, path: Path, frame: pd.DataFrame, cell: CellAddress) -> None:
         wanted = self._identities(cell.path)

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
@@ -16,7 +16,7 @@ from bench.experiments.files import experiment_names
 from bench.experiments.overrides import CONFIG_KEYS, config_overrides
 from bench.experiments.resolving import scaled_name
 from bench.experiments.results import ReportPaths, ResultPaths
-from bench.host.device import device_name
+from bench.host.torch_device import resolved_name
 from bench.input.errors import UserError, unknown
 from bench.training.run_directory import is_finished
 
@@ -58,7 +58,6 @@ class Workflow:
     overrides: Mapping[str, Any]
     requested: tuple[RequestedExperiment, ...]
     experiments: Mapping[str, RequestedExperiment]
-    _cells: dict[tuple[str, str], Cell] = field(default_factory=dict)
 
     @classmethod
     def of(cls, config: Mapping[str, Any], cores: int | None = None) -> "Workflow":
@@ -76,7 +75,7 @@ class Workflow:
         threads = config.get("threads")
         if threads is not None and (type(threads) is not int or threads < 1):
             raise UserError(f"--config threads={threads} (allowed: a whole number of at least 1)")
-        device = device_name(str(config.get("device", "cpu")))
+        device = resolved_name(str(config.get("device", "cpu")))
         experiments = config.get("experiments", ["quick"])
         experiments = [experiments] if isinstance(experiments, str) else experiments
         if not isinstance(experiments, list) or not experiments or not all(isinstance(e, str) for e in experiments):
@@ -128,29 +127,27 @@ class Workflow:
         """A cell's path, such as digits/dirichlet-0.1/4-of-20/fedsam."""
         return f"{w.dataset}/{w.partition}/{w.participation}/{w.method}"
 
-    def cell(self, experiment: str, path: str) -> Cell:
+    def cell(self, w: Wildcards) -> Cell:
         """One cell of an experiment."""
-        if (experiment, path) not in self._cells:
-            self._cells[experiment, path] = self.experiments[experiment].experiment.cell(path)
-        return self._cells[experiment, path]
+        return self.experiments[w.experiment].experiment.cell(self.cell_path(w))
 
     @one_line_errors
     def threads(self, w: Wildcards) -> int:
         """CPU threads of a job that trains or analyses a cell; one if it computes on a GPU."""
         if self.threads_requested is not None:
             return self.threads_requested
-        run = self.cell(w.experiment, self.cell_path(w)).runs[0]
+        run = self.cell(w).runs[0]
         return 1 if self.device != "cpu" else run.model.threads(self.cores)
 
     @one_line_errors
-    def split_identity(self, w: Wildcards) -> str:
+    def identity(self, w: Wildcards) -> str:
         """The identity of a cell's configuration."""
-        return self.cell(w.experiment, self.cell_path(w)).identity
+        return self.cell(w).identity
 
     @one_line_errors
-    def identity(self, w: Wildcards) -> str:
+    def checked_identity(self, w: Wildcards) -> str:
         """The identity of a cell's configuration; an error, before any job starts, if stored runs have another one."""
-        cell = self.cell(w.experiment, self.cell_path(w))
+        cell = self.cell(w)
         for run in cell.runs:
             is_finished(self.paths.run(w.experiment, cell.path, run.seed), run, replace=self.replaces)
         return cell.identity
@@ -198,10 +195,10 @@ class Workflow:
         With this parameter, a table or figure of other configurations is outdated even while the new runs are missing,
         as after a new training that was killed.
         """
+        experiment = self.experiments[w.experiment].experiment
         cells = dict.fromkeys(self.paths.cell_of(Path(file)) for file in input)
-        identities = [self.cell(w.experiment, cell.path).identity for cell in cells if cell is not None]
-        reported = self.experiments[w.experiment].experiment.report
-        return " ".join([*filter(None, [reported]), *identities])
+        identities = [experiment.cell(cell.path).identity for cell in cells if cell is not None]
+        return " ".join([*filter(None, [experiment.report]), *identities])
 
     @one_line_errors
     def description(self, w: Wildcards) -> str:

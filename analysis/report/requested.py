@@ -79,7 +79,7 @@ class RequestedExperiment:
         """The paths of its report; a separate one if the override `report` requests another value of a run."""
         return self.paths.report(self.experiment.name, self.overrides.get("report"))
 
-    @property
+    @cached_property
     def tidy(self) -> Tidy:
         """The tidy files of the experiment."""
         return Tidy(self.results, self.experiment, self.analyses)

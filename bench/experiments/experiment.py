@@ -178,10 +178,18 @@ class Experiment(ExperimentFile):
                 raise UserError(f"{override.key} applies to none of {which}")
 
     def _cell(self, address: CellAddress) -> Cell:
-        inputs = self._grid[address]
-        config = cell_config(inputs)
-        where = "" if config["method"]["name"] == inputs.label else inputs.label
-        return Cell(address, tuple(RunConfig.parse({**config, "seed": seed}, where) for seed in inputs.part.grid.seeds))
+        if address not in self._built:
+            inputs = self._grid[address]
+            config = cell_config(inputs)
+            where = "" if config["method"]["name"] == inputs.label else inputs.label
+            runs = (RunConfig.parse({**config, "seed": seed}, where) for seed in inputs.part.grid.seeds)
+            self._built[address] = Cell(address, tuple(runs))
+        return self._built[address]
+
+    @cached_property
+    def _built(self) -> dict[CellAddress, Cell]:
+        """The cells that have been requested."""
+        return {}
 
 
 def experiment_schema() -> dict[str, Any]:

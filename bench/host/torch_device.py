@@ -11,6 +11,13 @@ from bench.host.threads import available_cores
 from bench.input.errors import UserError
 
 
+def resolved_name(name: str) -> str:
+    """The name of a device; for `auto`, `cuda` if torch sees a GPU, else `cpu`. A `UserError` if it is not valid."""
+    if device_name(name) != "auto":
+        return name
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
 def prepare_device(name: str, threads: int, progress: Progress = silent) -> torch.device:
     """The torch device `auto`, `cpu` or `cuda[:i]`, set up for reproducible results.
 
@@ -19,8 +26,7 @@ def prepare_device(name: str, threads: int, progress: Progress = silent) -> torc
     claim.
     """
     torch.set_num_threads(min(threads, available_cores()))
-    if device_name(name) == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
+    name = resolved_name(name)
     device = torch.device(name)
     if device.type == "cuda":
         if not torch.cuda.is_available():

@@ -192,7 +192,7 @@ def finished_run(path: Path, config: RunConfig) -> RunDirectory | None:
     run = RunDirectory(path)
     if run.identity != config.identity:
         raise UserError(
-            f"'{path}' holds a run of another configuration ({first_differing_field(run.config, config)}); give the "
+            f"'{path}' holds a run of another configuration ({first_differing_field(run.config, config)}): give the "
             "--set values with which it was trained, choose another folder, or train it again with --replace "
             "(with Snakemake: --config replace=true)"
         )

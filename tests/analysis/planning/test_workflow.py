@@ -76,7 +76,7 @@ def test_a_wrong_configuration_is_one_line(config, message):
 def test_changes_reach_every_command():
     flow = Workflow.of({"experiments": MINI, "rounds": 5, "seeds": [0], "results": "my results"})
     assert flow.options == ["--results", "my results", "--set=training.rounds=5", "--set=grid.seeds=[0]"]
-    [run] = flow.cell("mini", FEDSAM).runs
+    [run] = flow.cell(wildcards()).runs
     assert run.training.rounds == 5
 
 
@@ -95,14 +95,21 @@ def test_small_models_get_one_thread_and_large_ones_the_cores(tmp_path):
         assert Workflow.of(config, cores=8).threads(wildcards()) == threads, config
 
 
+def test_the_device_auto_takes_a_gpu_only_if_there_is_one(monkeypatch):
+    for available, device in ((True, "cuda"), (False, "cpu")):
+        monkeypatch.setattr("torch.cuda.is_available", lambda available=available: available)
+        flow = Workflow.of({"experiments": MINI, "device": "auto"})
+        assert (flow.device, flow.gpus) == (device, int(available))
+
+
 def test_a_report_depends_on_the_identities_of_the_cells_that_it_reads():
     one, other = (Workflow.of({"experiments": MINI, "rounds": rounds}) for rounds in (4, 5))
     files = [f"results/analysis/mini/{FEDSAM}/drift.csv", "layout.yaml"]
     best = Workflow.of({"experiments": MINI, "report": "best"})
     shown, of_other, of_best = (flow.identities_shown(wildcards(), files) for flow in (one, other, best))
-    assert shown == one.cell("mini", FEDSAM).identity
+    assert shown == one.cell(wildcards()).identity
     assert of_best.startswith("best ")
-    assert other.cell("mini", FEDSAM).identity in of_other != shown
+    assert other.cell(wildcards()).identity in of_other != shown
     assert one.identities_shown(wildcards(), ["layout.yaml"]) == ""
 
 
