@@ -109,6 +109,6 @@ def _noise(table: Table, repetitions: Repetitions) -> Iterator[str]:
     printed = any(noise.printed is not None for noise in noises)
     deviation = "with the printed ±, pooled over the column, as its deviation" if printed else "with the same deviation"
     yield (
-        "Noise: the deviation s of a run is pooled over the methods of a column. A published number counts "
+        "Noise: the deviation s of a run is pooled over the methods of a column. The published number counts "
         f"{runs}, {deviation}."
     )

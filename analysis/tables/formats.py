@@ -150,7 +150,7 @@ def _deviation(runs: Spread, column: Column) -> str:
     """The pooled deviation; that of logarithms in percent."""
     is_ratio = rules().margin(column.metric, column.form).percent is not None
     std = f"{100 * runs.std:.2g} %" if is_ratio else f"{runs.std:.{column.decimals}f}"
-    return f"{std} ({runs.df})"
+    return f"{std} ({runs.df:.1f})"
 
 
 def markdown(table: Table) -> str:

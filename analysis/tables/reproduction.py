@@ -81,12 +81,13 @@ def _noise(column: Column, rows: Sequence[Compared], margin: Margin, repetitions
         return None
     is_ratio = margin.percent is not None
     samples = [
-        [value for _, value in entry.by_seed]
+        dict(entry.by_seed)
         for method, entry, _, fair in rows
         if entry.mean is not None and fair and method != column.relative_to
     ]
     if is_ratio:
-        samples = [[math.log(value) for value in values] for values in samples if min(values) > 0]
+        positive = (values for values in samples if min(values.values()) > 0)
+        samples = [{seed: math.log(value) for seed, value in values.items()} for values in positive]
     runs = pooled(samples)
     if runs is None:
         return None

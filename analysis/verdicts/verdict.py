@@ -126,7 +126,7 @@ def _decided(values: Sequence[float], published: float, width: float, margin: Ma
         return Verdict("agrees" if agrees(gap.value, 0, 1, width) else "differs", gap=gap)
     if noise is None:
         return Verdict("inconclusive", ONE_SEED, gap)
-    error, df = noise.error(len(values))
+    error, df = noise.error(len(values)), noise.df(len(values))
     gap = replace(gap, error=float(error), df=float(df))
     if agrees(gap.value, error, df, width):
         return Verdict("agrees", gap=gap)

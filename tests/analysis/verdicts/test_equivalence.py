@@ -13,11 +13,13 @@ from analysis.verdicts.equivalence import (
     Noise,
     Spread,
     agrees,
+    degrees_of_freedom,
     differs,
     pooled,
     pooled_deviations,
     seeds_to_decide,
-    welch,
+    variance_and_seed_share,
+    welch_df,
 )
 
 SAMPLES = st.lists(st.integers(-500, 500).map(lambda k: k / 100), min_size=2, max_size=8).filter(
@@ -25,12 +27,18 @@ SAMPLES = st.lists(st.integers(-500, 500).map(lambda k: k / 100), min_size=2, ma
 )
 
 
+def with_df(std: float, df: int) -> Spread:
+    """A deviation with these degrees of freedom: that of one method."""
+    return Spread(std, methods=1, seeds=df + 1, seed_share=1)
+
+
 @given(SAMPLES, SAMPLES, st.integers(1, 400).map(lambda k: k / 100))
 def test_agrees_is_scipys_two_one_sided_t_tests(ours: list[float], papers: list[float], margin: float) -> None:
-    """If the published number is the mean of m seeds, whose deviation is pooled with ours, both tests are Student's."""
-    runs = pooled([ours, papers])
-    assert runs is not None
-    error, df = Noise(runs, seeds=len(papers)).error(len(ours))
+    """The published number is the mean of m seeds whose deviation is pooled with ours: both tests are Student's."""
+    df = len(ours) + len(papers) - 2
+    squares = sum(np.var(sample) * len(sample) for sample in (ours, papers))
+    noise = Noise(with_df(math.sqrt(squares / df), df), seeds=len(papers))
+    error, df = noise.error(len(ours)), noise.df(len(ours))
     gap = float(np.mean(ours) - np.mean(papers))
     below = stats.ttest_ind(np.array(ours) - margin, papers, alternative="less").pvalue
     above = stats.ttest_ind(np.array(ours) + margin, papers, alternative="greater").pvalue
@@ -43,44 +51,91 @@ def test_agrees_is_scipys_two_one_sided_t_tests(ours: list[float], papers: list[
 
 @given(SAMPLES, SAMPLES)
 def test_welch_is_scipys_unequal_variances_t_test(ours: list[float], papers: list[float]) -> None:
-    variances = (np.var(sample, ddof=1) / len(sample) for sample in (ours, papers))
-    error, df = welch(next(variances), len(ours) - 1, next(variances), len(papers) - 1)
-    reference = stats.ttest_ind(ours, papers, equal_var=False)
-    assert df == pytest.approx(reference.df)
-    assert (np.mean(ours) - np.mean(papers)) == pytest.approx(reference.statistic * error, abs=1e-9)
+    a, b = (np.var(sample, ddof=1) / len(sample) for sample in (ours, papers))
+    assert welch_df(a, len(ours) - 1, b, len(papers) - 1) == pytest.approx(
+        stats.ttest_ind(ours, papers, equal_var=False).df
+    )
+
+
+def by_seed(values: list[float]) -> dict[int, float]:
+    return dict(enumerate(values))
 
 
 def test_the_pooled_deviation_is_that_within_the_groups_of_an_analysis_of_variance() -> None:
     """F is the mean square between the groups, here worked out by hand, over the pooled variance."""
     groups = [[1.0, 2.0, 6.0], [4.0, 4.5, 8.0], [0.0, 3.0, 3.0]]
-    spread = pooled([*groups, [7.0]])
+    spread = pooled([*map(by_seed, groups), by_seed([7.0])])
     assert spread is not None
-    assert (spread.df, spread.methods) == (6, 3), "one run alone has no deviation"
+    assert (spread.methods, spread.seeds) == (3, 3), "one run alone has no deviation"
     means = np.mean(groups, axis=1)
     between = 3 * np.sum((means - means.mean()) ** 2) / 2
     assert spread.std**2 == pytest.approx(between / stats.f_oneway(*groups).statistic)
-    assert pooled([[1.0], []]) is None
+    assert pooled([by_seed([1.0]), {}]) is None
+
+
+def test_the_share_between_seeds_by_hand() -> None:
+    """Errors -1, 0, 1 and -3, 0, 3: the means -2, 0, 2 have the variance 4, and the pooled variance is (1 + 9) / 2."""
+    spread = pooled([by_seed([9.0, 10.0, 11.0]), by_seed([47.0, 50.0, 53.0])])
+    assert spread is not None
+    assert (spread.std**2, spread.seed_share) == (pytest.approx(5), pytest.approx(4 / 5))
+    opposite = pooled([by_seed([1.0, 2.0, 3.0]), by_seed([3.0, 2.0, 1.0])])
+    assert opposite is not None
+    assert opposite.seed_share == 0
+
+
+def test_methods_with_different_seeds_share_those_they_have_in_common() -> None:
+    """Two methods with 2 and 4 seeds: s² = (1 * 0.5 + 3 * 5/3) / 4; without common seeds, all counts as shared."""
+    two = {0: 1.0, 1: 2.0}
+    spread, apart = (pooled([two, {seed + k: float(seed) for seed in range(4)}]) for k in (0, 9))
+    assert spread is not None
+    assert apart is not None
+    assert spread.std == apart.std == pytest.approx(math.sqrt(5.5 / 4))
+    assert (spread.seeds, spread.seed_share, apart.seed_share) == (3, pytest.approx(1), 1)
+    assert apart.df == pytest.approx(2)
+
+
+def test_degrees_of_freedom_at_their_limits() -> None:
+    """Equal errors count once. With many seeds, independent errors of J methods have J (n - 1) degrees of freedom."""
+    assert degrees_of_freedom(1.0, 12, 3) == pytest.approx(2)
+    assert degrees_of_freedom(1.0, 1, 3) == pytest.approx(2)
+    assert degrees_of_freedom(1 / 12, 12, 1_000_001) == pytest.approx(12_000_000, rel=1e-3)
+
+
+@given(st.floats(0, 1), st.integers(2, 30), st.integers(2, 50))
+def test_degrees_of_freedom_lie_between_those_of_equal_and_of_independent_errors(share: float, j: int, n: int) -> None:
+    df = degrees_of_freedom(share, j, n)
+    assert n - 1 <= df * (1 + 1e-9)
+    assert df <= j * (n - 1) * (1 + 1e-9)
+
+
+def test_satterthwaites_degrees_of_freedom_match_the_moments_of_the_pooled_variance() -> None:
+    """A variance with ν degrees of freedom has the relative variance 2 / ν. The bound makes ν smaller, not larger."""
+    rng, methods, n = np.random.default_rng(1), 12, 30
+    shared, own = rng.normal(size=(4000, 1, n)), rng.normal(size=(4000, methods, n))
+    variance, share = variance_and_seed_share(math.sqrt(0.7) * shared + math.sqrt(0.3) * own)
+    moments = 2 * variance.mean() ** 2 / variance.var()
+    assert degrees_of_freedom(share, methods, n).mean() == pytest.approx(moments, rel=0.15)
+    assert degrees_of_freedom(share, methods, n).mean() < moments
 
 
 def test_printed_deviations_are_pooled_and_count_as_two_seeds_each() -> None:
-    assert pooled_deviations([3.0, 4.0]) == Spread(math.sqrt(12.5), 2, 2)
+    assert pooled_deviations([3.0, 4.0]) == Spread(math.sqrt(12.5), 2, 2, 0.5)
     assert pooled_deviations([]) is None
 
 
 def test_the_error_by_hand() -> None:
     """s = 0.6, three seeds against one: 0.36 (1/3 + 1) = 0.48. With a printed ± of 0.4: 0.36 / 3 + 0.16 = 0.28."""
-    runs = Spread(0.6, 24, 12)
-    error, df = Noise(runs).error(3)
-    assert (error, df) == (pytest.approx(math.sqrt(0.48)), 24)
-    assert Noise(runs, seeds=3).error(3)[0] == pytest.approx(math.sqrt(0.24))
-    error, df = Noise(runs, Spread(0.4, 12, 12)).error(3)
-    assert error == pytest.approx(math.sqrt(0.28))
-    assert df == pytest.approx(0.28**2 / (0.12**2 / 24 + 0.16**2 / 12))
+    runs = with_df(0.6, 24)
+    assert (Noise(runs).error(3), Noise(runs).df(3)) == (pytest.approx(math.sqrt(0.48)), pytest.approx(24))
+    assert Noise(runs, seeds=3).error(3) == pytest.approx(math.sqrt(0.24))
+    printed = Noise(runs, pooled_deviations([0.4] * 12))
+    assert printed.error(3) == pytest.approx(math.sqrt(0.28))
+    assert printed.df(3) == pytest.approx(0.28**2 / (0.12**2 / 24 + 0.16**2 / 12))
 
 
 def test_without_noise_the_gap_decides() -> None:
-    noise = Noise(Spread(0.0, 4, 2), Spread(0.0, 2, 2))
-    error, df = noise.error(3)
+    noise = Noise(with_df(0, 4), pooled_deviations([0.0, 0.0]))
+    error, df = noise.error(3), noise.df(3)
     assert agrees(1.0, error, df, 1.0), "at the margin is within it"
     assert not differs(1.0, error, df, 1.0)
     assert differs(1.01, error, df, 1.0)
@@ -106,8 +161,8 @@ def test_no_gap_agrees_and_differs_and_the_sign_is_irrelevant(gap: float, error:
 
 NOISES = st.builds(
     Noise,
-    st.builds(lambda std, methods: Spread(std, 2 * methods, methods), st.floats(0.01, 2), st.integers(1, 12)),
-    st.none() | st.builds(lambda std, methods: Spread(std, methods, methods), st.floats(0.01, 1), st.integers(1, 12)),
+    st.builds(Spread, st.floats(0.01, 2), st.integers(1, 12), st.integers(2, 9), st.floats(0, 1)),
+    st.none() | st.builds(pooled_deviations, st.lists(st.floats(0.01, 1), min_size=1, max_size=12)),
     st.integers(1, 10),
 )
 
@@ -115,7 +170,7 @@ NOISES = st.builds(
 @given(GAPS, NOISES)
 def test_the_seeds_to_decide_are_the_first_that_do(gap: float, noise: Noise) -> None:
     def is_decided(n: int) -> bool:
-        error, df = noise.error(n, noise.runs.methods * (n - 1))
+        error, df = noise.error(n), noise.df(n, seeds=n)
         return bool(agrees(gap, error, df, 1.0) or differs(gap, error, df, 1.0))
 
     seeds = seeds_to_decide(gap, 1.0, noise)
@@ -126,6 +181,6 @@ def test_the_seeds_to_decide_are_the_first_that_do(gap: float, noise: Noise) -> 
 
 def test_the_noise_of_one_published_run_can_leave_a_verdict_open_for_ever() -> None:
     """At gap 0, s t (1/n + 1)^(1/2) ≤ 1 needs s < 1 / 1.645 = 0.608, since the 1 is the published run's share."""
-    assert seeds_to_decide(0.0, 1.0, Noise(Spread(0.61, 24, 12))) is None
-    assert seeds_to_decide(0.0, 1.0, Noise(Spread(0.6, 24, 12))) is not None
-    assert seeds_to_decide(0.0, 1.0, Noise(Spread(0.61, 24, 12), seeds=3)) is not None
+    assert seeds_to_decide(0.0, 1.0, Noise(Spread(0.61, 12, 3, 0.5))) is None
+    assert seeds_to_decide(0.0, 1.0, Noise(Spread(0.6, 12, 3, 0.5))) is not None
+    assert seeds_to_decide(0.0, 1.0, Noise(Spread(0.61, 12, 3, 0.5), seeds=3)) is not None

@@ -1,6 +1,7 @@
 """Verdicts: each by hand, the rule at its borders, and what must hold for all numbers."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -14,10 +15,16 @@ from analysis.verdicts.verdict import PLURALS, Gap, Verdict, counts, verdict
 PRINTED = PublishedNumber(80.0)
 POINT, TENTH, EXACT = Margin(points=1), Margin(percent=10), Margin(exact=True)
 
-# s = 0.3 over 12 methods with 3 seeds: SE = 0.3 (1/3 + 1)^(1/2) = 0.34641 with 24 degrees of freedom. t(0.95) = 1.71088
-# and t(0.975) = 2.06390, so the half widths are 0.59267 and 0.71496, and the margin is 1.005 with its rounding.
-QUIET = Noise(Spread(0.3, 24, 12))
-LOUD = Noise(Spread(0.7, 24, 12))
+
+def noise_of(std: float) -> Noise:
+    """With 24 degrees of freedom: of a method with 25 seeds."""
+    return Noise(Spread(std, 1, 25, 1))
+
+
+# Three seeds with s = 0.3: SE = 0.3 (1/3 + 1)^(1/2) = 0.34641 with 24 degrees of freedom. t(0.95) = 1.71088 and
+# t(0.975) = 2.06390, so the half widths are 0.59267 and 0.71496, and the margin is 1.005 with its rounding.
+QUIET = noise_of(0.3)
+LOUD = noise_of(0.7)
 
 
 def around(mean: float) -> list[float]:
@@ -32,10 +39,10 @@ CASES = [
     ("below", around(78.0), PRINTED, POINT, QUIET, "differs", -2.0),
     ("equal, but the noise is too large", around(80.0), PRINTED, POINT, LOUD, "inconclusive", 0.0),
     ("one seed", [80.0], PRINTED, POINT, None, "inconclusive", 0.0),
-    ("one seed, the others show the deviation", [80.0], PRINTED, POINT, Noise(Spread(0.3, 22, 11)), "agrees", 0.0),
-    ("a ratio within 10 %", [20.8, 21.0, 21.2], PublishedNumber(20.0), TENTH, Noise(Spread(0.01, 24, 12)), "agrees",
+    ("one seed, the others show the deviation", [80.0], PRINTED, POINT, noise_of(0.3), "agrees", 0.0),
+    ("a ratio within 10 %", [20.8, 21.0, 21.2], PublishedNumber(20.0), TENTH, noise_of(0.01), "agrees",
      math.log(20.8 * 21.0 * 21.2) / 3 - math.log(20)),
-    ("a ratio of two", [40.0, 40.0], PublishedNumber(20.0), TENTH, Noise(Spread(0.05, 24, 12)), "differs", math.log(2)),
+    ("a ratio of two", [40.0, 40.0], PublishedNumber(20.0), TENTH, noise_of(0.05), "differs", math.log(2)),
     ("a ratio below zero", [-1.0, 2.0], PublishedNumber(20.0), TENTH, QUIET, "not judged", None),
     ("a printed zero", [1.0, 2.0], PublishedNumber(0.0), TENTH, QUIET, "not judged", None),
     ("exact counts", [3.0, 3.0], PublishedNumber(2.0, decimals=0), EXACT, None, "differs", 1.0),
@@ -79,20 +86,20 @@ def test_every_kind_is_among_the_cases():
 def test_a_gap_says_what_decided():
     gap = verdict(around(80.5), PRINTED, POINT, QUIET).gap
     assert gap is not None
-    assert (gap.error, gap.df) == (pytest.approx(0.3 * math.sqrt(4 / 3)), 24)
+    assert (gap.error, gap.df) == (pytest.approx(0.3 * math.sqrt(4 / 3)), pytest.approx(24))
     assert gap.margin == pytest.approx(1.005)
     assert not gap.is_ratio
-    # 0.5 + t(0.95, 12 (n - 1)) 0.3 (1/n + 1)^(1/2) is 1.00533 for n = 24 (t = 1.6504), and 1.00485 for n = 25.
-    assert gap.seeds == 25
+    # 0.5 + t(0.95, n - 1) 0.3 (1/n + 1)^(1/2) is 1.00509 for n = 62 (t = 1.6702), and 1.00490 for n = 63 (t = 1.6698).
+    assert gap.seeds == 63
 
 
 def test_texts():
-    noise = Noise(Spread(0.5, 24, 12), seeds=3)
+    noise = Noise(Spread(0.5, 1, 25, 1), seeds=3)
     assert verdict(around(82), PRINTED, POINT, QUIET).text() == "differs (+2.00)"
     assert (
         verdict(around(82), PublishedNumber(80.0, decimals=0), POINT, QUIET).text(0) == "inconclusive (paper's noise)"
     )
-    assert verdict([40.0] * 3, PublishedNumber(20.0), TENTH, Noise(Spread(0.05, 24, 12))).text() == "differs (+100 %)"
+    assert verdict([40.0] * 3, PublishedNumber(20.0), TENTH, noise_of(0.05)).text() == "differs (+100 %)"
     assert verdict(around(80.5), PRINTED, POINT, noise).text().startswith("inconclusive (needs ")
     assert verdict([80.0], PRINTED, POINT, None).text() == "inconclusive (one seed)"
     assert verdict(around(80), PRINTED, POINT, QUIET).text() == "agrees"
@@ -110,7 +117,7 @@ def test_counts():
 
 
 ACCURACIES = st.floats(1, 100)
-NOISES = st.builds(lambda std, m: Noise(Spread(std, 2 * m, m)), st.floats(0, 5), st.integers(1, 12))
+NOISES = st.builds(lambda std, methods: Noise(Spread(std, methods, 3, 0.5)), st.floats(0, 5), st.integers(1, 12))
 
 
 @given(ACCURACIES, ACCURACIES, NOISES, st.integers(1, 10), st.sampled_from([POINT, TENTH]))
@@ -126,6 +133,6 @@ def test_above_and_below_are_judged_alike(mean, value, noise, seeds, margin):
 
 @given(ACCURACIES, ACCURACIES, NOISES, st.floats(0, 5), st.integers(2, 10))
 def test_more_spread_never_makes_a_decision(mean, value, noise, more, seeds):
-    wider = Noise(Spread(noise.runs.std + more, noise.runs.df, noise.runs.methods))
+    wider = Noise(replace(noise.runs, std=noise.runs.std + more))
     narrow, wide = (verdict([mean] * seeds, PublishedNumber(value), POINT, one).kind for one in (noise, wider))
     assert wide in (narrow, "inconclusive")
