@@ -13,6 +13,10 @@ from bench.input.registry import registered
 
 ANALYSES: Mapping[str, type[Analysis]] = registered(Analysis, __name__)
 
+for _name, _class in ANALYSES.items():  # fingerprints and lists find an analysis by its module
+    if _class.__module__.rpartition(".")[2] != _name:
+        raise TypeError(f"the analysis '{_name}' must be defined in a module of that name, not in {_class.__module__}")
+
 
 def analysis_class(name: str) -> type[Analysis]:
     """The class of an analysis; a `UserError` suggests the nearest name."""

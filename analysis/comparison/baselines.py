@@ -18,7 +18,6 @@ from analysis.measures.convergence import Better
 from analysis.report.requested import RequestedExperiment
 from bench.engine.step_settings import StepSettings
 from bench.experiments.address import IDS
-from bench.experiments.files import PAPER_TABLES
 from bench.experiments.results import ResultPaths, run_in
 from bench.experiments.run_config import USER_FILES, RunConfig
 from bench.files.csv_json import write_csv
@@ -131,15 +130,12 @@ def load(grid: str, file: Path | None = None) -> pd.DataFrame:
     place = file or default
     if not place.is_file():
         stored = sorted(found.stem for found in default.parent.glob("*.csv"))
-        experiments = {found.parent.name for found in PAPER_TABLES.glob("*/experiments.yaml")}
-        source = f"{grid}_all" if f"{grid}_all" in experiments else grid
-        if file is None and source not in experiments:
+        if file is None and stored:
             raise unknown("grid of stored baselines", grid, stored)
         where = "" if file is None else f" --out {file}"
-        source = source if source in experiments else "EXPERIMENT"
         raise UserError(
             f"no stored baselines at '{place}' (stored grids: {', '.join(stored) or 'none'}); "
-            f"store them with: fedflat baselines {source} --grid {grid}{where}"
+            f"store them with: fedflat baselines EXPERIMENT --grid {grid}{where}"
         )
     text = {column: str for column in COLUMNS if column not in NUMBERS}
     try:

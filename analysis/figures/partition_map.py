@@ -16,7 +16,7 @@ from bench.data.dataset import Labels
 from bench.data.partitions.base import Indices, partition_hash
 from bench.data.sources import parse_source
 from bench.experiments.experiment import Experiment
-from bench.experiments.results import PARTITION, drawn_partition
+from bench.experiments.results import PARTITION, ResultPaths
 from bench.files.csv_json import write_csv
 from bench.input.errors import unknown
 from bench.training.run_directory import partition_table
@@ -40,12 +40,12 @@ def partition_map(labels: Labels, split: Sequence[Indices], title: str) -> Figur
 
 
 def draw_partitions(
-    experiment: Experiment, label: str | None, seed: int, root: Path, out: Path
+    experiment: Experiment, label: str | None, seed: int, root: Path, paths: ResultPaths
 ) -> Iterator[tuple[str, list[Path]]]:
     """Write the splits of an experiment's partitions, or of those with one label, as runs with this seed have them.
 
     Yields for each a summary and its files: pictures, and a table in the format of runs (`partition_table`), in
-    `drawn_partition(out, ...)`. Nothing is trained. A `UserError` lists the labels of the experiment's partitions.
+    `paths.drawn_partition(...)`. Nothing is trained. A `UserError` lists the labels of the experiment's partitions.
     """
     splits = [
         (label_of_part, part, partition)
@@ -60,7 +60,7 @@ def draw_partitions(
             data = load_dataset(parse_source(part.dataset), root)
             split = split_of(partition, data, seed)
             clients = f"{partition.clients} clients" if partition.clients > 1 else "1 client"
-            folder = drawn_partition(out, experiment.name, name, partition.label, partition.clients, seed)
+            folder = paths.drawn_partition(experiment.name, name, partition.label, partition.clients, seed)
             write_csv(folder / PARTITION, partition_table(split, data.train.labels))
             title = f"{name}, {partition_title(partition.label)}, {clients}, seed {seed}"
             figure = partition_map(data.train.labels, split, title)

@@ -14,7 +14,7 @@ from analysis.analyses.base import Analysis
 from analysis.analyses.provenance import PROVENANCE_COLUMNS, first_differing_option, name_value_pairs
 from bench.experiments.address import IDS, CellAddress, Setting
 from bench.experiments.experiment import Experiment
-from bench.experiments.results import PARTITION, ResultPaths
+from bench.experiments.results import PARTITION, RUN_FILES, ResultPaths
 from bench.input.errors import UserError
 from bench.training.run_directory import RunDirectory, first_differing_field
 
@@ -27,24 +27,20 @@ class TidyFile:
     per_seed: bool = False
 
 
-FILES = {
-    "metrics": TidyFile(
-        (
-            "identity",
-            "seed",
-            "round",
-            "local_loss",
-            "client_drift",
-            "train_loss",
-            "train_accuracy",
-            "test_loss",
-            "test_accuracy",
-            "diverged",
-            "code",
-        ),
-    ),
-    "partition": TidyFile(("client", "index", "label"), per_seed=True),
-}
+_METRICS = (
+    "identity",
+    "seed",
+    "round",
+    "local_loss",
+    "client_drift",
+    "train_loss",
+    "train_accuracy",
+    "test_loss",
+    "test_accuracy",
+    "diverged",
+    "code",
+)
+FILES = dict(zip(RUN_FILES, (TidyFile(_METRICS), TidyFile(("client", "index", "label"), per_seed=True)), strict=True))
 """Tidy files of runs by their kind; every other kind is the name of an analysis."""
 
 

@@ -1,8 +1,8 @@
 """The targets of Snakemake: an experiment's page, its runs, an analysis of them, a table, a figure."""
 
-from collections.abc import Callable, Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,62 +11,86 @@ from analysis.report.figures import Figures
 from analysis.report.requested import RequestedExperiment
 from analysis.report.tables import Tables
 
-Files = Callable[[], list[Path]]
-"""Lists files when it is called: no experiment is read before one of its targets is requested."""
-Names = Callable[[], Sequence[str]]
+
+@dataclass(frozen=True)
+class Target(ABC):
+    """A target of an experiment. Its files are listed on request, because that reads all cells of the experiment."""
+
+    requested: RequestedExperiment
+
+    @abstractmethod
+    def outputs(self) -> list[Path]:
+        """The files that Snakemake writes."""
+
+    def inputs(self) -> list[Path]:
+        """The layouts and tidy files that the target needs."""
+        return self.outputs()
 
 
 @dataclass(frozen=True)
-class Target:
-    """A target. `outputs`: the files that Snakemake writes; `inputs`: the layouts and tidy files that they need."""
+class TidyFiles(Target):
+    """The tidy files of all cells: `kind` is metrics, or the name of an analysis."""
 
-    requested: RequestedExperiment
-    outputs: Files
-    inputs: Files
+    kind: str
 
-
-def rendered(layouts: CheckedLayouts[Any], names: Names) -> Target:
-    """Tables or figures of an experiment."""
-    return Target(
-        layouts.requested,
-        lambda: [file for name in names() for file in layouts.outputs(name)],
-        lambda: [file for name in names() for file in layouts.inputs(name)],
-    )
+    def outputs(self) -> list[Path]:
+        """One file for each cell; for an analysis, for each cell to which it applies."""
+        requested, experiment = self.requested, self.requested.experiment
+        cells = experiment.paths() if self.kind == "metrics" else requested.analysed(self.kind)
+        return [requested.paths.tidy(experiment.name, cell, self.kind) for cell in cells]
 
 
-def page_contents(requested: RequestedExperiment) -> Target:
-    """The tables and figures that the page of an experiment shows."""
-    parts = [rendered(layouts, layouts.shown) for layouts in (Tables(requested), Figures(requested))]
-    return Target(
-        requested,
-        lambda: [file for part in parts for file in part.outputs()],
-        lambda: [file for part in parts for file in part.inputs()],
-    )
+@dataclass(frozen=True)
+class Rendered(Target):
+    """Tables, or figures; `names` None: all that the page shows."""
+
+    layouts: type[CheckedLayouts[Any]]
+    names: tuple[str, ...] | None = None
+
+    def outputs(self) -> list[Path]:
+        """The files of each table or figure."""
+        layouts = self.layouts(self.requested)
+        return [file for name in self._names(layouts) for file in layouts.outputs(name)]
+
+    def inputs(self) -> list[Path]:
+        """The layouts, and the tidy files that they show."""
+        layouts = self.layouts(self.requested)
+        return [file for name in self._names(layouts) for file in layouts.inputs(name)]
+
+    def _names(self, layouts: CheckedLayouts[Any]) -> Iterable[str]:
+        return layouts.shown() if self.names is None else self.names
+
+
+@dataclass(frozen=True)
+class Page(Target):
+    """The page of an experiment."""
+
+    @property
+    def contents(self) -> list[Rendered]:
+        """The tables and figures that the page shows."""
+        return [Rendered(self.requested, Tables), Rendered(self.requested, Figures)]
+
+    def outputs(self) -> list[Path]:
+        """The page alone."""
+        return [self.requested.report_paths.page]
+
+    def inputs(self) -> list[Path]:
+        """The layouts and tidy files of its tables and figures."""
+        return [file for rendered in self.contents for file in rendered.inputs()]
 
 
 def targets_of(requested: RequestedExperiment) -> dict[str, Target]:
     """The targets of one experiment, by name."""
-    paths, name = requested.paths, requested.target
     tables, figures = Tables(requested), Figures(requested)
-
-    def runs() -> list[Path]:
-        return [paths.metrics(requested.experiment.name, cell) for cell in requested.experiment.paths()]
-
-    def analysed(analysis: str) -> list[Path]:
-        return [paths.analysis(requested.experiment.name, cell, analysis) for cell in requested.analysed(analysis)]
-
-    found = {
-        name: Target(requested, lambda: [requested.report_paths.page], page_contents(requested).inputs),
-        f"{name}_runs": Target(requested, runs, runs),
+    figure_parts = {name: [name] for name in figures.names()} | figures.subfigures()
+    by_ending: dict[str, Target] = {
+        "": Page(requested),
+        "_runs": TidyFiles(requested, "metrics"),
+        **{f"_analysis_{name}": TidyFiles(requested, name) for name in requested.analysis_names},
+        **{f"_table_{name}": Rendered(requested, Tables, (name,)) for name in tables.names()},
+        **{f"_figure_{name}": Rendered(requested, Figures, tuple(parts)) for name, parts in figure_parts.items()},
     }
-    for analysis in requested.analysis_names:
-        files = partial(analysed, analysis)
-        found[f"{name}_analysis_{analysis}"] = Target(requested, files, files)
-    for table in tables.names():
-        found[f"{name}_table_{table}"] = rendered(tables, partial(list, [table]))
-    for figure, parts in ({f: [f] for f in figures.names()} | figures.subfigures()).items():
-        found[f"{name}_figure_{figure}"] = rendered(figures, partial(list, parts))
-    return found
+    return {requested.target + ending: target for ending, target in by_ending.items()}
 
 
 def all_targets(experiments: Iterable[RequestedExperiment]) -> dict[str, list[Target]]:
@@ -74,7 +98,7 @@ def all_targets(experiments: Iterable[RequestedExperiment]) -> dict[str, list[Ta
     experiments = list(experiments)
     papers = [requested for requested in experiments if requested.is_paper]
     return {
-        "all_tables": [rendered(tables, tables.shown) for tables in map(Tables, papers)],
-        "all_figures": [rendered(figures, figures.shown) for figures in map(Figures, papers)],
+        "all_tables": [Rendered(paper, Tables) for paper in papers],
+        "all_figures": [Rendered(paper, Figures) for paper in papers],
         **{name: [target] for requested in experiments for name, target in targets_of(requested).items()},
     }

@@ -186,7 +186,8 @@ class Workflow:
     @one_line_errors
     def page_inputs(self, w: Wildcards) -> list[Path]:
         """The files of the tables and figures of a page."""
-        return targets.page_contents(self.experiments[w.experiment]).outputs()
+        contents = targets.Page(self.experiments[w.experiment]).contents
+        return [file for rendered in contents for file in rendered.outputs()]
 
     @one_line_errors
     def identities_shown(self, w: Wildcards, input: Iterable[str]) -> str:  # noqa: A002 - Snakemake's name

@@ -3,10 +3,8 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench.data.origin import MISSING
 from bench.data.sources import SOURCES, parse_source
 from bench.data.sources.base import Published, Source
-from bench.data.sources.digits import Digits
 from bench.files.text_table import aligned
 from bench.input.content import expanded
 from bench.input.errors import UserError, unknown
@@ -14,41 +12,13 @@ from bench.input.errors import UserError, unknown
 
 def listing(root: Path) -> str:
     """One line per data set: size, status below `root`, licence and source."""
-    rows: list[tuple[str, ...]] = [("name", "training + test", "image", "classes", "MB", "status", "licence", "source")]
-    rows += [_row(name, source, root) for name, source in SOURCES.items()]
+    head = ("name", "training + test", "image", "classes", "MB", "status", "licence", "source")
+    rows = [(name, *source.overview(root)) for name, source in SOURCES.items()]
     note = (
         f"data root: '{root}'; status: missing, archive (to be unpacked), files (to be decoded), ready; "
         "'fedflat data check NAME' verifies"
     )
-    return "\n".join([*aligned(rows), note])
-
-
-def _row(name: str, source: type[Source], root: Path) -> tuple[str, ...]:
-    if issubclass(source, Published):
-        facts, variants = source.facts, len(source.variants())
-        about = (status(source, root), source.origin.licence, source.origin.homepage)
-    elif issubclass(source, Digits):
-        facts, variants, about = source.facts, 1, ("ready", "CC BY 4.0", "embedded in scikit-learn")
-    else:
-        return (name, "yours", "yours", "yours", "", "", "yours", "root/train/<class>/*, root/test/<class>/*")
-    counts = f"{facts.train:,} + {f'{variants} × ' if variants > 1 else ''}{facts.test:,}"
-    size = (facts.train + variants * facts.test) * facts.pixels / 1e6
-    return (name, counts, "×".join(map(str, facts.shape)), str(facts.classes), f"{size:,.1f}", *about)
-
-
-def status(source: type[Published], root: Path) -> str:
-    """One of: needs NAME, missing, archive, files, ready, or how many variants are ready."""
-    for needed in source.needs:
-        if needed.origin.status(root) == MISSING:
-            return f"needs {needed.parse({}).name}"
-    found = source.origin.status(root)
-    if found != "there":
-        return found
-    variants = source.variants()
-    ready = sum(variant.is_decoded(root) for variant in variants)
-    if ready == len(variants):
-        return "ready"
-    return f"{ready} of {len(variants)} ready" if ready else "files"
+    return "\n".join([*aligned([head, *rows]), note])
 
 
 def check(name: str, root: Path) -> Iterator[str]:

@@ -67,6 +67,10 @@ class ResultPaths:
         """The file of a run's split, drawn without training."""
         return run_in(self.root / "partitions" / experiment / cell, seed) / PARTITION
 
+    def drawn_partition(self, experiment: str, dataset: str, partition: str, clients: int, seed: int) -> Path:
+        """The folder in which `fedflat data partition` stores one split."""
+        return run_in(self.root / "partitions" / experiment / dataset / partition / f"{clients}-clients", seed)
+
     def tidy(self, experiment: str, cell: str, kind: str, seed: int | str = 0) -> Path:
         """A tidy file by its kind: metrics, partition (of one seed), or an analysis."""
         if kind == "partition":
@@ -92,7 +96,7 @@ class ResultPaths:
         kind, *below = file.relative_to(self.root).parts
         if kind not in {"runs", "analysis", "partitions"}:
             return None
-        place = below[2 if below[0] == CUSTOM else 1 :]
+        place = below[2 if below[:1] == [CUSTOM] else 1 :]
         return CellAddress.of("/".join(place[:4])) if len(place) > 4 else None
 
 
@@ -129,11 +133,6 @@ class ReportPaths:
 def run_in(cell_folder: Path, seed: int | str) -> Path:
     """The directory of the run with a seed in the folder of its cell."""
     return cell_folder / f"seed-{seed}"
-
-
-def drawn_partition(folder: Path, experiment: str, dataset: str, partition: str, clients: int, seed: int) -> Path:
-    """The folder in which `fedflat data partition` stores one split; `folder` is by default results/partitions."""
-    return run_in(folder / experiment / dataset / partition / f"{clients}-clients", seed)
 
 
 def custom_analysis(folder: Path, name: str) -> Path:

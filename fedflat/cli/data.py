@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from bench.input.errors import UserError
-from fedflat.cli.options import ExperimentName, Results, Set, folder_path, overrides_of
+from fedflat.cli.options import ExperimentName, Results, Set, overrides_of
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -95,9 +95,7 @@ def partition(
         typer.Argument(help="The label of a partition, for example dirichlet-0.1. Default: all.", metavar="PARTITION"),
     ] = None,
     seed: Seed = 0,
-    out: Annotated[Path, typer.Option(help="The folder to write to.", parser=folder_path, metavar="FOLDER")] = Path(
-        "results/partitions"
-    ),
+    results: Results = Path("results"),
     root: Root = None,
 ) -> None:
     """Show how many images each client holds.
@@ -110,8 +108,10 @@ def partition(
     """
     from analysis.figures.partition_map import draw_partitions
     from bench.experiments.experiment import load_experiment
+    from bench.experiments.results import ResultPaths
 
-    for description, files in draw_partitions(load_experiment(experiment, {}), label, seed, _checked(root), out):
+    loaded, paths = load_experiment(experiment, {}), ResultPaths(results)
+    for description, files in draw_partitions(loaded, label, seed, _checked(root), paths):
         typer.echo(description)
         for file in files:
             typer.echo(f"  {file}")

@@ -31,6 +31,12 @@ class Facts:
         """Number of bytes of an image."""
         return math.prod(self.shape)
 
+    def texts(self, variants: int = 1) -> tuple[str, str, str, str]:
+        """Images, shape, classes and megabytes as texts; each of several `variants` has its own test images."""
+        counts = f"{self.train:,} + {f'{variants} × ' if variants > 1 else ''}{self.test:,}"
+        size = (self.train + variants * self.test) * self.pixels / 1e6
+        return (counts, "×".join(map(str, self.shape)), str(self.classes), f"{size:,.1f}")
+
 
 class Source(Frozen):
     """The `dataset` of a configuration."""
@@ -48,6 +54,11 @@ class Source(Frozen):
 
         Files are decoded once, into a cache below the same root. Nothing is downloaded.
         """
+
+    @classmethod
+    @abstractmethod
+    def overview(cls, root: Path) -> tuple[str, ...]:
+        """Texts for a list: images, shape, classes, megabytes, status below the data root, licence, source."""
 
     own: ClassVar[bool] = False
     """Whether the files are user-defined, so that they can change under the same name."""
@@ -79,6 +90,26 @@ class Published(Source):
     def variants(cls) -> list["Published"]:
         """All data sets of this name, of which a configuration chooses one."""
         return [cls.parse({})]
+
+    @classmethod
+    def overview(cls, root: Path) -> tuple[str, ...]:
+        """Texts for a list."""
+        return (*cls.facts.texts(len(cls.variants())), cls.status(root), cls.origin.licence, cls.origin.homepage)
+
+    @classmethod
+    def status(cls, root: Path) -> str:
+        """One of: needs NAME, missing, archive, files, ready, or how many variants are ready."""
+        for needed in cls.needs:
+            if needed.origin.status(root) == MISSING:
+                return f"needs {needed.parse({}).name}"
+        found = cls.origin.status(root)
+        if found != "there":
+            return found
+        variants = cls.variants()
+        ready = sum(variant.is_decoded(root) for variant in variants)
+        if ready == len(variants):
+            return "ready"
+        return f"{ready} of {len(variants)} ready" if ready else "files"
 
     def load(self, root: Path) -> Dataset:
         """Pixels 0..255, normalised by mean and deviation of the training images."""

@@ -22,6 +22,11 @@ class Digits(Source):
 
     facts: ClassVar[Facts] = Facts(901, 896, 10, (1, 8, 8))
 
+    @classmethod
+    def overview(cls, root: Path) -> tuple[str, ...]:
+        """Texts for a list."""
+        return (*cls.facts.texts(), "ready", "CC BY 4.0", "embedded in scikit-learn")
+
     def check(self, root: Path) -> Iterator[str]:
         """Checks that scikit-learn is installed."""
         self.load(root)

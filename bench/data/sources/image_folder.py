@@ -73,6 +73,11 @@ class ImageFolder(Source):
         """The title."""
         return self.title
 
+    @classmethod
+    def overview(cls, root: Path) -> tuple[str, ...]:
+        """Texts for a list."""
+        return ("yours", "yours", "yours", "", "", "yours", "root/train/<class>/*, root/test/<class>/*")
+
     def load(self, root: Path) -> Dataset:
         """Pixels 0..255, normalised by mean and deviation of the training images.
 

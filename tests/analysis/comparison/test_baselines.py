@@ -146,9 +146,9 @@ def test_the_place_of_images_is_no_part_of_the_protocol() -> None:
 
 
 def test_baselines_that_are_not_there(little: Path) -> None:
-    with pytest.raises(UserError, match=r"store them with: fedflat baselines quick_all --grid quick$"):
+    with pytest.raises(UserError, match=r"store them with: fedflat baselines EXPERIMENT --grid quick$"):
         load("quick")
-    with pytest.raises(UserError, match=r"fedflat baselines quick_all --grid quick --out my.csv$"):
+    with pytest.raises(UserError, match=r"fedflat baselines EXPERIMENT --grid quick --out my.csv$"):
         load("quick", Path("my.csv"))
     store(requested(little), "tiny")
     with pytest.raises(UserError, match=r"unknown grid of stored baselines 'tny'; did you mean 'tiny'\? .*: tiny\)"):

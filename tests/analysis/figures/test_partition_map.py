@@ -13,6 +13,7 @@ from bench.data.partitions.dirichlet import Dirichlet
 from bench.data.partitions.even import IID
 from bench.data.root import data_root
 from bench.experiments.experiment import load_experiment
+from bench.experiments.results import ResultPaths
 from bench.input.errors import UserError
 from bench.numerics.streams import numpy_stream
 from tests.bench.data.labelled import samples
@@ -62,9 +63,9 @@ def test_partitions_of_one_label_are_all_drawn(tmp_path: Path) -> None:
     experiment = load_experiment("quick", {"grid.partition": grid})
 
     def folders(label: str | None) -> list[str]:
-        drawn = [files for _, files in draw_partitions(experiment, label, 3, data_root(), tmp_path)]
+        drawn = [files for _, files in draw_partitions(experiment, label, 3, data_root(), ResultPaths(tmp_path))]
         assert all(file.is_file() for files in drawn for file in files)
-        return [str(files[0].parent.relative_to(tmp_path)) for files in drawn]
+        return [str(files[0].parent.relative_to(tmp_path / "partitions")) for files in drawn]
 
     twenty, fifty, iid = (
         f"quick/digits/{place}-clients/seed-3" for place in ("dirichlet-0.1/20", "dirichlet-0.1/50", "iid/20")
@@ -72,7 +73,7 @@ def test_partitions_of_one_label_are_all_drawn(tmp_path: Path) -> None:
     assert folders(None) == [twenty, fifty, iid]
     assert folders("dirichlet-0.1") == [twenty, fifty]
     for folder, clients in ((twenty, 20), (fifty, 50)):
-        assert pd.read_csv(tmp_path / folder / "partition.csv.gz")["client"].nunique() == clients
+        assert pd.read_csv(tmp_path / "partitions" / folder / "partition.csv.gz")["client"].nunique() == clients
     with pytest.raises(UserError, match=r"'dirichlet-1'.*\(allowed: dirichlet-0\.1, iid\)"):
         folders("dirichlet-1")
 

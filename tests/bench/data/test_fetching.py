@@ -9,7 +9,7 @@ from threading import Thread
 
 import pytest
 
-from bench.data.inventory import prepare, status
+from bench.data.inventory import prepare
 from bench.data.origin import File
 from bench.data.sources.base import Published
 from bench.input.errors import UserError
@@ -62,7 +62,7 @@ def test_what_is_missing_is_fetched_if_requested(name, store, tmp_path, monkeypa
     assert not root.exists()
     [line] = prepare(name, root, fetch=True)
     assert line.startswith(f"{name}: ")
-    assert status(source, root) == "ready"
+    assert source.status(root) == "ready"
     fetched = root / source.origin.downloads[0].path
     assert fetched.read_bytes() == (folder / source.origin.downloads[0].path).read_bytes()
     before = fetched.stat().st_mtime_ns

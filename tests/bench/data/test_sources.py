@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from bench.data.inventory import check, prepare, status
+from bench.data.inventory import check, prepare
 from bench.data.partitions.from_file import FromFile
 from bench.data.partitions.pam import PAM
 from bench.data.root import data_root
@@ -122,19 +122,19 @@ def test_an_archive_is_unpacked_when_it_is_needed(name, tmp_path, monkeypatch):
     before = load(name, tmp_path).content_hash()
     packed(source, tmp_path, monkeypatch)
     shutil.rmtree(tmp_path / "cache")
-    assert status(source, tmp_path) == "archive"
+    assert source.status(tmp_path) == "archive"
     assert load(name, tmp_path).content_hash() == before
-    assert status(source, tmp_path) == ("1 of 95 ready" if name == "cifar10_c" else "ready")
+    assert source.status(tmp_path) == ("1 of 95 ready" if name == "cifar10_c" else "ready")
     assert not (tmp_path / Path(source.origin.members[0].path).parent / "readme.html").exists()
 
 
 def test_prepare_makes_every_variant(tmp_path, monkeypatch):
     source = write_copy("cifar10_c", tmp_path, monkeypatch)
-    assert status(source, tmp_path) == "files"
+    assert source.status(tmp_path) == "files"
     lines = list(prepare("cifar10_c", tmp_path, fetch=False))
     assert len(lines) == 95
     assert lines[0].startswith("cifar10_c-brightness-1: 80 training and 20 test images in 10 classes, hash ")
-    assert status(source, tmp_path) == "ready"
+    assert source.status(tmp_path) == "ready"
 
 
 def test_check_reads_everything(tmp_path, monkeypatch):

@@ -58,6 +58,7 @@ def test_other_files_belong_to_no_cell() -> None:
     for file in (
         PATHS.report("quick").page,
         PATHS.cell("quick", "digits"),
+        PATHS.root / "runs",
         Path("paper_tables/quick/a.yaml"),
     ):
         assert PATHS.cell_of(file) is None
