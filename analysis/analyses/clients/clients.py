@@ -1,12 +1,17 @@
-"""Accuracy of the final global model for each client, on its training images and on test images of its classes."""
+"""Accuracy of the final global model for each client, on its training images and on test images."""
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
+from pydantic import BeforeValidator, Field
 
 from analysis.analyses.analysed_run import AnalysedRun
 from analysis.analyses.base import Analysis
 from analysis.measures.clients import (
+    Floats,
     expected_of_clients,
     label_shares,
     mean_of_classes,
@@ -14,12 +19,34 @@ from analysis.measures.clients import (
     responses,
     summary,
 )
+from bench.data.partitions import AnyPartition, parse_partition
+from bench.data.partitions.base import Partition
 from bench.data.sources.base import Subset
+from bench.input.errors import UserError
+from bench.numerics.streams import numpy_stream
 
-_DATA: dict[Subset, str] = {
-    "train": "the client's own training images",
-    "test": "test images, the classes weighted by their shares of the client's training images",
-}
+Word = Literal["expected", "partition"]
+_WORDS: tuple[str, ...] = get_args(Word)
+_SUBSETS: tuple[Subset, ...] = ("train", "test")
+
+
+def _parsed(given: Any) -> Any:
+    """A word, or the partition that a mapping of its options defines; a `UserError` for other values."""
+    if isinstance(given, Mapping):
+        _refuse_file(given.get("name"))
+        return parse_partition(given, "test")
+    if not isinstance(given, Partition) and given not in _WORDS:
+        raise UserError(
+            f"test = {given!r} (allowed: {', '.join(_WORDS)}, or a partition like {{name: iid, clients: 100}})"
+        )
+    return given
+
+
+def _refuse_file(name: object) -> None:
+    if name == "from_file":
+        raise UserError(
+            "a partition from_file lists training images: test = expected, or the name of another partition"
+        )
 
 
 class Clients(Analysis):
@@ -29,27 +56,54 @@ class Clients(Analysis):
     name: ClassVar[str] = "clients"
     columns: ClassVar[tuple[str, ...]] = ("metric", "client", "value")
 
+    test: Annotated[Word | AnyPartition, BeforeValidator(_parsed)] = Field(
+        default="expected",
+        description="test accuracy of a client: expected, for test images with the labels of its training images; "
+        "partition, on its share of the test images, which the run's partition splits in a draw of its own; or a "
+        "partition of the test images, such as {name: iid, clients: 100}",
+    )
+
     def of_run(self, run: AnalysedRun) -> pd.DataFrame:
         """One row per client, and rows without a client with the statistics over clients."""
-        setup = run.setup
-        answers = {
-            part: responses(setup.objective, run.w, run.progress(run.sample(part).data, f"{part} batch"))
-            for part in _DATA
+        correct = {
+            subset: responses(
+                run.setup.objective, run.w, run.progress(run.sample(subset).data, f"{subset} batch")
+            ).correct
+            for subset in _SUBSETS
         }
-        classes, train_labels = setup.dataset.classes, setup.dataset.train.labels
-        test = mean_of_classes(answers["test"].correct, setup.dataset.test.labels, classes)
+        test, test_images = self._test_accuracies(run, correct["test"])
         of_clients = {
-            "train": 100 * mean_of_clients(answers["train"].correct, setup.split),
-            "test": 100 * expected_of_clients(test, label_shares(train_labels, setup.split, classes)),
+            "train": (mean_of_clients(correct["train"], run.setup.split), "the client's own training images"),
+            "test": (test, test_images),
         }
         rows: list[tuple[str, int | None, float, str]] = []
-        for part, data in _DATA.items():
-            accuracies = of_clients[part]
-            what = f"accuracy in percent of the global model on {data}"
-            rows += [(f"client_{part}_accuracy", i, value, what) for i, value in enumerate(accuracies)]
+        for subset, (shares, images) in of_clients.items():
+            accuracies = 100 * shares
+            what = f"accuracy in percent of the global model on {images}"
+            rows += [(f"client_{subset}_accuracy", i, value, what) for i, value in enumerate(accuracies)]
             rows += [
-                (f"client_{part}_accuracy_{name}", None, value, f"{name} over {len(accuracies)} clients of {what}")
+                (f"client_{subset}_accuracy_{name}", None, value, f"{name} over {len(accuracies)} clients of {what}")
                 for name, value in summary(accuracies).items()
             ]
         table = pd.DataFrame(rows, columns=["metric", "client", "value", "definition"])
         return table.astype({"client": "Int64"})
+
+    def _test_accuracies(self, run: AnalysedRun, correct: NDArray[np.bool_]) -> tuple[Floats, str]:
+        """The test accuracy of each client `[N]` in [0, 1], and a description of the images on which it is computed."""
+        data = run.setup.dataset
+        if self.test == "expected":
+            of_classes = mean_of_classes(correct, data.test.labels, data.classes)
+            shares = label_shares(data.train.labels, run.setup.split, data.classes)
+            return (
+                expected_of_clients(of_classes, shares),
+                "test images, the classes weighted by their shares of the client's training images",
+            )
+        partition = run.config.partition if self.test == "partition" else self.test
+        _refuse_file(partition.name)
+        # The stream has no method in its key, so that all methods of a seed are tested on the same split.
+        split = partition.split(data.test, numpy_stream(run.config.seed, "validation-partition"))
+        return (
+            mean_of_clients(correct, split),
+            f"the client's share of the test images, split by {partition.label} over {partition.clients} clients in a "
+            "draw of its own",
+        )

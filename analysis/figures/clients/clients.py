@@ -17,7 +17,7 @@ from analysis.layouts.titles import method_titles
 from bench.experiments.address import CellAddress
 
 _LABELS = {
-    "test": "Accuracy (%) on test images\nof the client's classes",
+    "test": "Accuracy (%) on the client's\ntest images",
     "train": "Accuracy (%) on the client's\ntraining images",
 }
 

@@ -22,10 +22,16 @@ from analysis.measures.clients import (
     responses,
     summary,
 )
+from bench.data.dataset import Samples
+from bench.data.partitions.base import Indices, Partition
+from bench.data.partitions.even import IID
+from bench.data.root import data_root
 from bench.engine.objective import Objective
 from bench.experiments.experiment import load_experiment
 from bench.input.errors import UserError
+from bench.numerics.streams import numpy_stream
 from bench.training.run_directory import RunDirectory
+from bench.training.run_setup import load_dataset
 from bench.training.train import train_cell
 from tests.places import MINI
 
@@ -150,6 +156,85 @@ def test_clients_of_a_run_agree_with_its_own_metrics(runs: Path, tmp_path: Path)
         # The test set has as many images of a class as the training set, to one: so have all clients together.
         test = rows.loc[rows["metric"] == "client_test_accuracy", "value"]
         assert sizes @ test / sizes.sum() == pytest.approx(last["test_accuracy"], abs=0.5)
+
+
+def test_a_split_of_the_test_images_is_a_draw_of_its_own(runs: Path, tmp_path: Path) -> None:
+    """The run's kind of partition; the clients share the test images, so that their mean is the global accuracy."""
+    table = analysed("clients", runs, tmp_path / "x.csv", test="partition")
+    expected = analysed("clients", runs, tmp_path / "expected.csv")
+    train = table["metric"].str.contains("train")
+    pd.testing.assert_frame_equal(table[train].drop(columns="options"), expected[train].drop(columns="options"))
+    assert table.loc[~train, "definition"].str.contains("by dirichlet-0.1 over 20 clients in a draw of its own").all()
+    for seed, rows in table.groupby("seed"):
+        run = RunDirectory(runs / f"seed-{seed}")
+        test = rows.loc[rows["metric"] == "client_test_accuracy", "value"]
+        n = len(load_dataset(run.config.dataset, data_root()).test)
+        sizes = n // 20 + (np.arange(20) < n % 20)
+        assert sizes @ test / n == pytest.approx(run.metrics().iloc[-1]["test_accuracy"])
+        np.testing.assert_allclose(test * sizes / 100, np.round(test * sizes / 100), atol=1e-9)  # counts of images
+
+
+def test_all_methods_of_a_seed_are_tested_on_the_same_split(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The draw depends on the seed only, and differs from that of the training images."""
+    splits: list[tuple[int, list[list[int]]]] = []
+    split = Partition.split
+
+    def seen(partition: Partition, samples: Samples, stream: np.random.Generator) -> list[Indices]:
+        found = split(partition, samples, stream)
+        splits.append((len(samples), [indices.tolist() for indices in found]))
+        return found
+
+    train_cell("mini", load_experiment(MINI).cell(CELL.replace("fedsam", "fedavg")), tmp_path / "runs", CPU, str)
+    monkeypatch.setattr(Partition, "split", seen)
+    for folder in (runs, tmp_path / "runs"):
+        analysed("clients", folder, tmp_path / "x.csv", test={"name": "iid", "clients": 20})
+    of_seed = [found for n, found in splits]
+    assert of_seed[:2] == of_seed[2:] and of_seed[0] != of_seed[1]
+    training = IID(clients=20).split(_first_images(runs, splits[0][0]), numpy_stream(0, "partition"))
+    assert of_seed[0] != [indices.tolist() for indices in training]
+
+
+def _first_images(runs: Path, n: int) -> Samples:
+    return load_dataset(RunDirectory(runs / "seed-0").config.dataset, data_root()).train[slice(n)]
+
+
+def test_iid_test_images_leave_the_noise_of_drawing_them() -> None:
+    """With accuracy p and n images per client, σ over clients is near √(p(1 − p)/n): Qu et al. print such values."""
+    p, clients, n = 0.8, 1000, 100
+    labels = np.zeros(clients * n, dtype=np.int64)
+    samples = Samples(np.zeros((len(labels), 1, 1, 1), np.uint8), labels)
+    split = IID(clients=clients).split(samples, numpy_stream(0, "validation-partition"))
+    correct = np.random.default_rng(0).random(len(labels)) < p
+    assert summary(mean_of_clients(correct, split))["deviation"] == pytest.approx((p * (1 - p) / n) ** 0.5, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("test", "says"),
+    [
+        ("half", "test = 'half' (allowed: expected, partition, or a partition like {name: iid, clients: 100})"),
+        (True, "allowed: expected, partition"),
+        ({"name": "idd", "clients": 3}, "unknown partition in test 'idd'; did you mean 'iid'?"),
+        ({"clients": 3}, "unknown partition in test"),
+        ({"name": "iid"}, "test: iid: clients is missing"),
+        ({"name": "from_file", "file": "x.csv"}, "from_file lists training images"),
+    ],
+)
+def test_other_splits_of_the_test_images_are_refused(test: object, says: str) -> None:
+    with pytest.raises(UserError) as error:
+        parse_analysis("clients", {"test": test})
+    assert says in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_run_from_a_file_of_training_images_has_no_partition_for_test_images(tmp_path: Path) -> None:
+    file = tmp_path / "split.csv"
+    file.write_text("client,index\n" + "".join(f"{i % 20},{i}\n" for i in range(200)))
+    changes = {"grid.partition": [{"name": "from_file", "file": str(file)}], "grid.seeds": [0]}
+    cell = next(cell for path, cell in load_experiment(MINI, changes).cells().items() if path.endswith("fedsam"))
+    train_cell("mini", cell, tmp_path / "runs", CPU, str)
+    with pytest.raises(UserError, match="from_file lists training images"):
+        analysed("clients", tmp_path / "runs", tmp_path / "x.csv", test="partition")
 
 
 def test_rounds_agree_with_the_metrics_of_these_rounds(runs: Path, tmp_path: Path) -> None:

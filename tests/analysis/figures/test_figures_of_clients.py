@@ -119,7 +119,7 @@ def test_clients_have_a_point_each_and_a_box(tidy: Tidy) -> None:
 
 def test_parts_of_the_data_are_rows_of_panels(tidy: Tidy) -> None:
     figure = figures.draw(layout("clients", parts=["train", "test"]), tidy)
-    assert [axes.get_xlabel().split()[-2] for axes in panels(figure)] == ["training", "client's"]
+    assert [axes.get_xlabel().split()[-2] for axes in panels(figure)] == ["training", "test"]
     assert [len(axes.collections) for axes in panels(figure)] == [0, 2]
 
 
