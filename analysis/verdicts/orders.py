@@ -20,6 +20,8 @@ LEAST_RANKED = 3
 
 CONFIDENCE = 0.95
 
+_ROUNDING = 1e-9  # values of τ that differ by less are equal
+
 BySeed = Mapping[str, Mapping[int, float]]
 """The values of several methods, by method and seed."""
 
@@ -68,7 +70,8 @@ class Tau(NamedTuple):
     methods: int
 
     def __str__(self) -> str:
-        return f"{self.mean:.2f}" + ("" if self.low is None else f" [{self.low:.2f}, {self.high:.2f}]")
+        numbers = [f"{round(number, 2) + 0.0:.2f}" for number in (self.mean, self.low, self.high) if number is not None]
+        return numbers[0] if len(numbers) == 1 else f"{numbers[0]} [{numbers[1]}, {numbers[2]}]"
 
 
 @dataclass(frozen=True)
@@ -120,7 +123,7 @@ def _tau(reproduced: BySeed, printed: Mapping[str, float]) -> Tau | None:
     if not len(taus):
         return None
     mean, low, high = float(taus.mean()), None, None
-    if np.ptp(taus) > 0:
+    if np.ptp(taus) > _ROUNDING:
         quantile = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(taus) - 1))
         half = quantile * float(taus.std(ddof=1)) / math.sqrt(len(taus))
         low, high = max(-1.0, mean - half), min(1.0, mean + half)
