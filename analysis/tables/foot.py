@@ -31,7 +31,7 @@ def foot(table: Table, experiment: Experiment, repetitions: Repetitions) -> tupl
         paragraphs += [" ".join(_rule(verdicts)), " ".join(_margins(table)), *_noise(table, repetitions)]
     if experiment.report is not None:
         paragraphs.append(f"The reported value is the requested one (report={experiment.report}), not the paper's.")
-    return tuple(paragraphs)
+    return tuple(paragraph for paragraph in paragraphs if paragraph)
 
 
 def _orders(table: Table) -> Iterator[str]:
@@ -81,10 +81,10 @@ def _margins(table: Table) -> Iterator[str]:
         f"{margin} for {_enumerated(list(names))}" for margin, names in titles.items() if margin.exact is None
     ]
     if statistical:
-        yield f"Margins: {'; '.join(statistical)}; plus half a unit of the last printed decimal."
+        yield f"Margins: {'; '.join(statistical)}; each plus half a unit of the last printed decimal."
     for margin, names in titles.items():
         if margin.exact:
-            yield f"Exact, so equal in the printed decimals or different: {_enumerated(list(names))}."
+            yield f"Exact quantities agree if they are equal in the printed decimals: {_enumerated(list(names))}."
 
 
 def _title(column: Column) -> str:

@@ -32,6 +32,9 @@ _LATEX = {
     "λ": r"$\lambda$",
     "ρ": r"$\rho$",
     "σ": r"$\sigma$",
+    "τ": r"$\tau$",
+    "−": r"$-$",
+    "–": "--",
     "Δ": r"$\Delta$",
 }
 # Verdicts that are not printed: the doubt mark or the foot says why an entry is not judged, and the entry above a
@@ -134,7 +137,7 @@ def _summary_lines(
     """The titles and cells of the lines that compare whole columns; lines without content are left out."""
     orders = [summary.order for summary in summaries]
     lines = {
-        "pairs in published order: all / some / no seeds": ["" if o is None else str(o.counts) for o in orders],
+        "pairs in the published order in all / some / no seeds": ["" if o is None else str(o.counts) for o in orders],
         "Kendall's τ": ["" if o is None or o.tau is None else str(o.tau) for o in orders],
         "deviation s (degrees of freedom)": [
             "" if summary.noise is None else _deviation(summary.noise.runs, column)

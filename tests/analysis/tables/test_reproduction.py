@@ -2,6 +2,7 @@
 
 import io
 import math
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -124,6 +125,23 @@ def test_the_foot_has_the_order_first_and_then_the_verdicts_and_the_margins(judg
     assert rule.startswith("Agrees: the gap (reproduced − published) is smaller than the margin")
     assert margins.startswith("Margins: 10 % for low-pass-filter loss LPF, largest Hessian eigenvalue λ_max and ")
     assert "counts as one run (the paper does not state its number of seeds)" in noise
+
+
+def test_exact_counts_need_no_seeds_and_no_words_about_noise() -> None:
+    """FedGF's Table 3 by hand: one run per method, and each count is the printed one, but for FedAvg's."""
+    requested = RequestedExperiment("fedgf", Path("nowhere"))
+    layout = Tables(requested).layout("3")
+    empty = (((Entry(note="not run"),) * len(layout.columns),) * len(layout.methods),)
+    numbers = with_published(Table("3", layout, layout.methods, empty, ""), requested.experiment, "fedgf").published[0]
+    rows = tuple(
+        tuple(Entry(value, None, 1, by_seed=((0, value),)) for value in (one.number.value for one in row))
+        for row in numbers
+    )
+    wrong = tuple(replace(entry, mean=9.0, by_seed=((0, 9.0),)) for entry in rows[0])
+    table = with_published(Table("3", layout, layout.methods, ((wrong, *rows[1:]),), ""), requested.experiment, "fedgf")
+    assert [row[0].verdict.kind for row in table.published[0]] == ["differs", *["agrees"] * (len(rows) - 1)]
+    assert [paragraph.split()[0] for paragraph in table.foot] == ["Order", "Verdicts:", "Exact"]
+    assert all(summary.noise is None for summary in table.summaries[0])
 
 
 @pytest.mark.parametrize("name", FORMATS)

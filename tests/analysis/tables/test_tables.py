@@ -97,6 +97,7 @@ def test_latex_has_booktabs_marks_and_blocks(tidy: Tidy) -> None:
         ("100 % & a_b #1 $x {y}", r"100 \% \& a\_b \#1 \$x \{y\}"),
         ("\\ ~ ^", r"\textbackslash{} \textasciitilde{} \textasciicircum{}"),
         ("1 ± 2", r"1 $\pm$ 2"),
+        ("τ − 1 – 2", r"$\tau$ $-$ 1 -- 2"),
         ("λ_max and λ_1/λ_5", r"$\lambda_{\mathrm{max}}$ and $\lambda_{\mathrm{1}}$/$\lambda_{\mathrm{5}}$"),
         ("α = 0.6", r"$\alpha$ = 0.6"),
     ],
