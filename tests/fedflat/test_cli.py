@@ -333,7 +333,7 @@ def test_training_fetches_nothing(tmp_path):
 
 
 def test_a_partition_is_drawn_without_training(tmp_path):
-    done = fedflat("data", "partition", "quick", "dirichlet-0.1", "--seed", "2", "--out", tmp_path)
+    done = fedflat("data", "partition", "quick", "dirichlet-0.1", "--seed", "2", "--results", tmp_path)
     first, *files = done.stdout.splitlines()
     assert first.startswith("dirichlet-0.1: 20 clients of 45 to 46 images, ")
     assert [Path(file.strip()).name for file in files] == ["partition.csv.gz", "partition.png", "partition.pdf"]
@@ -342,7 +342,7 @@ def test_a_partition_is_drawn_without_training(tmp_path):
     assert sorted(table["index"]) == list(range(901))
     again = FromFile(file=Path(files[0].strip())).split(Digits().load().train, numpy_stream(0, "p"))
     assert first.endswith(f"hash {partition_hash(again)}")
-    assert Path(files[0].strip()).parent == tmp_path / "quick/digits/dirichlet-0.1/20-clients/seed-2"
-    assert len(fedflat("data", "partition", "quick", "--out", tmp_path).stdout.splitlines()) == 8
+    assert Path(files[0].strip()).parent == tmp_path / "partitions/quick/digits/dirichlet-0.1/20-clients/seed-2"
+    assert len(fedflat("data", "partition", "quick", "--results", tmp_path).stdout.splitlines()) == 8
     assert "unknown partition of experiment quick 'dirichlet-1'" in refused("data", "partition", "quick", "dirichlet-1")
-    assert "the path is empty" in refused("data", "partition", "quick", "--out", "")
+    assert "the path is empty" in refused("data", "partition", "quick", "--results", "")
