@@ -12,6 +12,7 @@ from torch import Tensor
 from analysis.analyses.analysed_run import AnalysedRun, Sample
 from analysis.measures.flatness import Ascent
 from analysis.measures.hessian import Estimator, NumberFormat, TopEigenvalues, in_format, top_eigenvalues
+from analysis.measures.pyhessian_power import NAME as PYHESSIAN
 from bench.data.sources.base import Source, Subset
 from bench.engine.objective import Batched
 from bench.experiments.run_config import Evaluation
@@ -143,25 +144,35 @@ class OfEigenvalues(Analysis):
     """An analysis of Hessian eigenvalues, and how they are estimated."""
 
     estimator: Estimator = Field(
-        default="lanczos", description="lanczos, or power: power iteration with deflation, as in published work"
+        default="lanczos",
+        description="lanczos; power: power iteration with deflation, as in published work; pyhessian: the package",
     )
     tolerance: float = Field(default=1e-3, gt=0, description="largest residual |Hv - λv| in units of |λ|")
     max_products: int = Field(default=1000, ge=1, description="largest number of Hessian products for Lanczos")
-    steps: int = Field(default=20, ge=1, description="largest number of power iterations per eigenvalue")
+    steps: int = Field(default=20, ge=1, description="power: largest number of iterations per eigenvalue")
+    iterations: int = Field(default=100, ge=1, description="pyhessian: largest number of iterations per eigenvalue")
+    change: float = Field(
+        default=1e-3, gt=0, description="pyhessian: it stops if an iteration changes the eigenvalue by less, relatively"
+    )
     dtype: NumberFormat = Field(default="float32", description="number format of the products: float32 or float64")
 
     @property
     def how(self) -> str:
         """The estimator in words, for definitions."""
-        name = "Lanczos" if self.estimator == "lanczos" else f"power iteration of at most {self.steps} steps"
-        return f"{name}, {self.dtype}"
+        names: dict[Estimator, str] = {
+            "lanczos": "Lanczos",
+            "power": f"power iteration of at most {self.steps} steps",
+            "pyhessian": f"{PYHESSIAN}, power iteration of at most {self.iterations} steps, change {self.change:g}",
+        }
+        return f"{names[self.estimator]}, {self.dtype}"
 
     def top_eigenvalues(self, run: AnalysedRun, w: Tensor, data: Batched, k: int, what: str) -> TopEigenvalues:
         """The k largest eigenvalues at w; reports how many of them have residuals above the tolerance."""
         objective, w, data = in_format(run.setup.objective, w, data, self.dtype)
         found = top_eigenvalues(
             objective, w, data, k,
-            tolerance=self.tolerance, estimator=self.estimator, steps=self.steps, max_products=self.max_products,
+            tolerance=self.tolerance, estimator=self.estimator, steps=self.steps, iterations=self.iterations,
+            change=self.change, max_products=self.max_products,
             track=lambda numbers: run.progress(iter(numbers), f"{what}: step"),
         )  # fmt: skip
         if not found.converged:

@@ -12,11 +12,12 @@ from torch.nn.functional import cross_entropy
 
 from analysis.measures.lanczos import Operator, Track, largest_eigenpairs
 from analysis.measures.power_iteration import deflated_power_iteration
+from analysis.measures.pyhessian_power import pyhessian_eigenpairs
 from bench.engine.objective import Batched, Objective
 from bench.input.errors import UserError
 from bench.numerics.streams import torch_stream
 
-Estimator = Literal["lanczos", "power"]
+Estimator = Literal["lanczos", "power", "pyhessian"]
 NumberFormat = Literal["float32", "float64"]
 
 GRAPH_BYTES = 2**31
@@ -62,14 +63,17 @@ def top_eigenvalues(
     tolerance: float = 1e-3,
     estimator: Estimator = "lanczos",
     steps: int = 20,
+    iterations: int = 100,
+    change: float = 1e-3,
     max_products: int = 1000,
     track: Track = iter,
 ) -> TopEigenvalues:
     """The k algebraically largest eigenvalues of ∇²F(w), F the mean cross-entropy over all of the data.
 
     `lanczos` iterates until residuals are at most `tolerance`·|λ|, or until `max_products`. `power` finds the k
-    eigenvalues of largest modulus, by at most `steps` power iterations each, as in published work. Both start from a
-    fixed vector, so that on a CPU the same call gives the same bits. A `UserError` unless 0 < k < P and k ≤
+    eigenvalues of largest modulus, by at most `steps` power iterations each, as in published work. So does `pyhessian`,
+    the package, by at most `iterations`, until an estimate changes by less than `change`, relatively. All start from
+    fixed vectors, so that on a CPU the same call gives the same bits. A `UserError` unless 0 < k < P and k ≤
     `max_products`. If the gradient is not finite, all eigenvalues are NaN.
     """
     if not 0 < k < w.numel():
@@ -81,7 +85,9 @@ def top_eigenvalues(
         return TopEigenvalues(nothing, nothing, tolerance, 0)
     product = hessian_product(objective, w, data)
     start = torch.randn(w.numel(), generator=torch_stream(0, "lanczos-start")).to(w)
-    if estimator == "power":
+    if estimator == "pyhessian":
+        found = pyhessian_eigenpairs(objective, w, data, k, product, iterations=iterations, change=change, track=track)
+    elif estimator == "power":
         found = deflated_power_iteration(product, start, k, steps=steps, track=track)
     else:
         found = largest_eigenpairs(product, start, k, tolerance=tolerance, max_products=max_products, track=track)

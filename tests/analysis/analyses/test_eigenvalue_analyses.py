@@ -58,6 +58,16 @@ def test_published_estimator_by_name(little: Path) -> None:
     assert said
 
 
+def test_the_package_by_name(little: Path) -> None:
+    exact, _ = analysed("hessian", {"images": 80})
+    package, said = analysed("hessian", {"images": 80, "estimator": "pyhessian", "iterations": 50, "change": 0.01})
+    first, other = (table.set_index("metric").loc["lambda_max", "value"] for table in (exact, package))
+    assert other == pytest.approx(first, rel=0.05)
+    how = "PyHessian 0.1, power iteration of at most 50 steps, change 0.01, float32, mean cross-entropy of 80"
+    assert package["definition"].str.contains(how).all()
+    assert "eigenvalues have residuals above" in said[0]
+
+
 def test_spectrum_has_density_and_trace(little: Path) -> None:
     table, _ = analysed("spectrum", {"data": "test", "images": 40, "probes": 3, "steps": 12})
     density = table[table["metric"] == "density"]
