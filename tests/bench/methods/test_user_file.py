@@ -141,11 +141,11 @@ def test_snakemake_reports_an_edited_file_and_replaces_on_demand(own, tmp_path):
     names = ("experiment", "dataset", "partition", "participation", "method")
     wildcards = SimpleNamespace(**dict(zip(names, ["mine", *path.split("/")], strict=True)))
     train(config(own), place, CPU)
-    before = Workflow.of(options).identity(wildcards)
+    before = Workflow.of(options).checked_identity(wildcards)
     (own / "my_method.py").write_text(SOURCE + "# edited\n", encoding="utf-8")
-    with pytest.raises(SystemExit, match=r"my_method.py' has been edited; .*pass --replace"):
-        Workflow.of(options).identity(wildcards)
-    assert Workflow.of({**options, "replace": True}).identity(wildcards) != before
+    with pytest.raises(SystemExit, match=r"my_method.py' has been edited; .*with --replace"):
+        Workflow.of(options).checked_identity(wildcards)
+    assert Workflow.of({**options, "replace": True}).checked_identity(wildcards) != before
 
 
 def test_a_moved_file_is_no_difference(own, tmp_path):
