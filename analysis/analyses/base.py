@@ -30,6 +30,9 @@ class Analysis(Frozen):
     of_diverged: ClassVar[bool] = False
     """Whether it also analyses runs that diverged; if not, they have no rows."""
 
+    of_stopped: ClassVar[bool] = False
+    """Whether it also analyses runs that stopped at a target accuracy; if not, they have no rows."""
+
     of_final_model: ClassVar[bool] = True
     """Whether it analyses the global model after the last round; if not, its definitions say which model."""
 

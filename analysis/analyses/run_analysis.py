@@ -86,8 +86,8 @@ def run_analysis(
     """Analyse the runs in a folder and write the tidy file.
 
     Its columns are: the columns that name a run, the columns of the analysis, `definition`, and `PROVENANCE_COLUMNS`. A
-    run that diverged has no rows, unless the analysis uses such runs. `compare_with`: folders with the runs of other
-    methods or partitions, for analyses that compare runs.
+    run that diverged, or stopped at a target accuracy, has no rows, unless the analysis uses such runs. `compare_with`:
+    folders with the runs of other methods or partitions, for analyses that compare runs.
     """
     cell, other_cells = find_runs(folder), [find_runs(other) for other in compare_with]
     tables = [
@@ -103,7 +103,7 @@ def run_analysis(
         others = [AnalysedRun(other.by_seed[seed], device, log=log, labels=other.labels) for other in other_cells]
         partial_results.append(out.with_name(f".{out.stem}-seed-{seed}.unfinished"))
         run = AnalysedRun(cell.by_seed[seed], device, others, partial_results[-1], log, cell.labels)
-        if not analysis.of_diverged and (reason := _unusable([run, *others])) is not None:
+        if (reason := _unusable(analysis, [run, *others])) is not None:
             log(f"seed {seed}: {reason}: no rows")
             continue
         analysis.check(run.config.evaluation)
@@ -122,9 +122,13 @@ def _provenance(analysis: Analysis, run: AnalysedRun) -> dict[str, str]:
     return dict(zip(PROVENANCE_COLUMNS, values, strict=True))
 
 
-def _unusable(runs: Sequence[AnalysedRun]) -> str | None:
-    """Why one of these runs has no model to analyse; None if all have one."""
+def _unusable(analysis: Analysis, runs: Sequence[AnalysedRun]) -> str | None:
+    """Why one of these runs has no model for the analysis; None if all have one."""
     for run in runs:
+        if run.directory.stopped and not analysis.of_stopped:
+            return f"'{run.directory.path}' stopped at its target accuracy"
+        if analysis.of_diverged:
+            continue
         if run.directory.diverged:
             return f"'{run.directory.path}' diverged"
         if not bool(run.w.isfinite().all()):

@@ -66,8 +66,13 @@ def protocol(config: RunConfig) -> str:
 
 
 def run_rows(run: RunDirectory, ids: Mapping[str, str], title: str) -> pd.DataFrame:
-    """The rows of one finished run: its metrics after the last round, NaN if it diverged."""
+    """The rows of one finished run: its metrics after the last round, NaN if it diverged.
+
+    A `UserError` if it stopped before the last round.
+    """
     config, provenance = run.config, run.provenance
+    if run.stopped:
+        raise UserError(f"'{run.path}' stopped at its target accuracy: a comparison needs runs of all rounds")
     last = run.metrics().iloc[-1]
     code = provenance["code"]
     about = {

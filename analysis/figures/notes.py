@@ -1,5 +1,6 @@
 """Notes about missing data for a figure's foot and caption: cells without data, and cells without some seeds."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 import pandas as pd
@@ -7,7 +8,7 @@ import pandas as pd
 from analysis.figures.base import FigureLayout, OneSeedLayout
 from analysis.layouts.tidy import FILES, Tidy
 from analysis.layouts.titles import method_titles, setting_title
-from analysis.measures.convergence import diverged_seeds
+from analysis.measures.convergence import diverged_seeds, stopped_runs
 from bench.experiments.address import IDS, Setting
 
 Seeds = dict[tuple[str, ...], set[int]]
@@ -50,6 +51,18 @@ def diverged_note(metrics: pd.DataFrame, names: dict[str, str], where: str) -> s
         f"{names[str(method)]} ({row.diverged} of {row.seeds} runs)" for method, row in count.iterrows() if row.diverged
     ]
     return f"diverged ({where}): {', '.join(parts)}" if parts else ""
+
+
+def stopped_note(metrics: pd.DataFrame, names: dict[str, str]) -> str:
+    """A note about runs that stopped at a target accuracy; empty if none did.
+
+    For example 'stopped at the target accuracy: FedSAM (2 runs)'.
+    """
+    stopped = Counter[str]()
+    for cell, seeds in stopped_runs(metrics).items():
+        stopped[names[cell[-1]]] += len(seeds)
+    parts = [f"{name} ({count} run{'s' if count > 1 else ''})" for name, count in stopped.items()]
+    return f"stopped at the target accuracy: {', '.join(parts)}" if parts else ""
 
 
 _ORDER = ("not run", "diverged", "not analysed", "no value")

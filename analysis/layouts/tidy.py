@@ -21,9 +21,11 @@ from bench.training.run_directory import RunDirectory, first_differing_field
 
 @dataclass(frozen=True)
 class TidyFile:
-    """One kind of tidy file: the columns that its readers need, and whether each seed has a separate file."""
+    """One kind of tidy file: the columns that its readers need, columns that only some of the files have (NaN in the
+    rows of the others), and whether each seed has a separate file."""
 
     columns: tuple[str, ...]
+    optional: tuple[str, ...] = ()
     per_seed: bool = False
 
 
@@ -40,7 +42,8 @@ _METRICS = (
     "diverged",
     "code",
 )
-FILES = dict(zip(RUN_FILES, (TidyFile(_METRICS), TidyFile(("client", "index", "label"), per_seed=True)), strict=True))
+_KINDS = (TidyFile(_METRICS, optional=("stopped",)), TidyFile(("client", "index", "label"), per_seed=True))
+FILES = dict(zip(RUN_FILES, _KINDS, strict=True))
 """Tidy files of runs by their kind; every other kind is the name of an analysis."""
 
 
@@ -75,7 +78,8 @@ class Tidy:
         of runs and are not checked; if a cell has no separate file of the split, the file of the run is read.
         """
         kind = FILES.get(file) or TidyFile(("identity", "seed", *self.analyses[file].columns, *PROVENANCE_COLUMNS))
-        columns = list(dict.fromkeys([*IDS, "seed", *kind.columns, *([] if file in FILES else ["definition"]), *also]))
+        definition = [] if file in FILES else ["definition"]
+        columns = list(dict.fromkeys([*IDS, "seed", *kind.columns, *definition, *kind.optional, *also]))
         frames = []
         for cell in dict.fromkeys(cells):
             path = self.path(file, cell, seed)

@@ -1,6 +1,6 @@
 """How runs converge: curves over rounds, the first round that reaches a target, and final values.
 
-All are functions of the columns of `metrics.csv`. A run that diverged has no final value.
+All are functions of the columns of `metrics.csv`. A run that diverged or stopped at a target has no final value.
 """
 
 from collections.abc import Callable
@@ -11,6 +11,7 @@ import pandas as pd
 from pydantic import Field, model_validator
 
 from bench.experiments.address import IDS, RUN_IDS
+from bench.experiments.run_config import ROUNDING
 from bench.input.errors import UserError
 from bench.input.frozen import Frozen
 from bench.methods.released import Release
@@ -109,12 +110,12 @@ def first_reaching(evaluations: pd.Series, target: float, window: int = 1) -> in
     """The first round at which the mean of the last `window` evaluations is at least the target; None if none is.
 
     `evaluations` are the values of one run, indexed by round, in order, without missing ones. A mean over fewer than
-    `window` evaluations does not count. A mean below the target by at most 1e-9 (rounding) counts.
+    `window` evaluations does not count. A mean below the target by at most `ROUNDING` counts.
     """
     if len(evaluations) < window:
         return None
     means = np.lib.stride_tricks.sliding_window_view(evaluations.to_numpy(float), window).mean(axis=1)
-    reaching = np.flatnonzero(means >= target - 1e-9)
+    reaching = np.flatnonzero(means >= target - ROUNDING)
     return int(evaluations.index[window - 1 :][reaching[0]]) if len(reaching) else None
 
 
@@ -124,19 +125,30 @@ def diverged_seeds(metrics: pd.DataFrame) -> pd.DataFrame:
     return runs.groupby(IDS, sort=False).agg(seeds=("seed", "count"), diverged=("diverged", "sum")).reset_index()
 
 
+def stopped_runs(metrics: pd.DataFrame) -> dict[tuple[str, ...], dict[int, int]]:
+    """By cell, the runs that stopped at a target accuracy before their last round: seed and round."""
+    found: dict[tuple[str, ...], dict[int, int]] = {}
+    if "stopped" in metrics:
+        ends = metrics.loc[metrics["stopped"] == 1, [*IDS, "seed", "round"]]
+        for *cell, seed, finished in ends.itertuples(index=False, name=None):
+            found.setdefault(tuple(map(str, cell)), {})[int(seed)] = int(finished)
+    return found
+
+
 def final_values(
     metrics: pd.DataFrame, column: str, final: FinalValue, better: Better, share: float = 1.0
 ) -> pd.DataFrame:
-    """One row per run: its last `round`, whether it `diverged`, and its final `value`; NaN if it diverged.
+    """One row per run: its last `round`, whether it `diverged`, and its final `value`; NaN if it diverged or stopped.
 
     Only evaluations in the first `share` (a fraction) of the rounds are used.
     """
-    rows = []
-    for key, run in metrics.groupby(RUN_IDS, sort=False):
+    rows, stopped = [], stopped_runs(metrics)
+    for (*cell, seed), run in metrics.groupby(RUN_IDS, sort=False):
         ordered = run.sort_values("round")
         last = int(ordered["round"].iloc[-1])
         evaluations = ordered.loc[ordered["round"] <= share * last, column].dropna()
         diverged = bool(ordered["diverged"].max())
-        value = float("nan") if diverged or evaluations.empty else final.of(evaluations, better)
-        rows.append((*key, last, diverged, value))
+        has_value = not (diverged or evaluations.empty or seed in stopped.get(tuple(map(str, cell)), ()))
+        value = final.of(evaluations, better) if has_value else float("nan")
+        rows.append((*cell, seed, last, diverged, value))
     return pd.DataFrame(rows, columns=[*RUN_IDS, "round", "diverged", "value"])

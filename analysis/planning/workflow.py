@@ -87,8 +87,11 @@ class Workflow:
             if experiment.experiment.name in requested:
                 raise UserError(f"--config experiments: two experiments are named {experiment.experiment.name}")
             requested[experiment.experiment.name] = experiment
-        scale, names = overrides.get("scale"), experiment_names()
-        named = {scaled_name(name, scale): RequestedExperiment(name, Path(results), overrides) for name in names}
+        scale, until = overrides.get("scale"), overrides.get("evaluation.until")
+        named = {
+            scaled_name(name, scale, until): RequestedExperiment(name, Path(results), overrides)
+            for name in experiment_names()
+        }
         return cls(
             ResultPaths(Path(results)), device, cores or 1, threads, replace == "true", overrides,
             tuple(requested.values()), named | requested,

@@ -4,7 +4,7 @@ from collections import Counter
 
 from analysis.layouts.tidy import Tidy
 from analysis.layouts.titles import method_titles
-from analysis.measures.convergence import FinalValue, diverged_seeds, final_values
+from analysis.measures.convergence import FinalValue, diverged_seeds, final_values, stopped_runs
 from analysis.report.requested import RequestedExperiment
 
 
@@ -30,7 +30,9 @@ def headline(tidy: Tidy) -> list[str]:
     for cell in cells:
         planned[cell.method] += len(experiment.resolved_parts[cell.setting.dataset].grid.seeds)
     finished, diverged = runs["seeds"].sum(), runs["diverged"].sum()
-    lines = [f"{experiment.name}: {finished} of {planned.total()} runs, {diverged} of them diverged"]
+    stopped = sum(len(seeds) for seeds in stopped_runs(metrics).values())
+    early = f", {stopped} stopped at a target accuracy" if stopped else ""
+    lines = [f"{experiment.name}: {finished} of {planned.total()} runs, {diverged} of them diverged{early}"]
 
     final, most_runs = FinalValue(), max(planned.values())
     values = final_values(metrics, "test_accuracy", final, "higher")

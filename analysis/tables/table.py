@@ -15,11 +15,11 @@ import pandas as pd
 
 from analysis.layouts.tidy import Tidy
 from analysis.layouts.titles import method_titles
-from analysis.measures.convergence import Better, diverged_seeds
+from analysis.measures.convergence import Better, diverged_seeds, stopped_runs
 from analysis.published.numbers import PublishedNumber
 from analysis.tables.caption import caption
 from analysis.tables.layout import Block, Column, TableLayout
-from analysis.tables.values import Value, Values, compared, mean_over, runs_over, values_of
+from analysis.tables.values import Value, Values, compared, mean_over, runs_over, stopped_without_value, values_of
 from analysis.verdicts.equivalence import Noise
 from analysis.verdicts.orders import Order
 from analysis.verdicts.verdict import Missing, Verdict
@@ -97,7 +97,7 @@ def fill(name: str, layout: TableLayout, tidy: Tidy) -> Table:
     metrics = frames["metrics"]
     counts = diverged_seeds(metrics).set_index(IDS).astype(int)
     runs = {key: (seeds, diverged) for key, seeds, diverged in counts.itertuples(name=None)}
-    finals = layout.final_values(tidy.experiment)
+    stops, finals = stopped_runs(metrics), layout.final_values(tidy.experiment)
     shared: dict[tuple[object, ...], Values] = {}
     blocks = []
     for block in layout.blocks:
@@ -111,7 +111,7 @@ def fill(name: str, layout: TableLayout, tidy: Tidy) -> Table:
             values = (column.metric, column.file, column.final, column.target, column.smoothed, column.direction)
             if values not in shared:
                 shared[values] = values_of(column, finals, frame)
-            columns.append(_column(layout, block, column, tidy.experiment, runs, shared[values], frame))
+            columns.append(_column(layout, block, column, tidy.experiment, runs, stops, shared[values], frame))
         blocks.append(tuple(zip(*columns, strict=True)))
     names = {label: row.title for label, row in layout.unsupported_rows.items()} | method_titles(tidy.experiment)
     rows = tuple(names[method] for method in layout.methods)
@@ -127,10 +127,12 @@ def _column(
     column: Column,
     experiment: Experiment,
     runs: Mapping[tuple[str, ...], tuple[int, int]],
+    stops: Mapping[tuple[str, ...], Mapping[int, int]],
     values: Values,
     frame: pd.DataFrame,
 ) -> list[Entry]:
-    """The entries of a column in a block. `runs`: by cell, how many seeds ran, and how many diverged."""
+    """The entries of a column in a block. `runs`: by cell, how many seeds ran, and how many diverged. `stops`: by cell,
+    the seeds that stopped at a target accuracy, and their last rounds."""
     settings = layout.settings_of(block, column, experiment)
     wanted = min(len(experiment.resolved_parts[setting.dataset].grid.seeds) for setting in settings)
     with_rows = set(frame[IDS].itertuples(index=False, name=None))
@@ -146,8 +148,11 @@ def _column(
             entries.append(Entry(note="–"))
             continue
         seeds, diverged, ran = runs_over([runs.get(key, (0, 0)) for key in cells[method]])
+        stopped = stopped_without_value(own, [stops.get(key, {}) for key in cells[method]])
         if 0 < ran < len(settings):
             entries.append(Entry(note=f"{ran} of {len(settings)} settings"))
+        elif stopped and not diverged:  # a mean over the other seeds would be one over slow runs
+            entries.append(Entry(seeds=seeds, note=stopped, missing="not analysed"))
         else:
             analysed = all(key in with_rows for key in cells[method])
             entries.append(_entry((seeds, diverged), own, wanted, column.decimals, analysed=analysed))

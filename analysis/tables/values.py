@@ -110,6 +110,18 @@ def _relative(column: Column, value: Value, unit: float | None) -> Value:
     return value._replace(number=100 * gain / unit if column.in_percent else gain / column.unit)
 
 
+def stopped_without_value(values: Sequence[Value], stops: Sequence[Mapping[int, int]]) -> str:
+    """At which rounds runs without a value stopped, in words; empty if none did.
+
+    `stops`: for each setting, the seeds that stopped at a target accuracy, and their last rounds.
+    """
+    known = {value.seed for value in values if math.isfinite(value.number)}
+    rounds = sorted({last for ends in stops for seed, last in ends.items() if seed not in known})
+    if not rounds:
+        return ""
+    return f"stopped at round {rounds[0]}" if len(rounds) == 1 else f"stopped at rounds {rounds[0]} to {rounds[-1]}"
+
+
 def runs_over(settings: Sequence[tuple[int, int]]) -> tuple[int, int, int]:
     """From pairs (seeds, diverged seeds) per setting: the fewest seeds, the diverged seeds of all settings, and the
     number of settings with runs."""

@@ -14,6 +14,7 @@ from bench.input.frozen import REPORT, Frozen
 
 CONFIG_KEYS = {
     "rounds": "training.rounds",
+    "until": "evaluation.until",
     "seeds": "grid.seeds",
     "scale": "scale",
     "methods": "chosen",
@@ -121,6 +122,10 @@ def _is_count(value: Any) -> bool:
     return type(value) is int and value >= 1
 
 
+def _is_accuracy(value: Any) -> bool:
+    return type(value) in (int, float) and 0 < value <= 100
+
+
 def _are_seeds(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(str(seed).isdecimal() for seed in value)
 
@@ -131,6 +136,7 @@ def _are_names(value: Any) -> bool:
 
 _ALLOWED: dict[str, tuple[Callable[[Any], bool], str]] = {
     "rounds": (_is_count, "a whole number of at least 1"),
+    "until": (_is_accuracy, "a test accuracy in percent, such as 74"),
     "seeds": (_are_seeds, "a list such as [0,1,2]"),
     "scale": (lambda value: value in get_args(Scale), " or ".join(get_args(Scale))),
     "methods": (_are_names, "a list such as [fedavg,fedsam]"),

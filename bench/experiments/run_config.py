@@ -36,6 +36,10 @@ NOT_IDENTITY: Mapping[str, Any] = {**USER_FILES, "engine": True}
 """Fields of a `RunConfig` that are not part of its identity."""
 
 
+ROUNDING = 1e-9
+"""By how many points an accuracy may be below a target, in percent, and still reach it."""
+
+
 class UserFile(NamedTuple):
     """A user-defined Python file: the `section` of the configuration that names it, and the hash of its content."""
 
@@ -85,6 +89,13 @@ class Evaluation(Frozen):
     around: Windows | None = Field(
         default=None, description="windows of rounds, each of which is evaluated, too; null: none"
     )
+    until: float | None = Field(
+        default=None,
+        gt=0,
+        le=100,
+        description="test accuracy in percent at which a run stops, at the first evaluation that reaches it; null: "
+        "none, all rounds are trained",
+    )
     training_images: int | None = Field(
         default=None,
         ge=1,
@@ -124,6 +135,10 @@ class Evaluation(Frozen):
         if self.around is not None:
             parts.append(f"in {self.around.rounds} rounds around each multiple of {self.around.every}")
         return " and ".join(parts)
+
+    def stops_at(self, test_accuracy: float) -> bool:
+        """Whether a run stops at an evaluation with this accuracy, in percent."""
+        return self.until is not None and test_accuracy >= self.until - ROUNDING
 
     def snapshots(self, rounds: int) -> list[int]:
         """The rounds after which the state is saved."""

@@ -20,7 +20,8 @@ def provenance(
 ) -> dict[str, Any]:
     """The content of provenance.json for a run that has ended.
 
-    `engine`: how the engine computed it; `outcome`: finished or diverged; `seconds`: of training and evaluation.
+    `engine`: how the engine computed it; `outcome`: finished, diverged, or stopped at `evaluation.until`; `seconds`: of
+    training and evaluation.
     """
     device = setup.objective.device
     cuda = device.type == "cuda"

@@ -97,6 +97,11 @@ class RunDirectory:
         """Whether the run ended because parameters were not finite."""
         return bool(self.provenance["outcome"] == "diverged")
 
+    @property
+    def stopped(self) -> bool:
+        """Whether the run ended before its last round because it reached `evaluation.until`."""
+        return bool(self.provenance["outcome"] == "stopped")
+
     def metrics(self) -> pd.DataFrame:
         """One row per finished round."""
         try:

@@ -110,4 +110,5 @@ def _outcome(metrics: pd.DataFrame) -> str:
     last = metrics.iloc[-1]
     if last["diverged"]:
         return f"diverged at round {last['round']:.0f}"
-    return f"{last['test_accuracy']:.2f} % test accuracy after round {last['round']:.0f}"
+    stopped = ", where it stopped" if last.get("stopped") else ""
+    return f"{last['test_accuracy']:.2f} % test accuracy after round {last['round']:.0f}{stopped}"

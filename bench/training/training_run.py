@@ -91,9 +91,10 @@ class TrainingRun:
 
     @property
     def ended(self) -> bool:
-        """Whether all rounds are finished, or the last one diverged."""
-        diverged = bool(self._rows and self._rows[-1]["diverged"])
-        return diverged or self.state.round >= self.config.training.rounds
+        """Whether all rounds are finished, or the last one diverged or reached the accuracy at which the run stops."""
+        last = self._rows[-1] if self._rows else {}
+        ended_early = bool(last.get("diverged") or last.get("stopped"))
+        return ended_early or self.state.round >= self.config.training.rounds
 
     @property
     def saves_local_models(self) -> bool:
@@ -131,6 +132,9 @@ class TrainingRun:
             save_models(local_models_file(self.work, state.round), local_models, w_global, about)
         if state.round in config.evaluated_rounds and not row["diverged"]:
             self._evaluate(row)
+        if config.evaluation.until is not None:
+            reached = config.evaluation.stops_at(row.get("test_accuracy", 0.0))
+            row["stopped"] = int(reached and state.round < config.training.rounds)
         if state.round % self._checkpoint_every == 0:
             assert self.engine_choice is not None
             about = {"rows": self._rows, "times": self._times, "data_hash": self._data_hash}
@@ -153,7 +157,8 @@ class TrainingRun:
     def complete(self) -> None:
         """Write the files of a finished run, its configuration last, and remove the checkpoint."""
         config, work, state = self.config, self.work, self.state
-        outcome = "diverged" if self._rows[-1]["diverged"] else "finished"
+        last = self._rows[-1]
+        outcome = "diverged" if last["diverged"] else "stopped" if last.get("stopped") else "finished"
         times = pd.DataFrame(self._times, columns=["round", "train_seconds", "evaluation_seconds"])
         training, evaluation = times["train_seconds"].sum(), times["evaluation_seconds"].sum()
         self.log.info(

@@ -22,6 +22,7 @@ class Convergence(Analysis):
     name: ClassVar[str] = "convergence"
     columns: ClassVar[tuple[str, ...]] = ("metric", "target", "target_of", "smoothed", "value", "reached")
     of_diverged: ClassVar[bool] = True
+    of_stopped: ClassVar[bool] = True
     of_final_model: ClassVar[bool] = False
 
     targets: tuple[TargetAccuracy, ...] = Field(default=(80.0,), description="test accuracies in percent")
@@ -62,7 +63,10 @@ class Convergence(Analysis):
             raise UserError("smoothed: true needs a window above 1 in the analysis convergence (analyses.yaml)")
 
     def of_run(self, run: AnalysedRun) -> pd.DataFrame:
-        """One row per target, smoothing and quantity: what was spent until the target was `reached`, else in total."""
+        """One row per target, smoothing and quantity: what was spent until the target was `reached`, else in total.
+
+        A run that stopped before it reached a target has no rows for it, because more rounds might have reached it.
+        """
         directory = run.directory
         metrics = directory.metrics()
         spent = spending(metrics, directory.times(), run.w.numel(), images_of_steps(directory)).set_index("round")
@@ -72,6 +76,8 @@ class Convergence(Analysis):
         for target, of in self._targets(run):
             for smoothed, window in enumerate((1, self.window) if self.window > 1 else (1,)):
                 finished = first_reaching(evaluations, target, window)
+                if finished is None and directory.stopped:
+                    continue
                 until = spent.loc[spent.index[-1] if finished is None else finished]
                 what = "test accuracy" if window == 1 else f"mean of the last {window} test accuracies"
                 rows += [
@@ -87,7 +93,8 @@ class Convergence(Analysis):
         if self.reference is None:
             return
         reference = self.compared_runs(run)[0].directory
-        if reference.diverged:
-            run.log(f"seed {run.config.seed}: '{reference.path}' diverged and yields no target")
+        if reference.diverged or reference.stopped:
+            outcome = reference.provenance["outcome"]
+            run.log(f"seed {run.config.seed}: '{reference.path}' {outcome} and yields no target")
             return
         yield self.final.of(reference.metrics()["test_accuracy"].dropna(), "higher"), self.reference

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from analysis.figures.base import PanelLayout, new_figure, offsets, round_axis, seed_statistics
 from analysis.figures.lines import draw_lines, label_outer
-from analysis.figures.notes import diverged_note, missing_note
+from analysis.figures.notes import diverged_note, missing_note, stopped_note
 from analysis.figures.palette import styles
 from analysis.layouts.tidy import Tidy, of_cell, of_setting
 from analysis.layouts.titles import method_titles
@@ -62,8 +62,10 @@ class ConvergenceLayout(PanelLayout):
                 f"nothing to draw for '{self.title}': every = {self.every}, but the runs have {last} rounds"
             )
         rows = -(-len(self.panels) // self.columns)
+        names = method_titles(tidy.experiment)
         notes = [
-            diverged_note(frame, method_titles(tidy.experiment), "the curve ends at a cross"),
+            diverged_note(frame, names, "the curve ends at a cross"),
+            stopped_note(frame, names),
             missing_note(frame, self, tidy),
         ]
         figure, body = new_figure(self.width, 2.0 * rows + 0.55, notes)

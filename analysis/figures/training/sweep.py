@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from pydantic import Field, field_validator, model_validator
 
 from analysis.figures.base import FigureLayout, add_legend, count_seeds, draw_curve, new_figure
-from analysis.figures.notes import diverged_note, missing_note
+from analysis.figures.notes import diverged_note, missing_note, stopped_note
 from analysis.figures.palette import styles
 from analysis.layouts.layout import Selection
 from analysis.layouts.protocol import final_at_scale
@@ -175,7 +175,12 @@ class SweepLayout(FigureLayout):
         columns = min(self.columns, len(self.panels))
         rows = -(-len(self.panels) // columns)
         metrics = tidy.gather("metrics", self.cells(tidy.experiment))
-        notes = [diverged_note(metrics, method_titles(tidy.experiment), "no point"), missing_note(frame, self, tidy)]
+        names = method_titles(tidy.experiment)
+        notes = [
+            diverged_note(metrics, names, "no point"),
+            stopped_note(metrics, names),
+            missing_note(frame, self, tidy),
+        ]
         figure, body = new_figure(self.width, 2.1 * rows + 0.45, notes)
         grid = body.subplots(rows, columns, sharey=True, squeeze=False)
         values, seen = self.values(frame, tidy.experiment), set()

@@ -58,6 +58,8 @@ def test_the_profile_for_slurm_allows_more_than_one_job_with_a_gpu():
         ({"rounds": "many"}, "rounds=many (allowed: a whole number of at least 1)"),
         ({"seeds": 3}, "seeds=3 (allowed: a list such as [0,1,2])"),
         ({"seeds": [0, 0]}, "seed 0 is listed twice in seeds"),
+        ({"until": 0}, "until=0 (allowed: a test accuracy in percent, such as 74)"),
+        ({"until": "high"}, "until=high (allowed: a test accuracy in percent, such as 74)"),
         ({"scale": "tiny"}, "scale=tiny (allowed: paper or smoke)"),
         ({"methods": "fedavg"}, "methods=fedavg (allowed: a list such as [fedavg,fedsam])"),
         ({"methods": ["fedavgg"]}, "unknown method 'fedavgg'; did you mean 'fedavg'"),
@@ -78,6 +80,24 @@ def test_changes_reach_every_command():
     assert flow.options == ["--results", "my results", "--set=training.rounds=5", "--set=grid.seeds=[0]"]
     [run] = flow.cell(wildcards()).runs
     assert run.training.rounds == 5
+
+
+@pytest.mark.parametrize(
+    ("config", "name"),
+    [
+        ({"until": 74}, "mini_until74"),
+        ({"until": 74.5}, "mini_until74_5"),
+        ({"until": 74, "scale": "smoke"}, "mini_smoke_until74"),
+    ],
+)
+def test_runs_until_a_target_are_stored_apart(config, name):
+    flow = Workflow.of({"experiments": MINI, **config})
+    assert flow.requested[0].experiment.name == name
+    run = flow.requested[0].experiment.cell(FEDSAM).runs[0]
+    assert run.evaluation.until == config["until"]
+    assert f"--set=evaluation.until={config['until']}" in flow.options
+    assert f"quick{name.removeprefix('mini')}" in flow.experiments, "named experiments have such targets, too"
+    assert f"until={config['until']}" in flow.requested[0].snakemake("mini_runs")
 
 
 def test_small_models_get_one_thread_and_large_ones_the_cores(tmp_path):

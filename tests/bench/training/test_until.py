@@ -1,0 +1,119 @@
+"""Runs that stop at a target accuracy: until then, they are the same as runs of all rounds."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+
+from bench.experiments.experiment import Cell, load_experiment
+from bench.experiments.run_config import RunConfig
+from bench.input.errors import UserError
+from bench.training.run_directory import RunDirectory
+from bench.training.train import train_cell
+from tests.bench.training.test_runs import check_resume
+from tests.problems import train
+
+CPU = torch.device("cpu")
+CHANGES = {"training.rounds": 10, "evaluation.snapshot_every": 1, "training.lr_decay": 0.9}
+
+
+def cell(method: str, **changes: object) -> Cell:
+    return load_experiment("quick_all", {**CHANGES, **changes}).cell(f"digits/dirichlet-0.1/4-of-20/{method}")
+
+
+def config(method: str, **changes: object) -> RunConfig:
+    return cell(method, **changes).runs[0]
+
+
+def early_target(run: RunDirectory) -> tuple[int, float]:
+    """A round from the fourth to the last but one with a higher accuracy than all rounds before it; the accuracy."""
+    accuracies = run.metrics().set_index("round")["test_accuracy"].dropna()
+    records = accuracies[accuracies > accuracies.cummax().shift(fill_value=0)]
+    return next((int(r), float(value)) for r, value in records.items() if 3 < int(r) < 10)
+
+
+SWA: Mapping[str, object] = {"methods.fedasam.hyperparameters.swa": {"cycle": 2, "start": 2, "lr_end": 0.01}}
+
+
+@pytest.mark.parametrize(
+    ("method", "changes"),
+    [
+        ("fedlesam_s", {"evaluation.every": 1}),
+        ("fedasam", {"evaluation.every": 1, **SWA}),
+        ("feddyn", {"evaluation.every": 2}),
+    ],
+)
+def test_a_stopped_run_is_an_exact_prefix(method: str, changes: dict[str, object], tmp_path: Path) -> None:
+    whole = train(config(method, **changes), tmp_path / "whole", CPU)
+    round_, accuracy = early_target(whole)
+    part = train(config(method, **changes, **{"evaluation.until": accuracy}), tmp_path / "part", CPU)
+    assert part.stopped
+    assert not whole.stopped
+    assert part.provenance["outcome"] == "stopped"
+    metrics = part.metrics()
+    assert metrics.pop("stopped").tolist() == [0] * (round_ - 1) + [1]
+    pd.testing.assert_frame_equal(metrics, whole.metrics().iloc[:round_], check_exact=True)
+    a, b = part.snapshot(round_, CPU), whole.snapshot(round_, CPU)
+    assert torch.equal(a.w, b.w)
+    assert a.clients.keys() == b.clients.keys()
+    assert torch.equal(part.final(CPU).w, b.server.get("w_swa", b.w))
+    assert f"stopped after round {round_}" in (part.path / "run.log").read_text(encoding="utf-8")
+    assert part.identity != whole.identity
+
+
+@pytest.mark.parametrize(("until", "outcome"), [(100.0, "finished"), (0.5, "stopped")])
+def test_a_run_that_misses_the_target_has_all_rounds(until: float, outcome: str, tmp_path: Path) -> None:
+    run = train(config("fedavg", **{"evaluation.until": until}), tmp_path / "run", CPU)
+    assert run.provenance["outcome"] == outcome
+    assert len(run.metrics()) == (10 if outcome == "finished" else run.config.evaluation.every)
+
+
+def test_a_target_that_the_last_round_reaches_stops_nothing(tmp_path: Path) -> None:
+    changes = {"evaluation.every": 10, "evaluation.until": 0.5}
+    run = train(config("fedavg", **changes), tmp_path / "run", CPU)
+    assert run.provenance["outcome"] == "finished"
+    assert run.metrics()["stopped"].tolist() == [0] * 10
+
+
+def test_a_diverged_run_did_not_stop(tmp_path: Path) -> None:
+    changes = {"training.lr": 1e20, "training.clip": None, "evaluation.until": 99.0}
+    run = train(config("fedavg", **changes), tmp_path / "run", CPU)
+    assert run.diverged
+    assert not run.stopped
+    assert run.metrics()["stopped"].sum() == 0
+
+
+def test_seeds_stop_one_by_one(tmp_path: Path) -> None:
+    """Each seed of a cell has the bits that it has alone."""
+    together = cell("fedavg", **{"evaluation.every": 1, "evaluation.until": 60.0})
+    train_cell("quick_all", together, tmp_path / "cell", CPU, str)
+    ends = set()
+    for run in together.runs:
+        alone = train(run, tmp_path / f"alone-{run.seed}", CPU)
+        both = RunDirectory(tmp_path / "cell" / f"seed-{run.seed}")
+        assert torch.equal(alone.final(CPU).w, both.final(CPU).w)
+        pd.testing.assert_frame_equal(alone.metrics(), both.metrics(), check_exact=True)
+        ends.add(len(both.metrics()))
+    assert len(ends) > 1, "the seeds stop at different rounds"
+    listed = pd.read_csv(tmp_path / "cell" / "metrics.csv")
+    reached = (
+        listed.assign(early=(listed["test_accuracy"] >= 60) & (listed["round"] < 10)).groupby("seed")["early"].max()
+    )
+    assert (listed.groupby("seed")["stopped"].sum() == 1).tolist() == reached.tolist()
+
+
+def test_resuming_a_run_that_stops_is_bitwise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = train(config("fedlesam_s", **{"evaluation.every": 1}), tmp_path / "whole", CPU)
+    _, accuracy = early_target(whole)
+    check_resume(
+        "fedlesam_s", CPU, tmp_path, monkeypatch, **CHANGES, **{"evaluation.every": 1, "evaluation.until": accuracy}
+    )
+    assert RunDirectory(tmp_path / "undisturbed").stopped
+
+
+@pytest.mark.parametrize("until", [0, -1, 101, True])
+def test_impossible_targets_are_refused(until: object) -> None:
+    with pytest.raises(UserError, match="until"):
+        config("fedavg", **{"evaluation.until": until})
