@@ -40,9 +40,9 @@ BEFORE = {
 """Commands to run before those of a page: smaller versions of the runs that the page assumes."""
 
 SMALLER = {
-    f"fedflat run mine/experiments.yaml {CELLS}/fedsam_large": TINY,
+    f"fedflat run mine/radii.yaml {CELLS}/fedsam_large": TINY,
     f"fedflat run quick {CELLS}/fedavg --set model=net.py:build": TINY,
-    "fedflat run mine/experiments.yaml small/iid/4-of-10/fedsam --set training.lr_decay=0.95": TINY,
+    "fedflat run mine/places.yaml small/iid/4-of-10/fedsam --set training.lr_decay=0.95": TINY,
     f"fedflat analyse hessian {QUICK}/fedsam": "--set images=50",
     f"fedflat analyse plane {QUICK}/fedavg --compare-with {QUICK}/fedsam --compare-with {QUICK}/fedasam "
     "--set through=[fedsam,fedasam]": "--set points=3",
@@ -60,7 +60,7 @@ INSTEAD = {
 """Shorter commands that are run instead of long ones."""
 
 RUN_BY_SNAKEMAKE = {
-    "snakemake --cores 2 mine_table_accuracy --config experiments=[mine/experiments.yaml] rounds=2 seeds=[0] "
+    "snakemake --cores 2 memory_table_accuracy --config experiments=[mine/memory.yaml] rounds=2 seeds=[0] "
     "results=results/try",
 }
 """Snakemake runs these targets. It only plans the jobs of all others (`-n`), which need minutes to days, a GPU, or
@@ -83,7 +83,7 @@ NOT_RUN = {
     "snakemake -n all_tables": "plans thousands of jobs; only that the target exists",
     "snakemake -n all_figures": "plans thousands of jobs; only that the target exists",
     "snakemake --cores 2 fedgf_cifar10_jpeg_table_1 --config threads=1": "needs images that are not in the repository",
-    "snakemake --executor slurm --jobs 50 fedgf_table_1 --config device=cuda": "needs a cluster and Snakemake's plugin",
+    "snakemake --workflow-profile profiles/slurm fedgf_table_1 --config device=cuda": "needs a cluster",
 }
 """Commands that are not run; only their options and targets are checked."""
 
@@ -109,14 +109,14 @@ def after_the_tutorial(folder: Path, printed: dict[str, str]) -> None:
         assert words in described
     small, real = (command for command in TUTORIAL.commands if command.startswith("snakemake"))
     assert small == f"{real} rounds=2 seeds=[0] results=results/try"
-    table = (folder / "results/try/reports/mine/tables/accuracy.md").read_text(encoding="utf-8")
+    table = (folder / "results/try/reports/memory/tables/accuracy.md").read_text(encoding="utf-8")
     rows = [line for line in table.splitlines() if re.match(r"\| *\**(Memory-SAM|FedAvg)", line)]
     assert len(rows) == 4, "two methods in two blocks"
     assert all(len(re.findall(r"\d+\.\d\d", row)) == 2 for row in rows), "a number for both partitions"
-    [copy] = folder.glob("results/try/runs/mine/digits/dirichlet-0.1/4-of-20/my_method/seed-0/method.py")
+    [copy] = folder.glob("results/try/runs/memory/digits/dirichlet-0.1/4-of-20/my_method/seed-0/method.py")
     assert copy.read_bytes() == (folder / "mine/my_method.py").read_bytes()
     files = sorted(path.name for path in (folder / "mine").iterdir() if path.is_file())
-    assert files == ["experiments.yaml", "more.yaml", "my_method.py", "try_it.py"]
+    assert files == ["memory.yaml", "more.yaml", "my_method.py", "try_it.py"]
 
 
 AFTER = {"README.md": after_the_readme, "docs/adding_a_method.md": after_the_tutorial}
@@ -138,6 +138,13 @@ def folder(finished, tmp_path) -> Path:
     return tmp_path
 
 
+def test_no_page_overwrites_files_of_another_or_reuses_the_name_of_its_experiment():
+    files = [block.file for page in PAGES.values() for block in page.blocks() if block.file]
+    assert len(set(files)) == len(files)
+    names = [name for page in PAGES.values() for name in re.findall(r"^name: (\w+)$", page.text, re.MULTILINE)]
+    assert len(set(names)) == len(names)
+
+
 def test_every_exception_is_a_command_of_the_docs():
     commands = {command for page in PAGES.values() for command in page.commands}
     assert {*SMALLER, *INSTEAD, *RUN_BY_SNAKEMAKE, *NOT_RUN} <= commands
@@ -146,10 +153,9 @@ def test_every_exception_is_a_command_of_the_docs():
 @pytest.mark.long
 @pytest.mark.parametrize("page", PAGES.values(), ids=str)
 def test_the_commands_of_a_page(page: Page, folder):
-    for name in ("mine/my_method.py", "mine/experiments.yaml"):  # other pages use the tutorial's method
-        [block] = [block for block in TUTORIAL.blocks() if block.file == name]
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text(block.code, encoding="utf-8")
+    (folder / "mine").mkdir()
+    [method] = [block for block in TUTORIAL.blocks() if block.file == "mine/my_method.py"]  # other pages use it
+    (folder / method.file).write_text(method.code, encoding="utf-8")
     page.write_files(folder)
     for command in BEFORE.get(str(page), []):
         run(command, folder)
@@ -280,12 +286,10 @@ def test_the_table_of_precedence(tmp_path):
     assert found[::-1] == [float(value) for value in re.findall(r"\| ([0-9.]+) \|$", page.text, re.MULTILINE)]
 
 
-@pytest.mark.parametrize(
-    "name", ["docs/experiments/keys.md", "docs/experiments/methods.md", "docs/experiments/precedence.md"]
-)
-def test_the_experiments_that_pages_show_are_valid(name, tutorial):
-    PAGES[name].write_files(tutorial.parent)
-    assert load_experiment(str(tutorial / "experiments.yaml")).cells()
+@pytest.mark.parametrize(("page", "file"), [("keys", "radii"), ("methods", "entries"), ("precedence", "places")])
+def test_the_experiments_that_pages_show_are_valid(page, file, tutorial):
+    PAGES[f"docs/experiments/{page}.md"].write_files(tutorial.parent)
+    assert load_experiment(str(tutorial / f"{file}.yaml")).cells()
 
 
 def test_the_two_steps_of_the_readmes_method(tmp_path):
