@@ -47,6 +47,7 @@ QUANTITIES = {
     "train_loss": Quantity("metrics", "training loss", "lower"),
     "local_loss": Quantity("metrics", "mean local loss", "lower"),
     "client_drift": Quantity("metrics", "client drift", "none"),
+    "c": Quantity("metrics", "coefficient c of FedGF", "none"),
     "lambda_max": Quantity("hessian", "largest Hessian eigenvalue λ_max", "lower"),
     "lambda_ratio_1_5": Quantity("hessian", "eigenvalue ratio λ_1/λ_5", "lower"),
     "lambda_residual": Quantity("hessian", "residual of the λ_max eigenpair", "none"),
