@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any, get_args
 
+from bench.engine.settings import EngineSettings
 from bench.experiments.address import CellAddress
+from bench.experiments.run_config import Evaluation, Training
 from bench.experiments.scale import Scale
-from bench.experiments.schema import ExperimentPart, MethodEntry, PartitionOverrides
+from bench.experiments.schema import ExperimentFile, ExperimentPart, Grid, MethodEntry, PartitionOverrides
 from bench.input.errors import UserError
 from bench.input.frozen import REPORT, Frozen
 
@@ -24,6 +26,14 @@ CONFIG_KEYS = {
 
 SECTIONS = ("dataset", "model", "training", "evaluation", "engine")
 """The keys that an experiment and a run's configuration have in common."""
+
+_FIELDS: dict[str, type[Frozen]] = {
+    "training": Training,
+    "evaluation": Evaluation,
+    "engine": EngineSettings,
+    "grid": Grid,
+}
+"""The sections of an experiment's file that have fixed fields."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +75,16 @@ class Override:
         """Whether the key contains no label, so that the value applies to all cells."""
         return self.part is None and self.method is None
 
+    @property
+    def is_key(self) -> bool:
+        """Whether the names are a key of an experiment's file, a field of a section, or a key below labels."""
+        first, *below = self.names
+        if not self.is_general:
+            return True
+        if first in _FIELDS:
+            return not below or below[0] in _FIELDS[first].model_fields
+        return first in ExperimentFile.model_fields and (first != "methods" or len(below) < 2)
+
     def applies_to(self, cell: CellAddress) -> bool:
         """Whether the labels in the key are those of the cell."""
         given = (self.part, self.method, self.partition)
@@ -93,6 +113,22 @@ _KEY = re.compile(
     r"(.*)",
     re.DOTALL,
 )
+
+
+def full_key(override: Override, methods: Mapping[str, Any]) -> str | None:
+    """The key that ends with the same name: a field of a section, or the first method's hyper-parameter; or None.
+
+    `methods` are the entries of the experiment's methods. A method that the key names takes precedence.
+    """
+    *above, name = override.names
+    for section, model in _FIELDS.items():
+        if name in model.model_fields and above[:1] != ["methods"]:
+            return f"{section}.{name}"
+    for label in sorted(methods, key=lambda label: label not in above):
+        entry = methods[label]
+        if isinstance(entry, dict) and name in (entry.get("hyperparameters") or {}):
+            return f"methods.{label}.hyperparameters.{name}"
+    return None
 
 
 def parse_overrides(values: Mapping[str, Any]) -> tuple[Override, ...]:

@@ -3,8 +3,8 @@
 First the file, a mapping with the keys of `ExperimentFile`:
 
 1. `experiment_data`: the files that the experiment extends, the farthest first, and its own file: `training`,
-   `evaluation`, `engine` and methods are merged key by key; every other key replaces the inherited one, and methods
-   without an entry are left out
+   `evaluation`, `engine`, `grid` and methods are merged key by key; every other key replaces the inherited one, and
+   methods without an entry are left out
 
 Then `FILE_LAYERS`:
 
@@ -40,11 +40,13 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from bench.data.partitions import AnyPartition
 from bench.engine.participation import Participation
 from bench.experiments.address import CellAddress
 from bench.experiments.files import experiment_files, read_yaml
-from bench.experiments.overrides import Override
+from bench.experiments.overrides import Override, full_key
 from bench.experiments.scale import ROUNDS, at_smoke_scale
 from bench.experiments.schema import ExperimentFile, ExperimentPart, MethodEntry
 from bench.input.content import expanded
@@ -58,7 +60,7 @@ Data = dict[str, Any]
 Overrides = Sequence[Override]
 """The values of the command line, in the order of their precedence."""
 
-_MERGED_SECTIONS = ("training", "evaluation", "engine")
+_MERGED_SECTIONS = ("training", "evaluation", "engine", "grid")
 
 
 def resolved_file(name: str, overrides: Overrides) -> Data:
@@ -139,6 +141,8 @@ def _with_override(data: Data, override: Override) -> Data:
     for kind, label, labels in (("part", override.part, parts), ("method", override.method, methods)):
         if label is not None and label not in labels:
             raise unknown(f"{kind} of experiment {data.get('name')}", label, labels)
+    if not override.is_key and (key := full_key(override, methods)):
+        raise UserError(f"unknown key '{override.key}'; did you mean '{key}'?")
     if override.is_general and override.names[0] == "training" and len(override.names) == 2:
         return _with_training(data, override.names[1], override.value)
     if override.part is None and parts:
@@ -162,7 +166,9 @@ def _with_value(section: Data, path: Sequence[str], override: Override) -> Data:
         return {**section, key: override.value}
     inner = section.get(key, {})
     if not isinstance(inner, dict):
-        raise UserError(f"{override.key}: {key} is a value, not a section")
+        whole = ".".join(override.path[: len(override.path) - len(below)])
+        value = yaml.safe_dump(inner, default_flow_style=True, sort_keys=False, width=1000).splitlines()[0]
+        raise UserError(f"{override.key}: {key} is a value, not a section; replace it as a whole: '{whole}={value}'")
     return {**section, key: _with_value(inner, below, override)}
 
 

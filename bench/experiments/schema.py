@@ -1,6 +1,6 @@
 """The keys of an experiment's YAML file, as pydantic models; `fedflat schema` prints their JSON schema."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, field_validator
 
@@ -21,6 +21,8 @@ PUBLISHED = "published"
 class PartitionOverrides(Frozen):
     """Values of a method that apply with one of the partitions only."""
 
+    in_words: ClassVar[str] = "an entry of where"
+
     hyperparameters: dict[str, Any] = Field(default={}, description="hyper-parameters that differ")
     training: dict[str, Any] = Field(default={}, description="fields of training that differ")
 
@@ -31,6 +33,8 @@ class MethodEntry(MethodChoice):
     Without a name, components or a file, the entry's label is the name of the method; a label that ends in +swa needs
     `swa` among the hyper-parameters.
     """
+
+    in_words: ClassVar[str] = "a method's entry"
 
     title: str | None = Field(default=None, description="name in tables and figures; null: the method's title")
     variant: str = Field(default=PUBLISHED, description="published; or released, as in the authors' code")
@@ -80,6 +84,8 @@ class Grid(Frozen):
 class ExperimentPart(Frozen):
     """A part of an experiment, such as one data set of a paper: the values that differ from the experiment's."""
 
+    in_words: ClassVar[str] = "a part of an experiment"
+
     dataset: str | dict[str, Any] | None = None
     model: str | dict[str, Any] | None = None
     training: dict[str, Any] = Field(default={}, description="fields that differ")
@@ -94,6 +100,8 @@ class ExperimentPart(Frozen):
 
 class ExperimentFile(Frozen):
     """All keys of an experiment's file."""
+
+    in_words: ClassVar[str] = "an experiment"
 
     name: str = Field(pattern=NAME)
     scale: Scale = Field(default="paper", description="smoke: the same grid on scikit-learn's digits, with few rounds")

@@ -1,7 +1,7 @@
 """The base class of all configurations: immutable, validated, without unknown keys."""
 
 from collections.abc import Mapping
-from typing import Any, Self, get_args
+from typing import Any, ClassVar, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic.fields import FieldInfo
@@ -28,6 +28,8 @@ class Frozen(BaseModel):
     """A frozen pydantic model. An unknown key is an error that suggests the nearest known key."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    in_words: ClassVar[str] = ""
+    """What the model describes, for messages; empty: the name of the class says it."""
 
     @model_validator(mode="before")
     @classmethod
@@ -35,8 +37,8 @@ class Frozen(BaseModel):
         if isinstance(data, Mapping):
             for key in data:
                 if key not in cls.model_fields:
-                    raise unknown(f"key of {cls.__name__}", key, cls.model_fields)
-            refuse_bools(cls.model_fields, data, cls.__name__)
+                    raise unknown(f"key of {cls.in_words or cls.__name__}", key, cls.model_fields)
+            refuse_bools(cls.model_fields, data, cls.in_words or cls.__name__)
         return data
 
     @classmethod

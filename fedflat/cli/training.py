@@ -32,7 +32,7 @@ def run(
         Path | None,
         typer.Option(
             help="The folder to write to; allowed for a single cell. Default: RESULTS/runs/EXPERIMENT/CELL; "
-            "with --seed or --set: RESULTS/runs/custom/EXPERIMENT/CELL.",
+            "with --seed or --set: RESULTS/runs/custom/EXPERIMENT/CELL, which holds one run per seed.",
             parser=folder_path,
             metavar="FOLDER",
         ),
@@ -60,6 +60,7 @@ def run(
     Examples:
       fedflat run quick digits/dirichlet-0.1/4-of-20/fedsam
       fedflat run quick digits/dirichlet-0.1/4-of-20/fedsam --seed 7 --set training.rounds=20
+      fedflat run quick digits/dirichlet-0.1/4-of-20/fedsam --set methods.fedsam.hyperparameters.rho=0.1 --out try
     """
     started = time.perf_counter()
     keep_freed_memory()

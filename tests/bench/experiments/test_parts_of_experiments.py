@@ -118,12 +118,12 @@ def test_an_experiment_without_parts_is_its_only_grid() -> None:
             r"its seeds must be the first ones of the experiment's seeds, which are \(0, 1\)",
         ),
         ("parts/third/only", ["fedsma"], "unknown method of experiment paper 'fedsma'; did you mean 'fedsam'"),
-        ("parts/third/rounds", 3, "unknown key of ExperimentPart 'rounds'"),
+        ("parts/third/rounds", 3, "unknown key of a part of an experiment 'rounds'"),
         ("parts/second/training/round", 3, "part second: .*unknown key of Training 'round'; did you mean 'rounds'"),
         ("methods/fedavg", {"parts": ["fourth"]}, "unknown part of experiment paper 'fourth'"),
-        ("parts/second/methods/fedavg", {"rho": 1}, "part second: .*unknown key of MethodEntry 'rho'"),
+        ("parts/second/methods/fedavg", {"rho": 1}, "part second: .*unknown key of a method's entry 'rho'"),
         ("dataset", None, "part first: experiment paper: dataset is missing"),
-        ("methods/fedsam/where", {"iid": {"rho": 1}}, "unknown key of PartitionOverrides 'rho'"),
+        ("methods/fedsam/where", {"iid": {"rho": 1}}, "unknown key of an entry of where 'rho'"),
     ],
 )
 def test_mistakes_are_one_line(tmp_path: Path, path: str, value: Any, message: str) -> None:
