@@ -3,7 +3,7 @@
 import json
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import pandas as pd
 from pydantic import Field
@@ -12,6 +12,7 @@ from torch import Tensor
 from analysis.analyses.analysed_run import AnalysedRun, Sample
 from analysis.measures.flatness import Ascent
 from analysis.measures.hessian import Estimator, NumberFormat, TopEigenvalues, in_format, top_eigenvalues
+from analysis.measures.packaged_landscape import NAME as LOSS_LANDSCAPES
 from analysis.measures.pyhessian_power import NAME as PYHESSIAN
 from bench.data.sources.base import Source, Subset
 from bench.engine.objective import Batched
@@ -141,6 +142,19 @@ class OfOneSeed(Analysis):
         if self.seed is not None and self.seed not in seeds:
             raise UserError(f"{self.name}.seed = {self.seed} (allowed: {', '.join(map(str, seeds))})")
         return [seeds[0] if self.seed is None else self.seed]
+
+
+class OfLandscape(Analysis):
+    """An analysis of models on a line or a plane in parameter space."""
+
+    evaluator: Literal["fedflat", "loss_landscapes"] = Field(
+        default="fedflat", description="fedflat; loss_landscapes: the package, without saving finished points"
+    )
+
+    @property
+    def points_by(self) -> str:
+        """The end of definitions: the package, if it evaluates the points."""
+        return f"; points by {LOSS_LANDSCAPES}" if self.evaluator == "loss_landscapes" else ""
 
 
 class OfEigenvalues(Analysis):

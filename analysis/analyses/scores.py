@@ -7,29 +7,40 @@ import pandas as pd
 import torch
 
 from analysis.analyses.analysed_run import AnalysedRun, Sample
-from analysis.analyses.base import Analysis
+from analysis.analyses.base import OfLandscape
 from analysis.analyses.partial_results import PartialResults
 from analysis.analyses.provenance import analysis_fingerprint
 from analysis.measures.directions import Family
-from analysis.measures.landscape import Point, Prepared, chunks, points_together, score
+from analysis.measures.landscape import Grid, Point, Prepared, Score, chunks, points_together, score
+from analysis.measures.packaged_landscape import packaged_scores
 from bench.data.sources.base import Subset
 from bench.input.content import short_hash
 
 
 def score_points(
     run: AnalysedRun,
-    analysis: Analysis,
+    analysis: OfLandscape,
     family: Family,
-    points: Sequence[Point],
+    grid: Grid,
     samples: Mapping[Subset, Sample],
 ) -> pd.DataFrame:
-    """Loss and error of the models at all points, on each sample: columns point (its index), data, loss, error.
+    """Loss and error of the models at all points, on each sample: columns point (its index), data, loss, error."""
+    data = {subset: Prepared(run.setup.objective, sample.data) for subset, sample in samples.items()}
+    evaluated = _by_package if analysis.evaluator == "loss_landscapes" else _by_fedflat
+    scores = evaluated(run, analysis, family, grid, data)
+    rows = [(i, subset, *values) for subset, found in scores.items() for i, values in enumerate(found)]
+    return pd.DataFrame(rows, columns=["point", "data", "loss", "error"])
+
+
+def _by_fedflat(
+    run: AnalysedRun, analysis: OfLandscape, family: Family, grid: Grid, data: Mapping[Subset, Prepared]
+) -> dict[Subset, list[Score]]:
+    """The scores at the grid's points.
 
     Saved results are used only if analysis, options, models, points, images, code, PyTorch, device, number of threads
     and points per batched call are the same.
     """
-    objective = run.setup.objective
-    data = {subset: Prepared(objective, sample.data) for subset, sample in samples.items()}
+    objective, points = run.setup.objective, grid.points
     together = {subset: points_together(objective, family, batches) for subset, batches in data.items()}
     steps = [(subset, chunk) for subset in data for chunk in chunks(len(points), together[subset])]
     results = PartialResults(run.partial_results, {**_key(run, analysis, family, points), "together": together})
@@ -37,15 +48,24 @@ def score_points(
         run.log(f"seed {run.config.seed}: {done} of {len(steps)} steps were already done")
     for subset, chunk in run.progress(steps[done:], "step"):
         results.add(score(objective, family, [points[i] for i in chunk], data[subset]))
-    rows = [
-        (i, subset, *values)
-        for (subset, chunk), scores in zip(steps, results.finished, strict=True)
-        for i, values in zip(chunk, scores, strict=True)
-    ]
-    return pd.DataFrame(rows, columns=["point", "data", "loss", "error"])
+    scores: dict[Subset, list[Score]] = {subset: [] for subset in data}
+    for (subset, _), found in zip(steps, results.finished, strict=True):
+        scores[subset] += [Score(*values) for values in found]
+    return scores
 
 
-def _key(run: AnalysedRun, analysis: Analysis, family: Family, points: Sequence[Point]) -> dict[str, Any]:
+def _by_package(
+    run: AnalysedRun, analysis: OfLandscape, family: Family, grid: Grid, data: Mapping[Subset, Prepared]
+) -> dict[Subset, list[Score]]:
+    """The scores at the grid's points by the package loss-landscapes, and at the further points by FedFlat."""
+    objective, scores = run.setup.objective, {}
+    for subset, batches in data.items():
+        on_grid = packaged_scores(objective, family, grid.axes, batches, lambda numbers: run.progress(numbers, "point"))
+        scores[subset] = on_grid + [score(objective, family, [point], batches)[0] for point in grid.further]
+    return scores
+
+
+def _key(run: AnalysedRun, analysis: OfLandscape, family: Family, points: Sequence[Point]) -> dict[str, Any]:
     """Everything that the scores at the points depend on."""
     vectors = (vector.cpu().numpy().data for vector in (family.w, *family.directions))
     return {

@@ -1,7 +1,8 @@
 """Loss and error of models on a line or a plane in parameter space."""
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from dataclasses import dataclass
+from itertools import pairwise, product
 from typing import NamedTuple
 
 import torch
@@ -21,6 +22,19 @@ SHARE_OF_GPU = 0.5
 """The fraction of a GPU's memory that models and feature maps of one batched call may take."""
 MOST_TOGETHER = 256
 """Maximum number of points in one batched call."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Points of parameter space: those of one or two axes, each with equal steps, and `further` ones."""
+
+    axes: tuple[Sequence[float], ...]
+    further: Sequence[Point] = ()
+
+    @property
+    def points(self) -> list[Point]:
+        """All points, the last axis fastest, the further points last."""
+        return [*product(*self.axes), *self.further]
 
 
 class Score(NamedTuple):

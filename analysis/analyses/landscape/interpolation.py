@@ -8,14 +8,15 @@ from pydantic import Field
 from torch import Tensor
 
 from analysis.analyses.analysed_run import AnalysedRun
-from analysis.analyses.base import OnSubsets
+from analysis.analyses.base import OfLandscape, OnSubsets
 from analysis.analyses.scores import score_points
 from analysis.measures.directions import Family
+from analysis.measures.landscape import Grid
 from bench.engine.objective import Objective
 from bench.models import build_model
 
 
-class Interpolation(OnSubsets):
+class Interpolation(OfLandscape, OnSubsets):
     """Loss and error (percent) of (1 − t) w + t w' (Goodfellow et al. 2015)."""
 
     name: ClassVar[str] = "interpolation"
@@ -45,11 +46,11 @@ class Interpolation(OnSubsets):
             start, end, which = run.w, others[0].w, f"from the final model of {own} to {self.towards}'s"
         else:
             start, end, which = _initial(run), run.w, "from the initial to the final model"
-        points = [(step / self.steps,) for step in range(-self.beyond, self.steps + self.beyond + 1)]
+        line = Grid(([step / self.steps for step in range(-self.beyond, self.steps + self.beyond + 1)],))
         samples = self.samples(run)
-        scores = score_points(run, self, Family(start, (end - start,)), points, samples)
-        at = pd.DataFrame(points, columns=["t"])
-        losses = {part: f"{sample.loss}, on the line {which}" for part, sample in samples.items()}
+        scores = score_points(run, self, Family(start, (end - start,)), line, samples)
+        at = pd.DataFrame(line.points, columns=["t"])
+        losses = {part: f"{sample.loss}, on the line {which}{self.points_by}" for part, sample in samples.items()}
         table = scores.join(at, on="point").assign(definition=scores["data"].map(losses))
         return table[[*self.columns, "definition"]]
 

@@ -2,7 +2,6 @@
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from itertools import product
 from typing import ClassVar, NamedTuple
 
 import pandas as pd
@@ -10,10 +9,10 @@ from pydantic import Field, field_validator
 from torch import Tensor
 
 from analysis.analyses.analysed_run import AnalysedRun
-from analysis.analyses.base import OfOneSeed, OnSubsets
+from analysis.analyses.base import OfLandscape, OfOneSeed, OnSubsets
 from analysis.analyses.scores import score_points
 from analysis.measures.directions import plane_through
-from analysis.measures.landscape import axis_around
+from analysis.measures.landscape import Grid, axis_around
 from bench.experiments.run_config import Evaluation
 from bench.input.errors import UserError
 
@@ -26,7 +25,7 @@ class Models(NamedTuple):
     description: str
 
 
-class ThroughModels(OfOneSeed, OnSubsets):
+class ThroughModels(OfOneSeed, OfLandscape, OnSubsets):
     """Loss and error (percent) on the plane through three models of one setting."""
 
     columns: ClassVar[tuple[str, ...]] = ("x", "y", "model", "data", "loss", "error")
@@ -49,13 +48,16 @@ class ThroughModels(OfOneSeed, OnSubsets):
         """
         names, parameters, description = self.models(run)
         family, places = plane_through(*parameters)
-        axes = (axis_around(values, self.margin, self.points) for values in zip(*places, strict=True))
-        points = [*product(*axes), *places]
+        axes = tuple(axis_around(values, self.margin, self.points) for values in zip(*places, strict=True))
+        grid = Grid(axes, places)
         samples = self.samples(run)
-        scores = score_points(run, self, family, points, samples)
-        at = pd.DataFrame(points, columns=["x", "y"])
+        scores = score_points(run, self, family, grid, samples)
+        at = pd.DataFrame(grid.points, columns=["x", "y"])
         at["model"] = pd.Series(names, index=at.index[-len(names) :])
-        losses = {part: f"{sample.loss}, on the plane through {description}" for part, sample in samples.items()}
+        losses = {
+            part: f"{sample.loss}, on the plane through {description}{self.points_by}"
+            for part, sample in samples.items()
+        }
         table = scores.join(at, on="point").assign(definition=scores["data"].map(losses))
         return table[[*self.columns, "definition"]]
 

@@ -1,7 +1,6 @@
 """Loss and error on a filter-normalised random plane around the final global model, or around a local model."""
 
 from collections.abc import Sequence
-from itertools import product
 from typing import ClassVar, Literal
 
 import pandas as pd
@@ -9,16 +8,16 @@ from pydantic import Field, field_validator, model_validator
 from torch import Tensor
 
 from analysis.analyses.analysed_run import AnalysedRun, Sample
-from analysis.analyses.base import OfOneSeed, OnImages
+from analysis.analyses.base import OfLandscape, OfOneSeed, OnImages
 from analysis.analyses.scores import score_points
 from analysis.measures.directions import Biases, Family, filter_normalised_directions
-from analysis.measures.landscape import symmetric_axis
+from analysis.measures.landscape import Grid, symmetric_axis
 from bench.experiments.run_config import Evaluation
 from bench.input.errors import UserError
 from bench.numerics.streams import torch_stream
 
 
-class Surface(OfOneSeed, OnImages):
+class Surface(OfOneSeed, OfLandscape, OnImages):
     """Loss and error (percent) on a filter-normalised random plane; the same Gaussian draws for every method."""
 
     name: ClassVar[str] = "surface"
@@ -85,11 +84,10 @@ class Surface(OfOneSeed, OnImages):
             biases=self.biases,
             orthogonal=self.orthogonal,
         )
-        axis = symmetric_axis(self.extent, self.points)
-        points = list(product(axis, axis))
-        scores = score_points(run, self, Family(w, directions), points, {self.data: sample})
-        table = pd.DataFrame(points, columns=["a", "b"]).join(scores[["loss", "error"]])
-        return table.assign(definition=f"{sample.loss}; {self._directions()}")
+        grid = Grid((symmetric_axis(self.extent, self.points),) * 2)
+        scores = score_points(run, self, Family(w, directions), grid, {self.data: sample})
+        table = pd.DataFrame(grid.points, columns=["a", "b"]).join(scores[["loss", "error"]])
+        return table.assign(definition=f"{sample.loss}; {self._directions()}{self.points_by}")
 
     def _centre(self, run: AnalysedRun) -> tuple[Tensor, Sample]:
         """The model `[P]` at the centre, and the images; a `UserError` if the model is not stored, or not finite."""

@@ -164,6 +164,27 @@ def test_a_reference_gives_every_surface_its_own_directions(cells: Path, tmp_pat
     assert (other["loss"] == plain["loss"]).tolist() == centre.tolist()
 
 
+@pytest.mark.parametrize(
+    ("name", "options", "compared"),
+    [
+        ("surface", {"points": 3, "images": 50}, ()),
+        ("interpolation", {"steps": 3, "beyond": 1, "images": 50}, ()),
+        ("plane", PLANE, ("fedsam", "fedasam")),
+        ("local_plane", {"points": 4, "images": 50}, ()),
+    ],
+)
+def test_both_evaluators_give_the_same_table(
+    name: str, options: dict, compared: tuple[str, ...], cells: Path, tmp_path: Path
+) -> None:
+    """The package's rows say so; rows of the three models are FedFlat's own."""
+    own = answer(cells, name, options, tmp_path / "own.csv", *compared)
+    package = answer(cells, name, {**options, "evaluator": "loss_landscapes"}, tmp_path / "package.csv", *compared)
+    assert package["definition"].str.endswith("; points by loss-landscapes 3.0.6").all()
+    without = ["definition", "options"]
+    pd.testing.assert_frame_equal(package.drop(columns=without), own.drop(columns=without), rtol=1e-5)
+    assert not list(tmp_path.glob("*.unfinished"))
+
+
 def test_points_computed_together_are_put_where_they_belong(
     cells: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

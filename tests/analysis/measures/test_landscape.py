@@ -3,12 +3,10 @@
 import copy
 from itertools import product
 
-import loss_landscapes
 import numpy as np
 import pytest
 import torch
-from loss_landscapes.metrics import Loss
-from torch import Tensor, nn
+from torch import Tensor
 
 from analysis.measures import landscape
 from analysis.measures.directions import Family, filter_normalised_directions
@@ -88,19 +86,6 @@ def test_prepared_batches_are_the_same_images(
         assert all(part.is_contiguous(memory_format=torch.channels_last) for part, _ in found)
     assert data.count == passes
     assert len(prepared) == 3
-
-
-def test_line_between_two_models_agrees_with_loss_landscapes(cnn: Objective, digits: Samples) -> None:
-    """One-dimensional interpolation is right there: at 1/n, 2/n, ..., 1 of the way, without the start."""
-    w = cnn.initial()
-    other = w - 0.5 * cnn.full_gradient(w, [digits])
-    steps = 5
-    models = [copy.deepcopy(cnn.load(v)).eval() for v in (w, other)]
-    metric = Loss(nn.CrossEntropyLoss(), *digits)
-    theirs = loss_landscapes.linear_interpolation(*models, metric, steps, deepcopy_model=True)
-    line = Family(w, (other - w,))
-    ours = [score(cnn, line, [(step / steps,)], [digits])[0].loss for step in range(1, steps + 1)]
-    np.testing.assert_allclose(ours, theirs, rtol=1e-6)
 
 
 def test_axes() -> None:
