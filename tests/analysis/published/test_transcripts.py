@@ -1,99 +1,131 @@
-"""Hyper-parameters of each paper's experiment against a list transcribed from the paper, value by value."""
+"""The papers' own experiments against the transcripts of what the papers state, value by value."""
 
-import csv
-from collections.abc import Iterator
-from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any
 
 import pytest
 
 from analysis.published.numbers import papers
+from analysis.published.transcript import (
+    Statement,
+    departures,
+    is_printed,
+    silent_differences,
+    statements,
+    value_of,
+)
+from bench.experiments.address import CellAddress
 from bench.experiments.experiment import load_experiment
-from bench.experiments.files import PAPER_TABLES
+from bench.experiments.run_config import RunConfig
 
 DEPARTURES = {("fedsam_caldarola", "cifar100_pam", "training.local_momentum")}
 """What the papers state and the experiments do not have; each paper's README says why."""
 
-COUNTS = "counts"
-"""A part in which messages are counted, in few rounds on other data: what a paper states of all is not meant of it."""
+
+@cache
+def _runs(paper: str) -> dict[CellAddress, RunConfig]:
+    """The first run of each cell."""
+    experiment = load_experiment(paper)
+    return {cell: experiment.cell(cell.path).runs[0] for cell in experiment.addresses}
 
 
 @cache
-def _runs(paper: str) -> dict[str, dict[str, Any]]:
-    """By the path of each cell, its first run as plain values."""
-    experiment = load_experiment(paper)
-    return {path: experiment.cell(path).runs[0].model_dump() for path in experiment.paths()}
+def _values(paper: str) -> dict[CellAddress, dict[str, Any]]:
+    return {cell: run.model_dump() for cell, run in _runs(paper).items()}
 
 
-def _of(paper: str, part: str, method: str, partition: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The runs that a line of a transcript speaks of; `*` is all, `*_200` all that end so."""
-    for path, run in _runs(paper).items():
-        its_part, its_partition, _, its_method = path.split("/")
-        is_meant = fnmatchcase(its_part, part) and (its_part != COUNTS or part == COUNTS)
-        if is_meant and fnmatchcase(its_method, method) and fnmatchcase(its_partition, partition):
-            yield path, run
-
-
-def _value(run: dict[str, Any], key: str) -> Any:
-    """What a run has by a dotted key; an augmentation goes by its name."""
-    section, *names = key.split(".")
-    value: Any = run["method"][section] if section == "hyperparameters" else run[section]
-    for name in names:
-        if isinstance(value, (tuple, list)):
-            value = {step["name"]: step for step in value}
-        value = value.get(name)
-    return value
-
-
-def _same(value: Any, printed: str) -> bool:
-    """Whether a value is the printed one, or one of several with | between them."""
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return any(float(value) == float(one) for one in printed.split("|"))
-    return str(value).lower() in printed.split("|")
-
-
-def _wrong(values: dict[str, Any], printed: str) -> dict[str, Any]:
-    """By path, the values that are not what is printed; of several with & between them, "missing" are those of no run.
-
-    `*` among these stands for others of our own.
-    """
-    each = set(printed.split("&"))
-    stated = each - {"*"}
-    others = {path: value for path, value in values.items() if not any(_same(value, one) for one in stated)}
-    missing = {one for one in stated if not any(_same(value, one) for value in values.values())}
-    return ({} if "*" in each else others) | ({"missing": missing} if missing else {})
+def _missing(statement: Statement, values: list[Any]) -> set[str]:
+    """The values of a printed grid that no run has."""
+    return {one for one in statement.grid if one != "*" and not any(is_printed(value, one) for value in values)}
 
 
 @pytest.mark.parametrize("paper", papers())
 def test_experiments_agree_with_what_the_papers_state(paper: str) -> None:
-    departing, wrong = set(), []
-    with (PAPER_TABLES / paper / "transcript.csv").open(encoding="utf-8", newline="") as file:
-        for line in csv.DictReader(file):
-            part, method, partition, key, printed = line.values()
-            found = {path: _value(run, key) for path, run in _of(paper, part, method, partition)}
-            assert found, f"nothing fits {part}, {method}, {partition}"
-            bad = _wrong(found, printed)
-            if bad and (paper, part, key) in DEPARTURES:
-                departing.add((paper, part, key))
-            elif bad:
-                wrong.append((*line.values(), *next(iter(bad.items()))))
-    assert not wrong
+    departing = {
+        (paper, cell.setting.dataset, departure.key)
+        for cell, run in _runs(paper).items()
+        for departure in departures(paper, cell, run)
+    }
     assert departing == {known for known in DEPARTURES if known[0] == paper}
 
 
+@pytest.mark.parametrize("paper", papers())
+def test_each_statement_concerns_runs_and_each_value_of_a_printed_grid_occurs(paper: str) -> None:
+    for one in statements(paper):
+        found = [
+            value_of(values, one.key)
+            for cell, values in _values(paper).items()
+            if one.concerns(cell.setting.dataset, cell.method, cell.setting.partition)
+        ]
+        assert found, f"nothing fits {one}"
+        assert (paper, one.part, one.key) in DEPARTURES or not _missing(one, found), one
+
+
+def statement(printed: str) -> Statement:
+    return Statement("*", "*", "*", "training.batch_size", printed)
+
+
 @pytest.mark.parametrize(
-    ("values", "printed", "wrong"),
+    ("values", "printed", "refused", "missing"),
     [
-        ({"a": 5, "b": 10}, "5|10|20", {}),
-        ({"a": 5, "b": 10}, "5&10", {}),
-        ({"a": 5, "b": 10}, "5", {"b": 10}),
-        ({"a": 5, "b": 10}, "5&*", {}),
-        ({"a": 5, "b": 10}, "5&10&20", {"missing": {"20"}}),
-        ({"a": 5, "b": 10}, "5&20&*", {"missing": {"20"}}),
-        ({"a": "lda"}, "lda&iid", {"missing": {"iid"}}),
-        ({"a": None}, "5", {"a": None, "missing": {"5"}}),
+        ([5, 10], "5|10|20", [], set()),
+        ([5, 10], "5&10", [], set()),
+        ([5, 10], "5", [10], set()),
+        ([5, 10], "5&*", [], set()),
+        ([5, 10], "5&10&20", [], {"20"}),
+        ([5, 10], "5&20&*", [], {"20"}),
+        (["lda"], "lda&iid", [], {"iid"}),
+        ([5], "lda", [5], {"lda"}),
+        ([None], "5", [None], {"5"}),
+        ([None, False, 0.5], "null|false|0.50", [], set()),
+        ([0], "false", [0], {"false"}),
     ],
 )
-def test_what_departs_from_a_line_is_seen(values: dict[str, Any], printed: str, wrong: dict[str, Any]) -> None:
-    assert _wrong(values, printed) == wrong
+def test_what_departs_from_a_statement_is_seen(
+    values: list[Any], printed: str, refused: list[Any], missing: set[str]
+) -> None:
+    one = statement(printed)
+    assert [value for value in values if not one.allows(value)] == refused
+    assert _missing(one, values) == missing
+
+
+def test_counted_messages_are_concerned_only_by_statements_that_name_their_part() -> None:
+    assert statement("5").concerns("cifar10", "fedavg", "iid")
+    assert not statement("5").concerns("counts", "fedavg", "iid")
+    assert Statement("counts", "*", "*", "training.rounds", "10").concerns("counts", "fedavg", "iid")
+
+
+CELL = CellAddress.of("cifar100/lda-0/5-of-100/fedgf")
+
+
+def fedgf(**changes: Any) -> RunConfig:
+    """FedGF in one cell with changed settings, such as training__batch_size=100."""
+    keys = {key.replace("__", "."): value for key, value in changes.items()}
+    return load_experiment("fedgf", keys).cell(CELL.path).runs[0]
+
+
+def test_a_departure_names_the_key_and_both_values() -> None:
+    [departure] = departures("fedgf", CELL, fedgf(training__batch_size=100))
+    assert departure.text == "training.batch_size 100, printed 64"
+    [departure] = departures("fedgf", CELL, fedgf(methods__fedgf__hyperparameters__W=20))
+    assert departure.text == "hyperparameters.W 20, printed 10 or 30 or 50"
+
+
+def test_no_momentum_is_a_momentum_of_zero() -> None:
+    assert value_of(fedgf().model_dump(), "training.local_momentum") == 0
+    assert value_of(fedgf(training__local_momentum=0.9).model_dump(), "training.local_momentum") == 0.9
+
+
+def test_what_the_paper_does_not_state_may_differ_and_is_named() -> None:
+    changed = fedgf(training__clip=10, training__augmentation=["flip"], evaluation__every=7, grid__seeds=[5])
+    assert departures("fedgf", CELL, changed) == ()
+    assert silent_differences("fedgf", CELL, changed, fedgf()) == (
+        "training.clip 10 instead of null",
+        "training.augmentation flip instead of crop, flip",
+        "training.augmentation.crop.name null instead of crop",
+        "training.augmentation.crop.padding null instead of 4",
+        "training.augmentation.crop.probability null instead of 1",
+        "training.augmentation.crop.pad null instead of black",
+    )
+    assert silent_differences("fedgf", CELL, fedgf(), fedgf()) == ()
+    assert silent_differences("fedgf", CELL, fedgf(training__batch_size=100), fedgf()) == (), "a departure"

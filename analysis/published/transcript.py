@@ -1,0 +1,156 @@
+"""What each paper states about its runs: the lines of `paper_tables/PAPER/transcript.csv`; and what departs from it.
+
+Each line is a statement: the runs of these methods, in these parts and partitions of the paper's experiment, have this
+value for this key. Parts, methods and partitions are patterns (`*` is any text). Values are alternatives, if the paper
+does not say which of several it used (`0.1|0.9`), or the values of a grid, each of which occurs (`5&10&20`, where `*`
+stands for further values of our own).
+"""
+
+import csv
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache
+from typing import Any, NamedTuple
+
+from bench.experiments.address import CellAddress
+from bench.experiments.files import PAPER_TABLES
+from bench.experiments.run_config import RunConfig
+
+COUNTS = "counts"
+"""A part that counts messages in few rounds on other data: only statements that name it concern it."""
+
+_NULL_IS_0 = {"training.local_momentum"}
+"""Keys whose null means 0."""
+
+Values = Mapping[str, Any]
+"""A run's configuration as plain values: `RunConfig.model_dump()`."""
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One line of a transcript."""
+
+    part: str
+    method: str
+    partition: str
+    key: str
+    printed: str
+
+    def concerns(self, part: str, method: str, partition: str) -> bool:
+        """Whether it speaks of the runs with these labels."""
+        labels = ((part, self.part), (method, self.method), (partition, self.partition))
+        is_meant = part != COUNTS or self.part == COUNTS
+        return is_meant and all(fnmatchcase(label, pattern) for label, pattern in labels)
+
+    @property
+    def grid(self) -> tuple[str, ...]:
+        """The values of a grid; a single one, which may have alternatives, if nothing is varied."""
+        return tuple(self.printed.split("&"))
+
+    def allows(self, value: Any) -> bool:
+        """Whether a run may have this value."""
+        return any(one == "*" or is_printed(value, one) for one in self.grid)
+
+
+class Departure(NamedTuple):
+    """A key for which a run has another value than the paper states."""
+
+    key: str
+    here: str
+    printed: str
+
+    @property
+    def text(self) -> str:
+        """For example 'training.batch_size 100, printed 50'."""
+        return f"{self.key} {self.here}, printed {self.printed.replace('|', ' or ').replace('&', ', ')}"
+
+
+@cache
+def statements(paper: str) -> tuple[Statement, ...]:
+    """All statements of a paper, in the order of its transcript."""
+    with (PAPER_TABLES / paper / "transcript.csv").open(encoding="utf-8", newline="") as file:
+        return tuple(
+            Statement(line["part"], line["method"], line["partition"], line["key"], line["value"])
+            for line in csv.DictReader(file)
+        )
+
+
+@cache
+def _concerning(paper: str, part: str, method: str, partition: str) -> tuple[Statement, ...]:
+    return tuple(one for one in statements(paper) if one.concerns(part, method, partition))
+
+
+def statements_of(paper: str, cell: CellAddress) -> tuple[Statement, ...]:
+    """The statements about the runs of a cell."""
+    return _concerning(paper, cell.setting.dataset, cell.method, cell.setting.partition)
+
+
+def departures(paper: str, cell: CellAddress, run: RunConfig) -> tuple[Departure, ...]:
+    """What a run of this cell has other than its paper states; none if it is as printed."""
+    values = run.model_dump()
+    found = ((one, value_of(values, one.key)) for one in statements_of(paper, cell))
+    return tuple(Departure(one.key, _text(value), one.printed) for one, value in found if not one.allows(value))
+
+
+def silent_differences(paper: str, cell: CellAddress, run: RunConfig, papers_own: RunConfig) -> tuple[str, ...]:
+    """Where a run of this cell differs from the paper's own experiment in keys about which the paper says nothing.
+
+    For example 'training.clip 5 instead of 10'. Seeds, engine and evaluation may always differ.
+    """
+    stated = {one.key for one in statements_of(paper, cell)}
+    ours, theirs = (dict(_plain(one.model_dump(mode="json", exclude=_FREE))) for one in (run, papers_own))
+    return tuple(
+        f"{key} {_text(ours.get(key))} instead of {_text(theirs.get(key))}"
+        for key in dict.fromkeys((*ours, *theirs))
+        if key not in stated and ours.get(key) != theirs.get(key)
+    )
+
+
+_FREE = {"seed", "engine", "evaluation"}
+"""What does not decide which experiment is run."""
+
+
+def value_of(run: Values, key: str) -> Any:
+    """A run's value for a dotted key. Augmentations are found by their names, hyper-parameters without `method`."""
+    section, *names = key.split(".")
+    value: Any = run["method"][section] if section == "hyperparameters" else run[section]
+    for name in names:
+        if isinstance(value, (tuple, list)):
+            value = {step["name"]: step for step in value}
+        value = None if value is None else value.get(name)
+    return 0 if value is None and key in _NULL_IS_0 else value
+
+
+def is_printed(value: Any, printed: str) -> bool:
+    """Whether a value is the printed one, or one of several with | between them."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return any(_number(one) == float(value) for one in printed.split("|"))
+    return _text(value) in printed.split("|")
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _text(value: Any) -> str:
+    """A value as transcripts write it: null, true, 0.1."""
+    if value is None:
+        return "null"
+    return str(value).lower() if isinstance(value, bool) or not isinstance(value, float) else f"{value:g}"
+
+
+def _plain(values: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Each single value by its dotted key, as `value_of` finds it."""
+    if isinstance(values, Mapping):
+        for name, value in values.items():
+            key = f"{prefix}.{name}" if prefix else str(name)
+            yield from _plain(value, key.removeprefix("method.") if "hyperparameters" in key else key)
+    elif isinstance(values, (tuple, list)) and all(isinstance(step, Mapping) and "name" in step for step in values):
+        yield prefix, ", ".join(step["name"] for step in values)
+        yield from _plain({step["name"]: step for step in values}, prefix)
+    else:
+        yield prefix, values
