@@ -92,7 +92,9 @@ NOT_RUN = {
 
 def after_the_readme(folder: Path, printed: dict[str, str]) -> None:
     """The user's method costs three gradients per local step; it is compared with the stored runs of its setting."""
-    assert "gradients per local step: 3" in printed["fedflat methods mine/two_step.py"]
+    described = printed["fedflat methods mine/two_step.py"]
+    assert "δ = ρ/2 unit(∇F_i(w))" in described
+    assert "gradients per local step: 3" in described
     compared = printed["fedflat compare two_step --grid quick --experiment mine/experiments.yaml"]
     assert re.search(r"^fedlesam_s +3 ", compared, re.MULTILINE), "three pairs, one for each seed"
     assert (folder / "results/reports/quick/tables/accuracy.md").exists()

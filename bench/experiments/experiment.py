@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from pydantic import PrivateAttr, model_validator
@@ -15,7 +16,7 @@ from bench.data.partitions import AnyPartition
 from bench.data.sources import parse_source
 from bench.engine.participation import Participation
 from bench.experiments.address import CellAddress, Setting
-from bench.experiments.files import experiment_file
+from bench.experiments.files import experiment_file, experiment_names
 from bench.experiments.overrides import Override, parse_overrides
 from bench.experiments.resolving import CellInputs, cell_config, part_fields, resolved_file
 from bench.experiments.run_config import RunConfig
@@ -201,12 +202,19 @@ def load_experiment(name: str, overrides: Mapping[str, Any] | None = None) -> Ex
     """Read and validate an experiment by name or file.
 
     `overrides` maps dotted keys of the file, such as training.rounds, to values that take precedence over all others.
-    A `UserError` if one of them applies to no cell.
+    A `UserError` if one of them applies to no cell, or if the file has the name of an experiment in paper_tables.
     """
     parsed = parse_overrides(overrides or {})
     given = f" with {', '.join(overrides)}" if overrides else ""
     experiment = Experiment.parse(resolved_file(name, parsed), where=f"{experiment_file(name)}{given}")
+    _check_owner(experiment.name, experiment_file(name))
     experiment._overrides = parsed
     if not all(override.is_general for override in parsed):
         experiment.check_overrides(list(experiment._grid), f"the cells of experiment {experiment.name}")
     return experiment
+
+
+def _check_owner(name: str, file: Path) -> None:
+    """A `UserError` if another file in paper_tables has this name: their results would be in the same folder."""
+    if name in experiment_names() and not file.samefile(experiment_file(name)):
+        raise UserError(f"'{file}': the name {name} belongs to paper_tables/{name}; choose another name")

@@ -1,6 +1,7 @@
 """The output of `fedflat methods`: the catalog, the components for free compositions, and one method in detail.
 
-The equations are the docstrings of the components' modules. Costs are measured in two rounds of a small run.
+The equations are the docstrings of the components' modules, and of user-defined components. Costs are measured in two
+rounds of a small run.
 """
 
 import inspect
@@ -15,13 +16,14 @@ from pydantic.fields import FieldInfo
 from bench.engine.method_costs import example, measured_costs
 from bench.files.text_table import aligned
 from bench.input.errors import UserError
+from bench.input.user_code import failure
 from bench.methods.catalog import CATALOG, recipe
 from bench.methods.compose import SLOTS
 from bench.methods.marks import Neutral
 from bench.methods.recipe import Components, Recipe
 from bench.methods.released import RELEASES, Release
 from bench.methods.swa import SWA
-from bench.methods.user_file import recipe_from_file
+from bench.methods.user_file import KIND, recipe_from_file
 
 SYMBOLS = {
     "t": "number of the round",
@@ -75,7 +77,8 @@ def describe(name: str) -> str:
     if name == "swa":
         fields = [f"  swa.{key}: {_field(field)}" for key, field in SWA.model_fields.items()]
         return "\n".join([*_equations(SWA), "", *_legend(_equations(SWA)), "", *fields])
-    entry = recipe_from_file(Path(name)) if name.endswith(".py") else recipe(name)
+    file = Path(name) if name.endswith(".py") else None
+    entry = recipe(name) if file is None else recipe_from_file(file)
     lines = [f"{entry.title} ({entry.name}): {entry.citation}", f"aggregation: {entry.aggregation}"]
     for slot, component in entry.components.by_slot().items():
         if slot != "loss" or component is not Components().loss:
@@ -84,7 +87,7 @@ def describe(name: str) -> str:
     lines += ["", "hyper-parameters:" if entry.hyperparameters else "hyper-parameters: none"]
     lines += [f"  {key}: {_field(field)}" for key, field in entry.hyperparameters.items()]
     lines += [f"  swa: {', '.join(SWA.model_fields)}: averages models on the server, see fedflat methods swa"]
-    lines += ["", "costs, measured in a small run (in model sizes):", *(f"  {line}" for line in _costs(entry))]
+    lines += ["", "costs, measured in a small run (in model sizes):", *(f"  {line}" for line in _costs(entry, file))]
     releases = RELEASES.get(entry.name, {}) if entry is CATALOG.get(entry.name) else {}
     if not releases:
         lines += ["", "no released code is known: the only variant is published"]
@@ -94,9 +97,9 @@ def describe(name: str) -> str:
 
 
 def _equations(cls: type) -> list[str]:
-    """The docstring of the class's module."""
-    text = inspect.cleandoc(sys.modules[cls.__module__].__doc__ or "")
-    return [f"  {line}".rstrip() for line in text.splitlines()]
+    """The docstring of the class's module and, for a user-defined component, of the class."""
+    texts = [sys.modules[cls.__module__].__doc__, None if cls.__module__.startswith("bench.") else cls.__doc__]
+    return [f"  {line}".rstrip() for text in texts if text for line in inspect.cleandoc(text).splitlines()]
 
 
 def _legend(lines: Iterable[str]) -> list[str]:
@@ -123,13 +126,16 @@ def _field(field: FieldInfo) -> str:
     return f"{field.description or ''} ({allowed}; {default}{neutral})".lstrip()
 
 
-def _costs(entry: Recipe) -> list[str]:
+def _costs(entry: Recipe, file: Path | None) -> list[str]:
+    """The costs in words; a `UserError` if the code of the method's file fails."""
     try:
         costs = measured_costs(entry, example(entry))
+    except UserError as error:
+        return [f"not measured: {error}; required hyper-parameters are set to their examples=[...]"]
     except Exception as error:  # user-defined methods may fail in any way
-        kind = "" if isinstance(error, UserError) else f"{type(error).__name__}: "
-        reason = " ".join(str(error).split())
-        return [f"not measured: {kind}{reason}; required hyper-parameters are set to their examples=[...]"]
+        if file is None:
+            raise
+        raise failure(file, KIND, error) from None
     return [
         f"received by a client per round: {costs['download']:.2f}, sent: {costs['upload']:.2f}",
         f"stored by each client: {costs['client_state']:.2f}, by the server: {costs['server_state']:.2f}",

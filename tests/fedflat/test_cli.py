@@ -39,7 +39,7 @@ def experiment(folder: Path, old: str, new: str) -> Path:
     text = (ROOT / "paper_tables/quick/experiments.yaml").read_text(encoding="utf-8")
     assert old in text
     file = folder / "experiments.yaml"
-    file.write_text(text.replace(old, new), encoding="utf-8")
+    file.write_text(text.replace(old, new).replace("name: quick\n", "name: mine\n"), encoding="utf-8")
     return file
 
 

@@ -186,7 +186,11 @@ def test_a_layout_that_does_not_fit_is_named(tmp_path: Path) -> None:
 def test_a_layout_is_like_another_one_but_for_the_keys_that_it_gives(tmp_path: Path) -> None:
     """Also over several files, all of which a table is made from; a key is replaced as a whole."""
     shutil.copytree(PAPER_TABLES / "quick", tmp_path / "like")
-    source = str(tmp_path / "like" / "experiments.yaml")
+    experiment = tmp_path / "like" / "experiments.yaml"
+    experiment.write_text(
+        experiment.read_text(encoding="utf-8").replace("name: quick\n", "name: mine\n"), encoding="utf-8"
+    )
+    source = str(experiment)
     folder = tmp_path / "like" / "tables"
     (folder / "7.yaml").write_text("like: accuracy\ntitle: Seven\nmethods: [fedsam]\n", encoding="utf-8")
     (folder / "8.yaml").write_text("like: 7\ntitle: Eight\n", encoding="utf-8")

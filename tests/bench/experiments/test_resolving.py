@@ -63,6 +63,18 @@ def test_a_file_overrides_single_values_of_the_file_it_extends(tmp_path: Path) -
     assert (training.lr, training.lr_decay, training.weight_decay) == (0.2, 0.9, 0.1)
 
 
+def test_a_grid_inherits_the_lists_that_it_does_not_give(tmp_path: Path) -> None:
+    write(tmp_path, {**EXTENDING, "grid": {"seeds": [4]}})
+    grid = load_experiment(str(tmp_path / "experiments.yaml")).grid
+    assert (grid.seeds, len(grid.partition), len(grid.participation)) == ((4,), 2, 1)
+
+
+def test_the_name_of_an_experiment_of_paper_tables_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, {**EXTENDING, "name": "quick"})
+    with pytest.raises(UserError, match="the name quick belongs to paper_tables/quick; choose another name"):
+        load_experiment(str(tmp_path / "experiments.yaml"))
+
+
 def test_a_part_overrides_the_experiment_and_a_partition_the_part(tmp_path: Path) -> None:
     assert run(tmp_path).training.lr == 0.3
     assert run(tmp_path, partition="dirichlet-0.1").method.hyperparameters["rho"] == 0.2
