@@ -4,7 +4,7 @@ from copy import deepcopy
 
 from torch import Tensor, nn
 
-from analysis.measures.hessian import TopEigenvalues, top_eigenvalues
+from analysis.measures.curvature.hessian import TopEigenvalues, top_eigenvalues
 from bench.engine.objective import Objective
 from bench.input.errors import UserError
 

@@ -10,10 +10,10 @@ from pydantic import Field
 from torch import Tensor
 
 from analysis.analyses.analysed_run import AnalysedRun, Sample
+from analysis.measures.curvature.hessian import Estimator, NumberFormat, TopEigenvalues, in_format, top_eigenvalues
+from analysis.measures.curvature.pyhessian_power import NAME as PYHESSIAN
 from analysis.measures.flatness import Ascent
-from analysis.measures.hessian import Estimator, NumberFormat, TopEigenvalues, in_format, top_eigenvalues
 from analysis.measures.packaged_landscape import NAME as LOSS_LANDSCAPES
-from analysis.measures.pyhessian_power import NAME as PYHESSIAN
 from bench.data.sources.base import Source, Subset
 from bench.engine.objective import Batched
 from bench.experiments.run_config import Evaluation

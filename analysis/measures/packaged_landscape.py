@@ -24,8 +24,8 @@ from loss_landscapes.metrics.metric import Metric
 from numpy.typing import NDArray
 from torch import cat
 
+from analysis.measures.curvature.lanczos import Track
 from analysis.measures.directions import Family
-from analysis.measures.lanczos import Track
 from analysis.measures.landscape import Score
 from bench.engine.objective import Batched, Objective
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from analysis.analyses.analysed_run import AnalysedRun
-from analysis.measures.hessian import TopEigenvalues, top_eigenvalues
+from analysis.measures.curvature.hessian import TopEigenvalues, top_eigenvalues
 from bench.training.run_directory import RunDirectory
 from tests.benchmarks.report import Cell, Table
 

@@ -9,7 +9,7 @@ import pyhessian
 import torch
 from torch import Tensor, nn
 
-from analysis.measures.hessian import hessian_product, top_eigenvalues
+from analysis.measures.curvature.hessian import hessian_product, top_eigenvalues
 from bench.engine.objective import Objective
 from tests.benchmarks import machine
 from tests.benchmarks.floor import synchronised

@@ -7,8 +7,8 @@ from pydantic import Field
 
 from analysis.analyses.analysed_run import AnalysedRun
 from analysis.analyses.base import OnImages
-from analysis.measures.hessian import NumberFormat, hessian_product, in_format
-from analysis.measures.spectral_density import spectral_density
+from analysis.measures.curvature.hessian import NumberFormat, hessian_product, in_format
+from analysis.measures.curvature.spectral_density import spectral_density
 
 
 class Spectrum(OnImages):

@@ -10,7 +10,7 @@ import torch
 from analysis.analyses import parse_analysis
 from analysis.analyses.analysed_run import AnalysedRun
 from analysis.analyses.run_analysis import run_analysis
-from analysis.measures.hessian import top_eigenvalues
+from analysis.measures.curvature.hessian import top_eigenvalues
 from bench.experiments.experiment import load_experiment
 from bench.input.errors import UserError
 from bench.training.run_directory import RunDirectory

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from analysis.measures.curvature.hessian import top_eigenvalues
 from analysis.measures.flatness import (
     Ascent,
     flatness_discrepancy,
@@ -18,7 +19,6 @@ from analysis.measures.flatness import (
     random_directions,
     sharpness,
 )
-from analysis.measures.hessian import top_eigenvalues
 from bench.engine.objective import Batched, Objective
 from bench.input.errors import UserError
 from bench.methods.base import unit

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.func import functional_call, grad, jacrev
 
-from analysis.measures.hessian import TopEigenvalues, hessian_product, in_format, top_eigenvalues
-from analysis.measures.lanczos import largest_eigenpairs
+from analysis.measures.curvature.hessian import TopEigenvalues, hessian_product, in_format, top_eigenvalues
+from analysis.measures.curvature.lanczos import largest_eigenpairs
 from bench.engine.objective import Objective
 from bench.input.errors import UserError
 from tests.benchmarks.machine import resident_memory_mib

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from analysis.measures.lanczos import Krylov, Operator, gauss_quadrature, largest_eigenpairs
-from analysis.measures.power_iteration import deflated_power_iteration
+from analysis.measures.curvature.lanczos import Krylov, Operator, gauss_quadrature, largest_eigenpairs
+from analysis.measures.curvature.power_iteration import deflated_power_iteration
 from bench.input.errors import UserError
 
 SIZE = 120

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from analysis.measures.hessian import hessian_product
-from analysis.measures.spectral_density import Density, spectral_density
+from analysis.measures.curvature.hessian import hessian_product
+from analysis.measures.curvature.spectral_density import Density, spectral_density
 from bench.engine.objective import Objective
 from bench.input.errors import UserError
 from tests.analysis.measures.test_hessian import dense_hessian, spectrum

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from analysis.measures.lanczos import MEMORY, Operator, gauss_quadrature
+from analysis.measures.curvature.lanczos import MEMORY, Operator, gauss_quadrature
 from bench.input.errors import UserError
 from bench.numerics.streams import torch_stream
 

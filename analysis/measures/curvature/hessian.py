@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from analysis.measures.lanczos import Operator, Track, largest_eigenpairs
-from analysis.measures.power_iteration import deflated_power_iteration
-from analysis.measures.pyhessian_power import pyhessian_eigenpairs
+from analysis.measures.curvature.lanczos import Operator, Track, largest_eigenpairs
+from analysis.measures.curvature.power_iteration import deflated_power_iteration
+from analysis.measures.curvature.pyhessian_power import pyhessian_eigenpairs
 from bench.engine.objective import Batched, Objective
 from bench.input.errors import UserError
 from bench.numerics.streams import torch_stream

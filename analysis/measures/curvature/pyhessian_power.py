@@ -27,7 +27,7 @@ import pyhessian
 import torch
 from torch import Tensor, nn
 
-from analysis.measures.lanczos import Eigenpairs, Operator, Track, measured
+from analysis.measures.curvature.lanczos import Eigenpairs, Operator, Track, measured
 from bench.engine.objective import Batched, Objective
 from bench.numerics.streams import torch_seed
 

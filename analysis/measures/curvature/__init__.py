@@ -1,0 +1,1 @@
+"""The curvature of the loss: eigenvalues of its Hessian, and their density."""
