@@ -3,7 +3,8 @@
 Each line is a statement: the runs of these methods, in these parts and partitions of the paper's experiment, have this
 value for this key. Parts, methods and partitions are patterns (`*` is any text). Values are alternatives, if the paper
 does not say which of several it used (`0.1|0.9`), or the values of a grid, each of which occurs (`5&10&20`, where `*`
-stands for further values of our own).
+stands for further values of our own). The place is a section, table, figure or algorithm, and the line of the paper's
+text.
 """
 
 import csv
@@ -36,6 +37,7 @@ class Statement:
     partition: str
     key: str
     printed: str
+    place: str
 
     def concerns(self, part: str, method: str, partition: str) -> bool:
         """Whether it speaks of the runs with these labels."""
@@ -59,11 +61,13 @@ class Departure(NamedTuple):
     key: str
     here: str
     printed: str
+    place: str
 
     @property
     def text(self) -> str:
-        """For example 'training.batch_size 100, printed 50'."""
-        return f"{self.key} {self.here}, printed {self.printed.replace('|', ' or ').replace('&', ', ')}"
+        """For example 'training.batch_size 100, printed 50 (Table 10)'."""
+        printed = self.printed.replace("|", " or ").replace("&", ", ")
+        return f"{self.key} {self.here}, printed {printed} ({self.place.partition(' (line')[0]})"
 
 
 @cache
@@ -71,7 +75,7 @@ def statements(paper: str) -> tuple[Statement, ...]:
     """All statements of a paper, in the order of its transcript."""
     with (PAPER_TABLES / paper / "transcript.csv").open(encoding="utf-8", newline="") as file:
         return tuple(
-            Statement(line["part"], line["method"], line["partition"], line["key"], line["value"])
+            Statement(line["part"], line["method"], line["partition"], line["key"], line["value"], line["place"])
             for line in csv.DictReader(file)
         )
 
@@ -90,7 +94,9 @@ def departures(paper: str, cell: CellAddress, run: RunConfig) -> tuple[Departure
     """What a run of this cell has other than its paper states; none if it is as printed."""
     values = run.model_dump()
     found = ((one, value_of(values, one.key)) for one in statements_of(paper, cell))
-    return tuple(Departure(one.key, _text(value), one.printed) for one, value in found if not one.allows(value))
+    return tuple(
+        Departure(one.key, _text(value), one.printed, one.place) for one, value in found if not one.allows(value)
+    )
 
 
 def silent_differences(paper: str, cell: CellAddress, run: RunConfig, papers_own: RunConfig) -> tuple[str, ...]:
@@ -123,10 +129,10 @@ def value_of(run: Values, key: str) -> Any:
 
 
 def is_printed(value: Any, printed: str) -> bool:
-    """Whether a value is the printed one, or one of several with | between them."""
+    """Whether a value is the printed one, or one of several with | between them; texts may be patterns."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return any(_number(one) == float(value) for one in printed.split("|"))
-    return _text(value) in printed.split("|")
+    return any(fnmatchcase(_text(value), one) for one in printed.split("|"))
 
 
 def _number(text: str) -> float | None:
