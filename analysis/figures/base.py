@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.font_manager import FontProperties
@@ -73,6 +74,11 @@ class FigureLayout(Layout):
         """The analysis (or the kind of a run's tidy file) that it draws: `needs`, unless its fields decide."""
         return self.needs
 
+    @property
+    def shows_one_seed(self) -> bool:
+        """Whether it gets the rows of `shown_seed` only."""
+        return False
+
     def shown_seed(self, experiment: Experiment) -> int:
         """The seed shown by figures of single runs: the experiment's first, unless the layout names another."""
         return experiment.grid.seeds[0]
@@ -107,6 +113,11 @@ class OneSeedLayout(FigureLayout):
     """A figure of one run per cell, all with the same seed; it gets the rows of that seed only."""
 
     seed: int | None = Field(default=None, description="the runs' seed; null: the experiment's first")
+
+    @property
+    def shows_one_seed(self) -> bool:
+        """Always."""
+        return True
 
     def shown_seed(self, experiment: Experiment) -> int:
         """The seed that is shown."""
@@ -192,9 +203,9 @@ def offsets(methods: Sequence[str]) -> dict[str, float]:
     return dict(zip(methods, np.linspace(-0.2, 0.2, len(methods) + 2)[1:-1].tolist(), strict=True))
 
 
-def round_axis(axes: Axes) -> None:
-    """Whole numbers on the axis of rounds, for any number of rounds."""
-    axes.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10], integer=True, min_n_ticks=1))
+def whole_numbers(axis: Axis) -> None:
+    """Whole numbers on an axis, such as that of rounds, for any length."""
+    axis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10], integer=True, min_n_ticks=1))
 
 
 def _line(look: Style) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 
 import analysis.figures
-from analysis.figures.base import STYLE, FigureLayout, OneSeedLayout
+from analysis.figures.base import STYLE, FigureLayout
 from analysis.figures.notes import missing_note
 from analysis.layouts.captions import computed_by_other_code, definition, less_exact, other_training_settings
 from analysis.layouts.layout import read_layout
@@ -42,7 +42,7 @@ def draw(layout: FigureLayout, tidy: Tidy) -> Figure:
     """The figure, which names methods without data at its foot; a `UserError` if there are no data at all."""
     frame = _gather(layout, tidy)
     if frame.empty:
-        seed = f" of seed {layout.shown_seed(tidy.experiment)}" if isinstance(layout, OneSeedLayout) else ""
+        seed = f" of seed {layout.shown_seed(tidy.experiment)}" if layout.shows_one_seed else ""
         what = "partition" if layout.file == "partition" else f"{layout.file}.csv"
         where = f"no {what}{seed} of its cells under '{tidy.results}'"
         raise UserError(f"nothing to draw for '{layout.title}': {where}")
@@ -100,4 +100,4 @@ def _settle(figure: Figure) -> None:
 def _gather(layout: FigureLayout, tidy: Tidy) -> pd.DataFrame:
     seed = layout.shown_seed(tidy.experiment)
     frame = tidy.gather(layout.file, layout.cells(tidy.experiment), seed, layout.also())
-    return frame[frame["seed"] == seed] if isinstance(layout, OneSeedLayout) else frame
+    return frame[frame["seed"] == seed] if layout.shows_one_seed else frame

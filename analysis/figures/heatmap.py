@@ -1,4 +1,4 @@
-"""Heat maps of how many images of each class every client holds, from ten clients to hundreds."""
+"""Heat maps: how many images of each class every client holds, and a value of each client over the rounds."""
 
 from collections.abc import Sequence
 
@@ -7,9 +7,11 @@ import pandas as pd
 import seaborn
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
-from matplotlib.colors import PowerNorm
+from matplotlib.collections import QuadMesh
+from matplotlib.colors import Normalize, PowerNorm
+from numpy.typing import NDArray
 
-from analysis.figures.base import Body
+from analysis.figures.base import Body, whole_numbers
 
 _COLOURS = "mako_r"  # counts differ in lightness alone, so that they are readable in print and by the colour-blind
 _EMPTY = "white"
@@ -90,3 +92,32 @@ def _number(axis: Axis, names: pd.Index) -> None:
     step = next(step for step in (1, 2, 5, 10, 20, 50, 100, 200, 500, len(names)) if len(names) <= 20 * step)
     places = np.arange(0, len(names), step)
     axis.set_ticks(places + 0.5, [str(name) for name in names[places]])
+
+
+def draw_rounds(axes: Axes, table: pd.DataFrame, norm: Normalize, *, even: bool = False) -> QuadMesh:
+    """A map of values `[rows, rounds]`, with rounds from left to right and rows from top to bottom.
+
+    The columns of neighbouring rounds meet half way between them. With `even`, all columns are equally wide and
+    labelled.
+    """
+    rounds = table.columns.to_numpy(float)
+    edges = np.arange(len(rounds) + 1) if even else _edges(rounds)
+    rows = np.arange(len(table) + 1) - 0.5
+    mesh = axes.pcolormesh(edges, rows, table.to_numpy(float), cmap="viridis", norm=norm, rasterized=True)
+    axes.grid(visible=False)
+    axes.set_ylim(len(table) - 0.5, -0.5)
+    whole_numbers(axes.yaxis)
+    if even:
+        _number(axes.xaxis, table.columns)
+        axes.tick_params(axis="x", length=0, rotation=40)
+    else:
+        whole_numbers(axes.xaxis)
+    return mesh
+
+
+def _edges(rounds: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The edges of the columns of rounds: half way between neighbouring rounds."""
+    if len(rounds) == 1:
+        return np.array([rounds[0] - 0.5, rounds[0] + 0.5])
+    between = (rounds[1:] + rounds[:-1]) / 2
+    return np.concatenate([[2 * rounds[0] - between[0]], between, [2 * rounds[-1] - between[-1]]])

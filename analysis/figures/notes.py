@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from analysis.figures.base import FigureLayout, OneSeedLayout
+from analysis.figures.base import FigureLayout
 from analysis.layouts.tidy import FILES, Tidy
 from analysis.layouts.titles import method_titles, setting_title
 from analysis.measures.convergence import diverged_seeds, stopped_runs
@@ -82,7 +82,7 @@ def _place(name: str, places: Sequence[Setting], everywhere: set[Setting]) -> st
 
 
 def _shows_one_seed(layout: FigureLayout) -> bool:
-    return isinstance(layout, OneSeedLayout) or (layout.file in FILES and FILES[layout.file].per_seed)
+    return layout.shows_one_seed or (layout.file in FILES and FILES[layout.file].per_seed)
 
 
 def _seeds(rows: pd.DataFrame) -> Seeds:

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis.figures.base import PanelLayout, count_seeds, new_figure, round_axis
+from analysis.figures.base import PanelLayout, count_seeds, new_figure, whole_numbers
 from analysis.figures.lines import draw_lines, spread
 from analysis.figures.notes import missing_note
 from analysis.layouts.tidy import Tidy
@@ -33,6 +33,6 @@ class EigenvaluesLayout(PanelLayout):
         drawn = draw_lines(body, self, tidy, lines, "index", columns=len(self.panels))
         for axes in drawn:
             axes.set(xlabel="Eigenvalue index $i$", yscale=self.scale)
-            round_axis(axes)
+            whole_numbers(axes.xaxis)
         drawn[0].set_ylabel("Hessian eigenvalue $λ_i$")
         return figure

@@ -13,8 +13,8 @@ from analysis.figures.base import (
     draw_curve,
     new_figure,
     offsets,
-    round_axis,
     seed_statistics,
+    whole_numbers,
 )
 from analysis.figures.notes import missing_note
 from analysis.figures.palette import styles
@@ -64,7 +64,7 @@ class DriftLayout(OneSettingLayout):
             for method in self.methods:
                 curve = of_cell(mean, CellAddress(setting, method))
                 draw_curve(axes, curve["round"], curve["mean"], curve["std"], looks[method], within, offset[method])
-            round_axis(axes)
+            whole_numbers(axes.xaxis)
             axes.set(xlabel="Communication round", ylabel=_LABELS[column], title=self.select.heading(setting))
             axes.tick_params(labelbottom=True)
             if within[0] == 0:

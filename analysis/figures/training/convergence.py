@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pydantic import Field
 
-from analysis.figures.base import PanelLayout, new_figure, offsets, round_axis, seed_statistics
+from analysis.figures.base import PanelLayout, new_figure, offsets, seed_statistics, whole_numbers
 from analysis.figures.lines import draw_lines, label_outer
 from analysis.figures.notes import diverged_note, missing_note, stopped_note
 from analysis.figures.palette import styles
@@ -80,7 +80,7 @@ class ConvergenceLayout(PanelLayout):
                 _cross_the_end(axes, curve, styles(tidy.experiment)[method].colour, offset[method])
             for target in self.targets:
                 axes.axhline(target, color="#777777", linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
-            round_axis(axes)
+            whole_numbers(axes.xaxis)
         label_outer(drawn, self.columns, "Communication round", _LABELS[self.metric])
         drawn[0].set_ylim(*_limits(self, mean.groupby(IDS)["mean"].last()))
         return figure

@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from pydantic import Field
 
-from analysis.figures.base import PanelLayout, new_figure, offsets, round_axis, seed_statistics
+from analysis.figures.base import PanelLayout, new_figure, offsets, seed_statistics, whole_numbers
 from analysis.figures.lines import draw_lines, label_outer
 from analysis.figures.notes import missing_note
 from analysis.layouts.tidy import Tidy
@@ -56,7 +56,7 @@ class CurvesLayout(PanelLayout):
             body, self, tidy, mean, "round", columns=columns, within=within, offset=offsets(self.methods)
         )  # fmt: skip
         for axes in drawn:
-            round_axis(axes)
+            whole_numbers(axes.xaxis)
             axes.set(yscale=self.scale)
             axes.update_datalim([(0, bound) for bound in within if np.isfinite(bound)], updatex=False)
             axes.autoscale_view()

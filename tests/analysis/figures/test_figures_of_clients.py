@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from analysis.figures import draw as figures
@@ -96,15 +97,27 @@ def notes(figure: Figure) -> str:
     return " ".join(text.get_text() for part in [figure, *figure.subfigs] for text in part.texts)
 
 
-@pytest.mark.parametrize("kind", ["clients", "client_rounds", "corruptions", "cost", "convergence"])
-def test_missing_methods_are_named_and_equal_data_gives_equal_bytes(kind: str, tidy: Tidy, tmp_path: Path) -> None:
-    drawn = [figures.draw(layout(kind), tidy) for _ in range(2)]
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        ("clients", {}),
+        ("client_rounds", {}),
+        ("client_rounds", {"form": "curves"}),
+        ("corruptions", {}),
+        ("cost", {}),
+        ("convergence", {}),
+    ],
+)
+def test_missing_methods_are_named_and_equal_data_gives_equal_bytes(
+    kind: str, fields: dict[str, Any], tidy: Tidy, tmp_path: Path
+) -> None:
+    drawn = [figures.draw(layout(kind, **fields), tidy) for _ in range(2)]
     assert "not run: FedGF" in notes(drawn[0])
     for text in drawn[0].findobj(lambda artist: hasattr(artist, "get_fontsize") and artist.get_text()):
         assert text.get_fontsize() >= 7
     first, second = (figures.save(figure, tmp_path / f"{k}") for k, figure in enumerate(drawn))
     assert [file.read_bytes() for file in first] == [file.read_bytes() for file in second]
-    assert figures.caption(layout(kind), tidy).startswith("T. C. ")
+    assert figures.caption(layout(kind, **fields), tidy).startswith("T. C. ")
 
 
 def test_clients_have_a_point_each_and_a_box(tidy: Tidy) -> None:
@@ -138,6 +151,21 @@ def test_maps_are_those_of_one_seed(group: str, count: int, tidy: Tidy) -> None:
     assert norms[0].collections[0].get_clim() == (7, 6 + count)
     with pytest.raises(UserError, match=r"no client_rounds\.csv of seed 2"):
         figures.draw(layout("client_rounds", seed=2), tidy)
+
+
+def test_curves_of_clients_are_thin_and_that_of_the_test_set_thick(tidy: Tidy) -> None:
+    """Seed 0 of FedAvg: client k has 10 + k + r/10, and the four classes 10 to 13 + r/10."""
+    chosen = layout("client_rounds", group="client", form="curves")
+    drawn = panels(figures.draw(chosen, tidy))
+    assert [axes.get_title() for axes in drawn] == ["FedAvg", "FedSAM"]
+    *thin, thick = drawn[0].lines
+    np.testing.assert_allclose([line.get_ydata() for line in thin], [[10.5, 11, 12], [11.5, 12, 13]])
+    assert len({to_hex(line.get_color()) for line in thin}) == 2
+    assert list(thick.get_xdata()) == [5, 10, 20]
+    np.testing.assert_allclose(thick.get_ydata(), [12, 12.5, 13.5])
+    assert thick.get_linewidth() > max(line.get_linewidth() for line in thin)
+    assert drawn[0].get_ylabel() == "Accuracy (%)"
+    assert "thin lines: one client each; thick black line: mean over the classes" in figures.caption(chosen, tidy)
 
 
 def test_corruptions_in_the_mean_and_one_by_one(tidy: Tidy) -> None:

@@ -96,13 +96,42 @@ def test_clients_are_lines_with_their_median(tidy: Tidy) -> None:
     assert "5 clients for each of 2 seeds" in caption
 
 
-@pytest.mark.parametrize("kind", ["eigenvalues", "density", "client_eigenvalues"])
-def test_type_is_readable_bytes_repeat_and_nothing_is_one_line(kind: str, tidy: Tidy, tmp_path: Path) -> None:
-    figure = figures.draw(layout(kind), tidy)
+def test_maps_of_clients_and_rounds_share_their_colours(tidy: Tidy) -> None:
+    """Seed 0: client c of FedAvg has 2 (c + 1) / r after rounds 1, 5 and 9, FedSAM half of it."""
+    chosen = layout("client_eigenvalues", form="map", rounds=[1, 9])
+    figure = figures.draw(chosen, tidy)
+    *maps, bar = panels(figure)
+    assert [axes.get_title() for axes in maps] == ["FedAvg", "FedSAM", "", ""]
+    assert [axes.get_ylabel() for axes in maps] == ["Dirichlet 0.6\nClient", "", "Dirichlet 0.1\nClient", ""]
+    for axes, scale in zip(maps, (2, 1, 2, 1), strict=True):
+        (mesh,) = axes.collections
+        values = np.asarray(mesh.get_array()).reshape(5, 2)
+        np.testing.assert_allclose(values, scale * np.arange(1, 6)[:, None] / [1, 9])
+        assert mesh.get_clim() == pytest.approx((1 / 9, 10))
+        assert axes.get_ylim() == (4.5, -0.5), "client 0 is at the top"
+    assert [label.get_text() for label in maps[2].get_xticklabels()] == ["1", "9"]
+    assert (bar.get_ylabel(), bar.get_yscale()) == ("Clients’ $λ_{\\max}$", "log")
+    assert "Seed 0; 5 clients; rounds: 1, 9; one colour scale" in figures.caption(chosen, tidy)
+
+
+def test_runs_that_stored_none_of_the_rounds_show_all_of_theirs(tidy: Tidy) -> None:
+    chosen = layout("client_eigenvalues", form="map", rounds=[1000, 2000])
+    assert [label.get_text() for label in panels(figures.draw(chosen, tidy))[2].get_xticklabels()] == ["1", "5", "9"]
+    assert "rounds: 1, 5, 9;" in figures.caption(chosen, tidy)
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [("eigenvalues", {}), ("density", {}), ("client_eigenvalues", {}), ("client_eigenvalues", {"form": "map"})],
+)
+def test_type_is_readable_bytes_repeat_and_nothing_is_one_line(
+    kind: str, fields: dict[str, Any], tidy: Tidy, tmp_path: Path
+) -> None:
+    figure = figures.draw(layout(kind, **fields), tidy)
     for text in figure.findobj(lambda artist: hasattr(artist, "get_fontsize") and artist.get_text()):
         assert text.get_fontsize() >= 7
     first = figures.save(figure, tmp_path / "one")
-    again = figures.save(figures.draw(layout(kind), tidy), tmp_path / "two")
+    again = figures.save(figures.draw(layout(kind, **fields), tidy), tmp_path / "two")
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in again]
     with pytest.raises(UserError, match="nothing to draw for 'T'"):
-        figures.draw(layout(kind, methods=["fedgf"]), tidy)
+        figures.draw(layout(kind, **fields, methods=["fedgf"]), tidy)
