@@ -105,6 +105,16 @@ rule figure:
         fedflat(log, "figure", params.name_or_file, wildcards.name, *FLOW.options)
 
 
+rule claims:
+    message: "claims of {wildcards.experiment}"
+    input: FLOW.claims_inputs
+    output: report(REPORT.claims, category=E)
+    params: cells=FLOW.identities_shown, name_or_file=FLOW.name_or_file
+    log: PATHS.log(E, "claims")
+    run:
+        fedflat(log, "claims", params.name_or_file, "--out", output[0], *FLOW.options)
+
+
 rule page:
     message: "page of {wildcards.experiment}"
     input: FLOW.page_inputs
@@ -116,7 +126,8 @@ rule page:
 
 
 # Targets by name: an experiment (quick), all its runs (quick_runs), one analysis of all its runs
-# (quick_analysis_hessian), one table or figure (quick_table_accuracy, fedgf_figure_4), and all_tables, all_figures.
+# (quick_analysis_hessian), one table or figure (quick_table_accuracy, fedgf_figure_4), the claims of a paper
+# (fedgf_claims), and all_tables, all_figures.
 for target, files in FLOW.targets.items():
 
     rule:

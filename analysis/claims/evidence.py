@@ -5,81 +5,170 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
+from pathlib import Path
 from typing import Literal
 
 from analysis.claims.decide import Finding, decide
-from analysis.claims.schema import Claim
+from analysis.claims.schema import Claim, PaperClaims, claims_of
 from analysis.layouts.layout import layout_names
+from analysis.layouts.protocol import at_scale, with_requested_value
+from analysis.layouts.tidy import FILES
 from analysis.published.numbers import PublishedNumber, find, published
+from analysis.report.requested import RequestedExperiment
 from analysis.tables.layout import Column, load_table
+from analysis.tables.quantities import quantity
 from analysis.tables.reproduction import of_entry
+from analysis.tables.values import values_of
+from analysis.verdicts.margins import rules
 from bench.experiments.address import CellAddress
 from bench.experiments.experiment import load_experiment
+from bench.experiments.overrides import CONFIG_KEYS
+from bench.input.errors import UserError
 
-Kind = Literal["print", "true scale", "smoke scale", "other settings", "other data"]
-"""What decides claims: the paper's printed numbers; runs with the paper's own settings; runs at smoke scale; runs of
-the paper's experiment with values set otherwise; runs of another experiment, which extends the paper's."""
+Kind = Literal["true scale", "smoke scale", "other settings", "other data"]
+"""What runs are: those of the paper's experiment with its own settings, at smoke scale, or with values set otherwise;
+or those of another experiment, which extends the paper's."""
 
 _TABLES = re.compile(r"Tables? (\d+(?:(?:, | and | to )\d+)*)")
 
-Key = tuple[str, str, float | str | None, bool]
+_Key = tuple[str, str, float | str | None, bool, CellAddress]
 
 
-def _key(column: Column) -> Key:
-    """What a column or a claim shows: metric, kind of tidy file, target, and whether it is smoothed."""
-    return (column.metric, column.file, column.target, column.smoothed)
+def _key(column: Column, cell: CellAddress) -> _Key:
+    return (column.metric, column.file, column.target, column.smoothed, cell)
 
 
 @dataclass(frozen=True)
 class Printed:
-    """The numbers that a paper prints, for the cells of its own experiment."""
+    """The numbers that a paper prints, for the cells of its own experiment.
+
+    Doubtful numbers and bounds count as they are printed. A run that failed is worse than all others. Where more
+    multiples of another method's number are printed than numbers, they stand for them.
+    """
 
     paper: str
-    kind: Kind = "print"
 
     def finding(self, claim: Claim) -> Finding | None:
-        """Whether the printed numbers confirm a claim; None if they contain no cell of it."""
+        """Whether the printed numbers confirm a claim; None if none is printed."""
         statement = claim.statement(list(load_experiment(self.paper).settings))
         if statement is None:
             return None
-        values = {}
-        for cell in statement.cells:
-            if numbers := self._numbers.get((_key(claim.column), cell)):
-                number = next((numbers[table] for table in numbers if table in _tables(claim.place)), None)
-                values[cell] = {0: _value(number or next(iter(numbers.values())), claim.column)}
-        return decide(statement, values, exact=True)
+        found = [
+            {cell: of_tables for cell in statement.cells if (of_tables := numbers.get(_key(claim.column, cell)))}
+            for numbers in self._numbers
+        ]
+        most = max(found, key=len)
+        values = {cell: {0: self._value(claim, of_tables)} for cell, of_tables in most.items()}
+        return decide(statement, values, exact=True) if values else None
+
+    @staticmethod
+    def _value(claim: Claim, of_tables: dict[str, PublishedNumber]) -> float:
+        """The number of a table that the claim's place names, else of the first one."""
+        named = [number for table, number in of_tables.items() if table in _tables(claim.place)]
+        number = [*named, *of_tables.values()][0]
+        return _worst(claim.column) if number.value is None else number.value
 
     @cached_property
-    def _numbers(self) -> dict[tuple[Key, CellAddress], dict[str, PublishedNumber]]:
-        """The printed numbers of each quantity and cell, by the table that prints them."""
+    def _numbers(self) -> tuple[dict[_Key, dict[str, PublishedNumber]], dict[_Key, dict[str, PublishedNumber]]]:
+        """The printed numbers of each quantity and cell, by the table that prints them; and the same for multiples."""
         experiment, frame = load_experiment(self.paper), published(self.paper)
-        found: dict[tuple[Key, CellAddress], dict[str, PublishedNumber]] = {}
+        plain: dict[_Key, dict[str, PublishedNumber]] = {}
+        multiples: dict[_Key, dict[str, PublishedNumber]] = {}
         for name in layout_names(self.paper, "tables"):
             layout = load_table(self.paper, name)
-            plain = [c for c in layout.supported if not (c.mean_of or c.gain_over)]
-            plain.sort(
-                key=lambda column: column.relative_to is not None
-            )  # multiples stand for numbers that are not printed
-            for block, column, method in product(layout.blocks, plain, layout.supported_methods):
+            columns = [column for column in layout.supported if not (column.mean_of or column.gain_over)]
+            for block, column, method in product(layout.blocks, columns, layout.supported_methods):
                 if layout.published is None or not layout.has(block, method, column, experiment):
                     continue
                 number = find(of_entry(frame, layout, experiment, block, method, column), table=layout.published)
                 number = number.deviation if number and "value" in column.published else number
                 if number is not None and (number.value is not None or number.failed):
                     (setting,) = layout.settings_of(block, column, experiment)
-                    key = (_key(column), CellAddress(setting, method))
-                    found.setdefault(key, {}).setdefault(layout.published, number)
-        return found
+                    numbers = plain if column.relative_to is None else multiples
+                    numbers.setdefault(_key(column, CellAddress(setting, method)), {})[layout.published] = number
+        return plain, multiples
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The runs of an experiment: of a paper's, or of one that extends it."""
+
+    requested: RequestedExperiment
+
+    @property
+    def kind(self) -> Kind:
+        """What these runs are."""
+        if not self.requested.is_paper:
+            return "other data"
+        if self.requested.experiment.scale != "paper":
+            return "smoke scale"
+        harmless = {CONFIG_KEYS[key] for key in ("scale", "seeds", "methods")}
+        return "true scale" if harmless.issuperset(self.requested.overrides) else "other settings"
+
+    @cached_property
+    def paper(self) -> PaperClaims:
+        """The claims of the paper, with the reported value of a run at this scale."""
+        claims, experiment = claims_of(self.requested.paper), self.requested.experiment
+        return with_requested_value(at_scale(claims, experiment), experiment)
+
+    def cells(self, claim: Claim) -> list[CellAddress]:
+        """The cells of a claim that the experiment has, and to which the claim's analysis applies."""
+        experiment, file = self.requested.experiment, claim.column.file
+        statement = claim.statement(list(experiment.settings))
+        cells = [] if statement is None else [cell for cell in statement.cells if experiment.has_cell(cell)]
+        return cells if file in FILES else [cell for cell in cells if cell.path in self._analysed(file)]
+
+    def _analysed(self, analysis: str) -> set[str]:
+        """The paths of the cells to which an analysis applies; none if the experiment does not allow it."""
+        if analysis not in self._analysed_cells:
+            try:
+                self._analysed_cells[analysis] = set(self.requested.analysed(analysis))
+            except UserError:
+                self._analysed_cells[analysis] = set()
+        return self._analysed_cells[analysis]
+
+    @cached_property
+    def _analysed_cells(self) -> dict[str, set[str]]:
+        return {}
+
+    def inputs(self) -> list[Path]:
+        """The tidy files that decide the claims, each once."""
+        tidy = self.requested.tidy
+        files = (tidy.path(claim.column.file, cell) for claim in self.paper.claims for cell in self.cells(claim))
+        return list(dict.fromkeys(files))
+
+    def finding(self, claim: Claim) -> Finding | None:
+        """Whether the runs confirm a claim; None if no cell of it has values."""
+        statement = claim.statement(list(self.requested.experiment.settings))
+        if statement is None:
+            return None
+        values = {cell: of_seeds for cell in self.cells(claim) if (of_seeds := self._values(claim, cell))}
+        exact = bool(rules().margin(claim.metric, "values").exact)
+        return decide(statement, values, exact=exact) if values else None
+
+    def _values(self, claim: Claim, cell: CellAddress) -> dict[int, float]:
+        """A cell's values by seed; a run that diverged, or did not reach its target, is worse than all others."""
+        column = claim.column.adapted_to(self.requested.experiment)
+        key = (_key(column, cell), column.final)
+        if key not in self._known:
+            shown = quantity(column.metric)
+            also = [shown.column or column.metric] if column.file == "metrics" else []
+            frame = self.requested.tidy.gather(column.file, [cell], also=also)
+            found = values_of(column, {cell.method: self.paper.final}, frame).get(cell.ids, [])
+            worst = _worst(column)
+            self._known[key] = {
+                one.seed: one.number if one.reached and math.isfinite(one.number) else worst for one in found
+            }
+        return self._known[key]
+
+    @cached_property
+    def _known(self) -> dict[object, dict[int, float]]:
+        return {}
 
 
 def _tables(place: str) -> list[str]:
     """The numbers of the tables that a place names: 'Table 1', 'Tables 2 and 10'."""
     return [number for listed in _TABLES.findall(place) for number in re.findall(r"\d+", listed)]
-
-
-def _value(number: PublishedNumber, column: Column) -> float:
-    """A printed number; a failed run is worse than all others."""
-    return _worst(column) if number.value is None else number.value
 
 
 def _worst(column: Column) -> float:

@@ -32,11 +32,17 @@ class Select(Frozen):
         return all(labels is None or getattr(setting, field) in labels for field, labels in self)
 
     def among(self, settings: Sequence[Setting]) -> list[Setting]:
-        """The selected settings; if none of them has one of the data sets, those of all data sets."""
-        known = {setting.dataset for setting in settings}
-        if known.isdisjoint(self.dataset or known):
-            return self.model_copy(update={"dataset": None}).among(settings)
-        return [setting for setting in settings if self.fits(setting)]
+        """The selected settings.
+
+        An experiment that has none of the selected data sets is on other data: then all its data sets are meant. The
+        same holds for participation, whose labels contain the number of clients.
+        """
+        select = self
+        for field in ("dataset", "participation"):
+            labels = {getattr(setting, field) for setting in settings}
+            if labels.isdisjoint(getattr(self, field) or labels):
+                select = select.model_copy(update={field: None})
+        return [setting for setting in settings if select.fits(setting)]
 
 
 class Claim(Frozen):

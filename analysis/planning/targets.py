@@ -1,4 +1,4 @@
-"""The targets of Snakemake: an experiment's page, its runs, an analysis of them, a table, a figure."""
+"""The targets of Snakemake: pages, runs, analyses, tables, figures, and the claims of papers."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from analysis.claims.evidence import Runs
+from analysis.claims.schema import claims_file, papers_with_claims
 from analysis.report.checked_layouts import CheckedLayouts
 from analysis.report.figures import Figures
 from analysis.report.requested import RequestedExperiment
@@ -79,6 +81,19 @@ class Page(Target):
         return [file for rendered in self.contents for file in rendered.inputs()]
 
 
+@dataclass(frozen=True)
+class ClaimsPage(Target):
+    """The page with the claims of the experiment's paper."""
+
+    def outputs(self) -> list[Path]:
+        """The page alone."""
+        return [self.requested.report_paths.claims]
+
+    def inputs(self) -> list[Path]:
+        """The file of the claims, and the tidy files that decide them."""
+        return [claims_file(self.requested.paper), *Runs(self.requested).inputs()]
+
+
 def targets_of(requested: RequestedExperiment) -> dict[str, Target]:
     """The targets of one experiment, by name."""
     tables, figures = Tables(requested), Figures(requested)
@@ -90,6 +105,8 @@ def targets_of(requested: RequestedExperiment) -> dict[str, Target]:
         **{f"_table_{name}": Rendered(requested, Tables, (name,)) for name in tables.names()},
         **{f"_figure_{name}": Rendered(requested, Figures, tuple(parts)) for name, parts in figure_parts.items()},
     }
+    if requested.paper in papers_with_claims():
+        by_ending["_claims"] = ClaimsPage(requested)
     return {requested.target + ending: target for ending, target in by_ending.items()}
 
 

@@ -187,6 +187,11 @@ class Workflow:
         return Figures(self.experiments[w.experiment]).inputs(w.name)
 
     @one_line_errors
+    def claims_inputs(self, w: Wildcards) -> list[Path]:
+        """The files that decide the claims of an experiment's paper."""
+        return targets.ClaimsPage(self.experiments[w.experiment]).inputs()
+
+    @one_line_errors
     def page_inputs(self, w: Wildcards) -> list[Path]:
         """The files of the tables and figures of a page."""
         contents = targets.Page(self.experiments[w.experiment]).contents

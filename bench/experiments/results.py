@@ -112,6 +112,11 @@ class ReportPaths:
         return self.folder / "index.html"
 
     @property
+    def claims(self) -> Path:
+        """The page with the claims of a paper."""
+        return self.folder / "claims.md"
+
+    @property
     def tables(self) -> Path:
         """The folder of all tables."""
         return self.folder / "tables"

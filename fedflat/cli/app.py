@@ -14,7 +14,17 @@ import typer.core
 
 from bench.host.threads import ONE_THREAD
 from bench.input.errors import UserError
-from fedflat.cli import analysing, comparing, data, experiments, methods, planning, published, rendering, training
+from fedflat.cli import (
+    analysing,
+    comparing,
+    data,
+    experiments,
+    methods,
+    planning,
+    published,
+    rendering,
+    training,
+)
 
 # The help shows placeholders such as CELL for arguments, without Python's types such as <list[str]>.
 setattr(typer.core.TyperArgument, "display_type_rich", lambda argument, ctx: "")  # noqa: B010 - mypy refuses "="
@@ -31,7 +41,7 @@ for subcommand in (
     rendering.table, rendering.figure, rendering.report, rendering.summary,
     comparing.baselines, comparing.compare,
     methods.methods, experiments.schema,
-    published.published, published.audit,
+    published.published, published.audit, published.claims,
     planning.plan, planning.index,
 ):  # fmt: skip
     app.command()(subcommand)

@@ -1,4 +1,4 @@
-"""The commands `fedflat published` and `fedflat audit`: the numbers that papers print, and their contradictions."""
+"""The commands `fedflat published`, `audit` and `claims`: numbers and claims of papers, and their contradictions."""
 
 import shutil
 from pathlib import Path
@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from fedflat.cli.options import file_path
+from bench.input.errors import UserError
+from fedflat.cli.options import Results, Set, file_path, overrides_of
 
 Values = list[str] | None
 
@@ -63,3 +64,60 @@ def audit(
     file = out or PAPER_TABLES / "audit.md"
     write_text(file, page())
     typer.echo(str(file))
+
+
+def claims(
+    experiment: Annotated[
+        str | None,
+        typer.Argument(
+            help="A paper, such as fedgf, or the YAML file of an experiment that extends a paper's. Default: a summary "
+            "of all papers.",
+            metavar="[PAPER|FILE]",
+            show_default=False,
+        ),
+    ] = None,
+    scale: Annotated[
+        str | None, typer.Option(help="paper or smoke: the scale of the runs. Default: paper.", metavar="SCALE")
+    ] = None,
+    set_: Set = None,
+    results: Results = Path("results"),
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Write a Markdown page instead of printing.", parser=file_path, metavar="FILE"),
+    ] = None,
+) -> None:
+    """Decide the claims of a paper.
+
+    Shows for each claim whether the paper's printed numbers confirm it, and whether finished runs do. Runs are of one
+    kind: at true scale, at smoke scale, with other settings, or on other data.
+
+    \b
+    Examples:
+      fedflat claims fedgf
+      fedflat claims fedgf --scale smoke
+    """
+    from analysis.claims.evidence import Printed, Runs
+    from analysis.claims.page import judged, page, summary, text
+    from analysis.claims.schema import papers_with_claims
+    from analysis.report.requested import RequestedExperiment
+    from bench.files.atomic import write_text
+
+    overrides = overrides_of(set_)
+    if scale is not None:
+        if "scale" in overrides:
+            raise UserError("give the scale with either --scale or --set scale, not both")
+        overrides["scale"] = scale
+    if experiment is None:
+        if out is not None:
+            raise UserError("--out needs a paper or a file")
+        for paper in papers_with_claims():
+            runs = Runs(RequestedExperiment(paper, results, overrides))
+            typer.echo(summary(judged(Printed(paper), runs), runs))
+        return
+    runs = Runs(RequestedExperiment(experiment, results, overrides))
+    rows = judged(Printed(runs.requested.paper), runs)
+    if out is None:
+        typer.echo(text(rows, runs))
+    else:
+        write_text(out, page(rows, runs))
+        typer.echo(str(out))

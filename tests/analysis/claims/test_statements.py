@@ -92,6 +92,12 @@ def test_another_data_set_stands_for_the_papers():
     assert {cell.setting.path for cell in found.cells} == {"x/lda-0/5", "y/lda-0/5"}
 
 
+def test_other_numbers_of_clients_stand_for_the_papers():
+    select = {"dataset": ["y"], "partition": ["lda-0"], "participation": ["5-of-100", "10-of-100"]}
+    found = claim(higher={"method": "new", "than": "avg"}, select=select).statement(SETTINGS)
+    assert {cell.setting.path for cell in found.cells} == {"y/lda-0/5", "y/lda-0/10"}
+
+
 def test_a_claim_about_other_settings_has_no_statement():
     select = {"partition": ["lda-7"]}
     assert claim(higher={"method": "new", "than": "avg"}, select=select).statement(SETTINGS) is None

@@ -1,0 +1,191 @@
+"""Runs as evidence: which runs decide a claim, and how the page shows it."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from analysis.analyses.provenance import name_value_pairs
+from analysis.claims.evidence import Printed, Runs
+from analysis.claims.page import HEADER, judged, page, stated, summary, text
+from analysis.claims.schema import Claim, papers_with_claims
+from analysis.report.requested import RequestedExperiment
+from bench.experiments.address import IDS
+from bench.input.errors import UserError
+from tests.analysis.conftest import metrics
+
+DIGITS = """
+name: fedgf_digits
+extends: fedgf
+description: FedGF's claims on another data set.
+evaluation: {local_models: null}
+methods: {fedavg: {}, fedsam: {}, fedasam: {}, mofedsam: {}, fedsmoo: {}, fedgf: {}}
+parts:
+  digits:
+    dataset: digits
+    model: cnn_gn
+    training: {rounds: 4, augmentation: null}
+    grid:
+      partition: [{name: lda, alpha: 0, clients: 100}, {name: lda, alpha: 10, clients: 100}]
+      participation: [{active: 5}]
+"""
+BEST = "resnet_accuracy_best_alpha10"
+"""FedGF is more accurate than five methods with alpha 10."""
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Runs:
+    file = tmp_path / "digits.yaml"
+    file.write_text(DIGITS, encoding="utf-8")
+    return Runs(RequestedExperiment(str(file), tmp_path / "results"))
+
+
+def claim(runs: Runs, name: str) -> Claim:
+    return next(one for one in runs.paper.claims if one.id == name)
+
+
+def write(runs: Runs, method: str, file: str, frame: pd.DataFrame, partition: str = "lda-10") -> None:
+    """A tidy file as the experiment's runs would have it."""
+    requested = runs.requested
+    cell = requested.experiment.cell(f"digits/{partition}/5-of-100/{method}")
+    identities = {run.seed: run.identity for run in cell.runs}
+    frame = frame.assign(experiment=requested.experiment.name, **dict(zip(IDS, cell.address.ids, strict=True)))
+    frame = frame.assign(identity=[identities[seed] for seed in frame["seed"]], code="")
+    if file != "metrics":
+        options = requested.analyses[file].options()
+        frame = frame.assign(options=name_value_pairs(options.items()), compared_with="")
+    path = requested.tidy.path(file, cell.address)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    frame.to_csv(path, index=False)
+
+
+def write_accuracies(runs: Runs, best: list[float], **others: list[float]) -> None:
+    finals = {rival: [80.0, 81.0, 82.0] for rival in ("fedavg", "fedsam", "fedasam", "mofedsam", "fedsmoo")}
+    for method, values in ({**finals, "fedgf": best} | others).items():
+        write(runs, method, "metrics", metrics(values[: len(best)], rounds=400, every=1))
+
+
+def test_another_data_set_stands_for_the_papers(runs):
+    write_accuracies(runs, [90.0, 91.2, 91.8])
+    found = runs.finding(claim(runs, BEST))
+    assert runs.kind == "other data"
+    assert (found.outcome, found.seeds) == ("holds", 3)
+    mean_of_last_hundred = (350.5 / 400) * 10  # accuracies of the runs rise linearly
+    assert found.value == pytest.approx(mean_of_last_hundred)
+
+
+def test_one_method_that_is_clearly_better_refutes_the_claim(runs):
+    write_accuracies(runs, [80.0, 81.0, 82.0], fedsmoo=[90.0, 91.1, 92.0])
+    found = runs.finding(claim(runs, BEST))
+    assert found.outcome == "fails"
+    assert found.contrast.name == "fedgf − fedsmoo, digits/lda-10/5-of-100"
+
+
+@pytest.mark.parametrize("best", [[99.0], [90.0, 70.0, 85.0]], ids=["one seed", "differences of both signs"])
+def test_too_little_evidence_is_undecided(runs, best):
+    write_accuracies(runs, best)
+    assert runs.finding(claim(runs, BEST)).outcome == "undecided"
+
+
+def test_a_diverged_run_leaves_the_claim_undecided(runs):
+    write_accuracies(runs, [90.0, 91.0, 92.0])
+    write(runs, "fedsam", "metrics", metrics([80, 81, 82], rounds=400, every=1, diverged={1: 7}))
+    assert runs.finding(claim(runs, BEST)).outcome == "undecided"
+
+
+def test_missing_cells_leave_the_claim_undecided(runs):
+    for method, value in {"fedgf": 90.0, "fedavg": 80.0}.items():
+        write(runs, method, "metrics", metrics([value, value + 1], rounds=400, every=1))
+    found = runs.finding(claim(runs, BEST))
+    assert (found.outcome, found.contrast.name) == ("undecided", "fedgf − fedavg, digits/lda-10/5-of-100")
+
+
+def test_counts_are_decided_by_one_seed(runs):
+    for method, count in {"fedavg": 2.0, "fedsam": 2.0}.items():
+        for partition in ("lda-0", "lda-10"):
+            frame = pd.DataFrame(
+                {"seed": [0], "metric": ["transmissions_per_round"], "value": [count], "definition": ""}
+            )
+            write(runs, method, "cost", frame, partition)
+    assert runs.finding(claim(runs, "transmissions_fedavg_fedsam")).outcome == "holds"
+
+
+def test_the_coefficient_c_is_read_from_the_metrics(runs):
+    for partition, c in {"lda-10": [0.1, 0.12, 0.09], "lda-0": [0.8, 0.81, 0.83]}.items():
+        frame = metrics([90, 91, 92], rounds=400, every=1)
+        write(runs, "fedgf", "metrics", frame.assign(c=[c[seed] for seed in frame["seed"]]), partition)
+    found = runs.finding(claim(runs, "c_grows_with_heterogeneity_cifar10"))
+    assert (found.outcome, found.value) == ("holds", pytest.approx(0.71))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "kind"),
+    [
+        ({}, "true scale"),
+        ({"grid.seeds": [0]}, "true scale"),
+        ({"chosen": ["fedgf"]}, "true scale"),
+        ({"scale": "smoke"}, "smoke scale"),
+        ({"scale": "smoke", "training.rounds": 3}, "smoke scale"),
+        ({"training.rounds": 3}, "other settings"),
+    ],
+)
+def test_kinds_of_runs(overrides, kind):
+    assert Runs(RequestedExperiment("fedgf", Path("results"), overrides)).kind == kind
+
+
+def test_runs_and_print_are_never_mixed(runs):
+    """Without runs nothing is measured, whatever is printed."""
+    rows = judged(Printed("fedgf"), runs)
+    assert all(row.measured is None for row in rows)
+    assert any(row.printed is not None for row in rows)
+
+
+def test_the_table_and_the_page_show_every_claim(runs):
+    write_accuracies(runs, [90.0, 91.2, 91.8])
+    rows = judged(Printed("fedgf"), runs)
+    shown, written = text(rows, runs), page(rows, runs)
+    lines = shown.splitlines()
+    assert lines[0].split("  ")[0] == HEADER[0]
+    assert lines[-1] == summary(rows, runs)
+    outcomes = [row.measured.outcome for row in rows if row.measured]
+    held, failed = outcomes.count("holds"), outcomes.count("fails")
+    assert f"Runs (other data): {held} hold, {failed} fail" in lines[-1]
+    for row in rows:
+        assert row.claim.id in shown
+        assert row.claim.about in written
+    best = next(line for line in lines if line.startswith(BEST))
+    assert best.endswith("holds")
+    assert "8.762 (fedgf − fed" in best
+    for one in runs.paper.not_decided:
+        assert one.about in written
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("gain_cifar10_alpha0", "test_accuracy: fedgf > 10 methods by ≥ 4.2, ≤ 5.3"),
+        ("transmissions_factor_cifar10_alpha0", "transmissions_to_target of fedavg: fedgf < fedsmoo by a factor 2.40"),
+        ("mofedsam_drop_cifar100_alpha0", "test_accuracy: mofedsam falls 20-of-100 → 5-of-100 by 12.24"),
+        ("fedgf_second_discrepancy_cifar100_alpha0", "flatness_discrepancy: fedgf among the 2 lowest of 6"),
+        ("resnet_lead_shrinks_with_alpha", "test_accuracy: fedgf − 5 methods falls lda-0 → lda-10"),
+        ("transmissions_fedgf", "transmissions_per_round: fedgf 3"),
+    ],
+)
+def test_statements_in_signs(runs, name, said):
+    assert stated(claim(runs, name)) == said
+
+
+@pytest.mark.parametrize("paper", papers_with_claims())
+def test_the_claims_of_a_paper_can_be_computed(paper):
+    """Each quantity is one that the experiment's analyses compute in all cells of the claim, with the same target."""
+    runs = Runs(RequestedExperiment(paper, Path("results")))
+    settings = list(runs.requested.experiment.settings)
+    for one in runs.paper.claims:
+        assert set(runs.cells(one)) == set(one.statement(settings).cells), one.id
+        if one.target is not None:
+            runs.requested.analyses[one.column.file].check_target(one.target, smoothed=one.smoothed)
+
+
+def test_an_experiment_without_a_paper_has_no_claims():
+    with pytest.raises(UserError, match="unknown paper with claims 'quick'"):
+        Runs(RequestedExperiment("quick", Path("results"))).paper  # noqa: B018
