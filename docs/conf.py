@@ -44,6 +44,7 @@ docs/performance
 
 docs/papers
 docs/published
+docs/claims
 paper_tables/README
 paper_tables/audit
 ```

@@ -1,11 +1,24 @@
 """The papers' claims: they fit the experiments, and the papers' printed numbers decide them as their files say."""
 
+from functools import cache
+
 import pytest
 
 from analysis.claims.evidence import Printed
-from analysis.claims.schema import claims_of, papers_with_claims
+from analysis.claims.schema import Claim, PaperClaims, claims_of, papers_with_claims
+from analysis.claims.statements import Change, Comparison, Level, Rank
 from analysis.published.numbers import papers
 from bench.experiments.experiment import load_experiment
+from bench.files.text_table import markdown_line
+from tests.places import ROOT
+
+
+@cache
+def findings(paper):
+    """The outcome of each claim by the printed numbers; None if none is printed."""
+    printed = Printed(paper)
+    found = {claim.id: printed.finding(claim) for claim in claims_of(paper).claims}
+    return {name: finding and finding.outcome for name, finding in found.items()}
 
 
 def test_every_paper_has_claims():
@@ -25,6 +38,20 @@ def test_claims_are_about_cells_of_the_papers_experiment(paper):
 @pytest.mark.parametrize("paper", papers_with_claims())
 def test_contradicted_claims_are_those_that_the_printed_numbers_refute(paper):
     """An independent check of claims and numbers, which were transcribed from different places by different people."""
-    file, printed = claims_of(paper), Printed(paper)
-    refuted = {claim.id for claim in file.claims if (found := printed.finding(claim)) and found.outcome == "fails"}
-    assert refuted == set(file.contradicted)
+    file, found = claims_of(paper), findings(paper)
+    assert {name for name, outcome in found.items() if outcome == "fails"} == set(file.contradicted)
+
+
+def test_the_docs_count_the_claims_of_each_paper():
+    lines = (ROOT / "docs" / "claims.md").read_text(encoding="utf-8").splitlines()
+    for paper in papers_with_claims():
+        file, outcomes = claims_of(paper), list(findings(paper).values())
+        counts = [outcomes.count(outcome) for outcome in ("holds", "fails", "undecided", None)]
+        assert markdown_line(map(str, [paper, len(file.claims), *counts, len(file.not_decided)])) in lines
+
+
+def test_the_docs_explain_every_key_of_a_claim():
+    text = (ROOT / "docs" / "claims.md").read_text(encoding="utf-8")
+    models = (Claim, Comparison, Rank, Change, Level, PaperClaims)
+    keys = {key for model in models for key in model.model_fields} - {"claims", "not_decided"}
+    assert not {key for key in keys if f"`{key}`" not in text and f"`{key}:" not in text}
