@@ -2,11 +2,12 @@
 
 from copy import deepcopy
 
+import torch
 from torch import Tensor, nn
 
 from analysis.measures.curvature.hessian import TopEigenvalues, top_eigenvalues
 from bench.engine.objective import Objective
-from bench.input.errors import UserError
+from bench.engine.simulation import check_data, check_model
 
 
 def hessian(
@@ -26,13 +27,13 @@ def hessian(
     >>> [round(value, 4) for value in top.eigenvalues], top.converged
     ([0.75, 0.25], True)
 
-    Raises `UserError` if k is not smaller than the number of parameters, if `data` is empty or its parts differ in
-    length, or if the model has buffers or torch's dropout.
+    Raises `UserError` if k is not smaller than the number of parameters, if `data` are empty or do not fit the
+    model, or if the model has buffers or torch's dropout.
     """
-    x, y = data
-    if len(x) != len(y) or not len(y):
-        raise UserError(f"data has {len(x)} inputs and {len(y)} labels (allowed: equally many, at least one)")
+    check_model(model)
     objective = Objective(deepcopy(model))
+    check_data(objective, "data", data)
+    x, y = data
     w = objective.initial()
-    batches = list(zip(x.to(w).split(batch_size), y.to(w.device).split(batch_size), strict=True))
+    batches = list(zip(x.to(w).split(batch_size), y.to(w.device, torch.int64).split(batch_size), strict=True))
     return top_eigenvalues(objective, w, batches, k, tolerance=tolerance)

@@ -1,6 +1,7 @@
 """The Python API, on the runs of one cell of the quick experiment: its examples, its errors, and its imports."""
 
 import doctest
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -96,9 +97,52 @@ def test_errors_are_one_line(folder, tmp_path):
     with pytest.raises(fedflat.UserError, match="is not a run directory"):
         fedflat.load_run(tmp_path)
     with pytest.raises(fedflat.UserError, match="data has 2 inputs and 1 labels"):
-        fedflat.hessian(torch.nn.Identity(), (torch.zeros(2, 3), torch.zeros(1)))
+        fedflat.hessian(LINEAR, (torch.zeros(2, 3), torch.zeros(1)))
     with pytest.raises(fedflat.UserError, match="unknown subset 'validation'"):
         fedflat.load_run(ResultPaths(folder / "results").run("quick", CELL, 0)).data("validation")
+
+
+X, Y = torch.randn(8, 3), torch.arange(8) % 2
+LINEAR = torch.nn.Linear(3, 2)
+WRONG_DATA = [
+    ((X, Y.float()), "client 1: labels have dtype float32 (allowed: integers 0 to 1)"),
+    ((X, Y * 5), "client 1: labels are 0 to 5 (allowed: integers 0 to 1)"),
+    ((X, -Y), "client 1: labels are -1 to 0 (allowed: integers 0 to 1)"),
+    ((X, Y[:, None]), "client 1: labels have the shape [8, 1]"),
+    ((X[:, :2], Y), "client 1: an input has the shape [2] (allowed: [3], as for client 0)"),
+    ((X / 0, Y), "client 1: inputs contain NaN or infinite values"),
+    ((X.numpy(), Y.numpy()), "client 1: the data are ndarray and ndarray (allowed: two tensors, inputs and labels)"),
+    (torch.utils.data.TensorDataset(X, Y), "client 1: the data are TensorDataset (allowed: two tensors"),
+]
+WRONG_OPTIONS = [
+    ({"model": torch.nn.Linear(3, 1)}, "the model maps inputs [2, 3] to scores [2, 1]"),
+    ({"model": torch.nn.Linear(2, 2)}, "the model fails for inputs of the shape [2, 3]: RuntimeError: "),
+    ({"model": torch.nn.Linear}, "(allowed: an instance of torch.nn.Module)"),
+    ({"participants": [0, 1]}, "participants = [0, 1] (allowed: for each round a list of ids"),
+    ({"participants": 10}, "participants = 10 (allowed: for each round a list of ids"),
+    ({"local_steps": 2.5}, "local_steps is 2.5 (allowed: whole numbers of at least 1)"),
+    *(({"clients": [(X, Y), wrong]}, message) for wrong, message in WRONG_DATA),
+]
+
+
+@pytest.mark.parametrize(("wrong", "message"), WRONG_OPTIONS, ids=[message[:30] for _, message in WRONG_OPTIONS])
+def test_a_simulation_with_wrong_input_is_refused_in_one_line(wrong, message):
+    options = {"model": LINEAR, "clients": [(X, Y), (X, Y)], "participants": [[0, 1]], "local_steps": 1, "lr": 0.1}
+    with pytest.raises(fedflat.UserError, match=re.escape(message)) as error:
+        fedflat.simulate("fedavg", **{**options, **wrong})
+    assert "\n" not in str(error.value)
+
+
+def test_labels_may_be_small_integers():
+    options = {"participants": [[0]], "local_steps": 1, "lr": 0.1}
+    long, short = (fedflat.simulate("fedavg", LINEAR, [(X, y)], **options) for y in (Y, Y.to(torch.uint8)))
+    assert torch.equal(long.global_params[0], short.global_params[0])
+
+
+@pytest.mark.parametrize(("wrong", "message"), [((X, Y.float()), "data: labels have dtype"), (X, "data: the data are")])
+def test_a_hessian_on_wrong_data_is_refused(wrong, message):
+    with pytest.raises(fedflat.UserError, match=message):
+        fedflat.hessian(LINEAR, wrong, k=2)
 
 
 def test_importing_fedflat_is_quick():

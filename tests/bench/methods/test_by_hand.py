@@ -216,7 +216,7 @@ def test_mini_batches_see_every_sample_equally_often():
 
 MISTAKES = [
     ({"aggregation": "sample"}, "aggregation = 'sample'"),
-    ({"local_steps": 0}, "local_steps is 0: it must be at least 1"),
+    ({"local_steps": 0}, "local_steps is 0 (allowed: whole numbers of at least 1)"),
     ({"batch_size": 0}, "batch_size is 0"),
     ({"lr": -1.0}, "lr = -1.0"),
     ({"participants": [[0, 9]]}, "participants of round 0 are [0, 9]"),
