@@ -45,7 +45,8 @@ def find_runs(folder: Path) -> Runs:
     listed = _listed_runs(folder)
     if not listed:
         raise UserError(
-            f"'{folder}' is neither a run directory (with {CONFIG}) nor the folder of a cell (with {METRICS})"
+            f"'{folder}' is neither a run directory (with {CONFIG}) nor the folder of a cell (with {METRICS}); "
+            "allowed is, for example, results/runs/quick/digits/dirichlet-0.1/4-of-20/fedsam"
         )
     runs = {seed: RunDirectory(run_in(folder, seed)) for seed in listed}
     for seed, (identity, _) in listed.items():

@@ -115,7 +115,8 @@ def method_rows(method: str, requested: RequestedExperiment) -> pd.DataFrame:
     """The rows of a method's finished runs in an experiment; a `UserError` if there is none."""
     experiment = requested.experiment
     if method not in experiment.methods:
-        raise unknown(f"method of experiment {experiment.name}", method, experiment.methods)
+        error = unknown(f"method of experiment {experiment.name}", method, experiment.methods)
+        raise UserError(f"{error}; give the experiment of another method with --experiment FILE")
     rows = [
         run_rows(run, cell.columns, method)
         for cell in experiment.addresses

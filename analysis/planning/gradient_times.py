@@ -4,6 +4,7 @@ import csv
 import datetime
 import functools
 import io
+import json
 import math
 import time
 from collections.abc import Callable
@@ -100,6 +101,19 @@ class GradientTimes:
             model, shape, classes, batch = gradient
             writer.writerow([model, *shape, classes, batch, f"{milliseconds:g}", self.machine, self.day])
         write_text(file, text.getvalue())
+
+    def compared(self, stored: "GradientTimes") -> list[str]:
+        """Each measured time next to the stored one, in words."""
+        lines = []
+        for gradient, milliseconds in sorted(self.known.items()):
+            known = stored.known.get(gradient)
+            there = "no stored time" if known is None else f"costs.csv: {known:g} ms on {stored.machine}"
+            name = json.loads(gradient.model)["name"]
+            lines.append(
+                f"measured now: {milliseconds:g} ms per gradient of {name} with batch {gradient.batch} ({there}); "
+                "on a busy machine too high"
+            )
+        return lines
 
     def __call__(self, gradient: Gradient) -> float:
         """Seconds of a gradient."""

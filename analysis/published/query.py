@@ -23,7 +23,8 @@ def query(wanted: Mapping[str, Sequence[str]], notes: Sequence[str] = ()) -> pd.
     """
     frame = as_printed()
     for column, values in wanted.items():
-        known = set(frame[column]) - {""}
+        papers = frame["paper"].isin(wanted.get("paper") or frame["paper"]) | (column == "paper")
+        known = set(frame[column][papers]) - {""}
         for value in values:
             if value not in known:
                 raise unknown(column, value, known)

@@ -72,11 +72,16 @@ def analyse(
 
     from analysis.analyses import parse_analysis
     from analysis.analyses.run_analysis import find_runs, run_analysis
+    from bench.experiments.files import experiment_names
     from bench.experiments.results import custom_analysis
     from bench.host.torch_device import prepare_device
 
     if out is not None and len(run_dir) > 1:
         raise UserError(f"--out is one file, and {len(run_dir)} folders are given")
+    if analysis in experiment_names():
+        raise UserError(
+            f"{analysis} is an experiment; expected: fedflat analyse ANALYSIS FOLDER, FOLDER with finished runs"
+        )
     parsed = parse_analysis(analysis, overrides_of(set_))
     torch_device = prepare_device(device, threads or available_cores(), typer.echo)
 

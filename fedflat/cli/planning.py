@@ -51,9 +51,9 @@ def plan(
     """Estimate the cost of Snakemake's targets.
 
     Prints the number of runs, the hours of training and the disk space. The hours are hours of one core, or of the GPU.
-    They are computed from the time of one gradient, which this command measures with one thread on random images. A
-    cell that several targets need is counted once. Finished runs in the folder of results take no time. Analyses are
-    not counted.
+    They are computed from the time of one gradient, which this command measures with one thread on random images and
+    prints next to the time in paper_tables/costs.csv; on a busy machine, the hours are too high. A cell that several
+    targets need is counted once. Finished runs in the folder of results take no time. Analyses are not counted.
 
     \b
     Examples:
@@ -64,6 +64,7 @@ def plan(
     from analysis.planning.gradient_times import GradientTimes
     from analysis.planning.plan import as_text
     from analysis.planning.plan import plan as cost_of
+    from bench.experiments.files import PAPER_TABLES
     from bench.experiments.overrides import config_overrides
     from bench.host.torch_device import prepare_device
 
@@ -73,6 +74,8 @@ def plan(
     overrides = config_overrides({key: value for key, value in given.items() if value is not None})
     times = GradientTimes.measured(prepare_device(device, 1, typer.echo))
     typer.echo(as_text(cost_of(targets, results, overrides, times, experiments or ())))
+    for line in times.compared(GradientTimes.read(PAPER_TABLES / "costs.csv")):
+        typer.echo(line)
 
 
 def index(
@@ -86,9 +89,9 @@ def index(
         ),
     ] = None,
 ) -> None:
-    """List the papers' tables and figures with their costs.
+    """List the papers' tables and figures with their costs; rewrites paper_tables/README.md.
 
-    Writes the page paper_tables/README.md. The costs are hours of one core, computed from the times of gradients in
+    The costs are hours of one core, computed from the times of gradients in
     costs.csv. With --measure, these times are measured on the CPU with one thread, and costs.csv is written, too.
 
     \b

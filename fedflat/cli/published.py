@@ -29,6 +29,7 @@ def published(
 
     \b
     Examples:
+      fedflat published --paper fedgf --table 1
       fedflat published --paper fedgf --dataset cifar10 --method fedsam
       fedflat published --method fedsam --method fedlesam --metric lambda_max --csv
     """
@@ -49,7 +50,7 @@ def audit(
         typer.Option(help="The file to write. Default: paper_tables/audit.md.", parser=file_path, metavar="FILE"),
     ] = None,
 ) -> None:
-    """List contradictions in the published numbers.
+    """List contradictions in the published numbers; rewrites paper_tables/audit.md.
 
     Writes a Markdown page with the contradictions and likely misprints.
 

@@ -1,5 +1,6 @@
 """Plans count the runs that a target needs, and what is finished; hours and bytes follow from stated numbers."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -102,7 +103,8 @@ def test_the_command_takes_several_targets_and_experiments(tmp_path: Path) -> No
     options = ["--experiment", file, "--results", tmp_path, "--rounds", 2, "--method", "fedavg"]
     lines = fedflat("plan", "mine_runs", "quick_runs", *options).stdout.splitlines()
     assert "hours of one core" in lines[0]
-    assert [line.split(":")[0] for line in lines[1:-1]] == ["mine", "quick"]
+    assert [line.split(":")[0] for line in lines[1:-2]] == ["mine", "quick"]
+    assert re.match(r"measured now: \S+ ms per gradient of cnn_gn with batch 16 \(costs.csv: \S+ ms on ", lines[-1])
     assert "the path is empty" in refused("plan", "quick", "--results", "")
     assert "fedflat: scale=tiny (allowed: paper or smoke)" in refused("plan", "quick", "--scale", "tiny")
 
