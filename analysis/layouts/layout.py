@@ -109,7 +109,10 @@ def layout_file(experiment_name: str, folder: Folder, name: str) -> Path:
     """The file of one layout; for an unknown name, a `UserError` suggests the nearest one."""
     names = layout_names(experiment_name, folder)
     if name not in names:
-        raise unknown(f"{folder.removesuffix('s')} of experiment {experiment_name}", name, names)
+        kind = folder.removesuffix("s")
+        if (own := name.removeprefix(f"{kind}_")) in names:  # as in Snakemake's targets
+            raise UserError(f"unknown {kind} of experiment {experiment_name} '{name}'; did you mean '{own}'?")
+        raise unknown(f"{kind} of experiment {experiment_name}", name, names)
     return _folder(experiment_name, folder) / f"{name}.yaml"
 
 

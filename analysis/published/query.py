@@ -23,8 +23,8 @@ def query(wanted: Mapping[str, Sequence[str]], notes: Sequence[str] = ()) -> pd.
     """
     frame = as_printed()
     for column, values in wanted.items():
-        papers = frame["paper"].isin(wanted.get("paper") or frame["paper"]) | (column == "paper")
-        known = set(frame[column][papers]) - {""}
+        papers = wanted.get("paper") if column == "table" else None  # a table's number has a meaning within its paper
+        known = set(frame[column][frame["paper"].isin(papers or frame["paper"])]) - {""}
         for value in values:
             if value not in known:
                 raise unknown(column, value, known)

@@ -202,6 +202,8 @@ def test_a_query_without_an_answer_is_one_line():
         query({"dataset": ["cifar11"]})
     with pytest.raises(UserError, match=r"unknown kind of note 'fialed'; did you mean 'failed'\?"):
         query({}, ["fialed"])
+    with pytest.raises(UserError, match=r"unknown table '99'.* \(allowed: 1, 2, .* 9, 10\)"):
+        query({"paper": ["fedgf"], "table": ["99"]})
     with pytest.raises(UserError, match="no published number matches --paper fedgf --dataset emnist --note failed"):
         query({"paper": ["fedgf"], "dataset": ["emnist"]}, ["failed"])
 

@@ -130,6 +130,8 @@ def test_summary_does_not_crown_a_method_with_missing_settings(tmp_path: Path) -
 
 
 def test_unknown_names_and_no_runs_are_one_line(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="unknown table of experiment quick 'table_accuracy'; did you mean 'accuracy'"):
+        Tables(RequestedExperiment("quick", tmp_path)).render("table_accuracy")
     with pytest.raises(UserError, match="unknown table of experiment quick 'acuracy'; did you mean 'accuracy'"):
         Tables(RequestedExperiment("quick", tmp_path)).render("acuracy")
     with pytest.raises(UserError, match="unknown figure of experiment quick 'drifts'; did you mean 'drift'"):
