@@ -32,7 +32,7 @@ HEADER = (
 )
 
 
-def measure(run: AnalysedRun, images: int) -> Table:
+def measure(run: AnalysedRun, images: int | None) -> Table:
     """The first five eigenvalues at the run's final model, on training images."""
     data, loss = run.sample("train", images)
     rows: list[tuple[Cell, ...]] = []
@@ -60,7 +60,7 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.estimators", description=__doc__)
     parser.add_argument("run", type=Path, help="a run directory, .../seed-0")
-    parser.add_argument("--images", type=int, default=500, help="number of training images")
+    parser.add_argument("--images", type=int, help="number of training images; default: all")
     options = parser.parse_args()
     torch.set_num_threads(1)
     print(measure(AnalysedRun(RunDirectory(options.run), torch.device("cpu")), options.images).markdown())

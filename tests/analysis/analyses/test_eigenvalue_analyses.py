@@ -16,6 +16,7 @@ from bench.input.errors import UserError
 from bench.training.run_directory import RunDirectory
 from bench.training.train import train_cell
 from tests.analysis.conftest import LITTLE
+from tests.benchmarks import estimators
 
 CPU = torch.device("cpu")
 CELL = Path("results", "runs", "little", "digits", "dirichlet-0.1", "4-of-20")
@@ -66,6 +67,17 @@ def test_the_package_by_name(little: Path) -> None:
     how = "PyHessian 0.1, power iteration of at most 50 steps, change 0.01, float32, mean cross-entropy of 80"
     assert package["definition"].str.contains(how).all()
     assert "eigenvalues have residuals above" in said[0]
+
+
+def test_the_table_of_estimators(little: Path) -> None:
+    """The docs show such tables: a row per estimator, each near the first, Lanczos, with the smallest residuals."""
+    table = estimators.measure(AnalysedRun(RunDirectory(CELL / "fedsam" / "seed-0"), CPU), 60)
+    columns = dict(zip(table.header, zip(*table.rows, strict=True), strict=True))
+    assert columns["estimator"] == tuple(estimators.ESTIMATORS)
+    first, *others = map(float, columns["λ_1"])
+    assert others == pytest.approx([first] * 3, rel=0.05)
+    residuals = [float(value) for value in columns["residual of λ_1 / λ_1"]]
+    assert min(residuals) == residuals[0] <= 1e-3
 
 
 def test_spectrum_has_density_and_trace(little: Path) -> None:
