@@ -2,7 +2,7 @@
 
 import textwrap
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -198,11 +198,6 @@ def draw_curve(
     axes.fill_between(x, low, high, facecolor=(look.colour, 0.06), edgecolor=(look.colour, 0.25), linewidth=0.4)
 
 
-def offsets(methods: Sequence[str]) -> dict[str, float]:
-    """Offsets that place the methods' single points side by side within a round."""
-    return dict(zip(methods, np.linspace(-0.2, 0.2, len(methods) + 2)[1:-1].tolist(), strict=True))
-
-
 def whole_numbers(axis: Axis) -> None:
     """Whole numbers on an axis, such as that of rounds, for any length."""
     axis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10], integer=True, min_n_ticks=1))
@@ -216,9 +211,13 @@ def add_legend(body: Body, frame: pd.DataFrame, layout: FigureLayout, experiment
     """One legend below all panels, of the methods that have data."""
     names, present = method_titles(experiment, layout.methods), set(frame["method"])
     looks = styles(experiment, [method for method in layout.methods if method in present])
-    handles = [Line2D([], [], label=names[label], **_line(look)) for label, look in looks.items()]
-    columns = legend_columns([names[label] for label in looks], layout.width)
-    body.legend(handles=handles, loc="outside lower center", ncols=columns, **LEGEND)
+    draw_legend(body, {names[method]: look for method, look in looks.items()}, layout.width)
+
+
+def draw_legend(body: Body, looks: Mapping[str, Style], width: float) -> None:
+    """One legend below all panels, of lines by their title; `width` in inches."""
+    handles = [Line2D([], [], label=title, **_line(look)) for title, look in looks.items()]
+    body.legend(handles=handles, loc="outside lower center", ncols=legend_columns(list(looks), width), **LEGEND)
 
 
 def legend_columns(labels: Sequence[str], width: float) -> int:

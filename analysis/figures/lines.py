@@ -1,15 +1,110 @@
-"""Panels of lines with bands, one panel per setting and one line per method, for several kinds of figures."""
+"""Panels of lines with bands, one line per method or for other cells, for several kinds of figures."""
 
-from collections.abc import Mapping
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from pydantic import Field, model_validator
 
-from analysis.figures.base import Body, PanelLayout, add_legend, draw_curve
-from analysis.figures.palette import styles
+from analysis.figures.base import Body, FigureLayout, Panel, draw_curve, draw_legend
+from analysis.figures.palette import LINES, Style, styles
+from analysis.layouts.layout import Selection, existing_cell
 from analysis.layouts.tidy import Tidy, of_cell
-from bench.experiments.address import IDS, CellAddress
+from analysis.layouts.titles import method_titles
+from bench.experiments.address import IDS, CellAddress, Setting
+from bench.experiments.experiment import Experiment
+from bench.input.errors import UserError, unknown
+
+
+class Line(Selection):
+    """A line that stands for a method in a setting; its title is shown in the legend."""
+
+    method: str
+    title: str
+
+
+class LinesPanel(Panel):
+    """A panel with one line per method, or with `lines`, whose settings are within the panel's selection."""
+
+    lines: tuple[Line, ...] = Field(default=(), description="lines instead of one per method; empty: one per method")
+
+
+class Curve(NamedTuple):
+    """One curve of a panel; `offset` shifts a single point (see `draw_curve`)."""
+
+    cell: CellAddress
+    title: str
+    look: Style
+    offset: float
+
+
+class LinesLayout(FigureLayout):
+    """A figure whose panels have one line per method, or lines with titles of their own.
+
+    Lines for different methods look as in all figures. If a method has several lines, colours follow their order.
+    """
+
+    @property
+    @abstractmethod
+    def line_panels(self) -> tuple[LinesPanel, ...]:
+        """The panels, in order."""
+
+    @model_validator(mode="after")
+    def _lines_of_methods(self) -> "LinesLayout":
+        lines = [line for panel in self.line_panels for line in panel.lines]
+        for line in lines:
+            if line.method not in self.methods:
+                raise unknown("method of the figure", line.method, self.methods)
+        if lines and not all(panel.lines for panel in self.line_panels):
+            raise UserError("either all panels or none must have lines")
+        return self
+
+    def settings(self, experiment: Experiment) -> tuple[Setting, ...]:
+        """The settings of all lines, each once."""
+        panels = self.line_panels
+        lines = (panel.narrowed(line) for panel in panels for line in panel.lines or (Selection(),))
+        return tuple(dict.fromkeys(selection.setting(experiment) for selection in lines))
+
+    def cells(self, experiment: Experiment) -> tuple[CellAddress, ...]:
+        """The cells of all lines that the experiment has; a `UserError` names a method that a line's part lacks."""
+        if not any(panel.lines for panel in self.line_panels):
+            return super().cells(experiment)
+        cells = dict.fromkeys(curve.cell for panel in self.line_panels for curve in self.curves(panel, experiment))
+        return tuple(cell for cell in cells if experiment.has_cell(cell))
+
+    def curves(self, panel: LinesPanel, experiment: Experiment) -> Iterator[Curve]:
+        """The curves of a panel, in order."""
+        looks = styles(experiment)
+        if not panel.lines:
+            names, places = method_titles(experiment), offsets(self.methods)
+            setting = panel.setting(experiment)
+            for method in self.methods:
+                yield Curve(CellAddress(setting, method), names[method], looks[method], places[method])
+            return
+        titles = list(dict.fromkeys(line.title for panel in self.line_panels for line in panel.lines))
+        places, alone = offsets(titles), len({line.method for line in panel.lines}) == len(panel.lines)
+        for line in panel.lines:
+            cell = existing_cell(panel.narrowed(line).setting(experiment), line.method, experiment)
+            look = looks[line.method] if alone else LINES[titles.index(line.title) % len(LINES)]
+            yield Curve(cell, line.title, look, places[line.title])
+
+    def panel_title(self, panel: LinesPanel, experiment: Experiment) -> str:
+        """The panel's heading; that of a panel with lines is only its own title."""
+        return panel.title or "" if panel.lines else panel.heading(panel.setting(experiment))
+
+
+class LinePanelsLayout(LinesLayout):
+    """A figure with the panels that its file lists."""
+
+    panels: tuple[LinesPanel, ...] = Field(min_length=1)
+
+    @property
+    def line_panels(self) -> tuple[LinesPanel, ...]:
+        """The panels of its file."""
+        return self.panels
 
 
 def spread(frame: pd.DataFrame, x: str, column: str) -> pd.DataFrame:
@@ -19,34 +114,38 @@ def spread(frame: pd.DataFrame, x: str, column: str) -> pd.DataFrame:
 
 def draw_lines(
     body: Body,
-    layout: PanelLayout,
+    layout: LinePanelsLayout,
     tidy: Tidy,
     lines: pd.DataFrame,
     x: str,
     *,
     columns: int,
     within: tuple[float, float] = (-np.inf, np.inf),
-    offset: Mapping[str, float] | None = None,
+    side_by_side: bool = False,
 ) -> list[Axes]:
     """The panels of a layout, `columns` side by side, on shared axes, and their legend.
 
-    `lines` has the columns that name a cell, x, `mean` and `std`; `within` and `offset` (by method): see `draw_curve`.
+    `lines` has the columns that name a cell, x, `mean` and `std`. `within`: see `draw_curve`; `side_by_side`: single
+    points hide no other.
     """
-    looks = styles(tidy.experiment, layout.methods)
     grid = body.subplots(-(-len(layout.panels) // columns), columns, sharex=True, sharey=True, squeeze=False)
     drawn = list(grid.flat[: len(layout.panels)])
     for axes in grid.flat[len(layout.panels) :]:
         axes.set_visible(False)
     for axes, panel in zip(drawn, layout.panels, strict=True):
-        setting = panel.setting(tidy.experiment)
-        axes.set_title(panel.heading(setting))
-        for method in layout.methods:
-            line = of_cell(lines, CellAddress(setting, method))
-            draw_curve(
-                axes, line[x], line["mean"], line["std"], looks[method], within, offset[method] if offset else 0.0
-            )
-    add_legend(body, lines, layout, tidy.experiment)
+        axes.set_title(layout.panel_title(panel, tidy.experiment))
+        for curve in layout.curves(panel, tidy.experiment):
+            line = of_cell(lines, curve.cell)
+            offset = curve.offset if side_by_side else 0.0
+            draw_curve(axes, line[x], line["mean"], line["std"], curve.look, within, offset)
+    draw_lines_legend(body, layout, tidy, lines)
     return drawn
+
+
+def draw_lines_legend(body: Body, layout: LinesLayout, tidy: Tidy, lines: pd.DataFrame) -> None:
+    """One legend below all panels, of the curves that have rows in `lines`."""
+    curves = [curve for panel in layout.line_panels for curve in layout.curves(panel, tidy.experiment)]
+    draw_legend(body, {c.title: c.look for c in curves if not of_cell(lines, c.cell).empty}, layout.width)
 
 
 def label_outer(drawn: list[Axes], columns: int, x: str, y: str) -> None:
@@ -56,3 +155,16 @@ def label_outer(drawn: list[Axes], columns: int, x: str, y: str) -> None:
         axes.tick_params(labelbottom=True)
     for axes in drawn[::columns]:
         axes.set_ylabel(y)
+
+
+def smoothing(values: str, window: int, every: int) -> str:
+    """How curves are smoothed and thinned: a sentence for the caption, or empty. `values`: what is averaged."""
+    smoothed = f" Each run's values are means of {window} neighbouring {values}" if window > 1 else ""
+    thinned = f"every {every} rounds" if every > 1 else ""
+    between = ", " if smoothed and thinned else " Drawn " if thinned else ""
+    return f"{smoothed}{between}{thinned}." if smoothed or thinned else ""
+
+
+def offsets(methods: Sequence[str]) -> dict[str, float]:
+    """Offsets that place the methods' single points side by side within a round."""
+    return dict(zip(methods, np.linspace(-0.2, 0.2, len(methods) + 2)[1:-1].tolist(), strict=True))

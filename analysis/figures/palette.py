@@ -76,6 +76,12 @@ class Style:
     marker: str = ""
 
 
+# Lines that are not one per method, in their order: hues of Okabe and Ito, and dashes for black-and-white print.
+_COLOURS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+_DASHES: tuple[Dashes, ...] = ((0, ()), (0, (5, 2)), (0, (5, 1.5, 1, 1.5)), (0, (1, 1.2)))
+LINES = tuple(Style(colour, _DASHES[k % len(_DASHES)]) for k, colour in enumerate(_COLOURS))
+
+
 def style(method: Recipe, variant: int = 0) -> Style:
     """The look of a method; `variant` numbers the entries of an experiment with the same catalog method."""
     hue = _HUES.get(method.components.perturbation.name, _OTHER_HUE)

@@ -77,6 +77,14 @@ class Layout(Frozen):
         return tuple(cell for cell in cells if experiment.has_cell(cell))
 
 
+def existing_cell(setting: Setting, label: str, experiment: Experiment) -> CellAddress:
+    """A cell that the experiment has; a `UserError` if it does not."""
+    known = experiment.resolved_parts[setting.dataset].methods
+    if label not in known:
+        raise unknown(f"method of experiment {experiment.name} in {setting.path}", label, known)
+    return CellAddress(setting, label)
+
+
 def layout_names(experiment_name: str, folder: Folder) -> list[str]:
     """The names of an experiment's tables or figures, sorted.
 

@@ -5,13 +5,13 @@ from typing import ClassVar, Literal
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis.figures.base import PanelLayout, count_seeds, new_figure, whole_numbers
-from analysis.figures.lines import draw_lines, spread
+from analysis.figures.base import count_seeds, new_figure, whole_numbers
+from analysis.figures.lines import LinePanelsLayout, draw_lines, spread
 from analysis.figures.notes import missing_note
 from analysis.layouts.tidy import Tidy
 
 
-class EigenvaluesLayout(PanelLayout):
+class EigenvaluesLayout(LinePanelsLayout):
     """Panels of eigenvalue against index, side by side."""
 
     needs: ClassVar[str] = "hessian"

@@ -7,21 +7,11 @@ import pandas as pd
 from matplotlib.figure import Figure
 from pydantic import Field
 
-from analysis.figures.base import (
-    OneSettingLayout,
-    add_legend,
-    draw_curve,
-    new_figure,
-    offsets,
-    seed_statistics,
-    whole_numbers,
-)
+from analysis.figures.base import draw_curve, new_figure, seed_statistics, whole_numbers
+from analysis.figures.lines import LinesLayout, LinesPanel, draw_lines_legend
 from analysis.figures.notes import missing_note
-from analysis.figures.palette import styles
 from analysis.layouts.tidy import Tidy, of_cell
-from analysis.layouts.titles import method_titles
 from analysis.measures.convergence import curves
-from bench.experiments.address import CellAddress
 
 _LABELS = {
     "perturbation_drift": "Perturbation drift PD (0 to 1)",
@@ -36,8 +26,9 @@ _WITHIN = {"perturbation_drift": (0, 1), "cosine": (-1, 1), "local_norm": (0, np
 Quantity = Literal["perturbation_drift", "cosine", "local_norm", "gradient_norm", "sharpness"]
 
 
-class DriftLayout(OneSettingLayout):
-    """One setting, one panel per quantity; methods without a perturbation are shown in the panel of sharpness only."""
+class DriftLayout(LinesLayout):
+    """One panel per quantity, all with the same lines; methods without a perturbation are shown in the panel of
+    sharpness only."""
 
     needs: ClassVar[str] = "drift"
     kind: Literal["drift"] = "drift"
@@ -45,6 +36,12 @@ class DriftLayout(OneSettingLayout):
         default=("perturbation_drift", "sharpness"), min_length=1, description="the panels, two side by side"
     )
     sharpness_scale: Literal["linear", "log"] = "linear"
+    select: LinesPanel
+
+    @property
+    def line_panels(self) -> tuple[LinesPanel, ...]:
+        """Its lines."""
+        return (self.select,)
 
     def statistics(self, frame: pd.DataFrame) -> str:
         """The meaning of lines and bands."""
@@ -52,8 +49,7 @@ class DriftLayout(OneSettingLayout):
 
     def draw(self, tidy: Tidy, frame: pd.DataFrame) -> Figure:
         """The figure."""
-        (setting,) = self.settings(tidy.experiment)
-        looks, offset = styles(tidy.experiment, self.methods), offsets(self.methods)
+        title = self.panel_title(self.select, tidy.experiment)
         rows, columns = -(-len(self.show) // 2), min(len(self.show), 2)
         figure, body = new_figure(
             self.width, 2.2 * rows + 0.55, [_without_note(self, tidy, frame), missing_note(frame, self, tidy)]
@@ -61,11 +57,11 @@ class DriftLayout(OneSettingLayout):
         grid = body.subplots(rows, columns, sharex=True, squeeze=False)
         for axes, column in zip(grid.flat, self.show, strict=False):
             mean, within = curves(frame, column), _WITHIN.get(column, (-np.inf, np.inf))
-            for method in self.methods:
-                curve = of_cell(mean, CellAddress(setting, method))
-                draw_curve(axes, curve["round"], curve["mean"], curve["std"], looks[method], within, offset[method])
+            for curve in self.curves(self.select, tidy.experiment):
+                line = of_cell(mean, curve.cell)
+                draw_curve(axes, line["round"], line["mean"], line["std"], curve.look, within, curve.offset)
             whole_numbers(axes.xaxis)
-            axes.set(xlabel="Communication round", ylabel=_LABELS[column], title=self.select.heading(setting))
+            axes.set(xlabel="Communication round", ylabel=_LABELS[column], title=title)
             axes.tick_params(labelbottom=True)
             if within[0] == 0:
                 axes.set_ylim(bottom=0)
@@ -73,13 +69,16 @@ class DriftLayout(OneSettingLayout):
                 axes.set_yscale(self.sharpness_scale)
         for axes in grid.flat[len(self.show) :]:
             axes.set_visible(False)
-        add_legend(body, frame.dropna(subset=list(self.show), how="all"), self, tidy.experiment)
+        draw_lines_legend(body, self, tidy, frame.dropna(subset=list(self.show), how="all"))
         return figure
 
 
 def _without_note(layout: DriftLayout, tidy: Tidy, frame: pd.DataFrame) -> str:
-    """Names the methods without perturbations, which have a curve of the sharpness only."""
+    """Names the lines without perturbations, which have a curve of the sharpness only."""
     columns = [column for column in layout.show if column != "sharpness"]
-    values = frame.set_index("method")[columns].notna().any(axis=1).groupby(level=0).any()
-    names = [method_titles(tidy.experiment)[method] for method in layout.methods if not values.get(method, True)]
+    names = [
+        curve.title
+        for curve in layout.curves(layout.select, tidy.experiment)
+        if not (rows := of_cell(frame, curve.cell)).empty and rows[columns].isna().all(axis=None)
+    ]
     return f"no perturbations: {', '.join(names)}" if columns and names else ""

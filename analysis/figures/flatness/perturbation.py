@@ -7,8 +7,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 from pydantic import Field
 
-from analysis.figures.base import PanelLayout, count_seeds, new_figure
-from analysis.figures.lines import draw_lines, spread
+from analysis.figures.base import count_seeds, new_figure
+from analysis.figures.lines import LinePanelsLayout, draw_lines, spread
 from analysis.figures.notes import missing_note
 from analysis.layouts.tidy import Tidy
 from bench.input.errors import UserError
@@ -16,7 +16,7 @@ from bench.input.errors import UserError
 _LABELS = {"random": "Perturbation radius ‖δ‖₂", "gradient": "Perturbation r along the unit gradient (r > 0: uphill)"}
 
 
-class PerturbationLayout(PanelLayout):
+class PerturbationLayout(LinePanelsLayout):
     """Panels of loss against radius, for random directions or the direction of the gradient."""
 
     needs: ClassVar[str] = "perturbation"

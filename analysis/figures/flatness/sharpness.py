@@ -5,13 +5,13 @@ from typing import ClassVar, Literal
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis.figures.base import PanelLayout, count_seeds, new_figure
-from analysis.figures.lines import draw_lines, spread
+from analysis.figures.base import count_seeds, new_figure
+from analysis.figures.lines import LinePanelsLayout, draw_lines, spread
 from analysis.figures.notes import missing_note
 from analysis.layouts.tidy import Tidy
 
 
-class SharpnessLayout(PanelLayout):
+class SharpnessLayout(LinePanelsLayout):
     """Panels of sharpness against radius. On log scales, estimates that are not positive are not shown."""
 
     needs: ClassVar[str] = "sharpness"

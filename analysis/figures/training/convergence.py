@@ -8,14 +8,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pydantic import Field
 
-from analysis.figures.base import PanelLayout, new_figure, offsets, seed_statistics, whole_numbers
-from analysis.figures.lines import draw_lines, label_outer
+from analysis.figures.base import new_figure, seed_statistics, whole_numbers
+from analysis.figures.lines import LinePanelsLayout, draw_lines, label_outer, smoothing
 from analysis.figures.notes import diverged_note, missing_note, stopped_note
-from analysis.figures.palette import styles
-from analysis.layouts.tidy import Tidy, of_cell, of_setting
+from analysis.layouts.tidy import Tidy, of_cell
 from analysis.layouts.titles import method_titles
 from analysis.measures.convergence import curves, neighbour_means
-from bench.experiments.address import IDS, CellAddress
+from bench.experiments.address import IDS
 from bench.input.errors import UserError
 
 _LABELS = {
@@ -27,13 +26,14 @@ _LABELS = {
 }
 
 
-class ConvergenceLayout(PanelLayout):
+class ConvergenceLayout(LinePanelsLayout):
     """Panels of convergence curves, `columns` side by side."""
 
     needs: ClassVar[str] = "metrics"
     kind: Literal["convergence"] = "convergence"
     metric: Literal["test_accuracy", "train_accuracy", "test_loss", "train_loss", "local_loss"] = "test_accuracy"
     columns: int = 2
+    rounds_scale: Literal["linear", "log"] = Field(default="linear", description="scale of the x axis")
     window: int = Field(default=1, ge=1, description="evaluations to average around each one, run by run; 1: none")
     every: int = Field(default=1, ge=1, description="rounds between the points of a curve")
     targets: tuple[Annotated[float, Field(gt=0)], ...] = Field(default=(), description="values marked by a line")
@@ -42,12 +42,10 @@ class ConvergenceLayout(PanelLayout):
 
     def statistics(self, frame: pd.DataFrame) -> str:
         """The meaning of lines and bands, and how runs are smoothed and thinned."""
-        smoothing = f" Each run's values are means of {self.window} neighbouring evaluations" if self.window > 1 else ""
-        thinned = f"every {self.every} rounds" if self.every > 1 else ""
-        between = ", " if smoothing and thinned else " Drawn " if thinned else ""
-        end = "." if smoothing or thinned else ""
         shown = self.shown(frame)
-        return "" if shown.empty else f"{seed_statistics(shown, self.metric)}{smoothing}{between}{thinned}{end}"
+        if shown.empty:
+            return ""
+        return seed_statistics(shown, self.metric) + smoothing("evaluations", self.window, self.every)
 
     def shown(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The rows that are drawn: smoothed and thinned."""
@@ -71,16 +69,18 @@ class ConvergenceLayout(PanelLayout):
         figure, body = new_figure(self.width, 2.0 * rows + 0.55, notes)
         mean = curves(shown, self.metric)
         within = (0, 100) if self.metric.endswith("accuracy") else (0, np.inf)
-        offset = offsets(self.methods)
-        drawn = draw_lines(body, self, tidy, mean, "round", columns=self.columns, within=within, offset=offset)
+        drawn = draw_lines(body, self, tidy, mean, "round", columns=self.columns, within=within, side_by_side=True)
         diverged = frame[frame.groupby(IDS)["diverged"].transform("max") > 0]
         for axes, panel in zip(drawn, self.panels, strict=True):
-            for method in set(of_setting(diverged, panel.setting(tidy.experiment))["method"]):
-                curve = of_cell(mean, CellAddress(panel.setting(tidy.experiment), method))
-                _cross_the_end(axes, curve, styles(tidy.experiment)[method].colour, offset[method])
+            for curve in self.curves(panel, tidy.experiment):
+                if not of_cell(diverged, curve.cell).empty:
+                    _cross_the_end(axes, of_cell(mean, curve.cell), curve.look.colour, curve.offset)
             for target in self.targets:
                 axes.axhline(target, color="#777777", linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
-            whole_numbers(axes.xaxis)
+            if self.rounds_scale == "log":
+                axes.set_xscale("log")
+            else:
+                whole_numbers(axes.xaxis)
         label_outer(drawn, self.columns, "Communication round", _LABELS[self.metric])
         drawn[0].set_ylim(*_limits(self, mean.groupby(IDS)["mean"].last()))
         return figure

@@ -10,15 +10,15 @@ import pandas as pd
 from matplotlib.figure import Figure
 from pydantic import Field
 
-from analysis.figures.base import PanelLayout, new_figure, offsets, seed_statistics, whole_numbers
-from analysis.figures.lines import draw_lines, label_outer
+from analysis.figures.base import new_figure, seed_statistics, whole_numbers
+from analysis.figures.lines import LinePanelsLayout, draw_lines, label_outer, smoothing
 from analysis.figures.notes import missing_note
 from analysis.layouts.tidy import Tidy
 from analysis.measures import convergence
 from bench.input.errors import UserError
 
 
-class CurvesLayout(PanelLayout):
+class CurvesLayout(LinePanelsLayout):
     """Panels of one column over rounds, `columns` side by side. Methods whose runs lack the column have no curve."""
 
     needs: ClassVar[str] = "metrics"
@@ -26,6 +26,8 @@ class CurvesLayout(PanelLayout):
     metric: str = Field(min_length=1, description="a column of metrics.csv, such as client_drift")
     label: str | None = Field(default=None, description="label of the y axis; null: the column's name")
     columns: int = Field(default=2, ge=1)
+    window: int = Field(default=1, ge=1, description="values to average around each one, run by run; 1: none")
+    every: int = Field(default=1, ge=1, description="rounds between the points of a curve")
     scale: Literal["linear", "log"] = "linear"
     lowest: float | None = Field(
         default=None, description="the smallest possible value: the axis shows it, and bands are cut there"
@@ -37,12 +39,19 @@ class CurvesLayout(PanelLayout):
         return (self.metric,)
 
     def statistics(self, frame: pd.DataFrame) -> str:
-        """The meaning of lines and bands."""
-        return seed_statistics(frame, self.metric)
+        """The meaning of lines and bands, and how runs are smoothed and thinned."""
+        shown = self.shown(frame)
+        if shown.empty:
+            return ""
+        return seed_statistics(shown, self.metric) + smoothing("values", self.window, self.every)
+
+    def shown(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """The rows that are drawn: smoothed and thinned."""
+        return convergence.neighbour_means(frame, self.metric, self.window, self.every)
 
     def draw(self, tidy: Tidy, frame: pd.DataFrame) -> Figure:
         """The figure. A curve ends where the first seed of its cell diverged."""
-        mean = convergence.curves(frame, self.metric)
+        mean = convergence.curves(self.shown(frame), self.metric)
         if mean.empty:
             raise UserError(
                 f"nothing to draw for '{self.title}': no run that it shows has numbers in a column '{self.metric}' of "
@@ -53,7 +62,7 @@ class CurvesLayout(PanelLayout):
         figure, body = new_figure(self.width, 2.0 * rows + 0.55, [missing_note(frame, self, tidy)])
         within = (-np.inf if self.lowest is None else self.lowest, np.inf if self.highest is None else self.highest)
         drawn = draw_lines(
-            body, self, tidy, mean, "round", columns=columns, within=within, offset=offsets(self.methods)
+            body, self, tidy, mean, "round", columns=columns, within=within, side_by_side=True
         )  # fmt: skip
         for axes in drawn:
             whole_numbers(axes.xaxis)

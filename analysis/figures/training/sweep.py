@@ -14,7 +14,7 @@ from pydantic import Field, field_validator, model_validator
 from analysis.figures.base import FigureLayout, add_legend, count_seeds, draw_curve, new_figure
 from analysis.figures.notes import diverged_note, missing_note, stopped_note
 from analysis.figures.palette import styles
-from analysis.layouts.layout import Selection
+from analysis.layouts.layout import Selection, existing_cell
 from analysis.layouts.protocol import final_at_scale
 from analysis.layouts.tidy import Tidy, of_cell
 from analysis.layouts.titles import method_titles
@@ -121,10 +121,10 @@ class SweepLayout(FigureLayout):
         place = self.select.narrowed(panel.select)
         for method, point in itertools.product(panel.lines(self.methods), panel.points):
             setting = place.narrowed(point.select).setting(experiment)
-            cell = _cell(setting, method + point.suffix, experiment)
+            cell = existing_cell(setting, method + point.suffix, experiment)
             yield _Shown(method, panel.place(point), cell)
         for method in panel.levels:
-            yield _Shown(method, None, _cell(place.setting(experiment), method, experiment))
+            yield _Shown(method, None, existing_cell(place.setting(experiment), method, experiment))
 
     def settings(self, experiment: Experiment) -> tuple[Setting, ...]:
         """The settings of all points and levels, each once."""
@@ -192,14 +192,6 @@ class SweepLayout(FigureLayout):
             axes.set_ylabel(self.quantity.title[0].upper() + self.quantity.title[1:])
         add_legend(body, pd.DataFrame({"method": sorted(seen)}), self, tidy.experiment)
         return figure
-
-
-def _cell(setting: Setting, label: str, experiment: Experiment) -> CellAddress:
-    """A cell that the experiment has; a `UserError` if it does not."""
-    known = experiment.resolved_parts[setting.dataset].methods
-    if label not in known:
-        raise unknown(f"method of experiment {experiment.name} in {setting.path}", label, known)
-    return CellAddress(setting, label)
 
 
 def _draw_panel(axes: Axes, panel: SweepPanel, layout: SweepLayout, tidy: Tidy, values: pd.DataFrame) -> set[str]:

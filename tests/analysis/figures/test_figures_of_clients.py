@@ -24,7 +24,7 @@ PLACE = {"partition": "dirichlet-0.1", "participation": "4-of-20"}
 
 
 def layout(kind: str, **fields: Any) -> FigureLayout:
-    place = {"panels": [PLACE]} if kind in ("clients", "convergence") else {"select": PLACE}
+    place = {"panels": [PLACE]} if kind in ("clients", "convergence", "curves") else {"select": PLACE}
     given = {"kind": kind, "title": "T", "caption": "C.", "methods": METHODS, **place, **fields}
     return KINDS[kind].parse(given)
 
@@ -216,3 +216,14 @@ def test_other_columns_of_the_metrics_are_curves_too(tidy: Tidy) -> None:
     (axes,) = panels(figures.draw(layout("convergence", metric="train_loss"), tidy))
     assert axes.get_ylabel() == "Training loss"
     assert axes.lines[0].get_ydata()[-1] == pytest.approx(2 - 0.5)
+
+
+def test_curves_of_any_column_are_smoothed_and_thinned(tidy: Tidy) -> None:
+    """FedAvg's drift is 0.5/r in all rounds; the mean at round r is over r - 2 to r + 1, as far as they exist."""
+    chosen = layout("curves", metric="client_drift", window=4, every=2)
+    (axes,) = panels(figures.draw(chosen, tidy))
+    drift = 0.5 / np.arange(1, 9)
+    means = [drift[max(0, r - 3) : r + 1].mean() for r in (2, 4, 6, 8)]
+    assert list(axes.lines[0].get_xdata()) == [2, 4, 6, 8]
+    np.testing.assert_allclose(axes.lines[0].get_ydata(), means)
+    assert "means of 4 neighbouring values, every 2 rounds." in figures.caption(chosen, tidy)
