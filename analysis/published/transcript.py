@@ -56,7 +56,7 @@ class Statement:
 
 
 class Departure(NamedTuple):
-    """A key for which a run has another value than the paper states."""
+    """A key for which a run has another value than the paper states; without a place, than its own experiment has."""
 
     key: str
     here: str
@@ -66,8 +66,23 @@ class Departure(NamedTuple):
     @property
     def text(self) -> str:
         """For example 'training.batch_size 100, printed 50 (Table 10)'."""
+        if not self.place:
+            return f"{self.key} {self.here}, not printed, but {self.printed} in the experiment of the paper"
         printed = self.printed.replace("|", " or ").replace("&", ", ")
         return f"{self.key} {self.here}, printed {printed} ({self.place.partition(' (line')[0]})"
+
+
+class Difference(NamedTuple):
+    """A key on which the paper is silent, and for which a run has another value than the paper's own experiment."""
+
+    key: str
+    here: str
+    own: str
+
+    @property
+    def text(self) -> str:
+        """For example 'training.clip 5 instead of 10'."""
+        return f"{self.key} {self.here} instead of {self.own}"
 
 
 @cache
@@ -99,15 +114,15 @@ def departures(paper: str, cell: CellAddress, run: RunConfig) -> tuple[Departure
     )
 
 
-def silent_differences(paper: str, cell: CellAddress, run: RunConfig, papers_own: RunConfig) -> tuple[str, ...]:
+def silent_differences(paper: str, cell: CellAddress, run: RunConfig, papers_own: RunConfig) -> tuple[Difference, ...]:
     """Where a run of this cell differs from the paper's own experiment in keys about which the paper says nothing.
 
-    For example 'training.clip 5 instead of 10'. Seeds, engine and evaluation may always differ.
+    Seeds, engine and evaluation may always differ.
     """
     stated = {one.key for one in statements_of(paper, cell)}
     ours, theirs = (dict(_plain(one.model_dump(mode="json", exclude=_FREE))) for one in (run, papers_own))
     return tuple(
-        f"{key} {_text(ours.get(key))} instead of {_text(theirs.get(key))}"
+        Difference(key, _text(ours.get(key)), _text(theirs.get(key)))
         for key in dict.fromkeys((*ours, *theirs))
         if key not in stated and ours.get(key) != theirs.get(key)
     )

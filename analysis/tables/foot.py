@@ -1,6 +1,6 @@
 """The paragraphs under a table with published numbers: the order of the methods, the verdicts, and their rule."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from analysis.tables.layout import Column
@@ -13,6 +13,9 @@ from analysis.verdicts.verdict import ONE_SEED, PAPERS_NOISE, Verdict, counts
 from bench.experiments.experiment import Experiment
 
 _DECIDED = ("agrees", "differs", "inconclusive")
+_MOST = 8
+"""How many departures a foot lists."""
+
 _OF_FORM = {
     "values": "{}",
     "multiples": "multiples of {}",
@@ -26,7 +29,7 @@ def foot(table: Table, experiment: Experiment, repetitions: Repetitions) -> tupl
     if experiment.scale != "paper":
         return ("Nothing is judged at this scale.",)
     verdicts = [entry.verdict for block in table.published for row in block for entry in row]
-    paragraphs = [*_orders(table), f"Verdicts: {counts(verdicts)}."]
+    paragraphs = [*_orders(table), f"Verdicts: {counts(verdicts)}.", *_settings(table)]
     if any(verdict.kind in _DECIDED for verdict in verdicts):
         paragraphs += [" ".join(_rule(verdicts)), " ".join(_margins(table)), *_noise(table, repetitions)]
     if experiment.report is not None:
@@ -50,6 +53,24 @@ def _orders(table: Table) -> Iterator[str]:
             "with a 95 % interval (none if all seeds have the same τ)."
         )
     yield text
+
+
+def _settings(table: Table) -> Iterator[str]:
+    """Where entries depart from the paper, and where they differ in what the paper does not state."""
+    shown = [entry.fairness for block in table.published for row in block for entry in row if entry.number is not None]
+    found = Counter(departure.text for fairness in shown for departure in fairness.departures)
+    if found:
+        yield f"Departs from the paper: {_most(found)}."
+    silent = Counter(one.text for fairness in shown if fairness.is_fair for one in fairness.silent)
+    if silent:
+        yield f"Other choices where the paper says nothing: {_most(silent)}."
+
+
+def _most(found: Counter[str]) -> str:
+    """The most frequent texts, each with its number of entries."""
+    texts = [f"{text}, in {count} {'entry' if count == 1 else 'entries'}" for text, count in found.most_common(_MOST)]
+    more = len(found) - len(texts)
+    return "; ".join([*texts, f"and {more} more"] if more else texts)
 
 
 def _rule(verdicts: list[Verdict]) -> Iterator[str]:

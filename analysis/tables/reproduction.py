@@ -3,11 +3,11 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import pandas as pd
 
 from analysis.published.numbers import KeyValue, PublishedNumber, find, fitting, published
+from analysis.tables.fairness import FAIR, Fairness, fairness
 from analysis.tables.foot import foot
 from analysis.tables.layout import Block, Column, Keys, TableLayout
 from analysis.tables.table import ColumnSummary, Entry, PublishedEntry, Table
@@ -19,25 +19,25 @@ from bench.data.sources import parse_source
 from bench.engine.participation import Participation
 from bench.experiments.address import CellAddress
 from bench.experiments.experiment import Experiment, load_experiment
-from bench.experiments.run_config import RunConfig
 
-Compared = tuple[str, Entry, PublishedNumber | None, bool]
-"""A method of a column, its entry, its published number, and whether its runs have the paper's settings."""
+Compared = tuple[str, Entry, PublishedNumber | None, Fairness]
+"""A method of a column, its entry, its published number, and whether its runs are as the paper states."""
 
 
 def with_published(table: Table, experiment: Experiment, paper: str) -> Table:
     """The table with the numbers of the paper's table `layout.published`, verdicts, and comparisons of whole columns.
 
-    Only runs with the settings of the paper's own experiment are judged. A `UserError` if several published numbers fit
-    one entry.
+    Only runs with the settings that the paper states are judged. A `UserError` if several published numbers fit one
+    entry.
     """
     layout, numbers, papers_own = table.layout, published(paper), load_experiment(paper)
-    repetitions = rules().papers.get(paper, Repetitions())
+    repetitions, finals = rules().papers.get(paper, Repetitions()), layout.final_values(experiment)
 
     def compared(entry: Entry, block: Block, method: str, column: Column) -> Compared:
         number = _number(numbers, layout, experiment, block, method, column)
         settings = () if entry.mean is None else layout.settings_of(block, column, experiment)
-        fair = all(_as_in_the_paper(CellAddress(setting, method), experiment, papers_own) for setting in settings)
+        cells = [CellAddress(setting, method) for setting in settings]
+        fair = fairness(paper, cells, experiment, papers_own, column, finals[method]) if cells else FAIR
         return method, entry, number, fair
 
     entries, summaries = [], []
@@ -64,14 +64,14 @@ def _judged(
     noise = _noise(column, rows, margin, repetitions)
     entries = []
     for method, entry, number, fair in rows:
-        if number is not None and not fair:
-            judged = Verdict("not judged", "other settings than the paper's")
+        if number is not None and not fair.is_fair:
+            judged = Verdict("not judged", fair.why)
         elif number is not None and entry.mean is not None and method == column.relative_to:
             judged = Verdict("not judged", "the reference of multiples")
         else:
             values = entry.missing if entry.mean is None else [value for _, value in entry.by_seed]
             judged = verdict(values, number, margin, noise, column.unit)
-        entries.append(PublishedEntry(number, judged, fair=fair))
+        entries.append(PublishedEntry(number, judged, fair))
     return entries, ColumnSummary(noise, _order(rows))
 
 
@@ -83,7 +83,7 @@ def _noise(column: Column, rows: Sequence[Compared], margin: Margin, repetitions
     samples = [
         dict(entry.by_seed)
         for method, entry, _, fair in rows
-        if entry.mean is not None and fair and method != column.relative_to
+        if entry.mean is not None and fair.is_fair and method != column.relative_to
     ]
     if is_ratio:
         positive = (values for values in samples if min(values.values()) > 0)
@@ -105,23 +105,13 @@ def _order(rows: Sequence[Compared]) -> Order | None:
     ranked = {
         method: (dict(entry.by_seed), number)
         for method, entry, number, fair in rows
-        if entry.mean is not None and number is not None and fair and not number.doubtful and not number.censored
+        if entry.mean is not None
+        and number is not None
+        and fair.is_fair
+        and not number.doubtful
+        and not number.censored
     }
     return order({m: values for m, (values, _) in ranked.items()}, {m: number for m, (_, number) in ranked.items()})
-
-
-def _as_in_the_paper(cell: CellAddress, experiment: Experiment, papers_own: Experiment) -> bool:
-    """Whether a cell's runs have the settings of the paper's own experiment; seeds may differ."""
-    if experiment.scale != "paper" or not (experiment.has_cell(cell) and papers_own.has_cell(cell)):
-        return False
-    ours, theirs = (_settings(one.cell(cell.path).runs[0]) for one in (experiment, papers_own))
-    return ours == theirs
-
-
-def _settings(run: RunConfig) -> dict[str, Any]:
-    """The part of a configuration that decides a run's results and which rounds are evaluated, without its seed."""
-    saved = {"snapshot_every", "local_models"}
-    return run.model_dump(exclude={"seed": True, "engine": True, "evaluation": saved})
 
 
 def keys_of(

@@ -18,6 +18,7 @@ from analysis.layouts.titles import method_titles
 from analysis.measures.convergence import Better, diverged_seeds, stopped_runs
 from analysis.published.numbers import PublishedNumber
 from analysis.tables.caption import caption
+from analysis.tables.fairness import FAIR, Fairness
 from analysis.tables.layout import Block, Column, TableLayout
 from analysis.tables.values import Value, Values, compared, mean_over, runs_over, stopped_without_value, values_of
 from analysis.verdicts.equivalence import Noise
@@ -48,12 +49,12 @@ class Entry:
 class PublishedEntry:
     """The published counterpart of an entry: the number, if there is one, and the verdict on the entry.
 
-    `fair`: whether the runs have the paper's settings; others are not judged.
+    `fairness`: whether the runs are as the paper states; others are not judged.
     """
 
     number: PublishedNumber | None
     verdict: Verdict
-    fair: bool = True
+    fairness: Fairness = FAIR
 
 
 @dataclass(frozen=True)

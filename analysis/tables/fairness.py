@@ -1,0 +1,96 @@
+"""Whether the runs of an entry are as the paper states, so that they can be judged: their settings and evaluations."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from analysis.measures.convergence import FinalValue
+from analysis.published.transcript import Departure, Difference, departures, silent_differences
+from analysis.tables.layout import Column
+from analysis.tables.quantities import quantity
+from analysis.tables.values import rule_of
+from bench.experiments.address import CellAddress
+from bench.experiments.experiment import Experiment
+from bench.experiments.run_config import RunConfig
+
+DEPARTS = "departs from the paper"
+"""Why an entry is not judged, if at least one of its settings is not as printed."""
+
+ESSENTIAL = {"method.name", "dataset.name", "model.name", "partition.name", "training.rounds"}
+"""Keys that must be those of the paper's own experiment where the paper does not state them."""
+
+
+@dataclass(frozen=True)
+class Fairness:
+    """Whether an entry can be judged. `why`: why not, empty if it can.
+
+    `departures`: values other than the printed ones; `silent`: differences in what the paper does not state.
+    """
+
+    why: str = ""
+    departures: tuple[Departure, ...] = ()
+    silent: tuple[Difference, ...] = ()
+
+    @property
+    def is_fair(self) -> bool:
+        """Whether the entry is judged."""
+        return not self.why
+
+
+FAIR = Fairness()
+"""An entry that can be judged, with the paper's own settings."""
+
+
+def fairness(
+    paper: str,
+    cells: Iterable[CellAddress],
+    experiment: Experiment,
+    papers_own: Experiment,
+    column: Column,
+    of_table: FinalValue,
+) -> Fairness:
+    """Whether an entry over these cells can be judged; `of_table`: the table's reported value for its method.
+
+    Its settings are compared with the transcript of the paper. Seeds, engine and saved states are free, and so is the
+    evaluation, if the column needs no other. `papers_own`, the paper's own experiment, says which settings the paper
+    has, and which values FedFlat chose where the paper says nothing.
+    """
+    departing: dict[Departure, None] = {}
+    silent: dict[Difference, None] = {}
+    for cell in cells:
+        if experiment.scale != "paper":
+            return Fairness("another scale")
+        if not (experiment.has_cell(cell) and papers_own.has_cell(cell)):
+            return Fairness("not a setting of the paper")
+        run, own = (one.cell(cell.path).runs[0] for one in (experiment, papers_own))
+        departing |= dict.fromkeys(departures(paper, cell, run))
+        for one in silent_differences(paper, cell, run, own):
+            if one.key in ESSENTIAL:
+                departing[Departure(one.key, one.here, one.own, "")] = None
+            else:
+                silent[one] = None
+        if not departing and (why := _too_rare(run, own, column, of_table)):
+            return Fairness(why)
+    return Fairness(DEPARTS if departing else "", tuple(departing), tuple(silent))
+
+
+def _too_rare(run: RunConfig, own: RunConfig, column: Column, of_table: FinalValue) -> str:
+    """Why a column needs other evaluations than those of a run; empty if it does not.
+
+    The first round that reaches a target depends on all evaluations, so it needs those of the paper's own experiment.
+    """
+    shown, until = quantity(column.metric), run.evaluation.until
+    is_target = shown.file == "convergence"
+    reaches = is_target and not isinstance(column.target, str) and (column.target or 0) <= (until or 0)
+    if until is not None and not reaches:
+        return f"stops at {until:g} %"
+    needed = own.evaluated_rounds if is_target else set()
+    if shown.file == "metrics":
+        needed = _needed(rule_of(column, of_table), int(run.training.rounds * shown.share))
+    return "" if needed <= run.evaluated_rounds else "evaluated too rarely"
+
+
+def _needed(final: FinalValue, last: int) -> set[int]:
+    """The rounds whose evaluations decide a reported value, if the last one is the round `last`."""
+    if final.rule == "best":
+        return set(range(1, last + 1))
+    return set(range(max(1, last + 1 - (final.n or 1)), last + 1))

@@ -1,0 +1,136 @@
+"""Which table entries can be judged: planted departures are seen in each paper; what a paper leaves open is free."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analysis.measures.convergence import FinalValue
+from analysis.report.requested import RequestedExperiment
+from analysis.report.tables import Tables
+from analysis.tables import reproduction
+from analysis.tables.fairness import DEPARTS, Fairness, fairness
+from analysis.tables.layout import Column
+from analysis.tables.reproduction import with_published
+from analysis.tables.table import Entry, Table
+from bench.experiments.address import CellAddress
+from bench.experiments.experiment import Experiment, load_experiment
+from bench.experiments.files import PAPER_TABLES
+
+
+def judged(paper: str, name: str, experiment: Experiment) -> Table:
+    """A table of a paper whose entries all have values, judged as runs of an experiment."""
+    layout = Tables(RequestedExperiment(paper, Path("nowhere"))).layout(name)
+    row = (Entry(50.0, 1.0, 3, by_seed=((0, 49.0), (1, 50.0), (2, 51.0))),) * len(layout.columns)
+    entries = ((row,) * len(layout.methods),) * len(layout.blocks)
+    return with_published(Table(name, layout, layout.methods, entries, ""), experiment, paper)
+
+
+PLANTED = [
+    ("fedgf", "1", r"batch_size: 64", "batch_size: 100", "training.batch_size 100, printed 64 (Appendix C.2)"),
+    ("fedlesam", "2", r"weight_decay: 0.001", "weight_decay: 0.01", "training.weight_decay 0.01, printed 0.001"),
+    ("fedsam_qu", "4", r"share: 0.2", "share: 0.1", "dataset.share 0.1, printed 0.2 (Appendix E.1)"),
+    ("fedtoga", "1", r"server_lr: 0.01", "server_lr: 0.1", "training.server_lr 0.1, printed 0.01 (Appendix B.2)"),
+    (
+        "fedsam_caldarola",
+        "3",
+        r"batch_size: 20(, local_momentum: 0.9)?}",
+        "batch_size: 20}",
+        "training.local_momentum 0, printed 0.9 (Table 10)",
+    ),
+]
+"""Paper, table, what stands in its experiment, what is planted there, and what the table's foot says."""
+
+
+@pytest.mark.parametrize(("paper", "name", "stands", "planted", "text"), PLANTED, ids=[case[0] for case in PLANTED])
+def test_a_departure_in_the_papers_own_experiment_is_seen(
+    paper: str, name: str, stands: str, planted: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The experiment is not its own judge: the departure stands in what is judged and in what it was compared with."""
+    original = (PAPER_TABLES / paper / "experiments.yaml").read_text(encoding="utf-8")
+    changed, count = re.subn(stands, planted, original)
+    assert count
+    named = re.sub(rf"^name: {paper}$", "name: planted", changed, flags=re.MULTILINE)
+    (file := tmp_path / "experiments.yaml").write_text(named, encoding="utf-8")
+    experiment = load_experiment(str(file))
+    monkeypatch.setattr(reproduction, "load_experiment", lambda _: experiment)
+    table = judged(paper, name, experiment)
+    departing = [entry for block in table.published for row in block for entry in row if entry.fairness.departures]
+    assert departing
+    assert all(entry.verdict.kind == "not judged" for entry in departing if entry.number is not None)
+    assert all(entry.verdict.why == DEPARTS for entry in departing if entry.number is not None)
+    [paragraph] = [part for part in table.foot if part.startswith("Departs from the paper: ")]
+    assert text in paragraph
+
+
+CELL = CellAddress.of("cifar100/lda-0/5-of-100/fedgf")
+FEDGF = load_experiment("fedgf")
+LAST, LAST_100 = FinalValue(), FinalValue(rule="mean_last_n", n=100)
+AT = {"dataset": "cifar100", "partition": "lda-0", "participation": "5-of-100"}
+
+
+def of(changes: Mapping[str, Any], final: FinalValue = LAST, cell: CellAddress = CELL, **column: Any) -> Fairness:
+    """The fairness of one entry of FedGF with changed settings."""
+    shown = Column.parse({"header": "A", "metric": "test_accuracy", "select": AT, **column})
+    return fairness("fedgf", [cell], load_experiment("fedgf", changes), FEDGF, shown, final)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"grid.seeds": [7]}, {"engine.backend": "loop"}, {"evaluation.snapshot_every": 500}],
+    ids=str,
+)
+def test_seeds_engine_and_saved_states_are_free(changes: dict[str, Any]) -> None:
+    assert of(changes) == Fairness()
+
+
+def test_what_the_paper_does_not_state_is_judged_and_named() -> None:
+    found = of({"training.clip": 10.0})
+    assert found.is_fair
+    assert [one.text for one in found.silent] == ["training.clip 10 instead of null"]
+
+
+def test_essential_settings_are_those_of_the_papers_own_experiment_where_the_paper_is_silent() -> None:
+    changed, own = load_experiment("fedsam_qu", {"training.rounds": 5}), load_experiment("fedsam_qu")
+    cell = CellAddress.of("cifar10/iid/bernoulli-0.2-of-100/fedavg")
+    column = Column.parse({"header": "A", "metric": "test_accuracy"})
+    found = fairness("fedsam_qu", [cell], changed, own, column, LAST)
+    assert [one.text for one in found.departures] == [
+        "training.rounds 5, not printed, but 1000 in the experiment of the paper"
+    ]
+    assert not found.is_fair
+
+
+def test_cells_that_the_paper_lacks_are_not_judged() -> None:
+    assert of({}, cell=CellAddress.of("cifar100/lda-3/5-of-100/fedgf")).why == "not a setting of the paper"
+    assert of({"scale": "smoke"}).why == "another scale"
+
+
+TARGET = {"metric": "rounds_to_target", "target": 30}
+
+
+@pytest.mark.parametrize(
+    ("changes", "final", "column", "why"),
+    [
+        ({"evaluation.every": 20000}, LAST, {}, ""),
+        ({"evaluation.every": 10}, LAST_100, {}, "evaluated too rarely"),
+        ({"evaluation.every": 10, "evaluation.last": 100}, LAST_100, {}, ""),
+        ({"evaluation.every": 10, "evaluation.last": 99}, LAST_100, {}, "evaluated too rarely"),
+        ({"evaluation.every": 10, "evaluation.last": 100}, FinalValue(rule="best"), {}, "evaluated too rarely"),
+        ({"evaluation.every": 10, "evaluation.last": 100}, LAST, {"metric": "test_accuracy_std_last100"}, ""),
+        ({"evaluation.every": 20000}, LAST, {"metric": "lpf"}, ""),
+        ({"evaluation.every": 10}, LAST, TARGET, "evaluated too rarely"),
+        ({"evaluation.until": 30}, LAST, TARGET, ""),
+        ({"evaluation.until": 29}, LAST, TARGET, "stops at 29 %"),
+        ({"evaluation.until": 30}, LAST, {}, "stops at 30 %"),
+        ({"evaluation.until": 30}, LAST, {"metric": "lpf"}, "stops at 30 %"),
+        ({"evaluation.until": 30}, LAST, {**TARGET, "target": "fedavg"}, "stops at 30 %"),
+    ],
+    ids=str,
+)
+def test_the_evaluation_is_free_where_the_column_needs_no_more(
+    changes: dict[str, Any], final: FinalValue, column: dict[str, Any], why: str
+) -> None:
+    assert of(changes, final, **column).why == why
