@@ -11,9 +11,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pydantic import Field, field_validator, model_validator
 
-from analysis.figures.base import FigureLayout, add_legend, count_seeds, draw_curve, new_figure
+from analysis.figures.base import FigureLayout, count_seeds, draw_curve, draw_legend, new_figure
 from analysis.figures.notes import diverged_note, missing_note, stopped_note
-from analysis.figures.palette import styles
+from analysis.figures.palette import LINES, Style, styles
 from analysis.layouts.layout import Selection, existing_cell
 from analysis.layouts.protocol import final_at_scale
 from analysis.layouts.tidy import Tidy, of_cell
@@ -39,8 +39,18 @@ class Point(Frozen):
     select: Selection = Selection()
 
 
+class SweepLine(Frozen):
+    """A line through all points of a panel, in a setting of its own; its title is shown in the legend."""
+
+    title: str
+    select: Selection
+
+
 class SweepPanel(Frozen):
-    """One panel: a line through `points` for each method, and a horizontal line for each method of `levels`."""
+    """One panel: a line through `points` for each method, and a horizontal line for each method of `levels`.
+
+    A panel with `settings` has one method, and a line for each of its settings instead.
+    """
 
     title: str | None = Field(default=None, description="heading; null: none")
     x: str = Field(description="the swept value in words")
@@ -49,6 +59,7 @@ class SweepPanel(Frozen):
     methods: tuple[str, ...] | None = Field(default=None, description="methods with a line; null: all but levels")
     levels: tuple[str, ...] = Field(default=(), description="methods that do not have the swept value")
     points: tuple[Point, ...] = Field(min_length=1)
+    settings: tuple[SweepLine, ...] = Field(default=(), description="lines of one method; empty: one line per method")
 
     @model_validator(mode="after")
     def _ascending(self) -> "SweepPanel":
@@ -57,6 +68,8 @@ class SweepPanel(Frozen):
             raise UserError(f"points of '{self.x}': x must increase from point to point")
         if self.scale == "log" and xs[0] <= 0:
             raise UserError(f"points of '{self.x}': x = {xs[0]:g} cannot be drawn on a log scale")
+        if self.settings and (len(self.methods or ()) != 1 or self.levels):
+            raise UserError(f"'{self.x}': a panel with settings must have one method in methods, and no levels")
         return self
 
     def lines(self, methods: Sequence[str]) -> tuple[str, ...]:
@@ -71,9 +84,9 @@ class SweepPanel(Frozen):
 
 
 class _Shown(NamedTuple):
-    """One cell of a panel: the method of its line, and its x; None for a level."""
+    """One cell of a panel: its line (a method, or the title of a setting), and its x; None for a level."""
 
-    method: str
+    line: str
     x: float | None
     cell: CellAddress
 
@@ -119,10 +132,14 @@ class SweepLayout(FigureLayout):
     def shown(self, panel: SweepPanel, experiment: Experiment) -> Iterator[_Shown]:
         """The cells of a panel, line by line; a `UserError` if the experiment has no such method or setting."""
         place = self.select.narrowed(panel.select)
-        for method, point in itertools.product(panel.lines(self.methods), panel.points):
-            setting = place.narrowed(point.select).setting(experiment)
+        lines = [(method, method, place) for method in panel.lines(self.methods)]
+        if panel.settings:
+            ((_, method, _),) = lines
+            lines = [(line.title, method, place.narrowed(line.select)) for line in panel.settings]
+        for (line, method, within), point in itertools.product(lines, panel.points):
+            setting = within.narrowed(point.select).setting(experiment)
             cell = existing_cell(setting, method + point.suffix, experiment)
-            yield _Shown(method, panel.place(point), cell)
+            yield _Shown(line, panel.place(point), cell)
         for method in panel.levels:
             yield _Shown(method, None, existing_cell(place.setting(experiment), method, experiment))
 
@@ -183,36 +200,43 @@ class SweepLayout(FigureLayout):
         ]
         figure, body = new_figure(self.width, 2.1 * rows + 0.45, notes)
         grid = body.subplots(rows, columns, sharey=True, squeeze=False)
-        values, seen = self.values(frame, tidy.experiment), set()
+        values, seen, looks = self.values(frame, tidy.experiment), set(), self.looks(tidy.experiment)
         for axes in grid.flat[len(self.panels) :]:
             axes.set_visible(False)
         for axes, panel in zip(grid.flat, self.panels, strict=False):
-            seen |= _draw_panel(axes, panel, self, tidy, values)
+            seen |= _draw_panel(axes, panel, self, tidy, values, looks)
         for axes in grid[:, 0]:
             axes.set_ylabel(self.quantity.title[0].upper() + self.quantity.title[1:])
-        add_legend(body, pd.DataFrame({"method": sorted(seen)}), self, tidy.experiment)
+        titles = {line: names.get(line, line) for line in looks if line in seen}
+        draw_legend(body, {title: looks[line] for line, title in titles.items()}, self.width)
         return figure
 
+    def looks(self, experiment: Experiment) -> dict[str, Style]:
+        """The look of each line: that of its method, or of its place among the settings."""
+        settings = dict.fromkeys(line.title for panel in self.panels for line in panel.settings)
+        return styles(experiment, self.methods) | dict(zip(settings, itertools.cycle(LINES), strict=False))
 
-def _draw_panel(axes: Axes, panel: SweepPanel, layout: SweepLayout, tidy: Tidy, values: pd.DataFrame) -> set[str]:
-    """Draw one panel; return the methods that have data in it."""
-    looks = styles(tidy.experiment, layout.methods)
+
+def _draw_panel(
+    axes: Axes, panel: SweepPanel, layout: SweepLayout, tidy: Tidy, values: pd.DataFrame, looks: dict[str, Style]
+) -> set[str]:
+    """Draw one panel; return the lines that have data in it."""
     rows = [
-        (one.method, one.x, *_mean_and_std(of_cell(values, one.cell)["value"]))
+        (one.line, one.x, *_mean_and_std(of_cell(values, one.cell)["value"]))
         for one in layout.shown(panel, tidy.experiment)
     ]
-    found = pd.DataFrame(rows, columns=["method", "x", "mean", "std"]).dropna(subset="mean")
-    for method, line in found.dropna(subset="x").groupby("method", sort=False):
-        look = looks[str(method)]
+    found = pd.DataFrame(rows, columns=["line", "x", "mean", "std"]).dropna(subset="mean")
+    for name, line in found.dropna(subset="x").groupby("line", sort=False):
+        look = looks[str(name)]
         draw_curve(axes, line["x"], line["mean"], line["std"], look)
         axes.plot(line["x"], line["mean"], look.marker or ".", color=look.colour, markersize=4.5)
     for _, level in found[found["x"].isna()].iterrows():
-        look = looks[str(level["method"])]
+        look = looks[str(level["line"])]
         axes.axhline(float(level["mean"]), color=look.colour, linestyle=look.dashes)
     axes.set(title=panel.title or "", xlabel=panel.x, xscale="log" if panel.scale == "log" else "linear")
     axes.set_xticks([panel.place(point) for point in panel.points], [f"{point.x:g}" for point in panel.points])
     axes.set_xticks([], minor=True)
-    return set(found["method"])
+    return set(found["line"])
 
 
 def _mean_and_std(values: pd.Series) -> tuple[float, float]:

@@ -149,3 +149,20 @@ def test_a_point_that_the_experiment_does_not_have_is_one_line(quick: Experiment
     shown = layout({**PANEL, "points": [{"x": 1, "suffix": "_x", "select": {"partition": "dirichlet-0.1"}}]})
     with pytest.raises(UserError, match=r"unknown method of experiment quick in digits/.*'fedavg_x'"):
         shown.cells(quick)
+
+
+def test_a_panel_of_one_method_has_a_line_per_setting(two: Tidy) -> None:
+    for setting, finals in ((HARD, (10, 20)), (EASY, (50, 60))):
+        for suffix, final in zip(("", "_s"), finals, strict=True):
+            write(two.results, CellAddress(setting, f"fedlesam{suffix}"), "metrics", metrics([final, final]))
+    settings = [{"title": f"α = {a}", "select": {"partition": f"dirichlet-{a}"}} for a in (0.1, 0.6)]
+    panel = {"x": "variant", "select": {"participation": "4-of-20"}, "methods": ["fedlesam"], "settings": settings}
+    points = [{"x": 1}, {"x": 2, "suffix": "_s"}]
+    figure = figures.draw(layout({**panel, "points": points}, methods=["fedlesam"]), two)
+    (axes,) = panels(figure)
+    assert [line(axes, 0), line(axes, 1)] == [[(1, 10), (2, 20)], [(1, 50), (2, 60)]]
+    (legend,) = [one for part in [figure, *figure.subfigs] for one in part.legends]
+    assert [text.get_text() for text in legend.get_texts()] == ["α = 0.1", "α = 0.6"]
+    figures.save(figure, two.results / "shown")
+    with pytest.raises(UserError, match="a panel with settings must have one method"):
+        layout({**panel, "points": points, "methods": None}, methods=["fedlesam", "fedsam"])
