@@ -89,10 +89,10 @@ def index(
         ),
     ] = None,
 ) -> None:
-    """List the papers' tables and figures with their costs; rewrites paper_tables/README.md.
+    """Rewrite the page of the papers' tables and their costs.
 
-    The costs are hours of one core, computed from the times of gradients in
-    costs.csv. With --measure, these times are measured on the CPU with one thread, and costs.csv is written, too.
+    Writes paper_tables/README.md. The costs are hours of one core, computed from the times of gradients in costs.csv.
+    With --measure, these times are measured on the CPU with one thread, and costs.csv is written, too.
 
     \b
     Examples:

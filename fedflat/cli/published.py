@@ -50,9 +50,9 @@ def audit(
         typer.Option(help="The file to write. Default: paper_tables/audit.md.", parser=file_path, metavar="FILE"),
     ] = None,
 ) -> None:
-    """List contradictions in the published numbers; rewrites paper_tables/audit.md.
+    """Rewrite the page of contradictions in published numbers.
 
-    Writes a Markdown page with the contradictions and likely misprints.
+    Writes paper_tables/audit.md, which lists contradictions and likely misprints.
 
     \b
     Example:

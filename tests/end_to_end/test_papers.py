@@ -9,7 +9,7 @@ SMALLEST = {"experiments": None, "scale": "smoke", "rounds": 2, "seeds": "[0]"}
 
 TARGETS = {
     "fedgf": ("5", "7", "[fedavg,fedgf,fedgf_c0,fedgf_c0.5,fedgf_c1]"),
-    "fedlesam": ("7", "2b", "[fedavg,fedlesam,sam]"),
+    "fedlesam": ("7", "2", "[fedavg,fedlesam,sam]"),
     "fedtoga": ("10", "2a", "[fedavg,fedsam,fedtoga]"),
     "fedsam_qu": ("2", "1", "[fedavg,fedsam]"),
     "fedsam_caldarola": ("5", "11", "[fedavg,fedasam]"),

@@ -250,9 +250,9 @@ def test_a_model_that_cannot_move_stays_finite(method):
     """Zero gradients and a server that does not move give zero perturbations, not NaN."""
     problem = Problem(3)
     flat = [(torch.zeros_like(x), torch.zeros_like(y)) for x, y in problem.data()]
-    model = skip_init(torch.nn.Linear, 4, 1, dtype=torch.float64)  # one class: the loss is 0 everywhere
+    # The inputs are zero and the model has no bias: the loss is log 2 everywhere.
+    model = skip_init(torch.nn.Linear, 4, 2, bias=False, dtype=torch.float64)
     torch.nn.init.zeros_(model.weight)
-    torch.nn.init.zeros_(model.bias)
     run = problem.run(method, VALUES[method], model=model, clients=flat)
     assert all(bool((w == 0).all()) for w in run.global_params)
 
