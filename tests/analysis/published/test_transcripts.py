@@ -20,6 +20,7 @@ from bench.experiments.address import CellAddress
 from bench.experiments.experiment import load_experiment
 from bench.experiments.run_config import RunConfig
 
+
 @cache
 def _runs(paper: str) -> dict[CellAddress, RunConfig]:
     """The first run of each cell."""

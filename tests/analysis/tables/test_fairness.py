@@ -7,25 +7,64 @@ from typing import Any
 
 import pytest
 
+from analysis.layouts.layout import layout_names
 from analysis.measures.convergence import FinalValue
+from analysis.published.numbers import papers
 from analysis.report.requested import RequestedExperiment
 from analysis.report.tables import Tables
 from analysis.tables import reproduction
-from analysis.tables.fairness import DEPARTS, Fairness, fairness
-from analysis.tables.layout import Column
+from analysis.tables.fairness import DEPARTS, FAIR, Fairness, fairness
+from analysis.tables.layout import Block, Column, load_table
 from analysis.tables.reproduction import with_published
-from analysis.tables.table import Entry, Table
+from analysis.tables.table import Entry, PublishedEntry, Table
 from bench.experiments.address import CellAddress
 from bench.experiments.experiment import Experiment, load_experiment
 from bench.experiments.files import PAPER_TABLES
 
+REPRODUCED = Entry(50.0, 1.0, 3, by_seed=((0, 49.0), (1, 50.0), (2, 51.0)))
+
 
 def judged(paper: str, name: str, experiment: Experiment) -> Table:
-    """A table of a paper whose entries all have values, judged as runs of an experiment."""
+    """A table of a paper, judged as runs of an experiment; all entries have values, where the experiment has cells."""
     layout = Tables(RequestedExperiment(paper, Path("nowhere"))).layout(name)
-    row = (Entry(50.0, 1.0, 3, by_seed=((0, 49.0), (1, 50.0), (2, 51.0))),) * len(layout.columns)
-    entries = ((row,) * len(layout.methods),) * len(layout.blocks)
+
+    def entry(block: Block, method: str, column: Column) -> Entry:
+        can_run = layout.why_unsupported(method, column) is None and layout.has(block, method, column, experiment)
+        return REPRODUCED if can_run else Entry()
+
+    entries = tuple(
+        tuple(tuple(entry(block, method, column) for column in layout.columns) for method in layout.methods)
+        for block in layout.blocks
+    )
     return with_published(Table(name, layout, layout.methods, entries, ""), experiment, paper)
+
+
+def printed_entries(table: Table) -> list[tuple[str, Entry, PublishedEntry]]:
+    """All entries with a published number: method, entry, and its published counterpart."""
+    return [
+        (method, entry, printed)
+        for block, block_printed in zip(table.entries, table.published, strict=True)
+        for method, row, row_printed in zip(table.layout.methods, block, block_printed, strict=True)
+        for entry, printed in zip(row, row_printed, strict=True)
+        if printed.number is not None
+    ]
+
+
+@pytest.mark.parametrize("paper", papers())
+def test_the_papers_own_experiments_are_judged(paper: str) -> None:
+    """No setting departs from what the paper states, and each column has the evaluations that it needs."""
+    experiment = load_experiment(paper)
+    tables = [name for name in layout_names(paper, "tables") if load_table(paper, name).published]
+    found = [(name, *one) for name in tables for one in printed_entries(judged(paper, name, experiment))]
+    assert any(entry.mean is not None for _, _, entry, _ in found)
+    assert {(name, method, printed.fairness) for name, method, _, printed in found if printed.fairness != FAIR} == set()
+
+
+def test_cyclic_rates_without_averaging_are_compared_with_their_printed_numbers() -> None:
+    table = judged("fedsam_caldarola", "14", load_experiment("fedsam_caldarola"))
+    cyclic = [entry for method, entry, _ in printed_entries(table) if method.endswith(".cyclic")]
+    assert len(cyclic) == 52
+    assert all(entry.mean is not None for entry in cyclic)
 
 
 PLANTED = [
