@@ -16,8 +16,8 @@ from analysis.layouts.tidy import FILES
 from analysis.published.numbers import PublishedNumber, find, published
 from analysis.report.requested import RequestedExperiment
 from analysis.tables.layout import Column, load_table
+from analysis.tables.published_keys import of_entry
 from analysis.tables.quantities import quantity
-from analysis.tables.reproduction import of_entry
 from analysis.tables.values import values_of
 from analysis.verdicts.margins import rules
 from bench.experiments.address import CellAddress

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from analysis.figures.base import FigureLayout
 from analysis.planning.gradient_times import GradientTimes
-from analysis.planning.plan import CellCosts, Cost, rounded, total
+from analysis.planning.plan import CellCosts, Cost, NamedCell, rounded, total
 from analysis.planning.run_cost import OVERHEAD
 from analysis.published.printed_numbers import dataset_title
 from analysis.report.figures import Figures
@@ -28,7 +28,8 @@ HEADER = ["target", "what", "tables", "figures", "runs", "hours", "GiB"]
 def page(times: GradientTimes) -> str:
     """The whole page, in Markdown."""
     requested = [RequestedExperiment(name, Path("results")) for name in experiment_names()]
-    experiments = [_Indexed(CellCosts(one, times, ignore_finished=True)) for one in requested]
+    costs = CellCosts.of_experiments(requested, times, ignore_finished=True)
+    experiments = [_Indexed(one, costs) for one in requested]
     papers = [experiment for experiment in experiments if experiment.requested.is_paper]
     lines = [
         *(_line(paper, f"[`{paper.requested.target}`](#{paper.requested.target})") for paper in papers),
@@ -43,11 +44,8 @@ def page(times: GradientTimes) -> str:
 class _Indexed:
     """An experiment with the files from which its tables and figures are computed."""
 
+    requested: RequestedExperiment
     costs: CellCosts
-
-    @property
-    def requested(self) -> RequestedExperiment:
-        return self.costs.requested
 
     @cached_property
     def tables(self) -> dict[str, list[Path]]:
@@ -59,9 +57,9 @@ class _Indexed:
         figures = Figures(self.requested)
         return {name: figures.inputs(name) for name in figures.names()}
 
-    def cells(self, layouts: Mapping[str, list[Path]]) -> dict[str, Cost]:
+    def cells(self, layouts: Mapping[str, list[Path]]) -> dict[NamedCell, Cost]:
         """The cells of all tables, or of all figures."""
-        return self.costs.of(file for files in layouts.values() for file in files)
+        return self.costs.of(self.requested, (file for files in layouts.values() for file in files))
 
     @property
     def has_own_images(self) -> bool:
@@ -86,8 +84,8 @@ def _all_papers(papers: Sequence[_Indexed]) -> Iterator[list[str]]:
         "all_figures": [paper.cells(paper.figures) for paper in papers],
     }
     for target, cells in by_target.items():
-        costs = [cost for of_paper in cells for cost in of_paper.values()]
-        yield [f"`{target}`", "those of all papers", "", "", *_numbers(costs)]
+        needed = {cell: cost for of_paper in cells for cell, cost in of_paper.items()}
+        yield [f"`{target}`", "those of all papers", "", "", *_numbers(needed.values())]
 
 
 def _introduction(times: GradientTimes) -> list[str]:
@@ -114,10 +112,10 @@ def _introduction(times: GradientTimes) -> list[str]:
 
 def _section(paper: _Indexed) -> list[str]:
     """The tables and figures of a paper; at the end those without a target, which the paper's README names."""
-    requested, costs = paper.requested, paper.costs
+    requested = paper.requested
     tables, figures = Tables(requested), Figures(requested)
-    rows = [_row(costs, "table", name, tables.layout(name), files) for name, files in paper.tables.items()]
-    rows += [_row(costs, "figure", name, figures.layout(name), files) for name, files in paper.figures.items()]
+    rows = [_row(paper, "table", name, tables.layout(name), files) for name, files in paper.tables.items()]
+    rows += [_row(paper, "figure", name, figures.layout(name), files) for name, files in paper.figures.items()]
     readme = (PAPER_TABLES / (source := requested.name_or_file) / "README.md").read_text(encoding="utf-8")
     header = ["target", "shows", "runs", "hours", "GiB", "data", "not reproduced"]
     others = [[place, what, "", "", "", "", ""] for place, what in _WITHOUT_TARGET.findall(readme)]
@@ -131,18 +129,20 @@ def _section(paper: _Indexed) -> list[str]:
     ]
 
 
-def _row(costs: CellCosts, kind: str, name: str, layout: TableLayout | FigureLayout, files: list[Path]) -> list[str]:
+def _row(paper: _Indexed, kind: str, name: str, layout: TableLayout | FigureLayout, files: list[Path]) -> list[str]:
     """The table row of a table or figure."""
-    data = ", ".join(sorted({dataset_title(name) for name in _data(costs.requested, files)}))
+    data = ", ".join(sorted({dataset_title(name) for name in _data(paper, files)}))
     why = "; ".join(_unsupported(layout)) if isinstance(layout, TableLayout) else layout.unsupported or ""
-    target = f"`{costs.requested.target}_{kind}_{name}`"
-    return [target, layout.title, *_numbers(costs.of(files).values()), data, why]
+    target = f"`{paper.requested.target}_{kind}_{name}`"
+    return [target, layout.title, *_numbers(paper.costs.of(paper.requested, files).values()), data, why]
 
 
-def _data(requested: RequestedExperiment, files: Iterable[Path]) -> Iterator[str]:
+def _data(paper: _Indexed, files: Iterable[Path]) -> Iterator[str]:
     """The names of the data sets that runs and analyses need."""
-    read = dict.fromkeys((cell.setting.dataset, file.stem) for file in files if (cell := requested.paths.cell_of(file)))
-    for part, stem in read:
+    found = ((paper.requested.paths.cell_of(file), file.stem) for file in files)
+    read = dict.fromkeys((of[0], of[1].setting.dataset, stem) for of, stem in found if of is not None)
+    for experiment, part, stem in read:
+        requested = paper.costs.experiments[experiment]
         source = parse_source(requested.experiment.resolved_parts[part].dataset)
         yield source.name
         if stem in requested.analyses:

@@ -21,6 +21,9 @@ from bench.files.text_table import aligned
 from bench.input.errors import UserError, unknown
 from bench.training.run_directory import is_complete
 
+NamedCell = tuple[str, str]
+"""A cell by the name of its experiment and its path."""
+
 
 @dataclass(frozen=True)
 class Cost:
@@ -47,38 +50,52 @@ def total(costs: Iterable[Cost]) -> Cost:
 
 @dataclass(frozen=True)
 class CellCosts:
-    """The costs of an experiment's cells, each computed when it is first requested.
+    """The costs of the cells of experiments, each computed when it is first requested.
 
-    `ignore_finished`: finished runs cost as much as missing ones.
+    `experiments`: by name; `ignore_finished`: finished runs cost as much as missing ones.
     """
 
-    requested: RequestedExperiment
+    experiments: Mapping[str, RequestedExperiment]
     times: Times
     ignore_finished: bool = False
-    _known: dict[str, Cost] = field(default_factory=dict, init=False)
+    _known: dict[NamedCell, Cost] = field(default_factory=dict, init=False)
 
-    def of(self, files: Iterable[Path]) -> dict[str, Cost]:
-        """Costs, by path, of all cells that tidy files need: their own cells, and those that analyses compare with."""
-        paths: dict[str, None] = {}
+    @classmethod
+    def of_experiments(
+        cls, requested: Iterable[RequestedExperiment], times: Times, *, ignore_finished: bool = False
+    ) -> "CellCosts":
+        """The costs of the cells of these experiments."""
+        return cls({one.experiment.name: one for one in requested}, times, ignore_finished)
+
+    def of(self, requested: RequestedExperiment, files: Iterable[Path]) -> dict[NamedCell, Cost]:
+        """Costs of all cells that files of an experiment need: their own cells, and those that analyses compare with.
+
+        Tidy files may belong to other experiments, if a paper quotes another one.
+        """
+        cells: dict[NamedCell, None] = {}
         for file in files:
-            cell = self.requested.paths.cell_of(file)
-            if cell is None or file.name == PARTITION:  # a split needs no run
+            found = requested.paths.cell_of(file)
+            if found is None or file.name == PARTITION:  # a split needs no run
                 continue
-            paths[cell.path] = None
-            if file.stem in self.requested.analyses:
-                paths |= dict.fromkeys(self.requested.compared(cell.path, file.stem))
-        return {path: self._cell(path) for path in paths}
+            experiment, cell = found
+            cells[experiment, cell.path] = None
+            owner = self.experiments[experiment]
+            if file.stem in owner.analyses:
+                cells |= dict.fromkeys((experiment, path) for path in owner.compared(cell.path, file.stem))
+        return {cell: self._cell(cell) for cell in cells}
 
-    def _cell(self, path: str) -> Cost:
-        if path not in self._known:
-            requested, runs = self.requested, self.requested.experiment.cell(path).runs
-            folders = [requested.paths.run(requested.experiment.name, path, run.seed) for run in runs]
+    def _cell(self, cell: NamedCell) -> Cost:
+        if cell not in self._known:
+            experiment, path = cell
+            requested = self.experiments[experiment]
+            runs = requested.experiment.cell(path).runs
+            folders = [requested.paths.run(experiment, path, run.seed) for run in runs]
             finished = 0 if self.ignore_finished else sum(map(is_complete, folders))
             left = len(runs) - finished
             # The runs of a cell differ in their seeds alone. If all are finished, no gradient is timed.
             hours, size = (seconds(runs[0], self.times) / 3600, disk(runs[0])) if left else (0.0, 0.0)
-            self._known[path] = Cost(len(runs), finished, left * hours, left * size)
-        return self._known[path]
+            self._known[cell] = Cost(len(runs), finished, left * hours, left * size)
+        return self._known[cell]
 
 
 def plan(
@@ -91,19 +108,17 @@ def plan(
     """
     experiments = _requested(results, overrides, sources)
     known = all_targets(experiments)
-    costs = {requested.experiment.name: CellCosts(requested, times) for requested in experiments}
-    needed: dict[str, dict[str, Cost]] = {}
+    costs = CellCosts.of_experiments(experiments, times)
+    needed: dict[NamedCell, Cost] = {}
     for name in targets:
         if name not in known:
             raise unknown("target", name, known)
         for target in known[name]:
-            experiment = target.requested.experiment.name
-            needed[experiment] = needed.get(experiment, {}) | costs[experiment].of(target.inputs())
+            needed |= costs.of(target.requested, target.inputs())
     parts: dict[str, Cost] = {}
-    for experiment, cells in needed.items():
-        for path, cost in cells.items():
-            part = f"{experiment}: {path.split('/')[0]}"
-            parts[part] = parts.get(part, Cost()) + cost
+    for (experiment, path), cost in needed.items():
+        part = f"{experiment}: {path.split('/')[0]}"
+        parts[part] = parts.get(part, Cost()) + cost
     return parts
 
 

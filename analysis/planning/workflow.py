@@ -204,10 +204,10 @@ class Workflow:
         With this parameter, a table or figure of other configurations is outdated even while the new runs are missing,
         as after a new training that was killed.
         """
-        experiment = self.experiments[w.experiment].experiment
-        cells = dict.fromkeys(self.paths.cell_of(Path(file)) for file in input)
-        identities = [experiment.cell(cell.path).identity for cell in cells if cell is not None]
-        return " ".join([*filter(None, [experiment.report]), *identities])
+        report = self.experiments[w.experiment].experiment.report
+        found = dict.fromkeys(self.paths.cell_of(Path(file)) for file in input)
+        cells = [self.experiments[name].experiment.cell(cell.path) for name, cell in filter(None, found)]
+        return " ".join([*filter(None, [report]), *(cell.identity for cell in cells)])
 
     @one_line_errors
     def description(self, w: Wildcards) -> str:

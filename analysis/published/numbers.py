@@ -78,6 +78,7 @@ OTHER = {
     "censored": "a bound: the target was not reached until then",
     "crosscheck": "another place of the paper confirms it",
     "ocr_settled": "damaged in the text at hand; another place of the paper settles it",
+    "quoted": "the number of another paper, which the detail names",
     "inferred_column": "printed out of line; another table shows its column",
     "setting_inferred": "the setting is not stated; other tables show it",
     "clients_inferred": "the clients are not stated; another table shows them",
@@ -144,6 +145,11 @@ class PublishedNumber:
     def doubtful(self) -> bool:
         """Whether the value must not be used for a verdict."""
         return not DOUBTFUL.keys().isdisjoint(kinds(self.note))
+
+    @property
+    def quoted(self) -> bool:
+        """Whether the paper quotes it from another paper."""
+        return "quoted" in kinds(self.note)
 
     @property
     def failed(self) -> bool:

@@ -79,6 +79,11 @@ class RequestedExperiment:
         """The paths of its report; a separate one if the override `report` requests another value of a run."""
         return self.paths.report(self.experiment.name, self.overrides.get("report"))
 
+    def of_paper(self, paper: str) -> "RequestedExperiment":
+        """Another paper's experiment, with the values that `--config` sets for all experiments."""
+        shared = {key: value for key, value in self.overrides.items() if key in CONFIG_KEYS.values()}
+        return RequestedExperiment(paper, self.results, shared)
+
     @cached_property
     def tidy(self) -> Tidy:
         """The tidy files of the experiment."""

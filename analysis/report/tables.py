@@ -8,6 +8,7 @@ from analysis.report.page import table_page
 from analysis.tables.formats import FORMATS
 from analysis.tables.layout import TableLayout, load_table
 from analysis.tables.quantities import quantity
+from analysis.tables.quotations import Quotations, quotations
 from analysis.tables.reproduction import with_published
 from analysis.tables.table import Table, fill, inputs
 from bench.files.atomic import write_text
@@ -25,7 +26,7 @@ class Tables(CheckedLayouts[TableLayout]):
     def filled(self, name: str) -> Table:
         """A table with its values, and with the published numbers if its layout names a published table."""
         layout, requested = self.layout(name), self.requested
-        table = fill(name, layout, requested.tidy)
+        table = fill(name, layout, requested.tidy, self._quotations(layout))
         return table if layout.published is None else with_published(table, requested.experiment, requested.paper)
 
     def render(self, name: str) -> list[Path]:
@@ -51,7 +52,15 @@ class Tables(CheckedLayouts[TableLayout]):
                 convergence.check_target(column.target, smoothed=column.smoothed)
 
     def _tidy_files(self, layout: TableLayout) -> list[Path]:
-        return inputs(layout, self.requested.experiment, self.requested.paths)
+        return inputs(layout, self.requested.experiment, self.requested.paths, self._quotations(layout))
+
+    def _quotations(self, layout: TableLayout) -> Quotations | None:
+        """The entries whose numbers the paper quotes from another paper; None if the table quotes none."""
+        requested, quoted = self.requested, layout.quoted
+        if quoted is None:
+            return None
+        theirs = requested.of_paper(quoted.paper).tidy
+        return quotations(layout, requested.experiment, requested.paper, quoted, theirs)
 
     def _is_shown(self, layout: TableLayout) -> bool:
         return bool(layout.methods)

@@ -47,6 +47,8 @@ def _orders(table: Table) -> Iterator[str]:
         f"Order of the methods: of {sum(total)} pairs of methods with different published numbers, {total.in_all} have "
         f"the published order in all seeds, {total.in_some} in some and {total.in_none} in none."
     )
+    if table.quotations is not None:
+        text += " A pair consists of numbers of the same paper's runs: quoted numbers are compared with quoted ones."
     if any(order.tau for order in orders):
         text += (
             " Kendall's τ is 1 for the published order and −1 for its reverse; the table shows its mean over the seeds "

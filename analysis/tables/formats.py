@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from analysis.published.printed_numbers import method_title
 from analysis.tables.layout import Column
 from analysis.tables.table import ColumnSummary, Entry, PublishedEntry, Table
 from analysis.tables.tidy_csv import tidy_csv
@@ -83,8 +84,9 @@ def _published(entry: PublishedEntry, plus_minus: str, escape: Callable[[str], s
     printed = "–" if number.value is None else f"{number.value:.{number.decimals}f}{'+' * number.censored}"
     std = "" if number.std is None else f"{plus_minus}{number.std:.{number.std_decimals}f}"
     doubt = "?" * (number.doubtful and number.value is not None)
+    quoted = "q" * number.quoted
     verdict = entry.verdict.text(number.decimals)
-    return f"{printed}{std}{doubt} {'' if verdict in _UNPRINTED else escape(verdict)}".rstrip()
+    return f"{printed}{std}{quoted}{doubt} {'' if verdict in _UNPRINTED else escape(verdict)}".rstrip()
 
 
 def _foot(table: Table) -> list[str]:
@@ -93,11 +95,21 @@ def _foot(table: Table) -> list[str]:
     printed = [number for number in numbers if number.value is not None]
     occurs = {
         "? the printed number is doubtful": any(number.doubtful for number in printed),
+        **_quoted(table),
         "+ at least": any(number.censored for number in printed),
         "– the paper reports a failed run, or prints a dash": len(printed) < len(numbers),
     }
     marks = "; ".join(mark for mark, does in occurs.items() if does)
     return [*table.foot, *([f"In published rows: {marks}."] if marks else [])]
+
+
+def _quoted(table: Table) -> dict[str, bool]:
+    """The meaning of the mark of quoted numbers, and whether it occurs."""
+    quoted = table.layout.quoted
+    if quoted is None:
+        return {}
+    number = f"{method_title(quoted.paper)}'s Table {quoted.table}"
+    return {f"q quoted from {number}, and compared with runs of that paper's settings": table.quotations is not None}
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,9 @@ from bench.input.frozen import Frozen
 Keys = dict[str, str | int | tuple[str, ...] | None]
 """Keys of published numbers; where a key has several values, any of them fits; null fits every value."""
 
+Place = tuple[int, str, int]
+"""An entry: the index of its block, the label of its method, and the index of its column."""
+
 _KEYS = {*KEYS} - {"paper", "table"}
 
 
@@ -179,6 +182,19 @@ class UnsupportedRow(Frozen):
     why: str
 
 
+class Quoted(Frozen):
+    """Another paper whose numbers the table quotes. Runs of that paper's experiment stand for the numbers that have the
+    note `quoted`."""
+
+    paper: str
+    table: str
+    parts: dict[str, str] = Field(
+        min_length=1,
+        description="by label of a part of the table's experiment, that of the other experiment; partition, "
+        "participation and method have the same labels in both",
+    )
+
+
 class TableLayout(Layout):
     """A table: rows (methods) × columns, in one or more blocks."""
 
@@ -189,6 +205,7 @@ class TableLayout(Layout):
     unsupported_rows: dict[str, UnsupportedRow] = Field(
         default={}, description="by label, rows of methods that the experiment does not have"
     )
+    quoted: Quoted | None = Field(default=None, description="the paper whose numbers the table quotes")
     final: FinalValue | None = Field(
         default=None,
         description="the reported value of a run; null: after the last round, or for released variants the value that "
@@ -203,6 +220,12 @@ class TableLayout(Layout):
         for keys in rows.values():
             _checked(keys)
         return rows
+
+    @model_validator(mode="after")
+    def _only_metrics_are_quoted(self) -> "TableLayout":
+        if self.quoted is not None and any(column.file != "metrics" for column in self.supported):
+            raise UserError("quoted needs columns of metrics, such as test_accuracy")
+        return self
 
     @model_validator(mode="after")
     def _references_shown(self) -> "TableLayout":

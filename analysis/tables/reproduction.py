@@ -3,25 +3,32 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import pandas as pd
 
-from analysis.published.numbers import KeyValue, PublishedNumber, find, fitting, published
+from analysis.published.numbers import PublishedNumber, find, published
 from analysis.tables.fairness import FAIR, Fairness, fairness
 from analysis.tables.foot import foot
-from analysis.tables.layout import Block, Column, Keys, TableLayout
+from analysis.tables.layout import Block, Column, Place, TableLayout
+from analysis.tables.published_keys import of_entry
+from analysis.tables.quotations import source
 from analysis.tables.table import ColumnSummary, Entry, PublishedEntry, Table
 from analysis.verdicts.equivalence import Noise, pooled, pooled_deviations
 from analysis.verdicts.margins import Margin, Repetitions, rules
 from analysis.verdicts.orders import Order, order
 from analysis.verdicts.verdict import Verdict, verdict
-from bench.data.sources import parse_source
-from bench.engine.participation import Participation
-from bench.experiments.address import CellAddress
 from bench.experiments.experiment import Experiment, load_experiment
 
-Compared = tuple[str, Entry, PublishedNumber | None, Fairness]
-"""A method of a column, its entry, its published number, and whether its runs are as the paper states."""
+
+class Compared(NamedTuple):
+    """An entry of a column. `fair`: whether its runs are as the paper `judge` states: the table's, or a quoted one."""
+
+    method: str
+    entry: Entry
+    number: PublishedNumber | None
+    fair: Fairness
+    judge: str
 
 
 def with_published(table: Table, experiment: Experiment, paper: str) -> Table:
@@ -30,22 +37,28 @@ def with_published(table: Table, experiment: Experiment, paper: str) -> Table:
     Only runs with the settings that the paper states are judged. A `UserError` if several published numbers fit one
     entry.
     """
-    layout, numbers, papers_own = table.layout, published(paper), load_experiment(paper)
+    layout, numbers, quoted = table.layout, published(paper), table.quotations
+    papers_own = {name: load_experiment(name) for name in {paper, *([] if quoted is None else [quoted.paper])}}
     repetitions, finals = rules().papers.get(paper, Repetitions()), layout.final_values(experiment)
 
-    def compared(entry: Entry, block: Block, method: str, column: Column) -> Compared:
-        number = _number(numbers, layout, experiment, block, method, column)
-        settings = () if entry.mean is None else layout.settings_of(block, column, experiment)
-        cells = [CellAddress(setting, method) for setting in settings]
-        fair = fairness(paper, cells, experiment, papers_own, column, finals[method]) if cells else FAIR
-        return method, entry, number, fair
+    def compared(entry: Entry, place: Place) -> Compared:
+        b, method, c = place
+        column = layout.columns[c]
+        number = _number(numbers, layout, experiment, layout.blocks[b], method, column)
+        judge = quoted.paper if quoted is not None and place in quoted.cells else paper
+        fair = FAIR
+        if entry.mean is not None:
+            of_entry = source(layout, place, experiment, quoted)
+            own = papers_own[judge]
+            fair = fairness(judge, of_entry.cells, of_entry.experiment, own, column, finals[method])
+        return Compared(method, entry, number, fair, judge)
 
     entries, summaries = [], []
-    for block, rows in zip(layout.blocks, table.entries, strict=True):
+    for b, rows in enumerate(table.entries):
         columns = [
             _judged(
                 column,
-                [compared(rows[m][c], block, method, column) for m, method in enumerate(layout.methods)],
+                [compared(rows[m][c], (b, method, c)) for m, method in enumerate(layout.methods)],
                 repetitions,
             )
             for c, column in enumerate(layout.columns)
@@ -63,7 +76,7 @@ def _judged(
     margin = rules().margin(column.metric, column.form)
     noise = _noise(column, rows, margin, repetitions)
     entries = []
-    for method, entry, number, fair in rows:
+    for method, entry, number, fair, _ in rows:
         if number is not None and not fair.is_fair:
             judged = Verdict("not judged", fair.why)
         elif number is not None and entry.mean is not None and method == column.relative_to:
@@ -81,9 +94,9 @@ def _noise(column: Column, rows: Sequence[Compared], margin: Margin, repetitions
         return None
     is_ratio = margin.percent is not None
     samples = [
-        dict(entry.by_seed)
-        for method, entry, _, fair in rows
-        if entry.mean is not None and fair.is_fair and method != column.relative_to
+        dict(one.entry.by_seed)
+        for one in rows
+        if one.entry.mean is not None and one.fair.is_fair and one.method != column.relative_to
     ]
     if is_ratio:
         positive = (values for values in samples if min(values.values()) > 0)
@@ -93,7 +106,7 @@ def _noise(column: Column, rows: Sequence[Compared], margin: Margin, repetitions
         return None
     deviations = []
     if repetitions.deviation == "seeds":
-        certain = [number for _, _, number, _ in rows if number is not None and not number.doubtful]
+        certain = [one.number for one in rows if one.number is not None and not one.number.doubtful]
         deviations = [
             number.std / (number.value if is_ratio else 1) for number in certain if number.value and number.std
         ]
@@ -101,56 +114,21 @@ def _noise(column: Column, rows: Sequence[Compared], margin: Margin, repetitions
 
 
 def _order(rows: Sequence[Compared]) -> Order | None:
-    """The order of the methods with fair runs and a certain published number, compared with the printed order."""
-    ranked = {
-        method: (dict(entry.by_seed), number)
-        for method, entry, number, fair in rows
+    """The order of the methods with fair runs and a certain published number, compared with the printed order.
+
+    Methods are compared if the same paper ran them: papers differ in settings.
+    """
+    numbers = {
+        method: number
+        for method, entry, number, fair, _ in rows
         if entry.mean is not None
         and number is not None
         and fair.is_fair
         and not number.doubtful
         and not number.censored
     }
-    return order({m: values for m, (values, _) in ranked.items()}, {m: number for m, (_, number) in ranked.items()})
-
-
-def keys_of(
-    layout: TableLayout, experiment: Experiment, block: Block, method: str, column: Column
-) -> dict[str, KeyValue]:
-    """The keys of an entry's published number: those of its cell, overridden by those of block, row and column.
-
-    For a mean over several settings, the keys are those of the first setting.
-    """
-    keys: Keys = {"table": layout.published, "method": method, "metric": column.metric}
-    if column.unsupported is None:
-        setting = layout.settings_of(block, column, experiment)[0]
-        partition, participation = experiment.settings[setting]
-        part = experiment.resolved_parts[setting.dataset]
-        model = part.model if isinstance(part.model, str) else (part.model or {}).get("name")
-        name, _, parameter = partition.label.partition("-")
-        keys |= {
-            "dataset": parse_source(part.dataset).name, "model": model,
-            "partition": name, "partition_param": parameter or None,
-            "n_clients": partition.clients, "active_clients": _active(participation, partition.clients),
-        }  # fmt: skip
-    given = {**keys, **block.published, **layout.rows.get(method, {}), **column.published}
-    return {key: value for key, value in given.items() if value is not None and key != "value"}
-
-
-def _active(participation: Participation, clients: int) -> int:
-    """Clients per round on average."""
-    if participation.probability is not None:
-        return round(participation.probability * clients)
-    return participation.active or clients
-
-
-def of_entry(
-    numbers: pd.DataFrame, layout: TableLayout, experiment: Experiment, block: Block, method: str, column: Column
-) -> pd.DataFrame:
-    """The published numbers that fit an entry; no rows if the experiment lacks the entry's cells."""
-    if layout.why_unsupported(method, column) is None and not layout.has(block, method, column, experiment):
-        return numbers.iloc[:0]
-    return fitting(numbers, keys_of(layout, experiment, block, method, column))
+    values = {one.method: dict(one.entry.by_seed) for one in rows if one.method in numbers}
+    return order(values, numbers, {one.method: one.judge for one in rows})
 
 
 def _number(

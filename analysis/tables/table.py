@@ -19,12 +19,13 @@ from analysis.measures.convergence import Better, diverged_seeds, stopped_runs
 from analysis.published.numbers import PublishedNumber
 from analysis.tables.caption import caption
 from analysis.tables.fairness import FAIR, Fairness
-from analysis.tables.layout import Block, Column, TableLayout
+from analysis.tables.layout import Column, TableLayout
+from analysis.tables.quotations import Quotations, Source, own_cells, source
 from analysis.tables.values import Value, Values, compared, mean_over, runs_over, stopped_without_value, values_of
 from analysis.verdicts.equivalence import Noise
 from analysis.verdicts.orders import Order
 from analysis.verdicts.verdict import Missing, Verdict
-from bench.experiments.address import IDS, CellAddress
+from bench.experiments.address import IDS
 from bench.experiments.experiment import Experiment
 from bench.experiments.results import ResultPaths
 
@@ -70,7 +71,8 @@ class Table:
     """A filled table: `entries[block][row][column]`, in the layout's order.
 
     If a paper published the table, `published` has the same shape, `summaries[block][column]` compare whole columns,
-    and `foot` has one paragraph per item. `experiment` is the name of the table's experiment.
+    and `foot` has one paragraph per item. `experiment` is the name of the table's experiment; `quotations` are the
+    entries with runs of another experiment.
     """
 
     name: str
@@ -82,28 +84,47 @@ class Table:
     summaries: tuple[tuple[ColumnSummary, ...], ...] = ()
     foot: tuple[str, ...] = ()
     experiment: str = ""
+    quotations: Quotations | None = None
 
 
-def inputs(layout: TableLayout, experiment: Experiment, paths: ResultPaths) -> list[Path]:
+def inputs(
+    layout: TableLayout, experiment: Experiment, paths: ResultPaths, quotations: Quotations | None = None
+) -> list[Path]:
     """The tidy files that a table reads. Metrics are always among them: they say which runs diverged."""
-    files = dict.fromkeys(["metrics", *(column.file for column in layout.supported)])
-    return [paths.tidy(experiment.name, cell.path, file) for file in files for cell in layout.cells(experiment)]
+    read = {experiment.name: own_cells(layout, experiment, quotations)}
+    if quotations is not None:
+        read[quotations.experiment.name] = quotations.all_cells
+    return [
+        paths.tidy(name, cell.path, file) for file in _files(layout) for name, cells in read.items() for cell in cells
+    ]
 
 
-def fill(name: str, layout: TableLayout, tidy: Tidy) -> Table:
-    """The table with the values of the tidy files."""
-    cells = layout.cells(tidy.experiment)
-    files = dict.fromkeys(["metrics", *(column.file for column in layout.supported)])
-    frames = {file: tidy.gather(file, cells) for file in files}
+def _files(layout: TableLayout) -> list[str]:
+    """The kinds of tidy files that a table reads."""
+    return list(dict.fromkeys(["metrics", *(column.file for column in layout.supported)]))
+
+
+def _gathered(file: str, layout: TableLayout, tidy: Tidy, quotations: Quotations | None) -> pd.DataFrame:
+    """The rows of one kind of tidy file for all shown cells; labels of parts differ between both experiments."""
+    own = tidy.gather(file, own_cells(layout, tidy.experiment, quotations))
+    if quotations is None:
+        return own
+    quoted = quotations.tidy.gather(file, quotations.all_cells)
+    return pd.concat([frame for frame in (own, quoted) if not frame.empty] or [own], ignore_index=True)
+
+
+def fill(name: str, layout: TableLayout, tidy: Tidy, quotations: Quotations | None = None) -> Table:
+    """The table with the values of the tidy files; `quotations`: entries with runs of another experiment."""
+    frames = {file: _gathered(file, layout, tidy, quotations) for file in _files(layout)}
     metrics = frames["metrics"]
     counts = diverged_seeds(metrics).set_index(IDS).astype(int)
     runs = {key: (seeds, diverged) for key, seeds, diverged in counts.itertuples(name=None)}
     stops, finals = stopped_runs(metrics), layout.final_values(tidy.experiment)
     shared: dict[tuple[object, ...], Values] = {}
     blocks = []
-    for block in layout.blocks:
+    for b, _ in enumerate(layout.blocks):
         columns = []
-        for column in layout.columns:
+        for c, column in enumerate(layout.columns):
             if column.unsupported is not None:
                 unsupported = Entry(note=column.unsupported, missing="not supported")
                 columns.append([unsupported] * len(layout.methods))
@@ -112,32 +133,31 @@ def fill(name: str, layout: TableLayout, tidy: Tidy) -> Table:
             values = (column.metric, column.file, column.final, column.target, column.smoothed, column.direction)
             if values not in shared:
                 shared[values] = values_of(column, finals, frame)
-            columns.append(_column(layout, block, column, tidy.experiment, runs, stops, shared[values], frame))
+            sources = {m: source(layout, (b, m, c), tidy.experiment, quotations) for m in layout.methods}
+            columns.append(_column(layout, column, sources, runs, stops, shared[values], frame))
         blocks.append(tuple(zip(*columns, strict=True)))
     names = {label: row.title for label, row in layout.unsupported_rows.items()} | method_titles(tidy.experiment)
     rows = tuple(names[method] for method in layout.methods)
     by_title = {names[method]: final for method, final in finals.items()}
     seeds = {entry.seeds for block in blocks for row in block for entry in row if entry.mean is not None}
     text = caption(layout, by_title, frames, tidy, sorted(seeds))
-    return Table(name, layout, rows, tuple(blocks), text, experiment=tidy.experiment.name)
+    return Table(name, layout, rows, tuple(blocks), text, experiment=tidy.experiment.name, quotations=quotations)
 
 
 def _column(
     layout: TableLayout,
-    block: Block,
     column: Column,
-    experiment: Experiment,
+    sources: Mapping[str, Source],
     runs: Mapping[tuple[str, ...], tuple[int, int]],
     stops: Mapping[tuple[str, ...], Mapping[int, int]],
     values: Values,
     frame: pd.DataFrame,
 ) -> list[Entry]:
-    """The entries of a column in a block. `runs`: by cell, how many seeds ran, and how many diverged. `stops`: by cell,
-    the seeds that stopped at a target accuracy, and their last rounds."""
-    settings = layout.settings_of(block, column, experiment)
-    wanted = min(len(experiment.resolved_parts[setting.dataset].grid.seeds) for setting in settings)
+    """The entries of a column in a block. `sources`: by method, where its values come from; `runs`: by cell, how many
+    seeds ran, and how many diverged; `stops`: by cell, the seeds that stopped at a target accuracy, and their last
+    rounds."""
     with_rows = set(frame[IDS].itertuples(index=False, name=None))
-    cells = {method: [CellAddress(setting, method).ids for setting in settings] for method in layout.methods}
+    cells = {method: [cell.ids for cell in of_entry.cells] for method, of_entry in sources.items()}
     of_method = {method: mean_over([values.get(key, []) for key in keys]) for method, keys in cells.items()}
     entries = []
     for method, own in compared(column, of_method).items():
@@ -145,17 +165,18 @@ def _column(
         if why is not None:
             entries.append(Entry(note=why, missing="not supported"))
             continue
-        if not layout.has(block, method, column, experiment) or (column.gain_over and method not in column.gain_over):
+        if not sources[method].exists or (column.gain_over and method not in column.gain_over):
             entries.append(Entry(note="–"))
             continue
         seeds, diverged, ran = runs_over([runs.get(key, (0, 0)) for key in cells[method]])
         stopped = stopped_without_value(own, [stops.get(key, {}) for key in cells[method]])
-        if 0 < ran < len(settings):
-            entries.append(Entry(note=f"{ran} of {len(settings)} settings"))
+        if 0 < ran < len(cells[method]):
+            entries.append(Entry(note=f"{ran} of {len(cells[method])} settings"))
         elif stopped and not diverged:  # a mean over the other seeds would be one over slow runs
             entries.append(Entry(seeds=seeds, note=stopped, missing="not analysed"))
         else:
             analysed = all(key in with_rows for key in cells[method])
+            wanted = sources[method].seeds
             entries.append(_entry((seeds, diverged), own, wanted, column.decimals, analysed=analysed))
     return _ranked(entries, column.direction)
 

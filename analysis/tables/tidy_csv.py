@@ -3,12 +3,14 @@
 import csv
 import io
 
+from analysis.tables.layout import Place
 from analysis.tables.table import PublishedEntry, Table
 from analysis.verdicts.orders import Order
 
 
 def tidy_csv(table: Table) -> str:
-    """One line per entry, unrounded. `source` is `run` for a mean; an entry without a mean says why in `note`.
+    """One line per entry, unrounded. `source` is `run` for a mean, `run of fedlesam` for one of runs of another
+    experiment; an entry without a mean says why in `note`.
 
     `gap`, `se` and `margin` are on the same `scale`: absolute, or log for margins in percent.
     """
@@ -19,13 +21,19 @@ def tidy_csv(table: Table) -> str:
     for b, (block, rows) in enumerate(zip(table.layout.blocks, table.entries, strict=True)):
         for m, (method, entries) in enumerate(zip(table.layout.methods, rows, strict=True)):
             for c, (column, entry) in enumerate(zip(table.layout.columns, entries, strict=True)):
-                source = "" if entry.mean is None else "run"
+                source = "" if entry.mean is None else f"run{_of_quoted(table, (b, method, c))}"
                 fields: list[str] = [table.name, method, block.header, column.name, column.metric]
                 fields += [_exact(entry.mean), _exact(entry.std), str(entry.seeds), source, entry.note]
                 if table.published:
                     fields += _published_fields(table.published[b][m][c], table.summaries[b][c].order, method)
                 writer.writerow(fields)
     return stream.getvalue()
+
+
+def _of_quoted(table: Table, place: Place) -> str:
+    """The experiment of an entry whose number is quoted; empty for other entries."""
+    quoted = table.quotations
+    return "" if quoted is None or place not in quoted.cells else f" of {quoted.experiment.name}"
 
 
 _PUBLISHED = (

@@ -6,7 +6,7 @@ within a seed is free of the noise of these.
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,8 +15,8 @@ from scipy import stats
 
 from analysis.published.numbers import PublishedNumber
 
-LEAST_RANKED = 3
-"""The smallest number of methods for which Kendall's τ is computed."""
+LEAST_PAIRS = 3
+"""The smallest number of pairs for which Kendall's τ is computed: that of three methods."""
 
 CONFIDENCE = 0.95
 
@@ -60,7 +60,7 @@ class Tau(NamedTuple):
     """Kendall's τ_b of the reproduced and the printed order, its mean over seeds with the ends of a 95 % interval.
 
     1: equal orders, −1: reversed. `low` and `high` are None for one seed, and if τ is the same in all seeds, because
-    such a sample says nothing about its noise.
+    such a sample says nothing about its noise. `methods`: the number of compared methods.
     """
 
     mean: float
@@ -91,20 +91,26 @@ class Order:
         return PairCounts.of(pair for pair in self.pairs if method in pair[:2])
 
 
-def order(reproduced: BySeed, printed: Mapping[str, PublishedNumber]) -> Order | None:
-    """Compare the methods that have values and a printed number; None if there is no pair."""
+def order(
+    reproduced: BySeed, printed: Mapping[str, PublishedNumber], groups: Mapping[str, str] | None = None
+) -> Order | None:
+    """Compare the methods that have values and a printed number; None if there is no pair.
+
+    `groups`: by method, the group within which it is compared; None: all methods are compared.
+    """
     values = {m: n.value for m, n in printed.items() if n.value is not None and reproduced.get(m)}
-    found = tuple(_pairs(reproduced, values))
-    return Order(found, _tau(reproduced, values)) if found else None
+    comparable = [(a, b) for a, b in itertools.combinations(values, 2) if groups is None or groups[a] == groups[b]]
+    found = tuple(_pairs(reproduced, values, comparable))
+    return Order(found, _tau(reproduced, values, comparable)) if found else None
 
 
-def _pairs(reproduced: BySeed, printed: Mapping[str, float]) -> Iterable[Pair]:
-    """All pairs with different printed numbers and a common seed.
+def _pairs(reproduced: BySeed, printed: Mapping[str, float], comparable: Iterable[tuple[str, str]]) -> Iterator[Pair]:
+    """All comparable pairs with different printed numbers and a common seed.
 
     The order of two printed numbers is certain if they differ at all: rounding can make numbers equal, but it cannot
     exchange them.
     """
-    for a, b in itertools.combinations(printed, 2):
+    for a, b in comparable:
         seeds = reproduced[a].keys() & reproduced[b].keys()
         if printed[a] != printed[b] and seeds:
             larger, smaller = (a, b) if printed[a] > printed[b] else (b, a)
@@ -112,13 +118,17 @@ def _pairs(reproduced: BySeed, printed: Mapping[str, float]) -> Iterable[Pair]:
             yield Pair(larger, smaller, len(seeds), kept)
 
 
-def _tau(reproduced: BySeed, printed: Mapping[str, float]) -> Tau | None:
-    """Kendall's τ_b in each seed that all methods have; None for fewer than three methods or without such a seed."""
-    if len(printed) < LEAST_RANKED:
+def _tau(reproduced: BySeed, printed: Mapping[str, float], comparable: Sequence[tuple[str, str]]) -> Tau | None:
+    """Kendall's τ_b over the comparable pairs, in each seed that all methods have; None for fewer than three pairs or
+    without such a seed."""
+    if len(comparable) < LEAST_PAIRS:
         return None
-    seeds = set.intersection(*(set(reproduced[method]) for method in printed))
-    theirs = list(printed.values())
-    by_seed = [_tau_b([reproduced[method][seed] for method in printed], theirs) for seed in sorted(seeds)]
+    methods = list(dict.fromkeys(itertools.chain.from_iterable(comparable)))
+    seeds = set.intersection(*(set(reproduced[method]) for method in methods))
+    theirs = [printed[a] - printed[b] for a, b in comparable]
+    by_seed = [
+        _tau_b([reproduced[a][seed] - reproduced[b][seed] for a, b in comparable], theirs) for seed in sorted(seeds)
+    ]
     taus = np.array([tau for tau in by_seed if not math.isnan(tau)])
     if not len(taus):
         return None
@@ -127,9 +137,11 @@ def _tau(reproduced: BySeed, printed: Mapping[str, float]) -> Tau | None:
         quantile = float(stats.t.ppf((1 + CONFIDENCE) / 2, len(taus) - 1))
         half = quantile * float(taus.std(ddof=1)) / math.sqrt(len(taus))
         low, high = max(-1.0, mean - half), min(1.0, mean + half)
-    return Tau(mean, low, high, len(taus), len(printed))
+    return Tau(mean, low, high, len(taus), len(methods))
 
 
 def _tau_b(ours: list[float], theirs: list[float]) -> float:
-    """Kendall's τ_b; NaN if one side has only equal numbers."""
-    return float(stats.kendalltau(ours, theirs).statistic)
+    """Kendall's τ_b from the differences of pairs; NaN if one side has only equal numbers."""
+    a, b = np.sign(ours), np.sign(theirs)
+    untied = math.sqrt(float(a @ a) * float(b @ b))
+    return float(a @ b) / untied if untied else math.nan

@@ -89,15 +89,16 @@ class ResultPaths:
         """The stored baselines of a grid."""
         return self.root / "baselines" / f"{grid}.csv"
 
-    def cell_of(self, file: Path) -> CellAddress | None:
-        """The cell to which a tidy file or a run directory of an experiment belongs; None for other files."""
+    def cell_of(self, file: Path) -> tuple[str, CellAddress] | None:
+        """The experiment and the cell to which a tidy file or a run directory belongs; None for other files."""
         if self.root not in file.parents:
             return None
         kind, *below = file.relative_to(self.root).parts
         if kind not in {"runs", "analysis", "partitions"}:
             return None
-        place = below[2 if below[:1] == [CUSTOM] else 1 :]
-        return CellAddress.of("/".join(place[:4])) if len(place) > 4 else None
+        after = 2 if below[:1] == [CUSTOM] else 1
+        experiment, place = "/".join(below[:after]), below[after:]
+        return (experiment, CellAddress.of("/".join(place[:4]))) if len(place) > 4 else None
 
 
 @dataclass(frozen=True)

@@ -38,8 +38,8 @@ def test_a_table_needs_the_runs_that_it_shows(tmp_path: Path) -> None:
 
 def test_runs_that_analyses_compare_with_are_needed_too() -> None:
     requested = RequestedExperiment("analyses", Path("results"))
-    cells = CellCosts(requested, one_second).of(Figures(requested).inputs("plane"))
-    methods = [path.split("/")[-1] for path in cells]
+    costs = CellCosts.of_experiments([requested], one_second)
+    methods = [path.split("/")[-1] for _, path in costs.of(requested, Figures(requested).inputs("plane"))]
     assert methods == [*Figures(requested).layout("plane").methods, *requested.analyses["plane"].compared_labels()]
     assert len(methods) == 3
 

@@ -9,7 +9,7 @@ from analysis.published.numbers import papers, published
 from analysis.report.requested import RequestedExperiment
 from analysis.report.tables import Tables
 from analysis.tables.layout import load_table
-from analysis.tables.reproduction import of_entry
+from analysis.tables.published_keys import of_entry
 from tests.analysis.published.published_counts import ROWS
 
 ABSENT = {

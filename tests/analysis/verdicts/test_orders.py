@@ -1,6 +1,7 @@
 """The order of the methods seed by seed: pairs by hand, and Kendall's tau with scipy's interval of a mean."""
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -61,6 +62,35 @@ def test_tau_by_hand() -> None:
     assert result is not None
     assert result.tau == Tau(pytest.approx(4 / 6), None, None, 1, 4)
     assert str(result.tau) == "0.67"
+
+
+def test_only_methods_of_one_group_are_compared() -> None:
+    """a > b > c and d > e in print. In the only seed, b and c are exchanged; the order of both groups is irrelevant."""
+    ours = {"a": {0: 9.0}, "b": {0: 1.0}, "c": {0: 2.0}, "d": {0: 5.0}, "e": {0: 4.0}}
+    printed = {method: PublishedNumber(value) for method, value in zip("abcde", (70, 60, 50, 90, 80), strict=True)}
+    result = order(ours, printed, dict.fromkeys("abc", "one") | dict.fromkeys("de", "other"))
+    assert result is not None
+    assert [pair[:2] for pair in result.pairs] == [("a", "b"), ("a", "c"), ("b", "c"), ("d", "e")]
+    assert result.counts == PairCounts(3, 0, 1)
+    assert result.tau == Tau(pytest.approx((3 - 1) / 4), None, None, 1, 5)
+    assert order(ours, printed, dict.fromkeys("abcde", "one")) == order(ours, printed)
+    single = order(ours, printed, {method: method for method in "abcde"})
+    assert single is None, "no two methods can be compared"
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=3, max_size=9))
+def test_tau_in_one_group_is_that_of_scipy(points: list[tuple[int, int]]) -> None:
+    ours, theirs = zip(*points, strict=True)
+    names = [f"m{k}" for k in range(len(points))]
+    result = found(
+        {name: [float(value)] for name, value in zip(names, ours, strict=True)},
+        dict(zip(names, map(float, theirs), strict=True)),
+    )
+    expected = stats.kendalltau(ours, theirs).statistic
+    if result is None or result.tau is None:
+        assert len(set(theirs)) == 1 or math.isnan(expected)
+    else:
+        assert result.tau.mean == pytest.approx(expected)
 
 
 def test_tau_needs_three_methods() -> None:

@@ -51,7 +51,7 @@ def test_files_of_a_cell_are_found_back(experiment: str) -> None:
         PATHS.analysis(experiment, CELL, "hessian"),
         PATHS.partition(experiment, CELL, 1),
     ):
-        assert PATHS.cell_of(file) == CellAddress.of(CELL)
+        assert PATHS.cell_of(file) == (experiment, CellAddress.of(CELL))
 
 
 def test_other_files_belong_to_no_cell() -> None:

@@ -1,0 +1,104 @@
+"""Numbers that a paper quotes from another paper: runs of that paper's experiment stand for them."""
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from analysis.layouts.tidy import Tidy
+from analysis.published.numbers import published
+from analysis.tables.layout import Place, Quoted, TableLayout
+from analysis.tables.published_keys import of_entry
+from bench.experiments.address import CellAddress, Setting
+from bench.experiments.experiment import Experiment
+from bench.input.errors import UserError, unknown
+
+
+@dataclass(frozen=True)
+class Quotations:
+    """The quoted entries of a table: for each, the cells of the other paper's experiment, whose files are `tidy`."""
+
+    paper: str
+    tidy: Tidy
+    cells: Mapping[Place, tuple[CellAddress, ...]]
+
+    @property
+    def experiment(self) -> Experiment:
+        """The other paper's experiment, as it is requested."""
+        return self.tidy.experiment
+
+    @property
+    def all_cells(self) -> tuple[CellAddress, ...]:
+        """The cells of all quoted entries that the other experiment has."""
+        cells = dict.fromkeys(itertools.chain.from_iterable(self.cells.values()))
+        return tuple(cell for cell in cells if self.experiment.has_cell(cell))
+
+
+class Source(NamedTuple):
+    """Where the values of an entry come from: cells, most often one, and their experiment."""
+
+    experiment: Experiment
+    cells: tuple[CellAddress, ...]
+
+    @property
+    def exists(self) -> bool:
+        """Whether the experiment has all cells: a part of an experiment may lack some methods."""
+        return all(self.experiment.has_cell(cell) for cell in self.cells)
+
+    @property
+    def seeds(self) -> int:
+        """The number of seeds that all cells have."""
+        parts = (self.experiment.resolved_parts[cell.setting.dataset] for cell in self.cells)
+        return min(len(part.grid.seeds) for part in parts)
+
+
+def source(layout: TableLayout, place: Place, experiment: Experiment, quoted: Quotations | None) -> Source:
+    """Where an entry of a supported column has its values from: the table's experiment, or that of a quoted paper."""
+    if quoted is not None and place in quoted.cells:
+        return Source(quoted.experiment, quoted.cells[place])
+    b, method, c = place
+    settings = layout.settings_of(layout.blocks[b], layout.columns[c], experiment)
+    return Source(experiment, tuple(CellAddress(setting, method) for setting in settings))
+
+
+def own_cells(layout: TableLayout, experiment: Experiment, quoted: Quotations | None) -> tuple[CellAddress, ...]:
+    """The shown cells of the table's own experiment: those of entries that are not quoted."""
+    if quoted is None:
+        return layout.cells(experiment)
+    supported = [c for c, column in enumerate(layout.columns) if column.unsupported is None]
+    places = itertools.product(range(len(layout.blocks)), layout.supported_methods, supported)
+    sources = (source(layout, place, experiment, quoted) for place in places if place not in quoted.cells)
+    shown = {cell for one in sources for cell in one.cells}
+    return tuple(cell for cell in layout.cells(experiment) if cell in shown)
+
+
+def quotations(layout: TableLayout, experiment: Experiment, paper: str, quoted: Quoted, theirs: Tidy) -> Quotations:
+    """The quotations of a paper's table: its published numbers with the note `quoted`.
+
+    `experiment`: that of the table; `theirs`: the tidy files of the quoted paper's experiment. A `UserError` if a
+    quoted setting has no counterpart there, or if both experiments have a part with the same label.
+    """
+    for part in quoted.parts.values():
+        if part not in theirs.experiment.resolved_parts:
+            raise unknown(f"part of experiment {theirs.experiment.name} in quoted", part, theirs.experiment.parts)
+        if part in experiment.resolved_parts:
+            raise UserError(
+                f"quoted: experiments {experiment.name} and {theirs.experiment.name} both have a part {part}"
+            )
+    numbers = published(paper)
+    numbers = numbers[numbers["note"].str.contains("quoted")]
+    cells = {}
+    for (b, block), method, (c, column) in itertools.product(
+        enumerate(layout.blocks), layout.supported_methods, enumerate(layout.columns)
+    ):
+        if column.unsupported is None and not of_entry(numbers, layout, experiment, block, method, column).empty:
+            settings = layout.settings_of(block, column, experiment)
+            cells[b, method, c] = tuple(CellAddress(_counterpart(setting, quoted), method) for setting in settings)
+    return Quotations(quoted.paper, theirs, cells)
+
+
+def _counterpart(setting: Setting, quoted: Quoted) -> Setting:
+    """The same setting in the other experiment."""
+    if setting.dataset not in quoted.parts:
+        raise unknown("part in quoted", setting.dataset, quoted.parts)
+    return Setting(quoted.parts[setting.dataset], setting.partition, setting.participation)

@@ -1,0 +1,216 @@
+"""Quoted numbers: both papers' files show which ones they are; runs of the quoted paper stand for them."""
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from analysis.planning.plan import plan
+from analysis.planning.workflow import Workflow
+from analysis.published.anomalies import listed
+from analysis.published.audit_repeats import quoted_otherwise
+from analysis.published.numbers import kinds
+from analysis.published.printed_numbers import PrintedNumber, printed_numbers
+from analysis.report.requested import RequestedExperiment
+from analysis.report.tables import Tables
+from analysis.tables.fairness import DEPARTS
+from analysis.tables.formats import FORMATS
+from analysis.tables.layout import TableLayout, load_table
+from analysis.tables.table import Table
+from bench.experiments.address import IDS, CellAddress
+from bench.experiments.experiment import Experiment, load_experiment
+from bench.experiments.results import ResultPaths
+from bench.input.errors import UserError
+from bench.training.code_version import code_fingerprint
+
+NUMBERS = printed_numbers()
+THEIRS = {(*one.setting, one.method): one for one in NUMBERS if (one.paper, one.table) == ("fedlesam", "2")}
+CHANGED = [found for found in quoted_otherwise(NUMBERS) if any(found.is_reported_by(one) for one in listed("fedtoga"))]
+"""Numbers of FedLESAM that FedTOGA prints differently, as computed, if anomalies.csv lists them."""
+
+
+def of_table(table: str) -> list[PrintedNumber]:
+    return [one for one in NUMBERS if (one.paper, one.table) == ("fedtoga", table)]
+
+
+def is_equal(one: PrintedNumber) -> bool:
+    other = THEIRS.get((*one.setting, one.method))
+    return other is not None and other.number == one.number
+
+
+@pytest.mark.parametrize(("table", "count", "other"), [("2", 67, 4), ("7", 192, 5)])
+def test_quoted_numbers_are_those_of_the_other_paper_or_are_listed_as_changed(
+    table: str, count: int, other: int
+) -> None:
+    quoted = [one for one in of_table(table) if "quoted" in one.kinds]
+    changed = [one for one in quoted if not is_equal(one)]
+    assert (len(quoted), len(changed)) == (count, other)
+    for one in changed:
+        assert "typo_suspected" in one.kinds
+        assert [found for found in CHANGED if (found.place_a, found.says_a) == (one.place, one.value)], one.place
+    assert not [one.place for one in of_table(table) if is_equal(one) and one not in quoted]
+
+
+def test_all_old_numbers_are_quoted_and_no_new_one_is() -> None:
+    for one in of_table("7"):
+        assert ("quoted" in one.kinds) is (one.variant == "old"), one.place
+
+
+# By hand: FedTOGA's runs reach 90, 91 and 92 %, FedLESAM's the numbers that it prints.
+
+
+def write(results: Path, experiment: Experiment, cell: CellAddress, values: list[float]) -> None:
+    """The last rounds of a cell's runs with these accuracies."""
+    runs = experiment.cell(cell.path).runs
+    frame = pd.DataFrame(
+        {
+            **dict(zip(IDS, cell.ids, strict=True)),
+            "identity": [run.identity for run in runs],
+            "seed": [run.seed for run in runs],
+            "round": [run.training.rounds for run in runs],
+            **dict.fromkeys(["local_loss", "client_drift", "train_loss", "train_accuracy", "test_loss"], 0.0),
+            "test_accuracy": values,
+            "diverged": 0,
+            "code": code_fingerprint(),
+        }
+    )
+    path = ResultPaths(results).metrics(experiment.name, cell.path)
+    path.parent.mkdir(parents=True)
+    frame.to_csv(path, index=False)
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("quoted")
+    requested = RequestedExperiment("fedtoga", folder)
+    for file in Tables(requested).inputs("2"):
+        found = requested.paths.cell_of(file)
+        if found is not None:
+            name, cell = found
+            number = 90.0 if name == "fedtoga" else print_of(cell).number - 1
+            write(folder, load_experiment(name), cell, [number, number + 1, number + 2])
+    return folder
+
+
+def print_of(cell: CellAddress) -> PrintedNumber:
+    """The number of FedLESAM's Table 2 for a cell of its experiment."""
+    dataset, partition, participation, method = cell.ids
+    name, _, parameter = partition.partition("-")
+    active, _, clients = participation.partition("-of-")
+    return THEIRS[dataset, "resnet18_gn", name, parameter, clients, active, method]
+
+
+def table(results: Path, **overrides: Any) -> Table:
+    return Tables(RequestedExperiment("fedtoga", results, overrides)).filled("2")
+
+
+@pytest.fixture(scope="module")
+def shown(results: Path) -> Table:
+    return table(results)
+
+
+def test_quoted_entries_show_and_judge_the_other_papers_runs(shown: Table) -> None:
+    [rows], [published] = shown.entries, shown.published
+    for m, method in enumerate(shown.layout.methods):
+        for entry, printed in zip(rows[m], published[m], strict=True):
+            assert entry.mean is not None
+            assert printed.number is not None
+            assert printed.fairness.is_fair, method
+            if not printed.number.quoted:
+                assert entry.mean == 91
+            elif printed.number.doubtful:
+                assert printed.verdict.why == "doubtful in print"
+            else:
+                assert entry.mean == pytest.approx(printed.number.value)
+                assert printed.verdict.kind in ("agrees", "inconclusive")
+    assert sum(printed.number.quoted for row in published for printed in row if printed.number) == 67
+
+
+def test_orders_compare_numbers_of_the_same_papers_runs(shown: Table) -> None:
+    [published], [summaries] = shown.published, shown.summaries
+    for c, summary in enumerate(summaries):
+        assert summary.order is not None
+        numbers = {method: published[m][c].number for m, method in enumerate(shown.layout.methods)}
+        certain = {method: one for method, one in numbers.items() if one is not None and not one.doubtful}
+        wanted = {
+            frozenset(pair)
+            for pair in itertools.combinations(certain, 2)
+            if certain[pair[0]].quoted == certain[pair[1]].quoted and certain[pair[0]].value != certain[pair[1]].value
+        }
+        assert {frozenset(pair[:2]) for pair in summary.order.pairs} == wanted
+
+
+def test_marks_say_what_is_quoted(shown: Table) -> None:
+    text = FORMATS["md"](shown)
+    assert "79.52 ± 0.13q" in text
+    assert "86.99 ± 0.13q" not in text
+    assert "q quoted from FedLESAM's Table 2, and compared with runs of that paper's settings" in text
+    assert "quoted numbers are compared with quoted ones" in text
+    assert "Numbers marked q are quoted from FedLESAM's Table 2" in shown.caption
+    rows = pd.read_csv(pd.io.common.StringIO(FORMATS["csv"](shown)))
+    is_quoted = rows["published_note"].map(lambda note: isinstance(note, str) and "quoted" in kinds(note))
+    assert (rows["source"] == is_quoted.map({True: "run of fedlesam", False: "run"})).all()
+
+
+def test_values_for_one_experiment_do_not_change_the_quoted_runs(results: Path) -> None:
+    """A rate of the table's own experiment: its runs depart, those of the other paper do not."""
+    requested = RequestedExperiment("fedtoga", results, {"training.lr": 0.2})
+    assert requested.of_paper("fedlesam").experiment.cells()["cifar10/dirichlet-0.1/10-of-100/fedavg"].runs == (
+        load_experiment("fedlesam").cell("cifar10/dirichlet-0.1/10-of-100/fedavg").runs
+    )
+    with pytest.raises(UserError, match=r"/fedtoga/.* holds seed 0 of another configuration"):
+        Tables(requested).filled("2")
+
+
+def test_both_transcripts_judge_their_own_runs(tmp_path: Path) -> None:
+    """With other rounds, both depart, each from its own paper."""
+    requested = RequestedExperiment("fedtoga", tmp_path, {"training.rounds": 100})
+    cells = {
+        "fedtoga": "cifar10_resnet18/dirichlet-0.6/10-of-100/fedtoga",
+        "fedlesam": "cifar10/dirichlet-0.6/10-of-100/fedavg",
+    }
+    for name, path in cells.items():
+        write(tmp_path, requested.of_paper(name).experiment, CellAddress.of(path), [80.0, 80.1, 80.2])
+    [published] = Tables(requested).filled("2").published
+    own, quoted = published[-1][0], published[0][0]
+    assert own.verdict.why == quoted.verdict.why == DEPARTS
+    assert [one.place for one in own.fairness.departures] == ["Appendix B.2 (line 449)"]
+    assert [one.place for one in quoted.fairness.departures] == ["Section 6.1 (line 295)"]
+
+
+def test_plans_and_jobs_need_the_other_papers_runs() -> None:
+    planned = plan(["fedtoga_table_2"], Path("none"), {}, lambda _: 1.0)
+    assert {part: cost.runs for part, cost in planned.items()} == {
+        "fedtoga: cifar10_resnet18": 3 * (14 * 4 - 31),
+        "fedtoga: cifar10_resnet18_200": 3 * (14 * 4 - 36),
+        "fedlesam: cifar10": 3 * 67,
+    }
+    both = plan(["fedtoga_table_2", "fedlesam_table_2"], Path("none"), {}, lambda _: 1.0)
+    assert both["fedlesam: cifar10"].runs == 3 * 12 * 8, "shared runs are counted once"
+    flow = Workflow.of({"scale": "smoke", "seeds": [0], "experiments": ["fedtoga"]})
+    files = [str(file) for file in flow.targets["fedtoga_table_2"](None)]
+    assert files == [str(file) for file in flow.report("fedtoga_smoke").table("2")]
+    wildcards = type("Wildcards", (), {"experiment": "fedtoga_smoke", "name": "2"})
+    inputs = [str(file) for file in flow.table_inputs(wildcards)]
+    assert sum("runs/fedlesam_smoke/" in file for file in inputs) == 67
+    identities = flow.identities_shown(wildcards, inputs).split()
+    assert len(identities) == 112
+
+
+def test_wrong_parts_are_reported() -> None:
+    layout = load_table("fedtoga", "2")
+    requested = RequestedExperiment("fedtoga", Path("none"))
+
+    def refused(parts: dict[str, str], message: str) -> None:
+        changed = TableLayout.parse(
+            {**layout.model_dump(), "quoted": {"paper": "fedlesam", "table": "2", "parts": parts}}
+        )
+        with pytest.raises(UserError, match=message):
+            Tables(requested)._quotations(changed)
+
+    refused({"cifar10_resnet18": "cifar01"}, "unknown part of experiment fedlesam in quoted 'cifar01'; did you mean")
+    refused({"cifar10_resnet18": "cifar10"}, "unknown part in quoted 'cifar10_resnet18_200'")
+    with pytest.raises(UserError, match="quoted needs columns of metrics"):
+        TableLayout.parse({**load_table("fedtoga", "8").model_dump(), "quoted": layout.model_dump()["quoted"]})
