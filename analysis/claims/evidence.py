@@ -84,7 +84,7 @@ class Printed:
                 number = number.deviation if number and "value" in column.published else number
                 if number is not None and (number.value is not None or number.failed):
                     (setting,) = layout.settings_of(block, column, experiment)
-                    numbers = plain if column.relative_to is None else multiples
+                    numbers = plain if column.relative_to is None or column.divides_published else multiples
                     numbers.setdefault(_key(column, CellAddress(setting, method)), {})[layout.published] = number
         return plain, multiples
 

@@ -52,6 +52,9 @@ PUBLISHED_METRICS = {
 }
 """All quantities of the tables, in words."""
 
+MULTIPLES = {metric for metric in PUBLISHED_METRICS if metric.endswith("_x")}
+"""Quantities that are printed as multiples of another method's value."""
+
 PARTITIONS = {
     "dirichlet", "pathological", "iid", "lda", "pam", "leave_one_domain_out", "uniform", "heterogeneous", "",
 }  # fmt: skip
@@ -118,13 +121,17 @@ def kinds(note: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class PublishedNumber:
-    """One published number: `value` is None if none is printed; `decimals` is the number of printed decimals."""
+    """One published number: `value` is None if none is printed; `decimals` is the number of printed decimals.
+
+    `rounding`: the largest error of rounding, for a number that is computed from printed ones; None for a printed one.
+    """
 
     value: float | None
     std: float | None = None
     note: str = ""
     decimals: int = 2
     std_decimals: int = 2
+    rounding: float | None = None
 
     @property
     def deviation(self) -> "PublishedNumber | None":
@@ -134,7 +141,19 @@ class PublishedNumber:
     @property
     def half_unit(self) -> float:
         """Half a unit of the value's last printed decimal: the largest error of rounding."""
-        return 0.5 * 10.0**-self.decimals
+        return 0.5 * 10.0**-self.decimals if self.rounding is None else self.rounding
+
+    def multiple_of(self, reference: "PublishedNumber", decimals: int) -> "PublishedNumber":
+        """The value as a multiple of another one, to be shown with these decimals; no value if either is missing or 0.
+
+        The roundings of both numbers add up on logarithms; a note on either number holds for the multiple.
+        """
+        note = "; ".join(dict.fromkeys(filter(None, (self.note, reference.note))))
+        if not self.value or not reference.value:
+            return PublishedNumber(None, note=note)
+        multiple = self.value / reference.value
+        certain = (1 - self.half_unit / self.value) * (1 - reference.half_unit / reference.value)
+        return PublishedNumber(multiple, None, note, decimals, rounding=multiple * (1 - certain))
 
     @property
     def censored(self) -> bool:

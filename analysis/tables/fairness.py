@@ -76,14 +76,15 @@ def fairness(
 def _too_rare(run: RunConfig, own: RunConfig, column: Column, of_table: FinalValue) -> str:
     """Why a column needs other evaluations than those of a run; empty if it does not.
 
-    The first round that reaches a target depends on all evaluations, so it needs those of the paper's own experiment.
+    The first round that reaches a target depends on all evaluations, and the time of a round contains its evaluation,
+    so both need those of the paper's own experiment.
     """
     shown, until = quantity(column.metric), run.evaluation.until
     is_target = shown.file == "convergence"
     reaches = is_target and not isinstance(column.target, str) and (column.target or 0) <= (until or 0)
     if until is not None and not reaches:
         return f"stops at {until:g} %"
-    needed = own.evaluated_rounds if is_target else set()
+    needed = own.evaluated_rounds if is_target or column.metric == "seconds_per_round" else set()
     if shown.file == "metrics":
         needed = _needed(rule_of(column, of_table), int(run.training.rounds * shown.share))
     return "" if needed <= run.evaluated_rounds else "evaluated too rarely"

@@ -7,7 +7,7 @@ from pydantic import Field, field_validator, model_validator
 from analysis.layouts.layout import Layout, Selection, read_layout
 from analysis.layouts.protocol import at_scale, final_at_scale, with_requested_value
 from analysis.measures.convergence import Better, FinalValue, reported
-from analysis.published.numbers import KEYS, PUBLISHED_METRICS
+from analysis.published.numbers import KEYS, MULTIPLES, PUBLISHED_METRICS
 from analysis.tables.quantities import QUANTITIES, quantity
 from analysis.verdicts.margins import Form
 from bench.experiments.address import CellAddress, Setting
@@ -52,7 +52,9 @@ class Column(Frozen):
     )
     smoothed: bool = Field(default=False, description="whether the mean of several evaluations must reach the target")
     relative_to: str | None = Field(
-        default=None, description="a method of the table: values are multiples of its values, seed by seed"
+        default=None,
+        description="a method of the table: values are multiples of its values, seed by seed; published numbers that "
+        "are not printed as multiples are divided by its published number",
     )
     gain_over: dict[str, str] = Field(
         default={},
@@ -152,6 +154,11 @@ class Column(Frozen):
         if self.gain_over:
             return "gains_in_percent" if self.in_percent else "gains"
         return "values"
+
+    @property
+    def divides_published(self) -> bool:
+        """Whether the column shows multiples of numbers that are not printed as multiples."""
+        return self.relative_to is not None and self.published.get("metric", self.metric) not in MULTIPLES
 
     @property
     def name(self) -> str:

@@ -19,6 +19,7 @@ from analysis.verdicts.margins import Margin, Repetitions, rules
 from analysis.verdicts.orders import Order, order
 from analysis.verdicts.verdict import Verdict, verdict
 from bench.experiments.experiment import Experiment, load_experiment
+from bench.input.errors import UserError
 
 
 class Compared(NamedTuple):
@@ -134,9 +135,20 @@ def _order(rows: Sequence[Compared]) -> Order | None:
 def _number(
     numbers: pd.DataFrame, layout: TableLayout, experiment: Experiment, block: Block, method: str, column: Column
 ) -> PublishedNumber | None:
-    """The published number of an entry, without its deviation if the table has other columns for deviations."""
+    """The published number of an entry, without its deviation if the table has other columns for deviations.
+
+    In a column of multiples, a number that is not printed as a multiple is divided by that of the reference.
+    """
     number = find(of_entry(numbers, layout, experiment, block, method, column), table=layout.published)
     if number is None or "value" in column.published:
         return number and number.deviation
+    if column.relative_to is not None and column.divides_published:
+        reference = find(fitting(numbers, keys_of(layout, experiment, block, column.relative_to, column)))
+        if reference is None:
+            raise UserError(
+                f"column {column.name}: table {layout.published} prints no number of {column.relative_to} "
+                "by which those of the other methods could be divided"
+            )
+        return number.multiple_of(reference, column.decimals)
     has_columns_of_deviations = any("value" in other.published for other in layout.columns)
     return replace(number, std=None) if has_columns_of_deviations else number
