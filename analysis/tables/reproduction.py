@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from analysis.published.numbers import PublishedNumber, find, published
+from analysis.published.numbers import PublishedNumber, find, fitting, published
 from analysis.tables.fairness import FAIR, Fairness, fairness
 from analysis.tables.foot import foot
 from analysis.tables.layout import Block, Column, Place, TableLayout
-from analysis.tables.published_keys import of_entry
+from analysis.tables.published_keys import keys_of, of_entry
 from analysis.tables.quotations import source
 from analysis.tables.table import ColumnSummary, Entry, PublishedEntry, Table
 from analysis.verdicts.equivalence import Noise, pooled, pooled_deviations
