@@ -1,4 +1,4 @@
-"""Accuracy on corrupted test images: against severity, and by corruption (Caldarola et al., Figures 6 and 8)."""
+"""Accuracy on corrupted test images: by severity, and by corruption (Caldarola et al., Figures 6 and 8)."""
 
 from typing import ClassVar, Literal
 
@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pydantic import Field
 
+from analysis.figures.bars import draw_bars, draw_bars_legend
 from analysis.figures.base import OneSettingLayout, add_legend, count_seeds, draw_curve, new_figure
 from analysis.figures.notes import missing_note
 from analysis.figures.palette import styles
@@ -18,21 +19,28 @@ from bench.input.errors import UserError
 
 
 class CorruptionsLayout(OneSettingLayout):
-    """One setting: on the left the mean over corruptions against severity, on the right each corruption at one."""
+    """One setting. `table`: the mean over corruptions against severity, and a table of each corruption at one severity;
+    `bars`: a bar per method and corruption at this severity."""
 
     needs: ClassVar[str] = "corruptions"
     kind: Literal["corruptions"] = "corruptions"
-    severity: int = Field(default=5, ge=1, description="the severity that the right panel shows")
+    form: Literal["table", "bars"] = "table"
+    severity: int = Field(default=5, ge=1, description="the severity of the table or the bars")
 
     def drawn(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The rows of accuracies."""
         return frame[frame["metric"] == "accuracy"]
 
     def statistics(self, frame: pd.DataFrame) -> str:
-        """The images, and the meaning of lines and numbers."""
-        suites = ", ".join(sorted(frame["suite"].unique()))
+        """The images, and the meaning of bars, or of lines and numbers."""
+        images = f"Corrupted images: {', '.join(sorted(frame['suite'].unique()))}."
+        if self.form == "bars":
+            return (
+                f"{images} Severity {self.severity}. Bars: mean over {count_seeds(frame)}; lines on them: ± one sample "
+                "standard deviation."
+            )
         return (
-            f"Corrupted images: {suites}. Lines: accuracy, mean over corruptions and {count_seeds(frame)}, bands: "
+            f"{images} Lines: accuracy, mean over corruptions and {count_seeds(frame)}, bands: "
             f"± one sample standard deviation over seeds; numbers: accuracy (%) at severity {self.severity}, mean over "
             "seeds; bold: best of each corruption."
         )
@@ -45,6 +53,8 @@ class CorruptionsLayout(OneSettingLayout):
         if at.empty:
             raise UserError(f"nothing to draw for '{self.title}': no images of severity {self.severity}")
         present = [method for method in self.methods if not of_cell(at, CellAddress(setting, method)).empty]
+        if self.form == "bars":
+            return self._bars(tidy, frame, at, present)
         wide = at["corruption"].nunique() > 8
         rows, columns = (2, 1) if wide else (1, 2)
         table_height = 0.17 * len(present) + 1.1
@@ -60,6 +70,19 @@ class CorruptionsLayout(OneSettingLayout):
         right.set_title(f"Severity {self.severity}")
         left.set_title(self.select.heading(setting))
         add_legend(body, frame, self, tidy.experiment)
+        return figure
+
+    def _bars(self, tidy: Tidy, frame: pd.DataFrame, at: pd.DataFrame, present: list[str]) -> Figure:
+        """One panel with the accuracies at one severity."""
+        (setting,) = self.settings(tidy.experiment)
+        figure, body = new_figure(self.width, 2.9, [missing_note(frame, self, tidy)])
+        axes = body.subplots()
+        by_seed = at.groupby(["method", "corruption"], sort=False)["value"]
+        means, deviations = (values.unstack(sort=False).loc[present] for values in (by_seed.mean(), by_seed.std()))
+        looks = styles(tidy.experiment, present)
+        draw_bars(axes, means, deviations, looks)
+        axes.set(title=self.select.heading(setting), ylabel=f"Accuracy (%), severity {self.severity}")
+        draw_bars_legend(body, looks, method_titles(tidy.experiment), self.width)
         return figure
 
 
