@@ -76,7 +76,7 @@ class Printed:
         multiples: dict[_Key, dict[str, PublishedNumber]] = {}
         for name in layout_names(self.paper, "tables"):
             layout = load_table(self.paper, name)
-            columns = [column for column in layout.supported if not (column.mean_of or column.gain_over)]
+            columns = [one for one in layout.supported if not (one.mean_of or one.gain_over or one.reading)]
             for block, column, method in product(layout.blocks, columns, layout.supported_methods):
                 if layout.published is None or not layout.has(block, method, column, experiment):
                     continue

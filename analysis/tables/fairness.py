@@ -52,8 +52,10 @@ def fairness(
 
     Its settings are compared with the transcript of the paper. Seeds, engine and saved states are free, and so is the
     evaluation, if the column needs no other. `papers_own`, the paper's own experiment, says which settings the paper
-    has, and which values FedFlat chose where the paper says nothing.
+    has, and which values FedFlat chose where the paper says nothing. In a column of another reading, the keys in which
+    it departs on purpose are free, too.
     """
+    free = set() if column.reading is None else set(column.reading.departs)
     departing: dict[Departure, None] = {}
     silent: dict[Difference, None] = {}
     for cell in cells:
@@ -62,9 +64,9 @@ def fairness(
         if not (experiment.has_cell(cell) and papers_own.has_cell(cell)):
             return Fairness("not a setting of the paper")
         run, own = (one.cell(cell.path).runs[0] for one in (experiment, papers_own))
-        departing |= dict.fromkeys(departures(paper, cell, run))
+        departing |= dict.fromkeys(one for one in departures(paper, cell, run) if one.key not in free)
         for one in silent_differences(paper, cell, run, own):
-            if one.key in ESSENTIAL:
+            if one.key in ESSENTIAL - free:
                 departing[Departure(one.key, one.here, one.own, "")] = None
             else:
                 silent[one] = None

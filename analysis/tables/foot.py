@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
+from analysis.tables.counterparts import Reading
 from analysis.tables.layout import Column
 from analysis.tables.quantities import quantity
 from analysis.tables.table import Table
@@ -28,8 +29,14 @@ def foot(table: Table, experiment: Experiment, repetitions: Repetitions) -> tupl
     """The paragraphs; `repetitions`: what the paper states about its runs."""
     if experiment.scale != "paper":
         return ("Nothing is judged at this scale.",)
+    own, readings = _by_reading(table)
     verdicts = [entry.verdict for block in table.published for row in block for entry in row]
-    paragraphs = [*_orders(table), f"Verdicts: {counts(verdicts)}.", *_settings(table)]
+    paragraphs = [
+        _with_meaning_of_tau(_orders(table, own), table),
+        f"Verdicts: {_counts(table, own)}.",
+        *(_reading(table, reading, of_reading) for reading, of_reading in readings.items()),
+        *_settings(table),
+    ]
     if any(verdict.kind in _DECIDED for verdict in verdicts):
         paragraphs += [" ".join(_rule(verdicts)), " ".join(_margins(table)), *_noise(table, repetitions)]
     if experiment.report is not None:
@@ -37,24 +44,61 @@ def foot(table: Table, experiment: Experiment, repetitions: Repetitions) -> tupl
     return tuple(paragraph for paragraph in paragraphs if paragraph)
 
 
-def _orders(table: Table) -> Iterator[str]:
-    """The number of pairs of methods in the printed order, over all columns."""
-    orders = [summary.order for block in table.summaries for summary in block if summary.order is not None]
-    if not orders:
-        return
-    total = PairCounts(*(sum(part) for part in zip(*(order.counts for order in orders), strict=True)))
+def _by_reading(table: Table) -> tuple[list[int], dict[Reading, list[int]]]:
+    """The columns of the paper's own setting, and those of each reading."""
+    own: list[int] = []
+    readings: dict[Reading, list[int]] = defaultdict(list)
+    for c, column in enumerate(table.layout.columns):
+        (own if column.reading is None else readings[column.reading]).append(c)
+    return own, readings
+
+
+def _reading(table: Table, reading: Reading, columns: list[int]) -> str:
+    """What the columns of a reading show, with their own counts."""
+    if reading.departs:
+        what = "reading"
+        of_runs = f"Their runs depart from the paper on purpose ({', '.join(reading.departs)})."
+    else:
+        what = "measurement"
+        of_runs = "The runs are the same."
+    parts = [
+        f"Columns of another {what}, not counted above: {reading.title}. {of_runs}",
+        f"Their verdicts: {_counts(table, columns)}.",
+        _orders(table, columns),
+    ]
+    return " ".join(part for part in parts if part)
+
+
+def _counts(table: Table, columns: list[int]) -> str:
+    """The number of verdicts of each kind in these columns."""
+    return counts(row[c].verdict for block in table.published for row in block for c in columns)
+
+
+def _orders(table: Table, columns: list[int]) -> str:
+    """The number of pairs of methods in the printed order, over these columns; empty if there are none."""
+    orders = [block[c].order for block in table.summaries for c in columns]
+    found = [order.counts for order in orders if order is not None]
+    if not found:
+        return ""
+    total = PairCounts(*(sum(part) for part in zip(*found, strict=True)))
     text = (
         f"Order of the methods: of {sum(total)} pairs of methods with different published numbers, {total.in_all} have "
         f"the published order in all seeds, {total.in_some} in some and {total.in_none} in none."
     )
     if table.quotations is not None:
         text += " A pair consists of numbers of the same paper's runs: quoted numbers are compared with quoted ones."
-    if any(order.tau for order in orders):
-        text += (
-            " Kendall's τ is 1 for the published order and −1 for its reverse; the table shows its mean over the seeds "
-            "with a 95 % interval (none if all seeds have the same τ)."
-        )
-    yield text
+    return text
+
+
+def _with_meaning_of_tau(text: str, table: Table) -> str:
+    """The text, and what the table's lines with τ mean, if it has any."""
+    if not any(one.order is not None and one.order.tau for block in table.summaries for one in block):
+        return text
+    meaning = (
+        "Kendall's τ is 1 for the published order and −1 for its reverse; the table shows its mean over the seeds "
+        "with a 95 % interval (none if all seeds have the same τ)."
+    )
+    return f"{text} {meaning}".strip()
 
 
 def _settings(table: Table) -> Iterator[str]:

@@ -7,7 +7,8 @@ from pydantic import Field, field_validator, model_validator
 from analysis.layouts.layout import Layout, Selection, read_layout
 from analysis.layouts.protocol import at_scale, final_at_scale, with_requested_value
 from analysis.measures.convergence import Better, FinalValue, reported
-from analysis.published.numbers import KEYS, MULTIPLES, PUBLISHED_METRICS
+from analysis.published.numbers import MULTIPLES, PUBLISHED_METRICS
+from analysis.tables.counterparts import Keys, Reading, checked_keys
 from analysis.tables.quantities import QUANTITIES, quantity
 from analysis.verdicts.margins import Form
 from bench.experiments.address import CellAddress, Setting
@@ -15,20 +16,8 @@ from bench.experiments.experiment import Experiment
 from bench.input.errors import UserError, unknown
 from bench.input.frozen import Frozen
 
-Keys = dict[str, str | int | tuple[str, ...] | None]
-"""Keys of published numbers; where a key has several values, any of them fits; null fits every value."""
-
 Place = tuple[int, str, int]
 """An entry: the index of its block, the label of its method, and the index of its column."""
-
-_KEYS = {*KEYS} - {"paper", "table"}
-
-
-def _checked(keys: Keys, *others: str) -> Keys:
-    for key in keys:
-        if key not in _KEYS.union(others):
-            raise unknown("key of published numbers", key, _KEYS.union(others))
-    return keys
 
 
 class Column(Frozen):
@@ -75,13 +64,16 @@ class Column(Frozen):
     unsupported: str | None = Field(
         default=None, description="why the column cannot be reproduced; only published numbers are shown"
     )
+    reading: Reading | None = Field(
+        default=None, description="the reading that the column shows; null: the paper's own setting"
+    )
 
     @field_validator("published")
     @classmethod
     def _known_published_keys(cls, keys: Keys) -> Keys:
         if (part := keys.get("value", "std")) != "std":
             raise unknown("part of published numbers", str(part), ["std"])
-        return _checked(keys, "value")
+        return checked_keys(keys, "value")
 
     @model_validator(mode="after")
     def _known(self) -> "Column":
@@ -179,7 +171,7 @@ class Block(Frozen):
     @field_validator("published")
     @classmethod
     def _known_published_keys(cls, keys: Keys) -> Keys:
-        return _checked(keys)
+        return checked_keys(keys)
 
 
 class UnsupportedRow(Frozen):
@@ -225,7 +217,7 @@ class TableLayout(Layout):
     @classmethod
     def _known_keys_of_rows(cls, rows: dict[str, Keys]) -> dict[str, Keys]:
         for keys in rows.values():
-            _checked(keys)
+            checked_keys(keys)
         return rows
 
     @model_validator(mode="after")

@@ -3,7 +3,8 @@
 import pandas as pd
 
 from analysis.published.numbers import KeyValue, fitting
-from analysis.tables.layout import Block, Column, Keys, TableLayout
+from analysis.tables.counterparts import Keys
+from analysis.tables.layout import Block, Column, TableLayout
 from bench.data.sources import parse_source
 from bench.engine.participation import Participation
 from bench.experiments.experiment import Experiment

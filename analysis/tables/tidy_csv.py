@@ -12,7 +12,8 @@ def tidy_csv(table: Table) -> str:
     """One line per entry, unrounded. `source` is `run` for a mean, `run of fedlesam` for one of runs of another
     experiment; an entry without a mean says why in `note`.
 
-    `gap`, `se` and `margin` are on the same `scale`: absolute, or log for margins in percent.
+    `gap`, `se` and `margin` are on the same `scale`: absolute, or log for margins in percent. `reading` is empty in
+    columns of the paper's own setting.
     """
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
@@ -25,6 +26,7 @@ def tidy_csv(table: Table) -> str:
                 fields: list[str] = [table.name, method, block.header, column.name, column.metric]
                 fields += [_exact(entry.mean), _exact(entry.std), str(entry.seeds), source, entry.note]
                 if table.published:
+                    fields.append("" if column.reading is None else column.reading.title)
                     fields += _published_fields(table.published[b][m][c], table.summaries[b][c].order, method)
                 writer.writerow(fields)
     return stream.getvalue()
@@ -37,13 +39,13 @@ def _of_quoted(table: Table, place: Place) -> str:
 
 
 _PUBLISHED = (
-    "published", "published_std", "published_note", "verdict", "why", "gap", "se", "df", "margin", "scale",
+    "reading", "published", "published_std", "published_note", "verdict", "why", "gap", "se", "df", "margin", "scale",
     "seeds_to_decide", "pairs_in_all_seeds", "pairs_in_some", "pairs_in_none", "tau", "tau_low", "tau_high",
 )  # fmt: skip
 
 
 def _published_fields(entry: PublishedEntry, order: Order | None, method: str) -> list[str]:
-    """The fields of `_PUBLISHED`: the entry's number and verdict, its method's pairs, and its column's τ."""
+    """The fields of `_PUBLISHED` after `reading`: the entry's number and verdict, its method's pairs, and τ."""
     number, gap = entry.number, entry.verdict.gap
     fields = ["", "", ""] if number is None else [_exact(number.value), _exact(number.std), number.note]
     fields += [entry.verdict.kind, entry.verdict.why]

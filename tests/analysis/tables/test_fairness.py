@@ -1,7 +1,10 @@
 """Which table entries can be judged: planted departures are seen in each paper; what a paper leaves open is free."""
 
+import csv
+import io
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +20,12 @@ from analysis.tables.fairness import DEPARTS, FAIR, Fairness, fairness
 from analysis.tables.layout import Block, Column, load_table
 from analysis.tables.reproduction import with_published
 from analysis.tables.table import Entry, PublishedEntry, Table
+from analysis.tables.tidy_csv import tidy_csv
+from analysis.verdicts.verdict import counts
 from bench.experiments.address import CellAddress
 from bench.experiments.experiment import Experiment, load_experiment
 from bench.experiments.files import PAPER_TABLES
+from bench.input.errors import UserError
 
 REPRODUCED = Entry(50.0, 1.0, 3, by_seed=((0, 49.0), (1, 50.0), (2, 51.0)))
 
@@ -108,6 +114,55 @@ CELL = CellAddress.of("cifar100/lda-0/5-of-100/fedgf")
 FEDGF = load_experiment("fedgf")
 LAST, LAST_100 = FinalValue(), FinalValue(rule="mean_last_n", n=100)
 AT = {"dataset": "cifar100", "partition": "lda-0", "participation": "5-of-100"}
+
+READ = [(name, CellAddress.of(path)) for name, path in (
+    ("1", "cifar100_alpha0.5/lda-0.5/20-of-100/fedavg"), ("9", "cifar100_resnet18_alpha0.5/lda-0.5/5-of-100/fedgf")
+)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "cell"), READ, ids=[name for name, _ in READ])
+def test_a_reading_is_free_only_in_the_keys_that_it_names(name: str, cell: CellAddress) -> None:
+    layout = Tables(RequestedExperiment("fedgf", Path("nowhere"))).layout(name)
+    column = next(one for one in layout.columns if one.reading is not None)
+    planted = load_experiment("fedgf", {"training.batch_size": 100})
+
+    def departing(experiment: Experiment, shown: Column) -> set[str]:
+        found = fairness("fedgf", [cell], experiment, FEDGF, shown, LAST_100)
+        assert found.why == (DEPARTS if found.departures else "")
+        return {one.key for one in found.departures}
+
+    assert departing(FEDGF, column) == set()
+    assert departing(FEDGF, column.model_copy(update={"reading": None})) == {"partition.alpha"}
+    assert departing(planted, column) == {"training.batch_size"}
+    assert departing(planted, column.model_copy(update={"reading": None})) == {"partition.alpha", "training.batch_size"}
+
+
+def test_readings_are_counted_apart_from_the_papers_own_setting() -> None:
+    """The same table without these columns has the same counts, and the foot of the whole table has one line more."""
+    table = judged("fedgf", "1", FEDGF)
+    own = [c for c, column in enumerate(table.layout.columns) if column.reading is None]
+    layout = table.layout.model_copy(update={"columns": tuple(table.layout.columns[c] for c in own)})
+    entries = tuple(tuple(tuple(row[c] for c in own) for row in block) for block in table.entries)
+    alone = with_published(replace(table, layout=layout, entries=entries), FEDGF, "fedgf")
+    [apart] = [part for part in table.foot if part not in alone.foot]
+    assert set(alone.foot) < set(table.foot)
+    assert apart.startswith(
+        "Columns of another reading, not counted above: α = 0.05 (CIFAR-10) or 0.5 (CIFAR-100) instead of 0.005. "
+        "Their runs depart from the paper on purpose (partition.alpha). Their verdicts: "
+    )
+    of_reading = [row[c] for block in table.published for row in block for c in range(len(row)) if c not in own]
+    assert f"{counts([entry.verdict for entry in of_reading])}. Order of the methods: of " in apart
+    [alpha] = {column.reading.title for column in table.layout.columns if column.reading is not None}
+    lines = csv.DictReader(io.StringIO(tidy_csv(table)))
+    assert {(line["column"].startswith("α = 0.05 or"), line["reading"]) for line in lines} == {
+        (True, alpha), (False, "")
+    }  # fmt: skip
+
+
+def test_a_reading_with_an_unknown_key_is_one_line() -> None:
+    with pytest.raises(UserError, match=r"'partition.alfa'; did you mean 'partition.alpha'\?") as error:
+        Column.parse({"header": "A", "metric": "lpf", "reading": {"title": "A", "departs": ["partition.alfa"]}})
+    assert "\n" not in str(error.value)
 
 
 def of(changes: Mapping[str, Any], final: FinalValue = LAST, cell: CellAddress = CELL, **column: Any) -> Fairness:

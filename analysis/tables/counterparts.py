@@ -1,0 +1,43 @@
+"""What a layout says about the published counterparts of its entries: their keys, and readings of the paper."""
+
+from pydantic import Field, field_validator
+
+from analysis.published.numbers import KEYS, papers
+from analysis.published.transcript import statements
+from bench.input.errors import unknown
+from bench.input.frozen import Frozen
+
+Keys = dict[str, str | int | tuple[str, ...] | None]
+"""Keys of published numbers; where a key has several values, any of them fits; null fits every value."""
+
+_KEYS = {*KEYS} - {"paper", "table"}
+
+
+def checked_keys(keys: Keys, *others: str) -> Keys:
+    """The same keys; a `UserError` suggests the nearest for an unknown one. `others` are allowed, too."""
+    for key in keys:
+        if key not in _KEYS.union(others):
+            raise unknown("key of published numbers", key, _KEYS.union(others))
+    return keys
+
+
+class Reading(Frozen):
+    """Columns that are compared with numbers of other columns a second time: with runs in another setting than the
+    printed one, or with another measurement of the same runs.
+
+    They are judged, but never counted with the paper's own setting.
+    """
+
+    title: str
+    departs: tuple[str, ...] = Field(
+        default=(), description="keys in which the runs depart from the paper on purpose, such as partition.alpha"
+    )
+
+    @field_validator("departs")
+    @classmethod
+    def _stated(cls, departs: tuple[str, ...]) -> tuple[str, ...]:
+        known = {one.key for paper in papers() for one in statements(paper)}
+        for key in departs:
+            if key not in known:
+                raise unknown("key of the papers' transcripts", key, known)
+        return departs
