@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from textwrap import wrap
 
 from analysis.claims.decide import Finding
 from analysis.claims.evidence import Printed, Runs
@@ -13,8 +14,8 @@ from bench.files.text_table import aligned, markdown
 
 HEADER = ["claim", "place", "stated", "print", "measured", "95 % interval", "decision"]
 
-LONGEST = 30
-"""The longest place in a terminal; longer ones are truncated."""
+WIDTH = 120
+"""The longest line in a terminal."""
 
 PLURALS = {"holds": "hold", "fails": "fail", "undecided": "undecided", "–": "without numbers"}
 
@@ -30,13 +31,17 @@ class Judged:
     @property
     def cells(self) -> list[str]:
         """The columns of `HEADER`."""
+        printed, measured, *decided = self.numbers
+        name = "" if self.measured is None else f" ({self.measured.contrast.name})"
+        return [self.claim.id, self.claim.place, stated(self.claim), printed, f"{measured}{name}", *decided]
+
+    @property
+    def numbers(self) -> list[str]:
+        """The last four columns; the measured number without its name."""
         shown = self.measured
         return [
-            self.claim.id,
-            self.claim.place,
-            stated(self.claim),
             "–" if self.printed is None else f"{self.printed.outcome}{_in_brackets(self.printed)}",
-            "–" if shown is None else f"{_value(shown)} ({shown.contrast.name})",
+            "–" if shown is None else _value(shown),
             _interval(shown),
             _outcome(shown),
         ]
@@ -48,11 +53,17 @@ def judged(printed: Printed, runs: Runs) -> list[Judged]:
 
 
 def text(rows: Sequence[Judged], runs: Runs) -> str:
-    """The table for a terminal, and the summary."""
-    cells = [row.cells for row in rows]
-    for row in cells:
-        row[1] = row[1] if len(row[1]) <= LONGEST else f"{row[1][: LONGEST - 1].rstrip()}…"
-    return "\n".join([*aligned([HEADER, *cells]), "", summary(rows, runs)])
+    """The numbers for a terminal, below each claim what is stated and what is measured, and the summary."""
+    numbers = ([row.claim.id, *row.numbers] for row in rows)
+    header, *firsts = aligned([[HEADER[0], *HEADER[3:]], *numbers])
+    lines = [header]
+    for row, first in zip(rows, firsts, strict=True):
+        below = [stated(row.claim)] if row.measured is None else [stated(row.claim), row.measured.contrast.name]
+        lines += [
+            first,
+            *(line for one in below for line in wrap(one, WIDTH, initial_indent="  ", subsequent_indent="    ")),
+        ]
+    return "\n".join([*lines, "", *wrap(summary(rows, runs), WIDTH)])
 
 
 def page(rows: Sequence[Judged], runs: Runs) -> str:

@@ -12,7 +12,7 @@ from bench.host.allocator import keep_freed_memory
 from bench.host.threads import available_cores
 from bench.input.errors import UserError
 from fedflat.cli.batch import Attempts, resources_used
-from fedflat.cli.options import Assignment, Device, Threads, assignment, file_path, overrides_of
+from fedflat.cli.options import Assignment, Device, Threads, file_path, overrides_of, set_option
 
 ANALYSES = Path(__file__).parents[2] / "analysis" / "analyses"
 
@@ -36,15 +36,7 @@ def analyse(
             metavar="FOLDER",
         ),
     ] = None,
-    set_: Annotated[
-        list[Assignment] | None,
-        typer.Option(
-            "--set",
-            help="Override an option of the analysis, for example rho=0.05. Can be repeated.",
-            parser=assignment,
-            metavar="KEY=VALUE",
-        ),
-    ] = None,
+    set_: Annotated[list[Assignment] | None, set_option("an option of the analysis, for example rho=0.05")] = None,
     out: Annotated[
         Path | None,
         typer.Option(

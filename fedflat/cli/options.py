@@ -71,15 +71,14 @@ ExperimentName = Annotated[
         help="The name of an experiment (a folder of paper_tables/), or the path of a YAML file.", metavar="EXPERIMENT"
     ),
 ]
-Set = Annotated[
-    list[Assignment] | None,
-    typer.Option(
-        "--set",
-        help="Override a value of the experiment, for example training.rounds=20. Can be repeated.",
-        parser=assignment,
-        metavar="KEY=VALUE",
-    ),
-]
+
+
+def set_option(what: str) -> Any:
+    """The option --set; `what`: what it overrides, with an example."""
+    return typer.Option("--set", help=f"Override {what}. Can be repeated.", parser=assignment, metavar="KEY=VALUE")
+
+
+Set = Annotated[list[Assignment] | None, set_option("a value of the experiment, for example training.rounds=20")]
 Threads = Annotated[
     int | None,
     typer.Option(

@@ -73,7 +73,7 @@ def claims(
         typer.Argument(
             help="A paper, such as fedgf, or the YAML file of an experiment that extends a paper's. Default: a summary "
             "of all papers.",
-            metavar="[PAPER|FILE]",
+            metavar="PAPER|FILE",
             show_default=False,
         ),
     ] = None,

@@ -1,5 +1,6 @@
 """Runs as evidence: which runs decide a claim, and how the page shows it."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -146,16 +147,18 @@ def test_the_table_and_the_page_show_every_claim(runs):
     shown, written = text(rows, runs), page(rows, runs)
     lines = shown.splitlines()
     assert lines[0].split("  ")[0] == HEADER[0]
-    assert lines[-1] == summary(rows, runs)
+    assert " ".join(lines[lines.index("") + 1 :]) == summary(rows, runs)
     outcomes = [row.measured.outcome for row in rows if row.measured]
     held, failed = outcomes.count("holds"), outcomes.count("fails")
-    assert f"Runs (other data): {held} hold, {failed} fail" in lines[-1]
+    assert f"Runs (other data): {held} hold, {failed} fail" in summary(rows, runs)
     for row in rows:
         assert row.claim.id in shown
         assert row.claim.about in written
-    best = next(line for line in lines if line.startswith(BEST))
-    assert best.endswith("holds")
-    assert "8.762 (fedgf − fed" in best
+    best = next(number for number, line in enumerate(lines) if line.startswith(BEST))
+    assert "  8.762  " in lines[best]
+    assert lines[best].endswith("holds")
+    assert lines[best + 2].startswith("  fedgf − fed")
+    assert "8.762 (fedgf − fed" in written
     for one in runs.paper.not_decided:
         assert one.about in written
 
@@ -173,6 +176,17 @@ def test_the_table_and_the_page_show_every_claim(runs):
 )
 def test_statements_in_signs(runs, name, said):
     assert stated(claim(runs, name)) == said
+
+
+@pytest.mark.parametrize("paper", papers_with_claims())
+def test_the_table_fits_a_terminal(paper):
+    """As if runs had given the printed numbers, with intervals."""
+    runs = Runs(RequestedExperiment(paper, Path("results")))
+    rows = judged(Printed(paper), runs)
+    rows = [
+        replace(one, measured=one.printed and replace(one.printed, interval=(-12345.6, 0.00123456))) for one in rows
+    ]
+    assert max(map(len, text(rows, runs).splitlines())) <= 120
 
 
 @pytest.mark.parametrize("paper", papers_with_claims())

@@ -15,6 +15,7 @@ from analysis.measures.landscape import Grid, score
 from analysis.measures.packaged_landscape import packaged_scores
 from bench.engine.objective import Objective
 from bench.numerics.streams import torch_stream
+from tests.analysis.measures.progress import Progress
 from tests.conftest import in_batches
 
 Samples = tuple[Tensor, Tensor]
@@ -74,12 +75,6 @@ def test_the_model_stays_where_it_is(cnn: Objective, plane: Family, digits: Samp
 
 def test_progress_counts_the_models_that_the_package_evaluates(cnn: Objective, plane: Family, digits: Samples) -> None:
     """A plane of 3x3 points takes one row and one column more."""
-    seen: list[int] = []
-
-    def track(numbers):
-        for number in numbers:
-            seen.append(number)
-            yield number
-
-    packaged_scores(cnn, plane, (axis(0, 1, 3), axis(0, 1, 3)), [digits], track)
-    assert len(seen) == 16
+    progress = Progress()
+    packaged_scores(cnn, plane, (axis(0, 1, 3), axis(0, 1, 3)), [digits], progress.track)
+    assert len(progress) == 16

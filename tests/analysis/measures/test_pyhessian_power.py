@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from analysis.measures.curvature.hessian import TopEigenvalues, top_eigenvalues
 from bench.engine.objective import Objective
+from tests.analysis.measures.progress import Progress
 from tests.analysis.measures.test_hessian import Saddle, dense_hessian, spectrum
 from tests.conftest import in_batches
 
@@ -46,16 +47,10 @@ def test_its_defaults_are_those_of_the_package_and_less_exact(cnn: Objective, tr
 
 def test_products_are_counted_and_limited(cnn: Objective, trained: Tensor, few: Samples) -> None:
     """Three products for each of two values, and two that measure the residuals; the track sees the former."""
-    seen: list[int] = []
-
-    def track(numbers):
-        for number in numbers:
-            seen.append(number)
-            yield number
-
-    found = by_pyhessian(cnn, trained, in_batches(*few, 15), 2, iterations=3, change=1e-30, track=track)
+    progress = Progress()
+    found = by_pyhessian(cnn, trained, in_batches(*few, 15), 2, iterations=3, change=1e-30, track=progress.track)
     assert found.products == 3 * 2 + 2
-    assert seen == [1, 2, 3, 4, 5, 6]
+    assert progress == [1, 2, 3, 4, 5, 6]
 
 
 def test_a_second_call_gives_the_same_although_the_package_alone_doubles_it(
