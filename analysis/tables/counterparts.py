@@ -12,6 +12,9 @@ Keys = dict[str, str | int | tuple[str, ...] | None]
 
 _KEYS = {*KEYS} - {"paper", "table"}
 
+_SECTIONS = ("dataset", "model", "partition", "participation", "hyperparameters", "training")
+"""What decides which experiment a run is."""
+
 
 def checked_keys(keys: Keys, *others: str) -> Keys:
     """The same keys; a `UserError` suggests the nearest for an unknown one. `others` are allowed, too."""
@@ -23,7 +26,7 @@ def checked_keys(keys: Keys, *others: str) -> Keys:
 
 class Reading(Frozen):
     """Columns that are compared with numbers of other columns a second time: with runs in another setting than the
-    printed one, or with another measurement of the same runs.
+    printed one, with another choice where the paper says nothing, or with another measurement of the same runs.
 
     They are judged, but never counted with the paper's own setting.
     """
@@ -31,6 +34,9 @@ class Reading(Frozen):
     title: str
     departs: tuple[str, ...] = Field(
         default=(), description="keys in which the runs depart from the paper on purpose, such as partition.alpha"
+    )
+    silent: tuple[str, ...] = Field(
+        default=(), description="keys about which the paper says nothing, and for which the runs have another value"
     )
 
     @field_validator("departs")
@@ -41,3 +47,11 @@ class Reading(Frozen):
             if key not in known:
                 raise unknown("key of the papers' transcripts", key, known)
         return departs
+
+    @field_validator("silent")
+    @classmethod
+    def _of_runs(cls, silent: tuple[str, ...]) -> tuple[str, ...]:
+        for key in silent:
+            if (section := key.partition(".")[0]) not in _SECTIONS:
+                raise unknown("section of a run", section, _SECTIONS)
+        return silent

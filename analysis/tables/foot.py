@@ -55,14 +55,18 @@ def _by_reading(table: Table) -> tuple[list[int], dict[Reading, list[int]]]:
 
 def _reading(table: Table, reading: Reading, columns: list[int]) -> str:
     """What the columns of a reading show, with their own counts."""
-    if reading.departs:
-        what = "reading"
-        of_runs = f"Their runs depart from the paper on purpose ({', '.join(reading.departs)})."
-    else:
-        what = "measurement"
-        of_runs = "The runs are the same."
+    of_runs = [
+        f"Their runs {what} ({', '.join(keys)})."
+        for what, keys in (
+            ("depart from the paper on purpose", reading.departs),
+            ("have another value where the paper says nothing", reading.silent),
+        )
+        if keys
+    ]
+    what = "reading" if of_runs else "measurement"
     parts = [
-        f"Columns of another {what}, not counted above: {reading.title}. {of_runs}",
+        f"Columns of another {what}, not counted above: {reading.title}.",
+        *(of_runs or ["The runs are the same."]),
         f"Their verdicts: {_counts(table, columns)}.",
         _orders(table, columns),
     ]

@@ -20,7 +20,10 @@ STATED = {
 }
 
 NOT_STATED = {
-    **{("fedsam_qu", part): {"training.rounds"} for part in ("emnist", "cifar10", "cifar100")},
+    **{
+        ("fedsam_qu", part): {"training.rounds"}
+        for part in ("emnist", "cifar10", "cifar100", "cifar10_cifar_stem", "cifar100_cifar_stem")
+    },
     ("fedsam_caldarola", "centralized"): STATED - {"dataset.name", "partition.name"},
 }
 """By paper and part, what the paper does not state; messages are counted on data of our own."""

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import itertools
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,6 +14,7 @@ import pytest
 from analysis.layouts.layout import layout_names
 from analysis.measures.convergence import FinalValue
 from analysis.published.numbers import papers
+from analysis.published.transcript import silent_differences
 from analysis.report.requested import RequestedExperiment
 from analysis.report.tables import Tables
 from analysis.tables import reproduction
@@ -137,32 +139,54 @@ def test_a_reading_is_free_only_in_the_keys_that_it_names(name: str, cell: CellA
     assert departing(planted, column.model_copy(update={"reading": None})) == {"partition.alpha", "training.batch_size"}
 
 
-def test_readings_are_counted_apart_from_the_papers_own_setting() -> None:
+@pytest.mark.parametrize(
+    ("paper", "name", "group", "of_runs"),
+    [
+        ("fedgf", "1", "α = 0.05 or 0.5 instead", "Their runs depart from the paper on purpose (partition.alpha)."),
+        (
+            "fedsam_qu",
+            "5",
+            "Dirichlet 0.6, 3×3 stem",
+            "Their runs have another value where the paper says nothing (model.stem).",
+        ),
+    ],
+)
+def test_readings_are_counted_apart_from_the_papers_own_setting(
+    paper: str, name: str, group: str, of_runs: str
+) -> None:
     """The same table without these columns has the same counts, and the foot of the whole table has one line more."""
-    table = judged("fedgf", "1", FEDGF)
+    experiment = load_experiment(paper)
+    table = judged(paper, name, experiment)
     own = [c for c, column in enumerate(table.layout.columns) if column.reading is None]
     layout = table.layout.model_copy(update={"columns": tuple(table.layout.columns[c] for c in own)})
     entries = tuple(tuple(tuple(row[c] for c in own) for row in block) for block in table.entries)
-    alone = with_published(replace(table, layout=layout, entries=entries), FEDGF, "fedgf")
+    alone = with_published(replace(table, layout=layout, entries=entries), experiment, paper)
     [apart] = [part for part in table.foot if part not in alone.foot]
     assert set(alone.foot) < set(table.foot)
-    assert apart.startswith(
-        "Columns of another reading, not counted above: α = 0.05 (CIFAR-10) or 0.5 (CIFAR-100) instead of 0.005. "
-        "Their runs depart from the paper on purpose (partition.alpha). Their verdicts: "
-    )
+    [title] = {column.reading.title for column in table.layout.columns if column.reading is not None}
+    assert apart.startswith(f"Columns of another reading, not counted above: {title}. {of_runs} Their verdicts: ")
     of_reading = [row[c] for block in table.published for row in block for c in range(len(row)) if c not in own]
     assert f"{counts([entry.verdict for entry in of_reading])}. Order of the methods: of " in apart
-    [alpha] = {column.reading.title for column in table.layout.columns if column.reading is not None}
     lines = csv.DictReader(io.StringIO(tidy_csv(table)))
-    assert {(line["column"].startswith("α = 0.05 or"), line["reading"]) for line in lines} == {
-        (True, alpha), (False, "")
-    }  # fmt: skip
+    assert {(line["column"].startswith(group), line["reading"]) for line in lines} == {(True, title), (False, "")}
 
 
 def test_a_reading_with_an_unknown_key_is_one_line() -> None:
     with pytest.raises(UserError, match=r"'partition.alfa'; did you mean 'partition.alpha'\?") as error:
         Column.parse({"header": "A", "metric": "lpf", "reading": {"title": "A", "departs": ["partition.alfa"]}})
     assert "\n" not in str(error.value)
+    with pytest.raises(UserError, match="'modl'; did you mean 'model'") as error:
+        Column.parse({"header": "A", "metric": "lpf", "reading": {"title": "A", "silent": ["modl.stem"]}})
+    assert "\n" not in str(error.value)
+
+
+def test_qus_two_stems_differ_in_nothing_else() -> None:
+    experiment = load_experiment("fedsam_qu")
+    for data, method in itertools.product(("cifar10", "cifar100"), ("fedavg", "fedsam")):
+        place = f"dirichlet-0.6/bernoulli-0.2-of-100/{method}"
+        own, other = (experiment.cell(f"{part}/{place}").runs[0] for part in (data, f"{data}_cifar_stem"))
+        found = silent_differences("fedsam_qu", CellAddress.of(f"{data}/{place}"), other, own)
+        assert [one.text for one in found] == ["model.stem cifar instead of imagenet"]
 
 
 def of(changes: Mapping[str, Any], final: FinalValue = LAST, cell: CellAddress = CELL, **column: Any) -> Fairness:
