@@ -15,7 +15,7 @@ from matplotlib.figure import Figure, SubFigure
 from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
 from matplotlib.textpath import TextPath
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 from pydantic import Field
 
 from analysis.figures.palette import Style, styles
@@ -203,6 +203,14 @@ def whole_numbers(axis: Axis) -> None:
     axis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10], integer=True, min_n_ticks=1))
 
 
+def plain_numbers(axis: Axis, low: float, high: float) -> None:
+    """Plain numbers on a logarithmic axis from `low` to `high`: 20, 30, 40; 1, 2, 5, 10; or 1, 10, 100 if long."""
+    subs = range(1, 10) if high < 10 * low else (1, 2, 5) if high < 100 * low else (1,)
+    axis.set_major_locator(LogLocator(subs=subs))
+    axis.set_major_formatter(StrMethodFormatter("{x:,g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
 def _line(look: Style) -> dict[str, Any]:
     return {"color": look.colour, "linestyle": look.dashes, "marker": look.marker, "markersize": 3}
 
@@ -221,16 +229,21 @@ def draw_legend(body: Body, looks: Mapping[str, Style], width: float) -> None:
 
 
 def legend_columns(labels: Sequence[str], width: float) -> int:
-    """The number of columns, at most six, that fit into `width` inches; labels fill one column after the other."""
+    """The number of columns, at most six, with which labels fit into `width` inches in the fewest rows.
+
+    Labels fill one column after the other. Of several such numbers, the smallest gives rows of equal length.
+    """
     size, font = STYLE["legend.fontsize"], FontProperties(family=STYLE["font.sans-serif"])
     lengths = [TextPath((0, 0), label, size=size, prop=font).get_extents().width for label in labels]
     pad, edges = 0.8, 1.3  # in type sizes: before each label, and on both sides of the legend
-    for columns in range(min(6, len(labels)), 1, -1):
+
+    def fits(columns: int) -> bool:
         widest = [max(part) for part in np.array_split(lengths, columns)]
         spaces = columns * (LEGEND["handlelength"] + pad) + (columns - 1) * LEGEND["columnspacing"] + edges
-        if sum(widest) + spaces * size <= 72 * width:
-            return columns
-    return 1
+        return columns == 1 or sum(widest) + spaces * size <= 72 * width
+
+    fitting = [columns for columns in range(1, min(6, len(labels)) + 1) if fits(columns)]
+    return min(fitting, key=lambda columns: (-(-len(labels) // columns), columns), default=1)
 
 
 def seed_statistics(frame: pd.DataFrame, *columns: str) -> str:

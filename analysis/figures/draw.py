@@ -49,7 +49,8 @@ def draw(layout: FigureLayout, tidy: Tidy) -> Figure:
     with matplotlib.rc_context(STYLE):
         figure = layout.draw(tidy, frame)
         if tidy.experiment.scale != "paper":
-            figure.suptitle("Smoke scale: scikit-learn's digits", fontsize=STYLE["axes.titlesize"])
+            titles = ["Smoke scale: scikit-learn's digits", figure.get_suptitle()]
+            figure.suptitle("\n".join(filter(None, titles)), fontsize=STYLE["axes.titlesize"])
         return figure
 
 

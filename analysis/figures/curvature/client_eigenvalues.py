@@ -8,7 +8,7 @@ from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 from pydantic import Field
 
-from analysis.figures.base import Body, PanelLayout, count_seeds, new_figure, whole_numbers
+from analysis.figures.base import Body, PanelLayout, count_seeds, new_figure, plain_numbers, whole_numbers
 from analysis.figures.heatmap import draw_rounds
 from analysis.figures.notes import missing_note
 from analysis.figures.palette import Style, styles
@@ -95,7 +95,10 @@ class ClientEigenvaluesLayout(PanelLayout):
         for cell, axes in panels.items():
             table = of_cell(rows, cell).pivot_table(index="client", columns="round", values="lambda_max")
             mesh = draw_rounds(axes, table.reindex(index=clients, columns=rounds), norm, even=len(rounds) <= _FEW)
-        body.colorbar(mesh, ax=list(panels.values()), aspect=30, pad=0.01).set_label(f"Clients’ {_LAMBDA}")
+        bar = body.colorbar(mesh, ax=list(panels.values()), aspect=30, pad=0.01)
+        bar.set_label(f"Clients’ {_LAMBDA}")
+        if self.scale == "log":
+            plain_numbers(bar.ax.yaxis, *mesh.get_clim())
 
 
 def _draw_clients(axes: Axes, rows: pd.DataFrame, look: Style) -> None:

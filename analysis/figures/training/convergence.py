@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pydantic import Field
 
-from analysis.figures.base import new_figure, seed_statistics, whole_numbers
+from analysis.figures.base import new_figure, plain_numbers, seed_statistics, whole_numbers
 from analysis.figures.lines import LinePanelsLayout, draw_lines, label_outer, smoothing
 from analysis.figures.notes import diverged_note, missing_note, stopped_note
 from analysis.layouts.tidy import Tidy, of_cell
@@ -79,6 +79,7 @@ class ConvergenceLayout(LinePanelsLayout):
                 axes.axhline(target, color="#777777", linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
             if self.rounds_scale == "log":
                 axes.set_xscale("log")
+                plain_numbers(axes.xaxis, *axes.get_xlim())
             else:
                 whole_numbers(axes.xaxis)
         label_outer(drawn, self.columns, "Communication round", _LABELS[self.metric])

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from analysis.figures import draw as figures
-from analysis.figures.base import LEGEND, STYLE, TEXT_WIDTH, FigureLayout, legend_columns, new_figure
+from analysis.figures.base import LEGEND, STYLE, TEXT_WIDTH, FigureLayout, legend_columns, new_figure, plain_numbers
 from analysis.figures.draw import KINDS
 from analysis.figures.palette import style, styles
 from analysis.layouts.layout import layout_names
@@ -359,10 +359,29 @@ def test_layouts_are_figure_layouts() -> None:
     assert all(issubclass(layout, FigureLayout) for layout in KINDS.values())
 
 
-@pytest.mark.parametrize("names", [["FedAvg"], ["FedAvg", "FedSAM"] * 6, ["FedLESAM-D (fedlesam_d)"] * 40])
+@pytest.mark.parametrize(
+    ("low", "high", "labels"),
+    [
+        (14, 47, ["20", "30", "40"]),
+        (0.8, 12, ["1", "2", "5", "10"]),
+        (1, 200_000, ["1", "10", "100", "1,000", "10,000", "100,000"]),
+    ],
+)
+def test_logarithmic_axes_have_plain_numbers(low: float, high: float, labels: list[str]) -> None:
+    axes = Figure().subplots()
+    axes.set(xscale="log", xlim=(low, high))
+    plain_numbers(axes.xaxis, low, high)
+    axes.figure.draw_without_rendering()
+    shown = [label.get_text() for label in axes.get_xticklabels() if low <= label.get_position()[0] <= high]
+    assert shown == labels
+
+
+@pytest.mark.parametrize(
+    "names", [["FedAvg"], ["FedAvg", "FedSAM"] * 6, ["FedLESAM-D (fedlesam_d)"] * 40, ["FedASAM + SWA"] * 6]
+)
 def test_a_legend_is_no_wider_than_its_figure(names: list[str]) -> None:
     columns = legend_columns(names, TEXT_WIDTH)
-    assert columns == {1: 1, 12: 6, 40: 3}[len(names)]
+    assert columns == {1: 1, 12: 6, 40: 3, 6: 3}[len(names)], "six labels need two rows, and three columns suffice"
     with matplotlib.rc_context(STYLE):
         figure, body = new_figure(TEXT_WIDTH, 3)
         box = body.legend(handles=[Line2D([], [], label=name) for name in names], ncols=columns, **LEGEND)

@@ -17,7 +17,7 @@ from analysis.figures.draw import KINDS
 from analysis.figures.palette import Style
 from analysis.layouts.tidy import Tidy
 from bench.experiments.address import CellAddress
-from bench.experiments.experiment import Experiment
+from bench.experiments.experiment import Experiment, load_experiment
 from bench.input.errors import UserError
 from tests.analysis.conftest import HARD, metrics, tidy_in, write
 
@@ -169,6 +169,17 @@ def test_curves_of_clients_are_thin_and_that_of_the_test_set_thick(tidy: Tidy) -
     assert thick.get_linewidth() > max(line.get_linewidth() for line in thin)
     assert drawn[0].get_ylabel() == "Accuracy (%)"
     assert "thin lines: one client each; thick black line: mean over the classes" in figures.caption(chosen, tidy)
+
+
+def test_the_setting_is_named_at_smoke_scale_too(tmp_path: Path) -> None:
+    smoke = load_experiment("quick", {"scale": "smoke", "grid.seeds": [0, 1]})
+    cell, tidy = CellAddress(HARD, "fedavg"), tidy_in(tmp_path, smoke)
+    written = pd.read_csv(write(tmp_path, cell, "client_rounds", client_rounds(10)))
+    identities = {run.seed: run.identity for run in smoke.cell(cell.path).runs}
+    (file := tidy.path("client_rounds", cell)).parent.mkdir(parents=True)
+    written.assign(identity=written["seed"].map(identities)).to_csv(file, index=False)
+    titles = figures.draw(layout("client_rounds", methods=["fedavg"]), tidy).get_suptitle().split("\n")
+    assert titles == ["Smoke scale: scikit-learn's digits", "Dirichlet 0.1, 4 of 20 clients"]
 
 
 def test_corruptions_in_the_mean_and_one_by_one(tidy: Tidy) -> None:
