@@ -4,10 +4,11 @@ Each line is a statement: the runs of these methods, in these parts and partitio
 value for this key. Parts, methods and partitions are patterns (`*` is any text). Values are alternatives, if the paper
 does not say which of several it used (`0.1|0.9`), or the values of a grid, each of which occurs (`5&10&20`, where `*`
 stands for further values of our own). The place is a section, table, figure or algorithm, and the line of the paper's
-text.
+text; alternatives may have a place each.
 """
 
 import csv
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -23,6 +24,8 @@ COUNTS = "counts"
 
 _NULL_IS_0 = {"training.local_momentum"}
 """Keys whose null means 0."""
+
+_LINE = re.compile(r" \(line \d+\)")
 
 Values = Mapping[str, Any]
 """A run's configuration as plain values: `RunConfig.model_dump()`."""
@@ -69,7 +72,7 @@ class Departure(NamedTuple):
         if not self.place:
             return f"{self.key} {self.here}, not printed, but {self.printed} in the experiment of the paper"
         printed = self.printed.replace("|", " or ").replace("&", ", ")
-        return f"{self.key} {self.here}, printed {printed} ({self.place.partition(' (line')[0]})"
+        return f"{self.key} {self.here}, printed {printed} ({_LINE.sub('', self.place)})"
 
 
 class Difference(NamedTuple):

@@ -77,7 +77,7 @@ def test_each_statement_concerns_runs_and_each_value_of_a_printed_grid_occurs(pa
         assert (one.part, one.key) in _departing_on_purpose(paper) or not _missing(one, found), one
 
 
-PLACE = re.compile(r"(Section|Appendix|Table|Figure|Algorithm) [A-Z0-9.]+ \(line \d+\)")
+PLACE = re.compile(r"((^|, )(Section|Appendix|Table|Figure|Algorithm) [A-Z0-9.]+ \(line \d+\))+")
 
 
 @pytest.mark.parametrize("paper", papers())
@@ -137,6 +137,8 @@ def fedgf(**changes: Any) -> RunConfig:
 def test_a_departure_names_the_key_and_both_values() -> None:
     [departure] = departures("fedgf", CELL, fedgf(training__batch_size=100))
     assert departure.text == "training.batch_size 100, printed 64 (Appendix C.2)"
+    both = departure._replace(printed="64|128", place="Section 6.1 (line 3), Table 2 (line 40)")
+    assert both.text == "training.batch_size 100, printed 64 or 128 (Section 6.1, Table 2)"
     [departure] = departures("fedgf", CELL, fedgf(methods__fedgf__hyperparameters__W=20))
     assert departure.text == "hyperparameters.W 20, printed 10 or 30 or 50 (Appendix C.2)"
 

@@ -239,6 +239,8 @@ TARGET = {"metric": "rounds_to_target", "target": 30}
         ({"evaluation.every": 10, "evaluation.last": 100}, FinalValue(rule="best"), {}, "evaluated too rarely"),
         ({"evaluation.every": 10, "evaluation.last": 100}, LAST, {"metric": "test_accuracy_std_last100"}, ""),
         ({"evaluation.every": 20000}, LAST, {"metric": "lpf"}, ""),
+        ({"evaluation.every": 10}, LAST, {"metric": "seconds_per_round"}, "evaluated too rarely"),
+        ({"evaluation.every": 10}, LAST, {"metric": "train_seconds_per_round"}, ""),
         ({"evaluation.every": 10}, LAST, TARGET, "evaluated too rarely"),
         ({"evaluation.until": 30}, LAST, TARGET, ""),
         ({"evaluation.until": 29}, LAST, TARGET, "stops at 29 %"),
