@@ -24,8 +24,8 @@ def definition(rows: pd.DataFrame, file: str) -> str:
     return " or: ".join(found) if len(found) <= _LISTED else f"see the column definition of the files {file}.csv"
 
 
-def other_training_settings(experiment: Experiment, methods: Sequence[str]) -> Iterator[str]:
-    """A sentence if methods override fields of `training`, such as the learning rate."""
+def other_training_settings(experiment: Experiment, methods: Sequence[str], runs: str = "") -> Iterator[str]:
+    """A sentence if methods override fields of `training`, such as the learning rate. `runs`: which runs, in words."""
     names, differing = method_titles(experiment, methods), []
     for method in methods:
         own = experiment.methods[method].training
@@ -34,7 +34,7 @@ def other_training_settings(experiment: Experiment, methods: Sequence[str]) -> I
         if own:
             differing.append(f"{names[method]} ({', '.join(f'{key} {_shown(value)}' for key, value in own.items())})")
     if differing:
-        yield f"Other training settings: {', '.join(differing)}."
+        yield f"Other training settings{f' of {runs}' if runs else ''}: {', '.join(differing)}."
 
 
 def _shown(value: Any) -> str:

@@ -11,6 +11,7 @@ from analysis.layouts.titles import method_titles
 from analysis.measures.convergence import FinalValue
 from analysis.tables.layout import Column, TableLayout
 from analysis.tables.quantities import quantity
+from analysis.tables.quotations import Quotations, own_cells
 from analysis.tables.values import rule_of
 from bench.experiments.address import RUN_IDS
 from bench.experiments.results import RUN_FILES
@@ -23,10 +24,12 @@ def caption(
     frames: Mapping[str, pd.DataFrame],
     tidy: Tidy,
     counts: Sequence[int],
+    quotations: Quotations | None = None,
 ) -> str:
     """The layout's caption and the protocol: which value, how many seeds, what ± and the marks mean.
 
-    `finals`: the reported value by title of the method; `counts`: the numbers of seeds of the means, in order.
+    `finals`: the reported value by title of the method; `counts`: the numbers of seeds of the means, in order;
+    `quotations`: the entries with runs of another experiment.
     """
     metrics, protocol = frames["metrics"], []
     sources, names = {column.file for column in layout.supported}, method_titles(tidy.experiment)
@@ -48,7 +51,12 @@ def caption(
         if any(file not in RUN_FILES and tidy.analyses[file].of_final_model for file in sources):
             protocol.append(f"Measured on the global model after the last round{rounds}.")
     if layout.supported:
-        protocol += other_training_settings(tidy.experiment, layout.supported_methods)
+        own = {cell.method for cell in own_cells(layout, tidy.experiment, quotations)}
+        protocol += other_training_settings(tidy.experiment, [m for m in layout.supported_methods if m in own])
+    if quotations is not None:
+        quoted = dict.fromkeys(cell.method for cell in quotations.all_cells)
+        runs = f"runs for quoted numbers (experiment {quotations.experiment.name})"
+        protocol += other_training_settings(quotations.experiment, list(quoted), runs)
     protocol += [*_definitions(layout, frames), *less_exact(frames), *computed_by_other_code(frames, tidy.analyses)]
     if any(quantity(column.metric).file == "convergence" for column in layout.supported):
         protocol.append(

@@ -140,7 +140,7 @@ def fill(name: str, layout: TableLayout, tidy: Tidy, quotations: Quotations | No
     rows = tuple(names[method] for method in layout.methods)
     by_title = {names[method]: final for method, final in finals.items()}
     seeds = {entry.seeds for block in blocks for row in block for entry in row if entry.mean is not None}
-    text = caption(layout, by_title, frames, tidy, sorted(seeds))
+    text = caption(layout, by_title, frames, tidy, sorted(seeds), quotations)
     return Table(name, layout, rows, tuple(blocks), text, experiment=tidy.experiment.name, quotations=quotations)
 
 

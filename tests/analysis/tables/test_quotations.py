@@ -149,6 +149,11 @@ def test_marks_say_what_is_quoted(shown: Table) -> None:
     assert "q quoted from FedLESAM's Table 2, and compared with runs of that paper's settings" in text
     assert "quoted numbers are compared with quoted ones" in text
     assert "Numbers marked q are quoted from FedLESAM's Table 2" in shown.caption
+    assert (
+        "Other training settings of runs for quoted numbers (experiment fedlesam): FedAdam (server_lr 0.1), FedDyn"
+        in (shown.caption)
+    )
+    assert "server_lr 0.01" not in shown.caption, "all of FedAdam's numbers are quoted"
     rows = pd.read_csv(pd.io.common.StringIO(FORMATS["csv"](shown)))
     is_quoted = rows["published_note"].map(lambda note: isinstance(note, str) and "quoted" in kinds(note))
     assert (rows["source"] == is_quoted.map({True: "run of fedlesam", False: "run"})).all()
