@@ -83,7 +83,7 @@ PLANTED = [
     (
         "fedsam_caldarola",
         "3",
-        r"batch_size: 20(, local_momentum: 0.9)?}",
+        r"batch_size: 20, local_momentum: 0.9}",
         "batch_size: 20}",
         "training.local_momentum 0, printed 0.9 (Table 10)",
     ),
