@@ -114,7 +114,7 @@ class CheckedLayouts(ABC, Generic[AnyLayout]):
         of_kind = [other for other, analysis in analyses.items() if analysis.name == kind]
         if name not in of_kind:
             raise unknown(f"analysis of kind {kind}", name, of_kind)
-        for part in dict.fromkeys(setting.dataset for setting in layout.settings(experiment)):
-            analyses[name].check(experiment.resolved_parts[part].evaluation)
+        for setting in layout.settings(experiment):
+            analyses[name].check(experiment.evaluation_in(setting))
         for label, cell in itertools.product(analyses[name].compared_labels(), layout.cells(experiment)):
             experiment.compared_cell(cell, label)

@@ -95,24 +95,24 @@ class RequestedExperiment:
         return [self.experiment.compared_cell(cell, label).path for label in self.analyses[analysis].compared_labels()]
 
     def analysed(self, analysis: str) -> list[str]:
-        """The paths of all cells to which an analysis applies; a `UserError` if no part of the experiment allows it."""
+        """The paths of all cells to which an analysis applies; a `UserError` if no setting allows it."""
         if analysis not in self.analyses:
             raise unknown(f"analysis of experiment {self.experiment.name}", analysis, self.analyses)
         requested = self.analyses[analysis]
-        parts, reasons = set(), []
-        for label, part in self.experiment.resolved_parts.items():
+        settings, reasons = set(), []
+        for setting in self.experiment.settings:
             try:
-                requested.check(part.evaluation)
-                parts.add(label)
+                requested.check(self.experiment.evaluation_in(setting))
+                settings.add(setting)
             except UserError as error:
                 reasons.append(error)
-        if not parts:
+        if not settings:
             raise reasons[0]
         cells = self.experiment.addresses
         return [
             cell.path
             for cell in cells
-            if cell.setting.dataset in parts and requested.applies_to(cell.method, cell.setting.partition)
+            if cell.setting in settings and requested.applies_to(cell.method, cell.setting.partition)
         ]
 
     def check_runs(self, target: str) -> None:

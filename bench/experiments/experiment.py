@@ -19,7 +19,7 @@ from bench.experiments.address import CellAddress, Setting
 from bench.experiments.files import experiment_file, experiment_names
 from bench.experiments.overrides import Override, parse_overrides
 from bench.experiments.resolving import CellInputs, cell_config, part_fields, resolved_file
-from bench.experiments.run_config import RunConfig
+from bench.experiments.run_config import Evaluation, RunConfig
 from bench.experiments.schema import ExperimentFile, ExperimentPart
 from bench.input.content import short_hash
 from bench.input.errors import UserError, unknown
@@ -155,6 +155,11 @@ class Experiment(ExperimentFile):
             raise unknown(f"cell of experiment {self.name}", path, self._paths)
         return self._cell(self._paths[path])
 
+    def evaluation_in(self, setting: Setting) -> Evaluation:
+        """How the runs in a setting are evaluated."""
+        method = next(iter(self.resolved_parts[setting.dataset].methods))
+        return self.cell(CellAddress(setting, method).path).runs[0].evaluation
+
     def compared_cell(self, cell: CellAddress, label: str) -> CellAddress:
         """The cell of the method `label` in the same setting, or of the same method with the partition `label`.
 
@@ -209,9 +214,21 @@ def load_experiment(name: str, overrides: Mapping[str, Any] | None = None) -> Ex
     experiment = Experiment.parse(resolved_file(name, parsed), where=f"{experiment_file(name)}{given}")
     _check_owner(experiment.name, experiment_file(name))
     experiment._overrides = parsed
+    _check_evaluation_where(experiment)
     if not all(override.is_general for override in parsed):
         experiment.check_overrides(list(experiment._grid), f"the cells of experiment {experiment.name}")
     return experiment
+
+
+def _check_evaluation_where(experiment: Experiment) -> None:
+    """A `UserError` if evaluation_where has a label of no participation, unless the command line gives others."""
+    if any(override.path[0] == "grid" for override in experiment._overrides):
+        return
+    for label, part in experiment.resolved_parts.items():
+        known = {setting.participation for setting in experiment.settings if setting.dataset == label}
+        for participation in part.evaluation_where:
+            if participation not in known:
+                raise unknown(f"participation in evaluation_where of {label}", participation, known)
 
 
 def _check_owner(name: str, file: Path) -> None:

@@ -20,7 +20,8 @@ Then each part as an experiment without parts (`part_fields`):
 
 Then the configuration of one cell (`CELL_LAYERS`):
 
-6. `_sections`: the sections of the part, with one partition and participation of its grid
+6. `_sections`: the sections of the part, with one partition and participation of its grid, and what the part's
+   `evaluation_where` has for this participation
 7. `_released_code`: switches, training and sampling of the released code, for `variant: released`
 8. `_method_entry`: the method's entry: `hyperparameters` and `training`
 9. `_where`: the entry's `where` for this partition
@@ -249,7 +250,7 @@ def cell_config(inputs: CellInputs) -> Data:
 
 
 def _sections(_: Data, inputs: CellInputs) -> Data:
-    part = inputs.part
+    part, participation = inputs.part, inputs.address.setting.participation
     return {
         "dataset": part.dataset,
         "model": part.model,
@@ -257,7 +258,8 @@ def _sections(_: Data, inputs: CellInputs) -> Data:
         "participation": inputs.participation.model_dump(),
         "method": {**inputs.entry.choice(inputs.label).model_dump(), "hyperparameters": {}},
         "training": part.training.model_dump(),
-        "evaluation": part.evaluation.model_dump(),
+        "evaluation": part.evaluation.model_dump()
+        | part.evaluation_where.get(participation, {}),
         "engine": part.engine.model_dump(),
     }
 

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, ClassVar
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field, field_validator
 
 from bench.data.partitions import AnyPartition
 from bench.engine.participation import Participation
@@ -16,6 +16,15 @@ from bench.methods.released import Release, release
 
 SWA_SUFFIX = "+swa"
 PUBLISHED = "published"
+
+
+def _checked(where: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    for label, fields in where.items():
+        Evaluation.parse(fields, f"evaluation_where.{label}")
+    return where
+
+
+EvaluationWhere = Annotated[dict[str, dict[str, Any]], AfterValidator(_checked)]
 
 
 class PartitionOverrides(Frozen):
@@ -90,6 +99,7 @@ class ExperimentPart(Frozen):
     model: str | dict[str, Any] | None = None
     training: dict[str, Any] = Field(default={}, description="fields that differ")
     evaluation: dict[str, Any] = Field(default={}, description="fields that differ")
+    evaluation_where: EvaluationWhere = Field(default={}, description="labels that differ, like the experiment's")
     engine: dict[str, Any] = Field(default={}, description="fields that differ")
     grid: dict[str, Any] = Field(
         default={}, description="axes that differ; seeds must be the first ones of the experiment's seeds"
@@ -121,6 +131,10 @@ class ExperimentFile(Frozen):
     model: str | dict[str, Any] | None = Field(default=None, description="of all parts that do not name one")
     training: Training
     evaluation: Evaluation = Evaluation()
+    evaluation_where: EvaluationWhere = Field(
+        default={},
+        description="by the label of a participation, such as 5-of-100, fields of evaluation that differ with it",
+    )
     engine: EngineSettings = EngineSettings()
     grid: Grid
     methods: dict[Annotated[str, Field(pattern=LABEL)], MethodEntry] = Field(min_length=1)

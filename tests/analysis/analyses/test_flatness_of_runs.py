@@ -19,6 +19,9 @@ from tests.places import MINI
 from tests.problems import train
 
 CPU = torch.device("cpu")
+PLAIN = {"engine.backend": "loop", "engine.layout": "contiguous"}
+"""Back end and layout with which retraining gives the same bits."""
+
 Trained = Callable[..., RunDirectory]
 
 
@@ -27,8 +30,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
     """A run of FedSAM, four rounds on digits, with changed values."""
 
     def make(**changes: object) -> RunDirectory:
-        plain = {"engine.backend": "loop", "engine.layout": "contiguous"}  # so that retraining gives the same bits
-        values = plain | {f"evaluation.{key}": value for key, value in changes.items()}
+        values = PLAIN | {f"evaluation.{key}": value for key, value in changes.items()}
         config = load_experiment(MINI, values).cell("digits/dirichlet-0.1/4-of-20/fedsam").runs[0]
         return train(config, tmp_path_factory.mktemp("runs") / "run", CPU)
 
@@ -90,6 +92,27 @@ def test_retrained_models_are_all_clients_from_the_state(stored: RunDirectory) -
     )  # fmt: skip
     assert value(table) == pytest.approx(expected.value)
     assert all(torch.equal(results[i].w, w) for i, w in stored.local_models(3, CPU).items())
+
+
+@pytest.mark.parametrize("method", ["fedsam", "fedsmoo", "scaffold"])
+def test_with_full_participation_both_definitions_have_the_same_local_models(method: str, tmp_path: Path) -> None:
+    """Those of round 4, bit for bit, and so their sharpness, although the methods have client states."""
+    values = {
+        "training.rounds": 4,
+        "evaluation.every": 4,
+        "evaluation.snapshot_every": 3,
+        "evaluation.local_models": [4],
+    }
+    everyone = {"grid.participation": [{"sampling": "full"}]}
+    experiment = load_experiment("quick_all", PLAIN | values | everyone)
+    path = next(path for path in experiment.paths() if "/dirichlet-0.1/" in path and path.endswith(f"/{method}"))
+    run = train(experiment.cell(path).runs[0], tmp_path / "run", CPU)
+    assert len({len(own) for own in AnalysedRun(run, CPU).setup.split}) > 1, "clients have different weights"
+    kept = of(run, "discrepancy", round=4)
+    retrained = of(run, "discrepancy", round=3, local_models="retrained")
+    assert "those of all clients" in retrained["definition"][0]
+    assert value(retrained, "mean_local_sharpness") == value(kept, "mean_local_sharpness")
+    assert value(retrained, "global_sharpness") != value(kept, "global_sharpness"), "of w^3 and w^4"
 
 
 def test_what_is_taken_unless_the_options_say(stored: RunDirectory, trained: Trained) -> None:

@@ -3,6 +3,7 @@
 import math
 import weakref
 from collections.abc import Iterator
+from itertools import pairwise
 
 import pytest
 import torch
@@ -101,13 +102,16 @@ def test_no_discrepancy_when_one_client_holds_everything(logistic: Objective, di
     assert flatness_discrepancy(logistic, w, [digits], [(w, [digits])], rho=rho).value == 0
 
 
-def test_discrepancy_weights_clients_by_their_data(logistic: Objective, digits: Samples) -> None:
-    """Two clients with 15 and 45 samples: |S − (¼ S_1 + ¾ S_2)|."""
+@properties
+@given(cuts=st.sets(st.integers(1, 59), min_size=1, max_size=4))
+def test_discrepancy_weights_clients_by_their_data(logistic: Objective, digits: Samples, cuts: set[int]) -> None:
+    """Clients with any numbers m_i of the 60 samples: |S − Σ (m_i/60) S_i|."""
     x, y = digits
     w = logistic.initial()
-    local = [(w + 0.1, in_batches(x[:15], y[:15], 4)), (w - 0.2, in_batches(x[15:], y[15:], 20))]
-    s1, s2 = (sharpness(logistic, model, part, 0.5) for model, part in local)
-    expected = abs(sharpness(logistic, w, [digits], 0.5) - (0.25 * s1 + 0.75 * s2))
+    ends = pairwise([0, *sorted(cuts), 60])
+    local = [(w + 0.1 * k, in_batches(x[a:b], y[a:b], 20)) for k, (a, b) in enumerate(ends)]
+    mean = sum(sum(len(t) for _, t in part) / 60 * sharpness(logistic, model, part, 0.5) for model, part in local)
+    expected = abs(sharpness(logistic, w, [digits], 0.5) - mean)
     found = flatness_discrepancy(logistic, w, [digits], local, rho=0.5)
     assert found.value == pytest.approx(expected)
     assert found.value == abs(found.of_global - found.of_local)

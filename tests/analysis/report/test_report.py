@@ -211,3 +211,12 @@ def test_a_layout_is_like_another_one_but_for_the_keys_that_it_gives(tmp_path: P
         with pytest.raises(UserError, match=message) as error:
             Tables(requested).inputs("7")
         assert "\n" not in str(error.value)
+
+
+def test_an_analysis_is_of_the_settings_that_save_what_it_needs() -> None:
+    """FedGF's runs store states with 5 clients alone."""
+    paths = [CellAddress.of(path) for path in RequestedExperiment("fedgf", Path("none")).analysed("discrepancy")]
+    assert {cell.setting.participation for cell in paths} == {"5-of-100"}
+    assert {cell.setting.dataset for cell in paths} == {
+        "cifar10", "cifar100", "cifar100_resnet18", "cifar100_alpha0.5", "cifar100_alphas"
+    }  # fmt: skip

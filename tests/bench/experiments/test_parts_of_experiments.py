@@ -104,6 +104,24 @@ def test_a_method_differs_where_its_entry_says_so(tmp_path: Path) -> None:
     assert rho["second/iid/2-of-10/fedsam.half"] == 0.05
 
 
+def test_the_evaluation_differs_where_its_participation_says_so(tmp_path: Path) -> None:
+    data = changed("parts/second/evaluation_where", {"3-of-10": {"every": 1, "snapshot_every": 8}})
+    plain, special = load(tmp_path, PAPER), load(tmp_path, data)
+    differing = {path for path, cell in special.cells().items() if cell.identity != plain.cell(path).identity}
+    assert differing == {path for path in special.paths() if "/3-of-10/" in path}
+    run = special.cell("second/iid/3-of-10/fedsam").runs[0]
+    assert (run.evaluation.every, run.snapshots, run.evaluation.local_models) == (1, [8], None)
+    by_participation = {setting.participation: special.evaluation_in(setting) for setting in special.settings}
+    assert by_participation["3-of-10"] == run.evaluation
+    assert by_participation["2-of-10"].snapshot_every is None
+    file = str(tmp_path / "experiments.yaml")
+    assert (
+        load_experiment(file, {"evaluation.every": 3}).cell("second/iid/3-of-10/fedsam").runs[0].evaluation.every == 3
+    )
+    others = load_experiment(file, {"grid.participation": [{"active": 1}]})
+    assert others.cell("second/iid/1-of-10/fedsam").runs[0].snapshots == []
+
+
 def test_an_experiment_without_parts_is_its_only_grid() -> None:
     quick = load_experiment("quick")
     assert quick.resolved_parts == {"digits": quick}
@@ -112,6 +130,9 @@ def test_an_experiment_without_parts_is_its_only_grid() -> None:
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
+        ("parts/second/evaluation_where", {"4-of-10": {"every": 1}}, "evaluation_where of second '4-of-10'"),
+        ("parts/second/evaluation_where", {"3-of-10": {"evry": 1}}, "did you mean '.*every'"),
+        ("evaluation_where", {"4-of-20": {"every": 0}}, "every = 0: Input should be greater than or equal to 1"),
         (
             "parts/second/grid/seeds",
             [1],
