@@ -1,4 +1,4 @@
-"""What a layout says about the published counterparts of its entries: their keys, and readings of the paper."""
+"""What a layout says about the published counterparts of its entries: their keys, readings, and quotations."""
 
 from pydantic import Field, field_validator
 
@@ -9,6 +9,9 @@ from bench.input.frozen import Frozen
 
 Keys = dict[str, str | int | tuple[str, ...] | None]
 """Keys of published numbers; where a key has several values, any of them fits; null fits every value."""
+
+Place = tuple[int, str, int]
+"""An entry: the index of its block, the label of its method, and the index of its column."""
 
 _KEYS = {*KEYS} - {"paper", "table"}
 
@@ -55,3 +58,16 @@ class Reading(Frozen):
             if (section := key.partition(".")[0]) not in _SECTIONS:
                 raise unknown("section of a run", section, _SECTIONS)
         return silent
+
+
+class Quoted(Frozen):
+    """Another paper whose numbers the table quotes. Runs of that paper's experiment stand for the numbers that have the
+    note `quoted`."""
+
+    paper: str
+    table: str
+    parts: dict[str, str] = Field(
+        min_length=1,
+        description="by label of a part of the table's experiment, that of the other experiment; partition, "
+        "participation and method have the same labels in both",
+    )

@@ -8,16 +8,13 @@ from analysis.layouts.layout import Layout, Selection, read_layout
 from analysis.layouts.protocol import at_scale, final_at_scale, with_requested_value
 from analysis.measures.convergence import Better, FinalValue, reported
 from analysis.published.numbers import MULTIPLES, PUBLISHED_METRICS
-from analysis.tables.counterparts import Keys, Reading, checked_keys
+from analysis.tables.counterparts import Keys, Quoted, Reading, checked_keys
 from analysis.tables.quantities import QUANTITIES, quantity
 from analysis.verdicts.margins import Form
 from bench.experiments.address import CellAddress, Setting
 from bench.experiments.experiment import Experiment
 from bench.input.errors import UserError, unknown
 from bench.input.frozen import Frozen
-
-Place = tuple[int, str, int]
-"""An entry: the index of its block, the label of its method, and the index of its column."""
 
 
 class Column(Frozen):
@@ -179,19 +176,6 @@ class UnsupportedRow(Frozen):
 
     title: str
     why: str
-
-
-class Quoted(Frozen):
-    """Another paper whose numbers the table quotes. Runs of that paper's experiment stand for the numbers that have the
-    note `quoted`."""
-
-    paper: str
-    table: str
-    parts: dict[str, str] = Field(
-        min_length=1,
-        description="by label of a part of the table's experiment, that of the other experiment; partition, "
-        "participation and method have the same labels in both",
-    )
 
 
 class TableLayout(Layout):

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from analysis.layouts.tidy import Tidy
 from analysis.published.numbers import published
-from analysis.tables.layout import Place, Quoted, TableLayout
+from analysis.tables.counterparts import Place, Quoted
+from analysis.tables.layout import TableLayout
 from analysis.tables.published_keys import of_entry
 from bench.experiments.address import CellAddress, Setting
 from bench.experiments.experiment import Experiment

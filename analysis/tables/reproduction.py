@@ -8,9 +8,10 @@ from typing import NamedTuple
 import pandas as pd
 
 from analysis.published.numbers import PublishedNumber, find, fitting, published
+from analysis.tables.counterparts import Place
 from analysis.tables.fairness import FAIR, Fairness, fairness
 from analysis.tables.foot import foot
-from analysis.tables.layout import Block, Column, Place, TableLayout
+from analysis.tables.layout import Block, Column, TableLayout
 from analysis.tables.published_keys import keys_of, of_entry
 from analysis.tables.quotations import source
 from analysis.tables.table import ColumnSummary, Entry, PublishedEntry, Table

@@ -3,7 +3,7 @@
 import csv
 import io
 
-from analysis.tables.layout import Place
+from analysis.tables.counterparts import Place
 from analysis.tables.table import PublishedEntry, Table
 from analysis.verdicts.orders import Order
 

@@ -258,8 +258,7 @@ def _sections(_: Data, inputs: CellInputs) -> Data:
         "participation": inputs.participation.model_dump(),
         "method": {**inputs.entry.choice(inputs.label).model_dump(), "hyperparameters": {}},
         "training": part.training.model_dump(),
-        "evaluation": part.evaluation.model_dump()
-        | part.evaluation_where.get(participation, {}),
+        "evaluation": part.evaluation.model_dump() | part.evaluation_where.get(participation, {}),
         "engine": part.engine.model_dump(),
     }
 
