@@ -1,7 +1,7 @@
 """The caption of a table: what is shown, and by which protocol."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import pandas as pd
 
@@ -9,7 +9,7 @@ from analysis.layouts.captions import computed_by_other_code, definition, less_e
 from analysis.layouts.tidy import Tidy
 from analysis.layouts.titles import method_titles
 from analysis.measures.convergence import FinalValue
-from analysis.tables.layout import Column, TableLayout
+from analysis.tables.layout import TableLayout
 from analysis.tables.quantities import quantity
 from analysis.tables.quotations import Quotations, own_cells
 from analysis.tables.values import rule_of
@@ -37,7 +37,7 @@ def caption(
         whole = metrics.groupby(RUN_IDS).agg(last=("round", "max"), bad=("diverged", "max"))
         last = sorted(whole.loc[whole["bad"] == 0, "last"].unique())
         rounds = f" (round {last[0]})" if len(last) == 1 else f" (rounds {last[0]} to {last[-1]})" if last else ""
-        if any(_follows_protocol(column) for column in layout.supported):
+        if any(column.follows_protocol for column in layout.supported):
             requested = "" if tidy.experiment.report is None else ", as requested instead of the table's own protocol"
             protocol.append(f"Values{requested}: {_reported_as(finals, rounds)}.")
         for final in dict.fromkeys(column.final for column in layout.supported if column.final is not None):
@@ -45,9 +45,7 @@ def caption(
             named = ", ".join(of) if len(of) < len(layout.supported) else "Values"
             protocol.append(f"{named}: {final.description}.")
         shown = {rule_of(column, final) for column in layout.supported for final in finals.values()}
-        evaluated = int(metrics.groupby(RUN_IDS)["test_accuracy"].count().min())
-        if any((final.n or 0) > evaluated for final in shown):
-            protocol.append(f"Runs have as few as {evaluated} evaluations.")
+        protocol += _evaluations(metrics, shown)
         if any(file not in RUN_FILES and tidy.analyses[file].of_final_model for file in sources):
             protocol.append(f"Measured on the global model after the last round{rounds}.")
     if layout.supported:
@@ -93,10 +91,14 @@ def _definitions(layout: TableLayout, frames: Mapping[str, pd.DataFrame]) -> Ite
             yield f"{titles[0][0].upper()}{', '.join(titles)[1:]}: {text}."
 
 
-def _follows_protocol(column: Column) -> bool:
-    """Whether a column shows the value of each run that the table's protocol reports."""
-    shown = quantity(column.metric)
-    return shown.file == "metrics" and column.final is None and shown.deviation_over is None
+def _evaluations(metrics: pd.DataFrame, shown: Iterable[FinalValue]) -> Iterator[str]:
+    """How many evaluations the runs have, if that decides the shown values."""
+    evaluated = metrics.groupby(RUN_IDS)["test_accuracy"].count()
+    fewest, most = int(evaluated.min()), int(evaluated.max())
+    if any((final.n or 0) > fewest for final in shown):
+        yield f"Runs have as few as {fewest} evaluations."
+    elif fewest < most and any(final.rule == "best" for final in shown):
+        yield f"Runs have {fewest} to {most} evaluations."
 
 
 def _reported_as(finals: Mapping[str, FinalValue], rounds: str) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from analysis.measures.convergence import FinalValue
-from analysis.published.transcript import Departure, Difference, departures, silent_differences
+from analysis.published.transcript import Departure, Difference, departures, silent_differences, value_of
 from analysis.tables.layout import Column
 from analysis.tables.quantities import quantity
 from analysis.tables.values import rule_of
@@ -53,9 +53,10 @@ def fairness(
     Its settings are compared with the transcript of the paper. Seeds, engine and saved states are free, and so is the
     evaluation, if the column needs no other. `papers_own`, the paper's own experiment, says which settings the paper
     has, and which values FedFlat chose where the paper says nothing. In a column of another reading, the keys in which
-    it departs on purpose are free, too.
+    it departs on purpose have the values of the paper's own experiment.
     """
-    free = set() if column.reading is None else set(column.reading.departs)
+    if experiment.report is not None and column.follows_protocol:
+        return Fairness(f"report is set to {experiment.report}")
     departing: dict[Departure, None] = {}
     silent: dict[Difference, None] = {}
     for cell in cells:
@@ -64,29 +65,41 @@ def fairness(
         if not (experiment.has_cell(cell) and papers_own.has_cell(cell)):
             return Fairness("not a setting of the paper")
         run, own = (one.cell(cell.path).runs[0] for one in (experiment, papers_own))
-        departing |= dict.fromkeys(one for one in departures(paper, cell, run) if one.key not in free)
+        meant = _departs_as_meant(run, own, column)
+        departing |= dict.fromkeys(one for one in departures(paper, cell, run) if one.key not in meant)
         for one in silent_differences(paper, cell, run, own):
-            if one.key in ESSENTIAL - free:
+            if one.key in ESSENTIAL:
                 departing[Departure(one.key, one.here, one.own, "")] = None
             else:
                 silent[one] = None
-        if not departing and (why := _too_rare(run, own, column, of_table)):
+        if not departing and (why := _other_evaluation(run, own, column, of_table)):
             return Fairness(why)
     return Fairness(DEPARTS if departing else "", tuple(departing), tuple(silent))
 
 
-def _too_rare(run: RunConfig, own: RunConfig, column: Column, of_table: FinalValue) -> str:
+def _departs_as_meant(run: RunConfig, own: RunConfig, column: Column) -> set[str]:
+    """The keys in which the column's reading departs from the paper, and the run has the value of the reading."""
+    if column.reading is None or not column.reading.departs:
+        return set()
+    ours, meant = run.model_dump(), own.model_dump()
+    return {key for key in column.reading.departs if value_of(ours, key) == value_of(meant, key)}
+
+
+def _other_evaluation(run: RunConfig, own: RunConfig, column: Column, of_table: FinalValue) -> str:
     """Why a column needs other evaluations than those of a run; empty if it does not.
 
-    The first round that reaches a target depends on all evaluations, and the time of a round contains its evaluation,
-    so both need those of the paper's own experiment.
+    The first round that reaches a target depends on all evaluations, so it needs at least those of the paper's own
+    experiment. The time of a round contains its evaluation, so it needs the same rounds and the same images.
     """
     shown, until = quantity(column.metric), run.evaluation.until
     is_target = shown.file == "convergence"
     reaches = is_target and not isinstance(column.target, str) and (column.target or 0) <= (until or 0)
     if until is not None and not reaches:
         return f"stops at {until:g} %"
-    needed = own.evaluated_rounds if is_target or column.metric == "seconds_per_round" else set()
+    if column.metric == "seconds_per_round":
+        same_images = run.evaluation.training_images == own.evaluation.training_images
+        return "" if same_images and run.evaluated_rounds == own.evaluated_rounds else "evaluated otherwise"
+    needed = own.evaluated_rounds if is_target else set()
     if shown.file == "metrics":
         needed = _needed(rule_of(column, of_table), int(run.training.rounds * shown.share))
     return "" if needed <= run.evaluated_rounds else "evaluated too rarely"

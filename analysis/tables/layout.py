@@ -130,6 +130,13 @@ class Column(Frozen):
         return None if n is None else FinalValue(rule="std_last_n", n=n)
 
     @property
+    def follows_protocol(self) -> bool:
+        """Whether the column shows the value of each run that the table's protocol reports."""
+        shown = QUANTITIES.get(self.metric)
+        is_reported = shown is not None and shown.file == "metrics" and shown.deviation_over is None
+        return is_reported and self.final is None
+
+    @property
     def direction(self) -> Better:
         """Whether higher or lower values are better."""
         known = QUANTITIES.get(self.metric)

@@ -16,11 +16,11 @@ from bench.data.partitions import AnyPartition
 from bench.data.sources import parse_source
 from bench.engine.participation import Participation
 from bench.experiments.address import CellAddress, Setting
-from bench.experiments.files import experiment_file, experiment_names
+from bench.experiments.files import experiment_file, experiment_names, read_yaml
 from bench.experiments.overrides import Override, parse_overrides
 from bench.experiments.resolving import CellInputs, cell_config, part_fields, resolved_file
 from bench.experiments.run_config import Evaluation, RunConfig
-from bench.experiments.schema import ExperimentFile, ExperimentPart
+from bench.experiments.schema import ExperimentFile, ExperimentPart, differing
 from bench.input.content import short_hash
 from bench.input.errors import UserError, unknown
 
@@ -214,21 +214,29 @@ def load_experiment(name: str, overrides: Mapping[str, Any] | None = None) -> Ex
     experiment = Experiment.parse(resolved_file(name, parsed), where=f"{experiment_file(name)}{given}")
     _check_owner(experiment.name, experiment_file(name))
     experiment._overrides = parsed
-    _check_evaluation_where(experiment)
+    _check_evaluation_where(experiment, read_yaml(experiment_file(name)))
     if not all(override.is_general for override in parsed):
         experiment.check_overrides(list(experiment._grid), f"the cells of experiment {experiment.name}")
     return experiment
 
 
-def _check_evaluation_where(experiment: Experiment) -> None:
-    """A `UserError` if evaluation_where has a label of no participation, unless the command line gives others."""
-    if any(override.path[0] == "grid" for override in experiment._overrides):
-        return
-    for label, part in experiment.resolved_parts.items():
-        known = {setting.participation for setting in experiment.settings if setting.dataset == label}
-        for participation in part.evaluation_where:
-            if participation not in known:
-                raise unknown(f"participation in evaluation_where of {label}", participation, known)
+def _check_evaluation_where(experiment: Experiment, own: Mapping[str, Any]) -> None:
+    """A `UserError` if `evaluation_where` of the file `own` or of the command line has a label of no participation.
+
+    An experiment's label must occur in one of its parts, a part's label in that part. Inherited labels are not checked,
+    because a file may extend an experiment with another grid; nor is the file, if the command line has another grid.
+    """
+    overrides = experiment._overrides
+    given = [(one.part, labels) for one in overrides if (labels := one.evaluated_participations)]
+    if not any(one.names[0] in ("grid", "parts") for one in overrides):
+        places = {None: own, **own.get("parts", {})}
+        given += [(part, differing(place.get("evaluation_where", {}))) for part, place in places.items()]
+    for part, labels in given:
+        known = {setting.participation for setting in experiment.settings if part in (None, setting.dataset)}
+        for label in labels:
+            if label not in known:
+                of = f"experiment {experiment.name}" if part is None else part
+                raise unknown(f"participation in evaluation_where of {of}", label, known)
 
 
 def _check_owner(name: str, file: Path) -> None:

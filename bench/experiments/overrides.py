@@ -10,7 +10,7 @@ from bench.engine.settings import EngineSettings
 from bench.experiments.address import CellAddress
 from bench.experiments.run_config import Evaluation, Training
 from bench.experiments.scale import Scale
-from bench.experiments.schema import ExperimentFile, ExperimentPart, Grid, MethodEntry, PartitionOverrides
+from bench.experiments.schema import ExperimentFile, ExperimentPart, Grid, MethodEntry, PartitionOverrides, differing
 from bench.input.errors import UserError
 from bench.input.frozen import REPORT, Frozen
 
@@ -41,7 +41,8 @@ class Override:
     """A key of an experiment's file with its value on the command line.
 
     `part`, `method` and `partition` are the labels in the key, such as fedsam in methods.fedsam.hyperparameters.rho;
-    None: the value applies to all of them. `names` are the names after the labels: hyperparameters and rho.
+    None: the value applies to all of them. `names` are the names after the labels: hyperparameters and rho. The
+    label of a participation in `evaluation_where` is one of the names.
     """
 
     key: str
@@ -58,8 +59,12 @@ class Override:
         assert found is not None  # the pattern of the last group matches every text
         part, method, partition, rest = found.groups()
         section, _, name = rest.partition(".")
-        has_dots = name and section == "hyperparameters" and not name.startswith("swa.")  # such as correction.alpha
-        return cls(key, value, part, method, partition, (section, name) if has_dots else tuple(rest.split(".")))
+        names = tuple(rest.split("."))
+        if name and section == "hyperparameters" and not name.startswith("swa."):  # such as correction.alpha
+            names = (section, name)
+        elif section == "evaluation_where" and (labelled := _PARTICIPATION.match(name)):  # bernoulli-0.2-of-100
+            names = (section, labelled[1], *filter(None, name[labelled.end() :].split(".")))
+        return cls(key, value, part, method, partition, names)
 
     @property
     def path(self) -> tuple[str, ...]:
@@ -69,6 +74,14 @@ class Override:
             *(key for section, label in labels.items() if label is not None for key in (section, label)),
             *self.names,
         )
+
+    @property
+    def evaluated_participations(self) -> tuple[str, ...]:
+        """The labels of `evaluation_where` that the key or the value gives."""
+        section, *label = self.names[:2]
+        if section != "evaluation_where":
+            return ()
+        return tuple(label) or differing(self.value)
 
     @property
     def is_general(self) -> bool:
@@ -113,6 +126,9 @@ _KEY = re.compile(
     r"(.*)",
     re.DOTALL,
 )
+
+_PARTICIPATION = re.compile(r"(.+?-of-\d+)(?:\.|$)")
+"""The label of a participation, as `Participation.label` writes it, at the start of a key."""
 
 
 def full_key(override: Override, methods: Mapping[str, Any]) -> str | None:

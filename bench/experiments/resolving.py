@@ -3,8 +3,8 @@
 First the file, a mapping with the keys of `ExperimentFile`:
 
 1. `experiment_data`: the files that the experiment extends, the farthest first, and its own file: `training`,
-   `evaluation`, `engine`, `grid` and methods are merged key by key; every other key replaces the inherited one, and
-   methods without an entry are left out
+   `evaluation`, `evaluation_where`, `engine`, `grid` and methods are merged key by key; every other key replaces the
+   inherited one, and methods without an entry are left out
 
 Then `FILE_LAYERS`:
 
@@ -61,7 +61,7 @@ Data = dict[str, Any]
 Overrides = Sequence[Override]
 """The values of the command line, in the order of their precedence."""
 
-_MERGED_SECTIONS = ("training", "evaluation", "engine", "grid")
+_MERGED_SECTIONS = ("training", "evaluation", "evaluation_where", "engine", "grid")
 
 
 def resolved_file(name: str, overrides: Overrides) -> Data:
@@ -258,7 +258,7 @@ def _sections(_: Data, inputs: CellInputs) -> Data:
         "participation": inputs.participation.model_dump(),
         "method": {**inputs.entry.choice(inputs.label).model_dump(), "hyperparameters": {}},
         "training": part.training.model_dump(),
-        "evaluation": part.evaluation.model_dump() | part.evaluation_where.get(participation, {}),
+        "evaluation": part.evaluation.model_dump() | (part.evaluation_where.get(participation) or {}),
         "engine": part.engine.model_dump(),
     }
 

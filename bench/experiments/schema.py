@@ -18,13 +18,20 @@ SWA_SUFFIX = "+swa"
 PUBLISHED = "published"
 
 
-def _checked(where: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def _checked(where: dict[str, dict[str, Any] | None]) -> dict[str, dict[str, Any] | None]:
     for label, fields in where.items():
-        Evaluation.parse(fields, f"evaluation_where.{label}")
+        if fields is not None:
+            Evaluation.parse(fields, f"evaluation_where.{label}")
     return where
 
 
-EvaluationWhere = Annotated[dict[str, dict[str, Any]], AfterValidator(_checked)]
+EvaluationWhere = Annotated[dict[str, dict[str, Any] | None], AfterValidator(_checked)]
+"""Fields of `evaluation` by the label of a participation; null: none, where others are inherited."""
+
+
+def differing(where: dict[str, dict[str, Any] | None]) -> tuple[str, ...]:
+    """The labels of `evaluation_where` with other evaluations."""
+    return tuple(label for label, fields in where.items() if fields is not None)
 
 
 class PartitionOverrides(Frozen):
@@ -133,7 +140,8 @@ class ExperimentFile(Frozen):
     evaluation: Evaluation = Evaluation()
     evaluation_where: EvaluationWhere = Field(
         default={},
-        description="by the label of a participation, such as 5-of-100, fields of evaluation that differ with it",
+        description="by the label of a participation, such as 5-of-100, fields of evaluation that differ with it; "
+        "null: none",
     )
     engine: EngineSettings = EngineSettings()
     grid: Grid

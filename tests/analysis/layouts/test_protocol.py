@@ -19,8 +19,9 @@ from bench.experiments.experiment import Experiment, load_experiment
 from bench.input.errors import UserError
 from tests.analysis.conftest import HARD, metrics, tidy_in, write
 
+HARD_LABELS = {"partition": "dirichlet-0.1", "participation": "4-of-20"}
 LONG = {"kind": "convergence", "title": "T", "caption": "C.", "methods": ["fedavg"], "window": 100, "every": 800,
-        "panels": [{"partition": "dirichlet-0.1", "participation": "4-of-20"}]}  # fmt: skip
+        "panels": [HARD_LABELS]}  # fmt: skip
 
 
 @pytest.mark.parametrize(("rounds", "window", "every"), [(8, 2, 2), (3, 2, 1), (40, 10, 10), (10_000, 100, 800)])
@@ -120,12 +121,18 @@ def test_deviations_are_over_few_evaluations_too() -> None:
 
 
 def test_runs_shorter_than_a_mean_are_reported(short: Tidy) -> None:
-    column = {
-        "header": "a",
-        "metric": "test_accuracy",
-        "select": {"partition": "dirichlet-0.1", "participation": "4-of-20"},
-    }
+    column = {"header": "a", "metric": "test_accuracy", "select": HARD_LABELS}
     fields = {"title": "T", "caption": "C.", "methods": ["fedavg"], "columns": [column]}
     for n, noted in ((100, True), (2, False)):
         layout = TableLayout.parse({**fields, "final": {"rule": "mean_last_n", "n": n}})
         assert ("Runs have as few as 2 evaluations." in fill("t", layout, short).caption) == noted
+
+
+@pytest.mark.parametrize(("rule", "noted"), [("best", True), ("last", False)])
+def test_the_best_of_different_numbers_of_evaluations_is_noted(short: Tidy, rule: str, noted: bool) -> None:
+    """Two runs with 2 evaluations each, and one run with 4."""
+    write(short.results, CellAddress(HARD, "fedsam"), "metrics", metrics([60], every=1))
+    fields = {"title": "T", "caption": "C.", "methods": ["fedavg", "fedsam"], "final": {"rule": rule}}
+    column = {"header": "a", "metric": "test_accuracy", "select": HARD_LABELS}
+    caption = fill("t", TableLayout.parse({**fields, "columns": [column]}), short).caption
+    assert ("Runs have 2 to 4 evaluations." in caption) == noted

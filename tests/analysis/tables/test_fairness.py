@@ -115,6 +115,7 @@ def test_a_departure_in_the_papers_own_experiment_is_seen(
 CELL = CellAddress.of("cifar100/lda-0/5-of-100/fedgf")
 FEDGF = load_experiment("fedgf")
 LAST, LAST_100 = FinalValue(), FinalValue(rule="mean_last_n", n=100)
+TARGET = {"metric": "rounds_to_target", "target": 30}
 AT = {"dataset": "cifar100", "partition": "lda-0", "participation": "5-of-100"}
 
 READ = [(name, CellAddress.of(path)) for name, path in (
@@ -137,6 +138,17 @@ def test_a_reading_is_free_only_in_the_keys_that_it_names(name: str, cell: CellA
     assert departing(FEDGF, column.model_copy(update={"reading": None})) == {"partition.alpha"}
     assert departing(planted, column) == {"training.batch_size"}
     assert departing(planted, column.model_copy(update={"reading": None})) == {"partition.alpha", "training.batch_size"}
+
+
+def test_a_key_of_a_reading_has_the_value_of_the_papers_experiment() -> None:
+    layout = Tables(RequestedExperiment("fedgf", Path("nowhere"))).layout("1")
+    column, reading = next((one, one.reading) for one in layout.columns if one.reading is not None)
+    departs = reading.model_copy(update={"departs": ("partition.alpha", "training.batch_size")})
+    cell, shown = READ[0][1], column.model_copy(update={"reading": departs})
+    planted = load_experiment("fedgf", {"training.batch_size": 100})
+    found = fairness("fedgf", [cell], planted, FEDGF, shown, LAST_100)
+    assert [one.key for one in found.departures] == ["training.batch_size"]
+    assert fairness("fedgf", [cell], planted, planted, shown, LAST_100).is_fair
 
 
 @pytest.mark.parametrize(
@@ -189,10 +201,10 @@ def test_qus_two_stems_differ_in_nothing_else() -> None:
         assert [one.text for one in found] == ["model.stem cifar instead of imagenet"]
 
 
-def of(changes: Mapping[str, Any], final: FinalValue = LAST, cell: CellAddress = CELL, **column: Any) -> Fairness:
+def of(changes: Mapping[str, Any], of_table: FinalValue = LAST, cell: CellAddress = CELL, **column: Any) -> Fairness:
     """The fairness of one entry of FedGF with changed settings."""
     shown = Column.parse({"header": "A", "metric": "test_accuracy", "select": AT, **column})
-    return fairness("fedgf", [cell], load_experiment("fedgf", changes), FEDGF, shown, final)
+    return fairness("fedgf", [cell], load_experiment("fedgf", changes), FEDGF, shown, of_table)
 
 
 @pytest.mark.parametrize(
@@ -202,6 +214,32 @@ def of(changes: Mapping[str, Any], final: FinalValue = LAST, cell: CellAddress =
 )
 def test_seeds_engine_and_saved_states_are_free(changes: dict[str, Any]) -> None:
     assert of(changes) == Fairness()
+
+
+def test_a_time_with_more_evaluations_than_the_papers_own_is_not_judged() -> None:
+    """FedGF evaluates runs with 10 clients every 100 rounds."""
+    cell = CellAddress.of("cifar100/lda-0/10-of-100/fedgf")
+    for metric, why in {"seconds_per_round": "evaluated otherwise", "train_seconds_per_round": ""}.items():
+        assert of({"evaluation.every": 1}, cell=cell, metric=metric).why == why
+        assert of({}, cell=cell, metric=metric).is_fair
+
+
+@pytest.mark.parametrize(
+    ("column", "is_judged"),
+    [
+        ({}, False),
+        ({"final": {"rule": "std_last_n", "n": 100}}, True),
+        ({"metric": "test_accuracy_std_last100"}, True),
+        ({"metric": "lpf"}, True),
+        (TARGET, True),
+    ],
+    ids=str,
+)
+def test_values_that_report_replaces_are_not_judged(column: dict[str, Any], is_judged: bool) -> None:
+    """Not even where the run has all evaluations that the best one needs."""
+    requested = of({"report": "best"}, FinalValue(rule="best"), **column)
+    assert requested.why == ("" if is_judged else "report is set to best")
+    assert of({}, LAST_100, **column).is_fair
 
 
 def test_what_the_paper_does_not_state_is_judged_and_named() -> None:
@@ -226,9 +264,6 @@ def test_cells_that_the_paper_lacks_are_not_judged() -> None:
     assert of({"scale": "smoke"}).why == "another scale"
 
 
-TARGET = {"metric": "rounds_to_target", "target": 30}
-
-
 @pytest.mark.parametrize(
     ("changes", "final", "column", "why"),
     [
@@ -239,7 +274,11 @@ TARGET = {"metric": "rounds_to_target", "target": 30}
         ({"evaluation.every": 10, "evaluation.last": 100}, FinalValue(rule="best"), {}, "evaluated too rarely"),
         ({"evaluation.every": 10, "evaluation.last": 100}, LAST, {"metric": "test_accuracy_std_last100"}, ""),
         ({"evaluation.every": 20000}, LAST, {"metric": "lpf"}, ""),
-        ({"evaluation.every": 10}, LAST, {"metric": "seconds_per_round"}, "evaluated too rarely"),
+        ({}, LAST, {"metric": "seconds_per_round"}, ""),
+        ({"evaluation.every": 10}, LAST, {"metric": "seconds_per_round"}, "evaluated otherwise"),
+        ({"evaluation.training_images": 500}, LAST, {"metric": "seconds_per_round"}, "evaluated otherwise"),
+        ({"evaluation.training_images": 500}, LAST, {"metric": "train_seconds_per_round"}, ""),
+        ({"evaluation.training_images": 500}, LAST, TARGET, ""),
         ({"evaluation.every": 10}, LAST, {"metric": "train_seconds_per_round"}, ""),
         ({"evaluation.every": 10}, LAST, TARGET, "evaluated too rarely"),
         ({"evaluation.until": 30}, LAST, TARGET, ""),

@@ -122,6 +122,71 @@ def test_the_evaluation_differs_where_its_participation_says_so(tmp_path: Path) 
     assert others.cell("second/iid/1-of-10/fedsam").runs[0].snapshots == []
 
 
+def every(experiment: Experiment) -> dict[str, int]:
+    """The rounds between evaluations by part and participation."""
+    return {
+        f"{setting.dataset}/{setting.participation}": experiment.evaluation_in(setting).every
+        for setting in experiment.settings
+    }
+
+
+EVERY = {"first/4-of-20": 2, "second/2-of-10": 2, "second/3-of-10": 2, "third/4-of-5": 2}
+
+
+def test_a_label_of_the_experiment_needs_one_part_only(tmp_path: Path) -> None:
+    data = changed("evaluation_where", {"3-of-10": {"every": 1}, "4-of-20": {"every": 3}})
+    assert every(load(tmp_path, data)) == EVERY | {"second/3-of-10": 1, "first/4-of-20": 3}
+    data["parts"]["second"]["evaluation_where"] = {"3-of-10": None}
+    assert every(load(tmp_path, data)) == EVERY | {"first/4-of-20": 3}
+
+
+def test_inherited_labels_may_have_lost_their_participation(tmp_path: Path) -> None:
+    base = changed("evaluation_where", {"4-of-20": {"every": 1}})
+    load(tmp_path, base)
+    mine = tmp_path / "mine.yaml"
+
+    def extended(text: str) -> Experiment:
+        mine.write_text(f"name: mine\nextends: experiments.yaml\n{text}", encoding="utf-8")
+        return load_experiment(str(mine))
+
+    assert every(extended("")) == EVERY | {"first/4-of-20": 1}
+    assert every(extended("evaluation_where: {4-of-20: null}")) == EVERY
+    of_others = extended("grid: {participation: [{active: 3}]}")
+    assert every(of_others)["first/3-of-20"] == 2
+    with pytest.raises(UserError, match="participation in evaluation_where of experiment mine '4-of-20'"):
+        extended("grid: {participation: [{active: 3}]}\nevaluation_where: {4-of-20: {every: 3}}")
+    assert "first/3-of-20" in every(extended("grid: {participation: [{active: 3}]}\nevaluation_where: {4-of-20: null}"))
+
+
+def test_papers_can_be_extended_with_other_participations(tmp_path: Path) -> None:
+    (file := tmp_path / "mine.yaml").write_text(
+        "name: mine\nextends: fedgf\ngrid: {participation: [{active: 30}]}\n", encoding="utf-8"
+    )
+    assert every(load_experiment(str(file)))["cifar10/30-of-100"] == 100
+
+
+def test_the_command_line_gives_labels_with_dots(tmp_path: Path) -> None:
+    data = changed("grid/participation", [{"sampling": "bernoulli", "probability": 0.2}])
+    load(tmp_path, data)
+    file, label = str(tmp_path / "experiments.yaml"), "bernoulli-0.2-of-20"
+    for key, value in {f"evaluation_where.{label}.every": 1, f"evaluation_where.{label}": {"every": 1}}.items():
+        assert every(load_experiment(file, {key: value}))[f"first/{label}"] == 1
+    around = load_experiment(file, {f"evaluation_where.{label}.around": {"every": 2, "rounds": 2}})
+    assert around.cell(f"first/iid/{label}/fedavg").runs[0].evaluated_rounds == {1, 2, 3, 4}
+    in_part = load_experiment(file, {"parts.second.evaluation_where.3-of-10.every": 1})
+    assert (every(in_part)["second/3-of-10"], every(in_part)["second/2-of-10"]) == (1, 2)
+    mistakes: dict[str, tuple[Any, str]] = {
+        "evaluation_where.4-of-21.every": (1, "participation in evaluation_where of experiment paper '4-of-21'"),
+        "parts.second.evaluation_where.4-of-20.every": (1, "participation in evaluation_where of second '4-of-20'"),
+        "evaluation_where": ({"4-of-21": {"every": 1}}, "participation in evaluation_where of experiment paper"),
+        f"evaluation_where.{label}.evry": (1, "did you mean '.*every'"),
+    }
+    for key, (value, message) in mistakes.items():
+        with pytest.raises(UserError, match=message) as error:
+            load_experiment(file, {key: value})
+        assert "\n" not in str(error.value)
+
+
 def test_an_experiment_without_parts_is_its_only_grid() -> None:
     quick = load_experiment("quick")
     assert quick.resolved_parts == {"digits": quick}
