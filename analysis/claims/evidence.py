@@ -143,8 +143,7 @@ class Runs:
         if statement is None:
             return None
         values = {cell: of_seeds for cell in self.cells(claim) if (of_seeds := self._values(claim, cell))}
-        exact = bool(rules().margin(claim.metric, "values").exact)
-        return decide(statement, values, exact=exact) if values else None
+        return decide(statement, values, exact=rules().is_exact(claim.metric)) if values else None
 
     def _values(self, claim: Claim, cell: CellAddress) -> dict[int, float]:
         """A cell's values by seed; a run that diverged, or did not reach its target, is worse than all others."""

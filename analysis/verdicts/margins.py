@@ -2,7 +2,7 @@
 
 import math
 from functools import cache
-from typing import Literal
+from typing import Literal, get_args
 
 from pydantic import Field, model_validator
 
@@ -71,6 +71,10 @@ class Rules(Frozen):
         """The margin of a metric in a form; a metric without one is not judged."""
         margins: dict[str, Margin] = getattr(self, form)
         return margins.get(metric, Margin(not_judged="no margin is set"))
+
+    def is_exact(self, metric: str) -> bool:
+        """Whether values of a metric are counts; some are printed as multiples only, and have a margin only there."""
+        return any(self.margin(metric, form).exact is not None for form in get_args(Form))
 
 
 @cache

@@ -7,12 +7,16 @@ import pandas as pd
 import pytest
 
 from analysis.analyses.provenance import name_value_pairs
+from analysis.analyses.run_analysis import run_analysis
 from analysis.claims.evidence import Printed, Runs
 from analysis.claims.page import HEADER, judged, page, stated, summary, text
 from analysis.claims.schema import Claim, papers_with_claims
 from analysis.report.requested import RequestedExperiment
 from bench.experiments.address import IDS
+from bench.host.progress import silent
+from bench.host.torch_device import prepare_device
 from bench.input.errors import UserError
+from bench.training.train import train_cell
 from tests.analysis.conftest import metrics
 
 DIGITS = """
@@ -109,6 +113,27 @@ def test_counts_are_decided_by_one_seed(runs):
             )
             write(runs, method, "cost", frame, partition)
     assert runs.finding(claim(runs, "transmissions_fedavg_fedsam")).outcome == "holds"
+
+
+REFUTED = {
+    "fedlesam": {"variants_memory_as_fedsmoo", "variants_communication_as_fedsmoo"},
+    "fedtoga": {"no_additional_storage"},
+}
+"""Claims that counts refute: FedLESAM-D receives a model less than FedSMOO, FedTOGA stores one more than FedSAM."""
+
+
+@pytest.mark.parametrize("paper", REFUTED)
+def test_the_part_counts_decides_its_claims_by_one_seed(paper: str, tmp_path: Path) -> None:
+    runs = Runs(RequestedExperiment(paper, tmp_path))
+    requested, device = runs.requested, prepare_device("cpu", 1)
+    for path, cell in requested.experiment.cells().items():
+        if cell.address.setting.dataset == "counts":
+            folder = tmp_path / "runs" / paper / path
+            train_cell(paper, cell, folder, device, silent)
+            run_analysis(requested.analyses["cost"], folder, requested.tidy.path("cost", cell.address), device, str)
+    found = {one.id: runs.finding(one) for one in runs.paper.claims if one.select.dataset == ("counts",)}
+    assert {one.outcome for one in found.values()} == {"holds", "fails"}
+    assert {name for name, one in found.items() if one.outcome == "fails"} == REFUTED[paper]
 
 
 def test_the_coefficient_c_is_read_from_the_metrics(runs):

@@ -43,6 +43,12 @@ def test_a_metric_without_margin_is_not_judged() -> None:
     assert rules().margin("trace", "values").not_judged == "no margin is set"
 
 
+def test_counts_are_exact_in_whichever_form_the_papers_print_them() -> None:
+    counts = {"downloads_per_round", "uploads_per_round", "transmissions_per_round"}
+    counts |= {"client_storage", "client_models", "gradients_per_step"}
+    assert {metric for metric in QUANTITIES if rules().is_exact(metric)} == counts
+
+
 def test_widths_by_hand() -> None:
     """Half a unit of the last decimal is added; for percent as the larger of both changes of the logarithm."""
     assert Margin(points=1).width(PublishedNumber(80.0)) == pytest.approx(1.005)
