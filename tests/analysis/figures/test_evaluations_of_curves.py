@@ -1,4 +1,7 @@
-"""The papers' own runs are evaluated where their curves need it."""
+"""The papers' own runs are evaluated where their curves and swept values need it.
+
+Figures of other kinds show columns that all rounds have, such as c, or final models.
+"""
 
 from itertools import pairwise
 
@@ -6,7 +9,9 @@ import pytest
 
 from analysis.figures.draw import load_figure
 from analysis.figures.training.convergence import ConvergenceLayout
+from analysis.figures.training.sweep import SweepLayout
 from analysis.layouts.layout import layout_names
+from analysis.measures.convergence import reported
 from analysis.published.numbers import papers
 from bench.experiments.experiment import load_experiment
 
@@ -16,6 +21,27 @@ CURVES = [
     for name in layout_names(paper, "figures")
     if isinstance(layout := load_figure(paper, name), ConvergenceLayout) and layout.metric != "local_loss"
 ]
+
+SWEEPS = [
+    (paper, name, layout)
+    for paper in papers()
+    for name in layout_names(paper, "figures")
+    if isinstance(layout := load_figure(paper, name), SweepLayout) and layout.needed_file == "metrics"
+]
+
+
+@pytest.mark.parametrize(("paper", "name", "layout"), SWEEPS, ids=[f"{paper}_{name}" for paper, name, _ in SWEEPS])
+def test_each_evaluation_of_a_swept_value_is_made(paper: str, name: str, layout: SweepLayout) -> None:
+    """A mean of 100 evaluations is one over the last 100 rounds; methods without another rule report the last round."""
+    experiment = load_experiment(paper)
+    cells = layout.cells(experiment)
+    assert cells
+    for cell in cells:
+        final = layout.final or reported(experiment.methods[cell.method].release(cell.method))
+        run = experiment.cell(cell.path).runs[0]
+        rounds = run.training.rounds
+        needed = rounds if final.rule == "best" else final.n or 1
+        assert set(range(rounds + 1 - needed, rounds + 1)) <= run.evaluated_rounds, cell
 
 
 @pytest.mark.parametrize(("paper", "name", "layout"), CURVES, ids=[f"{paper}_{name}" for paper, name, _ in CURVES])
