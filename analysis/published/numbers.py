@@ -99,7 +99,6 @@ REMARKS = (
     "printed once as FedLESAM(S-D)",
     "printed validation accuracy",
     "row called FedSAM in the text",
-    "same figure as FedLESAM table 8",
     "table 1 prints",
     "tick marks absent from the text copy",
 )
@@ -117,6 +116,12 @@ def kinds(note: str) -> tuple[str, ...]:
     """The kinds in a note. A note joins items `kind`, `kind: detail` and plain remarks by '; ' or ' | '."""
     heads = [part.partition(":")[0] for part in _PARTS.split(note)]
     return tuple(head for head in heads if head in NOTES)
+
+
+def quoted_from(note: str) -> str | None:
+    """The other paper's table whose number is quoted, such as FedLESAM table 2; None if the number is not quoted."""
+    items = (part.partition(":") for part in _PARTS.split(note))
+    return next((detail.strip() for head, _, detail in items if head == "quoted"), None)
 
 
 @dataclass(frozen=True)
@@ -168,7 +173,7 @@ class PublishedNumber:
     @property
     def quoted(self) -> bool:
         """Whether the paper quotes it from another paper."""
-        return "quoted" in kinds(self.note)
+        return quoted_from(self.note) is not None
 
     @property
     def failed(self) -> bool:

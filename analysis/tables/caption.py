@@ -71,10 +71,17 @@ def caption(
         one = counts[-1] == 1
         protocol.append("One seed." if one else f"Mean ± sample standard deviation over {seeds} seeds.")
         if any(column.direction != "none" for column in layout.columns):
-            within = "of a column within its block" if len(layout.blocks) > 1 else "of a column"
-            protocol.append(f"Bold: best mean {within}; underlined: second best.")
+            protocol += _marks(layout, quotations)
     scale = IN_WORDS[tidy.experiment.scale] if layout.supported else ""
     return " ".join(part for part in [f"{layout.title}.", scale, layout.caption.strip(), *protocol] if part)
+
+
+def _marks(layout: TableLayout, quotations: Quotations | None) -> Iterator[str]:
+    """What bold and underlined numbers are."""
+    within = "of a column within its block" if len(layout.blocks) > 1 else "of a column"
+    yield f"Bold: best mean {within}; underlined: second best."
+    if quotations is not None and quotations.cells:
+        yield "Bold and underlined compare runs of both papers' settings."
 
 
 def _definitions(layout: TableLayout, frames: Mapping[str, pd.DataFrame]) -> Iterator[str]:

@@ -1,14 +1,15 @@
 """The paragraphs under a table with published numbers: the order of the methods, the verdicts, and their rule."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from analysis.published.numbers import PublishedNumber
 from analysis.tables.counterparts import Reading
 from analysis.tables.layout import Column
 from analysis.tables.quantities import quantity
 from analysis.tables.table import Table
-from analysis.verdicts.equivalence import MOST_SEEDS
-from analysis.verdicts.margins import Margin, Repetitions, rules
+from analysis.verdicts.equivalence import MOST_SEEDS, Noise
+from analysis.verdicts.margins import Margin, rules
 from analysis.verdicts.orders import PairCounts
 from analysis.verdicts.verdict import ONE_SEED, PAPERS_NOISE, Verdict, counts
 from bench.experiments.experiment import Experiment
@@ -25,8 +26,8 @@ _OF_FORM = {
 }
 
 
-def foot(table: Table, experiment: Experiment, repetitions: Repetitions) -> tuple[str, ...]:
-    """The paragraphs; `repetitions`: what the paper states about its runs."""
+def foot(table: Table, experiment: Experiment, paper: str) -> tuple[str, ...]:
+    """The paragraphs under a table of this paper."""
     if experiment.scale != "paper":
         return ("Nothing is judged at this scale.",)
     own, readings = _by_reading(table)
@@ -38,7 +39,7 @@ def foot(table: Table, experiment: Experiment, repetitions: Repetitions) -> tupl
         *_settings(table),
     ]
     if any(verdict.kind in _DECIDED for verdict in verdicts):
-        paragraphs += [" ".join(_rule(verdicts)), " ".join(_margins(table)), *_noise(table, repetitions)]
+        paragraphs += [" ".join(_rule(verdicts)), " ".join(_margins(table)), *_noise(table, paper)]
     if experiment.report is not None:
         paragraphs.append(f"The reported value is the requested one (report={experiment.report}), not the paper's.")
     return tuple(paragraph for paragraph in paragraphs if paragraph)
@@ -89,8 +90,9 @@ def _orders(table: Table, columns: list[int]) -> str:
         f"Order of the methods: of {sum(total)} pairs of methods with different published numbers, {total.in_all} have "
         f"the published order in all seeds, {total.in_some} in some and {total.in_none} in none."
     )
-    if table.quotations is not None:
-        text += " A pair consists of numbers of the same paper's runs: quoted numbers are compared with quoted ones."
+    numbers = (row[c].number for block in table.published for row in block for c in columns)
+    if any(number is not None and number.quoted for number in numbers):
+        text += " Quoted numbers are compared with quoted ones only, because the papers' settings differ."
     return text
 
 
@@ -152,10 +154,19 @@ def _margins(table: Table) -> Iterator[str]:
         f"{margin} for {_enumerated(list(names))}" for margin, names in titles.items() if margin.exact is None
     ]
     if statistical:
-        yield f"Margins: {'; '.join(statistical)}; each plus half a unit of the last printed decimal."
+        computed = any(number.rounding is not None for number in _judged_numbers(table))
+        of_both = "; multiples of printed times: plus half a unit of the last decimal of both times" if computed else ""
+        yield f"Margins: {'; '.join(statistical)}; each plus half a unit of the last printed decimal{of_both}."
     for margin, names in titles.items():
         if margin.exact:
             yield f"Exact quantities agree if they are equal in the printed decimals: {_enumerated(list(names))}."
+
+
+def _judged_numbers(table: Table) -> Iterator[PublishedNumber]:
+    """The published numbers of the entries with verdicts."""
+    for entry in (entry for block in table.published for row in block for entry in row):
+        if entry.number is not None and entry.verdict.kind in _DECIDED:
+            yield entry.number
 
 
 def _title(column: Column) -> str:
@@ -167,19 +178,26 @@ def _enumerated(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def _noise(table: Table, repetitions: Repetitions) -> Iterator[str]:
-    """Where the noise of the gaps comes from."""
-    noises = [summary.noise for block in table.summaries for summary in block if summary.noise is not None]
-    if not noises:
-        return
-    runs = (
-        f"as the mean of {repetitions.seeds} runs"
-        if repetitions.seeds is not None
-        else "as one run (the paper does not state its number of seeds)"
-    )
+def _noise(table: Table, paper: str) -> Iterator[str]:
+    """Where the noise of the gaps comes from; quoted numbers have their own."""
+    summaries = [summary for block in table.summaries for summary in block]
+    own = [summary.noise for summary in summaries if summary.noise is not None]
+    quoted = [summary.quoted_noise for summary in summaries if summary.quoted_noise is not None]
+    counted = [_counted(own, paper)] if own else []
+    if quoted and table.layout.quoted is not None:
+        counted.append(_counted(quoted, table.layout.quoted.paper))
+    if counted:
+        separately = ", separately for quoted numbers" if own and quoted else ""
+        yield (
+            f"Noise: the deviation s of a run is pooled over the methods of a column{separately}. "
+            f"The published number counts {'; a quoted one counts '.join(dict.fromkeys(counted))}."
+        )
+
+
+def _counted(noises: Sequence[Noise], paper: str) -> str:
+    """As how many runs a published number of this paper counts, and with which deviation."""
+    seeds = rules().repetitions(paper).seeds
+    runs = f"as the mean of {seeds} runs" if seeds else "as one run (the paper does not state its number of seeds)"
     printed = any(noise.printed is not None for noise in noises)
     deviation = "with the printed ±, pooled over the column, as its deviation" if printed else "with the same deviation"
-    yield (
-        "Noise: the deviation s of a run is pooled over the methods of a column. The published number counts "
-        f"{runs}, {deviation}."
-    )
+    return f"{runs}, {deviation}"

@@ -3,14 +3,14 @@
 import html as html_module
 import itertools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from analysis.published.printed_numbers import method_title
+from analysis.published.numbers import PublishedNumber, quoted_from
 from analysis.tables.layout import Column
 from analysis.tables.table import ColumnSummary, Entry, PublishedEntry, Table
 from analysis.tables.tidy_csv import tidy_csv
-from analysis.verdicts.equivalence import Spread
+from analysis.verdicts.equivalence import Noise, Spread
 from analysis.verdicts.margins import rules
 from bench.files.text_table import escape_markdown, markdown_line
 from bench.files.text_table import markdown as markdown_table
@@ -93,9 +93,10 @@ def _foot(table: Table) -> list[str]:
     """The paragraphs of the table's foot, and the meaning of the marks that occur in its published rows."""
     numbers = [entry.number for block in table.published for row in block for entry in row if entry.number]
     printed = [number for number in numbers if number.value is not None]
+    quoted = _quoted(table, printed)
     occurs = {
         "? the printed number is doubtful": any(number.doubtful for number in printed),
-        **_quoted(table),
+        quoted: bool(quoted),
         "+ at least": any(number.censored for number in printed),
         "– the paper reports a failed run, or prints a dash": len(printed) < len(numbers),
     }
@@ -103,13 +104,13 @@ def _foot(table: Table) -> list[str]:
     return [*table.foot, *([f"In published rows: {marks}."] if marks else [])]
 
 
-def _quoted(table: Table) -> dict[str, bool]:
-    """The meaning of the mark of quoted numbers, and whether it occurs."""
-    quoted = table.layout.quoted
-    if quoted is None:
-        return {}
-    number = f"{method_title(quoted.paper)}'s Table {quoted.table}"
-    return {f"q quoted from {number}, and compared with runs of that paper's settings": table.quotations is not None}
+def _quoted(table: Table, printed: Sequence[PublishedNumber]) -> str:
+    """The meaning of the mark of quoted numbers; empty if none is quoted."""
+    sources = dict.fromkeys(quoted_from(number.note) for number in printed if number.quoted)
+    if not sources:
+        return ""
+    runs = "" if table.quotations is None else ", and compared with runs of that paper's settings"
+    return f"q quoted from {' and '.join(f'{source}' for source in sources)}{runs}"
 
 
 @dataclass(frozen=True)
@@ -151,14 +152,18 @@ def _summary_lines(
     lines = {
         "pairs in the published order in all / some / no seeds": ["" if o is None else str(o.counts) for o in orders],
         "Kendall's τ": ["" if o is None or o.tau is None else str(o.tau) for o in orders],
-        "deviation s (degrees of freedom)": [
-            "" if summary.noise is None else _deviation(summary.noise.runs, column)
-            for summary, column in zip(summaries, columns, strict=True)
-        ],
+        "deviation s (degrees of freedom)": _deviations([summary.noise for summary in summaries], columns),
+        "s of the runs for quoted numbers": _deviations([summary.quoted_noise for summary in summaries], columns),
     }
     for title, cells in lines.items():
         if any(cells):
             yield title, cells
+
+
+def _deviations(noises: Sequence[Noise | None], columns: Sequence[Column]) -> list[str]:
+    """The cells of a line of deviations; empty where none is known."""
+    pairs = zip(noises, columns, strict=True)
+    return ["" if noise is None else _deviation(noise.runs, column) for noise, column in pairs]
 
 
 def _deviation(runs: Spread, column: Column) -> str:

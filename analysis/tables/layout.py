@@ -156,6 +156,11 @@ class Column(Frozen):
         """Whether the column shows multiples of numbers that are not printed as multiples."""
         return self.relative_to is not None and self.published.get("metric", self.metric) not in MULTIPLES
 
+    def is_multiple_of(self, other: "Column") -> bool:
+        """Whether the column shows the other one's values as multiples of a method's value."""
+        own = {field: getattr(other, field) for field in ("header", "group", "decimals", "unit", "published")}
+        return self.relative_to is not None and self.model_copy(update={**own, "relative_to": None}) == other
+
     @property
     def name(self) -> str:
         """Group and header, for one-line headings."""

@@ -5,8 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import pandas as pd
+
 from analysis.layouts.tidy import Tidy
-from analysis.published.numbers import published
+from analysis.published.numbers import published, quoted_from
+from analysis.published.printed_numbers import method_title
 from analysis.tables.counterparts import Place, Quoted
 from analysis.tables.layout import TableLayout
 from analysis.tables.published_keys import of_entry
@@ -77,7 +80,8 @@ def quotations(layout: TableLayout, experiment: Experiment, paper: str, quoted: 
     """The quotations of a paper's table: its published numbers with the note `quoted`.
 
     `experiment`: that of the table; `theirs`: the tidy files of the quoted paper's experiment. A `UserError` if a
-    quoted setting has no counterpart there, or if both experiments have a part with the same label.
+    quoted setting has no counterpart there, if both experiments have a part with the same label, or if a number is
+    quoted from another table.
     """
     for part in quoted.parts.values():
         if part not in theirs.experiment.resolved_parts:
@@ -87,7 +91,7 @@ def quotations(layout: TableLayout, experiment: Experiment, paper: str, quoted: 
                 f"quoted: experiments {experiment.name} and {theirs.experiment.name} both have a part {part}"
             )
     numbers = published(paper)
-    numbers = numbers[numbers["note"].str.contains("quoted")]
+    numbers = _quoted_numbers(numbers[numbers["table"] == layout.published], quoted)
     cells = {}
     for (b, block), method, (c, column) in itertools.product(
         enumerate(layout.blocks), layout.supported_methods, enumerate(layout.columns)
@@ -96,6 +100,16 @@ def quotations(layout: TableLayout, experiment: Experiment, paper: str, quoted: 
             settings = layout.settings_of(block, column, experiment)
             cells[b, method, c] = tuple(CellAddress(_counterpart(setting, quoted), method) for setting in settings)
     return Quotations(quoted.paper, theirs, cells)
+
+
+def _quoted_numbers(numbers: pd.DataFrame, quoted: Quoted) -> pd.DataFrame:
+    """The rows of a table whose notes say that the number is quoted; all must be from the table that `quoted` names."""
+    wanted = f"{method_title(quoted.paper)} table {quoted.table}"
+    sources = {note: quoted_from(note) for note in numbers["note"]}
+    for note, source_of_note in sources.items():
+        if source_of_note not in (None, wanted):
+            raise UserError(f"quoted: a number has the note '{note}', but the layout names {wanted}")
+    return numbers[[sources[note] is not None for note in numbers["note"]]]
 
 
 def _counterpart(setting: Setting, quoted: Quoted) -> Setting:

@@ -1,5 +1,6 @@
 """Add the published numbers to a filled table: for each entry the number that the paper prints, and a verdict."""
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,7 +25,10 @@ from bench.input.errors import UserError
 
 
 class Compared(NamedTuple):
-    """An entry of a column. `fair`: whether its runs are as the paper `judge` states: the table's, or a quoted one."""
+    """An entry of a column.
+
+    `judge`: the paper whose transcript judges the runs. `fair`: whether they are as it states.
+    """
 
     method: str
     entry: Entry
@@ -41,7 +45,7 @@ def with_published(table: Table, experiment: Experiment, paper: str) -> Table:
     """
     layout, numbers, quoted = table.layout, published(paper), table.quotations
     papers_own = {name: load_experiment(name) for name in {paper, *([] if quoted is None else [quoted.paper])}}
-    repetitions, finals = rules().papers.get(paper, Repetitions()), layout.final_values(experiment)
+    finals = layout.final_values(experiment)
 
     def compared(entry: Entry, place: Place) -> Compared:
         b, method, c = place
@@ -50,9 +54,8 @@ def with_published(table: Table, experiment: Experiment, paper: str) -> Table:
         judge = quoted.paper if quoted is not None and place in quoted.cells else paper
         fair = FAIR
         if entry.mean is not None:
-            of_entry = source(layout, place, experiment, quoted)
-            own = papers_own[judge]
-            fair = fairness(judge, of_entry.cells, of_entry.experiment, own, column, finals[method])
+            runs = source(layout, place, experiment, quoted)
+            fair = fairness(judge, runs.cells, runs.experiment, papers_own[judge], column, finals[method])
         return Compared(method, entry, number, fair, judge)
 
     entries, summaries = [], []
@@ -61,33 +64,50 @@ def with_published(table: Table, experiment: Experiment, paper: str) -> Table:
             _judged(
                 column,
                 [compared(rows[m][c], (b, method, c)) for m, method in enumerate(layout.methods)],
-                repetitions,
+                paper,
             )
             for c, column in enumerate(layout.columns)
         ]
         entries.append(tuple(zip(*(of_column for of_column, _ in columns), strict=True)))
-        summaries.append(tuple(summary for _, summary in columns))
+        summaries.append(_with_orders_once(layout.columns, [summary for _, summary in columns]))
     judged = replace(table, published=tuple(entries), summaries=tuple(summaries))
-    return replace(judged, foot=foot(judged, experiment, repetitions))
+    return replace(judged, foot=foot(judged, experiment, paper))
 
 
-def _judged(
-    column: Column, rows: Sequence[Compared], repetitions: Repetitions
-) -> tuple[list[PublishedEntry], ColumnSummary]:
+def _judged(column: Column, rows: Sequence[Compared], paper: str) -> tuple[list[PublishedEntry], ColumnSummary]:
     """The published entries of a column of a block, with verdicts, and the comparison of the column."""
     margin = rules().margin(column.metric, column.form)
-    noise = _noise(column, rows, margin, repetitions)
+    noises = {
+        judge: _noise(column, [one for one in rows if one.judge == judge], margin, rules().repetitions(judge))
+        for judge in dict.fromkeys(one.judge for one in rows)
+    }
     entries = []
-    for method, entry, number, fair, _ in rows:
+    for method, entry, number, fair, judge in rows:
         if number is not None and not fair.is_fair:
             judged = Verdict("not judged", fair.why)
         elif number is not None and entry.mean is not None and method == column.relative_to:
             judged = Verdict("not judged", "the reference of multiples")
         else:
             values = entry.missing if entry.mean is None else [value for _, value in entry.by_seed]
-            judged = verdict(values, number, margin, noise, column.unit)
+            judged = verdict(values, number, margin, noises[judge], column.unit)
         entries.append(PublishedEntry(number, judged, fair))
-    return entries, ColumnSummary(noise, _order(rows))
+    of_quoted = next((noise for judge, noise in noises.items() if judge != paper), None)
+    return entries, ColumnSummary(noises.get(paper), of_quoted, _order(rows))
+
+
+def _with_orders_once(columns: Sequence[Column], summaries: Sequence[ColumnSummary]) -> tuple[ColumnSummary, ...]:
+    """The summaries, with one order for a column and its multiples, which have the same: that with more pairs."""
+    kept = list(summaries)
+    for (m, multiples), (v, values) in itertools.product(enumerate(columns), repeat=2):
+        if multiples.is_multiple_of(values):
+            fewer = m if _pairs(kept[m]) <= _pairs(kept[v]) else v
+            kept[fewer] = replace(kept[fewer], order=None)
+    return tuple(kept)
+
+
+def _pairs(summary: ColumnSummary) -> int:
+    """The number of pairs of methods whose order is compared."""
+    return 0 if summary.order is None else len(summary.order.pairs)
 
 
 def _noise(column: Column, rows: Sequence[Compared], margin: Margin, repetitions: Repetitions) -> Noise | None:
@@ -118,7 +138,7 @@ def _noise(column: Column, rows: Sequence[Compared], margin: Margin, repetitions
 def _order(rows: Sequence[Compared]) -> Order | None:
     """The order of the methods with fair runs and a certain published number, compared with the printed order.
 
-    Methods are compared if the same paper ran them: papers differ in settings.
+    Quoted numbers are compared with quoted ones only: papers differ in settings and machines.
     """
     numbers = {
         method: number
@@ -130,7 +150,7 @@ def _order(rows: Sequence[Compared]) -> Order | None:
         and not number.censored
     }
     values = {one.method: dict(one.entry.by_seed) for one in rows if one.method in numbers}
-    return order(values, numbers, {one.method: one.judge for one in rows})
+    return order(values, numbers, {method: number.quoted for method, number in numbers.items()})
 
 
 def _number(

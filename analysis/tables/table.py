@@ -60,9 +60,13 @@ class PublishedEntry:
 
 @dataclass(frozen=True)
 class ColumnSummary:
-    """A column of a block compared with the published one: the noise of its gaps, and the order of its methods."""
+    """A column of a block compared with the published one: the noise of its gaps, and the order of its methods.
+
+    `quoted_noise`: that of quoted numbers, whose runs are of another paper's experiment.
+    """
 
     noise: Noise | None = None
+    quoted_noise: Noise | None = None
     order: Order | None = None
 
 

@@ -76,6 +76,10 @@ class Rules(Frozen):
         """Whether values of a metric are counts; some are printed as multiples only, and have a margin only there."""
         return any(self.margin(metric, form).exact is not None for form in get_args(Form))
 
+    def repetitions(self, paper: str) -> Repetitions:
+        """What a paper states about repeated runs."""
+        return self.papers.get(paper, Repetitions())
+
 
 @cache
 def rules() -> Rules:

@@ -92,7 +92,7 @@ class Order:
 
 
 def order(
-    reproduced: BySeed, printed: Mapping[str, PublishedNumber], groups: Mapping[str, str] | None = None
+    reproduced: BySeed, printed: Mapping[str, PublishedNumber], groups: Mapping[str, object] | None = None
 ) -> Order | None:
     """Compare the methods that have values and a printed number; None if there is no pair.
 

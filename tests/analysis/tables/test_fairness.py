@@ -34,7 +34,8 @@ REPRODUCED = Entry(50.0, 1.0, 3, by_seed=((0, 49.0), (1, 50.0), (2, 51.0)))
 
 def judged(paper: str, name: str, experiment: Experiment) -> Table:
     """A table of a paper, judged as runs of an experiment; all entries have values, where the experiment has cells."""
-    layout = Tables(RequestedExperiment(paper, Path("nowhere"))).layout(name)
+    tables = Tables(RequestedExperiment(paper, Path("nowhere")))
+    layout = tables.layout(name)
 
     def entry(block: Block, method: str, column: Column) -> Entry:
         can_run = layout.why_unsupported(method, column) is None and layout.has(block, method, column, experiment)
@@ -44,7 +45,8 @@ def judged(paper: str, name: str, experiment: Experiment) -> Table:
         tuple(tuple(entry(block, method, column) for column in layout.columns) for method in layout.methods)
         for block in layout.blocks
     )
-    return with_published(Table(name, layout, layout.methods, entries, ""), experiment, paper)
+    table = Table(name, layout, layout.methods, entries, "", quotations=tables._quotations(layout))
+    return with_published(table, experiment, paper)
 
 
 def printed_entries(table: Table) -> list[tuple[str, Entry, PublishedEntry]]:

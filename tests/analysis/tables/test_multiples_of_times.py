@@ -1,7 +1,8 @@
 """Times of another machine are judged as multiples of one method's time only; those are computed from printed times."""
 
+import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,27 +13,28 @@ from hypothesis import strategies as st
 from analysis.published.numbers import PublishedNumber, published
 from analysis.report.requested import RequestedExperiment
 from analysis.report.tables import Tables
+from analysis.tables.formats import FORMATS
 from analysis.tables.layout import TableLayout
 from analysis.tables.reproduction import with_published
-from analysis.tables.table import Entry, Table
+from analysis.tables.table import Entry, PublishedEntry, Table
 from analysis.tables.values import Value, compared
 from analysis.verdicts.margins import Margin
 from bench.input.errors import UserError
 
-TABLES = {"fedlesam": ("8", "fedavg"), "fedtoga": ("9", "fedsam")}
-"""By paper: the table of seconds per round, and the method whose multiples are judged."""
+TABLES = {"fedlesam": "8", "fedtoga": "9"}
+"""By paper: the table of seconds per round."""
 
 
 def printed(paper: str) -> dict[str, float]:
     """The printed seconds by method."""
-    rows = published(paper).query("table == @TABLES[@paper][0] and metric == 'wallclock_s_per_round'")
+    rows = published(paper).query("table == @TABLES[@paper] and metric == 'wallclock_s_per_round'")
     return dict(zip(rows["method"], rows["value"], strict=True))
 
 
-def judged(paper: str, seconds: Mapping[str, Sequence[float]], **changes: object) -> Table:
-    """The paper's table of seconds with these seconds of runs, by method and seed."""
+def judged(paper: str, seconds: Mapping[str, Sequence[float]], name: str | None = None, **changes: object) -> Table:
+    """The paper's table of seconds, or the named one, with these values of runs in each column, by method and seed."""
     requested = RequestedExperiment(paper, Path("nowhere"))
-    layout = Tables(requested).layout(TABLES[paper][0])
+    layout = Tables(requested).layout(name or TABLES[paper])
     layout = TableLayout.parse({**layout.model_dump(), **changes})
     values = {method: [Value(seed, number) for seed, number in enumerate(of)] for method, of in seconds.items()}
     columns = [[entry(compared(column, values)[method]) for method in layout.methods] for column in layout.columns]
@@ -49,26 +51,70 @@ def kinds(table: Table, column: int) -> list[str]:
     return [row[column].verdict.kind for row in table.published[0]]
 
 
-@pytest.mark.parametrize("paper", TABLES)
-def test_multiples_are_judged_and_seconds_are_not(paper: str) -> None:
+def test_multiples_are_judged_and_seconds_are_not() -> None:
     """A machine that is ten times as fast, with one method that is slower than printed."""
-    reference, times = TABLES[paper][1], printed(paper)
+    times = printed("fedlesam")
     slow = {**times, "mofedsam": 1.5 * times["mofedsam"]}
     noise = (0.999, 1.0, 1.001)
     of_seeds = {
         method: [0.1 * second * noise[(seed + place) % 3] for seed in range(3)]
         for place, (method, second) in enumerate(slow.items())
     }
-    table = judged(paper, of_seeds)
+    table = judged("fedlesam", of_seeds)
     assert set(kinds(table, 0)) == {"not judged"}
     multiples = dict(zip(table.layout.methods, (row[1] for row in table.published[0]), strict=True))
     for method, one in multiples.items():
         assert one.number is not None
-        assert one.number.value == pytest.approx(times[method] / times[reference])
-        expected = {reference: "not judged", "mofedsam": "differs"}.get(method, "agrees")
+        assert one.number.value == pytest.approx(times[method] / times["fedavg"])
+        expected = {"fedavg": "not judged", "mofedsam": "differs"}.get(method, "agrees")
         assert one.verdict.kind == expected, method
     assert any("10 % for multiples of training and evaluation per round" in part for part in table.foot)
+    assert any(
+        "multiples of printed times: plus half a unit of the last decimal of both times" in part for part in table.foot
+    )
     assert any("measured on another machine" in part for part in table.foot)
+
+
+def pairs(table: Table) -> list[set[frozenset[str]] | None]:
+    """The compared pairs of methods, by column."""
+    orders = (summary.order for summary in table.summaries[0])
+    return [None if order is None else {frozenset(pair[:2]) for pair in order.pairs} for order in orders]
+
+
+def all_pairs(methods: Iterable[str]) -> set[frozenset[str]]:
+    return {frozenset(pair) for pair in itertools.combinations(methods, 2)}
+
+
+def test_times_of_two_machines_are_not_compared() -> None:
+    """FedTOGA's Table 9: quoted times are of FedLESAM's machine, the other two of its own; no multiple is shown."""
+    times, theirs = printed("fedtoga"), printed("fedlesam")
+    table = judged("fedtoga", {method: [second] * 3 for method, second in times.items()})
+    quoted = {method for method, row in zip(table.layout.methods, table.published[0], strict=True) if is_quoted(row[0])}
+    assert quoted == {method for method in times if times[method] == theirs.get(method)}
+    assert len(quoted) == 5
+    assert all(entry.verdict.kind == "not judged" for row in table.published[0] for entry in row)
+    assert [column.relative_to for column in table.layout.columns] == [None]
+    assert pairs(table) == [all_pairs(quoted) | all_pairs(times.keys() - quoted)]
+    text = FORMATS["md"](table)
+    assert "q quoted from FedLESAM table 8." in text
+    assert "Quoted numbers are compared with quoted ones only, because the papers' settings differ." in text
+
+
+def is_quoted(entry: PublishedEntry) -> bool:
+    return entry.number is not None and entry.number.quoted
+
+
+def test_pairs_of_a_column_and_its_multiples_are_counted_once() -> None:
+    """Multiples have the order of the values. They count where more of them are printed."""
+    seconds = {method: [second] * 3 for method, second in printed("fedlesam").items()}
+    table = judged("fedlesam", seconds)
+    assert pairs(table) == [all_pairs(seconds), None]
+    assert table.foot[0].startswith("Order of the methods: of 28 pairs of methods")
+    five = judged("fedlesam", seconds, "5")
+    only_multiples = [printed_of == "1" for printed_of in ("values", "1") * 6]
+    assert [one is not None for one in pairs(five)] == only_multiples, "FedAvg alone has printed values"
+    nine = judged("fedlesam", seconds, "9")
+    assert [one is not None for one in pairs(nine)] == [True, False, True, False, *only_multiples[4:]]
 
 
 SECONDS = st.lists(st.floats(0.5, 2), min_size=3, max_size=3)
@@ -127,6 +173,6 @@ def test_doubts_and_bounds_of_either_number_hold_for_the_multiple() -> None:
 def test_a_reference_without_a_printed_number_is_an_error() -> None:
     times = {method: [second] * 3 for method, second in printed("fedlesam").items()}
     rows = {"fedavg": {"variant": "none"}}
-    message = "column ×: table 8 prints no number of fedavg by which those of the other methods could be divided"
+    message = "column × FedAvg: table 8 prints no number of fedavg by which those of the other methods could be divided"
     with pytest.raises(UserError, match=f"^{message}$"):
         judged("fedlesam", times, rows=rows)

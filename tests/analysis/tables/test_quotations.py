@@ -11,16 +11,17 @@ from analysis.planning.plan import plan
 from analysis.planning.workflow import Workflow
 from analysis.published.anomalies import listed
 from analysis.published.audit_repeats import quoted_otherwise
-from analysis.published.numbers import kinds
+from analysis.published.numbers import PublishedNumber, kinds, quoted_from
 from analysis.published.printed_numbers import PrintedNumber, printed_numbers
 from analysis.report.requested import RequestedExperiment
 from analysis.report.tables import Tables
 from analysis.tables.fairness import DEPARTS
 from analysis.tables.formats import FORMATS
 from analysis.tables.layout import TableLayout, load_table
-from analysis.tables.table import Table
+from analysis.tables.table import PublishedEntry, Table
 from bench.experiments.address import IDS, CellAddress
 from bench.experiments.experiment import Experiment, load_experiment
+from bench.experiments.overrides import CONFIG_KEYS
 from bench.experiments.results import ResultPaths
 from bench.input.errors import UserError
 from bench.training.code_version import code_fingerprint
@@ -58,7 +59,22 @@ def test_all_old_numbers_are_quoted_and_no_new_one_is() -> None:
         assert ("quoted" in one.kinds) is (one.variant == "old"), one.place
 
 
-# By hand: FedTOGA's runs reach 90, 91 and 92 %, FedLESAM's the numbers that it prints.
+@pytest.mark.parametrize(
+    ("note", "source"),
+    [
+        ("quoted: FedLESAM table 2", "FedLESAM table 2"),
+        ("typo_suspected: FedLESAM table 2 prints 1; quoted: FedLESAM table 3", "FedLESAM table 3"),
+        ("typo_suspected: FedLESAM table 2 prints 1", None),
+        ("typo_suspected: quoted with a changed digit", None),
+        ("", None),
+    ],
+)
+def test_a_note_that_only_mentions_a_paper_is_no_quotation(note: str, source: str | None) -> None:
+    assert quoted_from(note) == source
+    assert PublishedNumber(1.0, note=note).quoted is (source is not None)
+
+
+# By hand: FedTOGA's runs reach 90, 91 and 92 %, FedLESAM's the numbers that it prints and 2 points more or less.
 
 
 def write(results: Path, experiment: Experiment, cell: CellAddress, values: list[float]) -> None:
@@ -89,8 +105,8 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
         found = requested.paths.cell_of(file)
         if found is not None:
             name, cell = found
-            number = 90.0 if name == "fedtoga" else print_of(cell).number - 1
-            write(folder, load_experiment(name), cell, [number, number + 1, number + 2])
+            mean, deviation = (91.0, 1.0) if name == "fedtoga" else (print_of(cell).number, 2.0)
+            write(folder, load_experiment(name), cell, [mean - deviation, mean, mean + deviation])
     return folder
 
 
@@ -142,12 +158,45 @@ def test_orders_compare_numbers_of_the_same_papers_runs(shown: Table) -> None:
         assert {frozenset(pair[:2]) for pair in summary.order.pairs} == wanted
 
 
+def test_both_papers_runs_have_their_own_noise(shown: Table) -> None:
+    [published], [summaries] = shown.published, shown.summaries
+    for c, summary in enumerate(summaries):
+        assert summary.noise is not None
+        assert summary.quoted_noise is not None
+        assert summary.noise.runs.std == pytest.approx(1)
+        assert summary.quoted_noise.runs.std == pytest.approx(2)
+        stds = {q: [one.std for one in column_of(published, c) if one.quoted is q and one.std] for q in (True, False)}
+        for noise, quoted in ((summary.noise, False), (summary.quoted_noise, True)):
+            assert noise.printed is not None
+            assert min(stds[quoted]) <= noise.printed.std <= max(stds[quoted])
+    assert any("pooled over the methods of a column, separately for quoted numbers." in part for part in shown.foot)
+    assert "s of the runs for quoted numbers" in FORMATS["md"](shown)
+
+
+def column_of(published: tuple[tuple[PublishedEntry, ...], ...], c: int) -> list[PublishedNumber]:
+    """The certain printed numbers of a column."""
+    numbers = (row[c].number for row in published)
+    return [number for number in numbers if number is not None and not number.doubtful]
+
+
+def test_nothing_is_said_about_quoted_numbers_if_none_is_shown(results: Path) -> None:
+    own = table(results, **{CONFIG_KEYS["methods"]: ["fedtoga", "fedspeed"]})
+    assert own.quotations is not None
+    assert not own.quotations.cells
+    text = FORMATS["md"](own)
+    assert "q quoted" not in text
+    assert "Quoted numbers" not in text
+    assert "Bold and underlined compare" not in text
+    assert all(summary.quoted_noise is None for summary in own.summaries[0])
+
+
 def test_marks_say_what_is_quoted(shown: Table) -> None:
     text = FORMATS["md"](shown)
     assert "79.52 ± 0.13q" in text
     assert "86.99 ± 0.13q" not in text
-    assert "q quoted from FedLESAM's Table 2, and compared with runs of that paper's settings" in text
-    assert "quoted numbers are compared with quoted ones" in text
+    assert "q quoted from FedLESAM table 2, and compared with runs of that paper's settings" in text
+    assert "Quoted numbers are compared with quoted ones only, because the papers' settings differ." in text
+    assert "Bold and underlined compare runs of both papers' settings." in shown.caption
     assert "Numbers marked q are quoted from FedLESAM's Table 2" in shown.caption
     assert (
         "Other training settings of runs for quoted numbers (experiment fedlesam): FedAdam (server_lr 0.1), FedDyn"
@@ -208,14 +257,19 @@ def test_wrong_parts_are_reported() -> None:
     layout = load_table("fedtoga", "2")
     requested = RequestedExperiment("fedtoga", Path("none"))
 
-    def refused(parts: dict[str, str], message: str) -> None:
+    def refused(parts: dict[str, str], message: str, of_table: str = "2") -> None:
         changed = TableLayout.parse(
-            {**layout.model_dump(), "quoted": {"paper": "fedlesam", "table": "2", "parts": parts}}
+            {**layout.model_dump(), "quoted": {"paper": "fedlesam", "table": of_table, "parts": parts}}
         )
         with pytest.raises(UserError, match=message):
             Tables(requested)._quotations(changed)
 
     refused({"cifar10_resnet18": "cifar01"}, "unknown part of experiment fedlesam in quoted 'cifar01'; did you mean")
     refused({"cifar10_resnet18": "cifar10"}, "unknown part in quoted 'cifar10_resnet18_200'")
+    refused(
+        {"cifar10_resnet18": "cifar10", "cifar10_resnet18_200": "cifar10"},
+        "a number has the note 'quoted: FedLESAM table 2', but the layout names FedLESAM table 3",
+        of_table="3",
+    )
     with pytest.raises(UserError, match="quoted needs columns of metrics"):
         TableLayout.parse({**load_table("fedtoga", "8").model_dump(), "quoted": layout.model_dump()["quoted"]})
