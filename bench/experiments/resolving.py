@@ -26,7 +26,7 @@ Then the configuration of one cell (`CELL_LAYERS`):
 8. `_method_entry`: the method's entry: `hyperparameters` and `training`
 9. `_where`: the entry's `where` for this partition
 10. `_released_faults`: faults of the released code, which the method's entry cannot switch off, and its defaults of SWA
-11. `_smoke_scale`: data set, model and what they require, for `scale: smoke`
+11. `_smoke_scale`: data set, model and what they require, and SWA's start and cycle, for `scale: smoke`
 12. `_command_line`: the values of the command line, which layers 5 to 11 may have replaced
 
 At last `RunConfig` fills in what no layer gives, from the values of all layers:

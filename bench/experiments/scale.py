@@ -26,7 +26,8 @@ IN_WORDS: Mapping[Scale, str] = {
     "smoke": "Smoke scale: few rounds of a small network on scikit-learn's digits replace the data named here, with at "
     f"most {CLIENTS} clients and without crops and flips. Classes per client are in proportion to ten classes; splits "
     "by groups are replaced by Dirichlet splits; thresholds and radii are the paper's. "
-    "Windows and the distances between points are at most a quarter of the rounds.",
+    "Windows, SWA's cycles and the distances between points are at most a quarter of the rounds; SWA begins after half "
+    "of them.",
 }
 """The sentence that captions add at each scale."""
 
@@ -36,6 +37,7 @@ def at_smoke_scale(config: Mapping[str, Any]) -> dict[str, Any]:
 
     In pathological splits a client holds the same share of the classes; splits by groups become Dirichlet splits. Only
     the augmentations mixup and cutout remain, because crops and flips turn digits of 8×8 pixels into other digits.
+    SWA averages at least two models, if there are four rounds.
     """
     facts = getattr(parse_source(config["dataset"]), "facts", None)  # user-defined images have none
     classes, side = (10, 32) if facts is None else (facts.classes, facts.shape[1])
@@ -47,6 +49,7 @@ def at_smoke_scale(config: Mapping[str, Any]) -> dict[str, Any]:
         "dataset": "digits",
         "model": "cnn_gn",
         "partition": partition,
+        "method": _method(config["method"], training["rounds"]),
         "participation": {**participation, "active": active and min(active, partition["clients"])},
         "training": {**training, "augmentation": _augmentation(training.get("augmentation"), side), "precision": None},
         "evaluation": {
@@ -55,6 +58,16 @@ def at_smoke_scale(config: Mapping[str, Any]) -> dict[str, Any]:
             "local_models": evaluation["local_models"] and "last",
         },
     }
+
+
+def _method(method: Mapping[str, Any], rounds: int) -> dict[str, Any]:
+    """The method with SWA, if it has it, in the second half of the rounds, and a cycle that fits twice into it."""
+    hyperparameters = method["hyperparameters"]
+    swa = hyperparameters.get("swa")
+    if not isinstance(swa, Mapping) or not isinstance(cycle := swa.get("cycle"), int):
+        return dict(method)  # without SWA; wrong values of SWA are refused later
+    swa = {**swa, "start": rounds // 2, "cycle": min(cycle, max(1, rounds // 4))}
+    return {**method, "hyperparameters": {**hyperparameters, "swa": swa}}
 
 
 def _partition(partition: Mapping[str, Any], classes: int) -> dict[str, Any]:

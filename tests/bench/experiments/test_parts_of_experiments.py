@@ -1,6 +1,7 @@
 """Experiments with parts: grids that share what the experiment says above them."""
 
 import itertools
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from bench.data.root import data_root
 from bench.experiments.experiment import Experiment, load_experiment
 from bench.experiments.scale import at_smoke_scale
 from bench.input.errors import UserError
+from bench.methods.swa import SWA
 from bench.numerics.streams import numpy_stream
 from bench.training.run_setup import RunSetup, load_dataset
 
@@ -279,6 +281,46 @@ def test_at_smoke_scale_no_more_clients_are_active_than_there_are(tmp_path: Path
     assert (run.partition.clients, run.participation.active) == (80, 80)
     run = smoke.cell("second/pathological-10/bernoulli-0.1-of-100/fedsam").runs[0]
     assert run.participation.probability == 0.1
+
+
+def swa_at_smoke_scale(name: str, **overrides: Any) -> Iterator[tuple[SWA, int]]:
+    """Each SWA of an experiment's cells at smoke scale, with the number of rounds."""
+    for cell in load_experiment(name, {"scale": "smoke", **overrides}).cells().values():
+        method = cell.runs[0].method
+        if (swa := method.recipe.build(method.hyperparameters).swa) is not None:
+            yield swa, cell.runs[0].training.rounds
+
+
+def averaged_models(swa: SWA, rounds: int) -> int:
+    """How many models SWA averages when it follows the rounds of a run."""
+    w = torch.zeros(1)
+    state = swa.start_server(w)
+    for t in range(rounds):
+        state |= swa.after_round(t, w, w, state)
+    return int(state["n_swa"])
+
+
+def test_at_smoke_scale_swa_of_every_paper_averages_at_least_two_models() -> None:
+    found = [one for paper in papers() for one in swa_at_smoke_scale(paper)]
+    averaged = [(swa, rounds) for swa, rounds in found if swa.collect != "none"]
+    assert {swa.cycle for swa, _ in averaged} == {1, 2}
+    assert min(averaged_models(swa, rounds) for swa, rounds in averaged) >= 2
+    assert {swa.cycle for swa, _ in found if swa.collect == "none"} == {2}, "a cycle of 1 has a constant rate"
+
+
+@pytest.mark.parametrize("rounds", [4, 5, 7, 40])
+def test_at_smoke_scale_swa_fits_other_numbers_of_rounds(rounds: int) -> None:
+    found = list(swa_at_smoke_scale("fedsam_caldarola", **{"training.rounds": rounds, "grid.seeds": [0]}))
+    assert all(averaged_models(swa, rounds) >= 2 for swa, _ in found if swa.collect != "none")
+
+
+def test_at_smoke_scale_swa_of_the_command_line_stays(tmp_path: Path) -> None:
+    data = changed("methods/fedavg", {"hyperparameters": {"swa": {"cycle": 30, "start": 3}}})
+    (tmp_path / "experiments.yaml").write_text(yaml.safe_dump(data, sort_keys=False), encoding="utf-8")
+    source = str(tmp_path / "experiments.yaml")
+    assert {(swa.start, swa.cycle) for swa, _ in swa_at_smoke_scale(source)} == {(4, 2)}
+    given = {"methods.fedavg.hyperparameters.swa.cycle": 3}
+    assert {(swa.start, swa.cycle) for swa, _ in swa_at_smoke_scale(source, **given)} == {(4, 3)}
 
 
 @pytest.mark.parametrize(("dataset", "size"), [("cifar10", 4), ("digits", 16)])
