@@ -38,7 +38,7 @@ class Reading(Frozen):
     departs: tuple[str, ...] = Field(
         default=(), description="keys in which the runs depart from the paper on purpose, such as partition.alpha"
     )
-    silent: tuple[str, ...] = Field(
+    unstated: tuple[str, ...] = Field(
         default=(), description="keys about which the paper says nothing, and for which the runs have another value"
     )
 
@@ -51,13 +51,13 @@ class Reading(Frozen):
                 raise unknown("key of the papers' transcripts", key, known)
         return departs
 
-    @field_validator("silent")
+    @field_validator("unstated")
     @classmethod
-    def _of_runs(cls, silent: tuple[str, ...]) -> tuple[str, ...]:
-        for key in silent:
+    def _of_runs(cls, unstated: tuple[str, ...]) -> tuple[str, ...]:
+        for key in unstated:
             if (section := key.partition(".")[0]) not in _SECTIONS:
                 raise unknown("section of a run", section, _SECTIONS)
-        return silent
+        return unstated
 
 
 class Quoted(Frozen):

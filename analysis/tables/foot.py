@@ -60,7 +60,7 @@ def _reading(table: Table, reading: Reading, columns: list[int]) -> str:
         f"Their runs {what} ({', '.join(keys)})."
         for what, keys in (
             ("depart from the paper on purpose", reading.departs),
-            ("have another value where the paper says nothing", reading.silent),
+            ("have another value where the paper says nothing", reading.unstated),
         )
         if keys
     ]

@@ -13,6 +13,7 @@ from analysis.claims.page import HEADER, judged, page, stated, summary, text
 from analysis.claims.schema import Claim, papers_with_claims
 from analysis.report.requested import RequestedExperiment
 from bench.experiments.address import IDS
+from bench.experiments.experiment import load_experiment
 from bench.host.progress import silent
 from bench.host.torch_device import prepare_device
 from bench.input.errors import UserError
@@ -164,6 +165,29 @@ def test_runs_and_print_are_never_mixed(runs):
     rows = judged(Printed("fedgf"), runs)
     assert all(row.measured is None for row in rows)
     assert any(row.printed is not None for row in rows)
+
+
+def test_columns_of_another_reading_are_no_print():
+    """Table 1 of FedGF compares runs with alpha 0.05 with the numbers printed for 0.005, as another reading."""
+    fields = {"id": "best", "place": "Table 1", "about": "FedGF is best", "metric": "test_accuracy"}
+    among = {"highest": {"method": "fedgf", "among": ["fedavg", "fedgf"]}}
+    own, read = (
+        Claim.parse({**fields, **among, "select": {"dataset": [part], "partition": [partition]}})
+        for part, partition in (("cifar10", "lda-0.005"), ("cifar10_alpha0.05", "lda-0.05"))
+    )
+    assert Printed("fedgf").finding(own) is not None
+    assert read.statement(list(load_experiment("fedgf").settings)) is not None
+    assert Printed("fedgf").finding(read) is None
+
+
+@pytest.mark.parametrize("paper", papers_with_claims())
+def test_a_printed_number_is_no_multiple_of_another(paper):
+    """Not even where a table's column of multiples is computed from printed seconds."""
+    plain, multiples = Printed(paper)._numbers
+    assert plain
+    for key, of_tables in multiples.items():
+        for table, number in of_tables.items():
+            assert number != plain.get(key, {}).get(table), (key, table)
 
 
 def test_the_table_and_the_page_show_every_claim(runs):

@@ -190,7 +190,7 @@ def test_a_reading_with_an_unknown_key_is_one_line() -> None:
         Column.parse({"header": "A", "metric": "lpf", "reading": {"title": "A", "departs": ["partition.alfa"]}})
     assert "\n" not in str(error.value)
     with pytest.raises(UserError, match="'modl'; did you mean 'model'") as error:
-        Column.parse({"header": "A", "metric": "lpf", "reading": {"title": "A", "silent": ["modl.stem"]}})
+        Column.parse({"header": "A", "metric": "lpf", "reading": {"title": "A", "unstated": ["modl.stem"]}})
     assert "\n" not in str(error.value)
 
 
