@@ -76,11 +76,15 @@ class Departure(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """A key on which the paper is silent, and for which a run has another value than the paper's own experiment."""
+    """A key on which the paper is silent, and for which a run has another value than the paper's own experiment.
+
+    `of_counts`: the paper states the key, but its statements do not concern runs that only count.
+    """
 
     key: str
     here: str
     own: str
+    of_counts: bool = False
 
     @property
     def text(self) -> str:
@@ -123,9 +127,11 @@ def silent_differences(paper: str, cell: CellAddress, run: RunConfig, papers_own
     Seeds, engine and evaluation may always differ.
     """
     stated = {one.key for one in statements_of(paper, cell)}
+    counts = cell.setting.dataset == COUNTS
+    elsewhere = {one.key for one in statements(paper) if counts and fnmatchcase(cell.method, one.method)}
     ours, theirs = (dict(_plain(one.model_dump(mode="json", exclude=_FREE))) for one in (run, papers_own))
     return tuple(
-        Difference(key, _text(ours.get(key)), _text(theirs.get(key)))
+        Difference(key, _text(ours.get(key)), _text(theirs.get(key)), key in elsewhere)
         for key in dict.fromkeys((*ours, *theirs))
         if key not in stated and ours.get(key) != theirs.get(key)
     )

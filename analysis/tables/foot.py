@@ -113,9 +113,13 @@ def _settings(table: Table) -> Iterator[str]:
     found = Counter(departure.text for fairness in shown for departure in fairness.departures)
     if found:
         yield f"Departs from the paper: {_most(found)}."
-    silent = Counter(one.text for fairness in shown if fairness.is_fair for one in fairness.silent)
-    if silent:
-        yield f"Other choices where the paper says nothing: {_most(silent)}."
+    silent = [one for fairness in shown if fairness.is_fair for one in fairness.silent]
+    for where, of_counts in (
+        ("Other choices where the paper says nothing", False),
+        ("Other values than the paper's, on which counts do not depend", True),
+    ):
+        if of_these := Counter(one.text for one in silent if one.of_counts == of_counts):
+            yield f"{where}: {_most(of_these)}."
 
 
 def _most(found: Counter[str]) -> str:

@@ -114,6 +114,23 @@ def test_a_departure_in_the_papers_own_experiment_is_seen(
     assert text in paragraph
 
 
+def test_the_foot_of_counts_does_not_say_that_the_paper_is_silent_where_it_is_not() -> None:
+    """FedGF states the batch size, and says nothing about clipping."""
+    planted = load_experiment("fedgf", {"training.batch_size": 100, "training.clip": 5})
+    table = judged("fedgf", "3", planted)
+    assert all(printed.fairness.is_fair for _, _, printed in printed_entries(table))
+    [silent] = [part for part in table.foot if part.startswith("Other choices where the paper says nothing")]
+    [stated] = [part for part in table.foot if part.startswith("Other values than the paper's, on which counts")]
+    assert "training.batch_size 100 instead of 64" in stated
+    assert "training.clip 5 instead of" in silent
+    assert ("clip" in stated, "batch_size" in silent) == (False, False)
+
+
+def test_counts_of_another_number_of_rounds_are_not_judged() -> None:
+    table = judged("fedgf", "3", load_experiment("fedgf", {"training.rounds": 12}))
+    assert {printed.fairness.why for _, _, printed in printed_entries(table)} == {DEPARTS}
+
+
 CELL = CellAddress.of("cifar100/lda-0/5-of-100/fedgf")
 FEDGF = load_experiment("fedgf")
 LAST, LAST_100 = FinalValue(), FinalValue(rule="mean_last_n", n=100)
