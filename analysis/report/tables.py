@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from analysis.analyses.training.convergence import Convergence
+from analysis.published.numbers import papers
 from analysis.report.checked_layouts import CheckedLayouts
 from analysis.report.page import table_page
 from analysis.tables.formats import FORMATS
@@ -12,6 +13,7 @@ from analysis.tables.quotations import Quotations, quotations
 from analysis.tables.reproduction import with_published
 from analysis.tables.table import Table, fill, inputs
 from bench.files.atomic import write_text
+from bench.input.errors import UserError
 
 
 class Tables(CheckedLayouts[TableLayout]):
@@ -45,6 +47,11 @@ class Tables(CheckedLayouts[TableLayout]):
         return load_table(self.requested.name_or_file, name).adapted_to(self.requested.experiment)
 
     def _check(self, layout: TableLayout) -> None:
+        if layout.published is not None and self.requested.paper not in papers():
+            raise UserError(
+                f"'{self.requested.paper}' has no printed numbers (the copy of a paper's folder, too, has none of its "
+                f"own): write a file that extends the paper (extends: fedgf), or remove published: {layout.published!r}"
+            )
         for column in layout.supported:
             self._check_analysis(quantity(column.metric).file, column.file, layout)
             convergence = self.requested.analyses.get(column.file)

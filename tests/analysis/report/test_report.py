@@ -220,3 +220,16 @@ def test_an_analysis_is_of_the_settings_that_save_what_it_needs() -> None:
     assert {cell.setting.dataset for cell in paths} == {
         "cifar10", "cifar100", "cifar100_resnet18", "cifar100_alpha0.5", "cifar100_alphas"
     }  # fmt: skip
+
+
+def test_a_copy_of_a_papers_folder_is_refused_before_anything_is_trained(tmp_path: Path) -> None:
+    """Its tables would show printed numbers, which only the paper and what extends it have."""
+    copied = shutil.copytree(PAPER_TABLES / "fedgf", tmp_path / "fg") / "experiments.yaml"
+    text = copied.read_text(encoding="utf-8").replace("\nname: fedgf\n", "\nname: fg\n")
+    copied.write_text(text, encoding="utf-8")
+    with pytest.raises(
+        UserError, match=r"^'.*fg/tables/3.yaml': 'fg' has no printed numbers .*extends: fedgf.*remove published: '3'"
+    ):
+        Tables(RequestedExperiment(str(copied), tmp_path)).inputs("3")
+    (extending := tmp_path / "mine.yaml").write_text("name: mine\nextends: fedgf\n", encoding="utf-8")
+    assert Tables(RequestedExperiment(str(extending), tmp_path)).inputs("3")
