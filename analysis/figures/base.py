@@ -88,6 +88,13 @@ class FigureLayout(Layout):
         seed = self.shown_seed(experiment)
         return [paths.tidy(experiment.name, cell.path, self.file, seed) for cell in self.cells(experiment)]
 
+    @property
+    def spans_rounds(self) -> bool:
+        """Whether it shows means over several evaluations, or not every round."""
+        final = getattr(self, "final", None)
+        spans = (getattr(self, "window", 1), getattr(self, "every", 1), getattr(final, "n", None) or 1)
+        return max(spans) > 1
+
     def also(self) -> tuple[str, ...]:
         """The columns that it draws and that only some runs have."""
         return ()
@@ -218,8 +225,8 @@ def _line(look: Style) -> dict[str, Any]:
 def add_legend(body: Body, frame: pd.DataFrame, layout: FigureLayout, experiment: Experiment) -> None:
     """One legend below all panels, of the methods that have data."""
     names, present = method_titles(experiment, layout.methods), set(frame["method"])
-    looks = styles(experiment, [method for method in layout.methods if method in present])
-    draw_legend(body, {names[method]: look for method, look in looks.items()}, layout.width)
+    looks = styles(experiment, layout.methods)
+    draw_legend(body, {names[label]: look for label, look in looks.items() if label in present}, layout.width)
 
 
 def draw_legend(body: Body, looks: Mapping[str, Style], width: float) -> None:
@@ -250,8 +257,16 @@ def seed_statistics(frame: pd.DataFrame, *columns: str) -> str:
     """The meaning of lines and bands over seeds, for captions of figures that draw these columns."""
     single = any((curves(frame, column).groupby(IDS).size() == 1).any() for column in columns)
     points = " Single points: marks and bars instead, side by side within their round." if single else ""
-    bands = "± one sample standard deviation, cut to possible values"
-    return f"Lines: mean over {count_seeds(frame)}; bands: {bands}.{points}"
+    return f"{means_and_deviations(frame, 'Lines', f'bands: {DEVIATION}, cut to possible values')}{points}"
+
+
+DEVIATION = "± one sample standard deviation"
+
+
+def means_and_deviations(frame: pd.DataFrame, means: str, deviations: str = f"bands: {DEVIATION}") -> str:
+    """A sentence for captions: which marks are means over seeds, and which show deviations, if cells have several."""
+    seeds = count_seeds(frame)
+    return f"{means}: {seeds}." if seeds == "1 seed" else f"{means}: mean over {seeds}; {deviations}."
 
 
 def count_seeds(frame: pd.DataFrame) -> str:

@@ -12,11 +12,16 @@ from matplotlib.transforms import Bbox
 import analysis.figures
 from analysis.figures.base import STYLE, FigureLayout
 from analysis.figures.notes import missing_note
-from analysis.layouts.captions import computed_by_other_code, definition, less_exact, other_training_settings
+from analysis.layouts.captions import (
+    computed_by_other_code,
+    definition,
+    less_exact,
+    other_training_settings,
+    smoke_scale,
+)
 from analysis.layouts.layout import read_layout
 from analysis.layouts.tidy import Tidy
 from bench.experiments.results import IMAGES
-from bench.experiments.scale import IN_WORDS
 from bench.files.atomic import replacing
 from bench.input.errors import UserError, unknown
 from bench.input.registry import registered
@@ -61,14 +66,14 @@ def caption(layout: FigureLayout, tidy: Tidy) -> str:
     note = missing_note(frame, layout, tidy)
     parts = [
         f"{layout.title}.",
-        IN_WORDS[tidy.experiment.scale],
+        smoke_scale(tidy.experiment, layout.cells(tidy.experiment), shortens=layout.spans_rounds),
         layout.caption.strip(),
         f"Not drawn: {layout.unsupported}." if layout.unsupported else "",
         "" if frame.empty else layout.reported_value(tidy.experiment),
         "" if frame.empty else layout.statistics(frame),
         f"Computed: {computed}." if computed else "",
         *other_training_settings(tidy.experiment, layout.methods),
-        *less_exact({layout.file: frame}),
+        *less_exact({layout.file: frame}, tidy.analyses),
         *computed_by_other_code({layout.file: frame}, tidy.analyses),
         f"{note[0].upper()}{note[1:]}." if note else "",
     ]

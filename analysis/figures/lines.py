@@ -77,7 +77,7 @@ class LinesLayout(FigureLayout):
 
     def curves(self, panel: LinesPanel, experiment: Experiment) -> Iterator[Curve]:
         """The curves of a panel, in order."""
-        looks = styles(experiment)
+        looks = styles(experiment, self.methods)
         if not panel.lines:
             names, places = method_titles(experiment), offsets(self.methods)
             setting = panel.setting(experiment)

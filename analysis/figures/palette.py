@@ -5,6 +5,7 @@ Hues are those of Okabe and Ito, which colour-blind readers can distinguish; lin
 also in black-and-white print.
 """
 
+import itertools
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -63,7 +64,7 @@ _OWN_MARKERS = {
     "affine_shift": "h",
 }
 
-# Entries of an experiment with the same catalog method (such as a search over rho) differ in their markers only.
+# Entries of one catalog method (such as a search over rho) differ in their markers only, if other methods are shown.
 _MARKERS = ("", "o", "s", "D", "P", "X", "H", "8")
 
 
@@ -76,7 +77,8 @@ class Style:
     marker: str = ""
 
 
-# Lines that are not one per method, in their order: hues of Okabe and Ito, and dashes for black-and-white print.
+# Lines that are not one per method, or all of one method, in their order: hues of Okabe and Ito, and dashes for
+# black-and-white print.
 _COLOURS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _DASHES: tuple[Dashes, ...] = ((0, ()), (0, (5, 2)), (0, (5, 1.5, 1, 1.5)), (0, (1, 1.2)))
 LINES = tuple(Style(colour, _DASHES[k % len(_DASHES)]) for k, colour in enumerate(_COLOURS))
@@ -99,11 +101,19 @@ def _toned(hue: str, tone: float) -> str:
 
 
 def styles(experiment: Experiment, labels: Iterable[str] | None = None) -> dict[str, Style]:
-    """The look of each method of an experiment, by label; equal methods get different markers."""
+    """The look of each method of an experiment, by label; equal methods get different markers.
+
+    `labels`: the methods that are shown together. If all are entries of one catalog method, they get different colours.
+    """
     seen: Counter[str] = Counter()
-    looks = {}
+    looks, names = {}, {}
     for label, entry in experiment.methods.items():
         method = entry.choice(label).recipe
-        looks[label] = style(method, seen[method.name])
+        looks[label], names[label] = style(method, seen[method.name]), method.name
         seen[method.name] += 1
-    return looks if labels is None else {label: looks[label] for label in labels}
+    if labels is None:
+        return looks
+    shown = list(labels)
+    if len(shown) > 1 and len({names[label] for label in shown}) == 1:
+        return dict(zip(shown, itertools.cycle(LINES), strict=False))
+    return {label: looks[label] for label in shown}

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from pydantic import Field
 
 from analysis.figures.bars import draw_bars, draw_bars_legend
-from analysis.figures.base import OneSettingLayout, add_legend, count_seeds, draw_curve, new_figure
+from analysis.figures.base import DEVIATION, OneSettingLayout, add_legend, draw_curve, means_and_deviations, new_figure
 from analysis.figures.notes import missing_note
 from analysis.figures.palette import styles
 from analysis.layouts.tidy import Tidy, of_cell
@@ -35,14 +35,11 @@ class CorruptionsLayout(OneSettingLayout):
         """The images, and the meaning of bars, or of lines and numbers."""
         images = f"Corrupted images: {', '.join(sorted(frame['suite'].unique()))}."
         if self.form == "bars":
-            return (
-                f"{images} Severity {self.severity}. Bars: mean over {count_seeds(frame)}; lines on them: ± one sample "
-                "standard deviation."
-            )
+            bars = means_and_deviations(frame, "Bars", f"lines on them: {DEVIATION}")
+            return f"{images} Severity {self.severity}. {bars}"
         return (
-            f"{images} Lines: accuracy, mean over corruptions and {count_seeds(frame)}, bands: "
-            f"± one sample standard deviation over seeds; numbers: accuracy (%) at severity {self.severity}, mean over "
-            "seeds; bold: best of each corruption."
+            f"{images} {means_and_deviations(frame, 'Lines, mean accuracy over corruptions')} Numbers: accuracy (%) at "
+            f"severity {self.severity}; bold: best of each corruption."
         )
 
     def draw(self, tidy: Tidy, frame: pd.DataFrame) -> Figure:

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis.figures.base import count_seeds, new_figure, whole_numbers
+from analysis.figures.base import means_and_deviations, new_figure, whole_numbers
 from analysis.figures.lines import LinePanelsLayout, draw_lines, spread
 from analysis.figures.notes import missing_note
 from analysis.layouts.tidy import Tidy
@@ -24,7 +24,7 @@ class EigenvaluesLayout(LinePanelsLayout):
 
     def statistics(self, frame: pd.DataFrame) -> str:
         """The meaning of lines and bands."""
-        return f"Lines: mean over {count_seeds(frame)}; bands: ± one sample standard deviation."
+        return means_and_deviations(frame, "Lines")
 
     def draw(self, tidy: Tidy, frame: pd.DataFrame) -> Figure:
         """The figure; panels share both axes."""

@@ -7,7 +7,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from pydantic import Field
 
-from analysis.figures.base import count_seeds, new_figure
+from analysis.figures.base import DEVIATION, count_seeds, means_and_deviations, new_figure
 from analysis.figures.lines import LinePanelsLayout, draw_lines, spread
 from analysis.figures.notes import missing_note
 from analysis.layouts.tidy import Tidy
@@ -34,12 +34,12 @@ class PerturbationLayout(LinePanelsLayout):
         """The meaning of lines and bands."""
         rows = self.drawn(frame)
         draws = rows.loc[rows["radius"] > 0, "draw"].nunique()
-        random = self.direction == "random"
-        lines = f"{draws} random directions for each of {count_seeds(frame)}" if random else count_seeds(frame)
-        over = "directions and seeds together" if random else "seeds"
+        cut = "cut at zero, because no loss is negative"
+        if self.direction != "random":
+            return means_and_deviations(frame, "Lines", f"bands: {DEVIATION}, {cut}")
         return (
-            f"Lines: mean over {lines}; bands: ± one sample standard deviation over {over}, cut at zero, because no "
-            "loss is negative."
+            f"Lines: mean over {draws} random directions for each of {count_seeds(frame)}; bands: {DEVIATION} over "
+            f"directions and seeds together, {cut}."
         )
 
     def draw(self, tidy: Tidy, frame: pd.DataFrame) -> Figure:

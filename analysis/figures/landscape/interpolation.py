@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis.figures.base import OneSettingLayout, add_legend, count_seeds, draw_curve, new_figure
+from analysis.figures.base import DEVIATION, OneSettingLayout, add_legend, draw_curve, means_and_deviations, new_figure
 from analysis.figures.landscape.plane import PART
 from analysis.figures.lines import spread
 from analysis.figures.notes import missing_note
@@ -28,10 +28,8 @@ class InterpolationLayout(OneSettingLayout):
 
     def statistics(self, frame: pd.DataFrame) -> str:
         """The meaning of lines and bands, and the two models."""
-        return (
-            f"Lines: mean over {count_seeds(frame)}; bands: ± one sample standard deviation, cut to possible "
-            f"values. At t = 0 the {self.ends[0]} model, at t = 1 the {self.ends[1]} one."
-        )
+        lines = means_and_deviations(frame, "Lines", f"bands: {DEVIATION}, cut to possible values")
+        return f"{lines} At t = 0 the {self.ends[0]} model, at t = 1 the {self.ends[1]} one."
 
     def draw(self, tidy: Tidy, frame: pd.DataFrame) -> Figure:
         """The figure; thin vertical lines mark the two models."""

@@ -41,11 +41,18 @@ class ConvergenceLayout(LinePanelsLayout):
     y_max: float | None = Field(default=None, description="highest value shown, unless a curve ends above it")
 
     def statistics(self, frame: pd.DataFrame) -> str:
-        """The meaning of lines and bands, and how runs are smoothed and thinned."""
+        """The meaning of lines and bands, how runs are smoothed and thinned, and which values are not shown."""
         shown = self.shown(frame)
         if shown.empty:
             return ""
-        return seed_statistics(shown, self.metric) + smoothing("evaluations", self.window, self.every)
+        mean = curves(shown, self.metric)
+        low, high = _limits(self, mean.groupby(IDS)["mean"].last())
+        hidden = [
+            *([f"below {low:g}"] if low is not None and (mean["mean"] < low).any() else []),
+            *([f"above {high:g}"] if high is not None and (mean["mean"] > high).any() else []),
+        ]
+        cut = f" Values {' and '.join(hidden)} are not shown." if hidden else ""
+        return seed_statistics(shown, self.metric) + smoothing("evaluations", self.window, self.every) + cut
 
     def shown(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The rows that are drawn: smoothed and thinned."""

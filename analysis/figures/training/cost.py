@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
-from analysis.figures.base import OneSettingLayout, count_seeds, new_figure
+from analysis.figures.base import DEVIATION, OneSettingLayout, means_and_deviations, new_figure
 from analysis.figures.notes import missing_note
 from analysis.figures.palette import Style, styles
 from analysis.layouts.tidy import Tidy, of_cell
@@ -49,7 +49,7 @@ class CostLayout(OneSettingLayout):
     def statistics(self, frame: pd.DataFrame) -> str:
         """The meaning of bars."""
         pale = " Seconds per round: pale for evaluation." if _SPLIT in self.quantities else ""
-        return f"Bars: mean over {count_seeds(frame)}; lines on them: ± one sample standard deviation.{pale}"
+        return means_and_deviations(frame, "Bars", f"lines on them: {DEVIATION}") + pale
 
     def draw(self, tidy: Tidy, frame: pd.DataFrame) -> Figure:
         """The figure; panels share the methods."""

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pydantic import Field, field_validator, model_validator
 
-from analysis.figures.base import FigureLayout, count_seeds, draw_curve, draw_legend, new_figure
+from analysis.figures.base import FigureLayout, draw_curve, draw_legend, means_and_deviations, new_figure
 from analysis.figures.notes import diverged_note, missing_note, stopped_note
 from analysis.figures.palette import LINES, Style, styles
 from analysis.layouts.layout import Selection, existing_cell
@@ -172,7 +172,7 @@ class SweepLayout(FigureLayout):
     def statistics(self, frame: pd.DataFrame) -> str:
         """The meaning of points, bands and horizontal lines."""
         of_levels = " Horizontal lines: methods without the swept value." * any(p.levels for p in self.panels)
-        return f"Points: mean over {count_seeds(frame)}; bands: ± one sample standard deviation.{of_levels}"
+        return means_and_deviations(frame, "Points") + of_levels
 
     def values(self, frame: pd.DataFrame, experiment: Experiment) -> pd.DataFrame:
         """One row per run: the columns that name it, and its `value`, NaN for a run that diverged."""

@@ -23,7 +23,7 @@ from analysis.report.figures import Figures
 from analysis.report.requested import RequestedExperiment
 from analysis.report.tables import Tables
 from bench.experiments.address import CellAddress, Setting
-from bench.experiments.experiment import Experiment
+from bench.experiments.experiment import Experiment, load_experiment
 from bench.experiments.files import PAPER_TABLES, read_yaml
 from bench.input.errors import UserError
 from bench.methods.catalog import CATALOG
@@ -129,6 +129,8 @@ def test_limits_of_the_layout_hide_no_curve(
     values = [value for _, y in lines(axes) for value in y]
     assert low == y_min if y_min else min(values) - 10 < low < min(values)
     assert high == y_max if y_max else max(values) < high < max(values) + 10
+    hidden = y_min is not None and min(values) < y_min
+    assert ("Values below 50 are not shown." in figures.caption(layout, tidy_in(tmp_path, quick))) == hidden
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 3, 4, 5, 30])
@@ -353,6 +355,14 @@ def test_variants_of_one_method_differ_in_markers_only(quick: Experiment) -> Non
     one, other = looks["fedsam"], looks["fedsam_small"]
     assert (one.colour, one.dashes) == (other.colour, other.dashes)
     assert one.marker != other.marker
+
+
+def test_entries_of_one_method_have_different_colours_without_other_methods() -> None:
+    experiment, shown = load_experiment("fedtoga"), ["fedtoga", "fedtoga.kappa2", "fedtoga.kappa4"]
+    assert len({look.colour for look in styles(experiment, shown).values()}) == len(shown)
+    with_other = styles(experiment, [*shown, "fedavg"])
+    assert len({with_other[label].colour for label in shown}) == 1
+    assert styles(experiment, ["fedtoga"])["fedtoga"] == with_other["fedtoga"], "a single line looks as everywhere"
 
 
 def test_layouts_are_figure_layouts() -> None:
