@@ -17,6 +17,14 @@ HEADER = ["claim", "place", "stated", "print", "measured", "95 % interval", "dec
 WIDTH = 120
 """The longest line in a terminal."""
 
+LEGEND = (
+    "Print: the decision by the paper's printed numbers, with the difference or ratio that decides in brackets. "
+    "Measured: the same of the runs. Undecided: numbers or seeds are missing, a run failed, or the noise is too "
+    "large. inf, -inf: a run failed (it diverged or did not reach its target), which counts as worse than all others."
+    " No value: numbers are missing. –: no numbers at all, or no interval."
+)
+"""The meaning of words and signs in the columns."""
+
 PLURALS = {"holds": "hold", "fails": "fail", "undecided": "undecided", "–": "without numbers"}
 
 
@@ -63,21 +71,21 @@ def text(rows: Sequence[Judged], runs: Runs) -> str:
             first,
             *(line for one in below for line in wrap(one, WIDTH, initial_indent="  ", subsequent_indent="    ")),
         ]
-    return "\n".join([*lines, "", *wrap(summary(rows, runs), WIDTH)])
+    return "\n".join([*lines, "", *wrap(LEGEND, WIDTH), "", *wrap(summary(rows, runs), WIDTH)])
 
 
 def page(rows: Sequence[Judged], runs: Runs) -> str:
     """The Markdown page: the table, with each claim in words, and the claims without a statement."""
     experiment, file = runs.requested.experiment, runs.paper
     lines = [f"# Claims of {runs.requested.paper}, decided by runs of {experiment.name} ({runs.kind})", ""]
-    lines += [summary(rows, runs), ""]
+    lines += [summary(rows, runs), "", LEGEND, ""]
     header = [HEADER[0], HEADER[1], "in words", *HEADER[2:]]
     lines += markdown(header, [[*row.cells[:2], row.claim.about, *row.cells[2:]] for row in rows])
     if file.contradicted:
         lines += ["", "## Contradicted by the paper's own numbers", ""]
         lines += markdown(["claim", "why"], [[claim, why] for claim, why in file.contradicted.items()])
     if file.not_decided:
-        lines += ["", "## Not decided", ""]
+        lines += ["", "## Without a statement that a machine can decide", ""]
         lines += markdown(["place", "in words", "why"], [[one.place, one.about, one.why] for one in file.not_decided])
     return "\n".join(lines) + "\n"
 
@@ -85,7 +93,8 @@ def page(rows: Sequence[Judged], runs: Runs) -> str:
 def summary(rows: Sequence[Judged], runs: Runs) -> str:
     """How many claims hold, by each kind of evidence."""
     return (
-        f"{runs.requested.experiment.name}: {len(rows)} claims, {len(runs.paper.not_decided)} more are not decided. "
+        f"{runs.requested.experiment.name}: {len(rows)} claims, {len(runs.paper.not_decided)} more have no statement "
+        "that a machine can decide. "
         f"Print: {counts([row.printed for row in rows])}. "
         f"Runs ({runs.kind}): {counts([row.measured for row in rows])}."
     )

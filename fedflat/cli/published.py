@@ -90,7 +90,8 @@ def claims(
     """Decide the claims of a paper.
 
     Shows for each claim whether the paper's printed numbers confirm it, and whether finished runs do. Runs are of one
-    kind: at true scale, at smoke scale, with other settings, or on other data.
+    kind: at true scale, at smoke scale, with other settings, or on other data. The Snakemake target PAPER_claims trains
+    and analyses what the claims need, and writes the page.
 
     \b
     Examples:

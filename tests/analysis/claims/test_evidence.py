@@ -9,7 +9,7 @@ import pytest
 from analysis.analyses.provenance import name_value_pairs
 from analysis.analyses.run_analysis import run_analysis
 from analysis.claims.evidence import Printed, Runs
-from analysis.claims.page import HEADER, judged, page, stated, summary, text
+from analysis.claims.page import HEADER, LEGEND, judged, page, stated, summary, text
 from analysis.claims.schema import Claim, papers_with_claims
 from analysis.report.requested import RequestedExperiment
 from bench.experiments.address import IDS
@@ -196,7 +196,9 @@ def test_the_table_and_the_page_show_every_claim(runs):
     shown, written = text(rows, runs), page(rows, runs)
     lines = shown.splitlines()
     assert lines[0].split("  ")[0] == HEADER[0]
-    assert " ".join(lines[lines.index("") + 1 :]) == summary(rows, runs)
+    below = shown.split("\n\n")[1:]
+    assert [" ".join(part.splitlines()) for part in below] == [LEGEND, summary(rows, runs)]
+    assert LEGEND in written
     outcomes = [row.measured.outcome for row in rows if row.measured]
     held, failed = outcomes.count("holds"), outcomes.count("fails")
     assert f"Runs (other data): {held} hold, {failed} fail" in summary(rows, runs)
