@@ -1,31 +1,86 @@
 """Sentences that captions of tables and figures share: what was computed, how, and by which code."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
-from analysis.analyses.base import Analysis
+from analysis.analyses.base import Analysis, OfEigenvalues
 from analysis.analyses.provenance import analysis_fingerprint
 from analysis.layouts.titles import method_titles
-from bench.experiments.address import RUN_IDS
+from analysis.measures.curvature.hessian import Estimator
+from bench.experiments.address import RUN_IDS, CellAddress
 from bench.experiments.experiment import Experiment
 from bench.experiments.results import RUN_FILES
-from bench.experiments.scale import trained_at_smoke_scale
+from bench.experiments.scale import CLIENTS, trained_at_smoke_scale
 from bench.training.code_version import code_fingerprint
 
-_LISTED = 2
-"""If rows have more definitions than this, the caption only names the column with the definitions."""
+_MOST_WORDS = 4
+"""Definitions that differ in more words than this are not merged."""
 
 
 def definition(rows: pd.DataFrame, file: str) -> str:
-    """The definitions of the values in rows of a tidy file, from its column `definition`; empty if it has none."""
+    """The definitions of the values in rows of a tidy file, from its column `definition`; empty if it has none.
+
+    Definitions that differ in one place are merged: 5 or 7 draws.
+    """
     found = [str(text) for text in rows["definition"].dropna().unique()] if "definition" in rows else []
-    return " or: ".join(found) if len(found) <= _LISTED else f"see the column definition of the files {file}.csv"
+    if len(found) <= 1:
+        return "".join(found)
+    texts = [text.split() for text in found]
+    shortest = min(map(len, texts))
+    start = _equal(texts)
+    end = min(_equal([text[::-1] for text in texts]), shortest - start)
+    differing = [" ".join(text[start : len(text) - end]) for text in texts]
+    if all(differing) and max(len(text) for text in texts) - start - end <= _MOST_WORDS:
+        either = f"{', '.join(differing[:-1])} or {differing[-1]}"
+        return " ".join([*texts[0][:start], either, *texts[0][len(texts[0]) - end :]])
+    if len(found) == 2:
+        return " or: ".join(found)
+    return f"{len(found)} definitions, see the column definition of the files {file}.csv"
+
+
+def _equal(texts: Sequence[Sequence[str]]) -> int:
+    """The number of first words that all texts share."""
+    return sum(1 for _ in itertools.takewhile(lambda words: len(set(words)) == 1, zip(*texts, strict=False)))
+
+
+def smoke_scale(experiment: Experiment, cells: Iterable[CellAddress], *, shortens: bool) -> str:
+    """What smoke scale replaces in these cells; empty at the paper's scale.
+
+    `shortens`: whether means over several evaluations, or distances between points, are shown.
+    """
+    if experiment.scale == "paper":
+        return ""
+    shown = tuple(cells)
+    settings = {cell.setting for cell in shown}
+    parts = [experiment.resolved_parts[setting.dataset] for setting in settings]
+    splits = {setting.partition.partition("-")[0] for setting in settings}
+    clients = (re.search(r"-of-(\d+)$", setting.participation) for setting in settings)
+    digits = "few rounds of a small network on scikit-learn's digits replace the data and models named here"
+    sentences = {
+        f"Smoke scale: {digits}.": True,
+        f"There are at most {CLIENTS} clients.": any(found and int(found[1]) > CLIENTS for found in clients),
+        "Crops and flips are left out.": any(part.training.augmentation for part in parts),
+        "A client holds the same share of the classes as in the paper; there may be fewer clients.": "pathological"
+        in splits,
+        "Splits by groups are replaced by Dirichlet splits.": bool(splits & {"pam", "by_group"}),
+        "SWA begins after half of the rounds.": any(
+            "swa" in experiment.methods[c.method].hyperparameters for c in shown
+        ),
+        "Means over evaluations, and distances between points, span fewer rounds than in the paper.": shortens,
+        "More in docs/papers.md.": True,
+    }
+    return " ".join(sentence for sentence, is_so in sentences.items() if is_so)
 
 
 def other_training_settings(experiment: Experiment, methods: Sequence[str], runs: str = "") -> Iterator[str]:
-    """A sentence if methods override fields of `training`, such as the learning rate. `runs`: which runs, in words."""
+    """A sentence if methods override fields of `training`, such as the learning rate. `runs`: of which runs, in words.
+
+    Methods are separated by semicolons, because a method may override several fields.
+    """
     names, differing = method_titles(experiment, methods), []
     for method in methods:
         own = experiment.methods[method].training
@@ -34,7 +89,11 @@ def other_training_settings(experiment: Experiment, methods: Sequence[str], runs
         if own:
             differing.append(f"{names[method]} ({', '.join(f'{key} {_shown(value)}' for key, value in own.items())})")
     if differing:
-        yield f"Other training settings{f' of {runs}' if runs else ''}: {', '.join(differing)}."
+        of_runs = f", in {runs}" if runs else ""
+        yield (
+            f"Settings of single methods, where they differ from the rest of their experiment{of_runs}: "
+            f"{'; '.join(differing)}."
+        )
 
 
 def _shown(value: Any) -> str:
@@ -46,14 +105,24 @@ def _shown(value: Any) -> str:
     return str(value)
 
 
-def less_exact(frames: Mapping[str, pd.DataFrame]) -> Iterator[str]:
+def less_exact(frames: Mapping[str, pd.DataFrame], analyses: Mapping[str, Analysis]) -> Iterator[str]:
     """A sentence for each kind of tidy file that has eigenvalues less exact than the requested tolerance."""
     for file, frame in frames.items():
+        analysis = analyses.get(file)
         flags = frame["converged"] if "converged" in frame else pd.Series(dtype=float)
         if "metric" in frame:
             flags = frame.loc[frame["metric"] == "lambda_converged", "value"]
-        if failed := int((flags == 0).sum()):
-            yield f"{failed} of {len(flags)} results of {file} have residuals above their tolerance."
+        failed = int((flags == 0).sum())
+        if failed and isinstance(analysis, OfEigenvalues):
+            inexact = f"its eigenvalues may be off by more than {100 * analysis.tolerance:g} %"
+            yield f"{failed} of {len(flags)} results: {_STOPS[analysis.estimator]}, so {inexact}."
+
+
+_STOPS: Mapping[Estimator, str] = {
+    "lanczos": "Lanczos stopped at its limit of steps",
+    "power": "power iteration stopped at its limit of steps",
+    "pyhessian": "PyHessian stopped by its own rule",
+}
 
 
 def computed_by_other_code(frames: Mapping[str, pd.DataFrame], analyses: Mapping[str, Analysis]) -> Iterator[str]:

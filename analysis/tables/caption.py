@@ -5,7 +5,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import pandas as pd
 
-from analysis.layouts.captions import computed_by_other_code, definition, less_exact, other_training_settings
+from analysis.layouts.captions import (
+    computed_by_other_code,
+    definition,
+    less_exact,
+    other_training_settings,
+    smoke_scale,
+)
 from analysis.layouts.tidy import Tidy
 from analysis.layouts.titles import method_titles
 from analysis.measures.convergence import FinalValue
@@ -15,7 +21,6 @@ from analysis.tables.quotations import Quotations, own_cells
 from analysis.tables.values import rule_of
 from bench.experiments.address import RUN_IDS
 from bench.experiments.results import RUN_FILES
-from bench.experiments.scale import IN_WORDS
 
 
 def caption(
@@ -41,11 +46,8 @@ def caption(
             requested = "" if tidy.experiment.report is None else ", as requested instead of the table's own protocol"
             protocol.append(f"Values{requested}: {_reported_as(finals, rounds)}.")
         for final in dict.fromkeys(column.final for column in layout.supported if column.final is not None):
-            of = [column.name for column in layout.supported if column.final == final]
-            named = ", ".join(of) if len(of) < len(layout.supported) else "Values"
-            protocol.append(f"{named}: {final.description}.")
-        shown = {rule_of(column, final) for column in layout.supported for final in finals.values()}
-        protocol += _evaluations(metrics, shown)
+            protocol.append(f"{_columns_with(layout, final)}: {final.description}.")
+        protocol += _evaluations(metrics, _shown_rules(layout, finals))
         if any(file not in RUN_FILES and tidy.analyses[file].of_final_model for file in sources):
             protocol.append(f"Measured on the global model after the last round{rounds}.")
     if layout.supported:
@@ -55,14 +57,21 @@ def caption(
         quoted = dict.fromkeys(cell.method for cell in quotations.all_cells)
         runs = f"runs for quoted numbers (experiment {quotations.experiment.name})"
         protocol += other_training_settings(quotations.experiment, list(quoted), runs)
-    protocol += [*_definitions(layout, frames), *less_exact(frames), *computed_by_other_code(frames, tidy.analyses)]
+    protocol += [
+        *_definitions(layout, frames),
+        *less_exact(frames, tidy.analyses),
+        *computed_by_other_code(frames, tidy.analyses),
+    ]
     if any(quantity(column.metric).file == "convergence" for column in layout.supported):
         protocol.append(
             "N+: mean cost of the runs that did not reach the target; in brackets the seeds that did, if there are any."
         )
     if references := dict.fromkeys(column.relative_to for column in layout.supported if column.relative_to):
         shown_names = " and ".join(names[reference] for reference in references)
-        protocol.append(f"Multiples of {shown_names}, seed by seed; shown only if that has a value in all seeds.")
+        have = "have" if len(references) > 1 else "has"
+        protocol.append(
+            f"Multiples of {shown_names}, seed by seed; shown only if {shown_names} {have} a value in all seeds."
+        )
     if gains := {method: other for column in layout.supported for method, other in column.gain_over.items()}:
         pairs = ", ".join(f"{names[method]} over {names[other]}" for method, other in gains.items())
         protocol.append(f"Gains, seed by seed: {pairs}.")
@@ -72,7 +81,8 @@ def caption(
         protocol.append("One seed." if one else f"Mean ± sample standard deviation over {seeds} seeds.")
         if any(column.direction != "none" for column in layout.columns):
             protocol += _marks(layout, quotations)
-    scale = IN_WORDS[tidy.experiment.scale] if layout.supported else ""
+    shortens = any((final.n or 1) > 1 for final in _shown_rules(layout, finals))
+    scale = smoke_scale(tidy.experiment, layout.cells(tidy.experiment), shortens=shortens) if layout.supported else ""
     return " ".join(part for part in [f"{layout.title}.", scale, layout.caption.strip(), *protocol] if part)
 
 
@@ -95,7 +105,25 @@ def _definitions(layout: TableLayout, frames: Mapping[str, pd.DataFrame]) -> Ite
             titles_by_definition.setdefault(text, []).append(f"{shown.title}{which}")
     for text, titles in titles_by_definition.items():
         if text:
-            yield f"{titles[0][0].upper()}{', '.join(titles)[1:]}: {text}."
+            yield f"{titles[0][0].upper()}{'; '.join(titles)[1:]}: {text}."
+
+
+def _shown_rules(layout: TableLayout, finals: Mapping[str, FinalValue]) -> set[FinalValue]:
+    """The rules of all values that the table shows, except those of analyses."""
+    of_runs = [column for column in layout.supported if column.file == "metrics"]
+    return {rule_of(column, final) for column in of_runs for final in finals.values()}
+
+
+def _columns_with(layout: TableLayout, final: FinalValue) -> str:
+    """The columns with this reported value: Values, if all; the common end of their headers, if only they have it."""
+    having = [column for column in layout.supported if column.final == final]
+    others = [column for column in layout.supported if column.final != final]
+    if not others:
+        return "Values"
+    ends = {column.name.rpartition(", ")[2] for column in having}
+    if len(having) > 1 and len(ends) == 1 and not ends & {column.name.rpartition(", ")[2] for column in others}:
+        return f"Columns {ends.pop()}"
+    return "; ".join(column.name for column in having)
 
 
 def _evaluations(metrics: pd.DataFrame, shown: Iterable[FinalValue]) -> Iterator[str]:

@@ -163,7 +163,9 @@ def _margins(table: Table) -> Iterator[str]:
         yield f"Margins: {'; '.join(statistical)}; each plus half a unit of the last printed decimal{of_both}."
     for margin, names in titles.items():
         if margin.exact:
-            yield f"Exact quantities agree if they are equal in the printed decimals: {_enumerated(list(names))}."
+            differ = any(entry.verdict.kind == "differs" for block in table.published for row in block for entry in row)
+            gaps = "; in brackets: reproduced − published" if differ else ""
+            yield f"Exact quantities agree if they are equal in the printed decimals: {_enumerated(list(names))}{gaps}."
 
 
 def _judged_numbers(table: Table) -> Iterator[PublishedNumber]:
@@ -179,6 +181,8 @@ def _title(column: Column) -> str:
 
 
 def _enumerated(names: list[str]) -> str:
+    if any("," in name for name in names):
+        return "; ".join(names)
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 

@@ -164,7 +164,7 @@ class Column(Frozen):
     @property
     def name(self) -> str:
         """Group and header, for one-line headings."""
-        return f"{self.group} {self.header}".strip()
+        return ", ".join(part for part in (self.group, self.header) if part)
 
 
 class Block(Frozen):

@@ -21,16 +21,6 @@ classes, which has a few more than 80 images."""
 SIDE = 8
 """Height and width of the digits."""
 
-IN_WORDS: Mapping[Scale, str] = {
-    "paper": "",
-    "smoke": "Smoke scale: few rounds of a small network on scikit-learn's digits replace the data named here, with at "
-    f"most {CLIENTS} clients and without crops and flips. Classes per client are in proportion to ten classes; splits "
-    "by groups are replaced by Dirichlet splits; thresholds and radii are the paper's. "
-    "Windows, SWA's cycles and the distances between points are at most a quarter of the rounds; SWA begins after half "
-    "of them.",
-}
-"""The sentence that captions add at each scale."""
-
 
 def at_smoke_scale(config: Mapping[str, Any]) -> dict[str, Any]:
     """A run's configuration with scikit-learn's digits and a small network; other values stay where possible.

@@ -28,7 +28,10 @@ class Cost(Analysis):
         table = pd.DataFrame({**costs, **memory}.items(), columns=["metric", "value"])
         end = ", in the last of which it diverged" if directory.diverged else ""
         over = f"over {len(directory.times())} rounds{end}"
+        measured = (
+            f"{over}, on {provenance.get('device')}, other load included; seeds that are trained together share their "
+            "time equally"
+        )
         return table.assign(
-            definition=f"{over}; times and memory: on {provenance.get('device')}, other load included; "
-            "seeds that are trained together share their time equally"
+            definition=table["metric"].str.contains("seconds|memory").map({True: measured, False: over})
         )

@@ -6,7 +6,9 @@ import pytest
 
 from analysis.analyses.training.convergence import Convergence
 from analysis.figures import draw as figures
+from analysis.figures.draw import load_figure
 from analysis.figures.training.convergence import ConvergenceLayout
+from analysis.layouts.captions import smoke_scale
 from analysis.layouts.protocol import at_scale
 from analysis.layouts.tidy import Tidy
 from analysis.measures.convergence import FinalValue
@@ -62,7 +64,7 @@ def test_runs_that_end_before_the_first_point_are_reported_in_one_line(short: Ti
 
 def test_the_scale_is_reported_in_caption_and_picture(short: Tidy) -> None:
     layout = ConvergenceLayout.parse({**LONG, "window": 1, "every": 1})
-    smoke_note = "at most a quarter of the rounds"
+    smoke_note = "few rounds of a small network on scikit-learn's digits replace the data and models named here"
     assert smoke_note not in figures.caption(layout, short)
     assert figures.draw(layout, short).get_suptitle() == ""
     smoke = load_experiment("quick", {"scale": "smoke", "training.rounds": 4, "grid.seeds": [0, 1]})
@@ -136,3 +138,16 @@ def test_the_best_of_different_numbers_of_evaluations_is_noted(short: Tidy, rule
     column = {"header": "a", "metric": "test_accuracy", "select": HARD_LABELS}
     caption = fill("t", TableLayout.parse({**fields, "columns": [column]}), short).caption
     assert ("Runs have 2 to 4 evaluations." in caption) == noted
+
+
+def test_captions_at_smoke_scale_state_only_what_they_replace() -> None:
+    smoke = load_experiment("fedtoga", {"scale": "smoke"})
+    plain = smoke_scale(smoke, load_figure("fedtoga", "2d").cells(smoke), shortens=False)
+    assert "Crops and flips are left out." in plain
+    assert "share of the classes" not in plain
+    assert "fewer rounds" not in plain
+    table = load_table("fedtoga", "7")
+    assert "A client holds the same share of the classes" in smoke_scale(smoke, table.cells(smoke), shortens=False)
+    assert "span fewer rounds" in smoke_scale(smoke, table.cells(smoke), shortens=True)
+    paper = load_experiment("fedtoga")
+    assert smoke_scale(paper, table.cells(paper), shortens=True) == ""

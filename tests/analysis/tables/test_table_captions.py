@@ -22,23 +22,24 @@ from tests.analysis.tables.tables_by_hand import ACCURACY, TARGET, layout, reach
 
 def test_caption_states_protocol_seeds_and_marks(tidy: Tidy) -> None:
     assert fill("accuracy", layout(), tidy).caption == (
-        "Accuracy. Test images. Values: after the last round (round 4). Other training settings: FedDyn (lr_decay "
-        "0.9995), FedGF (lr 0.03). Mean ± sample standard deviation "
-        "over 2 to 3 seeds. Bold: best mean of a column; underlined: second best."
+        "Accuracy. Test images. Values: after the last round (round 4). Settings of single methods, where they differ "
+        "from the rest of their experiment: FedDyn (lr_decay 0.9995); FedGF (lr 0.03). Mean ± sample standard "
+        "deviation over 2 to 3 seeds. Bold: best mean of a column; underlined: second best."
     )
 
 
 PAPER = "fedsam_caldarola"
+OVERRIDES = "Settings of single methods, where they differ from the rest of their experiment"
 
 
 def test_augmentations_are_reported_in_words() -> None:
     methods = ["fedavg", "fedavg+mixup", "fedavg+cutout"]
     assert list(other_training_settings(load_experiment(PAPER), methods)) == [
-        "Other training settings: FedAvg + Mixup (augmentation standard + mixup), "
+        f"{OVERRIDES}: FedAvg + Mixup (augmentation standard + mixup); "
         "FedAvg + Cutout (augmentation standard + cutout size 8)."
     ]
     assert list(other_training_settings(load_experiment(PAPER, {"scale": "smoke"}), methods)) == [
-        "Other training settings: FedAvg + Mixup (augmentation mixup), FedAvg + Cutout (augmentation cutout)."
+        f"{OVERRIDES}: FedAvg + Mixup (augmentation mixup); FedAvg + Cutout (augmentation cutout)."
     ]
 
 
@@ -47,7 +48,7 @@ def test_what_smoke_scale_drops_is_not_reported(tmp_path: Path) -> None:
     own = "methods: {fedavg: {training: {augmentation: [crop, flip], precision: bf16}}, fedsam: {}}\n"
     file.write_text(f"name: mine\nextends: quick\n{own}", encoding="utf-8")
     [sentence] = other_training_settings(load_experiment(str(file)), ["fedavg"])
-    assert sentence == "Other training settings: FedAvg (augmentation crop + flip, precision bf16)."
+    assert sentence == f"{OVERRIDES}: FedAvg (augmentation crop + flip, precision bf16)."
     assert not list(other_training_settings(load_experiment(str(file), {"scale": "smoke"}), ["fedavg"]))
 
 
@@ -57,7 +58,7 @@ def test_nothing_is_said_of_runs_that_a_table_has_none_of(tmp_path: Path, suppor
     column = ACCURACY if supported else {**ACCURACY, "unsupported": "data set not supported yet"}
     caption = fill("t", layout(columns=[column]), smoke).caption
     assert ("digits replace the data" in caption) == supported
-    assert ("Other training settings" in caption) == supported
+    assert ("Settings of single methods" in caption) == supported
 
 
 def test_runs_of_other_code_are_reported(tidy: Tidy) -> None:
@@ -83,11 +84,19 @@ def lpf(tidy: Tidy, **changes: object) -> Table:
 
 def test_captions_say_what_was_computed_and_by_which_code(tidy: Tidy) -> None:
     assert "Low-pass-filter loss LPF: 5 draws." in lpf(tidy).caption
-    assert "LPF: 5 draws or: 7 draws." in lpf(tidy, definition="7 draws").caption
+    assert "LPF: 5 or 7 draws." in lpf(tidy, definition="7 draws").caption
     several = lpf(tidy, definition=["6 draws", "7 draws", "8 draws"]).caption
-    assert "LPF: see the column definition of the files flatness.csv." in several
+    assert "LPF: 5, 6, 7 or 8 draws." in several
     assert "other code" not in several
     assert "3 of 6 results of flatness were computed by another version of the code." in lpf(tidy, code="0123").caption
+
+
+def test_definitions_without_a_common_part_are_in_the_file(tidy: Tidy) -> None:
+    unlike = ["one loss of all images", "a second mean over ten draws", "the third, by no such rule"]
+    assert (
+        "LPF: 4 definitions, see the column definition of the files flatness.csv."
+        in lpf(tidy, definition=unlike).caption
+    )
 
 
 def test_captions_say_which_eigenvalues_are_not_exact(tidy: Tidy) -> None:
@@ -98,9 +107,12 @@ def test_captions_say_which_eigenvalues_are_not_exact(tidy: Tidy) -> None:
             tidy.results, CellAddress(HARD, method), "hessian", pd.DataFrame(rows, columns=["seed", "metric", "value"])
         )
     shown = layout(columns=[{**ACCURACY, "metric": "lambda_max"}], methods=["fedavg", "fedsam"])
-    assert "2 of 6 results of hessian have residuals above their tolerance." in fill("t", shown, tidy).caption
+    assert (
+        "2 of 6 results: Lanczos stopped at its limit of steps, so its eigenvalues may be off by more than 0.1 %."
+        in fill("t", shown, tidy).caption
+    )
     only = layout(columns=[{**ACCURACY, "metric": "lambda_max"}], methods=["fedavg"])
-    assert "tolerance" not in fill("t", only, tidy).caption
+    assert "may be off" not in fill("t", only, tidy).caption
 
 
 def test_answers_to_other_questions_are_refused(tidy: Tidy) -> None:
