@@ -97,11 +97,12 @@ def _marks(layout: TableLayout, quotations: Quotations | None) -> Iterator[str]:
 def _definitions(layout: TableLayout, frames: Mapping[str, pd.DataFrame]) -> Iterator[str]:
     """The definition of each quantity of an analysis; not of convergence, whose definitions depend on the target."""
     titles_by_definition: dict[str, list[str]] = {}
-    for name, file in dict.fromkeys((column.metric, column.file) for column in layout.supported):
+    headers = {(column.metric, column.file): column.header for column in layout.supported}
+    for (name, file), header in headers.items():
         shown = quantity(name)
         if shown.file not in (*RUN_FILES, "convergence"):
             text = definition(frames[file].loc[frames[file]["metric"] == name], file)
-            which = "" if file == shown.file else f" ({file})"
+            which = "" if file == shown.file else f" (columns {header})"
             titles_by_definition.setdefault(text, []).append(f"{shown.title}{which}")
     for text, titles in titles_by_definition.items():
         if text:
