@@ -64,7 +64,8 @@ def caption(
     ]
     if any(quantity(column.metric).file == "convergence" for column in layout.supported):
         protocol.append(
-            "N+: mean cost of the runs that did not reach the target; in brackets the seeds that did, if there are any."
+            "N+, for example 8+ for 8 rounds: the target was not reached until then (mean over the runs that did not "
+            "reach it); in brackets the seeds that did, if there are any."
         )
     if references := dict.fromkeys(column.relative_to for column in layout.supported if column.relative_to):
         shown_names = " and ".join(names[reference] for reference in references)

@@ -34,7 +34,7 @@ def foot(table: Table, experiment: Experiment, paper: str) -> tuple[str, ...]:
     verdicts = [entry.verdict for block in table.published for row in block for entry in row]
     paragraphs = [
         _with_meaning_of_tau(_orders(table, own), table),
-        f"Verdicts: {_counts(table, own)}.",
+        f"Verdicts: {_counts(table, own)}.{_meaning_of_censored(verdicts)}",
         *(_reading(table, reading, of_reading) for reading, of_reading in readings.items()),
         *_settings(table),
     ]
@@ -43,6 +43,13 @@ def foot(table: Table, experiment: Experiment, paper: str) -> tuple[str, ...]:
     if experiment.report is not None:
         paragraphs.append(f"The reported value is the requested one (report={experiment.report}), not the paper's.")
     return tuple(paragraph for paragraph in paragraphs if paragraph)
+
+
+def _meaning_of_censored(verdicts: list[Verdict]) -> str:
+    """What the verdict means, if it occurs."""
+    if all(verdict.kind != "censored" for verdict in verdicts):
+        return ""
+    return " Censored: our runs or those of the paper did not reach the target, so that there is no gap."
 
 
 def _by_reading(table: Table) -> tuple[list[int], dict[Reading, list[int]]]:

@@ -96,6 +96,7 @@ def test_every_verdict(judged: Table) -> None:
     assert set(kinds(judged, 4)) == {"not supported"}
     assert {kind for column in range(5) for kind in kinds(judged, column)} == set(PLURALS)
     assert all(any(kind in paragraph for paragraph in judged.foot) for kind in PLURALS.values())
+    assert any(" Censored: our runs or those of the paper did not" in paragraph for paragraph in judged.foot)
 
 
 def test_columns_are_compared_as_a_whole(judged: Table) -> None:
