@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -116,7 +116,12 @@ class Probe(Protocol):
 
 
 class Backend(Protocol):
-    """A way to compute the local training of several clients; all back ends give the same numbers up to rounding."""
+    """A way to compute the local training of several clients; all back ends give the same numbers up to rounding.
+
+    `warm_up` is the number of calls for works of one kind before a call takes the time that all later ones take.
+    """
+
+    warm_up: ClassVar[int]
 
     def train(self, local: LocalTraining, works: Sequence[LocalWork], probe: Probe | None = None) -> list[LocalResult]:
         """The results in the order of `works`, which belong to one round and one method."""

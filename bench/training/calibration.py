@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 
 from bench.engine.federation import FederationState
-from bench.engine.local import LocalResult, LocalWork
+from bench.engine.local import Broadcast, LocalResult, LocalWork
 from bench.files.atomic import write_text
 from bench.files.locks import locked
 from bench.host.machine import machine
@@ -30,12 +30,13 @@ from bench.training.run_setup import RunSetup
 STEPS = 3
 """Number of timed local steps per client: the last steps of a round, which include short mini-batches."""
 SEEDS = 3
-"""A cohort is timed with this number of copies of one seed's clients, whatever the number of requested seeds."""
+"""A cohort is timed with this number of copies of one seed's clients, each copy with a model of its own, whatever the
+number of requested seeds."""
 REPEATS = 3
-SECONDS = 2.0
-"""No repetition of a measurement starts after this time."""
+SECONDS = 1.5
+"""No repetition of a measurement starts after this time, warm-up excluded."""
 HOPELESS = 2.0
-"""A candidate that is slower than the best by this factor is not measured again."""
+"""A candidate that is slower than the best by this factor is not measured again; its warm-up does not count."""
 SMALL = 5e7
 """Limit on P · height · width, a bound on the multiplications for one image. On a CPU, a cohort is tried only up to the
 limit: above it, a cohort gains nothing and needs much memory. No time is measured for this rule, because times depend
@@ -109,6 +110,13 @@ def _last_steps(setup: RunSetup, state: FederationState) -> list[LocalWork]:
     return [replace(work, batches=work.batches[-STEPS:]) for work in works]
 
 
+def _with_own_broadcast(works: Sequence[LocalWork]) -> list[LocalWork]:
+    """The same works with a copy of what the server sends: runs of different seeds have different models."""
+    given = works[0].broadcast
+    copied = Broadcast(given.model.clone(), {name: v.clone() for name, v in given.vectors.items()})
+    return [replace(work, broadcast=copied) for work in works]
+
+
 class _Calibration:
     """Times candidates on local steps of the run's first round."""
 
@@ -167,24 +175,30 @@ class _Calibration:
         """Time a candidate; a ValueError if its update differs from the loop's."""
         backend, local = choice.prepare([self.setup.objective]), self.setup.federation.local
         works = _last_steps(self.setup, self.state)
-        works = works[:1] if choice.backend == "loop" else works * (1 if self.engine.seeds == "apart" else SEEDS)
+        if choice.backend == "loop":
+            works = works[:1]
+        elif self.engine.seeds != "apart":
+            works = [own for _ in range(SEEDS) for own in _with_own_broadcast(works)]
         steps = sum(len(work.batches) for work in works)
         slow = HOPELESS * steps * min(self.seconds.values(), default=float("inf"))
-        times: list[float] = []
-        began = time.perf_counter()
-        while len(times) <= REPEATS and (len(times) < 2 or time.perf_counter() - began < SECONDS):
-            start = time.perf_counter()
+        for _ in range(backend.warm_up):  # not timed: libraries are initialised, a graph is captured
             results = backend.train(local, works)
-            if self.device.type == "cuda":
-                torch.cuda.synchronize(self.device)
-            times.append(time.perf_counter() - start)
-            if len(times) > 1 and times[-1] > slow:
-                break
+        times: list[float] = []
+        while not times or (len(times) < REPEATS and sum(times) < SECONDS and times[-1] <= slow):
+            start = self._now()
+            results = backend.train(local, works)
+            times.append(self._now() - start)
         if self._loop_result is None:
             self._loop_result = results[0]
         if (gap := self._gap(results[0], works[0].broadcast.model)) > TOLERANCE[self.precision]:
             raise ValueError(f"its update differs from the loop's by {gap:.1g} of its length")
-        self.seconds[choice] = min(times[1:]) / steps
+        self.seconds[choice] = min(times) / steps
+
+    def _now(self) -> float:
+        """The time in seconds when the device has finished its work."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        return time.perf_counter()
 
     def _gap(self, result: LocalResult, start: torch.Tensor) -> float:
         """The distance of an update from the loop's, relative to the loop's length; 0 if the loop's is not finite."""

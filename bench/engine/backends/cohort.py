@@ -7,6 +7,7 @@ model combines several samples, the rows are computed in groups of equal batch s
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -21,6 +22,8 @@ from bench.models.dropout import GivenDraws
 
 class Cohort:
     """The back end with one batched call for all clients of one federation, or of several with different seeds."""
+
+    warm_up: ClassVar[int] = 1
 
     def train(self, local: LocalTraining, works: Sequence[LocalWork], probe: Probe | None = None) -> list[LocalResult]:
         """See `Backend`. Raises `CannotBatchError` for methods, models and probes that work with one client only."""

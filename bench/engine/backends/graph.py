@@ -8,7 +8,7 @@ next replay.
 from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -43,6 +43,9 @@ class _Captured:
 
 class Graph(Cohort):
     """Rounds whose shapes repeat: equal client sizes and a fixed number of active clients make all rounds alike."""
+
+    warm_up: ClassVar[int] = 2
+    """One call without a graph, and one that captures it."""
 
     def __init__(self) -> None:
         self._seen: Counter[Key] = Counter()

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -22,6 +23,8 @@ from bench.numerics.streams import numpy_stream, torch_seed
 
 class Loop:
     """The back end that trains the active clients one after another."""
+
+    warm_up: ClassVar[int] = 1
 
     def train(self, local: LocalTraining, works: Sequence[LocalWork], probe: Probe | None = None) -> list[LocalResult]:
         """See `Backend`."""

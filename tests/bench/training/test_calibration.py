@@ -1,0 +1,93 @@
+"""What calibration times, and what its stored choices depend on."""
+
+import pytest
+import torch
+
+from bench.engine.backends import BACKENDS
+from bench.engine.backends.cohort import Cohort
+from bench.engine.backends.graph import Graph
+from bench.engine.backends.loop import Loop
+from bench.experiments.experiment import load_experiment
+from bench.training import calibration
+from bench.training.calibration import SEEDS, _Calibration
+from bench.training.engine_choice import EngineChoice
+from bench.training.run_setup import RunSetup
+
+CPU = torch.device("cpu")
+
+
+class Clock:
+    """A clock that only moves when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+
+def calibration_of(method="fedsam", **changes) -> _Calibration:
+    config = load_experiment("quick_all", changes).cell(f"digits/dirichlet-0.1/4-of-20/{method}").runs[0]
+    setup = RunSetup.build(config, CPU)
+    return _Calibration(setup, setup.federation.start(setup.objective.initial()))
+
+
+def timed(seconds_of_calls: list[float], warm_up: int, best: float, monkeypatch) -> float | None:
+    """The seconds of a round that are recorded for a back end whose calls take this long, next to a loop's `best`."""
+    clock, calls = Clock(), iter(seconds_of_calls)
+
+    class Slow(Loop):
+        def train(self, local, works, probe=None):
+            results = super().train(local, works, probe)
+            clock.now += next(calls)
+            return results
+
+    Slow.warm_up = warm_up
+    monkeypatch.setitem(BACKENDS, "slow", Slow)
+    monkeypatch.setattr(calibration.time, "perf_counter", clock.perf_counter)
+    measured = calibration_of()
+    steps = sum(len(work.batches) for work in calibration._last_steps(measured.setup, measured.state)) * SEEDS
+    loop = EngineChoice("loop")
+    measured.seconds[loop] = best / steps
+    chosen = measured._better(loop, EngineChoice("slow"))
+    assert chosen.backend == ("slow" if measured.seconds[EngineChoice("slow")] * 1.1 < best / steps else "loop")
+    assert next(calls, None) is None, "fewer calls than expected"
+    return measured.seconds[EngineChoice("slow")] * steps
+
+
+def test_warm_up_calls_are_neither_timed_nor_remembered(monkeypatch):
+    """A graph's second call captures it, for example in 30 s; from the third on it is replayed in 0.1 s."""
+    assert timed([5.0, 30.0, 0.1, 0.12, 0.1], warm_up=2, best=1.0, monkeypatch=monkeypatch) == pytest.approx(0.1)
+
+
+def test_a_slow_candidate_is_given_up_after_one_timed_call(monkeypatch):
+    assert timed([5.0, 3.0], warm_up=1, best=1.0, monkeypatch=monkeypatch) == pytest.approx(3.0)
+
+
+def test_no_call_begins_after_the_time_limit(monkeypatch):
+    assert timed([9.0, 0.9, 0.9], warm_up=1, best=1.0, monkeypatch=monkeypatch) == pytest.approx(0.9)
+
+
+def test_a_graph_is_warm_when_it_has_been_captured():
+    assert (Loop.warm_up, Cohort.warm_up, Graph.warm_up) == (1, 1, 2)
+
+
+def test_seeds_are_timed_with_models_of_their_own(monkeypatch):
+    """As they are trained; copies of one work would share a model, and each layer would be one large product."""
+    seen = []
+
+    class Watched(Cohort):
+        def train(self, local, works, probe=None):
+            seen.append(works)
+            return super().train(local, works, probe)
+
+    monkeypatch.setitem(BACKENDS, "cohort", Watched)
+    measured = calibration_of("fedsmoo")
+    measured._loop()
+    measured._time(EngineChoice("cohort"))
+    works, active = seen[-1], len(measured.setup.active(measured.state))
+    assert len(works) == SEEDS * active
+    assert len({id(work.broadcast) for work in works}) == SEEDS
+    assert len({work.broadcast.model.data_ptr() for work in works}) == SEEDS
+    assert len({work.broadcast.vectors["s"].data_ptr() for work in works}) == SEEDS
+    assert all(torch.equal(work.broadcast.model, works[0].broadcast.model) for work in works)
