@@ -10,6 +10,7 @@ from bench.data.augmentation import Augment
 from bench.data.dataset import DeviceData
 from bench.engine.accounting import model_sizes, traffic
 from bench.engine.backends.loop import Loop
+from bench.engine.backends.rows import to_device
 from bench.engine.batches import BatchSampler
 from bench.engine.client_store import ClientStates
 from bench.engine.local import Backend, Broadcast, LocalResult, LocalTraining, LocalWork, Probe
@@ -114,6 +115,10 @@ class Federation:
         method, P, broadcast = self.method, state.w.numel(), work[0].broadcast
         updates = _differences([row.w for row in results], broadcast.model)
         whole = all(row.model is row.w for row in results)
+        about = {
+            "weights": self._weights([w.client for w in work]).to(state.w.dtype),
+            "steps": torch.tensor([row.steps for row in results], dtype=state.w.dtype),
+        }
         server = ServerRound(
             round=state.round,
             w=state.w,
@@ -122,8 +127,7 @@ class Federation:
             updates=updates,
             sent=updates if whole else _differences([row.model for row in results], broadcast.model),
             uploads={name: torch.stack([row.upload[name] for row in results]) for name in results[0].upload},
-            weights=self._weights([w.client for w in work]).to(state.w),
-            steps=torch.tensor([row.steps for row in results]).to(state.w),
+            **to_device(about, state.w.device),
             n_clients=len(self.client_sizes),
             lr=work[0].lr,
             server_lr=self.step_settings.server_lr,

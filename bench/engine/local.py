@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -13,6 +13,7 @@ from bench.engine.objective import Gradients, Objective
 from bench.engine.step_settings import StepSettings
 from bench.methods.base import ClientRound, Loss, Method
 from bench.models.network import Network, Variables
+from bench.numerics.streams import numpy_stream
 
 AUGMENTATION, AUGMENTATION_OF_PASS = "augmentation", "augmentation of a pass over all data"
 """Purposes of random streams. In the keys of dropout draws, the batches of such a pass are steps −1, −2, ..."""
@@ -85,6 +86,21 @@ class LocalWork:
         """Whether the client has not taken part before."""
         return self.client not in self.known
 
+    def host_batches(self, augment: Augment | None, purpose: str) -> dict[str, Any]:
+        """The samples' indices `[n]` and draws `[n, ...]` of all mini-batches in a row, by `index` and `draws`.
+
+        `purpose` is AUGMENTATION for the local steps, AUGMENTATION_OF_PASS for the pass over all data.
+        """
+        batches = self.batches if purpose == AUGMENTATION else self.one_pass
+        drawn: Mapping[Any, Any] = {}
+        if augment is not None:
+            stream = numpy_stream(self.seed, purpose, self.round, self.client)
+            drawn = augment.draw(stream, [len(index) for index in batches])
+        return {
+            "index": torch.cat(list(batches)),
+            "draws": {name: torch.from_numpy(draw) for name, draw in drawn.items()},
+        }
+
     def start(self, method: Method) -> dict[str, Tensor]:
         """The client's vectors at the start of the round, read from the store."""
         return method.start_client(self.broadcast.model) if self.first_time else dict(self.known[self.client])
@@ -122,6 +138,10 @@ class Backend(Protocol):
     """
 
     warm_up: ClassVar[int]
+
+    def prepare(self, local: LocalTraining, works: Sequence[LocalWork]) -> None:
+        """Do the host's part of `train` for these works, which may be trained next: it changes no result."""
+        ...
 
     def train(self, local: LocalTraining, works: Sequence[LocalWork], probe: Probe | None = None) -> list[LocalResult]:
         """The results in the order of `works`, which belong to one round and one method."""

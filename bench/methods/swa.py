@@ -43,7 +43,7 @@ class SWA(Frozen):
 
     def start_server(self, w0: Tensor) -> dict[str, Tensor]:
         """The mean, and the number n of models in it; n = −1 as long as there is no mean to evaluate."""
-        return {} if self.collect == "none" else {"w_swa": w0.clone(), "n_swa": w0.new_tensor(-1.0)}
+        return {} if self.collect == "none" else {"w_swa": w0.clone(), "n_swa": w0.new_full((), -1.0)}
 
     def after_round(self, t: int, w: Tensor, w_next: Tensor, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The mean and n after round t, in which w^t became w^{t+1}."""
@@ -51,9 +51,9 @@ class SWA(Frozen):
             return {}
         w_swa, n = state["w_swa"], state["n_swa"]
         if self.collect != "end" and t == self.start:
-            w_swa, n = w, n.new_tensor(0.0)  # these rules evaluate a copy of w^{t0} until the first model is averaged
+            w_swa, n = w, n.new_zeros(())  # these rules evaluate a copy of w^{t0} until the first model is averaged
         if self._collects(t):
-            weight = n.new_tensor(t / self.cycle) if self.collect == "alg1" else n.clamp(min=0)
+            weight = n.new_full((), t / self.cycle) if self.collect == "alg1" else n.clamp(min=0)
             w_swa, n = (weight * w_swa + w_next) / (weight + 1), n.clamp(min=0) + 1
         return {"w_swa": w_swa, "n_swa": n}
 

@@ -2,10 +2,12 @@
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from torch import Tensor
 
+from bench.engine.federation import FederationState
 from bench.engine.local import LocalResult, LocalWork
 from bench.input.errors import UserError
 from bench.methods.base import CannotBatchError
@@ -19,6 +21,7 @@ class CellTrainer:
 
     def __init__(self, runs: Sequence[TrainingRun]) -> None:
         self._runs = runs
+        self._next: dict[TrainingRun, tuple[FederationState, list[LocalWork]]] = {}
         first = runs[0]
         resumed = [
             run.engine_choice
@@ -47,7 +50,11 @@ class CellTrainer:
         """
         started = time.perf_counter()
         local = runs[0].setup.federation.local
-        works = [run.setup.work(run.state) for run in runs]
+        prepared, self._next = self._next, {}
+        works = []
+        for run in runs:
+            state, work = prepared.get(run, (None, []))
+            works.append(work if state is run.state else run.setup.work(run.state))
         clients = [client for work in works for client in work]
         try:
             results = self._backend.train(local, clients)
@@ -60,12 +67,27 @@ class CellTrainer:
         remaining = iter(results)
         trained = [(run, work, [next(remaining) for _ in work]) for run, work in zip(runs, works, strict=True)]
         ends = [run.setup.federation.aggregate(run.state, work, own) for run, work, own in trained]
+        self._prepare(runs, [state for state, _ in ends])  # while a GPU computes this round
         numbers = [measurements.numbers() for _, measurements in ends]  # last: transfers wait for the GPU
         seconds = (time.perf_counter() - started) / len(runs)
         return [
             RoundResult(state, measurements, _local_models(work, own) if run.saves_local_models else {}, seconds)
             for (run, work, own), (state, _), measurements in zip(trained, ends, numbers, strict=True)
         ]
+
+    def _prepare(self, runs: Sequence[TrainingRun], states: Sequence[FederationState]) -> None:
+        """Do the host's part of the next round of the runs that have one, from their states after this round.
+
+        An error is ignored here: it is raised again if the round begins.
+        """
+        going_on = [
+            (run, state) for run, state in zip(runs, states, strict=True) if state.round < run.config.training.rounds
+        ]
+        with suppress(Exception):
+            self._next = {run: (state, run.setup.work(state)) for run, state in going_on}
+            clients = [client for _, work in self._next.values() for client in work]
+            if clients:
+                self._backend.prepare(runs[0].setup.federation.local, clients)
 
 
 def _local_models(work: Sequence[LocalWork], results: Sequence[LocalResult]) -> dict[int, Tensor]:

@@ -7,14 +7,16 @@ model combines several samples, the rows are computed in groups of equal batch s
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 from torch.func import vmap
 
-from bench.engine.backends.inputs import RoundInputs, RoundShape
-from bench.engine.backends.rows import Rows, apply, concatenate, leaves, take
+from bench.engine.backends.inputs import RoundInputs, RoundPlan, RoundShape
+from bench.engine.backends.prepared import Prepared
+from bench.engine.backends.rows import Rows, apply, concatenate, leaves, take, to_device
 from bench.engine.local import LocalResult, LocalTraining, LocalWork, MiniBatchGradient, Probe
 from bench.methods.base import CannotBatchError, ClientRound
 from bench.models.dropout import GivenDraws
@@ -25,24 +27,49 @@ class Cohort:
 
     warm_up: ClassVar[int] = 1
 
+    def __init__(self) -> None:
+        self._prepared = Prepared(_groups)
+
+    def prepare(self, local: LocalTraining, works: Sequence[LocalWork]) -> None:
+        """See `Backend`."""
+        self._prepared.prepare(local, works)
+
     def train(self, local: LocalTraining, works: Sequence[LocalWork], probe: Probe | None = None) -> list[LocalResult]:
         """See `Backend`. Raises `CannotBatchError` for methods, models and probes that work with one client only."""
         if probe is not None:
             raise CannotBatchError("probes watch one client at a time")
-        starts = [work.start(local.method) for work in works]
-        groups: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
-        for row in sorted(range(len(works)), key=lambda row: -len(works[row].batches)):
-            groups[tuple(sorted(starts[row]))].append(row)  # some methods have a state only from the second round on
         found: dict[int, LocalResult] = {}
-        for rows in groups.values():
-            inputs = RoundInputs.of(local, [works[row] for row in rows], [starts[row] for row in rows])
-            found |= zip(rows, self.compute(local, inputs), strict=True)
+        for group in self._prepared.take(local, works):
+            own = [works[row] for row in group.rows]
+            inputs = RoundInputs.of(local, own, group.starts, group.plan)
+            found |= zip(group.rows, self.compute(local, inputs), strict=True)
         return [found[row] for row in range(len(works))]
 
     def compute(self, local: LocalTraining, inputs: RoundInputs) -> list[LocalResult]:
         """The results of the rows."""
         computation = CohortRound(local, inputs.shape)
         return computation.results(computation(inputs))
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Works that one call trains: their positions, the states of their clients, and the plan of their batches."""
+
+    rows: list[int]
+    starts: list[Rows]
+    plan: RoundPlan
+
+
+def _groups(local: LocalTraining, works: Sequence[LocalWork]) -> list[_Group]:
+    """The works in descending order of their numbers of steps; those with the same names of states form a group."""
+    starts = [work.start(local.method) for work in works]
+    groups: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
+    for row in sorted(range(len(works)), key=lambda row: -len(works[row].batches)):
+        groups[tuple(sorted(starts[row]))].append(row)  # some methods have a state only from the second round on
+    return [
+        _Group(rows, [starts[row] for row in rows], RoundPlan.of(local, [works[row] for row in rows]))
+        for rows in groups.values()
+    ]
 
 
 class CohortRound:
@@ -131,13 +158,15 @@ class CohortRound:
 
         if len(set(sizes)) == 1 or self._separable:
             return mapped(one_step, rows, carried, batch)
-        parts, order = [], []
-        for size, group in _equal(sizes):
-            which = torch.tensor(group, device=batch["x"].device)
-            cut = apply(lambda tensor: tensor[:, :size], take(batch, which))  # noqa: B023 - used at once
-            parts.append(mapped(one_step, take(rows, which), take(carried, which), cut))
-            order += group
-        return take(concatenate(parts), torch.tensor(order, device=batch["x"].device).argsort())
+        groups = dict(_equal(sizes))
+        places: Rows = {size: torch.tensor(group) for size, group in groups.items()}
+        places["back"] = torch.cat(list(places.values())).argsort()
+        places = to_device(places, batch["x"].device)
+        parts = []
+        for size in groups:
+            cut = apply(lambda tensor: tensor[:, :size], take(batch, places[size]))  # noqa: B023 - used at once
+            parts.append(mapped(one_step, take(rows, places[size]), take(carried, places[size]), cut))
+        return take(concatenate(parts), places["back"])
 
     def _batch(self, batches: Rows, dropout: Rows, step: int, rows: int, size: int) -> Rows:
         """Augmented inputs `[R, B, ...]`, targets `[R, B]` (or `[R, B, C]`), weights and dropout draws of a step."""

@@ -48,6 +48,7 @@ class Graph(Cohort):
     """One call without a graph, and one that captures it."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._seen: Counter[Key] = Counter()
         self._captured: OrderedDict[Key, _Captured] = OrderedDict()
 

@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from bench.engine.backends.rows import Rows, stack, to_device
 from bench.engine.local import AUGMENTATION, AUGMENTATION_OF_PASS, LocalTraining, LocalWork
 from bench.engine.objective import dropout_shapes
 from bench.models.dropout import KeyedDraws
-from bench.numerics.streams import numpy_stream, torch_seed
+from bench.numerics.streams import torch_seed
 
 BatchSizes = tuple[tuple[int, ...], ...]
 """Each row's batch sizes."""
@@ -48,6 +47,44 @@ class RoundShape:
 
 
 @dataclass(frozen=True)
+class RoundPlan:
+    """The part of a round's inputs that does not depend on the models: which samples, and random numbers.
+
+    `rows` and `rate` are described in `ClientRound`; `steps` and `passes` in `RoundInputs`.
+    """
+
+    shape: RoundShape
+    rows: Rows
+    rate: Rows
+    steps: Rows
+    passes: Rows
+
+    @classmethod
+    def of(cls, local: LocalTraining, works: Sequence[LocalWork]) -> "RoundPlan":
+        """The plan for works in descending order of their numbers of steps."""
+        first, dtype = works[0], local.objective.dtype
+        takes_pass = any(component.takes_full_gradient for component in local.method)
+        shape = RoundShape(
+            batches=tuple(tuple(map(len, work.batches)) for work in works),
+            passes=tuple(tuple(map(len, work.one_pass)) if takes_pass else () for work in works),
+            shared=all(work.broadcast is first.broadcast for work in works),
+        )
+        host: Rows = {
+            "rows": {
+                "first_time": torch.tensor([work.first_time for work in works]),
+                "steps": torch.tensor([len(sizes) for sizes in shape.batches], dtype=dtype),
+            },
+            "rate": {
+                "lr": torch.tensor(first.lr, dtype=dtype),
+                "round": torch.tensor(first.round, dtype=dtype),
+            },
+            "steps": _batches(local, works, shape.batches, AUGMENTATION),
+            "passes": _batches(local, works, shape.passes, AUGMENTATION_OF_PASS) if takes_pass else {},
+        }
+        return cls(shape, **to_device(host, local.objective.device))
+
+
+@dataclass(frozen=True)
 class RoundInputs:
     """The tensors of a round. `broadcast` has one entry if all rows start from the same model, else one per row.
 
@@ -66,39 +103,22 @@ class RoundInputs:
     pass_dropout: Rows
 
     @classmethod
-    def of(cls, local: LocalTraining, works: Sequence[LocalWork], states: Sequence[Rows]) -> "RoundInputs":
-        """The inputs for works in descending order of their numbers of steps, and for the states of their clients."""
-        first, w = works[0], works[0].broadcast.model
-        takes_pass = any(component.takes_full_gradient for component in local.method)
-        shape = RoundShape(
-            batches=tuple(tuple(map(len, work.batches)) for work in works),
-            passes=tuple(tuple(map(len, work.one_pass)) if takes_pass else () for work in works),
-            shared=all(work.broadcast is first.broadcast for work in works),
-        )
+    def of(
+        cls, local: LocalTraining, works: Sequence[LocalWork], states: Sequence[Rows], plan: RoundPlan
+    ) -> "RoundInputs":
+        """The inputs for the works of a plan, and for the states of their clients."""
         broadcast = [{"w": work.broadcast.model, "vectors": dict(work.broadcast.vectors)} for work in works]
-        host: Rows = {
-            "rows": {
-                "first_time": torch.tensor([work.first_time for work in works]),
-                "steps": torch.tensor([len(sizes) for sizes in shape.batches], dtype=w.dtype),
-            },
-            "rate": {
-                "lr": torch.tensor(first.lr, dtype=w.dtype),
-                "round": torch.tensor(first.round, dtype=w.dtype),
-            },
-            "steps": _batches(local, works, shape.batches, [work.batches for work in works], AUGMENTATION),
-            "passes": {},
-        }
-        if takes_pass:
-            one_passes = [work.one_pass for work in works]
-            host["passes"] = _batches(local, works, shape.passes, one_passes, AUGMENTATION_OF_PASS)
-        dropped = local.objective.has_dropout
+        shape, dropped = plan.shape, local.objective.has_dropout
         return cls(
             shape=shape,
             broadcast=broadcast[0] if shape.shared else stack(broadcast),
             state=stack(states),
+            rows=plan.rows,
+            rate=plan.rate,
+            steps=plan.steps,
+            passes=plan.passes,
             dropout=_dropout(local, works, shape.batches, lambda k: k) if dropped else {},
             pass_dropout=_dropout(local, works, shape.passes, lambda k: -1 - k) if dropped else {},
-            **to_device(host, w.device),
         )
 
     def tensors(self) -> Rows:
@@ -116,26 +136,19 @@ def _places(sizes: tuple[int, ...]) -> tuple[NDArray[np.int64], NDArray[np.int64
     return np.repeat(np.arange(len(sizes)), sizes), np.concatenate([np.arange(size) for size in sizes])
 
 
-def _batches(
-    local: LocalTraining,
-    works: Sequence[LocalWork],
-    batch_sizes: BatchSizes,
-    indices: Sequence[Sequence[Tensor]],
-    purpose: str,
-) -> Rows:
+def _batches(local: LocalTraining, works: Sequence[LocalWork], batch_sizes: BatchSizes, purpose: str) -> Rows:
     """Sample indices, weights and draws of every step. A row's weights sum to 1, over each local step or over a whole
     pass."""
     shape = (max(map(len, batch_sizes)), len(batch_sizes), max(map(max, batch_sizes)))
     index, weights = np.zeros(shape, dtype=np.int64), np.zeros(shape)
     draws: dict[Any, NDArray[Any]] = {}
-    for row, (work, sizes, own) in enumerate(zip(works, batch_sizes, indices, strict=True)):
+    for row, (work, sizes) in enumerate(zip(works, batch_sizes, strict=True)):
         step, place = _places(sizes)
-        index[step, row, place] = torch.cat(list(own)).numpy()
+        own = work.host_batches(local.augment, purpose)
+        index[step, row, place] = own["index"].numpy()
         weights[step, row, place] = 1 / (np.array(sizes)[step] if purpose == AUGMENTATION else len(step))
-        if local.augment is None:
-            continue
-        drawn = local.augment.draw(numpy_stream(work.seed, purpose, work.round, work.client), sizes)
-        for name, draw in drawn.items():
+        for name, drawn in own["draws"].items():
+            draw = drawn.numpy()
             filled = draws.setdefault(name, np.zeros((*shape, *draw.shape[1:]), dtype=draw.dtype))
             filled[step, row, place] = draw
     return {

@@ -7,6 +7,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from bench.engine.backends.prepared import Prepared
+from bench.engine.backends.rows import Rows, to_device
 from bench.engine.local import (
     AUGMENTATION,
     AUGMENTATION_OF_PASS,
@@ -18,7 +20,7 @@ from bench.engine.local import (
 )
 from bench.methods.base import ClientRound
 from bench.models.dropout import KeyedDraws
-from bench.numerics.streams import numpy_stream, torch_seed
+from bench.numerics.streams import torch_seed
 
 
 class Loop:
@@ -26,12 +28,19 @@ class Loop:
 
     warm_up: ClassVar[int] = 1
 
+    def __init__(self) -> None:
+        self._prepared = Prepared(_local_batches)
+
+    def prepare(self, local: LocalTraining, works: Sequence[LocalWork]) -> None:
+        """See `Backend`."""
+        self._prepared.prepare(local, works)
+
     def train(self, local: LocalTraining, works: Sequence[LocalWork], probe: Probe | None = None) -> list[LocalResult]:
         """See `Backend`."""
         method, device = local.method, local.objective.device
         results: list[LocalResult] = []
-        for work in works:
-            data = _ClientData(local, work)
+        for work, batches in zip(works, self._prepared.take(local, works), strict=True):
+            data = _ClientData(local, work, batches)
             client = data.client_round()
             with local.objective.drawing(KeyedDraws(data.dropout_seed, device)):
                 for component in method:
@@ -56,14 +65,21 @@ class Loop:
         return results
 
 
+def _local_batches(local: LocalTraining, works: Sequence[LocalWork]) -> list[Rows]:
+    """The indices and draws of each client's local steps, on the device."""
+    device = local.objective.device
+    return [to_device(work.host_batches(local.augment, AUGMENTATION), device) for work in works]
+
+
 class _ClientData:
     """A client's mini-batches in one round, with their random draws, and the gradients on them.
 
-    `step` is the step of the latest draws: a local step, or −1, −2, ... for the batches of a pass over all data.
+    `batches` are the indices and draws of the local steps, on the device. `step` is the step of the latest draws: a
+    local step, or −1, −2, ... for the batches of a pass over all data.
     """
 
-    def __init__(self, local: LocalTraining, work: LocalWork) -> None:
-        self._local, self._work = local, work
+    def __init__(self, local: LocalTraining, work: LocalWork, batches: Rows) -> None:
+        self._local, self._work, self._local_batches = local, work, batches
         self._scratch: dict[str, Tensor] = {}
         self.step = 0
         self.gradient_samples = 0
@@ -78,7 +94,7 @@ class _ClientData:
             w_global=work.broadcast.model,
             received=work.broadcast.vectors,
             state=work.start(local.method),
-            first_time=torch.tensor(work.first_time, device=work.broadcast.model.device),
+            first_time=torch.full((), work.first_time, device=work.broadcast.model.device),
             lr=work.lr,
             steps=len(work.batches),
             layout=local.objective.layout,
@@ -89,20 +105,15 @@ class _ClientData:
 
     def steps(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Inputs and targets of each local step."""
-        return self._batches(self._work.batches, itertools.count(), AUGMENTATION)
+        return self._inputs(self._work.batches, self._local_batches, itertools.count())
 
-    def _batches(
-        self, batches: Sequence[Tensor], steps: Iterable[int], purpose: str
+    def _inputs(
+        self, batches: Sequence[Tensor], prepared: Rows, steps: Iterable[int]
     ) -> Iterator[tuple[Tensor, Tensor]]:
-        """Augmented inputs and targets of the mini-batches. All indices and draws are transferred at once."""
-        local, work, sizes = self._local, self._work, [len(index) for index in batches]
-        device = local.objective.device
-        indices = torch.cat(list(batches)).to(device, non_blocking=True).split(sizes)
-        draws = {}
-        if local.augment is not None:
-            drawn = local.augment.draw(numpy_stream(work.seed, purpose, work.round, work.client), sizes)
-            draws = {name: torch.from_numpy(v).to(device, non_blocking=True).split(sizes) for name, v in drawn.items()}
-        for k, (self.step, index) in enumerate(zip(steps, indices, strict=False)):
+        """Augmented inputs and targets of the mini-batches, from the indices and draws of all of them."""
+        local, sizes = self._local, [len(index) for index in batches]
+        draws = {name: draw.split(sizes) for name, draw in prepared["draws"].items()}
+        for k, (self.step, index) in enumerate(zip(steps, prepared["index"].split(sizes), strict=False)):
             x, y = local.data.batch(index)
             if local.augment is not None:
                 x, y = local.augment(x, y, {name: parts[k] for name, parts in draws.items()})
@@ -117,7 +128,8 @@ class _ClientData:
         batches = self._work.one_pass
         samples = sum(len(index) for index in batches)
         total = torch.zeros_like(w)
-        for x, y in self._batches(batches, itertools.count(-1, -1), AUGMENTATION_OF_PASS):
+        prepared = to_device(self._work.host_batches(self._local.augment, AUGMENTATION_OF_PASS), w.device)
+        for x, y in self._inputs(batches, prepared, itertools.count(-1, -1)):
             total = torch.add(total, self.gradient(x, y)(w), alpha=len(x) / samples)
         self.gradient_samples += samples
         return total

@@ -25,7 +25,7 @@ class FadingMemory(Correction):
 
     def start_client(self, w: Tensor) -> dict[str, Tensor]:
         """h_i = 0 and τ_i = −1, which has no effect while h_i = 0."""
-        return {"h": w.new_zeros(w.shape), "last_round": w.new_tensor([-1.0])}
+        return {"h": w.new_zeros(w.shape), "last_round": w.new_full((1,), -1.0)}
 
     def direction(self, g: Tensor, w: Tensor, client: ClientRound) -> Tensor:
         """g − h_i."""

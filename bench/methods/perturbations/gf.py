@@ -59,7 +59,7 @@ class GF(Perturbation):
             return {}
         v = w + self.rho_g * unit(state["w_previous"] - w)
         indicators = state["indicators"]
-        return {"v": v, "c": self.interpolation(indicators) if self.c is None else indicators.new_tensor(self.c)}
+        return {"v": v, "c": self.interpolation(indicators) if self.c is None else indicators.new_full((), self.c)}
 
     def interpolation(self, indicators: Tensor) -> Tensor:
         """c, a tensor of one number, computed from the stored indicators, oldest first."""

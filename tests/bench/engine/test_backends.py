@@ -10,7 +10,7 @@ from torch.func import vmap
 from bench.engine.backends import BACKENDS
 from bench.engine.backends.cohort import Cohort
 from bench.engine.backends.graph import Graph
-from bench.engine.backends.inputs import RoundInputs
+from bench.engine.backends.inputs import RoundInputs, RoundPlan
 from bench.engine.backends.loop import Loop
 from bench.engine.backends.rows import apply, leaves, pack
 from bench.engine.batches import EpochBatches
@@ -155,7 +155,8 @@ def test_inputs_survive_being_packed_and_replaced():
     bench = benches("mimelite", **NETWORKS["augmented"])[0]
     state = bench.federation.start(bench.objective.initial())
     works = sorted(bench.federation.work(state, bench.active(state)), key=lambda work: -len(work.batches))
-    inputs = RoundInputs.of(bench.federation.local, works, [{} for _ in works])
+    plan = RoundPlan.of(bench.federation.local, works)
+    inputs = RoundInputs.of(bench.federation.local, works, [{} for _ in works], plan)
     packed, unpack = pack(inputs.tensors())
     for one, other in zip(leaves(inputs.tensors()), leaves(unpack(packed.clone())), strict=True):
         assert torch.equal(one, other)

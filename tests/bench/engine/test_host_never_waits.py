@@ -1,0 +1,214 @@
+"""Nothing in a round waits for the device: every method, by every back end, without a GPU."""
+
+import pytest
+import torch
+
+from bench.engine.backends.cohort import Cohort
+from bench.engine.backends.loop import Loop
+from bench.engine.batches import EpochBatches
+from bench.engine.federation import Measurements
+from bench.engine.local import LocalWork
+from bench.engine.method_costs import example
+from bench.experiments.experiment import load_experiment
+from bench.methods.base import Correction, Perturbation
+from bench.methods.catalog import CATALOG
+from bench.methods.recipe import Components, Recipe
+from bench.training.cell_trainer import CellTrainer
+from bench.training.engine_choice import EngineChoice
+from bench.training.run_setup import RunSetup
+from tests.never_waits import DEVICE, HostWaitsError, never_waits
+from tests.problems import Problem, train
+
+ROUNDS = [[0, 1], [1, 2], [0, 2, 3]]
+"""New clients and old ones, of unequal size, and another number of them."""
+
+
+def play(backend, federation, rounds, monkeypatch):
+    """Rounds as `CellTrainer` has them, up to the measurements' transfer to the host."""
+    objective = federation.objective
+    objective._separable = federation.method.loss.separable  # tested once per run, on numbers
+    state = federation.start(objective.initial())
+    with never_waits(monkeypatch) as mode:
+        works = federation.work(state, rounds[0])
+        for after in [*rounds[1:], None]:
+            results = backend.train(federation.local, works)
+            state, measured = federation.aggregate(state, works, results)
+            if after is not None:
+                works = federation.work(state, after)
+                backend.prepare(federation.local, works)
+    assert state.w.device == DEVICE
+    assert all(v.device == DEVICE for v in measured.values.values() if isinstance(v, torch.Tensor))
+    return mode
+
+
+def federation_of(method, plan="epochs", **options):
+    recipe = CATALOG[method] if isinstance(method, str) else method
+    settings = {"clip": 2.0, "weight_decay": 0.01, "local_momentum": 0.9, **options}
+    federation = Problem(1).federation(recipe, example(recipe), device=DEVICE, **settings)
+    if plan == "epochs":
+        federation.batch_sampler = EpochBatches(federation.batch_sampler.split, 2, 4, seed=3)
+    return federation
+
+
+@pytest.mark.parametrize("backend", [Loop, Cohort])
+@pytest.mark.parametrize("plan", ["full", "epochs"])
+@pytest.mark.parametrize("method", CATALOG)
+def test_the_host_never_waits(method, plan, backend, monkeypatch):
+    play(backend(), federation_of(method, plan), ROUNDS, monkeypatch)
+
+
+VARIANTS = {
+    "fedgf constant": ("fedgf", {"c": 0.5}),
+    "fedlesam released": ("fedlesam", {"estimate": "released_literal"}),
+    "fedlesam first round": ("fedlesam", {"first_seen": "none"}),
+    "fedtoga fusion": ("fedtoga", {"direction": "fusion"}),
+    "fedspeed active duals": ("fedspeed", {"server_dual": "active"}),
+    "fedrobust full": ("fedrobust", {"affine": "full"}),
+    "fedavg swa": ("fedavg", {"swa": {"start": 0, "cycle": 1}}),
+    "fedavg swa as released": ("fedavg", {"swa": {"start": 0, "cycle": 1, "collect": "alg1"}}),
+}
+
+
+@pytest.mark.parametrize("backend", [Loop, Cohort])
+@pytest.mark.parametrize(("method", "values"), VARIANTS.values(), ids=VARIANTS)
+def test_nor_in_variants_of_methods(method, values, backend, monkeypatch):
+    federation = Problem(1).federation(method, example(CATALOG[method]) | values, device=DEVICE)
+    play(backend(), federation, ROUNDS, monkeypatch)
+
+
+NETWORKS = {
+    "augmented": {"training.augmentation": ["standard", {"name": "cutout", "size": 3}]},
+    "mixed-up": {"training.augmentation": ["fl_simulator", "mixup"]},
+    "dropout": {"model": "cnn_emnist"},
+}
+
+
+@pytest.mark.parametrize("backend", [Loop, Cohort])
+@pytest.mark.parametrize("changes", NETWORKS.values(), ids=NETWORKS)
+@pytest.mark.parametrize("method", ["fedsam", "mimelite"])
+def test_nor_for_augmentations_and_dropout(method, changes, backend, monkeypatch):
+    config = load_experiment("quick_all", changes).cell(f"digits/dirichlet-0.1/4-of-20/{method}").runs[0]
+    setup = RunSetup.build(config, DEVICE)
+    play(backend(), setup.federation, [[0, 1, 2, 3], [2, 3, 4, 5]], monkeypatch)
+
+
+@pytest.mark.parametrize("backend", [Loop, Cohort])
+def test_what_is_sent_to_the_device_is_sent_at_once(backend, monkeypatch):
+    """A cohort's inputs in one transfer per round, a loop's in one per client; the server's numbers in another."""
+    mode = play(backend(), federation_of("fedsmoo"), ROUNDS, monkeypatch)
+    clients = sum(map(len, ROUNDS))
+    assert mode.transfers == len(ROUNDS) + (clients if backend is Loop else len(ROUNDS))
+
+
+# --- What the modes find
+
+
+class Looks(Perturbation):
+    name = "looks"
+
+    def delta(self, w, gradient, client):
+        g = gradient(w)
+        return g if bool(g.norm() > 1) else -g
+
+
+class Constant(Correction):
+    name = "constant"
+
+    def direction(self, g, w, client):
+        return g * w.new_tensor(0.5)
+
+
+class FromTheHost(Correction):
+    name = "from the host"
+
+    def direction(self, g, w, client):
+        return g * torch.ones(len(g), dtype=g.dtype)
+
+
+class Copied(Correction):
+    name = "copied"
+
+    def direction(self, g, w, client):
+        return g * torch.ones(len(g), dtype=g.dtype).to(g.device)
+
+
+class CopiedFromPageableMemory(Correction):
+    name = "copied from pageable memory"
+
+    def direction(self, g, w, client):
+        return g * torch.ones(len(g), dtype=g.dtype).to(g.device, non_blocking=True)
+
+
+class ToTheHost(Correction):
+    name = "to the host"
+
+    def direction(self, g, w, client):
+        return g * float(g.norm())
+
+
+class Selects(Correction):
+    name = "selects"
+
+    def direction(self, g, w, client):
+        return g * g[g > 0].sum()
+
+
+WAITS = {
+    Looks: "needs numbers of the device",
+    Constant: "copies numbers to the device",
+    FromTheHost: "device",
+    Copied: "waits for the device before it copies",
+    CopiedFromPageableMemory: "not page-locked",
+    ToTheHost: "needs numbers of the device",
+    Selects: "needs numbers of the device",
+}
+
+
+@pytest.mark.parametrize(("component", "message"), WAITS.items(), ids=lambda value: getattr(value, "name", ""))
+def test_waiting_and_mixed_devices_are_found(component, message, monkeypatch):
+    parts = Components(component) if issubclass(component, Perturbation) else Components(correction=component)
+    with pytest.raises((HostWaitsError, RuntimeError, NotImplementedError), match=message):
+        play(Loop(), federation_of(Recipe("own", "Own", "a test", parts)), ROUNDS, monkeypatch)
+
+
+# --- The next round is prepared while a GPU computes this one
+
+
+@pytest.mark.parametrize("backend", ["loop", "cohort"])
+def test_the_next_round_is_prepared_before_the_measurements_are_read(backend, tmp_path, monkeypatch):
+    config = load_experiment(
+        "quick_all", {"training.rounds": 3, "engine.backend": backend, "training.augmentation": "standard"}
+    ).cell("digits/dirichlet-0.1/4-of-20/fedsmoo")
+    order, read, batches = [], Measurements.numbers, LocalWork.host_batches
+
+    def numbers(self):
+        order.append("read")
+        return read(self)
+
+    def host_batches(self, augment, purpose):
+        if order[-1:] != [f"draw {self.round}"]:
+            order.append(f"draw {self.round}")
+        return batches(self, augment, purpose)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("bench.training.cell_trainer.choose_engine", lambda setup, state, log: EngineChoice(backend))
+        patch.setattr(Measurements, "numbers", numbers)
+        patch.setattr(LocalWork, "host_batches", host_batches)
+        prepared = train(config.runs[0], tmp_path / "prepared", torch.device("cpu"))
+        assert order == ["draw 0", "draw 1", "read", "draw 2", "read", "read"]
+        patch.setattr(CellTrainer, "_prepare", lambda self, runs, states: None)
+        order.clear()
+        plain = train(config.runs[0], tmp_path / "plain", torch.device("cpu"))
+        assert order == ["draw 0", "read", "draw 1", "read", "draw 2", "read"]
+    for name in ("final.safetensors", "metrics.csv"):
+        assert (prepared.path / name).read_bytes() == (plain.path / name).read_bytes()
+
+
+@pytest.mark.parametrize("backend", [Loop, Cohort])
+def test_what_was_prepared_for_other_clients_is_not_used(backend):
+    federation = Problem(1).federation("fedsmoo", example(CATALOG["fedsmoo"]))
+    state = federation.start(federation.objective.initial())
+    prepared, used = backend(), federation.work(state, [2, 3])
+    prepared.prepare(federation.local, federation.work(state, [0, 1]))
+    results, expected = (one.train(federation.local, used) for one in (prepared, backend()))
+    assert all(torch.equal(a.w, b.w) for a, b in zip(results, expected, strict=True))
