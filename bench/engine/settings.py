@@ -13,7 +13,7 @@ class EngineSettings(Frozen):
     backend: Literal["auto", "loop", "cohort", "graph"] = Field(
         default="auto",
         description="loop: one client after another; cohort: all active clients in one batched call; "
-        "graph: a cohort's round as one CUDA graph",
+        "graph: each local step of a cohort as one CUDA graph",
     )
     seeds: Literal["auto", "together", "apart"] = Field(
         default="auto",

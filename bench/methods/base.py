@@ -67,7 +67,8 @@ class ClientRound:
     sent in addition to the model. `scratch` lasts for this round only; its entry local_momentum belongs to the local
     step. `step` counts the local steps from 0.
 
-    When clients are trained in a batch, `id` is None, and `round`, `lr` and `steps` are tensors of one number.
+    When clients are trained in a batch, `id` is None, and `round`, `lr` and `steps` are tensors of one number. So is
+    `step` from the second step on, if the step is a CUDA graph.
     """
 
     seed: int
@@ -82,13 +83,13 @@ class ClientRound:
     layout: FlatLayout
     input_shape: tuple[int, ...]
     full_gradient: Gradient
-    step: int = 0
+    step: int | Tensor = 0
     scratch: dict[str, Tensor] = field(default_factory=dict)
     upload: dict[str, Tensor] = field(default_factory=dict)
 
     def stream(self, purpose: str) -> torch.Generator:
         """A CPU generator for the current step: equal seed, round, client and step give equal numbers."""
-        if self.id is None or isinstance(self.round, Tensor):
+        if self.id is None or isinstance(self.round, Tensor) or isinstance(self.step, Tensor):
             raise CannotBatchError("a method draws random numbers, which is possible for one client at a time only")
         return torch_stream(self.seed, purpose, self.round, self.id, self.step)
 

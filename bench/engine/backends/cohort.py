@@ -7,6 +7,7 @@ model combines several samples, the rows are computed in groups of equal batch s
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -73,30 +74,28 @@ def _groups(local: LocalTraining, works: Sequence[LocalWork]) -> list[_Group]:
 
 
 class CohortRound:
-    """A round's local training as a function of tensors, for rounds of one shape."""
+    """A round's local training as functions of tensors: start, one local step, finish."""
 
     def __init__(self, local: LocalTraining, shape: RoundShape) -> None:
         self.local = local
         self.shape = shape
-        self._separable = local.is_separable
-        self._gradient_calls = [0] * shape.steps
+        self.separable = local.is_separable
+        self.gradient_calls = [0] * shape.steps
+        """The number of gradients in each step."""
+        self.sends_w = False
+        """Whether clients send w_i⁺ itself."""
         self._full_passes = 0
-        self._sends_w = False
 
     def __call__(self, inputs: RoundInputs) -> Rows:
         """The results of the rows: `w`, `model`, `loss` (summed over steps), `state`, `upload`."""
-        try:
+        with errors_of_batching():
             return self._train(inputs)
-        except RuntimeError as error:  # vmap raises it for branches on values and unsupported operations
-            if "vmap" in str(error) or "functorch" in str(error):
-                raise CannotBatchError(str(error).splitlines()[0]) from error
-            raise
 
     def results(self, ends: Rows) -> list[LocalResult]:
         """One result per row; the vectors are views of the rows."""
         rows = range(len(self.shape.batches))
         local = [ends["w"][row] for row in rows]
-        sent = local if self._sends_w else [ends["model"][row] for row in rows]
+        sent = local if self.sends_w else [ends["model"][row] for row in rows]
         return [
             LocalResult(
                 w=local[row],
@@ -105,72 +104,61 @@ class CohortRound:
                 upload={name: v[row] for name, v in ends["upload"].items()},
                 state={name: v[row] for name, v in ends["state"].items()},
                 loss=ends["loss"][row] / len(sizes),
-                gradient_samples=sum(calls * size for calls, size in zip(self._gradient_calls, sizes, strict=False))
+                gradient_samples=sum(calls * size for calls, size in zip(self.gradient_calls, sizes, strict=False))
                 + self._full_passes * sum(self.shape.passes[row]),
             )
             for row, sizes in enumerate(self.shape.batches)
         ]
 
-    def _train(self, inputs: RoundInputs) -> Rows:
-        def start(row: Rows, state: Rows) -> Rows:
+    def start(self, inputs: RoundInputs, rows: Rows, state: Rows) -> Rows:
+        """What the first step begins with: `w`, `loss`, `scratch`, `state`, `upload`."""
+
+        def of_a_row(row: Rows, state: Rows) -> Rows:
             client = self._client(inputs, row, {"state": state, "scratch": {}, "upload": {}})
             for component in self.local.method:
                 component.start(client)
             w = client.w_global
             return self._carried(client, w, w.new_zeros(()))
 
-        def finish(row: Rows, carried: Rows) -> Rows:
+        return mapped(of_a_row, rows, state)
+
+    def step(
+        self, inputs: RoundInputs, rows: Rows, carried: Rows, batch: Rows, number: int | Tensor
+    ) -> tuple[Rows, int]:
+        """What the next step begins with, and the number of gradients in this step, which has this number."""
+        calls = 0
+
+        def of_a_row(row: Rows, carried: Rows, batch: Rows) -> Rows:
+            nonlocal calls
+            client = self._client(inputs, row, carried)
+            client.step = number
+            gradient = self._gradient(client.scratch, batch)
+            w = self.local.step(carried["w"], client, gradient)
+            calls = gradient.calls
+            return self._carried(client, w, carried["loss"] + gradient.loss)
+
+        return mapped(of_a_row, rows, carried, batch), calls
+
+    def finish(self, inputs: RoundInputs, rows: Rows, carried: Rows) -> Rows:
+        """The results after the last step."""
+
+        def of_a_row(row: Rows, carried: Rows) -> Rows:
             client = self._client(inputs, row, carried)
             for component in self.local.method:
                 component.finish(carried["w"], client)
             model = self.local.method.correction.uploaded_model(carried["w"], client)
-            self._sends_w = model is carried["w"]
+            self.sends_w = model is carried["w"]
             ends = self._carried(client, carried["w"], carried["loss"])
             return {name: ends[name] for name in ("w", "loss", "state", "upload")} | {"model": model}
 
-        rows = dict(inputs.rows) if self.shape.shared else {**inputs.rows, "broadcast": inputs.broadcast}
-        rows["row"] = torch.arange(len(self.shape.batches), device=inputs.rows["steps"].device)
-        carried = mapped(start, rows, inputs.state)
-        ended: list[Rows] = []
-        for step in range(self.shape.steps):
-            still, training = len(self.shape.sizes(step)), len(rows["row"])
-            if still < training:
-                done = slice(still, training)
-                ended.append(mapped(finish, take(rows, done), take(carried, done)))
-                rows, carried = take(rows, slice(still)), take(carried, slice(still))
-            carried = self._step(inputs, rows, carried, step)
-        ended.append(mapped(finish, rows, carried))
-        return concatenate(ended[::-1])
+        return mapped(of_a_row, rows, carried)
 
-    def _step(self, inputs: RoundInputs, rows: Rows, carried: Rows, step: int) -> Rows:
-        """One local step of all rows that have this step."""
-        sizes = self.shape.sizes(step)
-        dropout = inputs.dropout.get(step, {})
-        batch = self._batch(inputs.steps, dropout, step, len(sizes), max(sizes))
+    def batch(self, own: Rows, dropout: Rows) -> Rows:
+        """Augmented inputs `[R, B, ...]`, targets `[R, B]` (or `[R, B, C]`), weights and dropout draws of a step.
 
-        def one_step(row: Rows, carried: Rows, batch: Rows) -> Rows:
-            client = self._client(inputs, row, carried)
-            client.step = step
-            gradient = self._gradient(client.scratch, batch)
-            w = self.local.step(carried["w"], client, gradient)
-            self._gradient_calls[step] = gradient.calls
-            return self._carried(client, w, carried["loss"] + gradient.loss)
-
-        if len(set(sizes)) == 1 or self._separable:
-            return mapped(one_step, rows, carried, batch)
-        groups = dict(_equal(sizes))
-        places: Rows = {size: torch.tensor(group) for size, group in groups.items()}
-        places["back"] = torch.cat(list(places.values())).argsort()
-        places = to_device(places, batch["x"].device)
-        parts = []
-        for size in groups:
-            cut = apply(lambda tensor: tensor[:, :size], take(batch, places[size]))  # noqa: B023 - used at once
-            parts.append(mapped(one_step, take(rows, places[size]), take(carried, places[size]), cut))
-        return take(concatenate(parts), places["back"])
-
-    def _batch(self, batches: Rows, dropout: Rows, step: int, rows: int, size: int) -> Rows:
-        """Augmented inputs `[R, B, ...]`, targets `[R, B]` (or `[R, B, C]`), weights and dropout draws of a step."""
-        own = apply(lambda tensor: tensor[step, :rows, :size], batches)
+        `own` has the `index` and `weights` `[R, B]`, and the augmentations' `draws` `[R, B, ...]`.
+        """
+        rows, size = own["index"].shape
         x, y = self.local.data.batch(own["index"].flatten())
         if self.local.augment is not None:
             x, y = self.local.augment(x, y, {name: draw.flatten(0, 1) for name, draw in own["draws"].items()})
@@ -178,8 +166,47 @@ class CohortRound:
             "x": x.unflatten(0, (rows, size)),
             "y": y.unflatten(0, (rows, size)),
             "weights": own["weights"],
-            "dropout": take(dropout, slice(rows)),
+            "dropout": dropout,
         }
+
+    def _train(self, inputs: RoundInputs) -> Rows:
+        rows = self.rows(inputs)
+        carried = self.start(inputs, rows, inputs.state)
+        ended: list[Rows] = []
+        for step in range(self.shape.steps):
+            still, training = len(self.shape.sizes(step)), len(rows["row"])
+            if still < training:
+                done = slice(still, training)
+                ended.append(self.finish(inputs, take(rows, done), take(carried, done)))
+                rows, carried = take(rows, slice(still)), take(carried, slice(still))
+            carried = self._step(inputs, rows, carried, step)
+        ended.append(self.finish(inputs, rows, carried))
+        return concatenate(ended[::-1])
+
+    def rows(self, inputs: RoundInputs) -> Rows:
+        """What the functions of a row get of each row."""
+        rows = dict(inputs.rows) if self.shape.shared else {**inputs.rows, "broadcast": inputs.broadcast}
+        return rows | {"row": torch.arange(len(rows["steps"]), device=rows["steps"].device)}
+
+    def _step(self, inputs: RoundInputs, rows: Rows, carried: Rows, step: int) -> Rows:
+        """One local step of all rows that have this step."""
+        sizes = self.shape.sizes(step)
+        own = _cut(inputs.steps, step, len(sizes), max(sizes))
+        batch = self.batch(own, take(inputs.dropout.get(step, {}), slice(len(sizes))))
+        if len(set(sizes)) == 1 or self.separable:
+            carried, self.gradient_calls[step] = self.step(inputs, rows, carried, batch, step)
+            return carried
+        groups = dict(_equal(sizes))
+        places: Rows = {size: torch.tensor(group) for size, group in groups.items()}
+        places["back"] = torch.cat(list(places.values())).argsort()
+        places = to_device(places, batch["x"].device)
+        parts = []
+        for size in groups:
+            cut = apply(lambda tensor: tensor[:, :size], take(batch, places[size]))  # noqa: B023 - used at once
+            own_rows, own_carried = take(rows, places[size]), take(carried, places[size])
+            part, self.gradient_calls[step] = self.step(inputs, own_rows, own_carried, cut, step)
+            parts.append(part)
+        return take(concatenate(parts), places["back"])
 
     def _client(self, inputs: RoundInputs, row: Rows, carried: Rows) -> ClientRound:
         broadcast = inputs.broadcast if self.shape.shared else row["broadcast"]
@@ -205,13 +232,16 @@ class CohortRound:
         """∇F_i(w) over all of the client's data. Each batch is prepared for all rows; the client selects its row."""
         if not any(component.takes_full_gradient for component in self.local.method):
             raise CannotBatchError("a component that calls full_gradient must declare takes_full_gradient = True")
-        if not self._separable:
+        if not self.separable:
             raise CannotBatchError("full gradients in a cohort need a loss that is a mean over samples")
+        if not inputs.passes:
+            raise CannotBatchError("in a CUDA graph, full gradients are possible at the start of a round only")
         total = torch.zeros_like(w)
         rows = len(self.shape.passes)
         for k in range(len(inputs.passes["index"])):
             size = max(sizes[k] for sizes in self.shape.passes if k < len(sizes))
-            batch = self._batch(inputs.passes, inputs.pass_dropout.get(k, {}), k, rows, size)
+            own = _cut(inputs.passes, k, rows, size)
+            batch = self.batch(own, take(inputs.pass_dropout.get(k, {}), slice(rows)))
             total = total + self._gradient(scratch, take(batch, row))(w)
         self._full_passes += 1
         return total
@@ -251,6 +281,22 @@ def mapped(function: Callable[..., Rows], *rows: Rows) -> Rows:
     given = [apply(lambda tensor: torch.cat([tensor, tensor]), part) for part in rows] if alone else rows
     ends: Rows = vmap(function)(*given)
     return take(ends, slice(1)) if alone else ends
+
+
+@contextmanager
+def errors_of_batching() -> Iterator[None]:
+    """Turns the errors that vmap raises, for branches on values and unsupported operations, into `CannotBatchError`."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "vmap" in str(error) or "functorch" in str(error):
+            raise CannotBatchError(str(error).splitlines()[0]) from error
+        raise
+
+
+def _cut(batches: Rows, step: int, rows: int, size: int) -> Rows:
+    """The part of `RoundInputs.steps` or `passes` for one step, the first rows, and batches of this size."""
+    return apply(lambda tensor: tensor[step, :rows, :size], batches)
 
 
 def _equal(sizes: Sequence[int]) -> Iterator[tuple[int, list[int]]]:

@@ -1,82 +1,81 @@
-"""A cohort's whole round as one CUDA graph: one call launches all kernels of all local steps.
+"""Cohorts by CUDA graphs: one call launches all kernels of a local step."""
 
-The first round of a shape is computed without a graph, which initialises libraries; the second is captured, and later
-rounds of the same shape are replayed: new inputs are copied over the old ones, and the results are copied before the
-next replay.
-"""
-
-from collections import Counter, OrderedDict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 import torch
 
-from bench.engine.backends.cohort import Cohort, CohortRound
-from bench.engine.backends.inputs import RoundInputs, RoundShape
-from bench.engine.backends.rows import Rows, apply, structure
+from bench.engine.backends.cohort import Cohort
+from bench.engine.backends.inputs import RoundInputs
+from bench.engine.backends.rows import Rows
+from bench.engine.backends.static import Capture, Function, StaticRound
 from bench.engine.local import LocalResult, LocalTraining, LocalWork, Probe
 from bench.methods.base import CannotBatchError
 
-Key = tuple[LocalTraining, RoundShape, tuple[Any, ...]]
-"""Two rounds with equal keys can use the same graph."""
-
-MOST_GRAPHS = 4
-"""Largest number of graphs in memory; each holds the activations of a local step."""
+MOST_FORMS = 4
+"""Largest number of forms of rounds whose graphs and tensors are kept in memory."""
 
 
-@dataclass(frozen=True)
-class _Captured:
-    """A captured graph, and the tensors that it reads and writes."""
+@contextmanager
+def errors_of_capture() -> Iterator[None]:
+    """Turns the errors of operations that a graph cannot contain, because the host waits, into `CannotBatchError`."""
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError as error:
+        raise CannotBatchError(f"no graph can be captured: {str(error).splitlines()[0]}") from error
 
-    computation: CohortRound
-    graph: torch.cuda.CUDAGraph
-    inputs: Rows
-    ends: Rows
 
-    def replay(self, inputs: RoundInputs) -> list[LocalResult]:
-        """The results for other inputs of the same shape."""
-        apply(lambda old, new: old.copy_(new, non_blocking=True), self.inputs, inputs.tensors())
-        self.graph.replay()
-        return self.computation.results(apply(torch.clone, self.ends))
+class CudaGraphs:
+    """Captures functions as CUDA graphs, which share the memory of their intermediate values."""
+
+    def __init__(self) -> None:
+        self._pool: Any = None
+
+    def __call__(self, function: Function) -> tuple[Rows, Callable[[], None]]:
+        """See `Capture`. Capturing does not compute the function."""
+        self._pool = self._pool or torch.cuda.graph_pool_handle()
+        graph = torch.cuda.CUDAGraph()
+        with errors_of_capture(), torch.cuda.graph(graph, pool=self._pool):
+            values = function()
+        return values, graph.replay
 
 
 class Graph(Cohort):
-    """Rounds whose shapes repeat: equal client sizes and a fixed number of active clients make all rounds alike."""
+    """Local steps as CUDA graphs; few of them serve all rounds, whatever clients take part (see static.py)."""
 
     warm_up: ClassVar[int] = 2
-    """One call without a graph, and one that captures it."""
+    """One call without graphs, and one that captures them."""
 
-    def __init__(self) -> None:
+    def __init__(self, capture: Capture | None = None) -> None:
         super().__init__()
-        self._seen: Counter[Key] = Counter()
-        self._captured: OrderedDict[Key, _Captured] = OrderedDict()
+        self._capture = capture or CudaGraphs()
+        self._rounds: OrderedDict[Any, StaticRound] = OrderedDict()
 
     def train(self, local: LocalTraining, works: Sequence[LocalWork], probe: Probe | None = None) -> list[LocalResult]:
         """See `Cohort`. Raises `CannotBatchError` also if there is no GPU."""
-        if local.objective.device.type != "cuda":
+        if isinstance(self._capture, CudaGraphs) and local.objective.device.type != "cuda":
             raise CannotBatchError("graphs are captured on NVIDIA GPUs only")
         return super().train(local, works, probe)
 
     def compute(self, local: LocalTraining, inputs: RoundInputs) -> list[LocalResult]:
-        """The results of the rows: computed, captured, or replayed."""
-        key = (local, inputs.shape, structure(inputs.tensors()))
-        self._seen[key] += 1
-        grouped = not inputs.shape.is_even and not local.is_separable  # groups of rows are formed on the host
-        if self._seen[key] == 1 or grouped:
+        """The results of the rows."""
+        if not inputs.shape.is_even and not local.is_separable:  # groups of rows are formed on the host
             return super().compute(local, inputs)
-        if key not in self._captured:
-            self._captured[key] = _capture(local, inputs)
-            if len(self._captured) > MOST_GRAPHS:
-                self._captured.popitem(last=False)
-        self._captured.move_to_end(key)
-        return self._captured[key].replay(inputs)
-
-
-def _capture(local: LocalTraining, inputs: RoundInputs) -> _Captured:
-    """The graph of a round of this shape; capturing does not compute the round."""
-    held = inputs.with_tensors(apply(torch.clone, inputs.tensors()))
-    computation, graph = CohortRound(local, inputs.shape), torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        ends = computation(held)
-    return _Captured(computation, graph, held.tensors(), ends)
+        key = local, StaticRound.form(inputs)
+        rows, batch = inputs.steps["index"].shape[1:]
+        static = self._rounds.pop(key, None)
+        if static is None or rows > static.rows or batch > static.batch:
+            if static is not None:
+                if rows > static.rows:
+                    rows = max(rows, static.rows * 5 // 4)  # some room, so that this happens a few times only
+                rows, batch = max(rows, static.rows), max(batch, static.batch)
+            del static  # before the new one takes memory
+            static = StaticRound(local, inputs, rows, batch, self._capture)
+        self._rounds[key] = static
+        if len(self._rounds) > MOST_FORMS:
+            self._rounds.popitem(last=False)
+        return static(inputs)

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -120,14 +120,6 @@ class RoundInputs:
             dropout=_dropout(local, works, shape.batches, lambda k: k) if dropped else {},
             pass_dropout=_dropout(local, works, shape.passes, lambda k: -1 - k) if dropped else {},
         )
-
-    def tensors(self) -> Rows:
-        """All tensors, by the names of the fields."""
-        return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "shape"}
-
-    def with_tensors(self, tensors: Rows) -> "RoundInputs":
-        """Inputs of the same shape that hold these tensors."""
-        return replace(self, **tensors)
 
 
 @functools.lru_cache(maxsize=512)

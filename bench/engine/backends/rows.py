@@ -36,11 +36,11 @@ def leaves(rows: Rows) -> Iterator[Tensor]:
             yield value
 
 
-def structure(rows: Rows) -> tuple[Any, ...]:
-    """Names, shapes and number formats of all tensors; dictionaries of equal structure are interchangeable."""
+def structure(rows: Rows, skip: int = 0) -> tuple[Any, ...]:
+    """Names, number formats, and shapes without the first `skip` dimensions, of all tensors."""
     return tuple(
-        (name, structure(value) if isinstance(value, dict) else (tuple(value.shape), value.dtype))
-        for name, value in rows.items()
+        (name, structure(value, skip) if isinstance(value, dict) else (tuple(value.shape[skip:]), value.dtype))
+        for name, value in sorted(rows.items(), key=lambda item: str(item[0]))
     )
 
 

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from bench.engine.backends.cohort import Cohort
+from bench.engine.backends.graph import Graph
 from bench.engine.backends.loop import Loop
 from bench.engine.batches import EpochBatches
 from bench.engine.federation import Measurements
@@ -16,11 +17,30 @@ from bench.methods.recipe import Components, Recipe
 from bench.training.cell_trainer import CellTrainer
 from bench.training.engine_choice import EngineChoice
 from bench.training.run_setup import RunSetup
-from tests.never_waits import DEVICE, HostWaitsError, never_waits
+from tests.never_waits import DEVICE, HostWaitsError, NeverWaits, never_waits
 from tests.problems import Problem, train
 
 ROUNDS = [[0, 1], [1, 2], [0, 2, 3]]
 """New clients and old ones, of unequal size, and another number of them."""
+
+
+class Uncaptured(Graph):
+    """Steps as they are captured, but called each time; nothing may be sent to the device within one."""
+
+    def __init__(self) -> None:
+        super().__init__(capture=self._call)
+        self.mode: NeverWaits | None = None
+        self.captured = 0
+
+    def _call(self, function):
+        before = self.mode.transfers
+        values = function()
+        assert self.mode.transfers == before
+        self.captured += 1
+        return values, lambda: None
+
+
+BACKENDS = [Loop, Cohort, Uncaptured]
 
 
 def play(backend, federation, rounds, monkeypatch):
@@ -29,6 +49,7 @@ def play(backend, federation, rounds, monkeypatch):
     objective._separable = federation.method.loss.separable  # tested once per run, on numbers
     state = federation.start(objective.initial())
     with never_waits(monkeypatch) as mode:
+        backend.mode = mode
         works = federation.work(state, rounds[0])
         for after in [*rounds[1:], None]:
             results = backend.train(federation.local, works)
@@ -50,11 +71,14 @@ def federation_of(method, plan="epochs", **options):
     return federation
 
 
-@pytest.mark.parametrize("backend", [Loop, Cohort])
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("plan", ["full", "epochs"])
 @pytest.mark.parametrize("method", CATALOG)
 def test_the_host_never_waits(method, plan, backend, monkeypatch):
-    play(backend(), federation_of(method, plan), ROUNDS, monkeypatch)
+    federation, own = federation_of(method, plan), backend()
+    play(own, federation, ROUNDS, monkeypatch)
+    if backend is Uncaptured and federation.method.loss.separable:
+        assert own.captured > 2
 
 
 VARIANTS = {
@@ -69,7 +93,7 @@ VARIANTS = {
 }
 
 
-@pytest.mark.parametrize("backend", [Loop, Cohort])
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(("method", "values"), VARIANTS.values(), ids=VARIANTS)
 def test_nor_in_variants_of_methods(method, values, backend, monkeypatch):
     federation = Problem(1).federation(method, example(CATALOG[method]) | values, device=DEVICE)
@@ -83,7 +107,7 @@ NETWORKS = {
 }
 
 
-@pytest.mark.parametrize("backend", [Loop, Cohort])
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("changes", NETWORKS.values(), ids=NETWORKS)
 @pytest.mark.parametrize("method", ["fedsam", "mimelite"])
 def test_nor_for_augmentations_and_dropout(method, changes, backend, monkeypatch):
@@ -92,7 +116,7 @@ def test_nor_for_augmentations_and_dropout(method, changes, backend, monkeypatch
     play(backend(), setup.federation, [[0, 1, 2, 3], [2, 3, 4, 5]], monkeypatch)
 
 
-@pytest.mark.parametrize("backend", [Loop, Cohort])
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_what_is_sent_to_the_device_is_sent_at_once(backend, monkeypatch):
     """A cohort's inputs in one transfer per round, a loop's in one per client; the server's numbers in another."""
     mode = play(backend(), federation_of("fedsmoo"), ROUNDS, monkeypatch)

@@ -1,0 +1,218 @@
+"""A cohort's round on tensors whose memory stays in place, so that its parts can be captured once and then replayed.
+
+The start, one local step and the finish are functions without arguments, which read and write this memory. The first
+time that a function is needed it is simply called, which initialises libraries; the second time it is captured; from
+then on it is replayed. So there are few functions, whatever the number of steps, of clients, and of their samples:
+
+- Functions compute the first n rows, where n is one of few numbers. Rows that are not needed compute something that
+  nobody reads; rows that have no such step keep their values.
+- All mini-batches have the size of the largest one. Samples that a mini-batch does not have get the weight zero.
+- The first step has a function of its own, because some methods have more tensors from the second step on.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bench.engine.backends.cohort import CohortRound, errors_of_batching
+from bench.engine.backends.inputs import RoundInputs
+from bench.engine.backends.rows import Rows, apply, leaves, structure, take
+from bench.engine.local import LocalResult, LocalTraining
+from bench.methods.base import CannotBatchError
+
+Function = Callable[[], Rows]
+Capture = Callable[[Function], tuple[Rows, Callable[[], None]]]
+"""Returns the tensors that a function returns, and a replay of it. Their values are those of the latest replay."""
+
+FEWEST_ROWS = 2
+"""A single row would be computed twice (see `mapped`)."""
+
+
+def numbers_of_rows(capacity: int) -> list[int]:
+    """The numbers of rows that are computed: at most a third more than needed."""
+    numbers = [max(capacity, FEWEST_ROWS)]
+    while numbers[-1] > FEWEST_ROWS:
+        numbers.append(max(FEWEST_ROWS, numbers[-1] * 3 // 4))
+    return numbers
+
+
+class StaticRound:
+    """The local training of up to `rows` clients in mini-batches of up to `batch` samples.
+
+    All rounds have the same `form` as `inputs`.
+    """
+
+    def __init__(self, local: LocalTraining, inputs: RoundInputs, rows: int, batch: int, capture: Capture) -> None:
+        self._local, self._capture = local, capture
+        self._numbers = numbers_of_rows(rows)
+        self.rows, self.batch = self._numbers[0], batch
+        self._own = CohortRound(local, inputs.shape)
+        own_rows = self._own.rows(inputs)
+        if inputs.shape.shared:
+            broadcast = apply(torch.empty_like, inputs.broadcast)
+        else:
+            own_rows["broadcast"] = broadcast = self._places(inputs.broadcast)
+        own_rows |= {name: self._places(value) for name, value in inputs.rows.items()}
+        own_rows["row"] = torch.arange(self.rows, device=own_rows["row"].device)
+        self._rows: Rows = own_rows
+        self._inputs = replace(
+            inputs,
+            broadcast=broadcast,
+            state=apply(self._place, inputs.state),
+            rate=apply(torch.empty_like, inputs.rate),
+            steps=apply(lambda v: v.new_zeros(self.rows, batch, *v.shape[3:]), inputs.steps),
+            dropout=apply(lambda v: v.new_zeros(self.rows, batch, *v.shape[2:]), inputs.dropout.get(0, {})),
+            passes={},
+            pass_dropout={},
+        )
+        self._step = inputs.rate["round"].new_zeros(())
+        self._carried: Rows = {"state": self._inputs.state}
+        self._started: Rows = {}
+        self._stepped: Rows = {}
+        self._calls: dict[bool, int] = {}
+        self._ready: dict[Any, tuple[Rows, Callable[[], None]] | None] = {}
+
+    @staticmethod
+    def form(inputs: RoundInputs) -> tuple[Any, ...]:
+        """Everything that is fixed, apart from the largest numbers of rows and samples."""
+        shared = inputs.shape.shared
+        return (
+            shared,
+            structure(inputs.broadcast, 0 if shared else 1),
+            structure(inputs.state, 1),
+            structure(inputs.steps, 3),
+            structure(inputs.dropout.get(0, {}), 2),
+        )
+
+    def __call__(self, inputs: RoundInputs) -> list[LocalResult]:
+        """The results of the rows of a round."""
+        shape, computation = inputs.shape, CohortRound(self._local, inputs.shape)
+        with errors_of_batching():
+            self._begin(computation, inputs)
+            for step in range(shape.steps):
+                self._take_step(inputs, step)
+                computation.gradient_calls[step] = self._calls[step > 0]
+            ends = self._run(("finish", self._at_least(len(shape.batches))), self._finish(len(shape.batches)))
+        computation.sends_w = self._own.sends_w
+        return computation.results(apply(lambda v: v[: len(shape.batches)].clone(), ends))
+
+    def _begin(self, computation: CohortRound, inputs: RoundInputs) -> None:
+        count = len(inputs.shape.batches)
+        own = self._inputs
+        given = [(own.rate, inputs.rate), (own.state, inputs.state), (own.broadcast, inputs.broadcast)]
+        given += [({name: self._rows[name] for name in inputs.rows}, inputs.rows)]
+        for places, values in given:
+            apply(_copy, places, values)
+        own.steps["weights"].zero_()
+        if any(
+            component.takes_full_gradient for component in self._local.method
+        ):  # its passes differ from round to round
+            self._started = self._store(computation.start(inputs, computation.rows(inputs), inputs.state), count)
+            return
+
+        def start() -> Rows:
+            rows = self._at_least(count)
+            started = self._own.start(own, take(self._rows, slice(rows)), take(own.state, slice(rows)))
+            self._started = self._store(started, rows)
+            return {}
+
+        self._run(("start", self._at_least(count)), start)
+
+    def _take_step(self, inputs: RoundInputs, step: int) -> None:
+        """Copy the step's mini-batches to their places, then compute the step."""
+        shape, own = inputs.shape, self._inputs
+        sizes, count = shape.sizes(step), len(shape.batches)
+        rows = self._at_least(len(sizes))
+        given = min(rows, count)
+        apply(lambda place, v: _copy(place, v[step, :given]), own.steps, inputs.steps)
+        apply(lambda place, v: _copy(place, v[:given]), own.dropout, inputs.dropout.get(step, {}))
+        self._step.fill_(step)
+        size = self.batch if self._own.separable else max(sizes)
+        first, some_have_ended = step == 0, len(sizes) < given
+
+        def compute() -> Rows:
+            which = slice(rows)
+            before = take(self._started if first else self._stepped, which)
+            cut = apply(lambda v: v[:rows, :size], own.steps)
+            batch = self._own.batch(cut, apply(lambda v: v[:rows, :size], own.dropout))
+            number = 0 if first else self._step
+            after, self._calls[not first] = self._own.step(own, take(self._rows, which), before, batch, number)
+            if first:
+                self._stepped = self._store(after, rows)
+            elif structure(after) != structure(before):
+                raise CannotBatchError("a client's tensors change their names or shapes after its second step")
+            else:
+                self._store(_where(cut["weights"].ne(0).any(1), after, before) if some_have_ended else after, rows)
+            return {}
+
+        self._run(("step", first, rows, size, some_have_ended), compute)
+
+    def _finish(self, count: int) -> Function:
+        def finish() -> Rows:
+            which = slice(self._at_least(count))
+            return self._own.finish(self._inputs, take(self._rows, which), take(self._stepped, which))
+
+        return finish
+
+    def _run(self, key: Any, function: Function) -> Rows:
+        """Call, capture or replay a function."""
+        if key not in self._ready:
+            self._ready[key] = None
+            return function()
+        ready = self._ready[key]
+        if ready is None:
+            ready = self._ready[key] = self._capture(function)
+        values, replay = ready
+        replay()
+        return values
+
+    def _at_least(self, count: int) -> int:
+        return min(number for number in self._numbers if number >= count)
+
+    def _place(self, rows: Tensor) -> Tensor:
+        """Zeros in the place of rows `[R, ...]`."""
+        return rows.new_zeros(self.rows, *rows.shape[1:])
+
+    def _places(self, value: Any) -> Any:
+        return apply(self._place, value) if isinstance(value, dict) else self._place(value)
+
+    def _store(self, values: Rows, count: int) -> Rows:
+        """Copy the first rows to their places, and return the places of these names."""
+        places = self._named(values, self._carried)
+        storages = {place.untyped_storage().data_ptr() for place in leaves(self._carried)}
+        moves: list[tuple[Tensor, Tensor]] = []
+        for place, v in zip(leaves(places), leaves(values), strict=True):
+            if place.shape[1:] != v.shape[1:] or place.dtype != v.dtype:
+                raise CannotBatchError("a client's tensors change their shapes during a round")
+            if v.data_ptr() == place.data_ptr() and v.stride() == place.stride():
+                continue  # unchanged
+            inside = v.untyped_storage().data_ptr() in storages  # another place, which may be overwritten before
+            moves.append((place[:count], v.clone() if inside else v))
+        for place, v in moves:
+            place.copy_(v[:count])
+        return places
+
+    def _named(self, values: Rows, places: Rows) -> Rows:
+        """The places for values, which are made when they are first needed."""
+        for name, value in values.items():
+            if isinstance(value, dict):
+                places.setdefault(name, {})
+            elif name not in places:
+                places[name] = self._place(value)
+        return {
+            name: self._named(value, places[name]) if isinstance(value, dict) else places[name]
+            for name, value in values.items()
+        }
+
+
+def _copy(place: Tensor, values: Tensor) -> Tensor:
+    """Copy values to the beginning of a place, which may be larger in the first two dimensions."""
+    return place[tuple(slice(size) for size in values.shape)].copy_(values)
+
+
+def _where(rows: Tensor, after: Rows, before: Rows) -> Rows:
+    """The values after a step in the marked rows, those before it in the others."""
+    return apply(lambda a, b: torch.where(rows.view(-1, *[1] * (a.ndim - 1)), a, b), after, before)

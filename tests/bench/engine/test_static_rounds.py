@@ -1,0 +1,176 @@
+"""The functions that become CUDA graphs compute what the loop computes, when their operations are only repeated."""
+
+import pytest
+import torch
+
+from bench.engine.backends.cohort import Cohort
+from bench.engine.backends.graph import Graph
+from bench.engine.backends.loop import Loop
+from bench.engine.backends.static import numbers_of_rows
+from bench.engine.batches import EpochBatches
+from bench.engine.method_costs import example
+from bench.methods.base import CannotBatchError, Correction
+from bench.methods.catalog import CATALOG
+from bench.methods.recipe import Components, Recipe
+from tests.bench.engine.test_backends import NETWORKS, SINGLE, TOLERANCE, benches, close, rounds
+from tests.problems import Problem, joint_round
+from tests.tape import Tapes
+
+PARTICIPANTS = [[0, 1], [1, 3], [0, 2], [2], [0, 1, 2, 3], [1, 2, 3], [0], [0, 1, 2, 3], [1, 2], [0, 3]]
+"""Numbers of clients as in Bernoulli sampling: new ones and old ones, more than ever before, and fewer."""
+
+
+def follow(method, plan, **changes):
+    """Ten rounds by the loop and by graphs of one step; the back end, and its captures."""
+    problem = Problem(1, rounds=10)
+    values = example(CATALOG[method]) if isinstance(method, str) else {}
+    settings = {"clip": 2.0, "weight_decay": 0.01, "lr_decay": 0.95, "local_momentum": 0.9, **changes}
+    federation = problem.federation(method, values, **settings)
+    if plan == "epochs":
+        federation.batch_sampler = EpochBatches(federation.batch_sampler.split, 2, 4, seed=3)
+    tapes = Tapes()
+    backend = Graph(tapes)
+    loop = other = federation.start(federation.objective.initial())
+    for active in PARTICIPANTS:
+        loop, expected = federation.run_round(loop, active)
+        other, measured = federation.run_round(other, active, backend=backend)
+        assert measured == pytest.approx(expected, rel=TOLERANCE, abs=TOLERANCE)
+    close(loop, other)
+    return tapes
+
+
+@pytest.mark.parametrize("plan", ["full", "epochs"])
+@pytest.mark.parametrize("method", CATALOG)
+def test_replayed_steps_follow_the_loop_for_ten_rounds(method, plan):
+    tapes = follow(method, plan)
+    if CATALOG[method].build(example(CATALOG[method])).loss.separable:
+        assert tapes.replays > tapes.captured > 0
+
+
+@pytest.mark.parametrize("direction", ["neighbour", "fusion"])
+def test_tensors_that_appear_in_the_first_step(direction):
+    """FedTOGA's g′, and the momentum's buffer, are not there before."""
+    recipe = CATALOG["fedtoga"]
+    problem, values = Problem(1), example(recipe) | {"direction": direction}
+    federation = problem.federation("fedtoga", values, local_momentum=0.9)
+    loop = other = federation.start(federation.objective.initial())
+    backend = Graph(Tapes())
+    for active in PARTICIPANTS:
+        loop, _ = federation.run_round(loop, active)
+        other, _ = federation.run_round(other, active, backend=backend)
+    close(loop, other)
+
+
+@pytest.mark.parametrize("changes", NETWORKS.values(), ids=NETWORKS)
+@pytest.mark.parametrize("method", ["fedsam", "mimelite", "fedrcl"])
+def test_networks_augmentations_and_dropout(method, changes):
+    if method == "fedrcl" and "mixup" in str(changes):
+        pytest.skip("needs labels")
+    bench = benches(method, **changes)[0]
+    start = bench.objective.initial()
+    [loop], [graph] = (rounds([(bench, start)], backend) for backend in (Loop(), Graph(Tapes())))
+    limit = SINGLE if changes != NETWORKS["bf16"] else 0.15
+    assert float((loop.w - graph.w).norm() / (loop.w - start).norm()) < limit
+
+
+def test_seeds_together():
+    parts = [(bench, bench.objective.initial()) for bench in benches("fedsmoo")]
+    for one, other in zip(rounds(parts, Graph(Tapes())), rounds(parts, Cohort()), strict=True):
+        assert torch.allclose(one.w, other.w, atol=1e-6)
+
+
+def test_few_functions_are_captured_whatever_clients_take_part():
+    """50 rounds in which 1 to 20 clients take part, with unequal numbers of mini-batches."""
+    bench = benches("scaffold")[0]
+    federation, tapes = bench.federation, Tapes()
+    state, backend = federation.start(bench.objective.initial()), Graph(tapes)
+    stream = torch.Generator().manual_seed(0)
+    steps, captured = 0, []
+    for _ in range(50):
+        count = int(torch.randint(1, 21, (), generator=stream))
+        active = torch.randperm(20, generator=stream)[:count].tolist()
+        [(state, _)] = joint_round([federation], [state], [active], backend)
+        steps += max(len(federation.batch_sampler(i, 0)) for i in active)
+        captured.append(tapes.captured)
+    assert torch.isfinite(state.w).all()
+    assert captured[-1] < steps / 6
+    assert captured[-1] - captured[-20] < 8, "nearly all of them in the first rounds"
+
+
+def test_numbers_of_rows():
+    assert numbers_of_rows(10) == [10, 7, 5, 3, 2]
+    assert numbers_of_rows(1) == [2]
+    for capacity in range(2, 200):
+        numbers = numbers_of_rows(capacity)
+        for count in range(1, capacity + 1):
+            enough = min(number for number in numbers if number >= count)
+            assert enough <= max(2, count * 4 / 3 + 1)
+
+
+# --- What Python knows in a step
+
+
+class Fading(Correction):
+    """A direction that depends on the number of the step, as a number."""
+
+    name = "fading"
+
+    def direction(self, g, w, client):
+        return g * 0.9**client.step
+
+
+class Branching(Correction):
+    """Python decides by the number of the step."""
+
+    name = "branching on steps"
+
+    def direction(self, g, w, client):
+        return g if client.step < 2 else -g
+
+
+class Growing(Correction):
+    """A tensor that appears in the third step."""
+
+    name = "growing"
+
+    def direction(self, g, w, client):
+        client.scratch[f"seen {len(client.scratch)}"] = g
+        return g
+
+
+class Keeping(Correction):
+    """Tensors that are kept from the step before, so that one takes the place of another."""
+
+    name = "keeping"
+
+    def direction(self, g, w, client):
+        before = client.scratch.get("w", w)
+        client.scratch["w before"], client.scratch["w"] = before, w
+        return g + 0.1 * (w - before)
+
+
+def own(component) -> Recipe:
+    return Recipe("own", "Own", "a test", Components(correction=component))
+
+
+@pytest.mark.parametrize("component", [Fading, Keeping])
+@pytest.mark.parametrize("plan", ["full", "epochs"])
+def test_numbers_of_steps_and_tensors_that_move(component, plan):
+    assert follow(own(component), plan).captured > 0
+
+
+def test_branches_on_the_number_of_the_step_are_reported():
+    with pytest.raises(CannotBatchError, match="no graph can be captured"):
+        follow(own(Branching), "full")
+
+
+def test_tensors_that_come_and_go_are_reported():
+    with pytest.raises(CannotBatchError, match="change their names or shapes"):
+        follow(own(Growing), "full")
+
+
+def test_no_graph_without_a_gpu():
+    federation = Problem(0).federation("fedavg", {})
+    state = federation.start(federation.objective.initial())
+    with pytest.raises(CannotBatchError, match="NVIDIA"):
+        federation.run_round(state, [0, 1], backend=Graph())
