@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -137,7 +137,7 @@ class Backend(Protocol):
     `warm_up` is the number of calls for works of one kind before a call takes the time that all later ones take.
     """
 
-    warm_up: ClassVar[int]
+    warm_up: int
 
     def prepare(self, local: LocalTraining, works: Sequence[LocalWork]) -> None:
         """Do the host's part of `train` for these works, which may be trained next: it changes no result."""

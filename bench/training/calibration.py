@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import cached_property
 from math import prod
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -211,7 +212,11 @@ class _Calibration:
     def file(self) -> Path:
         """The file of the stored choice; its name is a hash of everything that the choice depends on."""
         setup, config = self.setup, self.setup.config
-        own = {"code": config.method.code, "hyperparameters": config.method.hyperparameters}
+        components = {slot: component.name for slot, component in config.method.recipe.components.by_slot().items()}
+        # On a GPU, a method's tensors decide whether a cohort fits into its memory.
+        method: Any = components if self.device.type == "cuda" else components["loss"]
+        if config.method.code:
+            method = {"code": config.method.code, "hyperparameters": config.method.hyperparameters}
         about = {
             "code": code_fingerprint(),
             "machine": machine(self.device),
@@ -219,12 +224,13 @@ class _Calibration:
             "threads": self.most_threads,
             "engine": config.engine.model_dump(mode="json", exclude={"client_memory"}),
             "model": config.model.model_dump(mode="json", exclude={"file", "module"}),
-            "data": [*setup.dataset.image_shape, setup.dataset.classes],
+            "data": [*setup.dataset.image_shape, setup.dataset.classes, len(setup.dataset.train)],
+            "local_epochs": config.training.local_epochs,
             "batch_size": config.training.batch_size,
             "precision": self.precision,
             "participation": config.participation.model_dump(mode="json", exclude={"file"}),
             "clients": config.partition.clients,
-            "method": own if config.method.code else config.method.recipe.components.loss.name,
+            "method": method,
         }
         key = short_hash(json.dumps(about, sort_keys=True))
         cache = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+import torch
 from torch import Tensor
 
 from bench.engine.federation import FederationState
-from bench.engine.local import LocalResult, LocalWork
+from bench.engine.local import LocalResult, LocalTraining, LocalWork
 from bench.input.errors import UserError
 from bench.methods.base import CannotBatchError
 from bench.training.calibration import choose_engine, train_together
@@ -46,7 +47,8 @@ class CellTrainer:
     def train_round(self, runs: Sequence[TrainingRun]) -> list[RoundResult]:
         """Train one round of runs that have finished the same number of rounds; one call trains all their clients.
 
-        If a batched back end cannot compute the round, the loop replaces it from this round on.
+        If a batched back end cannot compute the round, a simpler one replaces it from this round on; if memory does not
+        suffice, it computes fewer clients at once.
         """
         started = time.perf_counter()
         local = runs[0].setup.federation.local
@@ -56,14 +58,7 @@ class CellTrainer:
             state, work = prepared.get(run, (None, []))
             works.append(work if state is run.state else run.setup.work(run.state))
         clients = [client for work in works for client in work]
-        try:
-            results = self._backend.train(local, clients)
-        except CannotBatchError as error:
-            if runs[0].config.engine.backend != "auto":
-                raise UserError(f"engine.backend {self.choice.backend} is not possible here: {error}") from None
-            runs[0].log.info("engine: this round is not possible in a %s: %s", self.choice.backend, error)
-            self._use(replace(self.choice, backend="loop"))
-            results = self._backend.train(local, clients)
+        results = self._train(runs[0], local, clients)
         remaining = iter(results)
         trained = [(run, work, [next(remaining) for _ in work]) for run, work in zip(runs, works, strict=True)]
         ends = [run.setup.federation.aggregate(run.state, work, own) for run, work, own in trained]
@@ -74,6 +69,28 @@ class CellTrainer:
             RoundResult(state, measurements, _local_models(work, own) if run.saves_local_models else {}, seconds)
             for (run, work, own), (state, _), measurements in zip(trained, ends, numbers, strict=True)
         ]
+
+    def _train(self, run: TrainingRun, local: LocalTraining, clients: Sequence[LocalWork]) -> list[LocalResult]:
+        """The results of the first back end that can compute the round, from the present one on."""
+        while True:
+            try:
+                return self._backend.train(local, clients)
+            except CannotBatchError as error:
+                other = self.choice.simpler()
+                if other is None:
+                    raise
+                reason = f"this round is not possible in a {self.choice.backend}: {error}"
+            except torch.OutOfMemoryError as error:
+                other = self.choice.smaller(len(clients))
+                reason = f"not enough memory: {str(error).partition('. ')[0]}"
+                if other is None:
+                    raise
+            if other.backend != self.choice.backend and run.config.engine.backend != "auto":
+                raise UserError(f"engine.backend {self.choice.backend} is not possible here: {reason}")
+            run.log.info("engine: %s", reason)  # after the errors, which hold the tensors of the round
+            self._use(other)
+            if run.device.type == "cuda":
+                torch.cuda.empty_cache()
 
     def _prepare(self, runs: Sequence[TrainingRun], states: Sequence[FederationState]) -> None:
         """Do the host's part of the next round of the runs that have one, from their states after this round.

@@ -1,29 +1,37 @@
 """How the engine computes a run: back end, threads, memory format of images, and whether seeds share a cohort."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
 
 from bench.engine.backends import BACKENDS
+from bench.engine.backends.groups import Groups
 from bench.engine.local import Backend
 from bench.engine.objective import Objective
 
 
 @dataclass(frozen=True)
 class EngineChoice:
-    """How the engine computes a run; `together`: the clients of all seeds are trained in one cohort."""
+    """How the engine computes a run.
+
+    `together`: the clients of all seeds are trained in one cohort. `most_rows`: the largest number of clients that are
+    computed at once, if memory did not suffice for all.
+    """
 
     backend: str = "loop"
     together: bool = False
     threads: int = 1
     channels_last: bool = False
+    most_rows: int | None = None
 
     @classmethod
     def from_json(cls, values: Any) -> "EngineChoice":
         """The choice that `as_json` described; a ValueError for anything else."""
-        if not isinstance(values, dict) or values.keys() != asdict(cls()).keys() or values["backend"] not in BACKENDS:
+        fields = asdict(cls()).keys()
+        # Checkpoints of earlier versions have no `most_rows`.
+        if not isinstance(values, dict) or {*values, "most_rows"} != fields or values["backend"] not in BACKENDS:
             raise ValueError(f"not a choice of the engine: {values}")
         return cls(**values)
 
@@ -40,8 +48,30 @@ class EngineChoice:
         torch.set_num_threads(self.threads)
         for objective in objectives:
             objective.channels_last = self.channels_last
-        return BACKENDS[self.backend]()
+        backend = BACKENDS[self.backend]()
+        return backend if self.most_rows is None else Groups(backend, self.most_rows)
+
+    def simpler(self) -> "EngineChoice | None":
+        """The choice for rounds that this back end cannot compute: from graph to cohort to loop; None after these."""
+        if self.backend == "loop":
+            return None
+        return replace(self, backend="cohort") if self.backend == "graph" else self._loop()
+
+    def smaller(self, rows: int) -> "EngineChoice | None":
+        """The choice that needs less memory, if the memory does not suffice for this number of clients at once.
+
+        Half as many clients; the loop instead of a single one; None instead of the loop.
+        """
+        if self.backend == "loop":
+            return None
+        half = -(-min(rows, self.most_rows or rows) // 2)
+        return replace(self, most_rows=half) if half > 1 else self._loop()
+
+    def _loop(self) -> "EngineChoice":
+        return replace(self, backend="loop", most_rows=None)
 
     def __str__(self) -> str:
         parts = [self.backend, "seeds together" * self.together, "channels-last" * self.channels_last]
+        if self.most_rows is not None:
+            parts.append(f"at most {self.most_rows} clients at once")
         return ", ".join([*filter(None, parts), f"{self.threads} thread{'s' * (self.threads > 1)}"])

@@ -9,7 +9,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -26,7 +25,7 @@ from bench.models.dropout import GivenDraws
 class Cohort:
     """The back end with one batched call for all clients of one federation, or of several with different seeds."""
 
-    warm_up: ClassVar[int] = 1
+    warm_up: int = 1
 
     def __init__(self) -> None:
         self._prepared = Prepared(_groups)

@@ -3,7 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 
@@ -47,7 +47,7 @@ class CudaGraphs:
 class Graph(Cohort):
     """Local steps as CUDA graphs; few of them serve all rounds, whatever clients take part (see static.py)."""
 
-    warm_up: ClassVar[int] = 2
+    warm_up: int = 2
     """One call without graphs, and one that captures them."""
 
     def __init__(self, capture: Capture | None = None) -> None:

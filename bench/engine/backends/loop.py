@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -26,7 +25,7 @@ from bench.numerics.streams import torch_seed
 class Loop:
     """The back end that trains the active clients one after another."""
 
-    warm_up: ClassVar[int] = 1
+    warm_up: int = 1
 
     def __init__(self) -> None:
         self._prepared = Prepared(_local_batches)

@@ -91,3 +91,18 @@ def test_seeds_are_timed_with_models_of_their_own(monkeypatch):
     assert len({work.broadcast.model.data_ptr() for work in works}) == SEEDS
     assert len({work.broadcast.vectors["s"].data_ptr() for work in works}) == SEEDS
     assert all(torch.equal(work.broadcast.model, works[0].broadcast.model) for work in works)
+
+
+def test_stored_choices_depend_on_the_local_work_and_on_a_gpu_on_the_method():
+    def key(method="fedsam", device=CPU, **changes):
+        measured = calibration_of(method, **changes)
+        measured.device = device
+        return measured.file.name
+
+    cuda = torch.device("cuda", 0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(calibration, "machine", lambda device: device.type)
+        assert key() == key("fedsmoo") == key("fedsam", **{"training.lr": 0.5})
+        assert key() != key(**{"training.local_epochs": 4})
+        assert key("fedsam", cuda) != key("fedsmoo", cuda)
+        assert key("fedsam", cuda) == key("fedsam", cuda, **{"grid.seeds": [1]})
