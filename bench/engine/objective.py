@@ -1,7 +1,7 @@
 """A model's loss as a function of one flat parameter vector."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Protocol
 
 import torch
@@ -12,6 +12,7 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from bench.input.errors import UserError
 from bench.models.dropout import Draws, Dropout
+from bench.models.im2col import Im2col
 from bench.models.network import Network, Variables, cross_entropy
 from bench.numerics.flat import FlatLayout
 from bench.numerics.precision import Precision
@@ -45,7 +46,7 @@ class Objective:
     statistics, is a `UserError`: no federated method here averages such state. torch's dropout is a `UserError`, too:
     its draws are not keyed, so no run could be resumed. Use bench.models.dropout.Dropout, which is active within
     `drawing` only. `channels_last`: the module receives images in this memory format, which is faster for most
-    convolutions on a CPU.
+    convolutions on a CPU. `im2col`: `functional_gradients` compute convolutions as matrix products.
     """
 
     def __init__(self, module: nn.Module, precision: Precision = "fp32", *, channels_last: bool = False) -> None:
@@ -58,6 +59,7 @@ class Objective:
         self.module = module
         self.precision = precision
         self.channels_last = channels_last
+        self.im2col = False
         self._dropouts = [layer for layer in module.modules() if isinstance(layer, Dropout) and layer.rate > 0]
         self._draws: Draws | None = None
         self._separable: bool | None = None
@@ -76,6 +78,11 @@ class Objective:
     def dtype(self) -> torch.dtype:
         """The parameters' number format."""
         return self._loaded.dtype
+
+    @property
+    def has_convolutions(self) -> bool:
+        """Whether `im2col` has an effect."""
+        return any(isinstance(layer, nn.Conv2d) for layer in self.module.modules())
 
     @property
     def has_dropout(self) -> bool:
@@ -159,7 +166,8 @@ class Objective:
         def loss_of(w: Tensor, variables: Variables) -> Tensor:
             return value(Network(module, self.layout.split(w), self.precision), variables)
 
-        (g, others), loss = grad_and_value(loss_of, argnums=(0, 1))(w, dict(variables))
+        with Im2col() if self.im2col else nullcontext():
+            (g, others), loss = grad_and_value(loss_of, argnums=(0, 1))(w, dict(variables))
         return g, loss, others
 
     @torch.no_grad()

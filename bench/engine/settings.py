@@ -22,6 +22,11 @@ class EngineSettings(Frozen):
     layout: Literal["auto", "contiguous", "channels_last"] = Field(
         default="auto", description="memory format of images"
     )
+    convolution: Literal["auto", "grouped", "im2col"] = Field(
+        default="auto",
+        description="convolutions in a cohort, whose weights differ between clients: grouped convolutions, or products "
+        "of matrices, which need more memory",
+    )
     client_memory: float | None = Field(
         default=None,
         ge=0,

@@ -61,7 +61,8 @@ def choose_engine(setup: RunSetup, state: FederationState, log: Callable[..., No
     if not calibration.can_store():
         channels_last = settings.layout == "channels_last"
         backend = "loop" if settings.backend == "auto" else settings.backend
-        plain = EngineChoice(backend, threads=torch.get_num_threads(), channels_last=channels_last)
+        im2col = backend != "loop" and settings.convolution == "im2col"
+        plain = EngineChoice(backend, threads=torch.get_num_threads(), channels_last=channels_last, im2col=im2col)
         log("engine: nothing is measured, because '%s' cannot be written", calibration.file.parent)
         return plain
     with locked(calibration.file):
@@ -159,8 +160,15 @@ class _Calibration:
         if wanted == "auto" and not cuda and work > SMALL:
             return
         for name in ("cohort", "graph") if cuda or wanted == "graph" else ("cohort",):
-            if wanted in ("auto", name):
-                yield EngineChoice(name, threads=loop.threads if cuda else 1)
+            for im2col in self._forms_of_convolutions() if wanted in ("auto", name) else ():
+                yield EngineChoice(name, threads=loop.threads if cuda else 1, im2col=im2col)
+
+    def _forms_of_convolutions(self) -> tuple[bool, ...]:
+        """Whether convolutions are tried as matrix products; on a CPU only if that is requested."""
+        both = self.device.type == "cuda" and self.setup.objective.has_convolutions
+        return {"auto": (False, True) if both else (False,), "grouped": (False,), "im2col": (True,)}[
+            self.engine.convolution
+        ]
 
     def _better(self, best: EngineChoice, other: EngineChoice) -> EngineChoice:
         try:

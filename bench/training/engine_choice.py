@@ -17,7 +17,7 @@ class EngineChoice:
     """How the engine computes a run.
 
     `together`: the clients of all seeds are trained in one cohort. `most_rows`: the largest number of clients that are
-    computed at once, if memory did not suffice for all.
+    computed at once, if memory did not suffice for all. `im2col`: convolutions are matrix products.
     """
 
     backend: str = "loop"
@@ -25,13 +25,18 @@ class EngineChoice:
     threads: int = 1
     channels_last: bool = False
     most_rows: int | None = None
+    im2col: bool = False
 
     @classmethod
     def from_json(cls, values: Any) -> "EngineChoice":
         """The choice that `as_json` described; a ValueError for anything else."""
         fields = asdict(cls()).keys()
-        # Checkpoints of earlier versions have no `most_rows`.
-        if not isinstance(values, dict) or {*values, "most_rows"} != fields or values["backend"] not in BACKENDS:
+        # Checkpoints of earlier versions have neither `most_rows` nor `im2col`.
+        if (
+            not isinstance(values, dict)
+            or {*values, "most_rows", "im2col"} != fields
+            or values["backend"] not in BACKENDS
+        ):
             raise ValueError(f"not a choice of the engine: {values}")
         return cls(**values)
 
@@ -47,7 +52,7 @@ class EngineChoice:
         """The back end; sets the threads of the process and the memory format of the objectives."""
         torch.set_num_threads(self.threads)
         for objective in objectives:
-            objective.channels_last = self.channels_last
+            objective.channels_last, objective.im2col = self.channels_last, self.im2col
         backend = BACKENDS[self.backend]()
         return backend if self.most_rows is None else Groups(backend, self.most_rows)
 
@@ -68,10 +73,15 @@ class EngineChoice:
         return replace(self, most_rows=half) if half > 1 else self._loop()
 
     def _loop(self) -> "EngineChoice":
-        return replace(self, backend="loop", most_rows=None)
+        return replace(self, backend="loop", most_rows=None, im2col=False)
 
     def __str__(self) -> str:
-        parts = [self.backend, "seeds together" * self.together, "channels-last" * self.channels_last]
+        parts = [
+            self.backend,
+            "seeds together" * self.together,
+            "channels-last" * self.channels_last,
+            "im2col" * self.im2col,
+        ]
         if self.most_rows is not None:
             parts.append(f"at most {self.most_rows} clients at once")
         return ", ".join([*filter(None, parts), f"{self.threads} thread{'s' * (self.threads > 1)}"])

@@ -116,6 +116,14 @@ def test_nor_for_augmentations_and_dropout(method, changes, backend, monkeypatch
     play(backend(), setup.federation, [[0, 1, 2, 3], [2, 3, 4, 5]], monkeypatch)
 
 
+@pytest.mark.parametrize("backend", [Cohort, Uncaptured])
+def test_nor_for_convolutions_as_matrix_products(backend, monkeypatch):
+    config = load_experiment("quick").cell("digits/dirichlet-0.1/4-of-20/fedsam").runs[0]
+    setup = RunSetup.build(config, DEVICE)
+    setup.objective.im2col = True
+    play(backend(), setup.federation, [[0, 1, 2, 3], [2, 3, 4, 5]], monkeypatch)
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_what_is_sent_to_the_device_is_sent_at_once(backend, monkeypatch):
     """A cohort's inputs in one transfer per round, a loop's in one per client; the server's numbers in another."""
