@@ -23,7 +23,11 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Long tests first, after the tests have been put in random order."""
+    """Skip tests that need a GPU if there is none; long tests first, after the tests were put in random order."""
+    if not torch.cuda.is_available():
+        for item in items:
+            if item.get_closest_marker("gpu") is not None:
+                item.add_marker(pytest.mark.skip(reason="needs a GPU"))
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
 
 

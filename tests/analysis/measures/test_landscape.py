@@ -103,7 +103,7 @@ def test_a_cpu_computes_points_one_by_one(cnn: Objective, plane: Family, digits:
     assert points_together(cnn, plane, [digits]) == 1
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.gpu
 def test_a_gpu_computes_as_many_points_as_fit(cnn: Objective, plane: Family, digits: Samples) -> None:
     objective = Objective(copy.deepcopy(cnn.module).cuda())
     family = Family(plane.w.cuda(), (plane.directions[0].cuda(), plane.directions[1].cuda()))

@@ -67,7 +67,7 @@ def test_a_cohort_follows_the_loop_for_ten_rounds(method, plan):
     follow(Cohort(), method, plan, CPU)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.gpu
 @pytest.mark.parametrize("method", CATALOG)
 @pytest.mark.parametrize("plan", ["full", "epochs"])
 @pytest.mark.parametrize("backend", [Cohort, Graph])

@@ -98,7 +98,7 @@ def test_runs_are_bitwise_equal_in_all_placements(method, tmp_path):
     assert places(about.clients) == {"memory"}
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.gpu
 @pytest.mark.parametrize(
     "budgets", [Budgets(device=0), IN_FILE, Budgets(device=50_000), Budgets(device=30_000, host=30_000)], ids=str
 )
@@ -109,7 +109,7 @@ def test_runs_on_a_gpu_are_bitwise_equal_in_all_placements(budgets, tmp_path):
     assert contents(placed.path) == contents(on_device.path)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.gpu
 def test_vectors_of_a_gpu_go_to_page_locked_memory_and_then_to_the_file(tmp_path):
     store = ClientStore(tmp_path / "slots", Budgets(device=100, host=100))
     vectors = {i: {"v": torch.full((20,), float(i), device="cuda")} for i in range(3)}

@@ -8,7 +8,7 @@ from bench.methods.catalog import CATALOG
 from tests.bench.methods.test_golden import FILES, replay
 from tests.bench.training.test_runs import check_resume
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+pytestmark = pytest.mark.gpu
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)

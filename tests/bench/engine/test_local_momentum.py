@@ -170,7 +170,7 @@ def test_a_cohort_follows_the_loop(method):
     follow(Cohort(), method, torch.device("cpu"))
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.gpu
 @pytest.mark.parametrize("backend", [Cohort, Graph])
 @pytest.mark.parametrize("method", ["fedavg", "scaffold", "fedtoga"])
 def test_cohorts_and_graphs_follow_the_loop_on_a_gpu(backend, method):
