@@ -91,11 +91,9 @@ class Problem:
         return Federation(built, Objective(model), device_data, FullBatches(split, 3), sizes, settings, self.seed)
 
 
-def train(
-    config: RunConfig, folder: Path, device: torch.device, checkpoint_every: int = 1, **options: Any
-) -> RunDirectory:
+def train(config: RunConfig, folder: Path, device: torch.device, **options: Any) -> RunDirectory:
     """Train one run into its folder."""
-    return train_runs([config], [folder], device, checkpoint_every, **options)[0]
+    return train_runs([config], [folder], device, **options)[0]
 
 
 def one_round(setup: RunSetup, state: FederationState) -> tuple[FederationState, dict]:

@@ -17,7 +17,7 @@ from bench.data.sources.base import Subset
 from bench.engine.federation import FederationState
 from bench.engine.participation import scheduled_rounds
 from bench.experiments.run_config import RunConfig
-from bench.host.progress import PROGRESS_SECONDS, Progress, silent
+from bench.host.progress import PROGRESS_SECONDS, Progress, Timer, silent
 from bench.input.errors import UserError
 from bench.numerics.streams import numpy_stream
 from bench.training.run_directory import RunDirectory
@@ -141,13 +141,10 @@ class AnalysedRun:
     def progress(self, steps: Iterable[T], what: str, total: int | None = None) -> Iterator[T]:
         """Yields the steps, and reports every few seconds how many are done and how long the rest may take."""
         count = len(steps) if total is None and isinstance(steps, Sized) else total
-        started = reported = time.perf_counter()
+        started, reports = time.perf_counter(), Timer(PROGRESS_SECONDS)
         for done, step in enumerate(steps):
-            now = time.perf_counter()
-            if now - reported > PROGRESS_SECONDS:
-                left = (
-                    "" if count is None else f" of {count}, about {(now - started) / done * (count - done):.0f} s left"
-                )
+            if done and reports.is_due():
+                each = (time.perf_counter() - started) / done
+                left = "" if count is None else f" of {count}, about {each * (count - done):.0f} s left"
                 self.log(f"seed {self.config.seed}: {what} {done}{left}")
-                reported = now
             yield step

@@ -27,6 +27,11 @@ class EngineSettings(Frozen):
         description="convolutions in a cohort, whose weights differ between clients: grouped convolutions, or products "
         "of matrices, which need more memory",
     )
+    checkpoint_seconds: float = Field(
+        default=60,
+        ge=0,
+        description="seconds between checkpoints, from which an interrupted run is resumed; 0: after each round",
+    )
     client_memory: float | None = Field(
         default=None,
         ge=0,

@@ -24,7 +24,6 @@ from bench.training.working_directory import publish, working_directory
 def open_runs(
     wanted: Sequence[tuple[RunConfig, Path]],
     device: torch.device,
-    checkpoint_every: int,
     progress: Progress,
     budgets: Budgets | None = None,
 ) -> Iterator[list[TrainingRun]]:
@@ -48,7 +47,7 @@ def open_runs(
                 else:
                     _copy_user_files(config, work)
                     memory = budgets or _budgets(config, device, len(wanted))
-                    runs.append(TrainingRun(setup, work, folder, checkpoint_every, progress, memory))
+                    runs.append(TrainingRun(setup, work, folder, progress, memory))
             yield runs
         except Exception as error:
             for run in runs:

@@ -12,7 +12,7 @@ from bench.experiments.results import METRICS, run_in
 from bench.experiments.run_config import RunConfig
 from bench.files.csv_json import write_csv
 from bench.host.memory import Budgets
-from bench.host.progress import Progress, silent
+from bench.host.progress import Progress, Timer, silent
 from bench.input.errors import UserError
 from bench.training.cell_trainer import CellTrainer
 from bench.training.open_runs import open_runs
@@ -28,13 +28,12 @@ def train_cell(
     out: Path,
     device: torch.device,
     progress: Progress,
-    checkpoint_every: int = 1,
     *,
     replace: bool = False,
 ) -> None:
     """Train all seeds of a cell into `out/seed-<s>`, then write the metrics of all of them as `out/metrics.csv`."""
     folders = [run_in(out, config.seed) for config in cell.runs]
-    runs = train_runs(cell.runs, folders, device, checkpoint_every, progress, replace=replace)
+    runs = train_runs(cell.runs, folders, device, progress, replace=replace)
     tables: list[pd.DataFrame] = []
     for config, run in zip(cell.runs, runs, strict=True):
         metrics = run.metrics().merge(run.times(), on="round", how="left")
@@ -51,7 +50,6 @@ def train_runs(
     configs: Sequence[RunConfig],
     folders: Sequence[Path],
     device: torch.device,
-    checkpoint_every: int = 1,
     progress: Progress = silent,
     *,
     replace: bool = False,
@@ -69,12 +67,16 @@ def train_runs(
         for config, folder in zip(configs, folders, strict=True)
         if not _is_up_to_date(config, folder, replace=replace)
     ]
-    with open_runs(missing, device, checkpoint_every, progress, budgets) as runs:
+    with open_runs(missing, device, progress, budgets) as runs:
         if runs:
             trainer = CellTrainer(runs)
+            checkpoints = Timer(runs[0].config.engine.checkpoint_seconds)
             for due in _due_runs(runs, together=trainer.choice.together):
                 for run, result in zip(due, trainer.train_round(due), strict=True):
                     run.record(result)
+                if checkpoints.is_due():
+                    for run in due:
+                        run.write_checkpoint()
     return [RunDirectory(folder) for folder in folders]
 
 

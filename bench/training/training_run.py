@@ -18,7 +18,7 @@ from bench.experiments.results import METRICS, PARTITION
 from bench.experiments.run_config import RunConfig
 from bench.files.csv_json import write_csv, write_json
 from bench.host.memory import Budgets
-from bench.host.progress import PROGRESS_SECONDS, Progress
+from bench.host.progress import PROGRESS_SECONDS, Progress, Timer
 from bench.input.errors import UserError
 from bench.training.engine_choice import EngineChoice
 from bench.training.provenance import provenance
@@ -58,7 +58,6 @@ class TrainingRun:
         setup: RunSetup,
         work: Path,
         folder: Path,
-        checkpoint_every: int,
         progress: Progress,
         budgets: Budgets,
     ) -> None:
@@ -68,7 +67,6 @@ class TrainingRun:
         self.log = _logger(work / LOG)
         self.engine_choice: EngineChoice | None = None
         """How the engine computes the run; None until it is chosen."""
-        self._checkpoint_every = checkpoint_every
         self._progress = progress
         self._data_hash = setup.dataset.content_hash()
         self._store = ClientStore(work / CLIENTS, budgets)
@@ -76,7 +74,7 @@ class TrainingRun:
         self._rows: list[dict[str, Any]] = []
         self._times: list[dict[str, float]] = []
         self._since_evaluation: list[float] = []
-        self._reported = time.perf_counter()
+        self._reports = Timer(PROGRESS_SECONDS)
         self.state = setup.federation.start(setup.objective.initial())
         self.state.clients = ClientStates(self._store)
         if self._checkpoint.path.exists():
@@ -116,7 +114,7 @@ class TrainingRun:
         )
 
     def record(self, result: RoundResult) -> None:
-        """Accept the result of a round; evaluate, save and write a checkpoint if due."""
+        """Accept the result of a round; evaluate and save if due."""
         config = self.config
         state, measurements, local_models, seconds = result
         row: dict[str, Any] = {"round": state.round, **measurements, "diverged": int(measurements["diverged"])}
@@ -135,10 +133,12 @@ class TrainingRun:
         if config.evaluation.until is not None:
             reached = config.evaluation.stops_at(row.get("test_accuracy", 0.0))
             row["stopped"] = int(reached and state.round < config.training.rounds)
-        if state.round % self._checkpoint_every == 0:
-            assert self.engine_choice is not None
-            about = {"rows": self._rows, "times": self._times, "data_hash": self._data_hash}
-            self._checkpoint.save(state, {**about, "engine": self.engine_choice.as_json()})
+
+    def write_checkpoint(self) -> None:
+        """Write what is needed to resume the run after the last recorded round."""
+        assert self.engine_choice is not None
+        about = {"rows": self._rows, "times": self._times, "data_hash": self._data_hash}
+        self._checkpoint.save(self.state, {**about, "engine": self.engine_choice.as_json()})
 
     def _evaluate(self, row: dict[str, Any]) -> None:
         began = time.perf_counter()
@@ -150,9 +150,8 @@ class TrainingRun:
         )
         self._since_evaluation.clear()
         self.log.info(line)
-        if time.perf_counter() - self._reported > PROGRESS_SECONDS:
+        if self._reports.is_due():
             self._progress(f"seed {self.config.seed}: {line}")
-            self._reported = time.perf_counter()
 
     def complete(self) -> None:
         """Write the files of a finished run, its configuration last, and remove the checkpoint."""

@@ -44,9 +44,6 @@ def run(
             help="Replace finished runs that another configuration or another version of the code produced.",
         ),
     ] = False,
-    checkpoint_every: Annotated[
-        int, typer.Option(min=1, help="The number of rounds between checkpoints.", metavar="N")
-    ] = 1,
     results: Results = Path("results"),
     device: Device = "auto",
     threads: Threads = None,
@@ -86,7 +83,7 @@ def run(
     for path, one in cells.items():
         with attempts.at(path):
             folder = out or ResultPaths(results).cell(custom(loaded.name) if overrides else loaded.name, path)
-            train_cell(loaded.name, one, folder, torch_device, typer.echo, checkpoint_every, replace=replace)
+            train_cell(loaded.name, one, folder, torch_device, typer.echo, replace=replace)
             typer.echo(f"written to {folder}")
     attempts.check()
     typer.echo(resources_used(started))

@@ -334,10 +334,10 @@ def test_a_checkpoint_writes_what_has_changed(tmp_path):
 def test_a_run_resumes_bitwise_under_another_budget(budgets, tmp_path, monkeypatch):
     undisturbed = train(config(), tmp_path / "undisturbed", CPU)
     with interrupted_after_three_rounds(monkeypatch), pytest.raises(InterruptedRunError):
-        train(config(), tmp_path / "resumed", CPU, checkpoint_every=2, budgets=budgets)
+        train(config(), tmp_path / "resumed", CPU, budgets=budgets)
     assert list(tmp_path.glob("resumed.partial-*/clients.slots"))
-    resumed = train(config(), tmp_path / "resumed", CPU, checkpoint_every=2, budgets=Budgets(host=20_000))
-    assert "resumed after round 2" in (resumed.path / "run.log").read_text(encoding="utf-8")
+    resumed = train(config(), tmp_path / "resumed", CPU, budgets=Budgets(host=20_000))
+    assert "resumed after round 3" in (resumed.path / "run.log").read_text(encoding="utf-8")
     assert contents(resumed.path) == contents(undisturbed.path)
 
 
@@ -349,7 +349,7 @@ from tests.places import ROOT
 from tests.problems import train
 from tests.bench.training.test_runs import config
 torch.set_num_threads(1)
-train(config(**{"training.rounds": 40}), Path(sys.argv[1]), torch.device("cpu"), 3, budgets=Budgets(0, 0))
+train(config(**{"training.rounds": 40}), Path(sys.argv[1]), torch.device("cpu"), budgets=Budgets(0, 0))
 """
 
 

@@ -31,7 +31,12 @@ from tests.problems import train
 
 CPU = torch.device("cpu")
 SETTING = "digits/dirichlet-0.1/4-of-20"
-SMALL = {"training.rounds": 6, "evaluation.snapshot_every": 3, "evaluation.every": 2}
+SMALL = {
+    "training.rounds": 6,
+    "evaluation.snapshot_every": 3,
+    "evaluation.every": 2,
+    "engine.checkpoint_seconds": 0,
+}
 
 
 def config(method="fedlesam_s", **changes):
@@ -123,11 +128,20 @@ def check_resume(method, device, tmp_path, monkeypatch, **changes):
     """Interrupt a run in its middle, resume it, and compare all bits with those of an undisturbed run."""
     undisturbed = train(config(method, **changes), tmp_path / "undisturbed", device).path
     with interrupted_after_three_rounds(monkeypatch), pytest.raises(InterruptedRunError):
-        train(config(method, **changes), tmp_path / "resumed", device, checkpoint_every=2)
+        train(config(method, **changes), tmp_path / "resumed", device)
     assert not (tmp_path / "resumed").exists(), "an unfinished run is not a run directory"
-    resumed = train(config(method, **changes), tmp_path / "resumed", device, checkpoint_every=2).path
-    assert "resumed after round 2" in (resumed / "run.log").read_text(encoding="utf-8")
+    resumed = train(config(method, **changes), tmp_path / "resumed", device).path
+    assert "resumed after round 3" in (resumed / "run.log").read_text(encoding="utf-8")
     assert contents(resumed) == contents(undisturbed)
+
+
+def test_checkpoints_are_written_when_their_time_has_come(tmp_path, monkeypatch):
+    with interrupted_after_three_rounds(monkeypatch), pytest.raises(InterruptedRunError):
+        train(config(**{"engine.checkpoint_seconds": 600}), tmp_path / "run", CPU)
+    assert list(tmp_path.iterdir()) == [], "a failed run without a checkpoint leaves nothing"
+    with interrupted_after_three_rounds(monkeypatch), pytest.raises(InterruptedRunError):
+        train(config(), tmp_path / "run", CPU)
+    assert list(tmp_path.glob("run.partial-*/checkpoint.safetensors"))
 
 
 @pytest.mark.parametrize("method", sorted(CATALOG))
@@ -158,9 +172,9 @@ def test_seeds_that_stopped_at_different_rounds_go_on_together(seeds, tmp_path, 
     undisturbed = train_runs(configs, [tmp_path / "undisturbed" / f"seed-{s}" for s in range(3)], CPU)
     places = [tmp_path / "resumed" / f"seed-{s}" for s in range(3)]
     with interrupted_after_three_rounds(monkeypatch), pytest.raises(InterruptedRunError):
-        train(configs[1], places[1], CPU, checkpoint_every=2)
+        train(configs[1], places[1], CPU)
     resumed = train_runs(configs, places, CPU)
-    assert ["resumed after round 2" in (place / "run.log").read_text(encoding="utf-8") for place in places] == [
+    assert ["resumed after round 3" in (place / "run.log").read_text(encoding="utf-8") for place in places] == [
         False,
         True,
         False,
@@ -253,6 +267,7 @@ def test_kill_9_and_the_same_command_again(tmp_path):
     cell = f"{SETTING}/fedgf"
     command = [sys.executable, "-m", "fedflat", "run", "quick", cell, "--seed", "0", "--device", "cpu"]
     command += ["--set", "training.rounds=30", "--set", "evaluation.local_models=[1,15,30]"]
+    command += ["--set", "engine.checkpoint_seconds=0"]
     subprocess.run([*command, "--out", tmp_path / "undisturbed"], check=True, capture_output=True)
     killed = subprocess.Popen([*command, "--out", tmp_path / "killed"], stdout=subprocess.DEVNULL)
     deadline = time.monotonic() + 60
