@@ -27,7 +27,7 @@ def seconds(run: RunConfig, times: Times) -> float:
     train, test, _, _ = _facts(run)
     per_client = training.local_epochs * ceil(train / run.partition.clients / training.batch_size)
     gradients = _active(run) * per_client * _costs(run)["gradients"]
-    images = min(train, evaluation.training_images or train) + test
+    images = evaluation.count(train) + test
     evaluations = len(evaluation.evaluated_rounds(training.rounds))
     passes = images / training.batch_size * FORWARD
     return times(_gradient(run)) * (training.rounds * gradients * OVERHEAD + evaluations * passes)

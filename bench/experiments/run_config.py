@@ -36,6 +36,9 @@ NOT_IDENTITY: Mapping[str, Any] = {**USER_FILES, "engine": True}
 """Fields of a `RunConfig` that are not part of its identity."""
 
 
+TRAINING_IMAGES = 10_000
+"""How many training images are evaluated by default, if there are more: all of CIFAR's take longer than a round."""
+
 ROUNDING = 1e-9
 """By how many points an accuracy may be below a target, in percent, and still reach it."""
 
@@ -99,7 +102,8 @@ class Evaluation(Frozen):
     training_images: int | None = Field(
         default=None,
         ge=1,
-        description="training images for evaluation, evenly spaced in stored order; null: all",
+        description="training images for evaluation, evenly spaced in stored order; null: all, but at most "
+        f"{TRAINING_IMAGES:,}",
     )
     snapshot_every: int | None = Field(
         default=None,
@@ -120,6 +124,10 @@ class Evaluation(Frozen):
         if not isinstance(given, list | tuple) or not given or any(type(r) is not int or r < 1 for r in given):
             raise UserError(f"local_models = {given!r} (allowed: a list of rounds from 1, such as [10, 30], or last)")
         return tuple(sorted(set(given)))
+
+    def count(self, training_images: int) -> int:
+        """How many of this number of training images are evaluated."""
+        return min(training_images, self.training_images or TRAINING_IMAGES)
 
     def evaluated_rounds(self, rounds: int) -> set[int]:
         """The rounds of `rounds` after which the global model is evaluated."""

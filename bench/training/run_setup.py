@@ -83,12 +83,13 @@ class RunSetup:
         return self.federation.work(state, self.active(state))
 
     def evaluate(self, state: FederationState) -> dict[str, float]:
-        """Loss and accuracy on the training images (all, or `evaluation.training_images`), and on all test images."""
+        """Loss and accuracy on the training images (`evaluation.training_images` of them), and on all test images."""
         row: dict[str, float] = {}
         w = self.federation.evaluated(state)
         size = EVALUATION_BATCH[w.device.type]
-        share, n = self.config.evaluation.training_images, len(self.train)
-        index = None if share is None or share >= n else torch.arange(share, device=w.device) * n // share
+        n = len(self.train)
+        share = self.config.evaluation.count(n)
+        index = None if share == n else torch.arange(share, device=w.device) * n // share
         for part, data in (("train", Batches(self.train, size, index)), ("test", Batches(self.test, size))):
             evaluated = self.objective.evaluate(w, data)
             row[f"{part}_loss"], row[f"{part}_accuracy"] = evaluated

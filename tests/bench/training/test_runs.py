@@ -18,6 +18,7 @@ from bench.engine.checkpoint import load_state, save_state
 from bench.engine.client_store import ClientStates
 from bench.engine.federation import FederationState
 from bench.experiments.experiment import load_experiment
+from bench.experiments.run_config import Evaluation
 from bench.files.atomic import replacing
 from bench.input.errors import UserError
 from bench.methods import CATALOG
@@ -447,3 +448,8 @@ def test_a_share_of_the_training_images_can_be_evaluated():
     )
     assert a["train_loss"] != b["train_loss"]
     assert "training_images" not in whole.runs[0].canonical_json()
+
+
+@pytest.mark.parametrize(("given", "images", "evaluated"), [(None, 50_000, 10_000), (None, 901, 901), (300, 901, 300)])
+def test_the_number_of_training_images_that_are_evaluated(given, images, evaluated):
+    assert Evaluation(training_images=given).count(images) == evaluated
