@@ -10,10 +10,10 @@ from bench.input.frozen import Frozen
 class EngineSettings(Frozen):
     """Settings that are `auto` are chosen by measurements when training begins; the run's log shows the choice."""
 
-    backend: Literal["auto", "loop", "cohort", "graph"] = Field(
+    backend: Literal["auto", "loop", "parallel", "cohort", "graph"] = Field(
         default="auto",
-        description="loop: one client after another; cohort: all active clients in one batched call; "
-        "graph: each local step of a cohort as one CUDA graph",
+        description="loop: one client after another; parallel: several clients at the same time, each on one core; "
+        "cohort: all active clients in one batched call; graph: each local step of a cohort as one CUDA graph",
     )
     seeds: Literal["auto", "together", "apart"] = Field(
         default="auto",

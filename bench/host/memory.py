@@ -2,10 +2,12 @@
 
 import math
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,20 @@ class Budgets:
         """This share of the memory that is free now; training itself and other runs need the rest."""
         on_device = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else 0
         return cls(device=share * on_device, host=share * available_memory())
+
+
+def graph_bytes(compute: Callable[[], object]) -> int:
+    """Bytes of the tensors that autograd stores for backward passes while `compute` runs."""
+    sizes: dict[int, int] = {}
+
+    def note(saved: Tensor) -> Tensor:
+        storage = saved.untyped_storage()
+        sizes[storage.data_ptr()] = storage.nbytes()
+        return saved.detach()
+
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda saved: saved):
+        compute()
+    return sum(sizes.values())
 
 
 def available_memory() -> int:

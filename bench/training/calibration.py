@@ -22,6 +22,7 @@ from bench.engine.local import Broadcast, LocalResult, LocalWork
 from bench.files.atomic import write_text
 from bench.files.locks import locked
 from bench.host.machine import machine
+from bench.host.memory import available_memory, graph_bytes
 from bench.input.content import short_hash
 from bench.input.errors import UserError
 from bench.training.code_version import code_fingerprint
@@ -42,6 +43,10 @@ SMALL = 5e7
 """Limit on P · height · width, a bound on the multiplications for one image. On a CPU, a cohort is tried only up to the
 limit: above it, a cohort gains nothing and needs much memory. No time is measured for this rule, because times depend
 on the machine's load."""
+MEMORY = 0.25
+"""Share of the free memory for clients that are trained side by side."""
+VECTORS = 10
+"""Vectors of the model's length that a client in training needs at most, besides autograd's graph."""
 GAIN = 1.1
 """A candidate replaces the best one so far only if it is faster by this factor."""
 TOLERANCE = {"fp32": 1e-3, "tf32": 0.05, "bf16": 0.2}
@@ -94,6 +99,8 @@ def train_together(
     wanted = setups[0].config.engine.seeds if setups else "apart"
     if choice.backend == "loop" or len(setups) <= 1 or wanted == "apart":
         return False
+    if choice.backend == "parallel":
+        return wanted == "together"
     if wanted == "together" or setups[0].objective.device.type == "cuda":
         return True
     works = [_last_steps(setup, state) for setup, state in zip(setups, states, strict=True)]
@@ -137,7 +144,7 @@ class _Calibration:
     def measured(self) -> EngineChoice:
         """The fastest candidate; the loop unless another one is clearly faster."""
         best = plain = self._loop()
-        for candidate in self._cohorts(plain):
+        for candidate in (*self._parallel(plain), *self._cohorts(plain)):
             best = self._better(best, candidate)
         if self.engine.backend not in ("auto", "loop"):
             wanted = [tried for tried in self.seconds if tried.backend == self.engine.backend]
@@ -153,6 +160,22 @@ class _Calibration:
         if self.most_threads > 1:
             best = self._better(best, replace(best, threads=self.most_threads))
         return best
+
+    def _parallel(self, loop: EngineChoice) -> Iterator[EngineChoice]:
+        """As many clients side by side as there are active clients, threads, and clients that fit into the memory."""
+        if self.device.type != "cpu" or self.engine.backend not in ("auto", "parallel"):
+            return
+        works, objective = self.setup.work(self.state), self.setup.objective
+        x, y = self.setup.train.batch(works[0].batches[0])
+        graph = graph_bytes(lambda: objective.gradient(self.state.w, x, y))
+        client = 2 * graph + VECTORS * self.state.w.nbytes
+        fit = int(MEMORY * available_memory() // client)
+        clients = min(self.most_threads, len(works), fit)
+        choice = replace(loop, backend="parallel", threads=clients)
+        if clients > 1:
+            yield choice
+        else:
+            self.impossible[choice] = "it needs two threads, and in each round two clients that fit into the memory"
 
     def _cohorts(self, loop: EngineChoice) -> Iterator[EngineChoice]:
         cuda, wanted = self.device.type == "cuda", self.engine.backend
@@ -184,8 +207,8 @@ class _Calibration:
         """Time a candidate; a ValueError if its update differs from the loop's."""
         backend, local = choice.prepare([self.setup.objective]), self.setup.federation.local
         works = _last_steps(self.setup, self.state)
-        if choice.backend == "loop":
-            works = works[:1]
+        if choice.backend in ("loop", "parallel"):
+            works = works[: 1 if choice.backend == "loop" else choice.threads]
         elif self.engine.seeds != "apart":
             works = [own for _ in range(SEEDS) for own in _with_own_broadcast(works)]
         steps = sum(len(work.batches) for work in works)
@@ -230,7 +253,7 @@ class _Calibration:
             "machine": machine(self.device),
             "torch": torch.__version__,
             "threads": self.most_threads,
-            "engine": config.engine.model_dump(mode="json", exclude={"client_memory"}),
+            "engine": config.engine.model_dump(mode="json", exclude={"client_memory", "checkpoint_seconds"}),
             "model": config.model.model_dump(mode="json", exclude={"file", "module"}),
             "data": [*setup.dataset.image_shape, setup.dataset.classes, len(setup.dataset.train)],
             "local_epochs": config.training.local_epochs,

@@ -1,6 +1,6 @@
 """Products with the Hessian of the loss, and the Hessian's largest eigenvalues."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 from itertools import islice, zip_longest
@@ -14,13 +14,14 @@ from analysis.measures.curvature.lanczos import Operator, Track, largest_eigenpa
 from analysis.measures.curvature.power_iteration import deflated_power_iteration
 from analysis.measures.curvature.pyhessian_power import pyhessian_eigenpairs
 from bench.engine.objective import Batched, Objective
+from bench.host.memory import graph_bytes
 from bench.input.errors import UserError
 from bench.numerics.streams import torch_stream
 
 Estimator = Literal["lanczos", "power", "pyhessian"]
 NumberFormat = Literal["float32", "float64"]
 
-GRAPH_BYTES = 2**31
+GRAPH_MEMORY = 2**31
 """Bytes of memory for the autograd graphs of gradients that all products reuse."""
 
 
@@ -94,11 +95,11 @@ def top_eigenvalues(
     return TopEigenvalues(tuple(found.values.tolist()), tuple(found.residuals.tolist()), tolerance, found.products)
 
 
-def hessian_product(objective: Objective, w: Tensor, data: Batched, graph_bytes: int = GRAPH_BYTES) -> Operator:
+def hessian_product(objective: Objective, w: Tensor, data: Batched, memory: int = GRAPH_MEMORY) -> Operator:
     """v `[P]` ↦ ∇²F(w) v `[P]`, by differentiating the gradient in direction v (Pearlmutter 1994).
 
     The objective's parameters must stay at w while the function is in use. Batches are weighted by their size and
-    summed in float64. The graphs of the first batches' gradients, as many as fit into `graph_bytes`, are reused by all
+    summed in float64. The graphs of the first batches' gradients, as many as fit into `memory` bytes, are reused by all
     products, which saves up to a third of the time. Reverse mode is used twice, because forward mode, which curvlinops
     uses, does not exist for GroupNorm.
     """
@@ -109,7 +110,8 @@ def hessian_product(objective: Objective, w: Tensor, data: Batched, graph_bytes:
             loss = cross_entropy(module(objective.inputs(x)), y)
             return torch.autograd.grad(loss, objective.parameters, create_graph=True)
 
-    fit = graph_bytes // max(1, _saved_bytes(gradient, *next(iter(data))))
+    x, y = next(iter(data))
+    fit = memory // max(1, graph_bytes(lambda: gradient(x, y)))
     first_gradients = [gradient(x, y) for x, y in islice(data, fit)]
 
     def product(v: Tensor) -> Tensor:
@@ -123,20 +125,6 @@ def hessian_product(objective: Objective, w: Tensor, data: Batched, graph_bytes:
         return (total / samples).to(v)
 
     return product
-
-
-def _saved_bytes(gradient: Callable[[Tensor, Tensor], tuple[Tensor, ...]], x: Tensor, y: Tensor) -> int:
-    """Bytes of the tensors that a gradient's autograd graph stores."""
-    sizes: dict[int, int] = {}
-
-    def note(saved: Tensor) -> Tensor:
-        storage = saved.untyped_storage()
-        sizes[storage.data_ptr()] = storage.nbytes()
-        return saved.detach()
-
-    with torch.autograd.graph.saved_tensors_hooks(note, lambda saved: saved):
-        gradient(x, y)
-    return sum(sizes.values())
 
 
 @dataclass(frozen=True)

@@ -214,7 +214,7 @@ def test_a_resnet_takes_one_basis_and_one_batch() -> None:
     assert w.numel() > 11e6
     start = torch.randn(w.numel(), generator=torch.Generator().manual_seed(0))
     before = resident_memory_mib()
-    product = hessian_product(objective, w, in_batches(x, y, 2), graph_bytes=0)
+    product = hessian_product(objective, w, in_batches(x, y, 2), memory=0)
     found = largest_eigenpairs(product, start, 1, tolerance=1e-2, max_products=24, memory=0)
     vector = 4 * w.numel()
     assert found.vectors.untyped_storage().nbytes() == 21 * vector

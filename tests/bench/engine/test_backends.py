@@ -12,6 +12,7 @@ from bench.engine.backends.cohort import Cohort
 from bench.engine.backends.graph import Graph
 from bench.engine.backends.inputs import RoundPlan
 from bench.engine.backends.loop import Loop
+from bench.engine.backends.parallel import Parallel
 from bench.engine.backends.rows import leaves, pack
 from bench.engine.batches import EpochBatches
 from bench.engine.federation import FederationState
@@ -108,6 +109,31 @@ def test_a_cohort_draws_what_the_loop_draws(method, changes):
     [loop], [cohort] = (rounds([(bench, start)], backend) for backend in (Loop(), Cohort()))
     limit = SINGLE if changes != NETWORKS["bf16"] else 0.15  # with 8 bits of mantissa
     assert float((loop.w - cohort.w).norm() / (loop.w - start).norm()) < limit
+
+
+@pytest.mark.parametrize("changes", [{}, *NETWORKS.values()], ids=["plain", *NETWORKS])
+@pytest.mark.parametrize("method", ["fedsmoo", "mimelite"])
+def test_clients_side_by_side_are_the_same_bits_as_one_after_another(method, changes):
+    bench = benches(method, **changes)[0]
+    start = bench.objective.initial()
+    [loop], [parallel] = (rounds([(bench, start)], backend) for backend in (Loop(), Parallel(3)))
+    assert torch.equal(loop.w, parallel.w)
+    assert loop.clients.keys() == parallel.clients.keys()
+    for i, vectors in loop.clients.items():
+        assert all(torch.equal(v, parallel.clients[i][name]) for name, v in vectors.items())
+
+
+@pytest.mark.parametrize("method", CATALOG)
+def test_every_method_allows_clients_side_by_side(method):
+    problem = Problem(1)
+    federation = problem.federation(method, example(CATALOG[method]))
+    loop = parallel = federation.start(federation.objective.initial())
+    backend = Parallel(2)
+    for active in problem.some():
+        loop, expected = federation.run_round(loop, active)
+        parallel, measured = federation.run_round(parallel, active, backend=backend)
+        assert measured == expected
+        assert torch.equal(loop.w, parallel.w)
 
 
 @pytest.mark.parametrize("method", CATALOG)

@@ -1,0 +1,53 @@
+"""Several clients at the same time, each on one core with a copy of the module; best for large models on many cores.
+
+Splitting one client's small convolutions among many cores gains little; training several clients side by side gains
+nearly the number of cores. Each client is computed as by the loop with one thread, so the numbers are the same bits.
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
+from dataclasses import replace
+
+import torch
+
+from bench.engine.backends.loop import local_batches, train_client
+from bench.engine.local import LocalResult, LocalTraining, LocalWork, Probe
+from bench.engine.objective import Objective
+from bench.methods.base import CannotBatchError
+
+
+class Parallel:
+    """The back end that trains up to `clients` clients side by side, each in a thread of its own.
+
+    Memory: the module and the activations of each of these clients.
+    """
+
+    warm_up: int = 1
+
+    def __init__(self, clients: int) -> None:
+        torch.get_num_threads()  # fixes the number of this thread, which would otherwise become that of the others
+        self._pool = ThreadPoolExecutor(clients, "client", torch.set_num_threads, (1,))
+        self._free: dict[Objective, list[Objective]] = {}
+
+    def prepare(self, local: LocalTraining, works: Sequence[LocalWork]) -> None:
+        """See `Backend`. Each client's batches are drawn when its training begins, on its own core."""
+
+    def train(self, local: LocalTraining, works: Sequence[LocalWork], probe: Probe | None = None) -> list[LocalResult]:
+        """See `Backend`. Raises `CannotBatchError` for probes, which watch one client at a time."""
+        if probe is not None:
+            raise CannotBatchError("probes watch one client at a time")
+        free = self._free.setdefault(local.objective, [])
+
+        def train(work: LocalWork) -> LocalResult:
+            try:
+                objective = free.pop()
+            except IndexError:
+                objective = Objective(deepcopy(local.objective.module), local.objective.precision)
+            objective.channels_last = local.objective.channels_last
+            own = replace(local, objective=objective)
+            result = train_client(own, work, local_batches(own, work))
+            free.append(objective)
+            return result
+
+        return list(self._pool.map(train, works))
