@@ -33,6 +33,15 @@ PR_SET_PDEATHSIG = 1  # linux/prctl.h
 MAX_BYTES = 1 << 17
 """The maximum size of a message, which holds the arguments of one command as JSON."""
 
+IMPORTED = (
+    "torch._dynamo",  # torch.func's gradients import it, which takes a second
+    "torch.fx.experimental.symbolic_shapes",  # Hessian-vector products import it, in half a second
+    "analysis.analyses.run_analysis",
+    "analysis.report.report",
+    "fedflat.cli.app",
+)
+"""The modules that commands use."""
+
 
 class CommandServer:
     """Starts the server process with the first command; the server ends with the process that started it.
@@ -112,14 +121,8 @@ def serve(requests: socket.socket) -> None:
 
 
 def _import() -> None:
-    """Import the modules that commands use. Forks run and record this version of the code, even after edits."""
-    # Hessian-vector products need the first module; importing it takes half a second.
-    for module in (
-        "torch.fx.experimental.symbolic_shapes",
-        "analysis.analyses.run_analysis",
-        "analysis.report.report",
-        "fedflat.cli.app",
-    ):
+    """Import what commands use. Forks run and record this version of the code, even after edits."""
+    for module in IMPORTED:
         importlib.import_module(module)
     code_fingerprint()
 

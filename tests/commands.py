@@ -12,12 +12,10 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from fedflat.command_server import IMPORTED
 from tests.places import ROOT
 
-PRELOADED = [
-    "torch", "snakemake.cli", "analysis.planning.workflow", "analysis.report.report", "analysis.analyses.run_analysis",
-    "fedflat.cli.app",
-]  # fmt: skip
+PRELOADED = [*IMPORTED, "snakemake.cli", "analysis.planning.workflow"]
 SNAKEMAKE = ["--snakefile", str(ROOT / "Snakefile"), "--workflow-profile", str(ROOT / "profiles" / "default")]
 
 
