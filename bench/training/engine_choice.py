@@ -53,7 +53,7 @@ class EngineChoice:
         torch.set_num_threads(self.threads)
         for objective in objectives:
             objective.channels_last, objective.im2col = self.channels_last, self.im2col
-        backend = BACKENDS[self.backend](self.threads)
+        backend = BACKENDS[self.backend]()
         return backend if self.most_rows is None else Groups(backend, self.most_rows)
 
     def simpler(self) -> "EngineChoice | None":

@@ -18,15 +18,16 @@ from bench.methods.base import CannotBatchError
 
 
 class Parallel:
-    """The back end that trains up to `clients` clients side by side, each in a thread of its own.
+    """The back end that trains as many clients side by side as torch has threads when it is made.
 
     Memory: the module and the activations of each of these clients.
     """
 
     warm_up: int = 1
 
-    def __init__(self, clients: int) -> None:
-        torch.get_num_threads()  # fixes the number of this thread, which would otherwise become that of the others
+    def __init__(self) -> None:
+        # Reading the number also fixes it for this thread, which otherwise takes over the number of new threads.
+        clients = torch.get_num_threads()
         self._pool = ThreadPoolExecutor(clients, "client", torch.set_num_threads, (1,))
         self._free: dict[Objective, list[Objective]] = {}
 

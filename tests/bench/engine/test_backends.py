@@ -111,12 +111,21 @@ def test_a_cohort_draws_what_the_loop_draws(method, changes):
     assert float((loop.w - cohort.w).norm() / (loop.w - start).norm()) < limit
 
 
+def side_by_side(clients: int) -> Parallel:
+    """The back end for this number of clients; the number of this thread's threads stays the same."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(clients)
+    backend = Parallel()
+    torch.set_num_threads(threads)
+    return backend
+
+
 @pytest.mark.parametrize("changes", [{}, *NETWORKS.values()], ids=["plain", *NETWORKS])
 @pytest.mark.parametrize("method", ["fedsmoo", "mimelite"])
 def test_clients_side_by_side_are_the_same_bits_as_one_after_another(method, changes):
     bench = benches(method, **changes)[0]
     start = bench.objective.initial()
-    [loop], [parallel] = (rounds([(bench, start)], backend) for backend in (Loop(), Parallel(3)))
+    [loop], [parallel] = (rounds([(bench, start)], backend) for backend in (Loop(), side_by_side(3)))
     assert torch.equal(loop.w, parallel.w)
     assert loop.clients.keys() == parallel.clients.keys()
     for i, vectors in loop.clients.items():
@@ -128,7 +137,7 @@ def test_every_method_allows_clients_side_by_side(method):
     problem = Problem(1)
     federation = problem.federation(method, example(CATALOG[method]))
     loop = parallel = federation.start(federation.objective.initial())
-    backend = Parallel(2)
+    backend = side_by_side(2)
     for active in problem.some():
         loop, expected = federation.run_round(loop, active)
         parallel, measured = federation.run_round(parallel, active, backend=backend)

@@ -43,7 +43,7 @@ def timed(seconds_of_calls: list[float], warm_up: int, best: float, monkeypatch)
             return results
 
     Slow.warm_up = warm_up
-    monkeypatch.setitem(BACKENDS, "slow", lambda threads: Slow())
+    monkeypatch.setitem(BACKENDS, "slow", Slow)
     monkeypatch.setattr(calibration.time, "perf_counter", clock.perf_counter)
     measured = calibration_of()
     steps = sum(len(work.batches) for work in calibration._last_steps(measured.setup, measured.state)) * SEEDS
@@ -81,7 +81,7 @@ def test_seeds_are_timed_with_models_of_their_own(monkeypatch):
             seen.append(works)
             return super().train(local, works, probe)
 
-    monkeypatch.setitem(BACKENDS, "cohort", lambda threads: Watched())
+    monkeypatch.setitem(BACKENDS, "cohort", Watched)
     measured = calibration_of("fedsmoo")
     measured._loop()
     measured._time(EngineChoice("cohort"))
