@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from bench.engine.federation import FederationState
-from bench.engine.local import LocalResult, LocalTraining, LocalWork
+from bench.engine.local import LocalResult, LocalWork
 from bench.input.errors import UserError
 from bench.methods.base import CannotBatchError
 from bench.training.calibration import choose_engine, train_together
@@ -58,7 +58,19 @@ class CellTrainer:
             state, work = prepared.get(run, (None, []))
             works.append(work if state is run.state else run.setup.work(run.state))
         clients = [client for work in works for client in work]
-        results = self._train(runs[0], local, clients)
+        results: list[LocalResult] = []
+        while not results:
+            instead = None
+            try:
+                results = self._backend.train(local, clients)
+            except (CannotBatchError, torch.OutOfMemoryError) as error:
+                instead = self._instead(error, len(clients))
+            if instead is not None:  # not before the error, which holds the tensors of the round, is gone
+                choice, reason = instead
+                runs[0].log.info("engine: %s", reason)
+                if runs[0].device.type == "cuda":
+                    torch.cuda.empty_cache()
+                self._use(choice)
         remaining = iter(results)
         trained = [(run, work, [next(remaining) for _ in work]) for run, work in zip(runs, works, strict=True)]
         ends = [run.setup.federation.aggregate(run.state, work, own) for run, work, own in trained]
@@ -70,27 +82,19 @@ class CellTrainer:
             for (run, work, own), (state, _), measurements in zip(trained, ends, numbers, strict=True)
         ]
 
-    def _train(self, run: TrainingRun, local: LocalTraining, clients: Sequence[LocalWork]) -> list[LocalResult]:
-        """The results of the first back end that can compute the round, from the present one on."""
-        while True:
-            try:
-                return self._backend.train(local, clients)
-            except CannotBatchError as error:
-                other = self.choice.simpler()
-                if other is None:
-                    raise
-                reason = f"this round is not possible in a {self.choice.backend}: {error}"
-            except torch.OutOfMemoryError as error:
-                other = self.choice.smaller(len(clients))
-                reason = f"not enough memory: {str(error).partition('. ')[0]}"
-                if other is None:
-                    raise
-            if other.backend != self.choice.backend and run.config.engine.backend != "auto":
-                raise UserError(f"engine.backend {self.choice.backend} is not possible here: {reason}")
-            run.log.info("engine: %s", reason)  # after the errors, which hold the tensors of the round
-            self._use(other)
-            if run.device.type == "cuda":
-                torch.cuda.empty_cache()
+    def _instead(self, error: CannotBatchError | torch.OutOfMemoryError, clients: int) -> tuple[EngineChoice, str]:
+        """The choice for a round with these clients that has failed, and the reason in words; the error if none."""
+        if isinstance(error, CannotBatchError):
+            other = self.choice.simpler()
+            reason = f"this round is not possible in a {self.choice.backend}: {error}"
+        else:
+            other = self.choice.smaller(clients)
+            reason = f"not enough memory: {str(error).partition('. ')[0]}"
+        if other is None:
+            raise error
+        if other.backend != self.choice.backend and self._runs[0].config.engine.backend != "auto":
+            raise UserError(f"engine.backend {self.choice.backend} is not possible here: {reason}") from None
+        return other, reason
 
     def _prepare(self, runs: Sequence[TrainingRun], states: Sequence[FederationState]) -> None:
         """Do the host's part of the next round of the runs that have one, from their states after this round.

@@ -28,7 +28,7 @@ class Loop:
     warm_up: int = 1
 
     def __init__(self) -> None:
-        self._prepared = Prepared(lambda local, works: [local_batches(local, work) for work in works])
+        self._prepared = Prepared(_local_batches)
 
     def prepare(self, local: LocalTraining, works: Sequence[LocalWork]) -> None:
         """See `Backend`."""
@@ -36,38 +36,38 @@ class Loop:
 
     def train(self, local: LocalTraining, works: Sequence[LocalWork], probe: Probe | None = None) -> list[LocalResult]:
         """See `Backend`."""
-        prepared = self._prepared.take(local, works)
-        return [train_client(local, work, batches, probe) for work, batches in zip(works, prepared, strict=True)]
+        method, device = local.method, local.objective.device
+        results: list[LocalResult] = []
+        for work, batches in zip(works, self._prepared.take(local, works), strict=True):
+            data = _ClientData(local, work, batches)
+            client = data.client_round()
+            with local.objective.drawing(KeyedDraws(data.dropout_seed, device)):
+                for component in method:
+                    component.start(client)
+                w = client.w_global
+                loss = torch.zeros((), dtype=w.dtype, device=device)
+                for x, y in data.steps():
+                    client.step = data.step
+                    gradient = data.gradient(x, y)
+                    w_next = local.step(w, client, gradient)
+                    if probe is not None:
+                        probe(work.client, client.step, w, gradient.point - w)
+                    w = w_next
+                    loss += gradient.loss
+                    data.gradient_samples += gradient.calls * len(x)
+                for component in method:
+                    component.finish(w, client)
+            model, steps = method.correction.uploaded_model(w, client), len(work.batches)
+            results.append(
+                LocalResult(w, model, steps, client.upload, client.state, loss / steps, data.gradient_samples)
+            )
+        return results
 
 
-def train_client(local: LocalTraining, work: LocalWork, batches: Rows, probe: Probe | None = None) -> LocalResult:
-    """The local training of one client; `batches` are those of `local_batches`."""
-    method, device = local.method, local.objective.device
-    data = _ClientData(local, work, batches)
-    client = data.client_round()
-    with local.objective.drawing(KeyedDraws(data.dropout_seed, device)):
-        for component in method:
-            component.start(client)
-        w = client.w_global
-        loss = torch.zeros((), dtype=w.dtype, device=device)
-        for x, y in data.steps():
-            client.step = data.step
-            gradient = data.gradient(x, y)
-            w_next = local.step(w, client, gradient)
-            if probe is not None:
-                probe(work.client, client.step, w, gradient.point - w)
-            w = w_next
-            loss += gradient.loss
-            data.gradient_samples += gradient.calls * len(x)
-        for component in method:
-            component.finish(w, client)
-    model, steps = method.correction.uploaded_model(w, client), len(work.batches)
-    return LocalResult(w, model, steps, client.upload, client.state, loss / steps, data.gradient_samples)
-
-
-def local_batches(local: LocalTraining, work: LocalWork) -> Rows:
-    """The indices and draws of a client's local steps, on the device."""
-    return to_device(work.host_batches(local.augment, AUGMENTATION), local.objective.device)
+def _local_batches(local: LocalTraining, works: Sequence[LocalWork]) -> list[Rows]:
+    """The indices and draws of each client's local steps, on the device."""
+    device = local.objective.device
+    return [to_device(work.host_batches(local.augment, AUGMENTATION), device) for work in works]
 
 
 class _ClientData:

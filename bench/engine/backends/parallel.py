@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import torch
 
-from bench.engine.backends.loop import local_batches, train_client
+from bench.engine.backends.loop import Loop
 from bench.engine.local import LocalResult, LocalTraining, LocalWork, Probe
 from bench.engine.objective import Objective
 from bench.methods.base import CannotBatchError
@@ -46,8 +46,7 @@ class Parallel:
             except IndexError:
                 objective = Objective(deepcopy(local.objective.module), local.objective.precision)
             objective.channels_last = local.objective.channels_last
-            own = replace(local, objective=objective)
-            result = train_client(own, work, local_batches(own, work))
+            [result] = Loop().train(replace(local, objective=objective), [work])
             free.append(objective)
             return result
 

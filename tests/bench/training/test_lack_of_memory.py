@@ -21,7 +21,7 @@ CPU = torch.device("cpu")
 
 
 def config(**changes):
-    given = {"training.rounds": 4, "grid.participation": [{"active": 10}], **changes}
+    given = {"training.rounds": 4, "engine.checkpoint_seconds": 0, "grid.participation": [{"active": 10}], **changes}
     return load_experiment("quick_all", given).cell("digits/dirichlet-0.1/10-of-20/fedsmoo")
 
 
