@@ -39,8 +39,12 @@ class CudaGraphs:
         """See `Capture`. Capturing does not compute the function."""
         self._pool = self._pool or torch.cuda.graph_pool_handle()
         graph = torch.cuda.CUDAGraph()
-        with errors_of_capture(), torch.cuda.graph(graph, pool=self._pool):
-            values = function()
+        stream = torch.cuda.current_stream()
+        try:
+            with errors_of_capture(), torch.cuda.graph(graph, pool=self._pool):
+                values = function()
+        finally:
+            torch.cuda.set_stream(stream)  # after an error, torch leaves its own
         return values, graph.replay
 
 
@@ -70,8 +74,6 @@ class Graph(Cohort):
         static = self._rounds.pop(key, None)
         if static is None or rows > static.rows or batch > static.batch:
             if static is not None:
-                if rows > static.rows:
-                    rows = max(rows, static.rows * 5 // 4)  # some room, so that this happens a few times only
                 rows, batch = max(rows, static.rows), max(batch, static.batch)
             del static  # before the new one takes memory
             static = StaticRound(local, inputs, rows, batch, self._capture)

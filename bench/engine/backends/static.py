@@ -6,7 +6,8 @@ then on it is replayed. So there are few functions, whatever the number of steps
 
 - Functions compute the first n rows, where n is one of few numbers. Rows that are not needed compute something that
   nobody reads; rows that have no such step keep their values.
-- All mini-batches have the size of the largest one. Samples that a mini-batch does not have get the weight zero.
+- All mini-batches have the size of the largest one in the round. Samples that a mini-batch does not have get the weight
+  zero.
 - The first step has a function of its own, because some methods have more tensors from the second step on.
 """
 
@@ -27,16 +28,17 @@ Function = Callable[[], Rows]
 Capture = Callable[[Function], tuple[Rows, Callable[[], None]]]
 """Returns the tensors that a function returns, and a replay of it. Their values are those of the latest replay."""
 
-FEWEST_ROWS = 2
-"""A single row would be computed twice (see `mapped`)."""
+PREFERRED = (10, 12, 15, 20, 25, 30, 40, 50, 60, 80)
 
 
-def numbers_of_rows(capacity: int) -> list[int]:
-    """The numbers of rows that are computed: at most a third more than needed."""
-    numbers = [max(capacity, FEWEST_ROWS)]
-    while numbers[-1] > FEWEST_ROWS:
-        numbers.append(max(FEWEST_ROWS, numbers[-1] * 3 // 4))
-    return numbers
+def computed_rows(count: int) -> int:
+    """The number of rows that are computed for this number of clients: at most a third more.
+
+    It does not depend on other rounds, so that a resumed run gives the same bits. At least two, because a single row
+    would be computed twice (see `mapped`).
+    """
+    larger = (n * scale for scale in (1, 10, 100, 1000, 10_000) for n in PREFERRED)
+    return next(number for number in (2, 3, 4, 5, 6, 8, *larger) if number >= count)
 
 
 class StaticRound:
@@ -47,8 +49,7 @@ class StaticRound:
 
     def __init__(self, local: LocalTraining, inputs: RoundInputs, rows: int, batch: int, capture: Capture) -> None:
         self._local, self._capture = local, capture
-        self._numbers = numbers_of_rows(rows)
-        self.rows, self.batch = self._numbers[0], batch
+        self.rows, self.batch = computed_rows(rows), batch
         self._own = CohortRound(local, inputs.shape)
         own_rows = self._own.rows(inputs)
         if inputs.shape.shared:
@@ -95,7 +96,7 @@ class StaticRound:
             for step in range(shape.steps):
                 self._take_step(inputs, step)
                 computation.gradient_calls[step] = self._calls[step > 0]
-            ends = self._run(("finish", self._at_least(len(shape.batches))), self._finish(len(shape.batches)))
+            ends = self._run(("finish", computed_rows(len(shape.batches))), self._finish(len(shape.batches)))
         computation.sends_w = self._own.sends_w
         return computation.results(apply(lambda v: v[: len(shape.batches)].clone(), ends))
 
@@ -107,37 +108,36 @@ class StaticRound:
         for places, values in given:
             apply(_copy, places, values)
         own.steps["weights"].zero_()
-        if any(
-            component.takes_full_gradient for component in self._local.method
-        ):  # its passes differ from round to round
+        takes_pass = any(component.takes_full_gradient for component in self._local.method)
+        if takes_pass:  # not captured: a pass has another number of mini-batches in each round
             self._started = self._store(computation.start(inputs, computation.rows(inputs), inputs.state), count)
             return
 
         def start() -> Rows:
-            rows = self._at_least(count)
+            rows = computed_rows(count)
             started = self._own.start(own, take(self._rows, slice(rows)), take(own.state, slice(rows)))
             self._started = self._store(started, rows)
             return {}
 
-        self._run(("start", self._at_least(count)), start)
+        self._run(("start", computed_rows(count)), start)
 
     def _take_step(self, inputs: RoundInputs, step: int) -> None:
         """Copy the step's mini-batches to their places, then compute the step."""
         shape, own = inputs.shape, self._inputs
         sizes, count = shape.sizes(step), len(shape.batches)
-        rows = self._at_least(len(sizes))
+        rows = computed_rows(len(sizes))
         given = min(rows, count)
         apply(lambda place, v: _copy(place, v[step, :given]), own.steps, inputs.steps)
         apply(lambda place, v: _copy(place, v[:given]), own.dropout, inputs.dropout.get(step, {}))
         self._step.fill_(step)
-        size = self.batch if self._own.separable else max(sizes)
+        size = inputs.steps["index"].shape[2] if self._own.separable else max(sizes)
         first, some_have_ended = step == 0, len(sizes) < given
 
         def compute() -> Rows:
             which = slice(rows)
             before = take(self._started if first else self._stepped, which)
-            cut = apply(lambda v: v[:rows, :size], own.steps)
-            batch = self._own.batch(cut, apply(lambda v: v[:rows, :size], own.dropout))
+            cut, dropout = (apply(lambda v: v[:rows, :size].contiguous(), part) for part in (own.steps, own.dropout))
+            batch = self._own.batch(cut, dropout)
             number = 0 if first else self._step
             after, self._calls[not first] = self._own.step(own, take(self._rows, which), before, batch, number)
             if first:
@@ -152,7 +152,7 @@ class StaticRound:
 
     def _finish(self, count: int) -> Function:
         def finish() -> Rows:
-            which = slice(self._at_least(count))
+            which = slice(computed_rows(count))
             return self._own.finish(self._inputs, take(self._rows, which), take(self._stepped, which))
 
         return finish
@@ -169,9 +169,6 @@ class StaticRound:
         replay()
         return values
 
-    def _at_least(self, count: int) -> int:
-        return min(number for number in self._numbers if number >= count)
-
     def _place(self, rows: Tensor) -> Tensor:
         """Zeros in the place of rows `[R, ...]`."""
         return rows.new_zeros(self.rows, *rows.shape[1:])
@@ -187,8 +184,8 @@ class StaticRound:
         for place, v in zip(leaves(places), leaves(values), strict=True):
             if place.shape[1:] != v.shape[1:] or place.dtype != v.dtype:
                 raise CannotBatchError("a client's tensors change their shapes during a round")
-            if v.data_ptr() == place.data_ptr() and v.stride() == place.stride():
-                continue  # unchanged
+            if _is_same(v, place):
+                continue
             inside = v.untyped_storage().data_ptr() in storages  # another place, which may be overwritten before
             moves.append((place[:count], v.clone() if inside else v))
         for place, v in moves:
@@ -215,4 +212,11 @@ def _copy(place: Tensor, values: Tensor) -> Tensor:
 
 def _where(rows: Tensor, after: Rows, before: Rows) -> Rows:
     """The values after a step in the marked rows, those before it in the others."""
-    return apply(lambda a, b: torch.where(rows.view(-1, *[1] * (a.ndim - 1)), a, b), after, before)
+    return apply(
+        lambda a, b: a if _is_same(a, b) else torch.where(rows.view(-1, *[1] * (a.ndim - 1)), a, b), after, before
+    )
+
+
+def _is_same(one: Tensor, other: Tensor) -> bool:
+    """Whether these are the same numbers in memory, apart from the number of rows."""
+    return one.data_ptr() == other.data_ptr() and one.stride() == other.stride()

@@ -6,7 +6,7 @@ import torch
 from bench.engine.backends.cohort import Cohort
 from bench.engine.backends.graph import Graph
 from bench.engine.backends.loop import Loop
-from bench.engine.backends.static import numbers_of_rows
+from bench.engine.backends.static import computed_rows
 from bench.engine.batches import EpochBatches
 from bench.engine.method_costs import example
 from bench.methods.base import CannotBatchError, Correction
@@ -98,13 +98,33 @@ def test_few_functions_are_captured_whatever_clients_take_part():
 
 
 def test_numbers_of_rows():
-    assert numbers_of_rows(10) == [10, 7, 5, 3, 2]
-    assert numbers_of_rows(1) == [2]
-    for capacity in range(2, 200):
-        numbers = numbers_of_rows(capacity)
-        for count in range(1, capacity + 1):
-            enough = min(number for number in numbers if number >= count)
-            assert enough <= max(2, count * 4 / 3 + 1)
+    assert [computed_rows(count) for count in (1, 2, 7, 10, 11, 30, 33, 100, 101)] == [
+        2,
+        2,
+        8,
+        10,
+        12,
+        30,
+        40,
+        100,
+        120,
+    ]
+    for count in range(2, 2000):
+        assert count <= computed_rows(count) <= 4 / 3 * count + 1
+
+
+@pytest.mark.parametrize("method", ["fedsmoo", "fedrobust", "fedtoga"])
+def test_bits_do_not_depend_on_earlier_rounds(method):
+    """As after an interruption, when memory and graphs are made anew, for another number of clients."""
+    bench = benches(method)[0]
+    federation, sizes = bench.federation, [1, 4, 2, 13, 5, 4, 7, 1, 13]
+    one = other = federation.start(bench.objective.initial())
+    backend = Graph(Tapes())
+    for begin, count in enumerate(sizes):
+        active = [(begin + i) % 20 for i in range(count)]
+        [(one, _)] = joint_round([federation], [one], [active], backend)
+        [(other, _)] = joint_round([federation], [other], [active], Graph(Tapes()))
+        assert torch.equal(one.w, other.w)
 
 
 # --- What Python knows in a step
