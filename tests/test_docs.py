@@ -19,6 +19,7 @@ from bench.methods.compose import SLOTS
 from bench.methods.user_file import recipe_from_file
 from fedflat.cli.app import app
 from tests.documents import PAGES, Page, run
+from tests.gpu.__main__ import parser
 from tests.places import ROOT
 from tests.problems import Problem, distance
 
@@ -74,6 +75,8 @@ NOT_RUN = {
     'make bench BENCH="--quick"': "takes minutes",
     'make bench BENCH="--device cpu --only large memory"': "takes minutes",
     'make bench BENCH="--out docs/performance.md all.json"': "takes half an hour",
+    "tests/gpu/run --out page.md": "needs a GPU",
+    "tests/gpu/run --device cpu --quick": "takes a minute; tests/gpu runs it",
     "xdg-open results/reports/quick/index.html": "needs a desktop",
     "source .venv/bin/activate": "changes the shell",
     "export FEDFLAT_DATA=/scratch/data": "changes the shell",
@@ -212,6 +215,8 @@ def check_words(command: str, folder: Path) -> None:
         while hasattr(found, "commands"):
             found = found.commands[words.pop(0)]
         found.make_context(command, words).close()
+    elif program == "tests/gpu/run":
+        parser().parse_args(words)
     else:
         assert program in ("xdg-open", "source", "export"), f"unknown program in {command}"
 

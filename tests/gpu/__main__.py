@@ -185,14 +185,19 @@ def page(device: str, seconds: float, *, quick: bool) -> str:
     return "\n".join(lines) + "\n"
 
 
+def parser() -> argparse.ArgumentParser:
+    """The options of the command."""
+    options = argparse.ArgumentParser(prog="tests/gpu/run", description="Everything that needs a GPU, on one page.")
+    options.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    options.add_argument("--quick", action="store_true", help="as little as possible, to see that it works")
+    options.add_argument("--seconds", type=float, default=SECONDS, help="time limit")
+    options.add_argument("--out", type=Path, help="a file for the page")
+    return options
+
+
 def main() -> None:
     """Read the command line, and print the page."""
-    parser = argparse.ArgumentParser(prog="tests/gpu/run", description="Everything that needs a GPU, on one page.")
-    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
-    parser.add_argument("--quick", action="store_true", help="as little as possible, to see that it works")
-    parser.add_argument("--seconds", type=float, default=SECONDS, help="time limit")
-    parser.add_argument("--out", type=Path, help="a file for the page")
-    options = parser.parse_args()
+    options = parser().parse_args()
     os.environ.setdefault("PYTHONUNBUFFERED", "1")
     text = page(options.device, options.seconds, quick=options.quick)
     print(text)
