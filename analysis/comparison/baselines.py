@@ -57,11 +57,11 @@ _TUNING = set(StepSettings.model_fields)
 def protocol(config: RunConfig) -> str:
     """Hash (16 hex digits) of the part of a configuration that must be equal for two runs to be comparable.
 
-    Not included: the method, the seed, evaluation, the fields of `training` that are tuned for each method, and the
-    folder of user-defined images, whose content is hashed separately.
+    Not included: the method, the seed, evaluation, the engine, the fields of `training` that are tuned for each method,
+    and the folder of user-defined images, whose content is hashed separately.
     """
-    left_out: dict[str, Any] = {"method": True, "seed": True, "evaluation": True, "training": _TUNING}
-    left_out["engine"] = {"convolution"}  # newer than the stored baselines; settings of the engine change rounding only
+    left_out: dict[str, Any] = dict.fromkeys(("method", "seed", "evaluation", "engine"), True)
+    left_out["training"] = _TUNING
     content = config.model_dump(mode="json", exclude={**USER_FILES, **left_out})
     return short_hash(_compact(content))
 

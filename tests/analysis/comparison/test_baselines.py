@@ -132,6 +132,11 @@ def test_what_must_be_shared_is_part_of_the_protocol(changes: dict[str, object])
     assert protocol(quick_run(**changes)) != protocol(quick_run())
 
 
+def test_the_engine_is_no_part_of_the_protocol() -> None:
+    """Its settings change rounding only, and new ones would make stored baselines incomparable."""
+    assert protocol(quick_run(engine__backend="loop", engine__checkpoint_seconds=0)) == protocol(quick_run())
+
+
 def test_settings_are_part_of_the_protocol_and_methods_are_not() -> None:
     assert protocol(quick_run(CELL.replace("0.1", "0.6"))) != protocol(quick_run())
     assert protocol(quick_run(CELL.replace("4-of", "10-of"))) != protocol(quick_run())
