@@ -1,7 +1,7 @@
 """Values that the command line sets: single keys by `--set`, and the keys of Snakemake's `--config`."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any, get_args
@@ -106,12 +106,22 @@ class Override:
             for label, actual in zip(given, (cell.setting.dataset, cell.method, cell.setting.partition), strict=True)
         )
 
-    def in_run(self) -> dict[str, Any]:
-        """The value in the configuration of a run; empty if the key is none of `SECTIONS` and no hyper-parameter."""
-        if self.names[0] not in (*SECTIONS, "hyperparameters"):
+    def in_run(self, participation: str) -> dict[str, Any]:
+        """The value in the configuration of a run with this participation; empty if no run has the key."""
+        section, *names = self.names
+        if section == "evaluation_where":
+            if not names:
+                return {"evaluation": self.value.get(participation) or {}}
+            return _nested(("evaluation", *names[1:]), self.value or {}) if names[0] == participation else {}
+        if section not in (*SECTIONS, "hyperparameters"):
             return {}
-        path = ("method", *self.names) if self.names[0] == "hyperparameters" else self.names
-        return reduce(lambda value, name: {name: value}, reversed(path), self.value)
+        return _nested(("method", *self.names) if section == "hyperparameters" else self.names, self.value)
+
+
+def _nested(path: Sequence[str], value: Any) -> dict[str, Any]:
+    """The value below the keys of the path."""
+    nested: dict[str, Any] = reduce(lambda inner, name: {name: inner}, reversed(path), value)
+    return nested
 
 
 def _label_before(name: str, model: type[Frozen]) -> str:

@@ -298,7 +298,8 @@ def _smoke_scale(config: Data, inputs: CellInputs) -> Data:
 
 
 def _command_line(config: Data, inputs: CellInputs) -> Data:
-    return reduce(merged, (override.in_run() for override in inputs.applied), config)
+    participation = inputs.address.setting.participation
+    return reduce(merged, (override.in_run(participation) for override in inputs.applied), config)
 
 
 CELL_LAYERS: tuple[Callable[[Data, CellInputs], Data], ...] = (

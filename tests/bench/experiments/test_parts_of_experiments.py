@@ -120,6 +120,9 @@ def test_the_evaluation_differs_where_its_participation_says_so(tmp_path: Path) 
     assert (
         load_experiment(file, {"evaluation.every": 3}).cell("second/iid/3-of-10/fedsam").runs[0].evaluation.every == 3
     )
+    both = load_experiment(file, {"evaluation_where.3-of-10.every": 4, "evaluation.every": 3})
+    assert both.cell("second/iid/3-of-10/fedsam").runs[0].evaluation.every == 4
+    assert both.cell("second/iid/2-of-10/fedsam").runs[0].evaluation.every == 3
     others = load_experiment(file, {"grid.participation": [{"active": 1}]})
     assert others.cell("second/iid/1-of-10/fedsam").runs[0].snapshots == []
 
