@@ -55,6 +55,7 @@ EXPERIMENT = """
 name: mine
 extends: quick
 training: {rounds: 6, local_epochs: 1, batch_size: 24, lr: 0.1}
+engine: {checkpoint_seconds: 0}
 grid:
   partition: [{name: dirichlet, alpha: 0.1, clients: 20}]
   participation: [{active: 4}]

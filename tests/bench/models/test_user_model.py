@@ -34,6 +34,7 @@ name: mine
 extends: quick
 model: {file: nets/my_model.py, function: small_net}
 training: {rounds: 6, local_epochs: 1, batch_size: 24, lr: 0.1}
+engine: {checkpoint_seconds: 0}
 """
 
 
