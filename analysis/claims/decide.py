@@ -109,7 +109,10 @@ def every(parts: Sequence[Statement]) -> Statement:
 
 @dataclass(frozen=True)
 class Finding:
-    """The outcome of a statement, and the contrast that decides it: the one nearest to the other outcome.
+    """The outcome of a statement, and the contrast that decides it.
+
+    Of m parts that must hold, it is the one with the m-th largest distance from the bounds, among those with the same
+    outcome as the statement.
 
     `value`, and `interval` with 95 % confidence, are those of this contrast; None if they cannot be computed. `seeds`:
     how many it has.
@@ -147,12 +150,15 @@ def decide(statement: Statement, values: Values, *, exact: bool, levels: Levels 
     found = [decide(part, values, exact=exact, levels=inner) for part in statement.parts]
     outcomes = [finding.outcome for finding in found]
     known = sorted((finding for finding in found if not math.isnan(finding.margin)), key=lambda f: -f.margin)
-    shown = known[min(m, len(known)) - 1] if known else found[0]
     outcome: Outcome = "undecided"
     if outcomes.count("holds") >= m:
         outcome = "holds"
+        shown = [finding for finding in known if finding.outcome == outcome][m - 1]
     elif outcomes.count("fails") > n - m:
         outcome = "fails"
+        shown = [finding for finding in known if finding.outcome == outcome][m - n - 1]
+    else:
+        shown = known[min(m, len(known)) - 1] if known else found[0]
     return Finding(outcome, shown.contrast, shown.value, shown.interval, shown.seeds)
 
 

@@ -97,6 +97,17 @@ def test_the_worst_part_decides_if_all_must_hold_and_the_best_if_any():
         assert (found.outcome, found.contrast.name) == (outcome, name)
 
 
+def test_a_certain_failure_is_shown_before_a_larger_uncertain_one():
+    """And a certain success: what is shown has the outcome that it explains."""
+    parts = (difference("a", "b"), difference("a", "c"))
+    noisy = {"c": [11.0, -3.0, 16.0]}
+    for least, ours, outcome in ((2, [4.0, 4.0, 4.0], "fails"), (1, [6.0, 6.0, 6.0], "holds")):
+        found = decide(AtLeast(least, parts), values(a=ours, b=[5.0, 5.0, 5.0], **noisy), exact=False)
+        assert (found.outcome, found.contrast.name) == (outcome, "a - b")
+    best = decide(AtLeast(1, parts), values(a=[9.0, 9.0, 9.0], b=[8.9, 8.9, 8.9], **noisy), exact=False)
+    assert (best.outcome, best.contrast.name) == ("holds", "a - b")
+
+
 def test_missing_parts_leave_open_only_what_they_could_change():
     parts = tuple(difference("a", other) for other in "bcd")
     numbers = printed(a=5, b=1, c=7)
