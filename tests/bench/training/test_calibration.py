@@ -17,7 +17,7 @@ CPU = torch.device("cpu")
 
 
 class Clock:
-    """A clock that only moves when it is told to."""
+    """A clock that stands still until a test sets its time."""
 
     def __init__(self) -> None:
         self.now = 0.0
