@@ -122,6 +122,16 @@ class LocalResult:
     loss: Tensor
     gradient_samples: int
 
+    def has_bits_of(self, other: "LocalResult") -> bool:
+        """Whether model, uploads, state and loss are the same bits: all that the server and later rounds read."""
+        one, another = (
+            {"w": result.w, "model": result.model, "loss": result.loss}
+            | {f"upload.{name}": v for name, v in result.upload.items()}
+            | {f"state.{name}": v for name, v in result.state.items()}
+            for result in (self, other)
+        )
+        return one.keys() == another.keys() and all(torch.equal(v, another[name]) for name, v in one.items())
+
 
 class Probe(Protocol):
     """An observer of local steps."""

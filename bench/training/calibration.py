@@ -104,10 +104,14 @@ def train_together(
     if wanted == "together" or setups[0].objective.device.type == "cuda":
         return True
     works = [_last_steps(setup, state) for setup, state in zip(setups, states, strict=True)]
-    backend, local = choice.prepare([setup.objective for setup in setups]), setups[0].federation.local
-    alone = backend.train(local, works[0])
-    together = backend.train(local, [work for works_of_run in works for work in works_of_run])
-    same = all(torch.equal(first.w, second.w) for first, second in zip(alone, together, strict=False))
+    backend = choice.prepare([setup.objective for setup in setups])
+    together = backend.train(setups[0].federation.local, [work for own in works for work in own])
+    alone = [
+        result
+        for setup, own in zip(setups, works, strict=True)
+        for result in backend.train(setup.federation.local, own)
+    ]
+    same = all(one.has_bits_of(other) for one, other in zip(alone, together, strict=True))
     if not same:
         log("engine: training seeds together would change the last bits of a run, so they are trained one by one")
     return same

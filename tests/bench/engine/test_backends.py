@@ -1,6 +1,7 @@
 """Back ends compute what the plain loop computes, up to rounding, for every method of the catalog."""
 
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 import torch
@@ -24,6 +25,7 @@ from bench.input.errors import UserError
 from bench.methods.base import CannotBatchError, Perturbation
 from bench.methods.catalog import CATALOG
 from bench.methods.recipe import Components, Recipe
+from bench.training.calibration import train_together
 from bench.training.engine_choice import EngineChoice
 from bench.training.run_setup import RunSetup
 from bench.training.train import train_cell, train_runs
@@ -91,6 +93,14 @@ def benches(method, **changes) -> list[RunSetup]:
     return [RunSetup.build(config, CPU) for config in cell.runs]
 
 
+def same_bits(a: FederationState, b: FederationState) -> bool:
+    """Whether two states are equal: model, server and clients."""
+    assert (a.round, a.server.keys(), a.clients.keys()) == (b.round, b.server.keys(), b.clients.keys())
+    pairs = [(a.w, b.w), *((v, b.server[name]) for name, v in a.server.items())]
+    pairs += [(v, b.clients[i][name]) for i, vectors in a.clients.items() for name, v in vectors.items()]
+    return all(torch.equal(one, other) for one, other in pairs)
+
+
 def rounds(together, backend, count=3) -> list[FederationState]:
     states = [bench.federation.start(start) for bench, start in together]
     for _ in range(count):
@@ -153,16 +163,74 @@ def test_company_changes_no_bit_of_a_client(method):
     together = Cohort().train(bench.federation.local, works)
     for count in (1, 2, 3):
         for one, other in zip(Cohort().train(bench.federation.local, works[:count]), together, strict=False):
-            assert torch.equal(one.w, other.w)
-            assert all(torch.equal(v, other.state[name]) for name, v in one.state.items())
+            assert one.has_bits_of(other)
 
 
-def test_seeds_trained_together_are_what_each_is_alone():
-    parts = [(bench, bench.objective.initial()) for bench in benches("fedlesam_s")]
-    together = rounds(parts, Cohort())
-    for part, state in zip(parts, together, strict=True):
-        [alone] = rounds([part], Cohort())
-        assert torch.equal(alone.w, state.w)
+SWA_FORMS = [
+    {"start": 1, "cycle": 1},
+    *({"start": 1, "cycle": 2, "lr_end": 0.001, "collect": collect} for collect in ("end", "release", "alg1", "none")),
+]
+ALONE_OR_NOT = [
+    *((method, None) for method in CATALOG),
+    *(("fedavg", swa) for swa in SWA_FORMS),
+    *((method, SWA_FORMS[1]) for method in ("fedsam", "fedasam", "mimelite")),
+]
+
+
+@pytest.mark.parametrize(("method", "swa"), ALONE_OR_NOT)
+def test_seeds_trained_together_are_what_each_is_alone(method, swa):
+    """Results of clients, measurements, and the complete states, for all seeds and for two of them."""
+    parts = benches(method, **({} if swa is None else {f"methods.{method}.hyperparameters.swa": swa}))
+    states = [bench.federation.start(bench.objective.initial()) for bench in parts]
+    for _ in range(3):
+        works = [bench.work(state) for bench, state in zip(parts, states, strict=True)]
+        alone = [Cohort().train(bench.federation.local, own) for bench, own in zip(parts, works, strict=True)]
+        for company in ([0, 1, 2], [1, 2]):
+            results = iter(Cohort().train(parts[0].federation.local, [work for k in company for work in works[k]]))
+            for k in company:
+                own = [next(results) for _ in works[k]]
+                assert all(one.has_bits_of(other) for one, other in zip(alone[k], own, strict=True))
+                (one, measured), (other, expected) = (
+                    parts[k].federation.aggregate(states[k], works[k], given) for given in (own, alone[k])
+                )
+                assert measured.numbers() == expected.numbers()
+                assert same_bits(one, other)
+        states = [
+            bench.federation.aggregate(state, own, results)[0]
+            for bench, state, own, results in zip(parts, states, works, alone, strict=True)
+        ]
+
+
+@pytest.mark.parametrize("part", ["model", "upload", "state", "loss"])
+@pytest.mark.parametrize("seed", range(3))
+def test_one_bit_in_company_is_noticed(part, seed, monkeypatch):
+    """In any seed, and in whatever the server or a later round reads."""
+    parts = benches("scaffold")
+    states = [bench.federation.start(bench.objective.initial()) for bench in parts]
+    train_cohort, several = Cohort.train, 3 * len(parts[0].active(states[0]))
+
+    def other_bit(v):
+        return torch.nextafter(v, v + 1)
+
+    def disturbed(self, local, works, probe=None):
+        results = train_cohort(self, local, works, probe)
+        if len(works) == several:
+            k = seed * len(results) // 3
+            value = getattr(results[k], part)
+            results[k] = replace(
+                results[k],
+                **{part: {n: other_bit(v) for n, v in value.items()} if isinstance(value, dict) else other_bit(value)},
+            )
+        return results
+
+    said = []
+    arguments = (parts, states, EngineChoice("cohort"), said.append)
+    assert train_together(*arguments)
+    monkeypatch.setattr(Cohort, "train", disturbed)
+    assert not train_together(*arguments)
+    assert said == [
+        "engine: training seeds together would change the last bits of a run, so they are trained one by one"
+    ]
 
 
 def test_where_company_changes_bits_seeds_are_trained_apart(tmp_path, monkeypatch):
