@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bench.files.atomic import write_text
 from bench.input.errors import UserError
-from tests.benchmarks import hessian, landscape, large, profile, scaling, small
+from tests.benchmarks import hessian, landscape, large, profile, scaling, small, whole
 from tests.benchmarks.report import Section, check_report, number, write_report
 from tests.benchmarks.setting import LARGE_COPY, Setting
 from tests.benchmarks.sizes import CPU, GPU, QUICK, Sizes
@@ -24,6 +24,7 @@ SECTIONS: Mapping[str, Callable[[Setting], list[Section]]] = {
     "profile": lambda setting: [profile.measure(setting)],
     "scaling": scaling.measure,
     "small": small.measure,
+    "whole": whole.measure,
 }
 
 

@@ -103,6 +103,19 @@ class FedAvg:
         self.rounds += 1
         return float(np.mean(losses))
 
+    @torch.no_grad()
+    def evaluate(self, images: ClientImages, batch: int) -> tuple[float, float]:
+        """Mean loss, and accuracy in percent, of w on images without augmentation."""
+        for parameter, value in zip(self.parameters, self.per_parameter(self.w), strict=True):
+            parameter.data.copy_(value)
+        self.model.eval()
+        loss, correct = 0.0, 0
+        for x, y in DataLoader(images, batch):
+            logits, labels = self.model(x.to(self.device)), y.to(self.device)
+            loss += F.cross_entropy(logits, labels, reduction="sum").item()
+            correct += int((logits.argmax(1) == labels).sum())
+        return loss / len(images), 100 * correct / len(images)
+
     def train_client(self, i: int) -> float:
         """Local training from w; leaves w_i⁺ in the model."""
         for parameter, value in zip(self.parameters, self.per_parameter(self.w), strict=True):

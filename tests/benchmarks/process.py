@@ -14,6 +14,13 @@ ALLOCATOR_VARIABLES = ("MALLOC_", "GLIBC_TUNABLES", "PYTORCH_CUDA_ALLOC_CONF", "
 """Environment variables that change the allocator; processes start without them."""
 
 
+def environment(threads: int) -> dict[str, str]:
+    """The environment variables of a contender's process."""
+    given = {name: v for name, v in os.environ.items() if not name.startswith(ALLOCATOR_VARIABLES)}
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    return given | {"OMP_NUM_THREADS": str(threads), "PYTHONPATH": path}
+
+
 class Process:
     """A process with its own allocator and threads, in which jobs are built and called. Starts at once, in parallel.
 
@@ -21,12 +28,14 @@ class Process:
     """
 
     def __init__(self, device: str, threads: int, *, keeps_memory: bool) -> None:
-        environment = {name: v for name, v in os.environ.items() if not name.startswith(ALLOCATOR_VARIABLES)}
-        environment["OMP_NUM_THREADS"] = str(threads)
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
         command = [sys.executable, "-m", "tests.benchmarks.worker"]
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True, encoding="utf-8"
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment(threads),
+            text=True,
+            encoding="utf-8",
         )
         self._send({"device": device, "threads": threads, "keeps_memory": keeps_memory})
         self._unanswered = 0

@@ -76,6 +76,22 @@ class Landscape:
 
 
 @dataclass(frozen=True)
+class Whole:
+    """A run: `active` of `clients` with `images` each; evaluations of all training images and `test_images`."""
+
+    model: str
+    methods: tuple[str, ...]
+    clients: int
+    active: int
+    images: int
+    test_images: int
+    batch: int
+    rounds: int
+    every: int
+    repeats: int
+
+
+@dataclass(frozen=True)
 class Sizes:
     """Everything that `make bench` measures."""
 
@@ -85,6 +101,7 @@ class Sizes:
     small: Small
     hessian: Hessian
     landscape: Landscape
+    whole: Whole
 
 
 TENS = (100, 1_000, 10_000, 100_000)
@@ -102,6 +119,7 @@ CPU = Sizes(
     Small(("cnn_gn", "mlp"), SMALL_METHODS, 20, 10, repeats=15),
     Hessian("lenet", images=2000, batch=250, k=50, first=2),
     Landscape(("lenet", "resnet18_gn"), 2000, points=3, repeats=5),
+    Whole("lenet", ("fedavg",), 20, 5, 500, 10_000, 64, rounds=50, every=10, repeats=3),
 )
 GPU = Sizes(
     8192,
@@ -113,6 +131,7 @@ GPU = Sizes(
     Small(("cnn_gn", "mlp"), SMALL_METHODS, 20, 10, repeats=7),
     Hessian("lenet", images=2000, batch=2000, k=50, first=10),
     Landscape(("lenet", "resnet18_gn"), 2000, points=256, repeats=3),
+    Whole("lenet", ("fedavg", "fedsam"), 20, 5, 500, 10_000, 64, rounds=50, every=10, repeats=3),
 )
 QUICK = Sizes(
     1024,
@@ -124,6 +143,7 @@ QUICK = Sizes(
     Small(("cnn_gn", "mlp"), ("fedavg", "fedsam"), 20, 10, repeats=2),
     Hessian("lenet", images=100, batch=50, k=10, first=1),
     Landscape(("lenet",), 500, points=2, repeats=2),
+    Whole("lenet", ("fedavg",), 10, 5, 100, 1_000, 64, rounds=10, every=5, repeats=1),
 )
 TOY = Sizes(
     64,
@@ -132,4 +152,5 @@ TOY = Sizes(
     Small(("mlp",), ("fedsam",), 20, 2, repeats=1),
     Hessian("mlp", images=40, batch=30, k=5, first=2),
     Landscape(("cnn_gn",), 20, points=2, repeats=1),
+    Whole("lenet", ("fedsam",), 2, 1, 10, 10, 10, rounds=2, every=1, repeats=1),
 )

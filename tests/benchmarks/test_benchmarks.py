@@ -33,6 +33,7 @@ def test_the_whole_benchmark(tmp_path, capsys):
         "Profile of a round",
         "Scaling",
         "Small models",
+        "A whole run",
     ]
     assert re.findall(r"^### (.*)$", printed, re.MULTILINE) == titles
     text = files[0].read_text(encoding="utf-8")
@@ -41,7 +42,7 @@ def test_the_whole_benchmark(tmp_path, capsys):
     assert "old" not in text
     sections = json.loads(files[1].read_text(encoding="utf-8"))["sections"]
     assert [section["title"] for section in sections] == titles
-    hessian, landscape, large, memory, profiled, scaling, small = (
+    hessian, landscape, large, memory, profiled, scaling, small, whole = (
         [table["rows"] for table in section["tables"]] for section in sections
     )
     assert [row[:2] for row in hessian[0]] == [
@@ -61,6 +62,8 @@ def test_the_whole_benchmark(tmp_path, capsys):
     assert [row[0] for table in scaling for row in table] == ["1", "2", "10", "1", "2"]
     assert scaling[1][0][4] > 2, "other clients in other rounds"
     assert [row[:2] for row in small[0]] == [["mlp fedsam", "plain"], ["mlp fedsam", "FedFlat fp32"]]
+    names = ("plain", "FedFlat fp32, first run", "FedFlat fp32, later runs")
+    assert [row[:2] for row in whole[0]] == [["fedsam", name] for name in names]
 
 
 def test_a_contender_s_failure_is_reported():
