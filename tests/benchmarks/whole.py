@@ -50,7 +50,9 @@ class Programs:
                 Image.fromarray(image).save(file, compress_level=0)
         np.savez(self.folder / ARRAYS, **arrays)
         write_text(self.folder / EXPERIMENT, yaml.safe_dump(self._experiment(), sort_keys=False))
-        parse_source({"name": "image_folder", "root": self.folder / IMAGES}).load(self.folder)  # decoded once, untimed
+        parse_source({"name": "image_folder", "root": self.folder / IMAGES}).load(
+            self.folder / "data"
+        )  # decoded once, untimed
 
     def _experiment(self) -> dict[str, object]:
         sizes = self.sizes
@@ -88,8 +90,11 @@ class Programs:
         began = time.perf_counter()
         subprocess.run(
             [sys.executable, "-m", *map(str, program)],
-            env=environment(self.threads) | known, check=True, capture_output=True,
-        )  # fmt: skip
+            cwd=self.folder,
+            env=environment(self.threads) | known,
+            check=True,
+            capture_output=True,
+        )
         return time.perf_counter() - began
 
 
