@@ -150,7 +150,10 @@ class Backend(Protocol):
     warm_up: int
 
     def prepare(self, local: LocalTraining, works: Sequence[LocalWork]) -> None:
-        """Do the host's part of `train` for these works, which may be trained next: it changes no result."""
+        """Do the host's part of `train` for these works, which may be trained next: it changes no result.
+
+        An error here is raised by `train`, if these works are trained next.
+        """
         ...
 
     def train(self, local: LocalTraining, works: Sequence[LocalWork], probe: Probe | None = None) -> list[LocalResult]:

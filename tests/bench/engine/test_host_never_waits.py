@@ -14,7 +14,6 @@ from bench.experiments.experiment import load_experiment
 from bench.methods.base import Correction, Perturbation
 from bench.methods.catalog import CATALOG
 from bench.methods.recipe import Components, Recipe
-from bench.training.cell_trainer import CellTrainer
 from bench.training.engine_choice import EngineChoice
 from bench.training.run_setup import RunSetup
 from tests.never_waits import DEVICE, HostWaitsError, NeverWaits, never_waits
@@ -206,16 +205,26 @@ def test_waiting_and_mixed_devices_are_found(component, message, monkeypatch):
 # --- The next round is prepared while a GPU computes this one
 
 
+def three_rounds(backend, monkeypatch, *, prepared, **changes):
+    """A run's configuration; with `prepared`, a CPU prepares the next round as if it were a GPU."""
+    changes |= {"training.rounds": 3, "engine.backend": backend, "training.augmentation": "standard"}
+    monkeypatch.setattr("bench.training.cell_trainer.choose_engine", lambda setup, state, log: EngineChoice(backend))
+    if prepared:
+        monkeypatch.setattr("bench.training.cell_trainer.PREPARING", ("cpu",))
+    return load_experiment("quick_all", changes).cell("digits/dirichlet-0.1/4-of-20/fedsmoo").runs[0]
+
+
 @pytest.mark.parametrize("backend", ["loop", "cohort"])
-def test_the_next_round_is_prepared_before_the_measurements_are_read(backend, tmp_path, monkeypatch):
-    config = load_experiment(
-        "quick_all", {"training.rounds": 3, "engine.backend": backend, "training.augmentation": "standard"}
-    ).cell("digits/dirichlet-0.1/4-of-20/fedsmoo")
-    order, read, batches = [], Measurements.numbers, LocalWork.host_batches
+def test_the_next_round_is_prepared_before_the_measurements_are_read_but_not_on_a_cpu(backend, tmp_path, monkeypatch):
+    order, read, batches, works = [], Measurements.numbers, LocalWork.host_batches, RunSetup.work
 
     def numbers(self):
         order.append("read")
         return read(self)
+
+    def work(self, state):
+        order.append(f"work {state.round}")
+        return works(self, state)
 
     def host_batches(self, augment, purpose):
         if order[-1:] != [f"draw {self.round}"]:
@@ -223,17 +232,59 @@ def test_the_next_round_is_prepared_before_the_measurements_are_read(backend, tm
         return batches(self, augment, purpose)
 
     with monkeypatch.context() as patch:
-        patch.setattr("bench.training.cell_trainer.choose_engine", lambda setup, state, log: EngineChoice(backend))
         patch.setattr(Measurements, "numbers", numbers)
+        patch.setattr(RunSetup, "work", work)
         patch.setattr(LocalWork, "host_batches", host_batches)
-        prepared = train(config.runs[0], tmp_path / "prepared", torch.device("cpu"))
-        assert order == ["draw 0", "draw 1", "read", "draw 2", "read", "read"]
-        patch.setattr(CellTrainer, "_prepare", lambda self, runs, states: None)
+        plain = train(three_rounds(backend, patch, prepared=False), tmp_path / "plain", torch.device("cpu"))
+        assert order == ["work 0", "draw 0", "read", "work 1", "draw 1", "read", "work 2", "draw 2", "read"]
         order.clear()
-        plain = train(config.runs[0], tmp_path / "plain", torch.device("cpu"))
-        assert order == ["draw 0", "read", "draw 1", "read", "draw 2", "read"]
+        prepared = train(three_rounds(backend, patch, prepared=True), tmp_path / "prepared", torch.device("cpu"))
+        assert order == ["work 0", "draw 0", "work 1", "draw 1", "read", "work 2", "draw 2", "read", "read"]
     for name in ("final.safetensors", "metrics.csv"):
         assert (prepared.path / name).read_bytes() == (plain.path / name).read_bytes()
+
+
+class PreparationFailsError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("part", ["work", "host_batches"])
+@pytest.mark.parametrize("backend", ["loop", "cohort"])
+def test_an_error_of_the_preparation_is_raised_by_the_round_that_needs_it(backend, part, tmp_path, monkeypatch):
+    """Once only, so that computing it anew would hide it; the round before is finished and in the checkpoint."""
+    owner = RunSetup if part == "work" else LocalWork
+    compute, failed = getattr(owner, part), []
+
+    def failing(self, *given):
+        if (given[0] if part == "work" else self).round == 1 and not failed:
+            failed.append(part)
+            raise PreparationFailsError
+        return compute(self, *given)
+
+    config = three_rounds(backend, monkeypatch, prepared=True, **{"engine.checkpoint_seconds": 0})
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, part, failing)
+        with pytest.raises(PreparationFailsError):
+            train(config, tmp_path / "run", torch.device("cpu"))
+    resumed = train(config, tmp_path / "run", torch.device("cpu"))
+    whole = train(config, tmp_path / "whole", torch.device("cpu"))
+    assert "resumed after round 1" in (resumed.path / "run.log").read_text(encoding="utf-8")
+    assert (resumed.path / "final.safetensors").read_bytes() == (whole.path / "final.safetensors").read_bytes()
+
+
+def test_an_error_of_a_preparation_that_no_round_needs_is_not_raised(tmp_path, monkeypatch):
+    """A run that stops early does not begin the round that was prepared."""
+    config = three_rounds("loop", monkeypatch, prepared=True, **{"evaluation.until": 0.1})
+    compute = RunSetup.work
+
+    def failing(self, state):
+        if state.round == 2:
+            raise PreparationFailsError
+        return compute(self, state)
+
+    monkeypatch.setattr(RunSetup, "work", failing)
+    run = train(config, tmp_path / "run", torch.device("cpu"))
+    assert run.metrics()["round"].tolist() == [1, 2]
 
 
 @pytest.mark.parametrize("backend", [Loop, Cohort])
