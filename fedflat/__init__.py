@@ -19,19 +19,21 @@ from typing import TYPE_CHECKING, Any
 from bench import __version__
 
 if TYPE_CHECKING:
-    from bench.engine.simulation import SimulationResult, simulate
     from bench.input.errors import UserError
+    from bench.training.engine_choice import EngineChoice
     from fedflat.curvature import hessian
     from fedflat.results import Run, analysis, load_run, metrics, runs
+    from fedflat.simulation import SimulationResult, simulate
 
 __all__ = [
-    "Run", "SimulationResult", "UserError", "__version__",
+    "EngineChoice", "Run", "SimulationResult", "UserError", "__version__",
     "analysis", "hessian", "load_run", "metrics", "runs", "simulate",
 ]  # fmt: skip
 
 _MODULES = {
-    "SimulationResult": "bench.engine.simulation",
-    "simulate": "bench.engine.simulation",
+    "EngineChoice": "bench.training.engine_choice",
+    "SimulationResult": "fedflat.simulation",
+    "simulate": "fedflat.simulation",
     "UserError": "bench.input.errors",
     "hessian": "fedflat.curvature",
     **dict.fromkeys(("Run", "analysis", "load_run", "metrics", "runs"), "fedflat.results"),

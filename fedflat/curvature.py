@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from analysis.measures.curvature.hessian import TopEigenvalues, top_eigenvalues
 from bench.engine.objective import Objective
-from bench.engine.simulation import check_data, check_model
+from bench.engine.own_tensors import check_data, check_model
 
 
 def hessian(

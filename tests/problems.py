@@ -15,7 +15,6 @@ from bench.engine.batches import FullBatches
 from bench.engine.federation import Federation, FederationState
 from bench.engine.local import Backend
 from bench.engine.objective import Objective
-from bench.engine.simulation import SimulationResult, simulate
 from bench.engine.step_settings import StepSettings
 from bench.experiments.run_config import RunConfig
 from bench.methods.catalog import recipe
@@ -23,6 +22,7 @@ from bench.methods.recipe import Recipe
 from bench.training.run_directory import RunDirectory
 from bench.training.run_setup import RunSetup
 from bench.training.train import train_runs
+from fedflat.simulation import SimulationResult, simulate
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from bench.engine.simulation import simulate
+from bench.engine.own_tensors import federation_on
+from bench.engine.step_settings import StepSettings
 from bench.methods.recipe import Recipe
 
 
@@ -23,7 +24,7 @@ def measured_costs(entry: Recipe, hyperparameters: Mapping[str, Any]) -> dict[st
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         model = nn.Sequential(nn.Linear(6, 50), nn.Tanh(), nn.Linear(50, 3))
-    run = simulate(
-        entry, model, clients, [[0, 1]] * 2, local_steps=4, lr=0.1, hyperparameters=hyperparameters, batch_size=1
-    )
-    return {str(name): float(value) for name, value in run.history.iloc[-1].items()}
+    method = entry.build(hyperparameters)
+    federation = federation_on(method, model, clients, StepSettings(lr=0.1), local_steps=4, batch_size=1, seed=0)
+    first, _ = federation.run_round(federation.start(federation.objective.initial()), [0, 1])
+    return federation.run_round(first, [0, 1])[1]

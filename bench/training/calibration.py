@@ -1,4 +1,4 @@
-"""The fastest back end, number of threads and memory format for a run: measured once per machine, then cached.
+"""The fastest back end, number of threads and memory format for training: measured once per machine, then cached.
 
 The choice changes a run's numbers by rounding, so all calls for the same run must use the same choice. It is stored in
 the user's cache and in checkpoints; it depends neither on the other requested seeds nor on the machine's load at a
@@ -8,17 +8,18 @@ later call.
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
-from bench.engine.federation import FederationState
-from bench.engine.local import Broadcast, LocalResult, LocalWork
+from bench.engine.federation import Federation, FederationState
+from bench.engine.local import Broadcast, LocalResult, LocalTraining, LocalWork
+from bench.engine.settings import EngineSettings
 from bench.files.atomic import write_text
 from bench.files.locks import locked
 from bench.host.machine import machine
@@ -27,7 +28,6 @@ from bench.input.content import short_hash
 from bench.input.errors import UserError
 from bench.training.code_version import code_fingerprint
 from bench.training.engine_choice import EngineChoice
-from bench.training.run_setup import RunSetup
 
 STEPS = 3
 """Number of timed local steps per client: the last steps of a round, which include short mini-batches."""
@@ -49,29 +49,51 @@ VECTORS = 10
 """Vectors of the model's length that a client in training needs at most, besides autograd's graph."""
 GAIN = 1.1
 """A candidate replaces the best one so far only if it is faster by this factor."""
+WORTH = 10
+"""A simulation is measured only if it trains this many times the local steps that the measurement trains."""
 TOLERANCE = {"fp32": 1e-3, "tf32": 0.05, "bf16": 0.2}
 """Largest allowed distance of a candidate's update from the loop's, relative to the loop's, by precision."""
 
 
-def choose_engine(setup: RunSetup, state: FederationState, log: Callable[..., None]) -> EngineChoice:
+class Trainable(Protocol):
+    """What calibration needs to know of a run or a simulation."""
+
+    @property
+    def federation(self) -> Federation:
+        """The method, the model, and the clients' data."""
+        ...
+
+    @property
+    def engine(self) -> EngineSettings:
+        """What is measured, and what is fixed."""
+        ...
+
+    def work(self, state: FederationState) -> list[LocalWork]:
+        """The local work of the next round's participants."""
+        ...
+
+    def calibration_key(self) -> Mapping[str, Any]:
+        """What speed depends on besides machine, code and engine, as plain values: the same key, the same choice."""
+        ...
+
+
+def choose_engine(
+    setup: Trainable, state: FederationState, log: Callable[..., None], *, check_stored: bool = False
+) -> EngineChoice:
     """The engine's choice for a run, stored or measured from the run's initial state.
 
     `train_together` decides later whether seeds share a cohort. The choice has at most torch's current number of
     threads. Settings that the configuration fixes are not measured; a `UserError` if the method or the model does not
-    allow the configured back end.
+    allow the configured back end. `check_stored`: a stored choice is only used if its numbers are the loop's, because
+    the key does not contain the code of the model and the method.
     """
-    calibration, settings = _Calibration(setup, state), setup.config.engine
-    if settings.backend == "graph" and setup.objective.device.type != "cuda":
-        raise UserError("engine.backend graph needs an NVIDIA GPU (allowed here: auto, loop, cohort)")
+    calibration, settings = _Calibration(setup, state), setup.engine
     if not calibration.can_store():
-        channels_last = settings.layout == "channels_last"
-        backend = "loop" if settings.backend == "auto" else settings.backend
-        im2col = backend != "loop" and settings.convolution == "im2col"
-        plain = EngineChoice(backend, threads=torch.get_num_threads(), channels_last=channels_last, im2col=im2col)
         log("engine: nothing is measured, because '%s' cannot be written", calibration.file.parent)
-        return plain
+        return unmeasured(setup)
+    _refuse_graph_without_gpu(setup)
     with locked(calibration.file):
-        if (stored := calibration.stored()) is not None:
+        if (stored := calibration.stored()) is not None and (not check_stored or calibration.is_right(stored)):
             log("engine: as measured earlier on this machine; delete '%s' to measure again", calibration.file)
             return stored
         began = time.perf_counter()
@@ -88,23 +110,50 @@ def choose_engine(setup: RunSetup, state: FederationState, log: Callable[..., No
     return choice
 
 
+def unmeasured(setup: Trainable) -> EngineChoice:
+    """The choice if nothing is measured: the back end of the settings, or the loop, with all threads."""
+    _refuse_graph_without_gpu(setup)
+    settings = setup.engine
+    return EngineChoice(
+        backend="loop" if settings.backend == "auto" else settings.backend,
+        threads=torch.get_num_threads(),
+        channels_last=settings.layout == "channels_last",
+        im2col=settings.backend not in ("auto", "loop") and settings.convolution == "im2col",
+    )
+
+
+def is_worth_measuring(steps: int, clients: int) -> bool:
+    """Whether training with so many local steps of all clients together, `clients` per round, gains by a measurement.
+
+    The measurement trains at most so many steps: with each of three loops one client, with all threads and in a cohort
+    all clients, each `REPEATS` times and once before.
+    """
+    measured = (REPEATS + 1) * STEPS * (3 + 2 * clients)
+    return steps >= WORTH * measured
+
+
+def _refuse_graph_without_gpu(setup: Trainable) -> None:
+    if setup.engine.backend == "graph" and setup.federation.objective.device.type != "cuda":
+        raise UserError("engine.backend graph needs an NVIDIA GPU (allowed here: auto, loop, cohort)")
+
+
 def train_together(
-    setups: Sequence[RunSetup], states: Sequence[FederationState], choice: EngineChoice, log: Callable[..., None]
+    setups: Sequence[Trainable], states: Sequence[FederationState], choice: EngineChoice, log: Callable[..., None]
 ) -> bool:
     """Whether runs that differ in their seeds are trained in one cohort: if requested, or if it changes no bit.
 
     On a GPU, seeds are trained together although this nearly always changes the last bits: a run gives equal bits there
     only if the same set of seeds is trained.
     """
-    wanted = setups[0].config.engine.seeds if setups else "apart"
+    wanted = setups[0].engine.seeds if setups else "apart"
     if choice.backend == "loop" or len(setups) <= 1 or wanted == "apart":
         return False
     if choice.backend == "parallel":
         return wanted == "together"
-    if wanted == "together" or setups[0].objective.device.type == "cuda":
+    if wanted == "together" or setups[0].federation.objective.device.type == "cuda":
         return True
     works = [_last_steps(setup, state) for setup, state in zip(setups, states, strict=True)]
-    backend = choice.prepare([setup.objective for setup in setups])
+    backend = choice.prepare([setup.federation.objective for setup in setups])
     together = backend.train(setups[0].federation.local, [work for own in works for work in own])
     alone = [
         result
@@ -117,7 +166,7 @@ def train_together(
     return same
 
 
-def _last_steps(setup: RunSetup, state: FederationState) -> list[LocalWork]:
+def _last_steps(setup: Trainable, state: FederationState) -> list[LocalWork]:
     """The last local steps of each participant of the next round."""
     works = setup.work(state)
     return [replace(work, batches=work.batches[-STEPS:]) for work in works]
@@ -133,12 +182,14 @@ def _with_own_broadcast(works: Sequence[LocalWork]) -> list[LocalWork]:
 class _Calibration:
     """Times candidates on local steps of the run's first round."""
 
-    def __init__(self, setup: RunSetup, state: FederationState) -> None:
+    def __init__(self, setup: Trainable, state: FederationState) -> None:
         self.setup = setup
         self.state = state
-        self.device = setup.objective.device
-        self.precision = setup.objective.precision
-        self.engine = setup.config.engine
+        self.local: LocalTraining = setup.federation.local
+        self.objective = self.local.objective
+        self.device = self.objective.device
+        self.precision = self.objective.precision
+        self.engine = setup.engine
         self.most_threads = torch.get_num_threads()
         self.seconds: dict[EngineChoice, float] = {}
         """Seconds per client and step."""
@@ -169,8 +220,8 @@ class _Calibration:
         """As many clients side by side as there are active clients, threads, and clients that fit into the memory."""
         if self.device.type != "cpu" or self.engine.backend not in ("auto", "parallel"):
             return
-        works, objective = self.setup.work(self.state), self.setup.objective
-        x, y = self.setup.train.batch(works[0].batches[0])
+        works, objective = self.setup.work(self.state), self.objective
+        x, y = self.local.data.batch(works[0].batches[0])
         graph = graph_bytes(lambda: objective.gradient(self.state.w, x, y))
         client = 2 * graph + VECTORS * self.state.w.nbytes
         fit = int(MEMORY * available_memory() // client)
@@ -183,7 +234,7 @@ class _Calibration:
 
     def _cohorts(self, loop: EngineChoice) -> Iterator[EngineChoice]:
         cuda, wanted = self.device.type == "cuda", self.engine.backend
-        work = self.setup.objective.layout.total * prod(self.setup.dataset.image_shape[1:])
+        work = self.objective.layout.total * prod(self.local.input_shape[1:])
         if wanted == "auto" and not cuda and work > SMALL:
             return
         for name in ("cohort", "graph") if cuda or wanted == "graph" else ("cohort",):
@@ -192,7 +243,7 @@ class _Calibration:
 
     def _forms_of_convolutions(self) -> tuple[bool, ...]:
         """Whether convolutions are tried as matrix products; on a CPU only if that is requested."""
-        both = self.device.type == "cuda" and self.setup.objective.has_convolutions
+        both = self.device.type == "cuda" and self.objective.has_convolutions
         return {"auto": (False, True) if both else (False,), "grouped": (False,), "im2col": (True,)}[
             self.engine.convolution
         ]
@@ -209,12 +260,8 @@ class _Calibration:
 
     def _time(self, choice: EngineChoice) -> None:
         """Time a candidate; a ValueError if its update differs from the loop's."""
-        backend, local = choice.prepare([self.setup.objective]), self.setup.federation.local
-        works = _last_steps(self.setup, self.state)
-        if choice.backend in ("loop", "parallel"):
-            works = works[: 1 if choice.backend == "loop" else choice.threads]
-        elif self.engine.seeds != "apart":
-            works = [own for _ in range(SEEDS) for own in _with_own_broadcast(works)]
+        backend, local = choice.prepare([self.objective]), self.local
+        works = self._works(choice)
         steps = sum(len(work.batches) for work in works)
         slow = HOPELESS * steps * min(self.seconds.values(), default=float("inf"))
         for _ in range(backend.warm_up):  # not timed: libraries are initialised, a graph is captured
@@ -229,6 +276,26 @@ class _Calibration:
         if (gap := self._gap(results[0], works[0].broadcast.model)) > TOLERANCE[self.precision]:
             raise ValueError(f"its update differs from the loop's by {gap:.1g} of its length")
         self.seconds[choice] = min(times) / steps
+
+    def _works(self, choice: EngineChoice) -> list[LocalWork]:
+        """The local steps with which a candidate is timed."""
+        works = _last_steps(self.setup, self.state)
+        if choice.backend in ("loop", "parallel"):
+            return works[: 1 if choice.backend == "loop" else choice.threads]
+        if self.engine.seeds == "apart":
+            return works
+        return [own for _ in range(SEEDS) for own in _with_own_broadcast(works)]
+
+    def is_right(self, choice: EngineChoice) -> bool:
+        """Whether a candidate's update is the loop's, without timing it."""
+        plain = EngineChoice()
+        try:
+            [self._loop_result] = plain.prepare([self.objective]).train(self.local, self._works(plain))
+            works = self._works(choice)
+            result = choice.prepare([self.objective]).train(self.local, works)[0]
+        except Exception:  # as in `_better`
+            return False
+        return self._gap(result, works[0].broadcast.model) <= TOLERANCE[self.precision]
 
     def _now(self) -> float:
         """The time in seconds when the device has finished its work."""
@@ -246,26 +313,14 @@ class _Calibration:
     @cached_property
     def file(self) -> Path:
         """The file of the stored choice; its name is a hash of everything that the choice depends on."""
-        setup, config = self.setup, self.setup.config
-        components = {slot: component.name for slot, component in config.method.recipe.components.by_slot().items()}
-        # On a GPU, a method's tensors decide whether a cohort fits into its memory.
-        method: Any = components if self.device.type == "cuda" else components["loss"]
-        if config.method.code:
-            method = {"code": config.method.code, "hyperparameters": config.method.hyperparameters}
         about = {
             "code": code_fingerprint(),
             "machine": machine(self.device),
             "torch": torch.__version__,
             "threads": self.most_threads,
-            "engine": config.engine.model_dump(mode="json", exclude={"client_memory", "checkpoint_seconds"}),
-            "model": config.model.model_dump(mode="json", exclude={"file", "module"}),
-            "data": [*setup.dataset.image_shape, setup.dataset.classes, len(setup.dataset.train)],
-            "local_epochs": config.training.local_epochs,
-            "batch_size": config.training.batch_size,
+            "engine": self.engine.model_dump(mode="json", exclude={"client_memory", "checkpoint_seconds"}),
             "precision": self.precision,
-            "participation": config.participation.model_dump(mode="json", exclude={"file"}),
-            "clients": config.partition.clients,
-            "method": method,
+            **self.setup.calibration_key(),
         }
         key = short_hash(json.dumps(about, sort_keys=True))
         cache = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()

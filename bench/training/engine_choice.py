@@ -10,6 +10,7 @@ from bench.engine.backends import BACKENDS
 from bench.engine.backends.groups import Groups
 from bench.engine.local import Backend
 from bench.engine.objective import Objective
+from bench.input.errors import unknown
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,10 @@ class EngineChoice:
     channels_last: bool = False
     most_rows: int | None = None
     im2col: bool = False
+
+    def __post_init__(self) -> None:
+        if self.backend not in BACKENDS:
+            raise unknown("back end", self.backend, BACKENDS)
 
     @classmethod
     def from_json(cls, values: Any) -> "EngineChoice":

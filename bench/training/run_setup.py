@@ -3,6 +3,7 @@
 import functools
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -17,6 +18,7 @@ from bench.engine.federation import Federation, FederationState
 from bench.engine.local import LocalWork
 from bench.engine.objective import Objective
 from bench.engine.participation import active_clients
+from bench.engine.settings import EngineSettings
 from bench.experiments.run_config import RunConfig
 from bench.models import build_model
 from bench.numerics.precision import Precision, prepare_precision
@@ -73,6 +75,28 @@ class RunSetup:
         augment = _augment(config, dataset, train)
         federation = Federation(method, objective, train, batch_sampler, sizes, settings, config.seed, augment)
         return cls(config, dataset, split, train, test, objective, federation)
+
+    @property
+    def engine(self) -> EngineSettings:
+        """The settings of the engine."""
+        return self.config.engine
+
+    def calibration_key(self) -> dict[str, Any]:
+        """See `Trainable`. On a GPU, a method's tensors decide whether a cohort fits into its memory."""
+        config, data = self.config, self.dataset
+        components = {slot: component.name for slot, component in config.method.recipe.components.by_slot().items()}
+        method: Any = components if self.objective.device.type == "cuda" else components["loss"]
+        if config.method.code:
+            method = {"code": config.method.code, "hyperparameters": config.method.hyperparameters}
+        return {
+            "model": config.model.model_dump(mode="json", exclude={"file", "module"}),
+            "data": [*data.image_shape, data.classes, len(data.train)],
+            "local_epochs": config.training.local_epochs,
+            "batch_size": config.training.batch_size,
+            "participation": config.participation.model_dump(mode="json", exclude={"file"}),
+            "clients": config.partition.clients,
+            "method": method,
+        }
 
     def active(self, state: FederationState) -> list[int]:
         """The participants of the next round."""

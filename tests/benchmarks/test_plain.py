@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from bench.engine.simulation import simulate
 from bench.engine.step_settings import StepSettings
+from fedflat.simulation import simulate
 from tests.benchmarks.plain import PADDING, PLAIN, ClientImages, Plain
 from tests.benchmarks.workload import HYPERPARAMETERS, Workload
 

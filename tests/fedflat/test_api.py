@@ -12,11 +12,10 @@ import torch
 import fedflat
 from analysis.analyses import parse_analysis
 from analysis.analyses.run_analysis import run_analysis
-from bench.engine import simulation
 from bench.experiments.experiment import load_experiment
 from bench.experiments.results import ResultPaths
 from bench.training.train import train_cell
-from fedflat import curvature, results
+from fedflat import curvature, results, simulation
 from tests.places import ROOT
 
 CPU = torch.device("cpu")

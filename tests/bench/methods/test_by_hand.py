@@ -11,7 +11,6 @@ from torch.nn.utils import skip_init
 
 from bench.engine.local import MiniBatchGradient
 from bench.engine.objective import Objective
-from bench.engine.simulation import simulate
 from bench.input.errors import UserError
 from bench.methods.base import ClientRound, ServerRound
 from bench.methods.corrections.adabest import FadingMemory
@@ -31,6 +30,7 @@ from bench.methods.servers.look_ahead import LookAhead
 from bench.models import build_model
 from bench.models.architectures.cnn_gn import CNNGNChoice
 from bench.numerics.flat import FlatLayout
+from fedflat.simulation import simulate
 from tests.problems import Problem, distance
 
 

@@ -7,6 +7,7 @@ from bench.engine.backends import BACKENDS
 from bench.engine.backends.cohort import Cohort
 from bench.engine.backends.graph import Graph
 from bench.engine.backends.loop import Loop
+from bench.engine.objective import Objective
 from bench.experiments.experiment import load_experiment
 from bench.training import calibration
 from bench.training.calibration import SEEDS, _Calibration
@@ -97,7 +98,9 @@ def test_stored_choices_depend_on_the_local_work_and_on_a_gpu_on_the_method():
     def key(method="fedsam", device=CPU, **changes):
         measured = calibration_of(method, **changes)
         measured.device = device
-        return measured.file.name
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Objective, "device", device)
+            return measured.file.name
 
     cuda = torch.device("cuda", 0)
     with pytest.MonkeyPatch.context() as patch:

@@ -1,0 +1,190 @@
+"""`fedflat.simulate`: the bits of `fedflat run` with the same choice of the engine, and which choice it makes."""
+
+import json
+import logging
+
+import pytest
+import torch
+from torch import nn
+
+import fedflat
+from bench.engine.backends.cohort import Cohort
+from bench.experiments.experiment import load_experiment
+from bench.methods.base import CannotBatchError
+from bench.training.run_setup import RunSetup
+from tests.problems import Problem, distance, train
+
+CPU = torch.device("cpu")
+LONG = {"participants": [[0, 1], [2, 3]] * 21, "local_steps": 10, "lr": 0.01}
+"""840 local steps of clients: the shortest simulation of two clients per round that is measured."""
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """The folder of stored choices, empty at first."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "fedflat" / "calibration"
+
+
+def remember(cache, backend):
+    """Replace the only stored choice, whatever was measured; its file."""
+    [file] = cache.glob("*.json")
+    file.write_text(json.dumps(fedflat.EngineChoice(backend).as_json()), encoding="utf-8")
+    return file
+
+
+CHOICES = {
+    "loop": {"engine.backend": "loop", "engine.layout": "contiguous"},
+    "channels-last": {"engine.backend": "loop", "engine.layout": "channels_last"},
+    "cohort": {"engine.backend": "cohort"},
+}
+
+
+@pytest.mark.parametrize("settings", CHOICES.values(), ids=CHOICES)
+@pytest.mark.parametrize("method", ["fedavg", "fedsam", "fedsmoo"])
+def test_the_bits_of_a_run(method, settings, tmp_path):
+    """The clients have equally many batches."""
+    grid = {"grid.partition": [{"name": "iid", "clients": 20}], "grid.participation": [{"active": 4}]}
+    experiment = load_experiment("quick_all", {**grid, **settings, "training.rounds": 3, "grid.seeds": [5]})
+    config = experiment.cell(f"digits/iid/4-of-20/{method}").runs[0]
+    run = train(config, tmp_path / "run", CPU)
+    setup, steps = RunSetup.build(config, CPU), config.training
+    [local_steps] = {len(setup.federation.batch_sampler(i, 0)) for i in range(20)}
+    state = setup.federation.start(setup.objective.initial())
+    participants = []
+    for state.round in range(3):
+        participants.append(setup.active(state))
+    simulated = fedflat.simulate(
+        method,
+        setup.objective.module,
+        [setup.train.batch(torch.from_numpy(own)) for own in setup.split],
+        participants,
+        local_steps=local_steps,
+        lr=steps.lr,
+        hyperparameters=config.method.hyperparameters,
+        weight_decay=steps.weight_decay,
+        aggregation=steps.aggregation,
+        batch_size=steps.batch_size,
+        lr_decay=steps.lr_decay,
+        clip=steps.clip,
+        seed=5,
+        engine=fedflat.EngineChoice(**run.provenance["engine"]),
+    )
+    assert simulated.engine.as_json() == run.provenance["engine"]
+    assert torch.equal(simulated.global_params[-1], run.final(CPU).w)
+    metrics = run.metrics()
+    for name in ("local_loss", "client_drift", "upload", "gradients"):
+        assert simulated.history[name].tolist() == metrics[name].tolist()
+
+
+def test_a_long_simulation_is_measured_and_a_repetition_has_its_bits(cache, caplog):
+    caplog.set_level(logging.INFO, "fedflat")
+    model, threads = Problem(0).model(), torch.get_num_threads()
+    before = [p.detach().clone() for p in model.parameters()]
+    first = Problem(0).run("fedsmoo", {"rho": 0.1, "lam": 0.1}, model=model, **LONG)
+    assert "cohort, 1 thread takes" in caplog.text
+    assert caplog.messages[-1] == f"engine: {first.engine}"
+    assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
+    assert torch.get_num_threads() == threads
+    [stored] = cache.glob("*.json")
+    measured = stored.read_bytes()
+    caplog.clear()
+    again = Problem(0).run("fedsmoo", {"rho": 0.1, "lam": 0.1}, model=model, **LONG)
+    assert caplog.messages[0].startswith("engine: as measured earlier on this machine")
+    assert "takes" not in caplog.text
+    assert stored.read_bytes() == measured
+    assert again.engine == first.engine
+    assert distance(first, again) == 0
+    fixed = Problem(0).run("fedsmoo", {"rho": 0.1, "lam": 0.1}, engine=first.engine, **LONG)
+    assert distance(first, fixed) == 0
+
+
+def test_a_short_simulation_is_not_measured_and_does_not_depend_on_what_is_stored(cache):
+    short = {**LONG, "participants": LONG["participants"][:-1]}
+    before = Problem(0).run("fedsam", {"rho": 0.1}, **short)
+    assert before.engine == fedflat.EngineChoice("loop", threads=torch.get_num_threads())
+    assert not cache.exists()
+    Problem(0).run("fedsam", {"rho": 0.1}, **LONG)
+    remember(cache, "cohort")
+    assert Problem(0).run("fedsam", {"rho": 0.1}, **LONG).engine.backend == "cohort"
+    assert distance(before, Problem(0).run("fedsam", {"rho": 0.1}, **short)) == 0
+
+
+def test_no_rounds():
+    assert Problem(0).run("fedavg", participants=[]).global_params == []
+
+
+def network(forward):
+    """A network whose class looks the same, whatever its code."""
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = Problem(0).model()
+
+    Net.forward = forward
+    return Net().double()
+
+
+def plain(self, x):
+    return self.body(x)
+
+
+def branching(self, x):
+    return self.body(x) if float(x.sum()) < 1e9 else 2 * self.body(x)
+
+
+def random_in_a_batch(self, x):
+    """Other numbers in a batch of clients than alone, and no error there."""
+    return self.body(x) * (3 if torch._C._functorch.is_batchedtensor(x) else 1)
+
+
+@pytest.mark.parametrize("edited", [branching, random_in_a_batch])
+def test_a_stored_choice_of_other_code_is_not_used(edited, cache):
+    Problem(0).run("fedavg", model=network(plain), **LONG)
+    stored = remember(cache, "cohort")
+    assert Problem(0).run("fedavg", model=network(plain), **LONG).engine.backend == "cohort"
+    mine = Problem(0).run("fedavg", model=network(edited), **LONG)
+    assert mine.engine.backend in ("loop", "parallel")
+    assert [*cache.glob("*.json")] == [stored]
+    assert distance(mine, Problem(0).run("fedavg", engine="loop", model=network(edited), **LONG)) < 1e-12
+
+
+@pytest.mark.parametrize("backend", ["loop", "parallel", "cohort"])
+def test_a_given_back_end_is_used(backend):
+    loop = Problem(0).run("fedsam", {"rho": 0.1})
+    given = Problem(0).run("fedsam", {"rho": 0.1}, engine=backend)
+    assert given.engine.backend == backend
+    assert distance(loop, given) < 1e-12
+
+
+def test_a_round_that_a_cohort_cannot_compute_is_trained_by_the_loop(cache, monkeypatch):
+    """Unless the cohort was requested."""
+    train_cohort = Cohort.train
+
+    def failing(self, local, works, probe=None):
+        if works[0].round == 1:
+            raise CannotBatchError("a branch")
+        return train_cohort(self, local, works, probe)
+
+    Problem(0).run("fedsam", {"rho": 0.1}, **LONG)
+    remember(cache, "cohort")
+    with monkeypatch.context() as patch:
+        patch.setattr(Cohort, "train", failing)
+        assert Problem(0).run("fedsam", {"rho": 0.1}, **LONG).engine.backend == "loop"
+        with pytest.raises(fedflat.UserError, match=r"engine\.backend cohort is not possible here: .*: a branch"):
+            Problem(0).run("fedsam", {"rho": 0.1}, engine="cohort")
+
+
+@pytest.mark.parametrize("options", [{}, LONG], ids=["short", "long"])
+def test_what_is_not_possible_is_one_line(options, cache):
+    with pytest.raises(fedflat.UserError, match="engine: backend = 'lop': Input should be 'auto', 'loop'"):
+        Problem(0).run("fedavg", engine="lop", **options)
+    with pytest.raises(fedflat.UserError, match=r"engine\.backend graph needs an NVIDIA GPU \(allowed here: "):
+        Problem(0).run("fedavg", engine="graph", **options)
+    with pytest.raises(fedflat.UserError, match=r"engine\.backend graph is not possible here: "):
+        Problem(0).run("fedavg", engine=fedflat.EngineChoice("graph"), **options)
+    with pytest.raises(fedflat.UserError, match=r"engine\.backend cohort is not possible here: "):
+        Problem(0).run("fedavg", model=network(branching), engine="cohort", **options)
+    with pytest.raises(fedflat.UserError, match="unknown back end 'chort'; did you mean 'cohort'"):
+        fedflat.EngineChoice("chort")
