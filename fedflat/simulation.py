@@ -18,7 +18,7 @@ from bench.engine.step_settings import StepSettings
 from bench.input.errors import UserError
 from bench.methods.catalog import recipe
 from bench.methods.recipe import Recipe
-from bench.training.calibration import choose_engine, is_worth_measuring, unmeasured
+from bench.training.calibration import choose_engine, is_small, unmeasured
 from bench.training.engine import Engine
 from bench.training.engine_choice import EngineChoice
 
@@ -79,8 +79,8 @@ def simulate(
     - `prox_split`: whether the term λw of a proximal method is added to the weight decay, and so not clipped.
     - `seed`: seed of the mini-batches and of a method's random numbers; the initial model does not depend on it.
     - `engine`: back end, which changes speed, and numbers by rounding only: `loop`, `parallel`, `cohort` or `graph` as
-      `engine.backend` of an experiment, or a result's `engine`. `auto`: the fastest one for this model on this machine,
-      measured once, if the simulation is long enough to gain by a measurement, else `loop`.
+      `engine.backend` of an experiment, or a result's `engine`. `auto`: the fastest one for this simulation on this
+      machine, measured once, if the simulation is long enough to gain by a measurement, else `loop`.
 
     The simulation uses the model's number format and device; the model is not changed. With SWA, `global_params` are
     the averages as soon as an average exists.
@@ -159,14 +159,13 @@ class _Simulation:
         return self.federation.work(state, self.participants[state.round])
 
     def choice(self, state: FederationState) -> EngineChoice:
-        """The engine's choice; short simulations are not measured, and so do not depend on what is stored."""
-        steps, clients = (
-            self.local_steps * sum(map(len, self.participants)),
-            max(map(len, self.participants), default=0),
-        )
-        if is_worth_measuring(steps, clients):
-            return choose_engine(self, state, _LOG.info, check_stored=True)
-        return unmeasured(self)
+        """The engine's choice; with one thread for small models, as in `fedflat run`."""
+        if is_small(self.federation.local) and self.engine.backend != "parallel":
+            torch.set_num_threads(1)
+        if not self.participants:
+            return unmeasured(self)
+        steps = self.local_steps * sum(len(active) for active in self.participants)
+        return choose_engine(self, state, _LOG.info, steps=steps)
 
     def calibration_key(self) -> dict[str, Any]:
         """See `Trainable`. The code of models and methods is not part of it: stored choices are checked."""

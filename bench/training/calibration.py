@@ -49,8 +49,15 @@ VECTORS = 10
 """Vectors of the model's length that a client in training needs at most, besides autograd's graph."""
 GAIN = 1.1
 """A candidate replaces the best one so far only if it is faster by this factor."""
+TIMED = (REPEATS + 1) * STEPS
+"""Largest number of local steps that a measurement trains for each client of a candidate."""
+LOOPS = 3
+"""Largest number of candidates that are loops."""
 WORTH = 10
-"""A simulation is measured only if it trains this many times the local steps that the measurement trains."""
+"""A simulation is measured only if it has this many times the local steps of the measurement."""
+LEAST_SECONDS = 4.0
+"""A simulation that the loop finishes in this time is left to the loop: the first cohort of a process takes a second
+more, because torch imports its compiler."""
 TOLERANCE = {"fp32": 1e-3, "tf32": 0.05, "bf16": 0.2}
 """Largest allowed distance of a candidate's update from the loop's, relative to the loop's, by precision."""
 
@@ -78,22 +85,27 @@ class Trainable(Protocol):
 
 
 def choose_engine(
-    setup: Trainable, state: FederationState, log: Callable[..., None], *, check_stored: bool = False
+    setup: Trainable, state: FederationState, log: Callable[..., None], *, steps: int | None = None
 ) -> EngineChoice:
     """The engine's choice for a run, stored or measured from the run's initial state.
 
     `train_together` decides later whether seeds share a cohort. The choice has at most torch's current number of
     threads. Settings that the configuration fixes are not measured; a `UserError` if the method or the model does not
-    allow the configured back end. `check_stored`: a stored choice is only used if its numbers are the loop's, because
-    the key does not contain the code of the model and the method.
+    allow the configured back end.
+
+    `steps`: the local steps of all clients in a simulation; None for a run, because many runs share a choice. A
+    simulation is measured only if it gains by that. It uses a stored choice only if that gives the loop's numbers:
+    the key of a simulation does not contain the code of its model and its method.
     """
-    calibration, settings = _Calibration(setup, state), setup.engine
+    if steps is not None and steps < WORTH * LOOPS * TIMED:
+        return unmeasured(setup)
+    calibration, settings = _Calibration(setup, state, steps), setup.engine
     if not calibration.can_store():
         log("engine: nothing is measured, because '%s' cannot be written", calibration.file.parent)
         return unmeasured(setup)
     _refuse_graph_without_gpu(setup)
     with locked(calibration.file):
-        if (stored := calibration.stored()) is not None and (not check_stored or calibration.is_right(stored)):
+        if (stored := calibration.stored()) is not None and (steps is None or calibration.is_right(stored)):
             log("engine: as measured earlier on this machine; delete '%s' to measure again", calibration.file)
             return stored
         began = time.perf_counter()
@@ -122,14 +134,9 @@ def unmeasured(setup: Trainable) -> EngineChoice:
     )
 
 
-def is_worth_measuring(steps: int, clients: int) -> bool:
-    """Whether training with so many local steps of all clients together, `clients` per round, gains by a measurement.
-
-    The measurement trains at most so many steps: with each of three loops one client, with all threads and in a cohort
-    all clients, each `REPEATS` times and once before.
-    """
-    measured = (REPEATS + 1) * STEPS * (3 + 2 * clients)
-    return steps >= WORTH * measured
+def is_small(local: LocalTraining) -> bool:
+    """Whether the model does so little arithmetic that a CPU gains by cohorts, and does not gain by threads."""
+    return local.objective.layout.total * prod(local.input_shape[1:]) <= SMALL
 
 
 def _refuse_graph_without_gpu(setup: Trainable) -> None:
@@ -182,9 +189,10 @@ def _with_own_broadcast(works: Sequence[LocalWork]) -> list[LocalWork]:
 class _Calibration:
     """Times candidates on local steps of the run's first round."""
 
-    def __init__(self, setup: Trainable, state: FederationState) -> None:
+    def __init__(self, setup: Trainable, state: FederationState, steps: int | None = None) -> None:
         self.setup = setup
         self.state = state
+        self.steps = steps
         self.local: LocalTraining = setup.federation.local
         self.objective = self.local.objective
         self.device = self.objective.device
@@ -199,12 +207,21 @@ class _Calibration:
     def measured(self) -> EngineChoice:
         """The fastest candidate; the loop unless another one is clearly faster."""
         best = plain = self._loop()
+        if self.engine.backend == "auto" and self._is_short(self.seconds[best]):
+            return best
         for candidate in (*self._parallel(plain), *self._cohorts(plain)):
             best = self._better(best, candidate)
         if self.engine.backend not in ("auto", "loop"):
             wanted = [tried for tried in self.seconds if tried.backend == self.engine.backend]
             best = min(wanted, key=self.seconds.__getitem__, default=plain)
         return best
+
+    def _is_short(self, seconds: float) -> bool:
+        """Whether a simulation, whose loop takes these seconds per step, gains too little by other back ends."""
+        if self.steps is None:
+            return False
+        side_by_side = 2 * len(self.setup.work(self.state)) * TIMED  # in parallel, and in a cohort
+        return self.steps < WORTH * side_by_side or self.steps * seconds < LEAST_SECONDS
 
     def _loop(self) -> EngineChoice:
         """The best loop: first the memory format is chosen, with one thread, then the number of threads."""
@@ -234,8 +251,7 @@ class _Calibration:
 
     def _cohorts(self, loop: EngineChoice) -> Iterator[EngineChoice]:
         cuda, wanted = self.device.type == "cuda", self.engine.backend
-        work = self.objective.layout.total * prod(self.local.input_shape[1:])
-        if wanted == "auto" and not cuda and work > SMALL:
+        if wanted == "auto" and not cuda and not is_small(self.local):
             return
         for name in ("cohort", "graph") if cuda or wanted == "graph" else ("cohort",):
             for im2col in self._forms_of_convolutions() if wanted in ("auto", name) else ():
@@ -318,6 +334,7 @@ class _Calibration:
             "machine": machine(self.device),
             "torch": torch.__version__,
             "threads": self.most_threads,
+            "steps": self.steps,
             "engine": self.engine.model_dump(mode="json", exclude={"client_memory", "checkpoint_seconds"}),
             "precision": self.precision,
             **self.setup.calibration_key(),

@@ -11,17 +11,19 @@ import fedflat
 from bench.engine.backends.cohort import Cohort
 from bench.experiments.experiment import load_experiment
 from bench.methods.base import CannotBatchError
+from bench.training import calibration
 from bench.training.run_setup import RunSetup
 from tests.problems import Problem, distance, train
 
 CPU = torch.device("cpu")
-LONG = {"participants": [[0, 1], [2, 3]] * 21, "local_steps": 10, "lr": 0.01}
-"""840 local steps of clients: the shortest simulation of two clients per round that is measured."""
+LONG = {"participants": [[0, 1], [2, 3]] * 12, "local_steps": 20, "lr": 0.01}
+"""960 local steps of clients; 480 are the fewest for which two clients side by side are timed."""
 
 
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
-    """The folder of stored choices, empty at first."""
+    """The folder of stored choices, empty at first; steps alone decide what is measured, not their time."""
+    monkeypatch.setattr(calibration, "LEAST_SECONDS", 0)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     return tmp_path / "fedflat" / "calibration"
 
@@ -100,14 +102,30 @@ def test_a_long_simulation_is_measured_and_a_repetition_has_its_bits(cache, capl
 
 
 def test_a_short_simulation_is_not_measured_and_does_not_depend_on_what_is_stored(cache):
-    short = {**LONG, "participants": LONG["participants"][:-1]}
+    """It is shorter than ten times the steps with which three loops are timed."""
+    long, short = ({**LONG, "participants": [[0]] * rounds, "local_steps": 5} for rounds in (72, 71))
     before = Problem(0).run("fedsam", {"rho": 0.1}, **short)
-    assert before.engine == fedflat.EngineChoice("loop", threads=torch.get_num_threads())
+    assert before.engine == fedflat.EngineChoice("loop")
     assert not cache.exists()
-    Problem(0).run("fedsam", {"rho": 0.1}, **LONG)
+    Problem(0).run("fedsam", {"rho": 0.1}, **long)
     remember(cache, "cohort")
-    assert Problem(0).run("fedsam", {"rho": 0.1}, **LONG).engine.backend == "cohort"
+    assert Problem(0).run("fedsam", {"rho": 0.1}, **long).engine.backend == "cohort"
     assert distance(before, Problem(0).run("fedsam", {"rho": 0.1}, **short)) == 0
+
+
+@pytest.mark.parametrize("limit", ["steps", "seconds"])
+def test_of_a_simulation_of_medium_length_only_loops_are_measured(limit, cache, caplog, monkeypatch):
+    caplog.set_level(logging.INFO, "fedflat")
+    rounds = LONG["participants"]
+    if limit == "steps":
+        rounds = rounds[:11]
+    else:
+        monkeypatch.setattr(calibration, "LEAST_SECONDS", 1e9)
+    run = Problem(0).run("fedsam", {"rho": 0.1}, **{**LONG, "participants": rounds})
+    assert "channels-last, 1 thread takes" in caplog.text
+    assert "cohort" not in caplog.text
+    assert run.engine.backend == "loop"
+    assert list(cache.glob("*.json"))
 
 
 def test_no_rounds():
@@ -156,6 +174,17 @@ def test_a_given_back_end_is_used(backend):
     given = Problem(0).run("fedsam", {"rho": 0.1}, engine=backend)
     assert given.engine.backend == backend
     assert distance(loop, given) < 1e-12
+
+
+def test_clients_side_by_side_have_the_threads(cache):
+    """Although other back ends train a small model with one thread."""
+    torch.set_num_threads(2)
+    try:
+        assert Problem(0).run("fedavg", engine="parallel", **LONG).engine.threads == 2
+        assert Problem(0).run("fedavg", **LONG).engine.threads == 1
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(1)
 
 
 def test_a_round_that_a_cohort_cannot_compute_is_trained_by_the_loop(cache, monkeypatch):
