@@ -12,6 +12,7 @@ import torch
 from bench.engine.participation import Participation, active_clients
 from bench.host.machine import processor
 from bench.host.threads import available_cores
+from bench.training.engine_choice import EngineChoice
 from tests.benchmarks import machine
 from tests.benchmarks.floor import Floor, Rates, precisions, synchronised
 from tests.benchmarks.hessian import Eigenvalues
@@ -129,6 +130,8 @@ def build(kind: str, device: torch.device, given: Mapping[str, Any]) -> Any:
             return Timed(Plain(device=device, **fields), device)
         case "ours":
             variant = VARIANTS[fields.pop("variant", next(iter(VARIANTS)))]
+            if "choice" in fields:
+                fields["choice"] = EngineChoice.from_json(fields["choice"])
             return Timed(Ours(device=device, variant=variant, **fields), device)
     jobs = {
         "floor": Floor,

@@ -1,7 +1,8 @@
-"""How the engine's time and memory grow with clients per round, registered clients, and seeds."""
+"""How the engine's time and memory grow with clients per round, registered clients, seeds, and clients side by side."""
 
 from contextlib import ExitStack
 
+from tests.benchmarks import side_by_side
 from tests.benchmarks.ours import VARIANTS
 from tests.benchmarks.process import Process
 from tests.benchmarks.report import Cell, Section, Spread, Table
@@ -15,8 +16,9 @@ ROUNDS = 5
 
 
 def measure(setting: Setting) -> list[Section]:
-    """All three tables."""
-    return [Section("Scaling", [_clients_per_round(setting), _registered(setting), _seeds(setting)])]
+    """All tables."""
+    tables = [_clients_per_round(setting), _registered(setting), _seeds(setting), *side_by_side.tables(setting)]
+    return [Section("Scaling", tables)]
 
 
 def _clients_per_round(setting: Setting) -> Table:

@@ -44,6 +44,17 @@ class Scaling:
 
 
 @dataclass(frozen=True)
+class SideBySide:
+    """Rounds of one shape, in which the clients are trained one after another or at the same time."""
+
+    model: str
+    batch: int
+    round: Shape
+    repeats: int
+    methods: tuple[str, ...] = ("fedavg", "fedsam")
+
+
+@dataclass(frozen=True)
 class Small:
     """Models on digits: `active` of `clients`, with 45 images each, as in the quick experiment."""
 
@@ -98,6 +109,7 @@ class Sizes:
     matrix_side: int
     large: tuple[Large, ...]
     scaling: Scaling
+    side_by_side: tuple[SideBySide, ...]
     small: Small
     hessian: Hessian
     landscape: Landscape
@@ -116,6 +128,7 @@ CPU = Sizes(
         Large("resnet18_gn", 50, Shape(1, 25), repeats=3),
     ),
     Scaling((1, 3, 10, 30, 100), TENS, 10, (1, 2, 4, 8), *DIGITS_SEEDS, repeats=5),
+    (SideBySide("lenet", 64, Shape(5, 8), repeats=5), SideBySide("resnet18_gn", 64, Shape(2, 2), repeats=5)),
     Small(("cnn_gn", "mlp"), SMALL_METHODS, 20, 10, repeats=15),
     Hessian("lenet", images=2000, batch=250, k=50, first=2),
     Landscape(("lenet", "resnet18_gn"), 2000, points=3, repeats=5),
@@ -128,6 +141,7 @@ GPU = Sizes(
         Large("resnet18_gn", 50, Shape(10, 50), repeats=2),
     ),
     Scaling((1, 3, 10, 30, 100), TENS, 10, (1, 2, 4, 5, 8), *LENET_SEEDS, repeats=5),
+    (),
     Small(("cnn_gn", "mlp"), SMALL_METHODS, 20, 10, repeats=7),
     Hessian("lenet", images=2000, batch=2000, k=50, first=10),
     Landscape(("lenet", "resnet18_gn"), 2000, points=256, repeats=3),
@@ -140,6 +154,7 @@ QUICK = Sizes(
         Large("resnet18_gn", 50, Shape(1, 5), repeats=2, clients=2),
     ),
     Scaling((1, 10), (100, 10_000), 10, (1, 4), *DIGITS_SEEDS, repeats=2),
+    (SideBySide("lenet", 64, Shape(2, 2), repeats=2),),
     Small(("cnn_gn", "mlp"), ("fedavg", "fedsam"), 20, 10, repeats=2),
     Hessian("lenet", images=100, batch=50, k=10, first=1),
     Landscape(("lenet",), 500, points=2, repeats=2),
@@ -149,6 +164,7 @@ TOY = Sizes(
     64,
     (Large("lenet", 2, Shape(2, 2), repeats=1, methods=("fedsmoo",), clients=2),),
     Scaling((1, 2), (10,), 2, (1, 2), "cnn_gn", 2, 8, 8, repeats=1),
+    (SideBySide("lenet", 2, Shape(2, 1), repeats=1, methods=("fedsam",)),),
     Small(("mlp",), ("fedsam",), 20, 2, repeats=1),
     Hessian("mlp", images=40, batch=30, k=5, first=2),
     Landscape(("cnn_gn",), 20, points=2, repeats=1),

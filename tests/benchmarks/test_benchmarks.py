@@ -59,7 +59,11 @@ def test_the_whole_benchmark(tmp_path, capsys):
     assert large[2][0][2] == GRADIENTS["fedsmoo"]
     assert all(0 < share < 100 for share in profiled[0][0][3:])
     assert [row[:3] for row in memory[0]] == [["lenet", "fedsmoo", 797_962]]
-    assert [row[0] for table in scaling for row in table] == ["1", "2", "10", "1", "2"]
+    assert [row[0] for table in scaling[:3] for row in table] == ["1", "2", "10", "1", "2"]
+    contenders = ["loop", "loop, channels-last", "parallel", "parallel, channels-last"]
+    assert [row[1] for row in scaling[3]] == [f"{name}, 1 thread" for name in contenders]
+    assert {row[0] for row in scaling[3]} == {"lenet, 2 clients × 1 steps, fedsam"}
+    assert all(row[-1] > 100 for row in scaling[3]), "MiB of a process that has torch"
     assert scaling[1][0][4] > 2, "other clients in other rounds"
     assert [row[:2] for row in small[0]] == [["mlp fedsam", "plain"], ["mlp fedsam", "FedFlat fp32"]]
     names = ("plain", "FedFlat fp32, first run", "FedFlat fp32, later runs")
