@@ -46,6 +46,8 @@ def load_analyses(experiment: str) -> dict[str, Analysis]:
 def _parse_key(name: str, value: Any, where: str) -> Analysis:
     """The analysis that a key of analyses.yaml and its value define."""
     if name in ANALYSES:
+        if not isinstance(value, dict | None):
+            raise UserError(f"{where} = {value!r} (allowed: options of the analysis, such as {{seed: 0}})")
         return ANALYSES[name].parse(value or {}, where)
     if not isinstance(value, dict) or "analysis" not in value:
         raise unknown(f"analysis in {where} (an entry with another name needs the key 'analysis')", name, ANALYSES)

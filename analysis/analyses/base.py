@@ -17,6 +17,7 @@ from analysis.measures.packaged_landscape import NAME as LOSS_LANDSCAPES
 from bench.data.sources.base import Source, Subset
 from bench.engine.objective import Batched
 from bench.experiments.run_config import Evaluation
+from bench.input.bounds import Count, Images, Seed
 from bench.input.errors import UserError
 from bench.input.frozen import Frozen
 
@@ -88,8 +89,8 @@ class OnImages(Analysis):
     """An analysis of a loss over images of the run's data set, without augmentation."""
 
     data: Subset = Field(default="train", description="train or test images")
-    images: int | None = Field(
-        default=None, ge=1, description="number of images, drawn by the seed, the same for all methods; null: all"
+    images: Images | None = Field(
+        default=None, description="number of images, drawn by the seed, the same for all methods; null: all"
     )
 
 
@@ -99,9 +100,8 @@ class OnSubsets(Analysis):
     data: tuple[Subset, ...] = Field(
         default=("train", "test"), min_length=1, description="train or test images, or both"
     )
-    images: int | None = Field(
+    images: Images | None = Field(
         default=None,
-        ge=1,
         description="number of images of each, drawn by the seed, the same for all methods; null: all",
     )
 
@@ -113,15 +113,15 @@ class OnSubsets(Analysis):
 class OnGlobalObjective(Analysis):
     """An analysis of the global objective F = Σ m_i/m F_i, each image counted as often as clients hold it."""
 
-    images: int | None = Field(
-        default=None, ge=1, description="number of images for the global objective, of all clients' images; null: all"
+    images: Images | None = Field(
+        default=None, description="number of images for the global objective, of all clients' images; null: all"
     )
 
 
 class ByAscent(Analysis):
     """An analysis of sharpness, max over ‖δ‖ ≤ ρ of F(w + δ) − F(w), estimated by projected gradient ascent."""
 
-    steps: int = Field(default=1, ge=1, description="ascent steps; the best point of all steps counts")
+    steps: Count = Field(default=1, description="ascent steps; the best point of all steps counts")
     step: float = Field(default=1.0, gt=0, description="length of an ascent step, in units of the ball's radius")
 
     @property
@@ -133,9 +133,7 @@ class ByAscent(Analysis):
 class OfOneSeed(Analysis):
     """An analysis of one run of a cell."""
 
-    seed: int | None = Field(
-        default=None, ge=0, description="the seed of the analysed run; null: the cell's first seed"
-    )
+    seed: Seed | None = Field(default=None, description="the seed of the analysed run; null: the cell's first seed")
 
     def selected_seeds(self, seeds: Sequence[int]) -> Sequence[int]:
         """The requested seed; without one, the first of the cell."""
@@ -165,9 +163,9 @@ class OfEigenvalues(Analysis):
         description="lanczos; power: power iteration with deflation, as in published work; pyhessian: the package",
     )
     tolerance: float = Field(default=1e-3, gt=0, description="largest residual |Hv - λv| in units of |λ|")
-    max_products: int = Field(default=1000, ge=1, description="largest number of Hessian products for Lanczos")
-    steps: int = Field(default=20, ge=1, description="power: largest number of iterations per eigenvalue")
-    iterations: int = Field(default=100, ge=1, description="pyhessian: largest number of iterations per eigenvalue")
+    max_products: Count = Field(default=1000, description="largest number of Hessian products for Lanczos")
+    steps: Count = Field(default=20, description="power: largest number of iterations per eigenvalue")
+    iterations: Count = Field(default=100, description="pyhessian: largest number of iterations per eigenvalue")
     change: float = Field(
         default=1e-3, gt=0, description="pyhessian: it stops if an iteration changes the eigenvalue by less, relatively"
     )

@@ -9,6 +9,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from bench.files.column_file import integers, read_columns
+from bench.input.bounds import Count
 from bench.input.content import read_known, short_hash, stem, with_hash
 from bench.input.errors import UserError
 from bench.input.frozen import Frozen
@@ -25,7 +26,7 @@ class Participation(Frozen):
     """
 
     sampling: Literal["fixed", "bernoulli", "full", "schedule"] = "fixed"
-    active: int | None = Field(default=None, ge=1, description="clients per round, for fixed sampling")
+    active: Count | None = Field(default=None, description="clients per round, for fixed sampling")
     probability: float | None = Field(default=None, gt=0, le=1, description="for bernoulli sampling; no round is empty")
     file: Path | None = Field(default=None, description="CSV of round and client, for sampling by schedule")
     hash: str | None = Field(default=None, description="of the file's content; filled in")

@@ -4,6 +4,7 @@ A cell's path, such as digits/dirichlet-0.1/4-of-20/fedsam, names it in commands
 """
 
 import itertools
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -21,6 +22,7 @@ from bench.experiments.overrides import Override, parse_overrides
 from bench.experiments.resolving import CellInputs, cell_config, part_fields, resolved_file
 from bench.experiments.run_config import Evaluation, RunConfig
 from bench.experiments.schema import ExperimentFile, ExperimentPart, differing
+from bench.input.bounds import MOST_RUNS
 from bench.input.content import short_hash
 from bench.input.errors import UserError, unknown
 
@@ -90,6 +92,10 @@ class Experiment(ExperimentFile):
     @cached_property
     def settings(self) -> Mapping[Setting, tuple[AnyPartition, Participation]]:
         """The settings of all parts."""
+        grids = [(part.grid, len(part.methods)) for part in self.resolved_parts.values()]
+        axes = [(methods, *map(len, (grid.partition, grid.participation, grid.seeds))) for grid, methods in grids]
+        if (runs := sum(map(math.prod, axes))) > MOST_RUNS:
+            raise UserError(f"experiment {self.name} has {runs:,} runs (allowed: {MOST_RUNS:,})")
         settings: dict[Setting, tuple[AnyPartition, Participation]] = {}
         for label, part in self.resolved_parts.items():
             for partition, participation in itertools.product(part.grid.partition, part.grid.participation):

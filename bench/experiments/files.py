@@ -7,6 +7,7 @@ from typing import Any
 
 import yaml
 
+from bench.input.content import read_own
 from bench.input.errors import UserError, unknown
 from bench.input.strict_yaml import load_yaml
 
@@ -52,9 +53,7 @@ def read_yaml(file: Path) -> dict[str, Any]:
 def _mapping(file: Path) -> dict[str, Any]:
     """The cached mapping, which must not be modified: it is not a copy, because copying a large grid takes long."""
     try:
-        data = _parsed(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"cannot read '{file}': {error.strerror}") from None
+        data = _parsed(read_own(file, "file").decode())
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UserError(f"'{file}' is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(data, dict):

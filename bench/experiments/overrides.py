@@ -202,6 +202,9 @@ _ALLOWED: dict[str, tuple[Callable[[Any], bool], str]] = {
     "seeds": (_are_seeds, "a list such as [0,1,2]"),
     "scale": (lambda value: value in get_args(Scale), " or ".join(get_args(Scale))),
     "methods": (_are_names, "a list such as [fedavg,fedsam]"),
-    "report": (lambda value: bool(re.match(REPORT, str(value))), "last, best, or mean_last_N, such as mean_last_100"),
+    "report": (
+        lambda value: bool(re.fullmatch(REPORT, str(value))),
+        "last, best, or mean_last_N, such as mean_last_100",
+    ),
 }
 """For each key, whether a value is allowed, and the allowed values in words."""

@@ -15,6 +15,7 @@ from bench.engine.participation import Participation
 from bench.engine.settings import EngineSettings
 from bench.engine.step_settings import StepSettings
 from bench.experiments.method_choice import MethodConfig
+from bench.input.bounds import Count, Images, Seed
 from bench.input.content import short_hash
 from bench.input.errors import UserError
 from bench.input.frozen import Frozen
@@ -60,9 +61,9 @@ class UserFile(NamedTuple):
 class Training(StepSettings):
     """Training settings of every method: rounds, local epochs, and the settings of local and server steps."""
 
-    rounds: int = Field(ge=1, description="communication rounds T")
-    local_epochs: int = Field(ge=1, description="epochs E over a client's data per round; the last batch may be short")
-    batch_size: int = Field(ge=1, description="mini-batch size B")
+    rounds: Count = Field(description="communication rounds T")
+    local_epochs: Count = Field(description="epochs E over a client's data per round; the last batch may be short")
+    batch_size: Images = Field(description="mini-batch size B")
     augmentation: Augmentations = Field(
         default=None, description="names or mappings with options, in order of application; null: none"
     )
@@ -74,21 +75,24 @@ class Training(StepSettings):
 class Windows(Frozen):
     """Windows of consecutive evaluated rounds, centred at the multiples of `every`."""
 
-    every: int = Field(ge=1, description="rounds between the centres of the windows")
-    rounds: int = Field(ge=1, description="evaluated rounds n of a window: centre - ⌊n/2⌋ to centre + ⌈n/2⌉ - 1")
+    every: Count = Field(description="rounds between the centres of the windows")
+    rounds: Count = Field(description="evaluated rounds n of a window: centre - ⌊n/2⌋ to centre + ⌈n/2⌉ - 1")
 
     def within(self, rounds: int) -> set[int]:
         """All rounds of the windows with centres in the first `rounds` rounds, which are counted from 1."""
-        before = self.rounds // 2
-        first = (centre - before for centre in range(self.every, rounds + 1, self.every))
-        return {r for start in first for r in range(max(1, start), min(start + self.rounds, rounds + 1))}
+        before, end = self.rounds // 2, 1  # windows may overlap: each round is visited once
+        found: set[int] = set()
+        for centre in range(self.every, rounds + 1, self.every):
+            start = centre - before
+            found.update(range(max(end, start), end := min(start + self.rounds, rounds + 1)))
+        return found
 
 
 class Evaluation(Frozen):
     """When and on which images the global model is evaluated, and which states are saved for analyses."""
 
-    every: int = Field(default=1, ge=1, description="rounds between evaluations; the last round is always evaluated")
-    last: int | None = Field(default=None, ge=1, description="each of this many last rounds is evaluated, too; null: 1")
+    every: Count = Field(default=1, description="rounds between evaluations; the last round is always evaluated")
+    last: Count | None = Field(default=None, description="each of this many last rounds is evaluated, too; null: 1")
     around: Windows | None = Field(
         default=None, description="windows of rounds, each of which is evaluated, too; null: none"
     )
@@ -99,18 +103,16 @@ class Evaluation(Frozen):
         description="test accuracy in percent at which a run stops, at the first evaluation that reaches it; null: "
         "none, all rounds are trained",
     )
-    training_images: int | None = Field(
+    training_images: Images | None = Field(
         default=None,
-        ge=1,
         description="training images for evaluation, evenly spaced in stored order; null: all, but at most "
         f"{TRAINING_IMAGES:,}",
     )
-    snapshot_every: int | None = Field(
+    snapshot_every: Count | None = Field(
         default=None,
-        ge=1,
         description="rounds between saved states, the last round included; null: no state is saved",
     )
-    local_models: tuple[Annotated[int, Field(ge=1)], ...] | Literal["last"] | None = Field(
+    local_models: tuple[Count, ...] | Literal["last"] | None = Field(
         default=None,
         description="rounds after which the participants' local models are saved: such as [10, 30], last, or null",
     )
@@ -173,7 +175,7 @@ class RunConfig(Frozen):
     training: Training
     evaluation: Evaluation = Evaluation()
     engine: EngineSettings = EngineSettings()
-    seed: int = Field(ge=0)
+    seed: Seed
 
     @model_validator(mode="before")
     @classmethod

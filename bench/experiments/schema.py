@@ -10,6 +10,7 @@ from bench.engine.settings import EngineSettings
 from bench.experiments.method_choice import MethodChoice
 from bench.experiments.run_config import Evaluation, Training
 from bench.experiments.scale import Scale
+from bench.input.bounds import MOST_ENTRIES, Seed
 from bench.input.errors import UserError
 from bench.input.frozen import LABEL, NAME, REPORT, Frozen
 from bench.methods.released import Release, release
@@ -84,14 +85,14 @@ class MethodEntry(MethodChoice):
 class Grid(Frozen):
     """The axes of the grid; every combination of their values is trained with every method."""
 
-    partition: tuple[AnyPartition, ...] = Field(min_length=1)
-    participation: tuple[Participation, ...] = Field(min_length=1)
-    seeds: tuple[int, ...] = Field(min_length=1)
+    partition: tuple[AnyPartition, ...] = Field(min_length=1, max_length=MOST_ENTRIES)
+    participation: tuple[Participation, ...] = Field(min_length=1, max_length=MOST_ENTRIES)
+    seeds: tuple[Seed, ...] = Field(min_length=1, max_length=MOST_ENTRIES)
 
     @field_validator("seeds")
     @classmethod
     def _distinct_seeds(cls, seeds: tuple[int, ...]) -> tuple[int, ...]:
-        repeated = [seed for seed in seeds if seeds.count(seed) > 1]
+        repeated = [seed for k, seed in enumerate(seeds) if seed in seeds[:k]]
         if repeated:
             raise UserError(f"seed {repeated[0]} is listed twice in seeds")
         return seeds

@@ -3,7 +3,7 @@
 import os
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from bench.input.errors import UserError
@@ -21,10 +21,12 @@ def replacing(path: Path) -> Iterator[Path]:
     `UserError` of one line; other errors of the block are raised unchanged.
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    created = False
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         # The file is created here so that a folder without write permission fails at once, and the umask is applied.
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+        created = True
         yield temporary
         _sync(temporary)
         temporary.replace(path)
@@ -35,19 +37,31 @@ def replacing(path: Path) -> Iterator[Path]:
             raise
         raise UserError(f"cannot write '{path}': {error.strerror or error}") from None
     finally:
-        if temporary.parent.is_dir():
-            temporary.unlink(missing_ok=True)
+        if created:
+            with suppress(OSError):  # an error of the block is more important
+                temporary.unlink(missing_ok=True)
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Write a file atomically."""
-    with replacing(path) as temporary:
-        temporary.write_bytes(data)
+    """Write a file atomically. A file that cannot be written, but has this content already, is no error."""
+    try:
+        with replacing(path) as temporary:
+            temporary.write_bytes(data)
+    except UserError:  # such as a read-only file system
+        if not _has(path, data):
+            raise
 
 
 def write_text(path: Path, text: str) -> None:
     """Write a text file (UTF-8, line ends as given) atomically."""
     write_bytes(path, text.encode())
+
+
+def _has(path: Path, data: bytes) -> bool:
+    try:
+        return path.read_bytes() == data
+    except OSError:
+        return False
 
 
 def _sync(path: Path) -> None:

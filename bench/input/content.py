@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -11,13 +12,26 @@ from pydantic import Field, model_validator
 from bench.input.errors import UserError
 from bench.input.frozen import Frozen
 
+MOST_BYTES = 1 << 30
+"""The largest file of a user that is read at once: larger ones are hardly meant, and may not fit into the memory."""
+
 
 def read_own(file: Path, kind: str) -> bytes:
-    """The bytes of a file of this kind, such as "method file"; a `UserError` if it cannot be read."""
+    """The bytes of a file of this kind, such as "method file"; a `UserError` if it cannot be read.
+
+    Only regular files are read: a device or a pipe, such as /dev/zero, may never end.
+    """
     try:
+        status = file.stat()
+        if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
+            raise UserError(f"cannot read the {kind} '{file}': it is a device or a pipe (allowed: a file)")
+        if status.st_size > MOST_BYTES:
+            raise UserError(f"cannot read the {kind} '{file}': it has {status.st_size:,} bytes (allowed: 1 GiB)")
         return file.read_bytes()
     except OSError as error:
         raise UserError(f"cannot read the {kind} '{file}': {error.strerror}") from None
+    except ValueError as error:  # a NUL in the path, or a letter that the locale lacks
+        raise UserError(f"cannot read the {kind} '{file}': {error}") from None
 
 
 def short_hash(*parts: str | bytes | memoryview, digits: int = 16) -> str:

@@ -6,20 +6,21 @@ from typing import Any, ClassVar, Self, get_args
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 
+from bench.input.bounds import LONGEST_NAME
 from bench.input.errors import UserError, unknown
 
-NAME = r"^[a-z0-9_]+$"
+NAME = rf"^[a-z0-9_]{{1,{LONGEST_NAME}}}$"
 """The pattern of experiment names, which are part of paths and of Snakemake's targets."""
 
-LABEL = r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$"
+LABEL = rf"^[A-Za-z0-9][A-Za-z0-9_.+-]{{0,{LONGEST_NAME - 1}}}$"
 """The pattern of labels, which are part of paths and of Snakemake's wildcards."""
 
-REPORT = r"^(last|best|mean_last_[1-9][0-9]*)$"
+REPORT = r"^(last|best|mean_last_[1-9][0-9]{0,6})$"
 """The pattern of `report`, the value of a run that tables show."""
 
 _IN_WORDS = {
-    NAME: "lower-case letters, digits and '_'",
-    LABEL: "letters, digits, '_', '.', '+' and '-', the first one a letter or a digit",
+    NAME: f"lower-case letters, digits and '_', at most {LONGEST_NAME}",
+    LABEL: f"letters, digits, '_', '.', '+' and '-', at most {LONGEST_NAME}, the first one a letter or a digit",
     REPORT: "last, best, and mean_last_N, such as mean_last_100",
 }
 
@@ -81,7 +82,7 @@ def explain(error: ValidationError) -> UserError:
     if first["type"] == "missing":
         return UserError(f"{where} is missing")
     given = "" if isinstance(first["input"], dict | list) else f" = {first['input']!r}"
-    message = first["msg"].replace("a valid tuple", "a list")
+    message = first["msg"].replace("a valid tuple", "a list").replace("Tuple", "List")
     if first["type"] == "string_pattern_mismatch" and first["ctx"]["pattern"] in _IN_WORDS:
         message = f"allowed are {_IN_WORDS[first['ctx']['pattern']]}"
     if first["loc"] and first["loc"][-1] == "[key]":

@@ -15,6 +15,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 from torch import Tensor
 
+from bench.input.bounds import MOST, Count
 from bench.input.frozen import Frozen
 from bench.methods.marks import Neutral
 
@@ -23,9 +24,9 @@ class SWA(Frozen):
     """The selection of averaged models, and the learning rate of each round. Rounds are counted from 0."""
 
     start: Annotated[int, Neutral("T")] = Field(
-        ge=0, description="first round t0 of SWA; the default in experiments is ⌊0.75 T⌋ of T rounds"
+        ge=0, le=MOST, description="first round t0 of SWA; the default in experiments is ⌊0.75 T⌋ of T rounds"
     )
-    cycle: int = Field(ge=1, description="rounds c from one averaged model to the next")
+    cycle: Count = Field(description="rounds c from one averaged model to the next")
     lr_end: Annotated[float, Neutral("the local rate")] = Field(
         default=1e-4, ge=0, description="local rate γ₂ at the end of a cycle"
     )

@@ -347,7 +347,7 @@ class _Calibration:
         """The stored choice; None if there is none, or if it is unreadable."""
         try:
             return EngineChoice.from_json(json.loads(self.file.read_text(encoding="utf-8")))
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):  # RecursionError: many brackets
             return None
 
     def store(self, choice: EngineChoice) -> None:

@@ -10,6 +10,7 @@ from bench.engine.backends import BACKENDS
 from bench.engine.backends.groups import Groups
 from bench.engine.local import Backend
 from bench.engine.objective import Objective
+from bench.input.bounds import MOST
 from bench.input.errors import unknown
 
 
@@ -37,13 +38,17 @@ class EngineChoice:
         """The choice that `as_json` described; a ValueError for anything else."""
         fields = asdict(cls()).keys()
         # Checkpoints of earlier versions have neither `most_rows` nor `im2col`.
-        if (
-            not isinstance(values, dict)
-            or {*values, "most_rows", "im2col"} != fields
-            or values["backend"] not in BACKENDS
+        is_choice = isinstance(values, dict) and {*values, "most_rows", "im2col"} == fields
+        if not is_choice or not isinstance(values["backend"], str) or values["backend"] not in BACKENDS:
+            raise ValueError(f"not a choice of the engine: {values}")
+        choice = cls(**values)
+        flags = (choice.together, choice.channels_last, choice.im2col)
+        counts = (choice.threads, 1 if choice.most_rows is None else choice.most_rows)
+        if any(type(flag) is not bool for flag in flags) or any(
+            type(count) is not int or not 1 <= count <= MOST for count in counts
         ):
             raise ValueError(f"not a choice of the engine: {values}")
-        return cls(**values)
+        return choice
 
     def as_json(self) -> dict[str, Any]:
         """The fields as plain values."""

@@ -49,7 +49,7 @@ def open_runs(
                     memory = budgets or _budgets(config, device, len(wanted))
                     runs.append(TrainingRun(setup, work, folder, progress, memory))
             yield runs
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             for run in runs:
                 if run.work.exists():  # not published
                     run.log.exception("failed")
@@ -85,7 +85,7 @@ def _copy_user_files(config: RunConfig, work: Path) -> None:
         write_bytes(work / own.copy_name, source)
 
 
-def _failure_in_user_file(config: RunConfig, error: Exception) -> UserError | None:
+def _failure_in_user_file(config: RunConfig, error: BaseException) -> UserError | None:
     """The error in one line that names the user-defined file that caused it; None if there is no such file.
 
     The cause is the model's file if the error was raised while its code was running, else the method's file.

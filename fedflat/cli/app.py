@@ -4,16 +4,19 @@ No module of the command line imports torch at its top: a subcommand imports tor
 threads of the numerical libraries has been set.
 """
 
+import io
 import logging
 import os
 import sys
+from contextlib import suppress
 from typing import Any
 
 import typer
 import typer.core
 
 from bench.host.threads import ONE_THREAD
-from bench.input.errors import UserError
+from bench.input.errors import one_line
+from fedflat.__main__ import INTERRUPTED
 from fedflat.cli import (
     analysing,
     comparing,
@@ -25,6 +28,7 @@ from fedflat.cli import (
     rendering,
     training,
 )
+from fedflat.cli.explained import EXPLAINED, explained, is_closed_pipe
 
 # The help shows placeholders such as CELL for arguments, without Python's types such as <list[str]>.
 setattr(typer.core.TyperArgument, "display_type_rich", lambda argument, ctx: "")  # noqa: B010 - mypy refuses "="
@@ -50,35 +54,66 @@ app.add_typer(data.app, name="data")
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 """The base class of command-line errors, from Click or from Typer's copy of Click; Typer does not export it."""
 
-INTERRUPTED = 130
-"""The exit code after Ctrl-C, as in shells: 128 + SIGINT."""
+CLOSED_PIPE = 141
+"""The exit code if the reader of the output has ended, such as `head`, as in shells: 128 + SIGPIPE."""
 
 
 def command() -> int:
-    """Run the subcommand in `sys.argv` and return its exit code; invalid input prints one line and gives code 2."""
-    os.environ.update(ONE_THREAD)
-    logging.getLogger("fedflat.data").addHandler(logging.StreamHandler())  # decoding takes long: show its progress
-    logging.getLogger("fedflat.data").setLevel(logging.INFO)
+    """Run the subcommand in `sys.argv` and return its exit code.
+
+    Whatever a user or the machine can cause prints one line and gives code 2. Another exception is a mistake of FedFlat
+    and is raised.
+    """
+    _prepare()
     try:
         code = app(sys.argv[1:] or ["--help"], prog_name="fedflat", standalone_mode=False)
-    except UserError as error:
-        return _failed(2, str(error))
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except _UsageError as error:
         return _failed(2, _usage(error))
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
+    except EXPLAINED as error:
+        return CLOSED_PIPE if is_closed_pipe(error) else _failed(2, explained(error))
+    finally:
+        _give_up_output()
     if code == INTERRUPTED:  # recent versions of Typer return it instead of raising Abort
         return _failed(code, "interrupted")
     return int(code or 0)
 
 
+def _prepare() -> None:
+    """Set what must be set before libraries are imported, and show the progress of decoding, which takes long."""
+    os.environ.update(ONE_THREAD)
+    if not os.environ.get("HOME"):
+        os.environ.pop("HOME", None)  # the home folder is then that of the user, and not the root folder
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # Greek letters where the locale has none
+    logger = logging.getLogger("fedflat.data")
+    logger.handlers = [logging.StreamHandler()]
+    logger.setLevel(logging.INFO)
+
+
 def _failed(code: int, message: str) -> int:
-    print(f"fedflat: {message}", file=sys.stderr)
+    with suppress(OSError):
+        if sys.stderr is not None:
+            print(f"fedflat: {message}", file=sys.stderr, flush=True)
     return code
+
+
+def _give_up_output() -> None:
+    """Leave nothing for Python to write at its end where it cannot be written: this would end in a traceback."""
+    for stream in (sys.__stdout__, sys.__stderr__):
+        try:
+            if stream is not None:
+                stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _usage(error: Any) -> str:
     """Typer's message about an invalid command line, with a hint at the help text."""
-    message = " ".join(error.format_message().split()).rstrip(".")
+    message = one_line(" ".join(error.format_message().split()).rstrip("."))
     command = error.ctx.command_path if error.ctx else "fedflat"
     return f"{message[0].lower()}{message[1:]}; see '{command} --help'"

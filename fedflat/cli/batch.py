@@ -2,13 +2,13 @@
 
 import resource
 import time
-import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import typer
 
-from bench.input.errors import UserError
+from bench.input.errors import UserError, one_line
+from fedflat.cli.explained import explained, is_closed_pipe
 
 
 class Attempts:
@@ -23,12 +23,11 @@ class Attempts:
         """Record an exception in this block as a failure of the item; re-raise it if there is only one item."""
         try:
             yield
-        except Exception as error:
-            if self._count == 1:
+        except (Exception, SystemExit) as error:
+            if self._count == 1 or is_closed_pipe(error):
                 raise
             self._failed.append(str(item))
-            message = str(error) if isinstance(error, UserError) else traceback.format_exc()
-            typer.echo(f"fedflat: {item}: {message}", err=True)
+            typer.echo(f"fedflat: {one_line(str(item))}: {explained(error)}", err=True)
 
     def check(self) -> None:
         """Raise `UserError` with the names of the failed items, if there are any."""

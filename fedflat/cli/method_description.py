@@ -115,9 +115,15 @@ def _occurs(symbol: str, text: str) -> bool:
     return re.search(rf"(?<![\w^_.]){re.escape(name)}{end}", text) is not None
 
 
+def _number(bound: float) -> str:
+    return f"{bound:,}" if isinstance(bound, int) else f"{bound:g}"
+
+
 def _field(field: FieldInfo) -> str:
     """Meaning, range, default and neutral value of a hyper-parameter."""
-    bounds = [f"{sign} {getattr(m, k):g}" for m in field.metadata for k, sign in _BOUNDS.items() if hasattr(m, k)]
+    bounds = [
+        f"{sign} {_number(getattr(m, k))}" for m in field.metadata for k, sign in _BOUNDS.items() if hasattr(m, k)
+    ]
     choices = get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
     kind = getattr(field.annotation, "__name__", "number")
     allowed = " or ".join(map(str, choices)) or " and ".join(bounds) or kind

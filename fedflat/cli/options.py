@@ -1,5 +1,6 @@
 """Options and arguments that several subcommands share."""
 
+import re
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -30,8 +31,8 @@ def _count(text: str) -> int | None:
     """A number of threads, or None for auto."""
     if text == "auto":
         return None
-    if not text.isdecimal() or int(text) < 1:
-        raise typer.BadParameter(f"'{text}' (allowed: auto, 1, 2, ...)")
+    if not re.fullmatch(r"[1-9][0-9]{0,3}", text):
+        raise typer.BadParameter(f"'{text}' (allowed: auto, 1, 2, ..., 9999)")
     return int(text)
 
 

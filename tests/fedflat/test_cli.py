@@ -98,8 +98,11 @@ USAGE = [
         "no such option: --outt (Possible options: --out); see 'fedflat run --help'",
     ),
     (["tabel"], "no such command 'tabel'. Did you mean 'table'?; see 'fedflat --help'"),
-    (["run", "quick", CELL, "--threads", "0"], "invalid value for '--threads': '0' (allowed: auto, 1, 2, ...)"),
-    (["run", "quick", CELL, "--threads", "all"], "invalid value for '--threads': 'all' (allowed: auto, 1, 2, ...)"),
+    (["run", "quick", CELL, "--threads", "0"], "invalid value for '--threads': '0' (allowed: auto, 1, 2, ..., 9999)"),
+    (
+        ["run", "quick", CELL, "--threads", "all"],
+        "invalid value for '--threads': 'all' (allowed: auto, 1, 2, ...",
+    ),
     (["run", "quick", CELL, CELL, "--out", "x"], "--out is the folder of one cell, and 2 are given"),
     (["run", "quick", CELL, "--threads"], "option '--threads' requires an argument"),
     (

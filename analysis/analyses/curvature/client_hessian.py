@@ -9,10 +9,11 @@ from pydantic import Field
 from analysis.analyses.analysed_run import AnalysedRun
 from analysis.analyses.base import OfEigenvalues, needs_stored_states
 from bench.experiments.run_config import Evaluation
+from bench.input.bounds import MOST, Count
 from bench.input.errors import UserError
 from bench.numerics.streams import numpy_stream
 
-Number = Annotated[int, Field(ge=0)]
+Number = Annotated[int, Field(ge=0, le=MOST)]
 
 
 class ClientHessian(OfEigenvalues):
@@ -22,7 +23,7 @@ class ClientHessian(OfEigenvalues):
     columns: ClassVar[tuple[str, ...]] = ("round", "client", "lambda_max", "residual", "converged")
     of_final_model: ClassVar[bool] = False
 
-    clients: Annotated[int, Field(ge=1)] | tuple[Number, ...] | None = Field(
+    clients: Count | tuple[Number, ...] | None = Field(
         default=None,
         description="number of clients, drawn by the seed, the same for all methods; or a list of clients; null: all",
     )

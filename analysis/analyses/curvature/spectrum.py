@@ -9,6 +9,7 @@ from analysis.analyses.analysed_run import AnalysedRun
 from analysis.analyses.base import OnImages
 from analysis.measures.curvature.hessian import NumberFormat, hessian_product, in_format
 from analysis.measures.curvature.spectral_density import spectral_density
+from bench.input.bounds import MOST_ENTRIES
 
 
 class Spectrum(OnImages):
@@ -17,9 +18,14 @@ class Spectrum(OnImages):
     name: ClassVar[str] = "spectrum"
     columns: ClassVar[tuple[str, ...]] = ("metric", "eigenvalue", "value", "stderr")
 
-    probes: int = Field(default=10, ge=2, description="number of random sign vectors, the same for all methods")
+    probes: int = Field(
+        default=10, ge=2, le=MOST_ENTRIES, description="number of random sign vectors, the same for all methods"
+    )
     steps: int = Field(
-        default=80, ge=1, description="Lanczos steps from each random vector; each step needs one Hessian product"
+        default=80,
+        ge=1,
+        le=MOST_ENTRIES,
+        description="Lanczos steps from each random vector; each step needs one Hessian product",
     )
     width: float = Field(
         default=0.005,

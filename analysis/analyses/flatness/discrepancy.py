@@ -11,6 +11,7 @@ from analysis.analyses.analysed_run import AnalysedRun
 from analysis.analyses.base import ByAscent, OnGlobalObjective, needs_stored_states
 from analysis.measures.flatness import flatness_discrepancy
 from bench.experiments.run_config import Evaluation
+from bench.input.bounds import Count
 from bench.input.errors import UserError
 
 
@@ -36,9 +37,8 @@ class Discrepancy(ByAscent, OnGlobalObjective):
         description="kept: the models of the round's participants, which the run stored; retrained: models of all "
         "clients, trained for one more round from the global model",
     )
-    round: int | None = Field(
+    round: Count | None = Field(
         default=None,
-        ge=1,
         description="the round after which the global model is taken; null: the last one with stored models",
     )
 

@@ -11,6 +11,7 @@ from analysis.analyses.analysed_run import AnalysedRun
 from analysis.analyses.base import OnImages
 from analysis.measures.flatness import loss_along, random_directions
 from bench.data.dataset import Batches
+from bench.input.bounds import MOST_ENTRIES, Count
 from bench.methods.base import unit
 from bench.numerics.streams import torch_stream
 
@@ -30,9 +31,9 @@ class Perturbation(OnImages):
         description="random, or gradient (uphill; downhill at negative radii)",
     )
     radii: tuple[Annotated[float, Field(ge=0)], ...] = Field(
-        default=(0, 1, 2, 3, 4, 5), min_length=1, description="distances from the model"
+        default=(0, 1, 2, 3, 4, 5), min_length=1, max_length=MOST_ENTRIES, description="distances from the model"
     )
-    draws: int = Field(default=10, ge=1, description="number of random directions")
+    draws: Count = Field(default=10, description="number of random directions")
 
     def of_run(self, run: AnalysedRun) -> pd.DataFrame:
         """One row per direction and radius."""

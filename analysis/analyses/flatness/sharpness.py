@@ -8,6 +8,7 @@ from pydantic import Field
 from analysis.analyses.analysed_run import AnalysedRun
 from analysis.analyses.base import ByAscent, OnImages
 from analysis.measures.flatness import sharpness
+from bench.input.bounds import MOST_ENTRIES, Count
 
 
 class Sharpness(ByAscent, OnImages):
@@ -17,9 +18,9 @@ class Sharpness(ByAscent, OnImages):
     columns: ClassVar[tuple[str, ...]] = ("radius", "sharpness", "first_order")
 
     radii: tuple[Annotated[float, Field(gt=0)], ...] = Field(
-        default=(0.05, 0.1, 0.2, 0.5, 1), min_length=1, description="radii of the balls"
+        default=(0.05, 0.1, 0.2, 0.5, 1), min_length=1, max_length=MOST_ENTRIES, description="radii of the balls"
     )
-    steps: int = Field(default=10, ge=1, description="ascent steps; the best point of all steps counts")
+    steps: Count = Field(default=10, description="ascent steps; the best point of all steps counts")
 
     def of_run(self, run: AnalysedRun) -> pd.DataFrame:
         """One row per radius. `first_order` is ρ‖∇F(w)‖, the maximum to first order."""

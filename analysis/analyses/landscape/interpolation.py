@@ -13,6 +13,7 @@ from analysis.analyses.scores import score_points
 from analysis.measures.directions import Family
 from analysis.measures.landscape import Grid
 from bench.engine.objective import Objective
+from bench.input.bounds import MOST, Count
 from bench.models import build_model
 
 
@@ -27,8 +28,8 @@ class Interpolation(OfLandscape, OnSubsets):
         description="a method or partition: from this run's final model (t = 0) to the final model of that method or "
         "partition (t = 1); null: from the initial model to the final one",
     )
-    steps: int = Field(default=20, ge=1, description="equal steps from one model to the other")
-    beyond: int = Field(default=5, ge=0, description="number of further steps beyond each model")
+    steps: Count = Field(default=20, description="equal steps from one model to the other")
+    beyond: int = Field(default=5, ge=0, le=MOST, description="number of further steps beyond each model")
 
     def compared_labels(self) -> Sequence[str]:
         """The method or partition at the other end of the line."""

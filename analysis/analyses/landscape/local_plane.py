@@ -1,6 +1,6 @@
 """Loss and error on the plane through the local models of three clients."""
 
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import Field, field_validator
 
@@ -9,6 +9,7 @@ from analysis.analyses.base import needs_stored_states
 from analysis.analyses.landscape.plane import Models, ThroughModels
 from bench.engine.federation import FederationState
 from bench.experiments.run_config import Evaluation
+from bench.input.bounds import MOST, Count
 from bench.input.errors import UserError
 
 
@@ -18,10 +19,10 @@ class LocalPlane(ThroughModels):
     name: ClassVar[str] = "local_plane"
     of_final_model: ClassVar[bool] = False
 
-    clients: tuple[int, ...] | None = Field(
+    clients: tuple[Annotated[int, Field(ge=0, le=MOST)], ...] | None = Field(
         default=None, description="three clients; null: the first three participants of that round"
     )
-    round: int | None = Field(default=None, ge=1, description="the round of the stored state; null: the last one")
+    round: Count | None = Field(default=None, description="the round of the stored state; null: the last one")
 
     @field_validator("clients")
     @classmethod

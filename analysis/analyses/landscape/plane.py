@@ -14,6 +14,7 @@ from analysis.analyses.scores import score_points
 from analysis.measures.directions import plane_through
 from analysis.measures.landscape import Grid, axis_around
 from bench.experiments.run_config import Evaluation
+from bench.input.bounds import Points
 from bench.input.errors import UserError
 
 
@@ -30,7 +31,7 @@ class ThroughModels(OfOneSeed, OfLandscape, OnSubsets):
 
     columns: ClassVar[tuple[str, ...]] = ("x", "y", "model", "data", "loss", "error")
 
-    points: int = Field(default=21, ge=2, description="grid points per direction")
+    points: Points = Field(default=21, description="grid points per direction")
     margin: float = Field(
         default=0.2,
         ge=0,

@@ -13,6 +13,7 @@ from analysis.analyses.scores import score_points
 from analysis.measures.directions import Biases, Family, filter_normalised_directions
 from analysis.measures.landscape import Grid, symmetric_axis
 from bench.experiments.run_config import Evaluation
+from bench.input.bounds import MOST_POINTS
 from bench.input.errors import UserError
 from bench.numerics.streams import torch_stream
 
@@ -30,7 +31,7 @@ class Surface(OfOneSeed, OfLandscape, OnImages):
     )
     extent: float = Field(default=1.0, gt=0, description="the plane spans [-extent, extent] in both directions")
     points: int = Field(
-        default=21, ge=3, description="grid points per direction; odd, so that the model is one of them"
+        default=21, ge=3, le=MOST_POINTS, description="grid points per direction; odd, so that the model is one of them"
     )
     biases: Biases = Field(
         default="zero",

@@ -10,6 +10,7 @@ from analysis.analyses.analysed_run import AnalysedRun
 from analysis.analyses.base import Analysis
 from analysis.measures.convergence import FinalValue, first_reaching
 from analysis.measures.cost import SPENT, images_of_steps, spending
+from bench.input.bounds import Count
 from bench.input.errors import UserError
 
 TargetAccuracy = Annotated[float, Field(gt=0, le=100)]
@@ -34,9 +35,8 @@ class Convergence(Analysis):
         description="the rule of the reference's final accuracy: {rule: last}, {rule: best}, or {rule: mean_last_n, "
         "n: 10}",
     )
-    window: int = Field(
+    window: Count = Field(
         default=1,
-        ge=1,
         description="second criterion: the mean of this many last evaluations reaches the target; 1: no second one",
     )
 

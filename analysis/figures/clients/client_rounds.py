@@ -17,6 +17,7 @@ from analysis.figures.notes import missing_note
 from analysis.layouts.tidy import Tidy, of_cell
 from analysis.layouts.titles import method_titles
 from bench.experiments.address import CellAddress
+from bench.input.bounds import Columns
 from bench.input.errors import UserError
 
 _LABELS = {"accuracy": "Accuracy (%)", "feature_norm": "Mean norm of the features"}
@@ -34,7 +35,7 @@ class ClientRoundsLayout(OneSeedLayout, OneSettingLayout):
     form: Literal["map", "curves"] = Field(
         default="map", description="curves: one per class or client, and their mean over the test set"
     )
-    columns: int = Field(default=4, ge=1, description="panels side by side")
+    columns: Columns = Field(default=4, description="panels side by side")
 
     def drawn(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The rows of classes, or those of clients."""

@@ -15,6 +15,7 @@ from analysis.layouts.tidy import Tidy, of_cell
 from analysis.layouts.titles import method_titles
 from analysis.measures.convergence import curves, neighbour_means
 from bench.experiments.address import IDS
+from bench.input.bounds import Columns, Count
 from bench.input.errors import UserError
 
 _LABELS = {
@@ -32,10 +33,10 @@ class ConvergenceLayout(LinePanelsLayout):
     needs: ClassVar[str] = "metrics"
     kind: Literal["convergence"] = "convergence"
     metric: Literal["test_accuracy", "train_accuracy", "test_loss", "train_loss", "local_loss"] = "test_accuracy"
-    columns: int = 2
+    columns: Columns = 2
     rounds_scale: Literal["linear", "log"] = Field(default="linear", description="scale of the x axis")
-    window: int = Field(default=1, ge=1, description="evaluations to average around each one, run by run; 1: none")
-    every: int = Field(default=1, ge=1, description="rounds between the points of a curve")
+    window: Count = Field(default=1, description="evaluations to average around each one, run by run; 1: none")
+    every: Count = Field(default=1, description="rounds between the points of a curve")
     targets: tuple[Annotated[float, Field(gt=0)], ...] = Field(default=(), description="values marked by a line")
     y_min: float | None = Field(default=None, description="lowest value shown, unless a curve ends below it")
     y_max: float | None = Field(default=None, description="highest value shown, unless a curve ends above it")

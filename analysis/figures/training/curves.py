@@ -15,6 +15,7 @@ from analysis.figures.lines import LinePanelsLayout, draw_lines, label_outer, sm
 from analysis.figures.notes import missing_note
 from analysis.layouts.tidy import Tidy
 from analysis.measures import convergence
+from bench.input.bounds import Columns, Count
 from bench.input.errors import UserError
 
 
@@ -25,9 +26,9 @@ class CurvesLayout(LinePanelsLayout):
     kind: Literal["curves"] = "curves"
     metric: str = Field(min_length=1, description="a column of metrics.csv, such as client_drift")
     label: str | None = Field(default=None, description="label of the y axis; null: the column's name")
-    columns: int = Field(default=2, ge=1)
-    window: int = Field(default=1, ge=1, description="values to average around each one, run by run; 1: none")
-    every: int = Field(default=1, ge=1, description="rounds between the points of a curve")
+    columns: Columns = 2
+    window: Count = Field(default=1, description="values to average around each one, run by run; 1: none")
+    every: Count = Field(default=1, description="rounds between the points of a curve")
     scale: Literal["linear", "log"] = "linear"
     lowest: float | None = Field(
         default=None, description="the smallest possible value: the axis shows it, and bands are cut there"

@@ -25,6 +25,7 @@ from analysis.tables.values import values_of
 from bench.experiments.address import RUN_IDS, CellAddress, Setting
 from bench.experiments.experiment import Experiment
 from bench.experiments.results import ResultPaths
+from bench.input.bounds import Columns
 from bench.input.errors import UserError, unknown
 from bench.input.frozen import Frozen
 
@@ -100,7 +101,7 @@ class SweepLayout(FigureLayout):
     final: FinalValue | None = Field(
         default=None, description="the reported value of a run; null: the one that each method reports"
     )
-    columns: int = Field(default=2, ge=1)
+    columns: Columns = 2
     select: Selection = Field(default=Selection(), description="what all panels have in common")
     panels: tuple[SweepPanel, ...] = Field(min_length=1)
 

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from pydantic import AfterValidator, Field
 
 from bench.data.dataset import Labels, Samples
+from bench.input.bounds import Count
 from bench.input.content import short_hash
 from bench.input.errors import UserError
 from bench.input.frozen import Frozen
@@ -23,7 +24,7 @@ class Partition(Frozen):
     """A split of the training images over `clients` clients. No image is used twice unless `repeats_images`."""
 
     name: str
-    clients: int = Field(ge=1, description="number N of clients")
+    clients: Count = Field(description="number N of clients")
 
     @property
     def label(self) -> str:

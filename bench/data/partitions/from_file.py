@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 from bench.data.dataset import Labels, Samples
 from bench.data.partitions.base import Indices, Partition
 from bench.files.column_file import integers, read_columns, texts
+from bench.input.bounds import Count
 from bench.input.content import KnownFile, read_known, stem, with_hash
 from bench.input.errors import UserError
 
@@ -51,7 +52,7 @@ class FromFile(Partition):
     """
 
     name: Literal["from_file"] = "from_file"
-    clients: int = Field(default=1, ge=1, description="number N of clients; filled in from the file")
+    clients: Count = Field(default=1, description="number N of clients; filled in from the file")
     file: Path
     order: Order | None = Field(
         default=None, description="labels in the order to which `index` refers, if it is another one"

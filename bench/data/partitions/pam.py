@@ -7,6 +7,7 @@ from pydantic import Field
 
 from bench.data.dataset import Labels, Samples
 from bench.data.partitions.base import Indices, Partition, Proportions, class_pools, symmetric_dirichlet
+from bench.input.bounds import Count
 from bench.input.errors import UserError
 
 
@@ -23,7 +24,7 @@ class PAM(Partition):
     """
 
     name: Literal["pam"] = "pam"
-    clients: int = Field(default=500, ge=1, description="number N of clients")
+    clients: Count = Field(default=500, description="number N of clients")
     alpha: float = Field(default=0.1, gt=0, description="concentration over coarse labels")
     beta: float = Field(default=10.0, gt=0, description="concentration over the fine labels of a coarse label")
 

@@ -8,6 +8,7 @@ from pydantic import Field
 from bench.data.dataset import Samples
 from bench.data.partitions.base import Indices, Partition, Variant
 from bench.data.partitions.refill import fill_and_refill
+from bench.input.bounds import Count
 from bench.input.errors import UserError
 
 
@@ -22,7 +23,7 @@ class Pathological(Partition):
     """
 
     name: Literal["pathological"] = "pathological"
-    classes_per_client: int = Field(ge=1, description="number of classes of a client")
+    classes_per_client: Count = Field(description="number of classes of a client")
     variant: Variant = Field(default=None, description="published (the default), or released: classes are refilled")
 
     @property

@@ -23,6 +23,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from bench.input.bounds import Count
 from bench.input.errors import UserError
 from bench.methods.base import Loss
 from bench.methods.marks import Neutral
@@ -49,8 +50,8 @@ class RelaxedContrastive(Loss):
     threshold: float = Field(default=0.7, ge=-1, le=1, description="smallest similarity of a pair that is penalised")
     weight_scl: Annotated[float, Neutral(0)] = Field(default=1.0, ge=0, description="weight of the contrastive term")
     weight_pen: Annotated[float, Neutral(0)] = Field(default=1.0, ge=0, description="weight of the penalty")
-    k_neg: int = Field(default=2, ge=1, description="number of negatives per anchor")
-    k_pos: int = Field(default=1, ge=1, description="number of positives per anchor in the penalty")
+    k_neg: Count = Field(default=2, description="number of negatives per anchor")
+    k_pos: Count = Field(default=1, description="number of positives per anchor in the penalty")
 
     def value(self, model: Network, x: Tensor, y: Tensor, weights: Tensor | None, variables: Variables) -> Tensor:
         """ℓ plus both terms, with equal weights of all samples."""

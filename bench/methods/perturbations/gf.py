@@ -16,6 +16,7 @@ import torch
 from pydantic import Field, field_validator
 from torch import Tensor
 
+from bench.input.bounds import Count
 from bench.input.errors import UserError
 from bench.methods.base import ClientRound, Gradient, Perturbation, ServerRound, along, norm, unit
 from bench.methods.marks import Neutral
@@ -33,7 +34,7 @@ class GF(Perturbation):
     T_D: Annotated[float, Neutral("infinity")] = Field(
         examples=[0.3], allow_inf_nan=True, description="threshold on the mean client distance"
     )
-    W: int = Field(ge=1, examples=[10], description="length of the indicator window")
+    W: Count = Field(examples=[10], description="length of the indicator window")
     window_rule: Literal["available", "eq16", "alg1"] = Field(
         default="available",
         description="c is the mean over the rounds in the window; or their sum divided by W; or as in Algorithm 1",
