@@ -2,13 +2,16 @@
 # make lint: checks style and types. make env: creates only the environment.
 # make bench: measures the engine and writes docs/performance.md; BENCH="--quick" passes other options.
 # make docs: builds README.md and docs/ as a site in build/docs; a broken link is an error.
+# make fuzz: tries 100,000 random inputs, which takes hours; CASES=5000 tries another number.
 # make clean: deletes the results and the site, not the stored baselines.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 BENCH ?= --out docs/performance.md
 
-.PHONY: env quick test lint bench docs clean
+CASES ?= 100000
+
+.PHONY: env quick test fuzz lint bench docs clean
 
 env: $(VENV)/.installed
 
@@ -25,6 +28,9 @@ quick: env
 # Tests of one xdist group run in one process, because they share files that take long to compute.
 test: env
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadgroup
+
+fuzz: env
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s tests/fuzz --fuzz-cases $(CASES)
 
 lint: env
 	$(BIN)/ruff check .

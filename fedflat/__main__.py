@@ -4,8 +4,7 @@ import os
 import signal
 import sys
 
-INTERRUPTED = 130
-"""The exit code after Ctrl-C, as in shells: 128 + SIGINT."""
+from fedflat.exit_codes import INTERRUPTED
 
 
 def main() -> None:

@@ -43,7 +43,7 @@ def load_analyses(experiment: str) -> dict[str, Analysis]:
     return analyses
 
 
-def _parse_key(name: str, value: Any, where: str) -> Analysis:
+def _parse_key(name: Any, value: Any, where: str) -> Analysis:
     """The analysis that a key of analyses.yaml and its value define."""
     if name in ANALYSES:
         if not isinstance(value, dict | None):
@@ -51,7 +51,7 @@ def _parse_key(name: str, value: Any, where: str) -> Analysis:
         return ANALYSES[name].parse(value or {}, where)
     if not isinstance(value, dict) or "analysis" not in value:
         raise unknown(f"analysis in {where} (an entry with another name needs the key 'analysis')", name, ANALYSES)
-    if not re.fullmatch(NAME, name) or name in RESERVED:
+    if not isinstance(name, str) or not re.fullmatch(NAME, name) or name in RESERVED:
         raise UserError(f"{where}: a name has lower-case letters, digits and '_' (not allowed: {', '.join(RESERVED)})")
     options = {option: given for option, given in value.items() if option != "analysis"}
     return analysis_class(str(value["analysis"])).parse(options, where)

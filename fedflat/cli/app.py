@@ -16,7 +16,6 @@ import typer.core
 
 from bench.host.threads import ONE_THREAD
 from bench.input.errors import one_line
-from fedflat.__main__ import INTERRUPTED
 from fedflat.cli import (
     analysing,
     comparing,
@@ -28,7 +27,8 @@ from fedflat.cli import (
     rendering,
     training,
 )
-from fedflat.cli.explained import EXPLAINED, explained, is_closed_pipe
+from fedflat.exit_codes import CLOSED_PIPE, INTERRUPTED
+from fedflat.explained import EXPLAINED, explained, is_closed_pipe
 
 # The help shows placeholders such as CELL for arguments, without Python's types such as <list[str]>.
 setattr(typer.core.TyperArgument, "display_type_rich", lambda argument, ctx: "")  # noqa: B010 - mypy refuses "="
@@ -53,9 +53,6 @@ app.add_typer(data.app, name="data")
 
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 """The base class of command-line errors, from Click or from Typer's copy of Click; Typer does not export it."""
-
-CLOSED_PIPE = 141
-"""The exit code if the reader of the output has ended, such as `head`, as in shells: 128 + SIGPIPE."""
 
 
 def command() -> int:
@@ -105,9 +102,10 @@ def _failed(code: int, message: str) -> int:
 def _give_up_output() -> None:
     """Leave nothing for Python to write at its end where it cannot be written: this would end in a traceback."""
     for stream in (sys.__stdout__, sys.__stderr__):
+        if stream is None:
+            continue
         try:
-            if stream is not None:
-                stream.flush()
+            stream.flush()
         except OSError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import typer
 
 from bench.input.errors import UserError, one_line
-from fedflat.cli.explained import explained, is_closed_pipe
+from fedflat.explained import explained, is_closed_pipe
 
 
 class Attempts:

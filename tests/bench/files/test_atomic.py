@@ -58,3 +58,18 @@ def test_full_disk_is_one_line_and_foreign_errors_pass(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError), replacing(target):
         (tmp_path / "absent.csv").read_text(encoding="utf-8")
     assert not any(tmp_path.iterdir())
+
+
+def test_a_file_that_cannot_be_written_but_has_the_content_is_no_error(tmp_path: Path, monkeypatch) -> None:
+    write_text(tmp_path / "file.txt", "same")
+
+    def refuse(path: Path, *_: object) -> int:
+        raise OSError(30, "Read-only file system", str(path))
+
+    with monkeypatch.context() as patch:  # not by a mount, which only the superuser may do
+        patch.setattr("os.open", refuse)
+        patch.setattr(Path, "unlink", refuse)
+        write_text(tmp_path / "file.txt", "same")
+        with pytest.raises(UserError, match="Read-only file system"):
+            write_text(tmp_path / "file.txt", "other")
+    assert (tmp_path / "file.txt").read_text(encoding="utf-8") == "same"

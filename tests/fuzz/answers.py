@@ -1,0 +1,83 @@
+"""The answer to one input: accepted, or refused in one line, in bounded time; everything else fails a test."""
+
+import contextlib
+import io
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from bench.input.errors import LONGEST_LINE
+from fedflat.cli.app import command
+from fedflat.explained import EXPLAINED, explained
+
+SECONDS = 30
+"""An input without an answer after this time fails the test. On a machine at rest, the longest answer takes seconds."""
+
+
+class NoAnswerError(BaseException):
+    """The time is over. It is no Exception, so that no code takes it for a failure of its own."""
+
+
+class Answers:
+    """Counts the answers."""
+
+    def __init__(self) -> None:
+        self.count: Counter[str] = Counter()
+        self.longest = 0.0
+
+    def of(self, call: Callable[[], object]) -> None:
+        """The call may succeed, or fail with an error that the command line would show in one line."""
+        with self._timed():
+            try:
+                call()
+            except SystemExit:
+                raise
+            except EXPLAINED as error:
+                _check_line(explained(error))
+                self.count["refused"] += 1
+            else:
+                self.count["accepted"] += 1
+
+    def of_command(self, words: list[str]) -> None:
+        """A command may succeed, or print one line on stderr and give 2."""
+        stdout, stderr, argv = io.StringIO(), io.StringIO(), sys.argv
+        with self._timed(), contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(stderr):
+            try:
+                sys.argv = ["fedflat", *words]
+                code = command()
+            finally:
+                sys.argv = argv
+        assert code in (0, 2), (words, code)
+        if code == 2:
+            [line] = stderr.getvalue().splitlines()
+            _check_line(line)
+        self.count["accepted" if code == 0 else "refused"] += 1
+
+    @contextmanager
+    def _timed(self) -> Iterator[None]:
+        began = time.perf_counter()
+        before = signal.signal(signal.SIGALRM, _stop)
+        signal.setitimer(signal.ITIMER_REAL, SECONDS)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+            self.longest = max(self.longest, time.perf_counter() - began)
+
+    def __str__(self) -> str:
+        answers = ", ".join(f"{count:,} {answer}" for answer, count in sorted(self.count.items()))
+        return f"{self.count.total():,} inputs: {answers}; longest answer {self.longest:.1f} s"
+
+
+def _stop(*_: object) -> None:
+    raise NoAnswerError(f"no answer after {SECONDS} s")
+
+
+def _check_line(line: str) -> None:
+    assert line
+    assert line.isprintable(), repr(line)
+    assert len(line) <= 2 * LONGEST_LINE
