@@ -149,8 +149,10 @@ class PaperClaims(Frozen):
         """The statements with the methods of a group in place of its name."""
         if not isinstance(data, Mapping):
             return data
-        groups = data.get("groups") or {}
-        claims = [_with_methods(claim, groups) if isinstance(claim, Mapping) else claim for claim in data["claims"]]
+        groups, claims = data.get("groups") or {}, data.get("claims")
+        if not isinstance(groups, Mapping) or not isinstance(claims, list):
+            return data  # refused by the fields' types
+        claims = [_with_methods(claim, groups) if isinstance(claim, Mapping) else claim for claim in claims]
         return {**data, "claims": claims}
 
     @model_validator(mode="after")

@@ -35,7 +35,7 @@ class Bounds(Frozen):
     at_most: float | None = None
     equals: str | None = Field(
         default=None,
-        pattern=r"^-?\d+(\.\d+)?$",
+        pattern=r"^-?[0-9]{1,15}(\.[0-9]{1,15})?$",
         description="as printed, such as '4.20': half a unit of its last digit is added on both sides",
     )
 
@@ -87,6 +87,12 @@ class Comparison(Form):
     than: Labels
     by: Bounds | None = None
     factor: Bounds | None = None
+
+    @model_validator(mode="after")
+    def _positive(self) -> "Comparison":
+        if self.factor is not None and self.factor.region.high <= 0:
+            raise UserError("factor: its upper bound must be above 0")
+        return self
 
     @property
     def subjects(self) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from bench.experiments.scale import Scale
 from bench.experiments.schema import ExperimentFile, ExperimentPart, Grid, MethodEntry, PartitionOverrides, differing
 from bench.input.errors import UserError
 from bench.input.frozen import REPORT, Frozen
+from bench.input.strict_yaml import DEPTH
 
 CONFIG_KEYS = {
     "rounds": "training.rounds",
@@ -57,6 +58,8 @@ class Override:
         """The override of a dotted key. Labels and hyper-parameters may contain dots, too."""
         found = _KEY.fullmatch(key)
         assert found is not None  # the pattern of the last group matches every text
+        if key.count(".") > DEPTH:
+            raise UserError(f"'{key}' has more than {DEPTH} points (allowed: a key of an experiment's file)")
         part, method, partition, rest = found.groups()
         section, _, name = rest.partition(".")
         names = tuple(rest.split("."))

@@ -42,8 +42,9 @@ _SCHEMA = experiment_schema()
 _KNOWN: Mapping[str, st.SearchStrategy[Any]] = {
     "dataset": st.sampled_from([*SOURCES, "digits", "digits", "digits"]),
     "model": st.sampled_from(sorted(MODELS)),
-    "name": st.sampled_from(["mine", "fuzz", *sorted(CATALOG)]),
+    "name": st.sampled_from(["mine", "fedavg", "fedsam"]),
     "extends": st.just("quick"),
+    "title": st.just("η"),
     "where": st.just({"dirichlet-0.1": {"training": {"lr": 0.01}}}),
     "report": st.sampled_from(["last", "best", "mean_last_3"]),
     "evaluation_where": st.just({}),
@@ -55,6 +56,15 @@ _KNOWN: Mapping[str, st.SearchStrategy[Any]] = {
         max_size=2,
     ),
     "seeds": st.lists(st.integers(0, 9), min_size=1, max_size=3, unique=True),
+    "partition": st.lists(
+        st.builds(
+            lambda name, n: {"name": name, "clients": n, "alpha": 0.5},
+            st.sampled_from(["dirichlet", "lda"]),
+            st.integers(2, 9),
+        ),
+        min_size=1,
+        max_size=2,
+    ),
     **dict.fromkeys(("file", "perturbation", "correction", "server", "loss"), st.none()),
     "hyperparameters": st.dictionaries(
         st.sampled_from(["rho", "lam", "alpha", "rho_g", "swa", "eta_a", "W", "server.beta"]),
@@ -68,7 +78,7 @@ _KNOWN: Mapping[str, st.SearchStrategy[Any]] = {
 @st.composite
 def experiments(draw: st.DrawFn) -> str:
     """The text of an experiment's file that fits the schema, except for a few values."""
-    data = draw(_of_schema(_SCHEMA))
+    data = {"dataset": "digits", "model": "cnn_gn", **draw(_of_schema(_SCHEMA))}
     for _ in range(draw(st.integers(0, 2))):
         data = draw(_with_change(data))
     return text_of(data)
