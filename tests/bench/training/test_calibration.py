@@ -109,3 +109,11 @@ def test_stored_choices_depend_on_the_local_work_and_on_a_gpu_on_the_method():
         assert key() != key(**{"training.local_epochs": 4})
         assert key("fedsam", cuda) != key("fedsmoo", cuda)
         assert key("fedsam", cuda) == key("fedsam", cuda, **{"grid.seeds": [1]})
+
+
+@pytest.mark.parametrize("key", EngineChoice().as_json())
+@pytest.mark.parametrize("value", [[], {}, "x", 1.5, -1, 0, 10**30], ids=repr)
+def test_a_stored_choice_with_a_wrong_type_is_no_choice(key, value):
+    with pytest.raises(ValueError, match="not a choice of the engine"):
+        EngineChoice.from_json({**EngineChoice().as_json(), key: value})
+    assert EngineChoice.from_json(EngineChoice().as_json()) == EngineChoice()
