@@ -1,8 +1,9 @@
-"""The allocator keeps freed memory once that is requested, which shows in page faults."""
+"""Once that is requested, the allocator keeps freed memory, which shows in page faults, and asks for huge pages."""
 
 import ctypes
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -31,6 +32,32 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
+HUGE_PAGES = """
+import resource, sys
+from fedflat.command_server import _import
+from bench.host.allocator import HUGE_BYTES, keep_freed_memory
+
+_import()  # what forks begin with
+if sys.argv[1] == "pinned":
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    keep_freed_memory()
+    grown = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+    assert grown < HUGE_BYTES / 20, "the memory is not used yet"
+import torch
+
+tensors = [torch.ones(1 << 20) for _ in range(20)]
+pages = {}
+for line in open("/proc/self/smaps", encoding="utf-8"):
+    first, *rest = line.split()
+    if not first.endswith(":"):
+        begin, end = (int(number, 16) for number in first.split("-"))
+    elif first == "VmFlags:":
+        pages[range(begin, end)] = "hg" in rest
+middles = [tensor.data_ptr() + tensor.nbytes // 2 for tensor in tensors]
+print(sum(any(huge and middle in place for place, huge in pages.items()) for middle in middles))
+"""
+
+
 def page_faults(state: str) -> int:
     command = [sys.executable, "-c", USE_AGAIN_AND_AGAIN, state]
     return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
@@ -40,3 +67,16 @@ def page_faults(state: str) -> int:
 def test_freed_memory_stays_in_the_process():
     assert page_faults("pinned") < 20
     assert page_faults("default") > 200, "ten times 64 MiB, each page anew; even huge pages are 32 each"
+
+
+@pytest.mark.skipif(not Path("/sys/kernel/mm/transparent_hugepage").exists(), reason="this system has no huge pages")
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="this C library has no mallopt")
+def test_tensors_are_in_huge_pages_where_the_system_has_them():
+    """The system notes for each part of the memory whether huge pages were asked for, even if none is free."""
+
+    def asked_for(state: str) -> int:
+        command = [sys.executable, "-c", HUGE_PAGES, state]
+        return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+    assert asked_for("pinned") == 20
+    assert asked_for("default") == 0
