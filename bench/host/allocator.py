@@ -17,8 +17,8 @@ TOP_PAD_BYTES = 64 << 20
 MMAP_BYTES = (1 << 30, 32 << 20)
 """Larger blocks are mapped separately and returned when freed. glibc before 2.35 allows at most 32 MiB."""
 
-HUGE_BYTES = 1 << 30
-"""Length of the heap's first part, which is in huge pages: training reuses the lowest free addresses of the heap."""
+HUGE_BYTES = 2047 << 20
+"""Length of the heap's first part, which is in huge pages; mallopt takes no larger number of whole MiB."""
 MADV_HUGEPAGE = 14  # linux/mman.h
 
 PINNED, DEFAULT = "pinned", "default"

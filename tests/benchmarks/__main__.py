@@ -37,7 +37,7 @@ def head(setting: Setting, began: datetime) -> str:
         "matrix rate": f"{matrix} (products of {setting.sizes.matrix_side}² matrices, the best of three)",
         "copy rate": f"{number(setting.copy_rate(LARGE_COPY) / 1e9)} GB/s read and written (vectors of 256 MiB)",
         "threads": f"{setting.all_cores}, and 1 for small models",
-        "allocator": "FedFlat and the floor keep freed memory in the process; the plain reference has glibc's defaults",
+        "allocator": "FedFlat and the floor keep freed memory, in huge pages; the plain reference has glibc's defaults",
         "images": "random uint8 images of CIFAR's shape for LeNet and ResNet-18; scikit-learn's digits for others",
         "load": "unknown" if load is None else f"{load:.2f} processes were running when the benchmark began",
         "date": f"{began:%Y-%m-%d %H:%M} UTC",
