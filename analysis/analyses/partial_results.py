@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.files.atomic import write_bytes
+from bench.files.checksums import checksum
 from bench.input.errors import UserError
 
 
@@ -14,8 +15,8 @@ class PartialResults:
 
     The file's first line is the `key`: everything that the results depend on. If the file has the same key, `finished`
     starts with its results; else the file is overwritten. Numbers are restored to the last bit. Each line contains its
-    number, so that truncated lines (after a kill) and repeated lines (from a second process) are dropped. If `file` is
-    None, nothing is saved.
+    number and a checksum, so that damaged lines (such as truncated ones after a kill) and repeated lines (from a second
+    process) are dropped. If `file` is None, nothing is saved.
     """
 
     def __init__(self, file: Path | None, key: Mapping[str, Any]) -> None:
@@ -49,8 +50,10 @@ def _parsed(lines: list[bytes]) -> list[Any]:
     results: list[Any] = []
     for line in lines:
         try:
-            number, result = json.loads(line)
-        except (ValueError, TypeError):
+            number, result, _ = json.loads(line)
+        except (ValueError, TypeError, RecursionError):
+            break
+        if line != _line((number, result)):
             break
         if number == len(results):
             results.append(result)
@@ -58,4 +61,4 @@ def _parsed(lines: list[bytes]) -> list[Any]:
 
 
 def _line(numbered: tuple[int, Any]) -> bytes:
-    return json.dumps(numbered).encode()
+    return json.dumps([*numbered, checksum(json.dumps(numbered).encode())]).encode()

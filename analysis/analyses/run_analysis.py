@@ -9,10 +9,10 @@ import torch
 
 from analysis.analyses.analysed_run import AnalysedRun
 from analysis.analyses.base import Analysis
-from analysis.analyses.provenance import PROVENANCE_COLUMNS, analysis_fingerprint, name_value_pairs
+from analysis.analyses.provenance import PROVENANCE_COLUMNS, TEXT_COLUMNS, analysis_fingerprint, name_value_pairs
 from bench.experiments.address import IDS
 from bench.experiments.results import METRICS, run_in
-from bench.files.csv_json import write_csv
+from bench.files.csv_json import read_checked_csv, write_checked_csv
 from bench.host.progress import Progress
 from bench.input.errors import UserError
 from bench.training.run_directory import CONFIG, RunDirectory, identified, is_complete
@@ -60,13 +60,13 @@ def _listed_runs(folder: Path) -> dict[int, tuple[str, dict[str, str]]]:
     file, columns = folder / METRICS, [*CELL_COLUMNS, "seed", "identity"]
     if not file.is_file():
         return {}
-    try:
-        rows = pd.read_csv(file, usecols=columns, dtype=dict.fromkeys([*CELL_COLUMNS, "identity"], str))
-    except ValueError:  # the metrics.csv of a single run has none of these columns
+    remedy = "repeat the command that trained the cell: it keeps finished runs, and writes this file again"
+    rows = read_checked_csv(file, (), remedy, texts=TEXT_COLUMNS)
+    if not {*columns} <= {*rows}:  # the metrics.csv of a single run has none of these columns
         return {}
     return {
         int(row["seed"]): (row["identity"], {column: row[column] for column in CELL_COLUMNS})
-        for row in rows.drop_duplicates().to_dict("records")
+        for row in rows[columns].drop_duplicates().to_dict("records")
     }
 
 
@@ -110,7 +110,7 @@ def run_analysis(
         analysis.check(run.config.evaluation)
         provenance = _provenance(analysis, run)
         tables.append(identified(analysis.of_run(run).assign(**provenance), cell.cell, run.config))
-    write_csv(out, pd.concat(tables[1:] or tables, ignore_index=True))
+    write_checked_csv(out, pd.concat(tables[1:] or tables, ignore_index=True))
     for file in partial_results:
         file.unlink(missing_ok=True)
 

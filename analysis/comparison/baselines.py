@@ -20,7 +20,7 @@ from bench.engine.step_settings import StepSettings
 from bench.experiments.address import IDS
 from bench.experiments.results import ResultPaths, run_in
 from bench.experiments.run_config import USER_FILES, RunConfig
-from bench.files.csv_json import write_csv
+from bench.files.csv_json import read_checked_csv, write_checked_csv
 from bench.input.content import short_hash
 from bench.input.errors import UserError, unknown
 from bench.input.frozen import NAME
@@ -126,7 +126,7 @@ def store(requested: RequestedExperiment, grid: str, out: Path | None = None) ->
     if not re.fullmatch(NAME, grid):
         raise UserError(f"--grid '{grid}': allowed are lower-case letters, digits and '_'")
     file = out or ResultPaths().baselines(grid)
-    write_csv(file, collect(requested))
+    write_checked_csv(file, collect(requested))
     return file
 
 
@@ -138,23 +138,27 @@ def load(grid: str, file: Path | None = None) -> pd.DataFrame:
         stored = sorted(found.stem for found in default.parent.glob("*.csv"))
         if file is None and stored:
             raise unknown("grid of stored baselines", grid, stored)
-        where = "" if file is None else f" --out {file}"
         raise UserError(
             f"no stored baselines at '{place}' (stored grids: {', '.join(stored) or 'none'}); "
-            f"store them with: fedflat baselines EXPERIMENT --grid {grid}{where}"
+            f"store them with: fedflat baselines EXPERIMENT --grid {grid}{_out(file)}"
         )
-    text = {column: str for column in COLUMNS if column not in NUMBERS}
-    try:
-        rows = pd.read_csv(place, dtype={**text, **NUMBERS}, keep_default_na=False, na_values={"value": [""]})
-    except (OSError, ValueError) as error:
-        raise UserError(f"cannot read '{place}': {' '.join(str(error).split())}") from None
-    lacking = [column for column in COLUMNS if column not in rows]
-    if lacking:
-        raise UserError(f"'{place}' lacks the column {lacking[0]} (it has: {', '.join(map(str, rows.columns))})")
-    if rows.duplicated([*PAIR, "method", "metric"]).any():
-        raise UserError(f"'{place}' is damaged: it holds a run twice")
+    rows = read_checked_csv(
+        place,
+        COLUMNS,
+        f"store them again with: fedflat baselines EXPERIMENT --grid {grid}{_out(file)}",
+        texts=[column for column in COLUMNS if column not in NUMBERS],
+        whole=[column for column, kind in NUMBERS.items() if kind is int],
+        keys=[*PAIR, "method", "metric"],
+        keep_default_na=False,
+        na_values={"value": [""]},
+    )
     _check_comparable(rows, f"'{place}'")
     return rows
+
+
+def _out(file: Path | None) -> str:
+    """The option that stores baselines in this file; empty for the default file."""
+    return "" if file is None else f" --out {file}"
 
 
 def difference(one: Row, other: Row, names: tuple[str, str]) -> str | None:

@@ -3,7 +3,7 @@
 The columns that name a cell are filled from the file's path. A missing file is a missing cell, not an error.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,10 +11,16 @@ import numpy as np
 import pandas as pd
 
 from analysis.analyses.base import Analysis
-from analysis.analyses.provenance import PROVENANCE_COLUMNS, first_differing_option, name_value_pairs
+from analysis.analyses.provenance import (
+    PROVENANCE_COLUMNS,
+    TEXT_COLUMNS,
+    first_differing_option,
+    name_value_pairs,
+)
 from bench.experiments.address import IDS, CellAddress, Setting
 from bench.experiments.experiment import Experiment
 from bench.experiments.results import PARTITION, RUN_FILES, ResultPaths
+from bench.files.csv_json import read_checked_csv
 from bench.input.errors import UserError
 from bench.training.run_directory import RunDirectory, first_differing_field
 
@@ -22,10 +28,11 @@ from bench.training.run_directory import RunDirectory, first_differing_field
 @dataclass(frozen=True)
 class TidyFile:
     """One kind of tidy file: the columns that its readers need, columns that only some of the files have (NaN in the
-    rows of the others), and whether each seed has a separate file."""
+    rows of the others), columns of which no two rows are equal, and whether each seed has a separate file."""
 
     columns: tuple[str, ...]
     optional: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
     per_seed: bool = False
 
 
@@ -42,18 +49,25 @@ _METRICS = (
     "diverged",
     "code",
 )
-_KINDS = (TidyFile(_METRICS, optional=("stopped",)), TidyFile(("client", "index", "label"), per_seed=True))
+_KINDS = (
+    TidyFile(_METRICS, optional=("stopped",), keys=("seed", "round")),
+    TidyFile(("client", "index", "label"), per_seed=True),
+)
 FILES = dict(zip(RUN_FILES, _KINDS, strict=True))
 """Tidy files of runs by their kind; every other kind is the name of an analysis."""
 
 
 @dataclass(frozen=True)
 class Tidy:
-    """The tidy files of one experiment under a results folder. `analyses`: its analyses by name, with their options."""
+    """The tidy files of one experiment under a results folder.
+
+    `analyses`: its analyses by name, with their options; `write_again`: the command that writes a file again.
+    """
 
     results: Path
     experiment: Experiment
     analyses: Mapping[str, Analysis]
+    write_again: Callable[[Path], str] = "write {} again".format
 
     @property
     def paths(self) -> ResultPaths:
@@ -73,9 +87,10 @@ class Tidy:
 
         `also`: columns that only some of the files may have; NaN in the rows of the others.
 
-        Outdated numbers are refused: a `UserError` if the runs of a file, or the runs that they were compared with,
-        have another configuration than the experiment, or were analysed with other options. Splits contain no results
-        of runs and are not checked; if a cell has no separate file of the split, the file of the run is read.
+        A damaged file is refused; the error names the command that writes it again. Outdated numbers are refused: a
+        `UserError` if the runs of a file, or the runs that they were compared with, have another configuration than the
+        experiment, or were analysed with other options. Splits contain no results of runs and are not checked for that;
+        if a cell has no separate file of the split, the file of the run is read.
         """
         kind = FILES.get(file) or TidyFile(("identity", "seed", *self.analyses[file].columns, *PROVENANCE_COLUMNS))
         definition = [] if file in FILES else ["definition"]
@@ -87,7 +102,7 @@ class Tidy:
                 path = self.paths.run(self.experiment.name, cell.path, seed) / PARTITION
             if not path.is_file():
                 continue
-            frame = _read(path, kind)
+            frame = self._read(path, kind)
             if kind.per_seed:
                 frame = frame.assign(seed=seed)
             else:
@@ -98,6 +113,11 @@ class Tidy:
                 frames.append(frame.assign(**cell.columns))
         whole = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
         return whole.reindex(columns=columns)
+
+    def _read(self, path: Path, kind: TidyFile) -> pd.DataFrame:
+        remedy = self.write_again(path)
+        whole = ("client", "index", "label") if kind.per_seed else ("seed",)
+        return read_checked_csv(path, kind.columns, remedy, texts=TEXT_COLUMNS, whole=whole, keys=kind.keys)
 
     def _identities(self, cell: str) -> dict[int, str]:
         """The identities, by seed, of the runs that the experiment has in a cell now."""
@@ -153,18 +173,3 @@ def _where(frame: pd.DataFrame, ids: Sequence[str]) -> pd.DataFrame:
     for column, value in zip(IDS, ids, strict=False):
         mask &= (frame[column] == value).to_numpy()
     return frame[mask]
-
-
-# Columns that are read as text: a hash may look like a number, such as 1234567890123456 or 12345678901234e5.
-_TEXT = dict.fromkeys(["experiment", *IDS, "identity", *PROVENANCE_COLUMNS], str)
-
-
-def _read(path: Path, kind: TidyFile) -> pd.DataFrame:
-    try:
-        frame = pd.read_csv(path, dtype=_TEXT)
-    except (OSError, ValueError) as error:  # pandas' parser errors are ValueErrors
-        raise UserError(f"cannot read '{path}': {' '.join(str(error).split())}") from None
-    missing = [column for column in kind.columns if column not in frame]
-    if missing:
-        raise UserError(f"'{path}' lacks the column {missing[0]} (it has: {', '.join(map(str, frame.columns))})")
-    return frame

@@ -87,7 +87,11 @@ class RequestedExperiment:
     @cached_property
     def tidy(self) -> Tidy:
         """The tidy files of the experiment."""
-        return Tidy(self.results, self.experiment, self.analyses)
+        return Tidy(self.results, self.experiment, self.analyses, self.write_again)
+
+    def write_again(self, file: Path) -> str:
+        """What to do about a damaged tidy file: the command that writes it again, in words."""
+        return f"write it again with: {self.snakemake('--force', str(file))}"
 
     def compared(self, path: str, analysis: str) -> list[str]:
         """The paths of the cells with which an analysis compares the cell at `path`."""
@@ -130,15 +134,15 @@ class RequestedExperiment:
         """The chosen methods, for messages; empty if all methods are requested."""
         return ", ".join(self.experiment.chosen or ())
 
-    def snakemake(self, target: str) -> str:
-        """The command that produces a target of the Snakefile; options with their default value are left out."""
+    def snakemake(self, *targets: str) -> str:
+        """The command that produces targets of the Snakefile; options with their default value are left out."""
         short = {overridden: key for key, overridden in CONFIG_KEYS.items()}
         config = [f"{short[key]}={value}" for key, value in self.overrides.items() if key in short]
         if self.results != Path("results"):
             config.insert(0, f"results={self.results}")
         if self.name_or_file not in experiment_names():
             config.insert(0, f"experiments=[{self.name_or_file}]")
-        command = shlex.join(["snakemake", "--cores", "2", target, *(["--config", *config] if config else [])])
+        command = shlex.join(["snakemake", "--cores", "2", *targets, *(["--config", *config] if config else [])])
         others = [key for key in self.overrides if key not in short]
         return command + (f" (with {', '.join(others)} set in the experiment's file)" if others else "")
 

@@ -1,25 +1,29 @@
 """A federation's state, and local models, in safetensors files: no pickles, written atomically, checked when read.
 
 A saved state (`save_state`) is one complete file. A checkpoint, which is rewritten again and again, refers to the
-client states in the slots of a second file: only client states that have changed are written.
+client states in the slots of another file: only client states that have changed are written.
 """
 
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import safetensors
 import torch
 from torch import Tensor
 
 from bench.engine.client_store import ClientStates, ClientStore, RecordFormat, StoredClient
 from bench.engine.federation import FederationState
+from bench.files.checksums import CHECKSUM, DIFFERS, DamagedFileError
 from bench.files.slot_file import Slot
-from bench.files.tensor_file import Kind, write_tensors
-from bench.input.errors import UserError
+from bench.files.tensor_file import Kind, TensorFile, open_tensors, write_tensors
+
+CHECKPOINTS = ("checkpoint.safetensors", "checkpoint.older.safetensors")
+"""The names of the newest checkpoint and of the one before it."""
+
+AGAIN = "write it again"
+"""The end of the message about a damaged file whose reader knows no command that writes it."""
 
 _GLOBAL = "global"
 TABLE = "clients"
@@ -38,11 +42,11 @@ def save_state(path: Path, state: FederationState, about: Mapping[str, Any]) -> 
     _write(path, state, kinds, clients, about)
 
 
-def load_state(path: Path, device: torch.device) -> tuple[FederationState, dict[str, Any]]:
-    """Read a state and its description; a `UserError` if the file is missing, truncated or of another kind."""
+def load_state(path: Path, device: torch.device, remedy: str = AGAIN) -> tuple[FederationState, dict[str, Any]]:
+    """Read a state and its description; a `DamagedFileError` with this `remedy` if the file is missing or damaged."""
     clients: dict[int, dict[str, Tensor]] = {}
-    with _errors_in_one_line(path):
-        state, others, about = _read(path, device)
+    with open_tensors(path, remedy) as file:
+        state, others, about = _read(file, device)
         for name, v in others.items():
             _, client, vector = name.split("/")
             clients.setdefault(int(client), {})[vector] = v
@@ -60,21 +64,21 @@ def save_models(path: Path, models: Mapping[int, Tensor], w_global: Tensor, abou
 class Models(Mapping[int, Tensor]):
     """Clients' models `[P]` in a file, in the order of the clients' ids; each is read when it is accessed.
 
-    `w_global` is the global model that the server computed from them. A `UserError` if the file is missing,
-    truncated or of another kind.
+    `w_global` is the global model that the server computed from them. A `DamagedFileError` with the `remedy` if the
+    file is missing or damaged.
     """
 
-    def __init__(self, path: Path, device: torch.device) -> None:
-        self._path, self._device = path, device
-        with _errors_in_one_line(path), _open(path, device) as file:
-            self._clients = sorted(int(name) for name in file.keys() if name != _GLOBAL)  # noqa: SIM118 - no mapping
-            self.w_global = _copied(file, _GLOBAL)
+    def __init__(self, path: Path, device: torch.device, remedy: str = AGAIN) -> None:
+        self._path, self._device, self._remedy = path, device, remedy
+        with open_tensors(path, remedy) as file:
+            self._clients = sorted(int(name) for name in file.names if name != _GLOBAL)
+            self.w_global = _model(file, device)
 
     def __getitem__(self, client: int) -> Tensor:
         if client not in self._clients:
             raise KeyError(client)
-        with _errors_in_one_line(self._path), _open(self._path, self._device) as file:
-            return _copied(file, str(client))
+        with open_tensors(self._path, self._remedy) as file:
+            return file.read(str(client), self._device)
 
     def __iter__(self) -> Iterator[int]:
         return iter(self._clients)
@@ -84,51 +88,78 @@ class Models(Mapping[int, Tensor]):
 
 
 class Checkpoint:
-    """The checkpoint of a run, which refers to slots in the file of the run's client store.
+    """The last two checkpoints of a run, which refer to slots in the file of the run's client store.
 
-    These slots are not reused before the next checkpoint has replaced this one, so the two files are consistent
-    whenever the process is killed.
+    These slots are not reused before a later checkpoint has replaced theirs, so the files are consistent whenever the
+    process is killed. The older checkpoint is used if the newest is damaged, and if its slots have not been reused
+    since a run was resumed from the newest.
     """
 
-    def __init__(self, path: Path, store: ClientStore) -> None:
-        self.path = path
+    def __init__(self, folder: Path, store: ClientStore) -> None:
+        self.newest, self.older = (folder / name for name in CHECKPOINTS)
         self._store = store
         self._slots_in_use: Sequence[Slot] = ()
+        self._older_slots_in_use: Sequence[Slot] = ()
 
     def save(self, state: FederationState, about: Mapping[str, Any]) -> None:
         """Write a state whose clients are in the store; clients that the store's file already has are not written."""
         assert state.clients.store is self._store
+        if self.newest.exists():
+            self.newest.replace(self.older)
+            self._older_slots_in_use = self._slots_in_use
         slots = self._store.persist(state.clients.stored.values())
         rows = [(i, slot.number, slot.checksum) for i, slot in zip(state.clients, slots, strict=True)]
         table = torch.tensor(rows, dtype=torch.int64).view(-1, 3)
         record_format = None if self._store.record_format is None else self._store.record_format.as_json()
         kinds = {TABLE: (table.dtype, tuple(table.shape))}
-        _write(self.path, state, kinds, [(TABLE, table)], {**about, "record_format": record_format})
+        _write(self.newest, state, kinds, [(TABLE, table)], {**about, "record_format": record_format})
         self._slots_in_use = slots
 
-    def load(self, device: torch.device) -> tuple[FederationState, dict[str, Any]]:
-        """Read the state and its description; a `UserError` if one of the two files is missing or damaged."""
-        with _errors_in_one_line(self.path, "; delete it to train from the start"):
-            state, others, about = _read(self.path, device)
+    def load(
+        self, device: torch.device, report: Callable[[str], None]
+    ) -> tuple[FederationState, dict[str, Any]] | None:
+        """Read the newest intact state and its description; None if there is none: then all files are removed.
+
+        `report` receives one line about each damaged checkpoint.
+        """
+        for file in (self.newest, self.older):
+            if not file.exists():
+                continue
+            try:
+                found = self._load(file, device)
+            except DamagedFileError as error:
+                report(str(error))
+                continue
+            if file == self.older:
+                self.older.replace(self.newest)  # the next checkpoint replaces the damaged one, not this one
+            return found
+        self.remove()
+        return None
+
+    def _load(self, path: Path, device: torch.device) -> tuple[FederationState, dict[str, Any]]:
+        with open_tensors(path, "it is not used") as file:
+            if not file.is_checked:
+                raise ValueError(f"it has no {CHECKSUM}")
+            state, others, about = _read(file, device)
             table: list[list[int]] = others[TABLE].tolist()
-            if table:
-                self._store.expect(RecordFormat.from_json(about["record_format"]), device)
+        if table:
+            self._store.expect(RecordFormat.from_json(about["record_format"]), device)
         stored: dict[int, StoredClient] = {}
         for client, number, checksum in table:
             stored_client = self._store.restore(number, checksum)
             if stored_client is None:
-                raise UserError(
-                    f"'{self._store.path}' is truncated or damaged; delete '{self.path}' to train from the start"
-                )
+                assert self._store.path is not None
+                raise DamagedFileError(self._store.path, f"client {client}: {DIFFERS}", f"'{path}' is not used")
             stored[client] = stored_client
         state.clients = ClientStates(self._store, stored)
         self._slots_in_use = [stored_client.slot for stored_client in stored.values() if stored_client.slot is not None]
         return state, about
 
     def remove(self) -> None:
-        """Remove both files, first the one that refers to the other, and release the slots."""
-        self._slots_in_use = ()
-        self.path.unlink(missing_ok=True)
+        """Remove all files, those that refer to the client states first, and release the slots."""
+        self._slots_in_use = self._older_slots_in_use = ()
+        self.newest.unlink(missing_ok=True)
+        self.older.unlink(missing_ok=True)
         self._store.remove_file()
 
 
@@ -146,33 +177,17 @@ def _write(
     write_tensors(path, kinds, itertools.chain(own.items(), tensors), metadata)
 
 
-def _read(path: Path, device: torch.device) -> tuple[FederationState, dict[str, Tensor], dict[str, Any]]:
+def _read(file: TensorFile, device: torch.device) -> tuple[FederationState, dict[str, Tensor], dict[str, Any]]:
     """The state without its clients, all other tensors, and the description."""
-    with _open(path, device) as file:
-        tensors, about = {name: _copied(file, name) for name in file.keys()}, json.loads(file.metadata()["about"])  # noqa: SIM118 - no mapping
+    about = json.loads(file.metadata["about"])
+    tensors = {name: file.read(name, device) for name in file.names if name != _GLOBAL}
     server = {name.removeprefix("server/"): tensors.pop(name) for name in list(tensors) if name.startswith("server/")}
-    return FederationState(int(about["round"]), tensors.pop(_GLOBAL), server), tensors, about
+    return FederationState(int(about["round"]), _model(file, device), server), tensors, about
 
 
-def _open(path: Path, device: torch.device) -> Any:
-    return safetensors.safe_open(path, framework="pt", device=str(device))
-
-
-def _copied(file: Any, name: str) -> Tensor:
-    """A copy of a tensor of an open file, at an aligned address.
-
-    In the file, a tensor may start at any address; the address of a vector can change the rounding of sums over it.
-    """
-    copy: Tensor = file.get_tensor(name).clone()
-    return copy
-
-
-@contextmanager
-def _errors_in_one_line(path: Path, advice: str = "") -> Iterator[None]:
-    """Turns every error about the file into a `UserError` of one line."""
-    try:
-        yield
-    except FileNotFoundError:
-        raise UserError(f"'{path}' does not exist") from None
-    except (safetensors.SafetensorError, AttributeError, KeyError, TypeError, ValueError, OSError):
-        raise UserError(f"'{path}' is truncated or unreadable{advice}") from None
+def _model(file: TensorFile, device: torch.device) -> Tensor:
+    """The global model `[P]`; a ValueError if it is not a vector, as in a damaged file without checksums."""
+    w = file.read(_GLOBAL, device)
+    if w.dim() != 1 or not w.is_floating_point():
+        raise ValueError(f"{_GLOBAL} is not a vector of parameters")
+    return w

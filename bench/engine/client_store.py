@@ -190,7 +190,8 @@ class ClientStore:
         return client
 
     def remove_file(self) -> None:
-        """Remove the file."""
+        """Remove the file; the next state that needs one is written to a new file."""
+        self._file = None
         if self.path is not None:
             self.path.unlink(missing_ok=True)
 

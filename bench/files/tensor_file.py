@@ -1,16 +1,20 @@
-"""Safetensors files written tensor by tensor, so that their content may be larger than memory."""
+"""Safetensors files with checksums, written and read tensor by tensor: their content may be larger than memory."""
 
 import json
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from itertools import accumulate
 from math import prod
 from pathlib import Path
+from typing import Any
 
+import safetensors
 import torch
 from torch import Tensor
 
 from bench.files.atomic import replacing
+from bench.files.checksums import CHECKSUM, DIFFERS, DamagedFileError, checksum, note_unchecked
 
 Kind = tuple[torch.dtype, tuple[int, ...]]
 """A tensor's number format and shape."""
@@ -21,22 +25,107 @@ _FORMATS = {
     torch.uint8: "U8", torch.bool: "BOOL",
 }  # fmt: skip
 
+_METADATA, _CHECKSUMS = "__metadata__", "checksums"
+
 
 def write_tensors(
     path: Path, kinds: Mapping[str, Kind], tensors: Iterable[tuple[str, Tensor]], metadata: Mapping[str, str]
 ) -> None:
-    """Write named tensors atomically; `kinds` declares all of them, `tensors` yields them in any order."""
+    """Write named tensors atomically; `kinds` declares all of them, `tensors` yields them in any order.
+
+    Two entries are added to the metadata: `checksums`, the checksum of each tensor by its name, as JSON; and
+    `checksum`, that of all other entries of the header.
+    """
     names = sorted(kinds, key=lambda name: (-kinds[name][0].itemsize, name))  # so that every tensor is aligned
     ends = [0, *accumulate(prod(shape) * dtype.itemsize for dtype, shape in (kinds[name] for name in names))]
     offsets = dict(zip(names, ends, strict=False))
-    header: dict[str, object] = {"__metadata__": dict(metadata)}
-    for name, begin, end in zip(names, ends, ends[1:], strict=False):
-        dtype, shape = kinds[name]
-        header[name] = {"dtype": _FORMATS[dtype], "shape": shape, "data_offsets": (begin, end)}
+    layout = {
+        name: {"dtype": _FORMATS[kinds[name][0]], "shape": kinds[name][1], "data_offsets": (begin, end)}
+        for name, begin, end in zip(names, ends, ends[1:], strict=False)
+    }
+    checksums = dict.fromkeys(names, checksum(b""))
+    begin = len(_header(layout, metadata, checksums))  # all checksums have the same length
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        for name, v in tensors:
+            content = _bytes(v.detach().cpu().contiguous())
+            file.seek(begin + offsets[name])
+            file.write(content)
+            checksums[name] = checksum(content)
+        file.seek(0)
+        file.write(_header(layout, metadata, checksums))
+
+
+def _header(layout: Mapping[str, object], metadata: Mapping[str, str], checksums: Mapping[str, str]) -> bytes:
+    """The beginning of a safetensors file up to its first tensor: the header's length, and the header."""
+    about = {**metadata, _CHECKSUMS: json.dumps(checksums)}
+    header = {_METADATA: about, **layout}
+    about[CHECKSUM] = _checksum_of_header(header)
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    with replacing(path) as temporary, temporary.open("wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text)
-        for name, v in tensors:
-            file.seek(8 + len(text) + offsets[name])
-            file.write(v.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
+    return struct.pack("<Q", len(text)) + text
+
+
+def _checksum_of_header(header: Mapping[str, object]) -> str:
+    return checksum(json.dumps(header).encode())
+
+
+class TensorFile:
+    """Named tensors in an open file; `metadata` describes them. `is_checked`: whether the file has checksums."""
+
+    def __init__(self, file: Any, metadata: Mapping[str, str], *, is_checked: bool) -> None:
+        self.names: list[str] = list(file.keys())
+        self.metadata = metadata
+        self.is_checked = is_checked
+        self._file = file
+        self._checksums: dict[str, str] = json.loads(metadata[_CHECKSUMS]) if is_checked else {}
+
+    def read(self, name: str, device: torch.device) -> Tensor:
+        """A copy of a tensor on a device, at an aligned address; a ValueError if it does not match its checksum.
+
+        In the file, a tensor may start at any address; the address of a vector can change the rounding of sums over it.
+        """
+        v: Tensor = self._file.get_tensor(name).clone()
+        if self.is_checked and self._checksums[name] != checksum(_bytes(v)):
+            raise ValueError(DIFFERS)
+        return v.to(device)
+
+
+@contextmanager
+def open_tensors(path: Path, remedy: str) -> Iterator[TensorFile]:
+    """Open a safetensors file for reading.
+
+    A `DamagedFileError` that ends with `remedy` if the file is missing, truncated or of another kind, or if a checksum
+    does not match. A KeyError, ValueError or TypeError of the block becomes this error, too: a file without checksums
+    may lack an entry that its reader needs.
+    """
+    try:
+        header = _read_header(path)
+        about = header[_METADATA]
+        stated = about.pop(CHECKSUM, None)
+        if stated is None:
+            note_unchecked(path)
+        elif stated != _checksum_of_header(header):
+            raise ValueError(DIFFERS)
+        with safetensors.safe_open(path, framework="pt") as file:
+            yield TensorFile(file, about, is_checked=stated is not None)
+    except OSError as error:
+        raise DamagedFileError(path, error.strerror or error, remedy) from None
+    except KeyError as error:
+        raise DamagedFileError(path, f"it lacks {error}", remedy) from None
+    except (safetensors.SafetensorError, AttributeError, TypeError, ValueError, RecursionError) as error:
+        raise DamagedFileError(path, error, remedy) from None
+
+
+def _read_header(path: Path) -> Any:
+    """The header of a safetensors file; a ValueError if it is truncated or no JSON."""
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        if not 0 < length <= path.stat().st_size - 8:
+            raise ValueError("it is truncated, or not a safetensors file")
+        return json.loads(file.read(length))
+
+
+def _bytes(v: Tensor) -> memoryview:
+    """The bytes of a contiguous tensor on the CPU."""
+    content: memoryview = v.view(-1).view(torch.uint8).numpy().data
+    return content

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from bench.engine.checkpoint import CHECKPOINTS
 from bench.experiments.run_config import RunConfig
 from bench.files.atomic import write_bytes
 from bench.host.memory import Budgets
@@ -16,7 +17,7 @@ from bench.input.errors import UserError
 from bench.input.user_code import failure, line_of
 from bench.training.run_directory import is_complete
 from bench.training.run_setup import RunSetup
-from bench.training.training_run import CHECKPOINT, CLIENTS, TrainingRun
+from bench.training.training_run import CLIENTS, TrainingRun
 from bench.training.working_directory import publish, working_directory
 
 
@@ -41,7 +42,7 @@ def open_runs(
         try:
             for (config, folder), setup, work in zip(wanted, setups, works, strict=True):
                 if is_complete(work):
-                    for name in (CHECKPOINT, CLIENTS):
+                    for name in (*CHECKPOINTS, CLIENTS):
                         (work / name).unlink(missing_ok=True)
                     publish(work, folder)
                 else:
@@ -54,7 +55,7 @@ def open_runs(
                 if run.work.exists():  # not published
                     run.log.exception("failed")
             for work in works:
-                if not (work / CHECKPOINT).exists() and not is_complete(work):  # nothing to resume
+                if not (is_complete(work) or any((work / name).exists() for name in CHECKPOINTS)):  # nothing to resume
                     shutil.rmtree(work, ignore_errors=True)
             _remove_empty(new_folders)
             if (explained := _failure_in_user_file(wanted[0][0], error)) is None:

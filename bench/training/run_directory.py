@@ -13,14 +13,14 @@ run.log
 """
 
 import functools
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 import torch
+from pydantic import BaseModel, ValidationError
 
 from bench.data.dataset import Labels
 from bench.data.partitions.base import Indices, partition_hash
@@ -28,14 +28,43 @@ from bench.engine.checkpoint import Models, load_state
 from bench.engine.federation import FederationState
 from bench.experiments.results import METRICS, PARTITION
 from bench.experiments.run_config import NOT_IDENTITY, USER_FILES, RunConfig
+from bench.files.checksums import DamagedFileError
 from bench.files.column_file import integers, read_columns
+from bench.files.csv_json import read_checked_csv, read_checked_json
 from bench.input.errors import UserError
+from bench.input.frozen import explain
 from bench.training.code_version import code_fingerprint
 
 CONFIG, PROVENANCE, TIMES = "config.json", "provenance.json", "times.csv"
 FINAL, LOG = "final.safetensors", "run.log"
 SNAPSHOTS, LOCAL_MODELS = "snapshots", "local_models"
 """Names of files and folders in a run directory, in addition to those of `ResultPaths`."""
+
+METRICS_COLUMNS = (
+    "round", "active", "lr", "local_loss", "client_drift",
+    "download", "upload", "client_state", "server_state", "gradients",
+    "train_loss", "train_accuracy", "test_loss", "test_accuracy", "diverged",
+)  # fmt: skip
+TIMES_COLUMNS = ("round", "train_seconds", "evaluation_seconds")
+"""The columns of metrics.csv, to which a method may add others, and of times.csv."""
+
+
+class _Code(BaseModel):
+    version: str | None = None
+    fingerprint: str
+
+
+class _Provenance(BaseModel):
+    """The entries of provenance.json that are read again."""
+
+    outcome: Literal["finished", "diverged", "stopped"]
+    identity: str
+    code: _Code
+    data_hash: str | None = None
+    partition_hash: str | None = None
+    device: str | None = None
+    process_peak_memory_mib: float | None = None
+    peak_gpu_memory_mib: float | None = None
 
 
 class RunDirectory:
@@ -46,35 +75,39 @@ class RunDirectory:
         if not is_complete(path):
             raise UserError(f"'{path}' is not a run directory (it has no {CONFIG})")
 
-    def _json(self, name: str) -> dict[str, Any]:
-        try:
-            data = json.loads((self.path / name).read_text(encoding="utf-8"))
-        except (ValueError, OSError) as error:
-            raise UserError(f"'{self.path / name}' is damaged: {error}") from None
-        if not isinstance(data, dict):
-            raise UserError(f"'{self.path / name}' is damaged: it holds no mapping")
-        return data
+    @property
+    def remedy(self) -> str:
+        """What to do about a damaged file, in words."""
+        cell = self.path.parent / METRICS
+        folders = f"'{self.path}' and '{cell}'" if cell.is_file() else f"'{self.path}'"
+        return f"delete {folders}, and repeat the command that trained the run"
 
     @functools.cached_property
     def config(self) -> RunConfig:
         """The run's configuration, with the paths of the run's copies of user-defined files: originals may change."""
-        data = self._json(CONFIG)
+        data = read_checked_json(self.path / CONFIG, self.remedy)
         for part in USER_FILES:
             copy = self.path / f"{part}.py"
             if copy.is_file() and isinstance(own := data.get(part), dict):
                 data = {**data, part: {**own, "file": str(copy)}}
         try:
-            return RunConfig.parse(data)
+            config = RunConfig.parse(data)
         except UserError as error:
             raise UserError(f"'{self.path / CONFIG}' is of another version or damaged: {error}") from None
+        if config.identity != self.identity:
+            raise DamagedFileError(
+                self.path / CONFIG, f"its identity differs from the one in {PROVENANCE}", self.remedy
+            )
+        return config
 
     @functools.cached_property
     def provenance(self) -> dict[str, Any]:
         """The content of provenance.json, which describes how and where the run was computed."""
-        data = self._json(PROVENANCE)
-        missing = {"outcome", "code", "identity"} - data.keys()
-        if missing:
-            raise UserError(f"'{self.path / PROVENANCE}' is damaged: it lacks {min(missing)}")
+        data = read_checked_json(self.path / PROVENANCE, self.remedy)
+        try:
+            _Provenance.model_validate(data)
+        except ValidationError as error:
+            raise DamagedFileError(self.path / PROVENANCE, explain(error), self.remedy) from None
         return data
 
     @property
@@ -104,17 +137,17 @@ class RunDirectory:
 
     def metrics(self) -> pd.DataFrame:
         """One row per finished round."""
-        try:
-            return pd.read_csv(self.path / METRICS)
-        except (OSError, ValueError) as error:
-            raise UserError(f"'{self.path / METRICS}' is missing or damaged: {error}") from None
+        return self._table(METRICS, METRICS_COLUMNS)
 
     def times(self) -> pd.DataFrame:
         """`train_seconds` and `evaluation_seconds` of each `round`; NaN where the model was not evaluated."""
-        try:
-            return pd.read_csv(self.path / TIMES)
-        except (OSError, ValueError) as error:
-            raise UserError(f"'{self.path / TIMES}' is missing or damaged: {error}") from None
+        return self._table(TIMES, TIMES_COLUMNS)
+
+    def _table(self, name: str, columns: Sequence[str]) -> pd.DataFrame:
+        table = read_checked_csv(self.path / name, columns, self.remedy, whole=["round"], keys=["round"])
+        if table.empty:
+            raise DamagedFileError(self.path / name, "it has no rows", self.remedy)
+        return table
 
     def split(self) -> list[Indices]:
         """The training indices of each client, as stored with the run: a partition's file may have changed since."""
@@ -122,16 +155,18 @@ class RunDirectory:
         try:
             columns = read_columns(file.read_bytes(), "the table")
             client, index = (integers(columns, name, "the table") for name in ("client", "index"))
-        except (OSError, UserError) as error:
-            raise UserError(f"'{file}' is missing or damaged: {error}") from None
+        except OSError as error:
+            raise DamagedFileError(file, error.strerror or error, self.remedy) from None
+        except UserError as error:
+            raise DamagedFileError(file, error, self.remedy) from None
         split = np.split(index, np.flatnonzero(np.diff(client)) + 1)
         if partition_hash(split) != self.provenance.get("partition_hash"):
-            raise UserError(f"'{file}' is damaged: its hash differs from the run's partition_hash in provenance.json")
+            raise DamagedFileError(file, f"its hash differs from partition_hash in {PROVENANCE}", self.remedy)
         return split
 
     def final(self, device: torch.device) -> FederationState:
         """The last global model; the vectors of server and clients are in snapshots only."""
-        return load_state(self.path / FINAL, device)[0]
+        return load_state(self.path / FINAL, device, self.remedy)[0]
 
     def snapshot(self, finished_rounds: int, device: torch.device) -> FederationState:
         """The complete state after this many rounds; a `UserError` if it was not saved."""
@@ -139,7 +174,7 @@ class RunDirectory:
         if not file.is_file():
             saved = ", ".join(map(str, self.config.snapshots)) or "none"
             raise UserError(f"'{self.path}' has no saved state after round {finished_rounds} (saved: {saved})")
-        return load_state(file, device)[0]
+        return load_state(file, device, self.remedy)[0]
 
     def local_models(self, finished_rounds: int, device: torch.device) -> Models:
         """The model w_i⁺ `[P]` of each participant of that round, by client id, and the resulting global model.
@@ -150,7 +185,7 @@ class RunDirectory:
         if not file.is_file():
             saved = ", ".join(map(str, self.config.rounds_of_local_models)) or "none; set evaluation.local_models"
             raise UserError(f"'{self.path}' has no saved local models of round {finished_rounds} (saved: {saved})")
-        return Models(file, device)
+        return Models(file, device, self.remedy)
 
 
 def identified(table: pd.DataFrame, cell: Mapping[str, str], config: RunConfig) -> pd.DataFrame:

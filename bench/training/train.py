@@ -10,7 +10,7 @@ from bench.data.root import data_root
 from bench.experiments.experiment import Cell
 from bench.experiments.results import METRICS, run_in
 from bench.experiments.run_config import RunConfig
-from bench.files.csv_json import write_csv
+from bench.files.csv_json import write_checked_csv
 from bench.host.memory import Budgets
 from bench.host.progress import Progress, Timer, silent
 from bench.input.errors import UserError
@@ -43,7 +43,7 @@ def train_cell(
         progress(f"{run_in(Path(cell.path), config.seed)}: {_outcome(metrics)}")
         if not run.of_this_code:
             progress("  (trained by another version of the code; --replace trains it again)")
-    write_csv(out / METRICS, pd.concat(tables, ignore_index=True))
+    write_checked_csv(out / METRICS, pd.concat(tables, ignore_index=True))
 
 
 def train_runs(

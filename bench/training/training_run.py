@@ -16,7 +16,7 @@ from bench.engine.client_store import ClientStates, ClientStore
 from bench.engine.federation import FederationState
 from bench.experiments.results import METRICS, PARTITION
 from bench.experiments.run_config import RunConfig
-from bench.files.csv_json import write_csv, write_json
+from bench.files.csv_json import write_checked_csv, write_checked_json, write_csv
 from bench.host.memory import Budgets
 from bench.host.progress import PROGRESS_SECONDS, Progress, Timer
 from bench.input.errors import UserError
@@ -26,16 +26,18 @@ from bench.training.run_directory import (
     CONFIG,
     FINAL,
     LOG,
+    METRICS_COLUMNS,
     PROVENANCE,
     TIMES,
+    TIMES_COLUMNS,
     local_models_file,
     partition_table,
     snapshot_file,
 )
 from bench.training.run_setup import RunSetup
 
-CHECKPOINT, CLIENTS = "checkpoint.safetensors", "clients.slots"
-"""The files of an unfinished run for its state, and for the states of its clients."""
+CLIENTS = "clients.slots"
+"""The file of an unfinished run for the states of its clients."""
 
 
 class RoundResult(NamedTuple):
@@ -70,16 +72,14 @@ class TrainingRun:
         self._progress = progress
         self._data_hash = setup.dataset.content_hash()
         self._store = ClientStore(work / CLIENTS, budgets)
-        self._checkpoint = Checkpoint(work / CHECKPOINT, self._store)
+        self._checkpoint = Checkpoint(work, self._store)
         self._rows: list[dict[str, Any]] = []
         self._times: list[dict[str, float]] = []
         self._since_evaluation: list[float] = []
         self._reports = Timer(PROGRESS_SECONDS)
         self.state = setup.federation.start(setup.objective.initial())
         self.state.clients = ClientStates(self._store)
-        if self._checkpoint.path.exists():
-            self._resume()
-        else:
+        if not self._is_resumed():
             self.log.info("started: %s", setup.config.canonical_json())
 
     @property
@@ -99,12 +99,15 @@ class TrainingRun:
         """Whether the local models of the next round are saved."""
         return self.state.round + 1 in self.config.rounds_of_local_models
 
-    def _resume(self) -> None:
-        self.state, about = self._checkpoint.load(self.state.w.device)
+    def _is_resumed(self) -> bool:
+        """Resume at the newest intact checkpoint; False if there is none, so that the run starts anew."""
+        found = self._checkpoint.load(self.state.w.device, self._report)
+        if found is None:
+            return False
+        self.state, about = found
         if about["data_hash"] != self._data_hash:
-            path = self._checkpoint.path
             raise UserError(
-                f"the training data have changed since '{path}' was written; delete it to train from the start"
+                f"the training data have changed since '{self.work}' was written; delete it to train from the start"
             )
         self._rows, self._times = about["rows"], about["times"]
         self.engine_choice = EngineChoice.from_json(about["engine"])
@@ -112,6 +115,11 @@ class TrainingRun:
         self._progress(
             f"seed {self.config.seed}: resumed after round {self.state.round} of {self.config.training.rounds}"
         )
+        return True
+
+    def _report(self, line: str) -> None:
+        self.log.info(line)
+        self._progress(f"seed {self.config.seed}: {line}")
 
     def record(self, result: RoundResult) -> None:
         """Accept the result of a round; evaluate and save if due."""
@@ -158,22 +166,22 @@ class TrainingRun:
         config, work, state = self.config, self.work, self.state
         last = self._rows[-1]
         outcome = "diverged" if last["diverged"] else "stopped" if last.get("stopped") else "finished"
-        times = pd.DataFrame(self._times, columns=["round", "train_seconds", "evaluation_seconds"])
+        times = pd.DataFrame(self._times, columns=TIMES_COLUMNS)
         training, evaluation = times["train_seconds"].sum(), times["evaluation_seconds"].sum()
         self.log.info(
             "%s after round %d, %.1f s of training, %.1f s of evaluation", outcome, state.round, training, evaluation
         )
         if state.clients:
             self.log.info("states of %d clients, %d of them in memory", len(state.clients), state.clients.in_memory)
-        write_csv(work / METRICS, _metrics(self._rows))
-        write_csv(work / TIMES, times.astype({"round": int}))
+        write_checked_csv(work / METRICS, _metrics(self._rows))
+        write_checked_csv(work / TIMES, times.astype({"round": int}))
         write_csv(work / PARTITION, partition_table(self.setup.split, self.setup.dataset.train.labels))
         final = FederationState(state.round, self.setup.federation.evaluated(state), {})
         save_state(work / FINAL, final, {"identity": config.identity})
         assert self.engine_choice is not None
         engine, seconds = self.engine_choice.as_json(), float(training + evaluation)
-        write_json(work / PROVENANCE, provenance(self.setup, self._data_hash, engine, outcome, seconds))
-        write_json(work / CONFIG, config.model_dump(mode="json"))
+        write_checked_json(work / PROVENANCE, provenance(self.setup, self._data_hash, engine, outcome, seconds))
+        write_checked_json(work / CONFIG, config.model_dump(mode="json"))
         self._checkpoint.remove()
 
     @property
@@ -189,17 +197,10 @@ class TrainingRun:
             self.log.removeHandler(handler)
 
 
-_METRICS = (
-    "round", "active", "lr", "local_loss", "client_drift",
-    "download", "upload", "client_state", "server_state", "gradients",
-    "train_loss", "train_accuracy", "test_loss", "test_accuracy", "diverged",
-)  # fmt: skip
-
-
 def _metrics(rows: list[dict[str, Any]]) -> pd.DataFrame:
     table = pd.DataFrame(rows)
-    extra = [name for name in table.columns if name not in _METRICS]
-    return table.reindex(columns=[*_METRICS, *extra]).astype({"round": int, "active": int, "diverged": int})
+    extra = [name for name in table.columns if name not in METRICS_COLUMNS]
+    return table.reindex(columns=[*METRICS_COLUMNS, *extra]).astype({"round": int, "active": int, "diverged": int})
 
 
 def _logger(file: Path) -> logging.Logger:

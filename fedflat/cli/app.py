@@ -87,9 +87,10 @@ def _prepare() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # Greek letters where the locale has none
-    logger = logging.getLogger("fedflat.data")
-    logger.handlers = [logging.StreamHandler()]
-    logger.setLevel(logging.INFO)
+    for name in ("fedflat.data", "fedflat.files"):
+        logger = logging.getLogger(name)
+        logger.handlers = [logging.StreamHandler()]
+        logger.setLevel(logging.INFO)
 
 
 def _failed(code: int, message: str) -> int:

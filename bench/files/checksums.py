@@ -1,0 +1,45 @@
+"""Checksums inside files of results, and the error for a damaged file.
+
+Each file contains its own checksum (CRC-32), so that files can be copied, moved and compressed. Files of earlier
+versions have none: they are read without this check, and the log says so.
+"""
+
+import logging
+import zlib
+from pathlib import Path
+from textwrap import shorten
+
+from bench.input.errors import UserError
+
+log = logging.getLogger("fedflat.files")
+
+CHECKSUM = "checksum"
+"""The name of the CSV column, the JSON key and the key in a tensor file's metadata that contain the checksum."""
+
+DIFFERS = "its content does not match its checksum"
+"""The reason in the message about a file that was altered or cut."""
+
+
+class DamagedFileError(UserError):
+    """A file of results is missing, incomplete or altered. The message names the file and says what to do."""
+
+    def __init__(self, path: Path, why: object, remedy: str) -> None:
+        super().__init__(f"'{path}' is damaged ({shorten(str(why), 300)}): {remedy}")
+
+
+def checksum(content: bytes | memoryview) -> str:
+    """The CRC-32 of the bytes, 8 hex digits."""
+    return f"{zlib.crc32(content):08x}"
+
+
+class _Unchecked:
+    """Whether this process has already reported a file without a checksum."""
+
+    reported = False
+
+
+def note_unchecked(path: Path) -> None:
+    """Log that a file has no checksum; only the first one, because an earlier version wrote all files without."""
+    if not _Unchecked.reported:
+        _Unchecked.reported = True
+        log.info("not checked for damage: '%s', and all other files of a version without checksums", path)
