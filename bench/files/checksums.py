@@ -6,6 +6,8 @@ versions have none: they are read without this check, and the log says so.
 
 import logging
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from textwrap import shorten
 
@@ -25,6 +27,24 @@ class DamagedFileError(UserError):
 
     def __init__(self, path: Path, why: object, remedy: str) -> None:
         super().__init__(f"'{path}' is damaged ({shorten(str(why), 300)}): {remedy}")
+
+
+@contextmanager
+def damage_in_one_line(path: Path, remedy: str) -> Iterator[None]:
+    """Raise every error that a damaged file can cause in this block as a `DamagedFileError` that ends with `remedy`.
+
+    A file that the system refuses to read may be intact: this is another `UserError`.
+    """
+    try:
+        yield
+    except FileNotFoundError:
+        raise DamagedFileError(path, "it does not exist", remedy) from None
+    except OSError as error:
+        raise UserError(f"cannot read '{path}': {error.strerror or error}") from None
+    except KeyError as error:
+        raise DamagedFileError(path, f"it lacks {error}", remedy) from None
+    except (ValueError, TypeError, AttributeError, OverflowError, EOFError, RecursionError) as error:
+        raise DamagedFileError(path, error, remedy) from None
 
 
 def checksum(content: bytes | memoryview) -> str:

@@ -17,7 +17,7 @@ import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
 from bench.files.atomic import write_bytes, write_text
-from bench.files.checksums import CHECKSUM, DIFFERS, DamagedFileError, checksum, note_unchecked
+from bench.files.checksums import CHECKSUM, DIFFERS, checksum, damage_in_one_line, note_unchecked
 
 
 def write_csv(path: Path, table: pd.DataFrame) -> None:
@@ -52,19 +52,15 @@ def read_checked_csv(
     column that is not in `texts` contains anything but numbers, if a column in `whole` contains anything but whole
     numbers, or if two rows are equal in all `keys`. The `options` are those of `pandas.read_csv`.
     """
-    try:
+    with damage_in_one_line(path, remedy):
         content = path.read_bytes()
         is_gzip = content.startswith(b"\x1f\x8b")
-        text, has_checksum = _without_checksum((gzip.decompress(content) if is_gzip else content).decode())
+        text, has_checksum = _without_checksum((_unpacked(content) if is_gzip else content).decode())
         # Without low_memory=False, pandas would warn of a column with mixed types.
         table: pd.DataFrame = pd.read_csv(
             io.StringIO(text), low_memory=False, dtype=dict.fromkeys(texts, str), **options
         )
         _check(table, columns, texts, whole, keys)
-    except OSError as error:
-        raise DamagedFileError(path, error.strerror or error, remedy) from None
-    except (ValueError, OverflowError, EOFError, zlib.error) as error:  # pandas' parser errors are ValueErrors
-        raise DamagedFileError(path, error, remedy) from None
     if not (has_checksum or is_gzip or table.empty):  # gzip checks its content itself
         note_unchecked(path)
     return table
@@ -80,7 +76,7 @@ def read_checked_json(path: Path, remedy: str) -> dict[str, Any]:
 
     A `DamagedFileError` that ends with `remedy` if the file has no mapping, or if its checksum does not match.
     """
-    try:
+    with damage_in_one_line(path, remedy):
         data = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(data, dict):
             raise ValueError("it holds no mapping")
@@ -89,11 +85,14 @@ def read_checked_json(path: Path, remedy: str) -> dict[str, Any]:
             note_unchecked(path)
         elif stated != _checksum_of_json(data):
             raise ValueError(DIFFERS)
-    except OSError as error:
-        raise DamagedFileError(path, error.strerror or error, remedy) from None
-    except (ValueError, RecursionError) as error:
-        raise DamagedFileError(path, error, remedy) from None
     return data
+
+
+def _unpacked(content: bytes) -> bytes:
+    try:
+        return gzip.decompress(content)
+    except (OSError, zlib.error) as error:
+        raise ValueError(error) from None
 
 
 def _checksum_of_json(data: Mapping[str, Any]) -> str:

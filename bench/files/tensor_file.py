@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from bench.files.atomic import replacing
-from bench.files.checksums import CHECKSUM, DIFFERS, DamagedFileError, checksum, note_unchecked
+from bench.files.checksums import CHECKSUM, DIFFERS, checksum, damage_in_one_line, note_unchecked
 
 Kind = tuple[torch.dtype, tuple[int, ...]]
 """A tensor's number format and shape."""
@@ -95,10 +95,10 @@ def open_tensors(path: Path, remedy: str) -> Iterator[TensorFile]:
     """Open a safetensors file for reading.
 
     A `DamagedFileError` that ends with `remedy` if the file is missing, truncated or of another kind, or if a checksum
-    does not match. A KeyError, ValueError or TypeError of the block becomes this error, too: a file without checksums
-    may lack an entry that its reader needs.
+    does not match. A KeyError, ValueError, TypeError or AttributeError of the block becomes this error, too: a file
+    without checksums may lack what its reader needs.
     """
-    try:
+    with damage_in_one_line(path, remedy):
         header = _read_header(path)
         about = header[_METADATA]
         stated = about.pop(CHECKSUM, None)
@@ -106,14 +106,11 @@ def open_tensors(path: Path, remedy: str) -> Iterator[TensorFile]:
             note_unchecked(path)
         elif stated != _checksum_of_header(header):
             raise ValueError(DIFFERS)
-        with safetensors.safe_open(path, framework="pt") as file:
-            yield TensorFile(file, about, is_checked=stated is not None)
-    except OSError as error:
-        raise DamagedFileError(path, error.strerror or error, remedy) from None
-    except KeyError as error:
-        raise DamagedFileError(path, f"it lacks {error}", remedy) from None
-    except (safetensors.SafetensorError, AttributeError, TypeError, ValueError, RecursionError) as error:
-        raise DamagedFileError(path, error, remedy) from None
+        try:
+            with safetensors.safe_open(path, framework="pt") as file:
+                yield TensorFile(file, about, is_checked=stated is not None)
+        except safetensors.SafetensorError as error:
+            raise ValueError(error) from None
 
 
 def _read_header(path: Path) -> Any:

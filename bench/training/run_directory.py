@@ -28,7 +28,7 @@ from bench.engine.checkpoint import Models, load_state
 from bench.engine.federation import FederationState
 from bench.experiments.results import METRICS, PARTITION
 from bench.experiments.run_config import NOT_IDENTITY, USER_FILES, RunConfig
-from bench.files.checksums import DamagedFileError
+from bench.files.checksums import DamagedFileError, damage_in_one_line
 from bench.files.column_file import integers, read_columns
 from bench.files.csv_json import read_checked_csv, read_checked_json
 from bench.input.errors import UserError
@@ -152,11 +152,11 @@ class RunDirectory:
     def split(self) -> list[Indices]:
         """The training indices of each client, as stored with the run: a partition's file may have changed since."""
         file = self.path / PARTITION
+        with damage_in_one_line(file, self.remedy):
+            content = file.read_bytes()
         try:
-            columns = read_columns(file.read_bytes(), "the table")
+            columns = read_columns(content, "the table")
             client, index = (integers(columns, name, "the table") for name in ("client", "index"))
-        except OSError as error:
-            raise DamagedFileError(file, error.strerror or error, self.remedy) from None
         except UserError as error:
             raise DamagedFileError(file, error, self.remedy) from None
         split = np.split(index, np.flatnonzero(np.diff(client)) + 1)

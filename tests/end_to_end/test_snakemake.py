@@ -192,7 +192,7 @@ def run_files(folder: Path) -> dict[str, bytes]:
     found = {str(f.relative_to(folder)): f.read_bytes() for f in compared}
     for table in (folder / "results" / "runs").rglob("metrics.csv"):
         if not table.parent.name.startswith("seed-"):
-            numbers = pd.read_csv(table, dtype=str).drop(columns=["train_seconds", "evaluation_seconds"])
+            numbers = pd.read_csv(table, dtype=str).drop(columns=["train_seconds", "evaluation_seconds", "checksum"])
             found[str(table.relative_to(folder))] = numbers.to_csv().encode()
     return found
 

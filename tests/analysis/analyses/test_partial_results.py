@@ -4,7 +4,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.analyses.partial_results import PartialResults
@@ -14,6 +14,7 @@ KEY = {"options": {"points": 3}, "run": "abc"}
 RESULTS = [[[0.1 + 0.2, float("inf")]], [[1e-300, -0.0], [5.0, 2.0**-40]], [[1 / 3, 100.0]]]
 
 
+@settings(deadline=None)
 @given(cut=st.integers(0, 400), rubbish=st.binary(max_size=9))
 def test_whatever_a_kill_leaves_is_continued(cut: int, rubbish: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -32,6 +33,23 @@ def test_whatever_a_kill_leaves_is_continued(cut: int, rubbish: bytes) -> None:
             second.add(result)
         assert file.read_bytes() == whole
         assert PartialResults(file, KEY).finished == RESULTS
+
+
+@settings(deadline=None)
+@given(line=st.integers(1, 3), at=st.integers(0, 200), bit=st.integers(0, 7))
+def test_a_flipped_bit_is_never_a_result(line: int, at: int, bit: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "file"
+        saved = PartialResults(file, KEY)
+        for result in RESULTS:
+            saved.add(result)
+        lines = file.read_bytes().splitlines(keepends=True)
+        damaged = bytearray(lines[line])
+        damaged[at % len(damaged)] ^= 1 << bit
+        file.write_bytes(b"".join([*lines[:line], damaged, *lines[line + 1 :]]))
+        finished = PartialResults(file, KEY).finished
+        assert finished == RESULTS[: len(finished)]
+        assert len(finished) >= line - 1
 
 
 def test_parts_of_another_question_are_not_taken(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from bench.engine.federation import Federation, FederationState, StepSettings
 from bench.engine.method_costs import example
 from bench.engine.objective import Objective
 from bench.engine.participation import Participation, active_clients
-from bench.files.tensor_file import write_tensors
+from bench.files.tensor_file import open_tensors, write_tensors
 from bench.host.memory import Budgets, available_memory
 from bench.host.torch_device import prepare_device
 from bench.input.errors import UserError
@@ -255,7 +255,7 @@ def trained(tmp_path, rounds: int, budgets: Budgets = IN_FILE, method: str = "fe
     state.clients = ClientStates(store)
     for active in problem.some()[:rounds]:
         state, _ = federation.run_round(state, active)
-    return problem, federation, state, Checkpoint(tmp_path / "checkpoint", store)
+    return problem, federation, state, Checkpoint(tmp_path, store)
 
 
 def same(a: FederationState, b: FederationState) -> bool:
@@ -271,18 +271,21 @@ def same(a: FederationState, b: FederationState) -> bool:
 
 @pytest.mark.parametrize("budgets", [IN_FILE, Budgets(), Budgets(host=800)], ids=str)
 def test_what_a_kill_leaves_at_any_time_is_the_last_checkpoint(budgets, tmp_path):
-    """The two files as they are after each round, and before each rename of the checkpoint, are read elsewhere."""
+    """The files as they are after each round, and before each rename of the checkpoint, are read elsewhere; so is the
+    checkpoint before the last one, if the last one is damaged."""
     problem, federation, state, checkpoint = trained(tmp_path, 2, budgets)
-    saved = None
+    saved = []
 
     def check() -> None:
-        if saved is not None:
-            shutil.rmtree(tmp_path / "left", ignore_errors=True)
-            (tmp_path / "left").mkdir()
-            for file in ("slots", "checkpoint"):
-                shutil.copy(tmp_path / file, tmp_path / "left" / file)
-            store = ClientStore(tmp_path / "left" / "slots", budgets)
-            assert same(Checkpoint(tmp_path / "left" / "checkpoint", store).load(CPU)[0], saved)
+        for damaged in range(min(len(saved), 2)):
+            left = Path(shutil.copytree(tmp_path, tmp_path.with_name("left"), dirs_exist_ok=True))
+            again = Checkpoint(left, ClientStore(left / "slots", budgets))
+            if damaged:
+                again.newest.write_bytes(flipped(again.newest.read_bytes()))
+            said = []
+            assert same(again.load(CPU, said.append)[0], saved[-1 - damaged])
+            assert len(said) == damaged
+            shutil.rmtree(left)
 
     def in_memory(state: FederationState) -> FederationState:
         return FederationState(state.round, state.w, state.server, ClientStates().updated(dict(state.clients)))
@@ -294,7 +297,7 @@ def test_what_a_kill_leaves_at_any_time_is_the_last_checkpoint(budgets, tmp_path
             checkpoint._store.persist(state.clients.stored.values())
             check()
             checkpoint.save(state, {})
-            saved = in_memory(state)
+            saved.append(in_memory(state))
             check()
 
 
@@ -302,28 +305,28 @@ def test_a_loaded_checkpoint_is_not_written_over(tmp_path):
     problem, federation, state, checkpoint = trained(tmp_path, 6)
     checkpoint.save(state, {"note": 1})
     expected = {i: bits(vectors) for i, vectors in state.clients.items()}
-    again = Checkpoint(checkpoint.path, ClientStore(tmp_path / "slots", IN_FILE))
-    state, about = again.load(CPU)
+    again = Checkpoint(tmp_path, ClientStore(tmp_path / "slots", IN_FILE))
+    state, about = again.load(CPU, pytest.fail)
     assert about["note"] == 1
     for active in problem.some()[6:]:
         state, _ = federation.run_round(state, active)
-    third, _ = Checkpoint(checkpoint.path, ClientStore(tmp_path / "slots", IN_FILE)).load(CPU)
+    third, _ = Checkpoint(tmp_path, ClientStore(tmp_path / "slots", IN_FILE)).load(CPU, pytest.fail)
     assert {i: bits(vectors) for i, vectors in third.clients.items()} == expected
 
 
 def test_a_checkpoint_writes_what_has_changed(tmp_path):
     clients = ClientStates(ClientStore(tmp_path / "slots", Budgets()))
     clients = clients.updated({i: {"H": torch.full((10_000,), float(i))} for i in range(50)})
-    checkpoint = Checkpoint(tmp_path / "checkpoint", clients.store)
+    checkpoint = Checkpoint(tmp_path, clients.store)
 
     def save(clients: ClientStates) -> dict[int, int]:
         checkpoint.save(FederationState(1, torch.zeros(10), {}, clients), {})
-        table = safetensors.torch.load_file(checkpoint.path)["clients"].tolist()
+        table = safetensors.torch.load_file(checkpoint.newest)["clients"].tolist()
         return {client: slot for client, slot, _ in table}
 
     before = save(clients)
     rows = [bytes(row) for row in clients.store._file.rows]
-    assert checkpoint.path.stat().st_size < 5_000
+    assert checkpoint.newest.stat().st_size < 5_000
     after = save(clients.updated({i: {"H": torch.full((10_000,), -1.0)} for i in (4, 9)}))
     assert {i for i in before if before[i] != after[i]} == {4, 9}
     written = {k for k, row in enumerate(clients.store._file.rows) if bytes(row) != rows[k]}
@@ -392,20 +395,23 @@ def flipped(data: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_file_of_client_states_is_one_line(damage, tmp_path, monkeypatch):
+@pytest.mark.parametrize("file", ["clients.slots", "checkpoint.safetensors"])
+def test_after_damage_the_run_goes_on_from_the_checkpoint_before_or_starts_anew(file, damage, tmp_path, monkeypatch):
     with interrupted_after_three_rounds(monkeypatch), pytest.raises(InterruptedRunError):
         train(config(), tmp_path / "run", CPU)
     [checkpoint] = tmp_path.glob("run.partial-*/checkpoint.safetensors")
-    DAMAGES[damage](checkpoint.with_name("clients.slots"))
-    before = checkpoint.read_bytes()
-    message = r"clients\.slots' is truncated or damaged; delete '.*checkpoint\.safetensors' to train from the start"
-    with pytest.raises(UserError, match=message) as error:
-        train(config(), tmp_path / "run", CPU)
-    assert "\n" not in str(error.value)
-    assert checkpoint.read_bytes() == before
-    checkpoint.unlink()
-    train(config(), tmp_path / "run", CPU)
+    DAMAGES[damage](checkpoint.with_name(file))
+    said = []
+    train(config(), tmp_path / "run", CPU, progress=said.append)
     assert contents(tmp_path / "run") == contents(train(config(), tmp_path / "other", CPU).path)
+    log = (tmp_path / "run" / "run.log").read_text(encoding="utf-8")
+    if file == "checkpoint.safetensors":
+        assert "resumed after round 2" in log
+    else:
+        assert "resumed after round 2" in log or log.count("started: ") == 2
+    told = [line for line in said if "is damaged" in line]
+    assert told or damage == "missing"
+    assert all("\n" not in line and line.partition(": ")[2] in log for line in told)
 
 
 def test_tensor_files_are_safetensors(tmp_path):
@@ -414,7 +420,9 @@ def test_tensor_files_are_safetensors(tmp_path):
     write_tensors(tmp_path / "file", kinds, reversed(ODD.items()), {"about": "this"})
     assert bits(safetensors.torch.load_file(tmp_path / "file")) == bits(ODD)
     with safetensors.safe_open(tmp_path / "file", framework="pt") as file:
-        assert file.metadata() == {"about": "this"}
+        assert file.metadata().pop("about") == "this"
+    with open_tensors(tmp_path / "file", "write it again") as file:
+        assert bits({name: file.read(name, CPU) for name in file.names}) == bits(ODD)
 
 
 # Memory

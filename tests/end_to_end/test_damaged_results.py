@@ -1,0 +1,275 @@
+"""Files of results are damaged in many ways and read again: the result is right, or the error is one line.
+
+FEDFLAT_DAMAGES sets how many damages each test draws.
+"""
+
+import functools
+import html
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import safetensors.torch
+import torch
+from hypothesis import HealthCheck, Phase, assume, given, settings
+from hypothesis import strategies as st
+
+from analysis.analyses import parse_analysis
+from analysis.analyses.run_analysis import run_analysis
+from analysis.comparison.baselines import store
+from analysis.comparison.compare import compare
+from analysis.figures.draw import caption, draw
+from analysis.report.figures import Figures
+from analysis.report.headline import summary
+from analysis.report.report import render_page
+from analysis.report.requested import RequestedExperiment
+from analysis.report.tables import Tables
+from bench.experiments.experiment import load_experiment
+from bench.experiments.results import ResultPaths
+from bench.files.csv_json import read_checked_json, write_csv
+from bench.files.tensor_file import open_tensors
+from bench.host.progress import silent
+from bench.input.errors import UserError
+from bench.training.train import train_cell
+from tests.places import MINI
+
+CPU = torch.device("cpu")
+EXPERIMENT = {"training.rounds": 2, "evaluation.every": 1, "evaluation.local_models": [2]}
+METHODS = [f"digits/dirichlet-0.1/4-of-20/{method}" for method in ("fedavg", "fedsam")]
+ANALYSES = {
+    "cost": parse_analysis("cost", {}),
+    "drift": parse_analysis("drift", {}),
+    "discrepancy": parse_analysis("discrepancy", {"local_models": "kept"}),
+}
+
+many = settings(
+    max_examples=int(os.environ.get("FEDFLAT_DAMAGES", "5")),
+    deadline=None,
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],  # to shrink a damaged file would take minutes
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+
+
+def requested(results: Path) -> RequestedExperiment:
+    return RequestedExperiment(MINI, results, EXPERIMENT)
+
+
+# Commands, without the start of a process: each returns what it shows or writes
+
+
+def run_again(results: Path) -> list[str]:
+    experiment, paths = load_experiment(MINI, EXPERIMENT), ResultPaths(results)
+    for cell in METHODS:
+        train_cell("mini", experiment.cell(cell), paths.cell("mini", cell), CPU, silent)
+    return [paths.metrics("mini", cell).read_text(encoding="utf-8") for cell in METHODS]
+
+
+def analyse(name: str) -> Callable[[Path], list[str]]:
+    def texts(results: Path) -> list[str]:
+        found = []
+        for cell in METHODS:
+            run_analysis(ANALYSES[name], ResultPaths(results).cell("mini", cell), results / "out.csv", CPU, silent)
+            found.append((results / "out.csv").read_text(encoding="utf-8"))
+        return found
+
+    return texts
+
+
+def table(results: Path) -> list[str]:
+    tables = Tables(requested(results))
+    return [file.read_text(encoding="utf-8") for name in tables.names() for file in tables.render(name)]
+
+
+def report(results: Path) -> str:
+    return render_page(requested(results)).read_text(encoding="utf-8")
+
+
+def figure(name: str) -> Callable[[Path], str]:
+    def text(results: Path) -> str:
+        figures = Figures(requested(results))
+        draw(figures.layout(name), figures.requested.tidy).clear()
+        return caption(figures.layout(name), figures.requested.tidy)
+
+    return text
+
+
+def baselines(results: Path) -> str:
+    return store(requested(results), "mini", results / "stored.csv").read_text(encoding="utf-8")
+
+
+def comparison(results: Path) -> str:
+    options = {"experiment": MINI, "overrides": EXPERIMENT, "baselines": results / "baselines.csv"}
+    return compare("fedsam", "mini", results, **options).csv(by_setting=True).to_csv()
+
+
+METRICS, RUN = r"fedsam/metrics\.csv", r"fedsam/seed-1/"
+COMMANDS = {
+    "run again": (run_again, rf"{RUN}(metrics\.csv|times\.csv|provenance\.json)"),
+    "analyse cost": (analyse("cost"), rf"{METRICS}|{RUN}(metrics|times|config|provenance|final)\..*"),
+    "analyse drift": (analyse("drift"), rf"{RUN}(snapshots/.*|partition.*|config.*|provenance.*)"),
+    "analyse discrepancy": (analyse("discrepancy"), rf"{RUN}(local_models/.*)"),
+    "table": (table, rf"{METRICS}|fedsam/(hessian|flatness|discrepancy)\.csv"),
+    "summary": (lambda results: summary(requested(results)), METRICS),
+    "report": (report, rf"{METRICS}|fedsam/(flatness|drift|surface)\.csv"),
+    "figure convergence": (figure("convergence"), METRICS),
+    "figure drift": (figure("drift"), r"fedsam/drift\.csv"),
+    "figure surfaces": (figure("surfaces"), r"fedsam/surface\.csv"),
+    "figure perturbation": (figure("perturbation"), r"fedsam/perturbation\.csv"),
+    "figure labels": (figure("labels"), r"partitions/.*partition\.csv\.gz"),
+    "baselines": (baselines, rf"{RUN}(metrics|config|provenance)\..*"),
+    "compare": (comparison, rf"baselines\.csv|{RUN}(metrics|config|provenance)\..*"),
+}
+"""Each command, and the files that it reads."""
+
+
+def files_read(results: Path, pattern: str) -> list[Path]:
+    files = sorted(file for file in results.rglob("*") if file.is_file())
+    found = [file for file in files if re.search(f"(^|/)({pattern})$", str(file.relative_to(results)))]
+    assert found, pattern
+    return found
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs, analyses, splits and baselines of the experiment mini, two rounds each."""
+    results = tmp_path_factory.mktemp("finished")
+    experiment, paths, wanted = load_experiment(MINI, EXPERIMENT), ResultPaths(results), requested(results)
+    for cell in METHODS:
+        train_cell("mini", experiment.cell(cell), paths.cell("mini", cell), CPU, silent)
+        for name in ("hessian", "flatness", "discrepancy", "drift", "surface", "perturbation"):
+            out = paths.analysis("mini", cell, name)
+            run_analysis(wanted.analyses[name], paths.cell("mini", cell), out, CPU, silent)
+    split = paths.partition("mini", METHODS[0], 0)
+    split.parent.mkdir(parents=True)
+    shutil.copy(paths.run("mini", METHODS[0], 0) / "partition.csv.gz", split)
+    store(wanted, "mini", results / "baselines.csv")
+    return results
+
+
+@pytest.fixture(scope="session")
+def is_right(finished: Path) -> Callable[[str, object], bool]:
+    """Whether a command shows what it shows while nothing is damaged."""
+    right = functools.cache(lambda name: COMMANDS[name][0](finished))
+    return lambda name, shown: shown == right(name)
+
+
+@pytest.fixture(scope="session")
+def unchecked(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same results as an earlier version wrote them, without checksums."""
+    results = Path(shutil.copytree(finished, tmp_path_factory.mktemp("unchecked") / "results"))
+    for file in (file for file in results.rglob("*") if file.is_file()):
+        without_checksum(file)
+    return results
+
+
+def without_checksum(file: Path) -> None:
+    if file.suffix == ".csv":
+        write_csv(file, pd.read_csv(file, dtype=str, keep_default_na=False).drop(columns="checksum", errors="ignore"))
+    elif file.suffix == ".json":
+        file.write_text(json.dumps(read_checked_json(file, ""), indent=2) + "\n", encoding="utf-8")
+    elif file.suffix == ".safetensors":
+        with open_tensors(file, "") as tensors:
+            copies = {name: tensors.read(name, CPU) for name in tensors.names}
+            about = {"about": tensors.metadata["about"]}
+        safetensors.torch.save_file(copies, file, about)
+
+
+# Damages
+
+ODD_BYTES = [
+    b"",
+    b"\0",
+    b"\xe9",
+    b'"',
+    b",",
+    b"\n",
+    b"-",
+    b"0",
+    b"7",
+    b"nan",
+    b"1e999",
+    b"x",
+    b"9" * 25,
+    b"{",
+    b"[" * 50_000,
+]
+
+
+@st.composite
+def damages(draw: st.DrawFn, data: bytes) -> tuple[bytes, str]:
+    """The content of a file after one damage, and what was done."""
+    at = draw(st.integers(0, len(data) - 1))
+    end = draw(st.integers(at, min(len(data), at + 200)))
+    lines = data.splitlines(keepends=True)
+    line = draw(st.integers(0, len(lines) - 1))
+    fields = re.split(rb"([,:\n])", lines[line])
+    field = 2 * draw(st.integers(0, len(fields) // 2))
+    odd = draw(st.sampled_from(ODD_BYTES) | st.binary(max_size=9))
+    kinds = {
+        "a flipped bit": lambda: data[:at] + bytes([data[at] ^ 1 << at % 8]) + data[at + 1 :],
+        "cut": lambda: data[:at],
+        "inserted bytes": lambda: data[:at] + odd + data[at:],
+        "missing bytes": lambda: data[:at] + data[end:],
+        "replaced bytes": lambda: data[:at] + odd + data[end:],
+        "zeros": lambda: data[:at] + bytes(end - at) + data[end:],
+        "a missing line": lambda: b"".join(lines[:line] + lines[line + 1 :]),
+        "missing lines": lambda: b"".join(lines[:line]),
+        "a repeated line": lambda: b"".join(lines[: line + 1] + lines[line:]),
+        "another value": lambda: b"".join(
+            [*lines[:line], *fields[:field], odd, *fields[field + 1 :], *lines[line + 1 :]]
+        ),
+    }
+    kind = draw(st.sampled_from(list(kinds)))
+    changed = kinds[kind]()
+    assume(changed != data)
+    return changed, f"{kind} at byte {at}, line {line + 1}, field {field // 2 + 1}, {odd[:9]!r}"
+
+
+@contextmanager
+def replaced(file: Path, content: bytes) -> Iterator[None]:
+    """The file with other content; afterwards all files are as before."""
+    before = file.read_bytes()
+    file.write_bytes(content)
+    try:
+        yield
+    finally:
+        file.write_bytes(before)
+
+
+def outcome(command: Callable[[Path], object], results: Path) -> tuple[object, str | None]:
+    """What a command shows, or its error, which must be one line; any other exception fails the test."""
+    try:
+        return command(results), None
+    except UserError as error:
+        assert str(error).isprintable(), "one line, without control characters"
+        return None, str(error)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+@many
+@given(data=st.data())
+def test_a_damaged_file_is_refused_or_does_no_harm(name, data, finished, is_right):
+    command, pattern = COMMANDS[name]
+    file = data.draw(st.sampled_from(files_read(finished, pattern)))
+    content, kind = data.draw(damages(file.read_bytes()))
+    with replaced(file, content):
+        shown, error = outcome(command, finished)
+    if error is None and name == "report" and not is_right(name, shown):
+        error = html.unescape(shown)  # the page says it in the place of a figure
+    assert is_right(name, shown) if error is None else f"'{file}' is damaged" in error, (kind, file.name, error)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+@many
+@given(data=st.data())
+def test_a_damaged_file_without_a_checksum_gives_no_traceback(name, data, unchecked):
+    command, pattern = COMMANDS[name]
+    file = data.draw(st.sampled_from(files_read(unchecked, pattern)))
+    with replaced(file, data.draw(damages(file.read_bytes()))[0]):
+        outcome(command, unchecked)
