@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from analysis.figures.base import OneSeedLayout, OneSettingLayout, new_figure
+from analysis.figures.landscape.grid import grid
 from analysis.figures.notes import missing_note
 from analysis.figures.palette import styles
 from analysis.layouts.tidy import Tidy, of_cell
@@ -59,12 +60,12 @@ class ThroughModelsLayout(OneSeedLayout, OneSettingLayout):
         colours = {label: look.colour for label, look in styles(tidy.experiment).items()}
         height = sum(_panel_size(self, rows)[1] + 0.65 for rows in planes.values()) + 0.1
         figure, body = new_figure(self.width, height, [missing_note(frame, self, tidy)])
-        grid = body.subplots(len(planes), 2, squeeze=False)
-        for column, (value, part) in zip(grid.T, (("loss", self.loss), ("error", self.error)), strict=True):
+        panels = body.subplots(len(planes), 2, squeeze=False)
+        for column, (value, part) in zip(panels.T, (("loss", self.loss), ("error", self.error)), strict=True):
             levels, norm = _levels(shown[value][value], self.ceiling if value == "loss" else None, value)
             for axes, (method, plane) in zip(column, planes.items(), strict=True):
                 rows = plane[plane["data"] == part]
-                table = rows[rows["model"].isna()].pivot_table(index="y", columns="x", values=value)
+                table = grid(rows[rows["model"].isna()], "x", "y", value, self.title)
                 filled = _draw_contours(axes, table, levels, norm)
                 _mark_models(axes, rows[rows["model"].notna()], names, colours)
                 whose = f", {names[method]}" if len(planes) > 1 else ""
@@ -72,7 +73,7 @@ class ThroughModelsLayout(OneSeedLayout, OneSettingLayout):
                 axes.set_title(f"{PART[part]} {value}{' (%)' * (value == 'error')}{whose}")
             column[-1].set_xlabel("Distance along u")
             body.colorbar(filled, ax=list(column), aspect=15 * len(planes), pad=0.02, format=_shortest(levels))
-        for axes in grid[:, 0]:
+        for axes in panels[:, 0]:
             axes.set_ylabel("Distance along v")
         _settle_around_panels(figure)
         return figure

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from analysis.figures.base import OneSeedLayout, OneSettingLayout, new_figure
+from analysis.figures.landscape.grid import grid
 from analysis.figures.notes import missing_note
 from analysis.layouts.tidy import Tidy, of_cell
 from analysis.layouts.titles import method_titles
@@ -44,7 +45,7 @@ class SurfacesLayout(OneSeedLayout, OneSettingLayout):
         (setting,) = self.settings(tidy.experiment)
         seed = self.shown_seed(tidy.experiment)
         planes = {
-            method: rows.pivot_table(index="b", columns="a", values="loss")
+            method: grid(rows, "a", "b", "loss", self.title)
             for method in self.methods
             if not (rows := of_cell(frame, CellAddress(setting, method))).empty
         }
@@ -58,12 +59,12 @@ class SurfacesLayout(OneSeedLayout, OneSettingLayout):
 
         names = method_titles(tidy.experiment)
         figure, body = new_figure(self.width, 3.45, [missing_note(frame, self, tidy)])
-        grid = body.add_gridspec(2, len(planes), height_ratios=(1.1, 1))
+        panels = body.add_gridspec(2, len(planes), height_ratios=(1.1, 1))
         for column, (method, plane) in enumerate(planes.items()):
             a, b = np.meshgrid(plane.columns.to_numpy(float), plane.index.to_numpy(float))
             loss = np.clip(plane.to_numpy(float), lowest, ceiling)
-            _draw_surface(body.add_subplot(grid[0, column], projection="3d"), (a, b, loss), norm, names[method])
-            _draw_contours(body.add_subplot(grid[1, column]), (a, b, loss), norm, levels)
+            _draw_surface(body.add_subplot(panels[0, column], projection="3d"), (a, b, loss), norm, names[method])
+            _draw_contours(body.add_subplot(panels[1, column]), (a, b, loss), norm, levels)
         bar = body.colorbar(ScalarMappable(norm, _COLOURS), ax=list(body.get_axes()), shrink=0.85, aspect=35, pad=0.01)
         bar.set_label("Loss (log colour scale)")
         return figure

@@ -163,7 +163,7 @@ def test_no_analysis_normalises_more_than_a_batch_at_once(tmp_path: Path, monkey
 
     def analysed(name: str) -> pd.DataFrame:
         run_analysis(CONFIGURED[name], tmp_path / "runs", tmp_path / "x.csv", CPU, str)
-        return pd.read_csv(tmp_path / "x.csv")
+        return pd.read_csv(tmp_path / "x.csv").drop(columns="checksum")
 
     of_images = [name for name in ANALYSES if name not in OF_RECORDS]
     whole = {name: analysed(name) for name in of_images}

@@ -164,11 +164,16 @@ def test_baselines_that_are_not_there(little: Path) -> None:
 
 def test_damaged_baselines_are_reported(little: Path) -> None:
     rows = pd.read_csv(store(requested(little), "tiny"))
+    unchecked = rows.drop(columns="checksum")
     for damaged, message in [
-        (rows.drop(columns="protocol"), "'odd.csv' lacks the column protocol"),
-        (pd.concat([rows, rows.iloc[:1]]), "holds a run twice"),
-        (rows.assign(value="much"), "cannot read 'odd.csv'"),
-        (rows.assign(rounds=rows.index, protocol=rows.index), "cannot be compared in digits/dirichlet-0.1/4-of-20/"),
+        (rows.iloc[:-3], r"'odd.csv' is damaged \(it has \d+ of \d+ rows\): store them again with: fedflat baselines"),
+        (unchecked.drop(columns="protocol"), r"'odd.csv' is damaged \(it lacks the column protocol"),
+        (pd.concat([unchecked, unchecked.iloc[:1]]), "two rows have the same dataset and partition"),
+        (unchecked.assign(value="much"), r"'odd.csv' is damaged \(value = 'much' is not a number"),
+        (
+            unchecked.assign(rounds=rows.index, protocol=rows.index),
+            "cannot be compared in digits/dirichlet-0.1/4-of-20/",
+        ),
     ]:
         damaged.to_csv("odd.csv", index=False)
         with pytest.raises(UserError, match=message):
