@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,7 +38,10 @@ from bench.files.tensor_file import open_tensors
 from bench.host.progress import silent
 from bench.input.errors import UserError
 from bench.training.train import train_cell
+from tests import commands
+from tests.bench.training.test_runs import InterruptedRunError, config, contents, interrupted_after_three_rounds
 from tests.places import MINI
+from tests.problems import train
 
 CPU = torch.device("cpu")
 EXPERIMENT = {"training.rounds": 2, "evaluation.every": 1, "evaluation.local_models": [2]}
@@ -273,3 +277,66 @@ def test_a_damaged_file_without_a_checksum_gives_no_traceback(name, data, unchec
     file = data.draw(st.sampled_from(files_read(unchecked, pattern)))
     with replaced(file, data.draw(damages(file.read_bytes()))[0]):
         outcome(command, unchecked)
+
+
+# Unfinished runs
+
+
+@pytest.fixture(scope="module")
+def interrupted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, bytes]]:
+    """A folder with a run of three of six rounds, and the files of the same run when it is finished."""
+    folder = tmp_path_factory.mktemp("interrupted")
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        interrupted_after_three_rounds(patch),
+        pytest.raises(InterruptedRunError),
+    ):
+        train(config(), folder / "run", CPU)
+    assert len(list(folder.glob("run.partial-*/checkpoint*"))) == 2
+    return folder, contents(train(config(), tmp_path_factory.mktemp("undisturbed") / "run", CPU).path)
+
+
+@many
+@given(data=st.data())
+def test_after_any_damage_of_a_checkpoint_the_run_ends_with_the_same_bits(data, interrupted):
+    folder, right = interrupted
+    names = ["checkpoint.safetensors", "checkpoint.older.safetensors", "clients.slots"]
+    with tempfile.TemporaryDirectory() as again:
+        shutil.copytree(folder, again, dirs_exist_ok=True)
+        for name in data.draw(st.sets(st.sampled_from(names), min_size=1)):
+            [file] = Path(again).glob(f"run.partial-*/{name}")
+            file.write_bytes(data.draw(damages(file.read_bytes()))[0])
+        said = []
+        assert contents(train(config(), Path(again, "run"), CPU, progress=said.append).path) == right
+        assert all(line.isprintable() for line in said)
+
+
+# The commands themselves
+
+
+@pytest.mark.parametrize(
+    ("words", "file"),
+    [
+        (["run", METHODS[1], "--out", "runs/mini/" + METHODS[1]], f"runs/mini/{METHODS[1]}/seed-1/provenance.json"),
+        (["table", "accuracy"], f"runs/mini/{METHODS[1]}/metrics.csv"),
+        (["figure", "drift"], f"analysis/mini/{METHODS[1]}/drift.csv"),
+        (["summary"], f"runs/mini/{METHODS[1]}/metrics.csv"),
+        (["report"], f"runs/mini/{METHODS[1]}/metrics.csv"),
+        (["baselines", "--grid", "mini"], f"runs/mini/{METHODS[1]}/seed-0/config.json"),
+        (["compare", "fedsam", "--grid", "mini"], "baselines/mini.csv"),
+    ],
+)
+def test_the_command_ends_with_one_line_and_code_2(words, file, finished, tmp_path):
+    results = Path(shutil.copytree(finished, tmp_path / "results"))
+    (results / "baselines").mkdir()
+    shutil.copy(results / "baselines.csv", results / "baselines" / "mini.csv")
+    damaged = results / file
+    damaged.write_bytes(damaged.read_bytes()[: damaged.stat().st_size // 2])
+    name, *others = words
+    experiment = ["--experiment", MINI] if name == "compare" else [MINI]
+    options = [f"--set={key}={json.dumps(value)}" for key, value in EXPERIMENT.items()]
+    others = [str(results / word) if word.startswith("runs/") else word for word in others]
+    done = commands.run(["fedflat", name, *experiment, *others, "--results", str(results), *options], cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    [line] = done.stderr.splitlines()
+    assert re.fullmatch(rf"fedflat: '.*{file}' is damaged \(.*\): .*", line)
