@@ -21,7 +21,7 @@ from analysis.tables.quantities import quantity
 from analysis.tables.values import values_of
 from analysis.verdicts.margins import rules
 from bench.experiments.address import CellAddress
-from bench.experiments.experiment import load_experiment
+from bench.experiments.experiment import Experiment, load_experiment
 from bench.experiments.overrides import CONFIG_KEYS
 from bench.input.errors import UserError
 
@@ -50,7 +50,7 @@ class Printed:
 
     def finding(self, claim: Claim) -> Finding | None:
         """Whether the printed numbers confirm a claim; None if none is printed."""
-        statement = claim.statement(list(load_experiment(self.paper).settings))
+        statement = claim.statement(list(self._experiment.settings))
         if statement is None:
             return None
         found = [
@@ -69,9 +69,14 @@ class Printed:
         return _worst(claim.column) if number.value is None else number.value
 
     @cached_property
+    def _experiment(self) -> Experiment:
+        """The paper's experiment, which is read once for all claims."""
+        return load_experiment(self.paper)
+
+    @cached_property
     def _numbers(self) -> tuple[dict[_Key, dict[str, PublishedNumber]], dict[_Key, dict[str, PublishedNumber]]]:
         """The printed numbers of each quantity and cell, by the table that prints them; and the same for multiples."""
-        experiment, frame = load_experiment(self.paper), published(self.paper)
+        experiment, frame = self._experiment, published(self.paper)
         plain: dict[_Key, dict[str, PublishedNumber]] = {}
         multiples: dict[_Key, dict[str, PublishedNumber]] = {}
         for name in layout_names(self.paper, "tables"):
