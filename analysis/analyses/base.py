@@ -13,6 +13,7 @@ from analysis.analyses.analysed_run import AnalysedRun, Sample
 from analysis.measures.curvature.hessian import Estimator, NumberFormat, TopEigenvalues, in_format, top_eigenvalues
 from analysis.measures.curvature.pyhessian_power import NAME as PYHESSIAN
 from analysis.measures.flatness import Ascent
+from analysis.measures.forward_passes import ForwardPrecision
 from analysis.measures.packaged_landscape import NAME as LOSS_LANDSCAPES
 from bench.data.sources.base import Source, Subset
 from bench.engine.objective import Batched
@@ -142,7 +143,16 @@ class OfOneSeed(Analysis):
         return [seeds[0] if self.seed is None else self.seed]
 
 
-class OfLandscape(Analysis):
+class ByForwardPasses(Analysis):
+    """An analysis that only needs the loss or the accuracy of many models."""
+
+    precision: ForwardPrecision = Field(
+        default="fp32",
+        description="of forward passes: fp32; bf16, with the largest difference from fp32 at five points (models)",
+    )
+
+
+class OfLandscape(ByForwardPasses):
     """An analysis of models on a line or a plane in parameter space."""
 
     evaluator: Literal["fedflat", "loss_landscapes"] = Field(

@@ -11,6 +11,7 @@ from analysis.analyses.base import OfLandscape
 from analysis.analyses.partial_results import PartialResults
 from analysis.analyses.provenance import analysis_fingerprint
 from analysis.measures.directions import Family
+from analysis.measures.forward_passes import differences, forward_precision, spread
 from analysis.measures.landscape import Grid, Point, Prepared, Score, chunks, points_together, score
 from analysis.measures.packaged_landscape import packaged_scores
 from bench.data.sources.base import Subset
@@ -24,12 +25,17 @@ def score_points(
     grid: Grid,
     samples: Mapping[Subset, Sample],
 ) -> pd.DataFrame:
-    """Loss and error of the models at all points, on each sample: columns point (its index), data, loss, error."""
+    """Loss and error of the models at all points, on each sample: columns point (its index), data, loss, error.
+
+    If they are computed in bf16, also the columns `DIFFERENCES`.
+    """
     data = {subset: Prepared(run.setup.objective, sample.data) for subset, sample in samples.items()}
     evaluated = _by_package if analysis.evaluator == "loss_landscapes" else _by_fedflat
-    scores = evaluated(run, analysis, family, grid, data)
+    with forward_precision(run.setup.objective, analysis.precision):
+        scores = evaluated(run, analysis, family, grid, data)
     rows = [(i, subset, *values) for subset, found in scores.items() for i, values in enumerate(found)]
-    return pd.DataFrame(rows, columns=["point", "data", "loss", "error"])
+    table = pd.DataFrame(rows, columns=["point", "data", "loss", "error"])
+    return table if analysis.precision == "fp32" else table.assign(**_differences(run, family, grid, data, scores))
 
 
 def _by_fedflat(
@@ -63,6 +69,19 @@ def _by_package(
         on_grid = packaged_scores(objective, family, grid.axes, batches, lambda numbers: run.progress(numbers, "point"))
         scores[subset] = on_grid + [score(objective, family, [point], batches)[0] for point in grid.further]
     return scores
+
+
+def _differences(
+    run: AnalysedRun,
+    family: Family,
+    grid: Grid,
+    data: Mapping[Subset, Prepared],
+    scores: Mapping[Subset, Sequence[Score]],
+) -> dict[str, float]:
+    """The values of `DIFFERENCES` for scores in bf16, at a few points of the grid and on all samples."""
+    checked = [(subset, i) for subset in data for i in spread(len(grid.points))]
+    exact = [score(run.setup.objective, family, [grid.points[i]], data[subset])[0] for subset, i in checked]
+    return differences([scores[subset][i] for subset, i in checked], exact)
 
 
 def _key(run: AnalysedRun, analysis: OfLandscape, family: Family, points: Sequence[Point]) -> dict[str, Any]:

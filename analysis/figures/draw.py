@@ -14,6 +14,7 @@ from analysis.figures.base import STYLE, FigureLayout
 from analysis.figures.notes import missing_note
 from analysis.layouts.captions import (
     computed_by_other_code,
+    computed_in_bf16,
     definition,
     less_exact,
     other_training_settings,
@@ -74,6 +75,7 @@ def caption(layout: FigureLayout, tidy: Tidy) -> str:
         f"Computed: {computed}." if computed else "",
         *other_training_settings(tidy.experiment, layout.methods),
         *less_exact({layout.file: frame}, tidy.analyses),
+        *computed_in_bf16({layout.file: frame}),
         *computed_by_other_code({layout.file: frame}, tidy.analyses),
         f"{note[0].upper()}{note[1:]}." if note else "",
     ]

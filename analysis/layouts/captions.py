@@ -11,6 +11,7 @@ from analysis.analyses.base import Analysis, OfEigenvalues
 from analysis.analyses.provenance import analysis_fingerprint
 from analysis.layouts.titles import method_titles
 from analysis.measures.curvature.hessian import Estimator
+from analysis.measures.forward_passes import DIFFERENCES
 from bench.experiments.address import RUN_IDS, CellAddress
 from bench.experiments.experiment import Experiment
 from bench.experiments.results import RUN_FILES
@@ -123,6 +124,19 @@ _STOPS: Mapping[Estimator, str] = {
     "power": "power iteration stopped at its limit of steps",
     "pyhessian": "PyHessian stopped by its own rule",
 }
+
+
+def computed_in_bf16(frames: Mapping[str, pd.DataFrame]) -> Iterator[str]:
+    """A sentence for each kind of tidy file that was computed in bf16: how far it differs from fp32."""
+    for file, frame in frames.items():
+        checked = frame.reindex(columns=DIFFERENCES).dropna()
+        if not checked.empty:
+            points, loss, relative, error = checked.max()
+            yield (
+                f"{file} was computed in bf16: at {points:g} points of each run it differs from fp32 by at most "
+                f"{loss:.2g} in the loss (relatively {100 * relative:.2g} %) and {error:.2g} percentage points in the "
+                "error."
+            )
 
 
 def computed_by_other_code(frames: Mapping[str, pd.DataFrame], analyses: Mapping[str, Analysis]) -> Iterator[str]:

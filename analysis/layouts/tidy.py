@@ -17,6 +17,7 @@ from analysis.analyses.provenance import (
     first_differing_option,
     name_value_pairs,
 )
+from analysis.measures.forward_passes import DIFFERENCES
 from bench.experiments.address import IDS, CellAddress, Setting
 from bench.experiments.experiment import Experiment
 from bench.experiments.results import PARTITION, RUN_FILES, ResultPaths
@@ -92,7 +93,9 @@ class Tidy:
         experiment, or were analysed with other options. Splits contain no results of runs and are not checked for that;
         if a cell has no separate file of the split, the file of the run is read.
         """
-        kind = FILES.get(file) or TidyFile(("identity", "seed", *self.analyses[file].columns, *PROVENANCE_COLUMNS))
+        kind = FILES.get(file) or TidyFile(
+            ("identity", "seed", *self.analyses[file].columns, *PROVENANCE_COLUMNS), optional=DIFFERENCES
+        )
         definition = [] if file in FILES else ["definition"]
         columns = list(dict.fromkeys([*IDS, "seed", *kind.columns, *definition, *kind.optional, *also]))
         frames = []

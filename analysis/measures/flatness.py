@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from analysis.measures.directions import gaussian_directions
+from analysis.measures.forward_passes import Losses
 from bench.engine.objective import Batched, Objective
 from bench.methods.base import along, norm, unit
 
@@ -108,7 +109,7 @@ def flatness_discrepancy(
 
 
 def low_pass_filter(
-    objective: Objective,
+    objective: Losses,
     w: Tensor,
     data: Batched,
     *,
@@ -133,7 +134,7 @@ def random_directions(w: Tensor, draws: int, stream: torch.Generator) -> Iterato
 
 
 def loss_along(
-    objective: Objective, w: Tensor, data: Batched, directions: Iterable[Tensor], radii: Sequence[float]
+    objective: Losses, w: Tensor, data: Batched, directions: Iterable[Tensor], radii: Sequence[float]
 ) -> pd.DataFrame:
     """F(w + r u) for each unit direction u `[P]` at every radius r: columns radius, draw (the index of u), loss.
 

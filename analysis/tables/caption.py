@@ -7,6 +7,7 @@ import pandas as pd
 
 from analysis.layouts.captions import (
     computed_by_other_code,
+    computed_in_bf16,
     definition,
     less_exact,
     other_training_settings,
@@ -60,6 +61,7 @@ def caption(
     protocol += [
         *_definitions(layout, frames),
         *less_exact(frames, tidy.analyses),
+        *computed_in_bf16(frames),
         *computed_by_other_code(frames, tidy.analyses),
     ]
     if any(quantity(column.metric).file == "convergence" for column in layout.supported):

@@ -8,8 +8,9 @@ import pandas as pd
 from pydantic import Field
 
 from analysis.analyses.analysed_run import AnalysedRun
-from analysis.analyses.base import Analysis
+from analysis.analyses.base import ByForwardPasses
 from analysis.measures.corruptions import CORRUPTIONS, SEVERITIES, Corrupted
+from analysis.measures.forward_passes import ForwardPasses
 from bench.data.root import data_root
 from bench.data.sources.base import Source
 from bench.data.sources.cifar_c import CORRUPTIONS as CIFAR_C
@@ -20,7 +21,7 @@ from bench.input.errors import UserError, unknown
 _PUBLISHED: dict[str, type[CifarC]] = {"cifar10_c": Cifar10C, "cifar100_c": Cifar100C}
 
 
-class Corruptions(Analysis):
+class Corruptions(ByForwardPasses):
     """Robustness to corrupted images (Caldarola et al., 2022: Figures 6 and 8)."""
 
     name: ClassVar[str] = "corruptions"
@@ -42,9 +43,11 @@ class Corruptions(Analysis):
         """One row for the clean images (severity 0), one per corruption and severity, one for the mean over these."""
         setup, suite = run.setup, self._suite(run)
         clean = run.batches(setup.test)
+        sets = [(name, severity) for name in self._names(suite) for severity in self.severities]
+        passes = ForwardPasses(setup.objective, self.precision, 1 + len(sets))
 
         def accuracy(data: Batched) -> float:
-            return setup.objective.evaluate(run.w, data)[1]
+            return passes.evaluate(run.w, data)[1]
 
         def corrupted(name: str, severity: int) -> Batched:
             if suite == "built_in":
@@ -53,7 +56,6 @@ class Corruptions(Analysis):
             images = source.samples("test", data_root()).samples
             return run.batches(images.on(run.device, setup.test.shift, setup.test.factor))
 
-        sets = [(name, severity) for name in self._names(suite) for severity in self.severities]
         rows: list[tuple[str, str | None, int | None, float]]
         rows = [("accuracy", "clean", 0, accuracy(clean))]
         for name, severity in run.progress(sets, "corrupted test set"):
@@ -63,7 +65,7 @@ class Corruptions(Analysis):
         table = pd.DataFrame(rows, columns=["metric", "corruption", "severity", "value"])
         origin = "computed by FedFlat, not those of CIFAR-C" if suite == "built_in" else "as published"
         definition = f"test accuracy in percent; {suite}: corruptions {origin}; mean over {len(sets)} corrupted sets"
-        return table.astype({"severity": "Int64"}).assign(suite=suite, definition=definition)
+        return table.astype({"severity": "Int64"}).assign(suite=suite, definition=definition, **passes.differences)
 
     def other_data(self, source: Source) -> Sequence[str]:
         """The suite, if it is a published one."""

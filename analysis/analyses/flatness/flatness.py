@@ -6,12 +6,13 @@ import pandas as pd
 from pydantic import Field
 
 from analysis.analyses.analysed_run import AnalysedRun
-from analysis.analyses.base import ByAscent, OnImages
+from analysis.analyses.base import ByAscent, ByForwardPasses, OnImages
 from analysis.measures.flatness import low_pass_filter, sharpness
+from analysis.measures.forward_passes import ForwardPasses
 from bench.numerics.streams import torch_stream
 
 
-class Flatness(ByAscent, OnImages):
+class Flatness(ByAscent, OnImages, ByForwardPasses):
     """Sharpness in a ball, and the low-pass-filter measure LPF, of the final global model."""
 
     name: ClassVar[str] = "flatness"
@@ -22,11 +23,12 @@ class Flatness(ByAscent, OnImages):
     draws: int = Field(default=50, ge=2, description="Monte Carlo draws of the LPF")
 
     def of_run(self, run: AnalysedRun) -> pd.DataFrame:
-        """One row per measure."""
+        """One row per measure; sharpness is computed in fp32, because it is a small difference of two losses."""
         data, loss = run.sample(self.data, self.images)
         objective, w = run.setup.objective, run.w
+        passes = ForwardPasses(objective, self.precision, self.draws)
         lpf = low_pass_filter(
-            objective, w, data,
+            passes, w, data,
             sigma=self.sigma, draws=self.draws, stream=torch_stream(run.config.seed, "low-pass-filter"),
             track=lambda draws: run.progress(draws, "draw of the LPF", self.draws),
         )  # fmt: skip
@@ -35,4 +37,5 @@ class Flatness(ByAscent, OnImages):
             ("lpf", lpf.value, lpf.standard_error, f"{self.draws} draws, sigma {self.sigma:g}, {loss}"),
             ("sharpness", sharp, None, f"{self.ascent.description(self.rho)}, {loss}"),
         ]
-        return pd.DataFrame(rows, columns=["metric", "value", "stderr", "definition"])
+        table = pd.DataFrame(rows, columns=["metric", "value", "stderr", "definition"])
+        return table.join(pd.DataFrame([passes.differences]))  # in the first row, that of the LPF

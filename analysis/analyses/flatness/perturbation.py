@@ -8,8 +8,9 @@ from pydantic import Field
 from torch import Tensor
 
 from analysis.analyses.analysed_run import AnalysedRun
-from analysis.analyses.base import OnImages
+from analysis.analyses.base import ByForwardPasses, OnImages
 from analysis.measures.flatness import loss_along, random_directions
+from analysis.measures.forward_passes import ForwardPasses
 from bench.data.dataset import Batches
 from bench.input.bounds import MOST_ENTRIES, Count
 from bench.methods.base import unit
@@ -18,7 +19,7 @@ from bench.numerics.streams import torch_stream
 Direction = Literal["random", "gradient"]
 
 
-class Perturbation(OnImages):
+class Perturbation(OnImages, ByForwardPasses):
     """Loss at given distances from the final global model, along random directions (the same for every method) or along
     the gradient."""
 
@@ -41,9 +42,12 @@ class Perturbation(OnImages):
         tables = []
         for kind in dict.fromkeys(self.directions):
             directions, radii, description = self._of_kind(kind, run, data)
-            along = run.progress(directions, "direction", total=self.draws if kind == "random" else 1)
-            table = loss_along(run.setup.objective, run.w, data, along, radii)
-            tables.append(table.assign(direction=kind, definition=f"{loss}; {description}"))
+            draws = self.draws if kind == "random" else 1
+            along = run.progress(directions, "direction", total=draws)
+            passes = ForwardPasses(run.setup.objective, self.precision, 1 + draws * sum(r != 0 for r in radii))
+            table = loss_along(passes, run.w, data, along, radii)
+            definition = f"{loss}; {description}"
+            tables.append(table.assign(direction=kind, **passes.differences, definition=definition))
         return pd.concat(tables, ignore_index=True)
 
     def _of_kind(

@@ -53,7 +53,7 @@ class Interpolation(OfLandscape, OnSubsets):
         at = pd.DataFrame(line.points, columns=["t"])
         losses = {part: f"{sample.loss}, on the line {which}{self.points_by}" for part, sample in samples.items()}
         table = scores.join(at, on="point").assign(definition=scores["data"].map(losses))
-        return table[[*self.columns, "definition"]]
+        return table[[*at.columns, *scores.columns.drop("point"), "definition"]]
 
 
 def _initial(run: AnalysedRun) -> Tensor:

@@ -60,7 +60,7 @@ class ThroughModels(OfOneSeed, OfLandscape, OnSubsets):
             for part, sample in samples.items()
         }
         table = scores.join(at, on="point").assign(definition=scores["data"].map(losses))
-        return table[[*self.columns, "definition"]]
+        return table[[*at.columns, *scores.columns.drop("point"), "definition"]]
 
 
 class Plane(ThroughModels):

@@ -87,7 +87,7 @@ class Surface(OfOneSeed, OfLandscape, OnImages):
         )
         grid = Grid((symmetric_axis(self.extent, self.points),) * 2)
         scores = score_points(run, self, Family(w, directions), grid, {self.data: sample})
-        table = pd.DataFrame(grid.points, columns=["a", "b"]).join(scores[["loss", "error"]])
+        table = pd.DataFrame(grid.points, columns=["a", "b"]).join(scores.drop(columns=["point", "data"]))
         return table.assign(definition=f"{sample.loss}; {self._directions()}{self.points_by}")
 
     def _centre(self, run: AnalysedRun) -> tuple[Tensor, Sample]:
