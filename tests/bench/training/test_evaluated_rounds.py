@@ -3,15 +3,19 @@
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
 from analysis.measures.convergence import FinalValue, neighbour_means
 from analysis.planning.run_cost import FORWARD, seconds
+from bench.data.dataset import Batches
 from bench.experiments.address import IDS
 from bench.experiments.experiment import load_experiment
+from bench.experiments.results import METRICS
 from bench.experiments.run_config import Evaluation, RunConfig
 from bench.input.errors import UserError
+from bench.training.run_setup import EVALUATION_BATCH, RunSetup
 from tests.problems import train
 
 CPU = torch.device("cpu")
@@ -89,3 +93,15 @@ def test_the_schedule_in_words() -> None:
 def test_wrong_windows_are_refused(given: dict[str, object]) -> None:
     with pytest.raises(UserError, match=r"last|rounds|every"):
         Evaluation.parse(given)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_run_is_evaluated_in_its_own_precision(precision: str, tmp_path: Path) -> None:
+    given = {"training.rounds": 1, "training.precision": precision, "engine.backend": "loop"}
+    trained = config(**given, **{"engine.layout": "contiguous"})
+    run = train(trained, tmp_path / "run", CPU)
+    recorded = float(pd.read_csv(run.path / METRICS)["test_loss"].iloc[-1])
+    for tried in ("fp32", "bf16"):
+        setup = RunSetup.build(trained, CPU, precision=tried)
+        loss = setup.objective.loss(run.final(CPU).w, Batches(setup.test, EVALUATION_BATCH["cpu"]))
+        assert (loss == pytest.approx(recorded, rel=1e-9)) == (tried == precision)
