@@ -7,10 +7,15 @@
 #
 # config/config.yaml explains every key of --config.
 
+import os
 import sys
 from pathlib import Path
 
 from snakemake.utils import min_version
+
+from bench.host.threads import ONE_THREAD
+
+os.environ.update(ONE_THREAD)  # before NumPy is loaded: the jobs are forks of this process
 
 from analysis.planning.workflow import Workflow, one_line_errors
 from fedflat.command_server import CommandServer
@@ -21,11 +26,11 @@ min_version("9.0")
 configfile: f"{workflow.basedir}/config/config.yaml"
 
 
+fedflat = CommandServer()  # before torch looks for a GPU, which a fork then could not use
 FLOW = one_line_errors(Workflow.of)(config, workflow.cores)
 for line in FLOW.left_out():
     print(line, file=sys.stderr)
 
-fedflat = CommandServer()
 PATHS, E, CELL = FLOW.paths, "{experiment}", "{dataset}/{partition}/{participation}/{method}"
 REPORT = FLOW.report(E)
 TABLE, FIGURE = REPORT.table("{name}"), REPORT.figure("{name}")

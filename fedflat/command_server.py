@@ -1,7 +1,8 @@
 """Runs `fedflat` commands in forks of one process that has already imported torch, pandas and matplotlib.
 
 Snakemake runs many short jobs. A new process spends two to three seconds of CPU time on these imports, a fork none: 24
-short jobs on two cores took 19.5 seconds of CPU time with this server, and 66.5 with a new process for each job.
+short jobs on two cores took 19.5 seconds of CPU time with forks, and 66.5 with a new process for each job. The server
+itself is a fork of Snakemake's process, which has imported most of these modules in order to plan the jobs.
 Snakemake's `group:` shares no process between jobs: on one machine it has no effect, and in a group that was submitted
 to a cluster, each `run:` job is started as a process.
 
@@ -13,23 +14,25 @@ import ctypes
 import gc
 import importlib
 import json
+import multiprocessing
 import os
 import shlex
 import signal
 import socket
 import subprocess
 import sys
-import threading
 import traceback
 from collections.abc import Iterable
 from contextlib import suppress
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import NoReturn
 
-from bench.host.threads import ONE_THREAD
 from bench.training.code_version import code_fingerprint
 
-PR_SET_PDEATHSIG = 1  # linux/prctl.h
+PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15  # linux/prctl.h
+SERVER, COMMAND = b"fedflat-server", b"fedflat"
+"""The names of the processes, as ps and top show them."""
 MAX_BYTES = 1 << 17
 """The maximum size of a message, which holds the arguments of one command as JSON."""
 
@@ -44,14 +47,15 @@ IMPORTED = (
 
 
 class CommandServer:
-    """Starts the server process with the first command; the server ends with the process that started it.
+    """Forks the server at once; the server ends with the process that created this object.
 
-    Forking is safe only on Linux. On other systems, every command runs in a new process.
+    That process should have no other threads yet, should not have used a GPU, and should have loaded the numerical
+    libraries in the environment `ONE_THREAD`. Forking is safe only on Linux. On other systems, every command runs in a
+    new process.
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._server: tuple[subprocess.Popen[bytes], socket.socket] | None = None
+        self._server = _forked() if sys.platform == "linux" else None
 
     def __call__(self, log: Iterable[str], *arguments: object) -> None:
         """Run `fedflat ARGUMENTS` and write its output to the first file of `log`; thread-safe.
@@ -66,16 +70,14 @@ class CommandServer:
             raise subprocess.CalledProcessError(code, command)
 
     def _run(self, arguments: list[str], output: int) -> int:
-        if sys.platform == "linux":
+        if self._server is not None:
             with suppress(OSError):  # the server has ended; if it failed to import, the new process reports the reason
-                return self._fork(arguments, output)
+                return self._fork(*self._server, arguments, output)
         command = [sys.executable, "-P", "-m", "fedflat", *arguments]
         return subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, check=False).returncode
 
-    def _fork(self, arguments: list[str], output: int) -> int:
-        with self._lock:
-            self._server = self._server or _started()
-        process, commands = self._server
+    @staticmethod
+    def _fork(process: BaseProcess, commands: socket.socket, arguments: list[str], output: int) -> int:
         read_end, write_end = os.pipe()
         with os.fdopen(read_end, "rb") as exit_code:
             try:
@@ -85,39 +87,48 @@ class CommandServer:
             code = exit_code.read(1)  # empty if a signal, most likely SIGKILL, ended the fork or the server
         if code:
             return code[0]
-        try:
-            process.wait(timeout=1)  # the pipe of a server that is ending may be closed before the process has ended
-        except subprocess.TimeoutExpired:
+        process.join(timeout=1)  # the pipe of a server that is ending may be closed before the process has ended
+        if process.is_alive():
             return -signal.SIGKILL
         raise ConnectionResetError("the command server has ended")
 
 
-def _started() -> tuple[subprocess.Popen[bytes], socket.socket]:
-    """Start the server and return it with the socket for sending commands to it."""
+def _forked() -> tuple[BaseProcess, socket.socket]:
+    """Fork the server and return it with the socket for sending commands to it."""
     ours, servers = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with servers:
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "fedflat.command_server", str(servers.fileno())],
-            stdin=subprocess.DEVNULL, pass_fds=[servers.fileno()], env={**os.environ, **ONE_THREAD},
-        )  # fmt: skip
+        context = multiprocessing.get_context("fork")
+        process = context.Process(target=_serve, args=(servers, ours), name=SERVER.decode(), daemon=True)
+        process.start()
     return process, ours
 
 
-def serve(requests: socket.socket) -> None:
-    """Fork for each command that arrives, until the other end of the socket is closed."""
+def _serve(requests: socket.socket, commands: socket.socket) -> None:
+    """Fork for each command that arrives, until no process holds the other end of the socket, `commands`."""
+    commands.close()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the forks themselves
-    _import()
-    gc.freeze()  # garbage collection in a fork then leaves the shared memory alone
+    _prctl(PR_SET_NAME, SERVER)
+    message, descriptors = _received(requests)
+    if message:
+        _import()
+        gc.freeze()  # garbage collection in a fork then leaves the shared memory alone
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system removes ended forks
-    while True:
-        message, descriptors, *_ = socket.recv_fds(requests, MAX_BYTES, 2)
-        if not message:
-            return
+    while message:
         if os.fork() == 0:
             requests.close()
             _be_command(message, *descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
+        message, descriptors = _received(requests)
+
+
+def _received(requests: socket.socket) -> tuple[bytes, list[int]]:
+    message, descriptors, *_ = socket.recv_fds(requests, MAX_BYTES, 2)
+    return message, descriptors
+
+
+def _prctl(*arguments: object) -> None:
+    ctypes.CDLL(None).prctl(*arguments)
 
 
 def _import() -> None:
@@ -131,7 +142,8 @@ def _be_command(message: bytes, output: int, exit_code: int) -> NoReturn:
     """Run a command in a fork: write its output and its exit code to the file descriptors `output` and `exit_code`."""
     code = 1
     try:
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # a fork ends when the server ends
+        _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # a fork ends when the server ends
+        _prctl(PR_SET_NAME, COMMAND)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for standard in (sys.stdout, sys.stderr):
@@ -147,7 +159,3 @@ def _be_command(message: bytes, output: int, exit_code: int) -> NoReturn:
     finally:
         os.write(exit_code, bytes([code]))
         os._exit(code)
-
-
-if __name__ == "__main__":
-    serve(socket.socket(fileno=int(sys.argv[1])))

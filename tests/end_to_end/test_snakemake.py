@@ -12,10 +12,11 @@ import pandas as pd
 import psutil
 import pytest
 
+from fedflat.command_server import SERVER
 from tests.commands import SNAKEMAKE, run
 from tests.places import MINI
 
-pytestmark = pytest.mark.xdist_group("snakemake")
+pytestmark = pytest.mark.long
 
 CELLS = "digits/dirichlet-0.1/4-of-20"
 
@@ -211,7 +212,7 @@ def kill_while_training(arguments: list[str], folder: Path, victim: str = "every
         assert time.monotonic() < deadline
         time.sleep(0.01)
     children = psutil.Process(process.pid).children(recursive=True)
-    servers = [child for child in children if "fedflat.command_server" in child.cmdline()]
+    servers = [child for child in children if child.name() == SERVER.decode()]
     training = [fork for server in servers if server.ppid() == process.pid for fork in server.children()]
     assert training or sys.platform != "linux"
     if victim == "everything":

@@ -1,6 +1,7 @@
 """The command server: the same output and the same bits as a new process, and nothing is left behind."""
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -13,8 +14,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from bench.host.threads import ONE_THREAD
 from fedflat import command_server
-from fedflat.command_server import CommandServer
+from fedflat.command_server import SERVER, CommandServer
 from tests.places import ROOT
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="commands run in new processes here")
@@ -38,7 +40,7 @@ def servers() -> set[psutil.Process]:
     found = set()
     for process in psutil.Process().children():
         with suppress(psutil.Error):  # one of another test that is ending
-            if "fedflat.command_server" in process.cmdline():
+            if process.name() == SERVER.decode():
                 found.add(process)
     return found
 
@@ -48,14 +50,27 @@ def alone(*arguments: object) -> subprocess.CompletedProcess:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def test_the_same_bits_as_a_new_process_with_any_number_of_threads(fedflat, tmp_path):
+AS_IN_THE_SNAKEFILE = """
+import json, sys
+import analysis.planning.workflow
+from fedflat.command_server import CommandServer
+fedflat = CommandServer()
+log, *commands = sys.argv[1:]
+for command in commands:
+    fedflat([log], *json.loads(command))
+"""
+"""The server is a fork of a process that has loaded torch, and computed nothing."""
+
+
+def test_the_same_bits_as_a_new_process_with_any_number_of_threads(tmp_path):
     (tmp_path / "net.py").write_text(NETWORK, encoding="utf-8")
     changes = [f"model={tmp_path / 'net.py'}:build", "training.rounds=1", "training.batch_size=50"]
+    arguments = ["run", "quick", CELL, *(f"--set={change}" for change in changes), "--seed=0", "--device=cpu"]
+    commands = [[*arguments, f"--threads={threads}", "--out", f"{tmp_path}/fork-{threads}"] for threads in (1, 2)]
+    command = [sys.executable, "-c", AS_IN_THE_SNAKEFILE, str(tmp_path / "log"), *map(json.dumps, commands)]
+    subprocess.run(command, cwd=ROOT, env={**os.environ, **ONE_THREAD}, check=True)
     for threads in (1, 2):
-        arguments = ["run", "quick", CELL, *(f"--set={change}" for change in changes)]
-        arguments += ["--seed", 0, "--device", "cpu", "--threads", threads, "--out"]
-        fedflat([tmp_path / "log"], *arguments, tmp_path / f"fork-{threads}")
-        assert alone(*arguments, tmp_path / f"alone-{threads}").returncode == 0
+        assert alone(*arguments, f"--threads={threads}", "--out", tmp_path / f"alone-{threads}").returncode == 0
         ours, theirs = (tmp_path / f"{name}-{threads}" / "seed-0" for name in ("fork", "alone"))
         for file in ("final.safetensors", "metrics.csv", "config.json"):
             assert (ours / file).read_bytes() == (theirs / file).read_bytes()
@@ -86,12 +101,13 @@ def begun(run: Path, server: psutil.Process) -> psutil.Process:
     return fork
 
 
-LONG = ("run", "quick", CELL, "--set=training.rounds=5000", "--seed=0", "--device=cpu", "--out")
-"""A command that takes minutes."""
+LONG = ("run", "quick", CELL, "--set=training.rounds=5000", "--set=engine.checkpoint_seconds=0")
+LONG += ("--seed=0", "--device=cpu", "--out")
+"""A command that takes minutes, and writes a checkpoint after each round."""
 
 
 def test_a_killed_command_fails_and_the_server_goes_on(tmp_path):
-    fedflat, before = CommandServer(), servers()
+    before, fedflat = servers(), CommandServer()
     fedflat([tmp_path / "log"], "methods", "fedsam")
     [server] = servers() - before
     killer = threading.Thread(target=lambda: begun(tmp_path / "run", server).kill())
@@ -105,8 +121,7 @@ def test_a_killed_command_fails_and_the_server_goes_on(tmp_path):
 
 
 def test_without_the_server_commands_run_in_new_processes(tmp_path):
-    fedflat = CommandServer()
-    before = servers()
+    before, fedflat = servers(), CommandServer()
     fedflat([tmp_path / "log"], "methods", "fedsam")
     [process] = servers() - before
     process.kill()
@@ -116,13 +131,11 @@ def test_without_the_server_commands_run_in_new_processes(tmp_path):
 
 
 def test_a_command_that_a_dying_server_has_received_runs_in_a_new_process(tmp_path, monkeypatch):
-    def dying() -> tuple[subprocess.Popen, socket.socket]:
-        ours, servers = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with servers:
-            code = "import time; time.sleep(0.5)"
-            return subprocess.Popen([sys.executable, "-c", code], pass_fds=[servers.fileno()]), ours
+    def dying(requests: socket.socket, commands: socket.socket) -> None:
+        commands.close()
+        time.sleep(0.5)
 
-    monkeypatch.setattr(command_server, "_started", dying)
+    monkeypatch.setattr(command_server, "_serve", dying)
     CommandServer()([tmp_path / "log"], "methods", "fedsam")
     assert "FedSAM" in (tmp_path / "log").read_text(encoding="utf-8")
 
@@ -131,10 +144,12 @@ def test_the_server_and_its_forks_end_with_the_process_that_started_them(tmp_pat
     code = "import sys; from fedflat.command_server import CommandServer; CommandServer()(sys.argv[1:2], *sys.argv[2:])"
     command = [sys.executable, "-c", code, str(tmp_path / "log"), *LONG, str(tmp_path / "run")]
     starter = subprocess.Popen(command, cwd=ROOT)
-    while not (children := psutil.Process(starter.pid).children()):
-        time.sleep(0.01)
-    [server] = children
-    fork = begun(tmp_path / "run", server)
-    starter.kill()
-    starter.wait()
+    try:
+        while not (children := psutil.Process(starter.pid).children()):
+            time.sleep(0.01)
+        [server] = children
+        fork = begun(tmp_path / "run", server)
+    finally:
+        starter.kill()
+        starter.wait()
     assert not psutil.wait_procs([server, fork], timeout=60)[1]
