@@ -36,6 +36,12 @@ REPORT = FLOW.report(E)
 TABLE, FIGURE = REPORT.table("{name}"), REPORT.figure("{name}")
 
 
+onstart:
+    # Snakemake's limit of jobs per second polls once a second for each job that has ended. One machine needs no limit.
+    if workflow.local_exec:
+        workflow.scheduler.job_rate_limiter = None
+
+
 wildcard_constraints:
     experiment="|".join(FLOW.experiments),
     dataset="[^/]+",
