@@ -158,8 +158,8 @@ class Runs:
             shown = quantity(column.metric)
             also = [shown.column or column.metric] if column.file == "metrics" else []
             frame = self.requested.tidy.gather(column.file, [cell], also=also)
-            found = values_of(column, {cell.method: self.paper.final}, frame).get(cell.ids, [])
-            worst = _worst(column)
+            values = {} if frame.empty else values_of(column, {cell.method: self.paper.final}, frame)
+            found, worst = values.get(cell.ids, []), _worst(column)
             self._known[key] = {
                 one.seed: one.number if one.reached and math.isfinite(one.number) else worst for one in found
             }

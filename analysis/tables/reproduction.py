@@ -20,7 +20,7 @@ from analysis.verdicts.equivalence import Noise, pooled, pooled_deviations
 from analysis.verdicts.margins import Margin, Repetitions, rules
 from analysis.verdicts.orders import Order, order
 from analysis.verdicts.verdict import Verdict, verdict
-from bench.experiments.experiment import Experiment, load_experiment
+from bench.experiments.experiment import Experiment, own_experiment
 from bench.input.errors import UserError
 
 
@@ -44,7 +44,7 @@ def with_published(table: Table, experiment: Experiment, paper: str) -> Table:
     entry.
     """
     layout, numbers, quoted = table.layout, published(paper), table.quotations
-    papers_own = {name: load_experiment(name) for name in {paper, *([] if quoted is None else [quoted.paper])}}
+    papers_own = {name: own_experiment(name) for name in {paper, *([] if quoted is None else [quoted.paper])}}
     finals = layout.final_values(experiment)
 
     def compared(entry: Entry, place: Place) -> Compared:

@@ -7,7 +7,7 @@ import itertools
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -224,6 +224,12 @@ def load_experiment(name: str, overrides: Mapping[str, Any] | None = None) -> Ex
     if not all(override.is_general for override in parsed):
         experiment.check_overrides(list(experiment._grid), f"the cells of experiment {experiment.name}")
     return experiment
+
+
+@cache
+def own_experiment(paper: str) -> Experiment:
+    """The experiment of a folder in paper_tables, without overrides; read once per process."""
+    return load_experiment(paper)
 
 
 def _check_evaluation_where(experiment: Experiment, own: Mapping[str, Any]) -> None:

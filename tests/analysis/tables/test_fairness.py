@@ -29,6 +29,8 @@ from bench.experiments.experiment import Experiment, load_experiment
 from bench.experiments.files import PAPER_TABLES
 from bench.input.errors import UserError
 
+pytestmark = pytest.mark.long
+
 REPRODUCED = Entry(50.0, 1.0, 3, by_seed=((0, 49.0), (1, 50.0), (2, 51.0)))
 
 
@@ -104,7 +106,7 @@ def test_a_departure_in_the_papers_own_experiment_is_seen(
     named = re.sub(rf"^name: {paper}$", "name: planted", changed, flags=re.MULTILINE)
     (file := tmp_path / "experiments.yaml").write_text(named, encoding="utf-8")
     experiment = load_experiment(str(file))
-    monkeypatch.setattr(reproduction, "load_experiment", lambda _: experiment)
+    monkeypatch.setattr(reproduction, "own_experiment", lambda _: experiment)
     table = judged(paper, name, experiment)
     departing = [entry for block in table.published for row in block for entry in row if entry.fairness.departures]
     assert departing
