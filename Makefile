@@ -25,9 +25,10 @@ quick: env
 	@$(BIN)/snakemake --cores all
 	@$(BIN)/fedflat summary quick
 
-# Tests of one xdist group run in one process, because they share files that take long to compute.
+# The tests of a file run in one process, because they share results that take long to compute. The files keep the order
+# of tests/conftest.py. The tests start many processes: without compiled files, each would compile the project anew.
 test: env
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadgroup
+	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 fuzz: env
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -s tests/fuzz --fuzz-cases $(CASES)

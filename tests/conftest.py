@@ -27,12 +27,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip tests that need a GPU if there is none; long tests first, after the tests were put in random order."""
+    """Skip tests that need a GPU if there is none; files with long tests first, after they were put in random order."""
     if not torch.cuda.is_available():
         for item in items:
             if item.get_closest_marker("gpu") is not None:
                 item.add_marker(pytest.mark.skip(reason="needs a GPU"))
-    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+    long = {item.path for item in items if item.get_closest_marker("long") is not None}
+    items.sort(key=lambda item: item.path not in long)
 
 
 @pytest.fixture(autouse=True)

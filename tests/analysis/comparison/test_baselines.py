@@ -15,8 +15,6 @@ from bench.input.errors import UserError
 from bench.training.run_directory import RunDirectory
 from tests.analysis.conftest import LITTLE, train_all
 
-pytestmark = pytest.mark.xdist_group("little")
-
 CELL = "digits/dirichlet-0.1/4-of-20/fedsam"
 
 

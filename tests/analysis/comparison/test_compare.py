@@ -24,8 +24,6 @@ from bench.training.train import train_cell
 from tests.analysis.conftest import LITTLE, train_all
 from tests.commands import fedflat, refused
 
-pytestmark = pytest.mark.xdist_group("little")
-
 SETTINGS = [("digits", "dirichlet-0.1", "4-of-20"), ("digits", "iid", "4-of-20")]
 NAN = math.nan
 

@@ -20,8 +20,6 @@ from bench.input.errors import UserError
 from fedflat.cli.app import app
 from tests.commands import refused
 
-pytestmark = pytest.mark.xdist_group("paper_index")
-
 CPU = torch.device("cpu")
 COSTS = PAPER_TABLES / "costs.csv"
 SMALL = Gradient('{"name":"cnn_gn"}', (1, 8, 8), 10, 16)

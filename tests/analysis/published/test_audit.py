@@ -13,8 +13,6 @@ from bench.experiments.files import PAPER_TABLES
 from bench.input.errors import UserError
 from tests.commands import fedflat, refused
 
-pytestmark = pytest.mark.xdist_group("audit")
-
 PRINTED = PrintedNumber(
     paper="fedtoga", table="1", method="fedsam", dataset="cifar10", model="lenet", partition="dirichlet",
     partition_param="0.6", n_clients="100", active_clients="10", rounds="800", metric="test_accuracy", value="80.00",
