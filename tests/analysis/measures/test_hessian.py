@@ -18,6 +18,8 @@ from tests.benchmarks.machine import resident_memory_mib
 from tests.benchmarks.workload import Workload
 from tests.conftest import in_batches
 
+pytestmark = pytest.mark.long
+
 Samples = tuple[Tensor, Tensor]
 
 

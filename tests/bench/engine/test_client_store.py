@@ -34,6 +34,7 @@ from bench.input.errors import UserError
 from bench.methods.catalog import CATALOG, recipe
 from bench.models.architectures.lenet import LeNet
 from tests.bench.training.test_runs import InterruptedRunError, config, contents, interrupted_after_three_rounds
+from tests.commands import run
 from tests.places import ROOT
 from tests.problems import Problem, train
 
@@ -360,11 +361,10 @@ train(config(**{"training.rounds": 40}), Path(sys.argv[1]), torch.device("cpu"),
 def test_kill_9_with_client_states_in_the_file(tmp_path):
     """A real process is killed between two checkpoints; the same call then finishes the run, bit by bit."""
 
-    def start(name: str) -> subprocess.Popen:
-        return subprocess.Popen([sys.executable, "-c", KILLED, tmp_path / name], cwd=ROOT)
-
-    assert start("undisturbed").wait() == 0
-    killed = start("killed")
+    (tmp_path / "train.py").write_text(KILLED, encoding="utf-8")
+    again = ["python", str(tmp_path / "train.py")]
+    assert run([*again, str(tmp_path / "undisturbed")]).returncode == 0
+    killed = subprocess.Popen([sys.executable, "-c", KILLED, tmp_path / "killed"], cwd=ROOT)
     deadline = time.monotonic() + 60
     while not list(tmp_path.glob("killed.partial-*/checkpoint.safetensors")):
         assert killed.poll() is None, "the run ended before it could be killed"
@@ -374,7 +374,7 @@ def test_kill_9_with_client_states_in_the_file(tmp_path):
     os.kill(killed.pid, signal.SIGKILL)
     killed.wait()
     assert list(tmp_path.glob("killed.partial-*/clients.slots"))
-    assert start("killed").wait() == 0
+    assert run([*again, str(tmp_path / "killed")]).returncode == 0
     assert "resumed after round" in (tmp_path / "killed" / "run.log").read_text(encoding="utf-8")
     assert contents(tmp_path / "killed") == contents(tmp_path / "undisturbed")
 

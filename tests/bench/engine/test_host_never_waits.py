@@ -19,6 +19,8 @@ from bench.training.run_setup import RunSetup
 from tests.never_waits import DEVICE, HostWaitsError, NeverWaits, never_waits
 from tests.problems import Problem, train
 
+pytestmark = pytest.mark.long
+
 ROUNDS = [[0, 1], [1, 2], [0, 2, 3]]
 """New clients and old ones, of unequal size, and another number of them."""
 
@@ -70,9 +72,15 @@ def federation_of(method, plan="epochs", **options):
     return federation
 
 
+PLANS = [
+    *((method, "epochs") for method in CATALOG),
+    # Batches of other sizes, for every way in which a method uses them: steps, the full gradient, a loss of its own.
+    *((method, "full") for method in ("fedsmoo", "mimelite", "fedrcl")),
+]
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("plan", ["full", "epochs"])
-@pytest.mark.parametrize("method", CATALOG)
+@pytest.mark.parametrize(("method", "plan"), PLANS)
 def test_the_host_never_waits(method, plan, backend, monkeypatch):
     federation, own = federation_of(method, plan), backend()
     play(own, federation, ROUNDS, monkeypatch)

@@ -26,6 +26,8 @@ step_settings = st.fixed_dictionaries(
     {"weight_decay": st.sampled_from([0.0, 0.01]), "clip": st.sampled_from([None, 0.3])}
 )
 
+pytestmark = pytest.mark.long
+
 # Each is (method, neutral hyper-parameters, the base that it reduces to, the base's hyper-parameters).
 REDUCTIONS = [
     ("fedsam", {"rho": 0}, "fedavg", {}),

@@ -28,6 +28,7 @@ from bench.training.run_directory import RunDirectory
 from bench.training.run_setup import RunSetup
 from bench.training.train import train_cell, train_runs
 from bench.training.working_directory import working_directory
+from tests.commands import fedflat
 from tests.problems import train
 
 CPU = torch.device("cpu")
@@ -266,11 +267,12 @@ def test_a_run_follows_its_schedule(tmp_path):
 def test_kill_9_and_the_same_command_again(tmp_path):
     """A real process is killed as soon as it has a checkpoint; the same command then finishes the run, bit by bit."""
     cell = f"{SETTING}/fedgf"
-    command = [sys.executable, "-m", "fedflat", "run", "quick", cell, "--seed", "0", "--device", "cpu"]
+    command = ["run", "quick", cell, "--seed", "0", "--device", "cpu"]
     command += ["--set", "training.rounds=30", "--set", "evaluation.local_models=[1,15,30]"]
-    command += ["--set", "engine.checkpoint_seconds=0"]
-    subprocess.run([*command, "--out", tmp_path / "undisturbed"], check=True, capture_output=True)
-    killed = subprocess.Popen([*command, "--out", tmp_path / "killed"], stdout=subprocess.DEVNULL)
+    command += ["--set", "engine.checkpoint_seconds=0", "--out"]
+    assert fedflat(*command, tmp_path / "undisturbed").returncode == 0
+    new_process = [sys.executable, "-m", "fedflat", *command, tmp_path / "killed"]
+    killed = subprocess.Popen(new_process, stdout=subprocess.DEVNULL)
     deadline = time.monotonic() + 60
     while not list(tmp_path.glob("killed/seed-0.partial-*/checkpoint.safetensors")):
         assert killed.poll() is None, "the run ended before it could be killed"
@@ -279,7 +281,7 @@ def test_kill_9_and_the_same_command_again(tmp_path):
     os.kill(killed.pid, signal.SIGKILL)
     killed.wait()
     assert not (tmp_path / "killed" / "seed-0").exists()
-    subprocess.run([*command, "--out", tmp_path / "killed"], check=True, capture_output=True)
+    assert fedflat(*command, tmp_path / "killed").returncode == 0
     assert "resumed after round" in (tmp_path / "killed" / "seed-0" / "run.log").read_text(encoding="utf-8")
     killed_run, undisturbed = tmp_path / "killed", tmp_path / "undisturbed"
     assert contents(killed_run / "seed-0") == contents(undisturbed / "seed-0")
