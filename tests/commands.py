@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from fedflat.command_server import IMPORTED
@@ -21,18 +22,24 @@ SNAKEMAKE = ["--snakefile", str(ROOT / "Snakefile"), "--workflow-profile", str(R
 
 def run(words: list[str], cwd: Path | None = None, env: Mapping[str, str] = os.environ) -> subprocess.CompletedProcess:
     """Run `fedflat`, `snakemake` with the project's Snakefile, or `python FILE`, and capture what it prints."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(PRELOADED)
     with tempfile.TemporaryDirectory() as folder:
         printed = [Path(folder) / name for name in ("stdout", "stderr")]
-        process = context.Process(target=_command, args=(words, cwd or Path.cwd(), dict(env), printed))
-        process.start()
+        process = start(words, cwd or Path.cwd(), env, printed)
         process.join(600)
         if process.is_alive():
             process.kill()
             process.join()
             raise TimeoutError(f"{words} runs for more than ten minutes")
         return subprocess.CompletedProcess(words, process.exitcode, *(file.read_text("utf-8") for file in printed))
+
+
+def start(words: list[str], cwd: Path, env: Mapping[str, str], printed: list[Path]) -> BaseProcess:
+    """Start a command whose stdout and stderr are appended to the two files `printed`."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(PRELOADED)
+    process = context.Process(target=_command, args=(words, cwd, dict(env), printed))
+    process.start()
+    return process
 
 
 def fedflat(*arguments: object, **options) -> subprocess.CompletedProcess:

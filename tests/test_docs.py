@@ -44,6 +44,7 @@ SMALLER = {
     f"fedflat run mine/radii.yaml {CELLS}/fedsam_large": TINY,
     f"fedflat run quick {CELLS}/fedavg --set model=net.py:build": TINY,
     f"{TRAIN} --set methods.fedsam.hyperparameters.rho=0.1": TINY,
+    f"{TRAIN} --set engine.backend=loop --out results/runs/custom/loop": TINY,
     f"{TRAIN.replace('0.1', '0.3')} --set 'grid.partition=[{{name: dirichlet, clients: 20, alpha: 0.3}}]'": TINY,
     "fedflat run mine/places.yaml small/iid/4-of-10/fedsam --set training.lr_decay=0.95": TINY,
     f"fedflat analyse hessian {QUICK}/fedsam": "--set images=50",

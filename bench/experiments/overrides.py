@@ -22,6 +22,7 @@ CONFIG_KEYS = {
     "scale": "scale",
     "methods": "chosen",
     "report": "report",
+    "engine": "engine.backend",
 }
 """For each key of `--config`, the key of an experiment's file that it overrides."""
 
@@ -183,6 +184,9 @@ def config_overrides(config: Mapping[str, Any]) -> dict[str, Any]:
     return {dotted: config[key] for key, dotted in CONFIG_KEYS.items() if key in config}
 
 
+_BACKENDS = get_args(EngineSettings.model_fields["backend"].annotation)
+
+
 def _is_count(value: Any) -> bool:
     return type(value) is int and value >= 1
 
@@ -209,5 +213,6 @@ _ALLOWED: dict[str, tuple[Callable[[Any], bool], str]] = {
         lambda value: bool(re.fullmatch(REPORT, str(value))),
         "last, best, or mean_last_N, such as mean_last_100",
     ),
+    "engine": (lambda value: value in _BACKENDS, " or ".join(_BACKENDS)),
 }
 """For each key, whether a value is allowed, and the allowed values in words."""

@@ -141,6 +141,22 @@ def run_in(cell_folder: Path, seed: int | str) -> Path:
     return cell_folder / f"seed-{seed}"
 
 
+def same_run_of_others(run: Path) -> list[Path]:
+    """The existing folders of the same cell and seed in the other experiments of the results that contain the run.
+
+    `run`: the directory of a run. Empty if it is not in a folder of results.
+    """
+    parts = run.absolute().parts
+    runs = Path(*parts[:-6])
+    if runs.name == CUSTOM:
+        runs = runs.parent
+    if runs.name != "runs" or not runs.is_dir():
+        return []
+    experiments = [folder for place in (runs, runs / CUSTOM) if place.is_dir() for folder in sorted(place.iterdir())]
+    places = [experiment.joinpath(*parts[-5:]) for experiment in experiments]
+    return [place for place in places if place.is_dir() and place != Path(*parts)]
+
+
 def custom_analysis(folder: Path, name: str) -> Path:
     """The default output of `fedflat analyse`: analysis/custom/... for runs/..., else `folder`/analysis/NAME.csv.
 

@@ -123,15 +123,17 @@ def choose_engine(
 
 
 def unmeasured(setup: Trainable) -> EngineChoice:
-    """The choice if nothing is measured: the back end of the settings, or the loop, with all threads."""
+    """The choice if nothing is measured: the back end of the settings, or the loop, with all threads.
+
+    A fixed back end is chosen as if it had been measured: on a CPU, a cohort has one thread.
+    """
     _refuse_graph_without_gpu(setup)
-    settings = setup.engine
-    return EngineChoice(
-        backend="loop" if settings.backend == "auto" else settings.backend,
-        threads=torch.get_num_threads(),
-        channels_last=settings.layout == "channels_last",
-        im2col=settings.backend not in ("auto", "loop") and settings.convolution == "im2col",
-    )
+    settings, threads = setup.engine, torch.get_num_threads()
+    if settings.backend in ("cohort", "graph"):
+        on_cpu = setup.federation.objective.device.type == "cpu"
+        return EngineChoice(settings.backend, threads=1 if on_cpu else threads, im2col=settings.convolution == "im2col")
+    backend = "loop" if settings.backend == "auto" else settings.backend
+    return EngineChoice(backend, threads=threads, channels_last=settings.layout == "channels_last")
 
 
 def is_small(local: LocalTraining) -> bool:
@@ -159,7 +161,11 @@ def train_together(
         return wanted == "together"
     if wanted == "together" or setups[0].federation.objective.device.type == "cuda":
         return True
-    works = [_last_steps(setup, state) for setup, state in zip(setups, states, strict=True)]
+    # One call belongs to one round: runs that were resumed in different rounds are tried as if all were in the first's.
+    works = [
+        [replace(work, round=states[0].round, lr=setups[0].federation.learning_rate(states[0].round)) for work in own]
+        for own in (_last_steps(setup, state) for setup, state in zip(setups, states, strict=True))
+    ]
     backend = choice.prepare([setup.federation.objective for setup in setups])
     together = backend.train(setups[0].federation.local, [work for own in works for work in own])
     alone = [
@@ -224,9 +230,16 @@ class _Calibration:
         return self.steps < WORTH * side_by_side or self.steps * seconds < LEAST_SECONDS
 
     def _loop(self) -> EngineChoice:
-        """The best loop: first the memory format is chosen, with one thread, then the number of threads."""
+        """The best loop: first the memory format is chosen, with one thread, then the number of threads.
+
+        If the back end is fixed, so are these: a fixed back end gives the same bits whatever would be measured.
+        """
         best = EngineChoice(channels_last=self.engine.layout == "channels_last")
+        if self.engine.backend != "auto":
+            best = replace(best, threads=self.most_threads)
         self._time(best)
+        if self.engine.backend != "auto":
+            return best
         if self.engine.layout == "auto":
             best = self._better(best, replace(best, channels_last=True))
         if self.most_threads > 1:
@@ -258,8 +271,9 @@ class _Calibration:
                 yield EngineChoice(name, threads=loop.threads if cuda else 1, im2col=im2col)
 
     def _forms_of_convolutions(self) -> tuple[bool, ...]:
-        """Whether convolutions are tried as matrix products; on a CPU only if that is requested."""
-        both = self.device.type == "cuda" and self.objective.has_convolutions
+        """Whether convolutions are tried as matrix products; on a CPU, or in a fixed back end, only if requested."""
+        measured = self.device.type == "cuda" and self.engine.backend == "auto"
+        both = measured and self.objective.has_convolutions
         return {"auto": (False, True) if both else (False,), "grouped": (False,), "im2col": (True,)}[
             self.engine.convolution
         ]

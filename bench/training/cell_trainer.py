@@ -1,15 +1,13 @@
-"""Trains the runs of a cell: chooses how the engine computes them, and trains one round of several runs at a time."""
+"""Trains runs of a cell: one round of all of them at a time, as the engine's choice says."""
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 
 from torch import Tensor
 
 from bench.engine.backends.prepared import Prepared
 from bench.engine.federation import FederationState
 from bench.engine.local import LocalResult, LocalWork
-from bench.training.calibration import choose_engine, train_together
 from bench.training.engine import Engine
 from bench.training.engine_choice import EngineChoice
 from bench.training.training_run import RoundResult, TrainingRun
@@ -22,31 +20,14 @@ gained, and the next round's states would need memory earlier."""
 class CellTrainer:
     """Trains runs that differ in their seeds only."""
 
-    def __init__(self, runs: Sequence[TrainingRun]) -> None:
-        self._runs = runs
+    def __init__(self, runs: Sequence[TrainingRun], choice: EngineChoice) -> None:
+        self.runs = runs
         self._next: dict[TrainingRun, Prepared[FederationState, list[LocalWork]]] = {}
-        first = runs[0]
-        resumed = [
-            run.engine_choice
-            for run in runs
-            if run.engine_choice is not None and run.engine_choice.is_possible_on(first.device)
-        ]
-        choice = resumed[0] if resumed else choose_engine(first.setup, first.state, first.log.info)
-        backend = first.config.engine.backend
-        if resumed and backend not in ("auto", choice.backend):
-            first.log.info("engine: continues as the run began; engine.backend %s is ignored", backend)
-        unfinished = [run for run in runs if not run.ended]
-        setups, states = [run.setup for run in unfinished], [run.state for run in unfinished]
-        choice = replace(choice, together=train_together(setups, states, choice, first.log.info))
-        self._engine = Engine([run.setup.objective for run in runs], choice, backend, self._announce)
-
-    @property
-    def choice(self) -> EngineChoice:
-        """How the engine computes the runs."""
-        return self._engine.choice
+        objectives, requested = [run.setup.objective for run in runs], runs[0].config.engine.backend
+        self._engine = Engine(objectives, choice, requested, self._announce)
 
     def _announce(self, news: str | EngineChoice) -> None:
-        for run in self._runs:
+        for run in self.runs:
             run.log.info("engine: %s", news)
             if isinstance(news, EngineChoice):
                 run.engine_choice = news

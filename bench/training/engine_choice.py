@@ -10,6 +10,7 @@ from bench.engine.backends import BACKENDS
 from bench.engine.backends.groups import Groups
 from bench.engine.local import Backend
 from bench.engine.objective import Objective
+from bench.engine.settings import EngineSettings
 from bench.input.bounds import MOST
 from bench.input.errors import unknown
 
@@ -57,6 +58,14 @@ class EngineChoice:
     def is_possible_on(self, device: torch.device) -> bool:
         """Whether the device has this back end: a run may be resumed on another device."""
         return self.backend != "graph" or device.type == "cuda"
+
+    def agrees_with(self, settings: EngineSettings) -> bool:
+        """Whether the choice has the values that are fixed in an experiment or on the command line."""
+        batched = self.backend in ("cohort", "graph")
+        layout = None if batched else "channels_last" if self.channels_last else "contiguous"
+        convolution = None if not batched else "im2col" if self.im2col else "grouped"
+        given = ((settings.backend, self.backend), (settings.layout, layout), (settings.convolution, convolution))
+        return all(actual is None or fixed in ("auto", actual) for fixed, actual in given)
 
     def prepare(self, objectives: Sequence[Objective]) -> Backend:
         """The back end; sets the threads of the process and the memory format of the objectives."""

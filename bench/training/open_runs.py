@@ -17,8 +17,8 @@ from bench.input.errors import UserError
 from bench.input.user_code import failure, line_of
 from bench.training.run_directory import is_complete
 from bench.training.run_setup import RunSetup
-from bench.training.training_run import CLIENTS, TrainingRun
-from bench.training.working_directory import publish, working_directory
+from bench.training.training_run import AT_START, CLIENTS, TrainingRun
+from bench.training.working_directory import publish, remove_stale, working_directory
 
 
 @contextmanager
@@ -42,9 +42,10 @@ def open_runs(
         try:
             for (config, folder), setup, work in zip(wanted, setups, works, strict=True):
                 if is_complete(work):
-                    for name in (*CHECKPOINTS, CLIENTS):
+                    for name in (*CHECKPOINTS, CLIENTS, AT_START):
                         (work / name).unlink(missing_ok=True)
                     publish(work, folder)
+                    remove_stale(folder, progress)
                 else:
                     _copy_user_files(config, work)
                     memory = budgets or _budgets(config, device, len(wanted))

@@ -15,16 +15,26 @@ from bench.training.code_version import code_fingerprint, git_commit
 from bench.training.run_setup import RunSetup
 
 
+def device_name(device: torch.device) -> str:
+    """The name of a device as a run records it."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else f"cpu ({platform.machine()})"
+
+
 def provenance(
-    setup: RunSetup, data_hash: str, engine: Mapping[str, Any], outcome: str, seconds: float
+    setup: RunSetup,
+    data_hash: str,
+    engine_at_start: Mapping[str, Any],
+    engine: Mapping[str, Any],
+    outcome: str,
+    seconds: float,
 ) -> dict[str, Any]:
     """The content of provenance.json for a run that has ended.
 
-    `engine`: how the engine computed it; `outcome`: finished, diverged, or stopped at `evaluation.until`; `seconds`: of
-    training and evaluation.
+    `engine_at_start`, `engine`: how the engine computed the first and the last round, which differ if the back end
+    turned out to be impossible; `outcome`: finished, diverged, or stopped at `evaluation.until`; `seconds`: of training
+    and evaluation.
     """
     device = setup.objective.device
-    cuda = device.type == "cuda"
     return {
         "outcome": outcome,
         "identity": setup.config.identity,
@@ -32,7 +42,8 @@ def provenance(
         "code": {"version": __version__, "fingerprint": code_fingerprint(), **git_commit()},
         "libraries": {name: version(name) for name in ("torch", "numpy", "pandas", "safetensors")},
         "python": platform.python_version(),
-        "device": torch.cuda.get_device_name(device) if cuda else f"cpu ({platform.machine()})",
+        "device": device_name(device),
+        "engine_at_start": dict(engine_at_start),
         "engine": dict(engine),
         "threads": torch.get_num_threads(),
         "allocator": allocator(),
@@ -43,5 +54,5 @@ def provenance(
         "parameters": setup.objective.layout.total,
         "seconds": round(seconds, 3),
         "process_peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
-        "peak_gpu_memory_mib": torch.cuda.max_memory_allocated(device) // 2**20 if cuda else None,
+        "peak_gpu_memory_mib": torch.cuda.max_memory_allocated(device) // 2**20 if device.type == "cuda" else None,
     }

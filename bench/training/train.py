@@ -14,12 +14,12 @@ from bench.files.csv_json import write_checked_csv
 from bench.host.memory import Budgets
 from bench.host.progress import Progress, Timer, silent
 from bench.input.errors import UserError
-from bench.training.cell_trainer import CellTrainer
+from bench.training.choices import trainers
 from bench.training.open_runs import open_runs
 from bench.training.run_directory import RunDirectory, identified, is_finished
 from bench.training.run_setup import load_dataset
 from bench.training.training_run import TrainingRun
-from bench.training.working_directory import publish
+from bench.training.working_directory import publish, remove_stale
 
 
 def train_cell(
@@ -68,10 +68,9 @@ def train_runs(
         if not _is_up_to_date(config, folder, replace=replace)
     ]
     with open_runs(missing, device, progress, budgets) as runs:
-        if runs:
-            trainer = CellTrainer(runs)
+        for trainer in trainers(runs) if runs else ():
             checkpoints = Timer(runs[0].config.engine.checkpoint_seconds)
-            for due in _due_runs(runs, together=trainer.choice.together):
+            for due in _due_runs(trainer.runs):
                 for run, result in zip(due, trainer.train_round(due), strict=True):
                     run.record(result)
                 if checkpoints.is_due():
@@ -80,16 +79,16 @@ def train_runs(
     return [RunDirectory(folder) for folder in folders]
 
 
-def _due_runs(runs: Sequence[TrainingRun], *, together: bool) -> Iterator[list[TrainingRun]]:
+def _due_runs(runs: Sequence[TrainingRun]) -> Iterator[list[TrainingRun]]:
     """The runs that train their next round together, for each round until all have ended; ended runs are published."""
-    for group in [runs] if together else [[run] for run in runs]:
-        while active := [run for run in group if not run.ended]:
-            earliest = min(run.state.round for run in active)  # resumed runs that are behind catch up first
-            yield [run for run in active if run.state.round == earliest]
-        for run in group:
-            run.complete()
-            publish(run.work, run.folder)
-            run.close()
+    while active := [run for run in runs if not run.ended]:
+        earliest = min(run.state.round for run in active)  # resumed runs that are behind catch up first
+        yield [run for run in active if run.state.round == earliest]
+    for run in runs:
+        run.complete()
+        publish(run.work, run.folder)
+        remove_stale(run.folder, run.log.info)
+        run.close()
 
 
 def _is_up_to_date(config: RunConfig, folder: Path, *, replace: bool) -> bool:

@@ -16,12 +16,12 @@ from bench.engine.client_store import ClientStates, ClientStore
 from bench.engine.federation import FederationState
 from bench.experiments.results import METRICS, PARTITION
 from bench.experiments.run_config import RunConfig
-from bench.files.csv_json import write_checked_csv, write_checked_json, write_csv
+from bench.files.csv_json import read_checked_json, write_checked_csv, write_checked_json, write_csv
 from bench.host.memory import Budgets
 from bench.host.progress import PROGRESS_SECONDS, Progress, Timer
 from bench.input.errors import UserError
 from bench.training.engine_choice import EngineChoice
-from bench.training.provenance import provenance
+from bench.training.provenance import device_name, provenance
 from bench.training.run_directory import (
     CONFIG,
     FINAL,
@@ -36,8 +36,8 @@ from bench.training.run_directory import (
 )
 from bench.training.run_setup import RunSetup
 
-CLIENTS = "clients.slots"
-"""The file of an unfinished run for the states of its clients."""
+CLIENTS, AT_START = "clients.slots", "engine.json"
+"""Files of an unfinished run: the states of its clients, and how the engine computes its first round."""
 
 
 class RoundResult(NamedTuple):
@@ -86,6 +86,28 @@ class TrainingRun:
     def config(self) -> RunConfig:
         """The configuration of the run."""
         return self.setup.config
+
+    @property
+    def choice_at_start(self) -> EngineChoice | None:
+        """The choice of the process that began this run on this device; None if there was none."""
+        file = self.work / AT_START
+        if not file.exists():
+            return None
+        try:
+            recorded = read_checked_json(file, "the engine's choice is made anew")
+            choice = EngineChoice.from_json(recorded["choice"])
+            return choice if recorded["device"] == device_name(self.device) else None
+        except UserError as error:
+            self.log.info(str(error))
+        except (ValueError, KeyError):  # of another version
+            self.log.info("'%s' holds no choice of the engine", file)
+        return None
+
+    def begin(self, choice: EngineChoice) -> None:
+        """Record how the engine computes the first round: if it is killed before a checkpoint, it begins so again."""
+        if self.engine_choice is None:
+            write_checked_json(self.work / AT_START, {"device": device_name(self.device), "choice": choice.as_json()})
+        self.engine_choice = choice
 
     @property
     def ended(self) -> bool:
@@ -179,10 +201,12 @@ class TrainingRun:
         final = FederationState(state.round, self.setup.federation.evaluated(state), {})
         save_state(work / FINAL, final, {"identity": config.identity})
         assert self.engine_choice is not None
-        engine, seconds = self.engine_choice.as_json(), float(training + evaluation)
-        write_checked_json(work / PROVENANCE, provenance(self.setup, self._data_hash, engine, outcome, seconds))
+        at_start, engine = ((choice or self.engine_choice).as_json() for choice in (self.choice_at_start, None))
+        about = provenance(self.setup, self._data_hash, at_start, engine, outcome, seconds=float(training + evaluation))
+        write_checked_json(work / PROVENANCE, about)
         write_checked_json(work / CONFIG, config.model_dump(mode="json"))
         self._checkpoint.remove()
+        (work / AT_START).unlink(missing_ok=True)
 
     @property
     def device(self) -> torch.device:

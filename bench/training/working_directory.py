@@ -5,9 +5,10 @@ directory `<name>.partial-<key>` next to it. `key` is the hash of configuration 
 of another configuration or of other code.
 """
 
+import glob
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from bench.files.locks import lock
 from bench.input.content import short_hash
 from bench.input.errors import UserError
 from bench.training.code_version import code_fingerprint
-from bench.training.run_directory import SNAPSHOTS
+from bench.training.run_directory import SNAPSHOTS, is_complete
 
 
 @contextmanager
@@ -53,3 +54,26 @@ def publish(work: Path, path: Path) -> None:
     except OSError as error:
         raise UserError(f"cannot move the finished run to '{path}': {error.strerror}") from None
     shutil.rmtree(replaced, ignore_errors=True)
+
+
+def remove_stale(path: Path, log: Callable[[str], None]) -> None:
+    """Remove what killed processes have left next to the finished run in `path`, with a line in the log for each.
+
+    These are working directories of other configurations and other code, which no run in `path` resumes, and old runs
+    that were being replaced. Complete runs, and what another process uses, are left.
+    """
+    name = glob.escape(path.name)
+    unfinished = [folder for folder in path.parent.glob(f"{name}.partial-*") if not is_complete(folder)]
+    for folder in sorted([*unfinished, *path.parent.glob(f".{name}.replaced-*")]):
+        try:
+            descriptor = lock(folder)
+            if descriptor is None:  # in use
+                continue
+            try:
+                shutil.rmtree(folder)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            log(f"cannot remove '{folder}': {error.strerror}")
+        else:
+            log(f"removed '{folder}', left by a killed process of another configuration or other code")

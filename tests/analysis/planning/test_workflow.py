@@ -64,6 +64,7 @@ def test_the_profile_for_slurm_allows_more_than_one_job_with_a_gpu():
         ({"methods": "fedavg"}, "methods=fedavg (allowed: a list such as [fedavg,fedsam])"),
         ({"methods": ["fedavgg"]}, "unknown method 'fedavgg'; did you mean 'fedavg'"),
         ({"report": "mean"}, "report=mean (allowed: last, best, or mean_last_N, such as mean_last_100)"),
+        ({"engine": "fast"}, "engine=fast (allowed: auto or loop or parallel or cohort or graph)"),
         ({"threads": 0}, "--config threads=0 (allowed: a whole number of at least 1)"),
         ({"threads": "all"}, "--config threads=all (allowed: a whole number of at least 1)"),
     ],
@@ -76,10 +77,11 @@ def test_a_wrong_configuration_is_one_line(config, message):
 
 
 def test_changes_reach_every_command():
-    flow = Workflow.of({"experiments": MINI, "rounds": 5, "seeds": [0], "results": "my results"})
-    assert flow.options == ["--results", "my results", "--set=training.rounds=5", "--set=grid.seeds=[0]"]
+    flow = Workflow.of({"experiments": MINI, "rounds": 5, "seeds": [0], "results": "my results", "engine": "loop"})
+    changes = ["--set=training.rounds=5", "--set=grid.seeds=[0]", "--set=engine.backend=loop"]
+    assert flow.options == ["--results", "my results", *changes]
     [run] = flow.cell(wildcards()).runs
-    assert run.training.rounds == 5
+    assert (run.training.rounds, run.engine.backend) == (5, "loop")
 
 
 @pytest.mark.parametrize(

@@ -352,7 +352,7 @@ def test_a_method_that_turns_out_not_to_batch_is_trained_by_the_loop(tmp_path, m
         return train_cohort(self, local, works, probe)
 
     monkeypatch.setattr(Cohort, "train", failing)
-    monkeypatch.setattr("bench.training.cell_trainer.choose_engine", lambda setup, state, log: EngineChoice("cohort"))
+    monkeypatch.setattr("bench.training.choices.choose_engine", lambda setup, state, log: EngineChoice("cohort"))
     run = train(config, tmp_path / "run", CPU)
     assert set(seen) == {0}
     assert engine_lines(run.path)[-2:] == ["this round is not possible in a cohort: a branch", "loop, 1 thread"]

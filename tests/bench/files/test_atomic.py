@@ -1,5 +1,7 @@
 """Files are complete or absent, and what the file system refuses is reported in one line."""
 
+import multiprocessing
+import time
 from pathlib import Path
 
 import pytest
@@ -73,3 +75,29 @@ def test_a_file_that_cannot_be_written_but_has_the_content_is_no_error(tmp_path:
         with pytest.raises(UserError, match="Read-only file system"):
             write_text(tmp_path / "file.txt", "other")
     assert (tmp_path / "file.txt").read_text(encoding="utf-8") == "same"
+
+
+def test_what_a_killed_process_was_writing_is_removed_by_the_next_one(tmp_path: Path, caplog) -> None:
+    """Not the files of living processes, nor those of other targets."""
+    target = tmp_path / "file.txt"
+    writing = multiprocessing.get_context("fork").Process(target=_write_and_wait, args=(target,))
+    writing.start()
+    while not any(file.read_bytes() == b"half" for file in tmp_path.iterdir()):
+        time.sleep(0.01)
+    [stale] = tmp_path.iterdir()
+    other = tmp_path / ".file.txt.md.00000000.tmp"
+    other.write_bytes(b"")
+    caplog.set_level("INFO", "fedflat.data")
+    write_text(target, "one")
+    assert stale.exists(), "its process is alive"
+    writing.kill()
+    writing.join()
+    write_text(target, "two")
+    assert set(tmp_path.iterdir()) == {target, other}
+    assert caplog.messages == [f"removed '{stale}', left by a killed process"]
+
+
+def _write_and_wait(target: Path) -> None:
+    with replacing(target) as temporary:
+        temporary.write_bytes(b"half")
+        time.sleep(600)

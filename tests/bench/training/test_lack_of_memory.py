@@ -37,7 +37,7 @@ def limited(room: int, monkeypatch, first_round: int = 0) -> list[int]:
             return super().train(local, works, probe)
 
     monkeypatch.setitem(BACKENDS, "cohort", Limited)
-    monkeypatch.setattr("bench.training.cell_trainer.choose_engine", lambda setup, state, log: EngineChoice("cohort"))
+    monkeypatch.setattr("bench.training.choices.choose_engine", lambda setup, state, log: EngineChoice("cohort"))
     return tried
 
 
@@ -84,7 +84,7 @@ def test_nothing_is_left_after_the_loop(tmp_path, monkeypatch):
 def test_seeds_together_and_a_resumed_run(tmp_path, monkeypatch):
     """After an interruption, cohorts are as small as before: the choice is in the checkpoint."""
     limited(7, monkeypatch, first_round=1)
-    monkeypatch.setattr("bench.training.cell_trainer.train_together", lambda setups, *others: len(setups) > 1)
+    monkeypatch.setattr("bench.training.choices.train_together", lambda setups, *others: len(setups) > 1)
     runs = config(**{"engine.seeds": "together"}).runs
     whole = train_runs(runs, [tmp_path / f"whole-{run.seed}" for run in runs], CPU)
     assert whole[0].provenance["engine"]["most_rows"] == 4

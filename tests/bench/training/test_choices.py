@@ -1,0 +1,243 @@
+"""A run keeps the choice with which it began, and a repeated run takes it again, whatever is measured later."""
+
+import os
+import shutil
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+
+from bench.experiments.experiment import load_experiment
+from bench.experiments.results import same_run_of_others
+from bench.files.csv_json import write_checked_json
+from bench.training import calibration
+from bench.training.calibration import _Calibration, unmeasured
+from bench.training.cell_trainer import CellTrainer
+from bench.training.engine_choice import EngineChoice
+from bench.training.run_directory import RunDirectory
+from bench.training.run_setup import RunSetup
+from bench.training.train import train_cell, train_runs
+from bench.training.working_directory import remove_stale, working_directory
+from tests.bench.engine.test_backends import engine_lines
+from tests.bench.training.test_runs import SETTING, contents
+from tests.problems import train
+
+CPU = torch.device("cpu")
+COHORT, LOOP = EngineChoice("cohort"), EngineChoice("loop", channels_last=True)
+CHANGES = {"training.rounds": 5, "evaluation.snapshot_every": 5, "engine.checkpoint_seconds": 0}
+
+
+def cell(method="fedsam", experiment="quick", **changes):
+    return load_experiment(experiment, {**CHANGES, **changes}).cell(f"{SETTING}/{method}")
+
+
+@contextmanager
+def home(folder: Path, choice: EngineChoice | None, *configs):
+    """A home folder in which this choice was measured for these runs; the environment with this folder."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(folder))
+        patch.setenv("XDG_CACHE_HOME", str(folder / ".cache"))
+        for config in configs if choice is not None else ():
+            setup = RunSetup.build(config, CPU)
+            _Calibration(setup, setup.federation.start(setup.objective.initial())).store(choice)
+        yield dict(os.environ)
+
+
+@contextmanager
+def killed_in_round(number: int):
+    """Training ends in this round, and nothing is tidied up."""
+    train_round = CellTrainer.train_round
+
+    def train_or_end(trainer, runs):
+        if runs[0].state.round == number:
+            raise KeyboardInterrupt
+        return train_round(trainer, runs)
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(CellTrainer, "train_round", train_or_end)
+        yield
+
+
+@pytest.mark.parametrize(("first", "second"), [(COHORT, LOOP), (LOOP, COHORT)], ids=["cohort", "loop"])
+@pytest.mark.parametrize(("checkpoint_seconds", "begins"), [(0, "resumed after round 3"), (600, "as the run began")])
+def test_a_killed_run_goes_on_as_it_began(first, second, checkpoint_seconds, begins, tmp_path):
+    """With another home folder, where another choice was measured; the first folder is gone."""
+    config = cell(**{"engine.checkpoint_seconds": checkpoint_seconds}).runs[0]
+    with home(tmp_path / "one", first, config):
+        undisturbed = train(config, tmp_path / "undisturbed", CPU)
+        with killed_in_round(3):
+            train(config, tmp_path / "killed", CPU)
+    shutil.rmtree(tmp_path / "one")
+    with home(tmp_path / "other", second, config):
+        other = train(config, tmp_path / "never-killed", CPU)
+        resumed = train(config, tmp_path / "killed", CPU)
+    assert begins in (resumed.path / "run.log").read_text(encoding="utf-8")
+    assert contents(resumed.path) == contents(undisturbed.path)
+    assert resumed.provenance["engine"] == first.as_json() == undisturbed.provenance["engine"]
+    assert contents(other.path) != contents(undisturbed.path), "choices with equal bits show nothing"
+    assert not list(tmp_path.glob("**/engine.json"))
+
+
+def test_a_repeated_run_is_computed_as_before(tmp_path):
+    """When it is replaced because the code has changed, and as a run of another experiment with the same identity."""
+    runs = tmp_path / "results" / "runs"
+    one, same = cell(**{"grid.seeds": [0]}), cell(experiment="quick_all", **{"grid.seeds": [0]})
+    assert one.identity == same.identity
+    with home(tmp_path / "one", COHORT, *one.runs):
+        train_cell("quick", one, runs / "quick" / one.path, CPU, lambda line: None)
+    first = runs / "quick" / one.path / "seed-0"
+    before = contents(first)
+    about = RunDirectory(first).provenance
+    other_code = {**about["code"], "fingerprint": "0123456789abcdef"}
+    write_checked_json(first / "provenance.json", {**about, "code": other_code})
+    with home(tmp_path / "other", LOOP, *one.runs):
+        for experiment in ("quick_all", "custom/quick"):
+            train_cell(experiment, same, runs / experiment / one.path, CPU, lambda line: None)
+            again = runs / experiment / one.path / "seed-0"
+            assert engine_lines(again) == [f"as in '{first}'", "cohort, 1 thread"]
+            assert contents(again) == before
+            shutil.rmtree(runs / experiment)
+        train_cell("quick", one, runs / "quick" / one.path, CPU, lambda line: None, replace=True)
+        assert RunDirectory(first).of_this_code
+        assert contents(first) == before
+        fixed = cell(**{"grid.seeds": [0], "engine.backend": "loop"})
+        assert fixed.identity == one.identity
+        train_cell("quick", fixed, runs / "mine" / one.path, CPU, lambda line: None)
+        assert engine_lines(runs / "mine" / one.path / "seed-0")[-1] == "loop, 1 thread"
+
+
+def test_other_runs_of_the_same_cell(tmp_path):
+    place = Path("digits/iid/4-of-20/fedsam/seed-0")
+    others = [tmp_path / "runs" / name / place for name in ("a", "custom/quick")]
+    for folder in (*others, tmp_path / "runs" / "quick" / place, tmp_path / "runs" / "b" / place.with_name("seed-1")):
+        folder.mkdir(parents=True)
+    assert same_run_of_others(tmp_path / "runs" / "quick" / place) == others
+    assert same_run_of_others(others[1]) == [others[0], tmp_path / "runs" / "quick" / place]
+    assert same_run_of_others(tmp_path / "elsewhere" / place) == []
+    assert same_run_of_others(Path("seed-0")) == []
+
+
+@pytest.mark.parametrize("change", ["device", "identity", "threads", "damaged", "missing"])
+def test_the_record_of_another_run_or_device_is_not_used(change, tmp_path):
+    runs = tmp_path / "runs"
+    config = cell().runs[0]
+    with home(tmp_path / "one", COHORT, config):
+        first = train(config, runs / "quick" / SETTING / "fedsam" / "seed-0", CPU).path
+    about = dict(RunDirectory(first).provenance)
+    about |= {"device": {"device": "NVIDIA H100"}, "identity": {"identity": "0" * 16}}.get(change, {})
+    if change == "threads":
+        about["engine_at_start"]["threads"] = torch.get_num_threads() + 1
+    if change == "damaged":
+        about["engine_at_start"] = {"backend": "fast"}
+    write_checked_json(first / "provenance.json", about)
+    if change == "missing":
+        (first / "provenance.json").unlink()
+    with home(tmp_path / "other", LOOP, config):
+        again = train(config, runs / "again" / SETTING / "fedsam" / "seed-0", CPU)
+    assert engine_lines(again.path)[-1] == "loop, channels-last, 1 thread"
+
+
+def test_seeds_that_began_in_different_ways_go_on_so(tmp_path):
+    """And a seed that has not begun takes the choice of another one."""
+    configs = cell().runs
+    alone = {}
+    for config, choice in zip(configs, (COHORT, LOOP, COHORT), strict=True):
+        with home(tmp_path / f"home-{config.seed}", choice, config):
+            alone[config.seed] = train(config, tmp_path / f"alone-{config.seed}", CPU)
+            if config.seed < 2:
+                with killed_in_round(2):
+                    train(config, tmp_path / f"killed-{config.seed}", CPU)
+    with home(tmp_path / "other", LOOP, *configs):
+        resumed = train_runs(configs, [tmp_path / f"killed-{config.seed}" for config in configs], CPU)
+    for config, run in zip(configs, resumed, strict=True):
+        assert contents(run.path) == contents(alone[config.seed].path)
+    assert [run.provenance["engine_at_start"]["backend"] for run in resumed] == ["cohort", "loop", "cohort"]
+    assert [run.provenance["engine"]["together"] for run in resumed] == [True, False, True]
+
+
+@pytest.mark.parametrize("damage", [b"", b"{}", b"[]", b'{"device": 3, "choice": {"backend": "loop"}}', b"\xff"])
+def test_a_damaged_record_of_an_unfinished_run_is_measured_anew(damage, tmp_path):
+    config = cell(**{"engine.checkpoint_seconds": 600}).runs[0]
+    with home(tmp_path / "one", COHORT, config), killed_in_round(1):
+        train(config, tmp_path / "run", CPU)
+    [record] = tmp_path.glob("run.partial-*/engine.json")
+    record.write_bytes(damage)
+    with home(tmp_path / "other", LOOP, config):
+        assert train(config, tmp_path / "run", CPU).provenance["engine"] == LOOP.as_json()
+
+
+@pytest.mark.parametrize("backend", ["loop", "cohort"])
+def test_a_fixed_back_end_leaves_nothing_to_measure(backend, tmp_path, monkeypatch):
+    """Not the memory format either, even if another one is a hundred times as fast."""
+    config = cell(**{"engine.backend": backend}).runs[0]
+    setup = RunSetup.build(config, CPU)
+    measured = _Calibration(setup, setup.federation.start(setup.objective.initial()))
+    clock = iter(range(10**6))
+    monkeypatch.setattr(calibration.time, "perf_counter", lambda: float(next(clock)) ** 2)
+    assert measured.measured() == EngineChoice(backend) == unmeasured(setup)
+    assert set(measured.seconds) == {EngineChoice("loop"), EngineChoice(backend)}
+
+
+def test_a_fixed_memory_format_is_part_of_the_choice():
+    config = cell(**{"engine.backend": "loop", "engine.layout": "channels_last"}).runs[0]
+    assert LOOP.agrees_with(config.engine)
+    assert not EngineChoice("loop").agrees_with(config.engine)
+    assert not COHORT.agrees_with(config.engine)
+    grouped = cell(**{"engine.convolution": "grouped"}).runs[0].engine
+    assert COHORT.agrees_with(grouped)
+    assert LOOP.agrees_with(grouped)
+    assert not EngineChoice("cohort", im2col=True).agrees_with(grouped)
+
+
+# --- What killed processes leave
+
+
+def test_what_can_no_longer_be_resumed_is_removed_when_the_new_run_is_finished(tmp_path):
+    """Not before, and neither complete runs nor what another process uses."""
+    old, used, ended, new = (cell(**{"training.rounds": rounds}).runs[0] for rounds in (9, 8, 7, 5))
+    for config in (old, used, ended):
+        with killed_in_round(2):
+            train(config, tmp_path / "run", CPU)
+    others = sorted(tmp_path.iterdir())
+    assert len(others) == 3
+    with working_directory(tmp_path / "run", ended) as complete:
+        (complete / "config.json").write_text("{}", encoding="utf-8")
+    (tmp_path / ".run.replaced-1").mkdir()
+    (tmp_path / "run-1.partial-0").mkdir()
+    with killed_in_round(2):
+        train(new, tmp_path / "run", CPU)
+    assert set(others) < set(tmp_path.iterdir()), "the old ones are still there"
+    with working_directory(tmp_path / "run", used) as in_use:
+        finished = train(new, tmp_path / "run", CPU)
+    assert set(tmp_path.iterdir()) == {finished.path, complete, in_use, tmp_path / "run-1.partial-0"}
+    said = (finished.path / "run.log").read_text(encoding="utf-8").splitlines()
+    removed = [line.split(" removed ")[1] for line in said if " removed " in line]
+    [gone] = set(others) - {complete, in_use}
+    assert removed == [
+        f"'{folder}', left by a killed process of another configuration or other code"
+        for folder in (tmp_path / ".run.replaced-1", gone)
+    ]
+
+
+def test_what_cannot_be_removed_is_said(tmp_path, monkeypatch):
+    (tmp_path / "run.partial-0").mkdir()
+
+    def refuse(folder):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(shutil, "rmtree", refuse)
+    said = []
+    remove_stale(tmp_path / "run", said.append)
+    assert said == [f"cannot remove '{tmp_path / 'run.partial-0'}': Permission denied"]
+
+
+def test_slots_of_a_run_without_a_checkpoint_are_removed(tmp_path):
+    config = cell("scaffold", **{"engine.checkpoint_seconds": 600}).runs[0]
+    with killed_in_round(1):
+        train(config, tmp_path / "run", CPU)
+    [work] = tmp_path.iterdir()
+    (work / "clients.slots").write_bytes(os.urandom(10**6))
+    with killed_in_round(1):
+        train(config, tmp_path / "run", CPU)
+    assert not (work / "clients.slots").exists()

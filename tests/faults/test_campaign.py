@@ -1,0 +1,49 @@
+"""A small campaign; the whole one is `python -m tests.faults`."""
+
+from random import Random
+
+import pandas as pd
+import pytest
+
+from bench.methods.catalog import CATALOG
+from tests.faults.campaign import Trial, _differences, campaign
+from tests.faults.campaign import table as printed
+from tests.faults.subjects import SUBJECTS, WAYS, cases
+
+NAMED = {subject.name: subject for subject in SUBJECTS}
+WAY = {way.name: way for way in WAYS}
+
+
+def test_every_method_is_killed_in_every_way():
+    met = list(cases())
+    assert len(met) == len(set(map(str, met))) == len(SUBJECTS) * len(WAYS)
+    assert {subject.method for subject, _ in met[: len(SUBJECTS)]} == set(CATALOG)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("subject", "way"),
+    [("mimelite", "cohort, seeds together"), ("fedavg with SWA, release", "auto, other home after each kill")],
+)
+def test_killed_runs_end_with_the_same_bits(subject, way, tmp_path):
+    [outcome] = campaign([(NAMED[subject], WAY[way])], 1, tmp_path, Random(1))
+    assert outcome.differs == ()
+    assert outcome.kills > 0
+    assert printed([outcome]).splitlines()[-1] == f"| all | 1 | 1 | {outcome.kills} | {outcome.resumed} | 1 |"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.long
+def test_differences_are_found(tmp_path):
+    assert Trial(NAMED["scaffold"], WAY["loop"], tmp_path, Random(0))().differs == ()
+    killed, undisturbed = tmp_path / "killed", tmp_path / "undisturbed"
+    final = killed / "seed-0" / "final.safetensors"
+    final.write_bytes(final.read_bytes()[:-1] + b"\x01")
+    (killed / "seed-0.partial-0").mkdir()
+    table = pd.read_csv(killed / "metrics.csv")
+    table.assign(local_loss=table["local_loss"] + 1).to_csv(killed / "metrics.csv", index=False)
+    assert list(_differences(undisturbed, killed)) == [
+        "only one has seed-0.partial-0",
+        "seed-0/final.safetensors",
+        "metrics.csv",
+    ]
