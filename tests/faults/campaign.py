@@ -26,8 +26,6 @@ SMALL: Changes = {
     "evaluation.snapshot_every": 4,
     "evaluation.local_models": [3, 12],
 }
-MOST_KILLS = 6
-"""Kills of one run, at most: it may end before."""
 SHARE = 0.6
 """A process is killed within this share of an undisturbed run's time, so that a run is killed several times."""
 CHECKPOINT_SECONDS = (0, 0, 0.05, 60)
@@ -47,12 +45,13 @@ class Outcome:
 
 @dataclass
 class Trial:
-    """One subject in one way: an undisturbed run, and one that is killed; both in `folder`."""
+    """One subject in one way: undisturbed, and killed at most `most_kills` times; both runs are in `folder`."""
 
     subject: Subject
     way: Way
     folder: Path
     random: Random
+    most_kills: int
     _homes: int = field(default=0, init=False)
 
     def __call__(self) -> Outcome:
@@ -82,7 +81,7 @@ class Trial:
 
     def _kill(self, out: Path, changes: Changes, measured: list[EngineChoice], seconds: float) -> int:
         """Kill the run several times; the number of kills, fewer if it ends before."""
-        for kills in range(self.random.randint(1, MOST_KILLS)):
+        for kills in range(self.random.randint(1, self.most_kills)):
             process = self._started(out, changes, measured[kills % len(measured)] if measured else None)
             _wait_for_work(process, out)
             process.join(self.random.uniform(0, SHARE * seconds))
@@ -113,7 +112,9 @@ class Trial:
             return start(words, self.folder, environment, [self.folder / "output"] * 2)
 
 
-def campaign(cases: Iterable[tuple[Subject, Way]], kills: int, folder: Path, random: Random) -> Iterator[Outcome]:
+def campaign(
+    cases: Iterable[tuple[Subject, Way]], kills: int, folder: Path, random: Random, most_kills: int = 6
+) -> Iterator[Outcome]:
     """Trials until the number of kills is reached. The files of a trial with different bits are kept."""
     done = 0
     for number, (subject, way) in enumerate(cases):
@@ -121,7 +122,7 @@ def campaign(cases: Iterable[tuple[Subject, Way]], kills: int, folder: Path, ran
             return
         place = folder / f"trial-{number}"
         place.mkdir(parents=True)
-        outcome = Trial(subject, way, place, random)()
+        outcome = Trial(subject, way, place, random, most_kills)()
         done += outcome.kills
         if not outcome.differs:
             shutil.rmtree(place)

@@ -1,5 +1,6 @@
 """A small campaign; the whole one is `python -m tests.faults`."""
 
+import itertools
 from random import Random
 
 import pandas as pd
@@ -26,16 +27,17 @@ def test_every_method_is_killed_in_every_way():
     [("mimelite", "cohort, seeds together"), ("fedavg with SWA, release", "auto, other home after each kill")],
 )
 def test_killed_runs_end_with_the_same_bits(subject, way, tmp_path):
-    [outcome] = campaign([(NAMED[subject], WAY[way])], 1, tmp_path, Random(1))
-    assert outcome.differs == ()
-    assert outcome.kills > 0
-    assert printed([outcome]).splitlines()[-1] == f"| all | 1 | 1 | {outcome.kills} | {outcome.resumed} | 1 |"
+    cases = itertools.repeat((NAMED[subject], WAY[way]))  # on a busy machine, a run may end before its kill
+    outcomes = list(campaign(cases, 1, tmp_path, Random(1), most_kills=1))
+    assert all(outcome.differs == () for outcome in outcomes)
+    resumed, trials = sum(outcome.resumed for outcome in outcomes), len(outcomes)
+    assert printed(outcomes).splitlines()[-1] == f"| all | 1 | {trials} | 1 | {resumed} | {trials} |"
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.long
 def test_differences_are_found(tmp_path):
-    assert Trial(NAMED["scaffold"], WAY["loop"], tmp_path, Random(0))().differs == ()
+    assert Trial(NAMED["scaffold"], WAY["loop"], tmp_path, Random(0), 1)().differs == ()
     killed, undisturbed = tmp_path / "killed", tmp_path / "undisturbed"
     final = killed / "seed-0" / "final.safetensors"
     final.write_bytes(final.read_bytes()[:-1] + b"\x01")
