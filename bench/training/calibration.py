@@ -55,7 +55,7 @@ LOOPS = 3
 """Largest number of candidates that are loops."""
 WORTH = 10
 """A simulation is measured only if it has this many times the local steps of the measurement."""
-LEAST_SECONDS = 2.5
+LEAST_SECONDS = 4.0
 """A simulation that the loop finishes in this time is left to the loop: the first cohort of a process takes a second
 more, because torch imports its compiler."""
 TOLERANCE = {"fp32": 1e-3, "tf32": 0.05, "bf16": 0.2}

@@ -12,7 +12,7 @@ from pathlib import Path
 from bench.files.atomic import write_text
 from bench.input.errors import UserError
 from tests.benchmarks import hessian, landscape, large, profile, scaling, small, whole
-from tests.benchmarks.report import Section, check_report, number, write_report
+from tests.benchmarks.report import Report, Section, existing_report, number, write_report
 from tests.benchmarks.setting import LARGE_COPY, Setting
 from tests.benchmarks.sizes import CPU, GPU, QUICK, Sizes
 
@@ -28,48 +28,69 @@ SECTIONS: Mapping[str, Callable[[Setting], list[Section]]] = {
 }
 
 
-def head(setting: Setting, began: datetime) -> str:
+def facts(setting: Setting) -> dict[str, str]:
     """The machine, its rates, the versions, and how contenders are set up."""
-    facts: dict[str, str] = setting.process.ask("about", "lines")
-    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+    found: dict[str, str] = setting.process.ask("about", "lines")
     matrix = ", ".join(f"{number(rate / 1e9)} GFLOP/s in {name}" for name, rate in setting.matrix_rates.items())
-    facts |= {
+    return found | {
         "matrix rate": f"{matrix} (products of {setting.sizes.matrix_side}² matrices, the best of three)",
         "copy rate": f"{number(setting.copy_rate(LARGE_COPY) / 1e9)} GB/s read and written (vectors of 256 MiB)",
         "threads": f"{setting.all_cores}, and 1 for small models",
         "allocator": "FedFlat and the floor keep freed memory, in huge pages; the plain reference has glibc's defaults",
         "images": "random uint8 images of CIFAR's shape for LeNet and ResNet-18; scikit-learn's digits for others",
-        "load": "unknown" if load is None else f"{load:.2f} processes were running when the benchmark began",
-        "date": f"{began:%Y-%m-%d %H:%M} UTC",
     }
-    return "\n".join(f"- {name}: {value}" for name, value in facts.items())
+
+
+MACHINE = ("processor", "system", "versions", "threads")
+"""Sections of one page have these facts in common."""
 
 
 def run(setting: Setting, sections: list[str], outs: list[Path]) -> None:
-    """Measure, print each section when it is done, and write all of them to files of Markdown or JSON."""
-    started, began = time.perf_counter(), datetime.now(UTC)
-    for file in outs:
-        if file.suffix != ".json":
-            check_report(file)
-    text = head(setting, began)
-    print(text, flush=True)
+    """Measure, print each section when it is done, and write them to files of Markdown or JSON.
+
+    A Markdown file keeps its other sections, which must come from the same machine with the same versions.
+    """
+    pages = {file: existing_report(file) for file in outs if file.suffix != ".json"}
+    report = Report(facts(setting), {})
+    kept: dict[Path, dict[str, str]] = {file: {} for file in pages}
+    if set(sections) != set(SECTIONS):
+        for file, page in pages.items():
+            if page is not None and page.sections:
+                _check_same_machine(file, page, report)
+                kept[file] = dict(page.sections)
+    print(report.markdown(), flush=True)
     measured: list[Section] = []
+    texts: dict[str, str] = {}
     for name in sections:
-        for section in SECTIONS[name](setting):
+        began, started, load = datetime.now(UTC), time.perf_counter(), _load()
+        found = SECTIONS[name](setting)
+        when = (
+            f"*Section `{name}`: {began:%Y-%m-%d %H:%M} UTC, {time.perf_counter() - started:.0f} s; "
+            f"{load} processes were running when it began.*"
+        )
+        for section in found:
             measured.append(section)
-            print(f"\n{section.markdown()}", flush=True)
-    taken = f"Measured in {time.perf_counter() - started:.0f} s by `{_command()}`."
-    print(f"\n{taken}")
+            texts[section.title] = f"{when}\n\n{section.markdown()}"
+            print(f"\n### {section.title}\n\n{texts[section.title]}", flush=True)
+    for file, other in kept.items():
+        write_report(file, Report(report.facts, other | texts))
     for file in outs:
         if file.suffix == ".json":
-            data = {"about": text.splitlines(), "sections": [section.data() for section in measured]}
+            data = {"about": dict(report.facts), "sections": [section.data() for section in measured]}
             write_text(file, json.dumps(data, indent=1, ensure_ascii=False) + "\n")
-        else:
-            write_report(file, "\n\n".join([text, *(section.markdown() for section in measured), taken]))
 
 
-def _command() -> str:
-    return " ".join(["python -m tests.benchmarks", *sys.argv[1:]])
+def _check_same_machine(file: Path, page: Report, report: Report) -> None:
+    for name in MACHINE:
+        if page.facts.get(name) != report.facts[name]:
+            raise UserError(
+                f"'{file}' has results of another machine: {name} {page.facts.get(name)}, here {report.facts[name]} "
+                "(allowed: another file, or a full benchmark without --only)"
+            )
+
+
+def _load() -> str:
+    return f"{os.getloadavg()[0]:.2f}" if hasattr(os, "getloadavg") else "an unknown number of"
 
 
 def _device(name: str) -> str:
@@ -95,7 +116,7 @@ def main() -> None:
                         help=f"some of: {', '.join(SECTIONS)}")  # fmt: skip
     parser.add_argument("--quick", action="store_true", help="few repeats of small rounds, to see that it works")
     parser.add_argument("--out", nargs="+", type=Path, default=[], metavar="FILE",
-                        help="Markdown (put between an existing file's marks), or .json with all values")  # fmt: skip
+                        help="a Markdown file, between whose marks these sections are replaced, or .json")  # fmt: skip
     options = parser.parse_args()
     try:
         device = _device(options.device)

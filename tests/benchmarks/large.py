@@ -67,6 +67,11 @@ def _method(
     passes: Passes = {}
     with ExitStack() as stack:
         processes: dict[str, Process] = {}
+
+        def seconds_of_step(name: str, shape: Shape) -> float:
+            seconds = processes[name].ask("run", "seconds", clients=shape.clients, images=shape.steps * sizes.batch)
+            return seconds / (shape.clients * shape.steps)
+
         for name in names:
             keeps_memory = name != PLAIN
             process = stack.enter_context(Process(setting.device, setting.all_cores, keeps_memory=keeps_memory))
@@ -75,12 +80,8 @@ def _method(
             else:
                 process.build("run", "ours", workload=workload, method=method, variant=name)
             processes[name] = process
-
-        def seconds_of_step(name: str, shape: Shape) -> float:
-            seconds = processes[name].ask("run", "seconds", clients=shape.clients, images=shape.steps * sizes.batch)
-            return seconds / (shape.clients * shape.steps)
-
-        for name in names:  # warm up: all clients get their state, the heap its size, and a GPU its graph
+            # Warm up, one process after the other: each chooses its memory format on a quiet machine, all clients get
+            # their state, the heap its size, and a GPU its graph.
             seconds_of_step(name, Shape(sizes.clients, 1))
             seconds_of_step(name, sizes.round)
         for _ in range(sizes.repeats):

@@ -1,10 +1,11 @@
 """Tables of medians with their spread, as Markdown and as JSON."""
 
+import re
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from bench.files.atomic import write_text
 from bench.files.text_table import markdown
@@ -81,8 +82,8 @@ class Section:
     tables: Sequence[Table]
 
     def markdown(self) -> str:
-        """Heading and tables."""
-        return "\n\n".join([f"### {self.title}", *(table.markdown() for table in self.tables)])
+        """The tables."""
+        return "\n\n".join(table.markdown() for table in self.tables)
 
     def data(self) -> dict[str, Any]:
         """The same for JSON."""
@@ -107,23 +108,44 @@ def _shown(cell: Cell) -> str:
     return number(cell) if isinstance(cell, float) else str(cell)
 
 
-def check_report(file: Path) -> None:
-    """A `UserError` unless `write_report` can put a report there: a new file, or one with the two marks."""
-    if file.exists() and not _has_marks(file.read_text(encoding="utf-8")):
+@dataclass(frozen=True)
+class Report:
+    """Facts about the machine and the measurement, and the text of sections by title."""
+
+    facts: Mapping[str, str]
+    sections: Mapping[str, str]
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """From what `markdown` wrote."""
+        head, *sections = re.split(r"^### ", text.strip(), flags=re.MULTILINE)
+        facts = re.findall(r"^- ([^:]*): (.*)$", head, flags=re.MULTILINE)
+        return cls(dict(facts), {title: rest.strip() for title, _, rest in (s.partition("\n") for s in sections)})
+
+    def markdown(self) -> str:
+        """A list of the facts, then the sections."""
+        facts = "\n".join(f"- {name}: {value}" for name, value in self.facts.items())
+        return "\n\n".join([facts, *(f"### {title}\n\n{text}" for title, text in self.sections.items())])
+
+
+def existing_report(file: Path) -> Report | None:
+    """The report in a Markdown file; None if there is no file, or nothing between its marks.
+
+    A `UserError` if the file has no place for a report, which is between the two marks.
+    """
+    if not file.exists():
+        return None
+    text = file.read_text(encoding="utf-8")
+    if not (text.count(BEGIN) == text.count(END) == 1 and text.index(BEGIN) < text.index(END)):
         raise UserError(f"'{file}' has no place for the report (allowed: a new file, or one with {BEGIN} and {END})")
+    inside = text.split(BEGIN)[1].split(END)[0].strip()
+    return Report.read(inside) if inside else None
 
 
-def write_report(file: Path, report: str) -> None:
+def write_report(file: Path, report: Report) -> None:
     """Write a report into a new Markdown file, or between the marks of an existing one; its other text remains."""
-    check_report(file)
+    before, after = "", "\n"
     if file.exists():
         text = file.read_text(encoding="utf-8")
         before, after = text.split(BEGIN)[0], text.split(END)[1]
-        report = f"{before}{BEGIN}\n\n{report}\n\n{END}{after}"
-    else:
-        report = f"{report}\n"
-    write_text(file, report)
-
-
-def _has_marks(text: str) -> bool:
-    return text.count(BEGIN) == text.count(END) == 1 and text.index(BEGIN) < text.index(END)
+    write_text(file, f"{before}{BEGIN}\n\n{report.markdown()}\n\n{END}{after}")

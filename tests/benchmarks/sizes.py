@@ -132,7 +132,7 @@ CPU = Sizes(
     Small(("cnn_gn", "mlp"), SMALL_METHODS, 20, 10, repeats=15),
     Hessian("lenet", images=2000, batch=250, k=50, first=2),
     Landscape(("lenet", "resnet18_gn"), 2000, points=3, repeats=5),
-    Whole("lenet", ("fedavg",), 20, 5, 500, 10_000, 64, rounds=50, every=10, repeats=3),
+    Whole("lenet", ("fedavg",), 20, 5, 500, 10_000, 64, rounds=50, every=10, repeats=2),
 )
 GPU = Sizes(
     8192,

@@ -11,7 +11,7 @@ from tests.benchmarks.__main__ import SECTIONS, run
 from tests.benchmarks.ours import VARIANTS
 from tests.benchmarks.passes import FEWEST, VectorTraffic, vectors_per_step
 from tests.benchmarks.process import Process
-from tests.benchmarks.report import BEGIN, END, Spread, Table, check_report, write_report
+from tests.benchmarks.report import BEGIN, END, Report, Spread, Table, existing_report, write_report
 from tests.benchmarks.setting import Setting
 from tests.benchmarks.sizes import TOY
 from tests.benchmarks.workload import GRADIENTS, Workload
@@ -105,10 +105,21 @@ def test_a_report_is_put_only_where_it_belongs(tmp_path):
     file = tmp_path / "notes.md"
     file.write_text("my notes\n", encoding="utf-8")
     with pytest.raises(UserError, match="has no place for the report"):
-        check_report(file)
+        existing_report(file)
     assert file.read_text(encoding="utf-8") == "my notes\n"
-    write_report(tmp_path / "new.md", "report")
-    assert (tmp_path / "new.md").read_text(encoding="utf-8") == "report\n"
+
+
+def test_a_page_keeps_its_other_sections(tmp_path):
+    file = tmp_path / "page.md"
+    assert existing_report(file) is None
+    write_report(file, Report({"system": "one"}, {"A": "old\n\n| x |", "B": "b"}))
+    file.write_text(f"Before.\n\n{file.read_text(encoding='utf-8')}\nAfter.\n", encoding="utf-8")
+    page = existing_report(file)
+    assert page == Report({"system": "one"}, {"A": "old\n\n| x |", "B": "b"})
+    write_report(file, Report(page.facts, dict(page.sections) | {"A": "new"}))
+    assert file.read_text(encoding="utf-8") == (
+        f"Before.\n\n{BEGIN}\n\n- system: one\n\n### A\n\nnew\n\n### B\n\nb\n\n{END}\n\nAfter.\n"
+    )
 
 
 def test_spreads():
