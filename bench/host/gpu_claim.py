@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.files.locks import lock
+from bench.files.own_folders import check_private, make_private
 from bench.host.progress import Progress
 from bench.input.errors import UserError
 
@@ -15,9 +16,29 @@ _claimed: dict[Path, int] = {}
 """The lock file of each GPU of this process, and the descriptor that holds the lock until the process ends."""
 
 
-def claims_folder() -> Path:
-    """The folder of this user's lock files on this machine; not in TMPDIR, which may differ from job to job."""
-    return Path(f"/tmp/fedflat-gpus-{os.getuid()}")
+def claims_folder(shared: Path = Path("/tmp")) -> Path:
+    """The folder of this user's lock files on this machine, in the folder `shared` of all users.
+
+    All processes must use the same folder. TMPDIR may differ from job to job; jobs of cron lack XDG_RUNTIME_DIR, whose
+    folder is removed at logout while processes go on. So that folder is only used if another user has made the one in
+    `shared`.
+    """
+    folder = shared / f"fedflat-gpus-{os.geteuid()}"
+    try:
+        make_private(folder)
+    except UserError:
+        runtime = Path(os.environ.get("XDG_RUNTIME_DIR", ""))
+        if runtime.is_absolute() and _is_private(runtime):
+            return runtime / "fedflat-gpus"
+    return folder  # if it cannot be used, `claim` says why
+
+
+def _is_private(folder: Path) -> bool:
+    try:
+        check_private(folder)
+    except UserError:
+        return False
+    return True
 
 
 def claim(gpus: Sequence[str], folder: Path, progress: Progress) -> int:
@@ -31,7 +52,10 @@ def claim(gpus: Sequence[str], folder: Path, progress: Progress) -> int:
         if file in _claimed:
             return index
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(folder)
+    except UserError as error:
+        raise UserError(f"cannot claim a GPU: {error}; --device cuda:0 takes one without a claim") from None
+    try:
         reported = False
         while True:
             for index, file in enumerate(files):

@@ -22,6 +22,7 @@ from bench.engine.local import Broadcast, LocalResult, LocalTraining, LocalWork
 from bench.engine.settings import EngineSettings
 from bench.files.atomic import write_text
 from bench.files.locks import locked
+from bench.files.own_folders import cache_folder
 from bench.host.machine import machine
 from bench.host.memory import available_memory, graph_bytes
 from bench.input.content import short_hash
@@ -354,8 +355,7 @@ class _Calibration:
             **self.setup.calibration_key(),
         }
         key = short_hash(json.dumps(about, sort_keys=True))
-        cache = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
-        return Path(cache) / "fedflat" / "calibration" / f"{key}.json"
+        return cache_folder("calibration") / f"{key}.json"
 
     def stored(self) -> EngineChoice | None:
         """The stored choice; None if there is none, or if it is unreadable."""
