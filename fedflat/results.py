@@ -13,7 +13,7 @@ from bench.data.root import data_root
 from bench.engine.objective import Objective
 from bench.input.errors import UserError, unknown
 from bench.models import build_model
-from bench.training.run_directory import RunDirectory, finished_run
+from bench.training.run_directory import RunDirectory, finished_run, trust_code
 from bench.training.run_setup import load_dataset
 
 Overrides = Mapping[str, Any]
@@ -38,8 +38,11 @@ class Run(RunDirectory):
         return images[subset].batch(torch.arange(len(images[subset])))
 
 
-def load_run(path: str | Path) -> Run:
+def load_run(path: str | Path, *, trust: bool = False) -> Run:
     """Load the finished run in a run directory; raises `UserError` if there is none.
+
+    Its configuration and model execute the user-defined Python files of the run. If no experiment of yours names these
+    files, this is a `UserError`, unless you have read them and give `trust=True`.
 
     >>> import fedflat
     >>> run = fedflat.load_run("results/runs/quick/digits/dirichlet-0.1/4-of-20/fedsam/seed-0")
@@ -50,6 +53,8 @@ def load_run(path: str | Path) -> Run:
     >>> bool(abs(100 * accuracy - run.metrics()["test_accuracy"].iloc[-1]) < 1e-3)
     True
     """
+    if trust:
+        trust_code(Path(path))
     return Run(Path(path))
 
 

@@ -22,8 +22,9 @@ from bench.experiments.overrides import Override, parse_overrides
 from bench.experiments.resolving import CellInputs, cell_config, part_fields, resolved_file
 from bench.experiments.run_config import Evaluation, RunConfig
 from bench.experiments.schema import ExperimentFile, ExperimentPart, differing
+from bench.experiments.trusted_code import trust
 from bench.input.bounds import MOST_RUNS
-from bench.input.content import short_hash
+from bench.input.content import read_own, short_hash
 from bench.input.errors import UserError, unknown
 
 
@@ -194,8 +195,10 @@ class Experiment(ExperimentFile):
             inputs = self._grid[address]
             config = cell_config(inputs)
             where = "" if config["method"]["name"] == inputs.label else inputs.label
-            runs = (RunConfig.parse({**config, "seed": seed}, where) for seed in inputs.part.grid.seeds)
-            self._built[address] = Cell(address, tuple(runs))
+            runs = tuple(RunConfig.parse({**config, "seed": seed}, where) for seed in inputs.part.grid.seeds)
+            for own in runs[0].user_files:  # all seeds have the same
+                trust(read_own(own.file, own.kind))
+            self._built[address] = Cell(address, runs)
         return self._built[address]
 
     @cached_property

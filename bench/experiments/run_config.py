@@ -33,6 +33,10 @@ USER_FILES: Mapping[str, Any] = {
 """Fields of a `RunConfig` with the paths of user-defined files. The hash of a file's content is a separate field; a
 folder of images is read when a run starts."""
 
+CODE: Mapping[str, str] = {"model": user_model.KIND, "method": user_file.KIND}
+"""Sections of a `RunConfig` that may name Python code, and the kind of their files. The model's comes first, because a
+method's code calls it."""
+
 NOT_IDENTITY: Mapping[str, Any] = {**USER_FILES, "engine": True}
 """Fields of a `RunConfig` that are not part of its identity."""
 
@@ -227,12 +231,12 @@ class RunConfig(Frozen):
 
     @property
     def user_files(self) -> list[UserFile]:
-        """The user-defined files; the model's comes first, because a method's code calls it."""
+        """The user-defined Python files, in the order of `CODE`."""
         files = []
         if isinstance(self.model, user_model.UserModel) and self.model.file is not None:
-            files.append(UserFile("model", user_model.KIND, self.model.file, self.model.code))
+            files.append(UserFile("model", CODE["model"], self.model.file, self.model.code))
         if self.method.file is not None:
-            files.append(UserFile("method", user_file.KIND, self.method.file, self.method.code))
+            files.append(UserFile("method", CODE["method"], self.method.file, self.method.code))
         return files
 
     def canonical_json(self) -> str:

@@ -26,11 +26,13 @@ from bench.data.dataset import Labels
 from bench.data.partitions.base import Indices, partition_hash
 from bench.engine.checkpoint import Models, load_state
 from bench.engine.federation import FederationState
-from bench.experiments.results import METRICS, PARTITION
-from bench.experiments.run_config import NOT_IDENTITY, USER_FILES, RunConfig
+from bench.experiments.results import METRICS, PARTITION, run_in
+from bench.experiments.run_config import CODE, NOT_IDENTITY, RunConfig
+from bench.experiments.trusted_code import UntrustedCodeError, is_trusted, trust
 from bench.files.checksums import DamagedFileError, damage_in_one_line
 from bench.files.column_file import integers, read_columns
 from bench.files.csv_json import read_checked_csv, read_checked_json
+from bench.input.content import read_known, read_own
 from bench.input.errors import UserError
 from bench.input.frozen import explain
 from bench.training.code_version import code_fingerprint
@@ -84,14 +86,15 @@ class RunDirectory:
 
     @functools.cached_property
     def config(self) -> RunConfig:
-        """The run's configuration, with the paths of the run's copies of user-defined files: originals may change."""
+        """The run's configuration, with the paths of the run's copies of user-defined code: originals may change.
+
+        Reading it executes the method's code. An `UntrustedCodeError` if the code is not trusted.
+        """
         data = read_checked_json(self.path / CONFIG, self.remedy)
-        for part in USER_FILES:
-            copy = self.path / f"{part}.py"
-            if copy.is_file() and isinstance(own := data.get(part), dict):
-                data = {**data, part: {**own, "file": str(copy)}}
         try:
-            config = RunConfig.parse(data)
+            config = RunConfig.parse({**data, **self._own_code(data)})
+        except UntrustedCodeError:
+            raise
         except UserError as error:
             raise UserError(f"'{self.path / CONFIG}' is of another version or damaged: {error}") from None
         if config.identity != self.identity:
@@ -99,6 +102,24 @@ class RunDirectory:
                 self.path / CONFIG, f"its identity differs from the one in {PROVENANCE}", self.remedy
             )
         return config
+
+    def _own_code(self, data: Mapping[str, Any]) -> dict[str, Any]:
+        """The sections of a configuration that name code, with the path of the run's copy.
+
+        A `UserError` if the copy is missing or has changed: code at another path is never executed.
+        """
+        own: dict[str, Any] = {}
+        for section, kind in CODE.items():
+            given = data.get(section)
+            if not isinstance(given, dict):
+                raise UserError(f"{section} = {given!r} (allowed: a mapping)")
+            if given.get("file") is None and given.get("module") is None:
+                continue
+            copy = self.path / f"{section}.py"
+            if not is_trusted(read_known(copy, given.get("code"), kind)):
+                raise UntrustedCodeError(copy, kind)
+            own[section] = {**given, "file": str(copy)}
+        return own
 
     @functools.cached_property
     def provenance(self) -> dict[str, Any]:
@@ -215,6 +236,14 @@ def snapshot_file(directory: Path, finished_rounds: int) -> Path:
 def local_models_file(directory: Path, finished_rounds: int) -> Path:
     """The file of the local models of a round."""
     return directory / LOCAL_MODELS / f"round-{finished_rounds:05d}.safetensors"
+
+
+def trust_code(folder: Path) -> None:
+    """Trust the code of the run in a run directory, or of all runs in the folder of a cell."""
+    for section, kind in CODE.items():
+        for run in (folder, *folder.glob(str(run_in(Path(), "*")))):
+            if (copy := run / f"{section}.py").is_file():
+                trust(read_own(copy, kind))
 
 
 def is_complete(folder: Path) -> bool:

@@ -36,6 +36,14 @@ def analyse(
             metavar="FOLDER",
         ),
     ] = None,
+    trust: Annotated[
+        bool,
+        typer.Option(
+            "--trust",
+            help="Execute the code of these runs (model.py, method.py), also if no experiment here has named it, now "
+            "and in later commands. Read it first.",
+        ),
+    ] = False,
     set_: Annotated[list[Assignment] | None, set_option("an option of the analysis, for example rho=0.05")] = None,
     out: Annotated[
         Path | None,
@@ -67,6 +75,7 @@ def analyse(
     from bench.experiments.files import experiment_names
     from bench.experiments.results import custom_analysis
     from bench.host.torch_device import prepare_device
+    from bench.training.run_directory import trust_code
 
     if out is not None and len(run_dir) > 1:
         raise UserError(f"--out is one file, and {len(run_dir)} folders are given")
@@ -75,6 +84,9 @@ def analyse(
             f"{analysis} is an experiment; expected: fedflat analyse ANALYSIS FOLDER, FOLDER with finished runs"
         )
     parsed = parse_analysis(analysis, overrides_of(set_))
+    if trust:
+        for folder in (*run_dir, *(compare_with or ())):
+            trust_code(folder)
     torch_device = prepare_device(device, threads or available_cores(), typer.echo)
 
     attempts = Attempts("folders", len(run_dir))
