@@ -90,7 +90,11 @@ def layout_names(experiment_name: str, folder: Folder) -> list[str]:
 
     An experiment without such a folder inherits the layouts of the experiment that it extends; they need not fit it.
     """
-    names = (file.stem for file in _folder(experiment_name, folder).glob("*.yaml"))
+    names = [file.stem for file in _folder(experiment_name, folder).glob("*.yaml")]
+    for name in names:
+        if not name.isprintable():
+            where = f"{folder} of experiment {experiment_name}"
+            raise UserError(f"{where}: the name '{name}' has characters that cannot be printed")
     return sorted(names, key=_by_number)
 
 

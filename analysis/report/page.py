@@ -4,12 +4,14 @@ import html
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 from analysis.tables.formats import escape_html
 from analysis.tables.formats import html as html_table
 from analysis.tables.table import Table
 from bench.experiments.experiment import Experiment
 from bench.experiments.results import ReportPaths
+from bench.files.text_table import without_html
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1c1e21; --soft: #5c6370; --line: #d9dce1; --paper: #fff;
@@ -66,8 +68,8 @@ def page(
     figures: Sequence[PageFigure],
 ) -> str:
     """The whole page."""
-    titles = [(f"table-{table.name}", table.layout.title) for table in tables]
-    titles += [(f"figure-{figure.name}", figure.title) for figure in figures]
+    titles = [(_url(f"table-{table.name}"), table.layout.title) for table in tables]
+    titles += [(_url(f"figure-{figure.name}"), figure.title) for figure in figures]
     links = "".join(f'<li><a href="#{anchor}">{html.escape(title)}</a></li>' for anchor, title in titles)
     lead = "".join(f'<p class="lead">{html.escape(line)}</p>' for line in headline)
     body = [_table(table) for table in tables] + [_figure(figure) for figure in figures]
@@ -84,7 +86,8 @@ def table_page(table: Table) -> str:
 
 def figure_markdown(figure: PageFigure) -> str:
     """One figure with its caption, as Markdown in the folder of its PNG."""
-    return f"# {figure.title}\n\n![{figure.title}]({figure.drawn.name})\n\n{figure.caption}\n"
+    title, caption = without_html(figure.title), without_html(figure.caption)
+    return f"# {title}\n\n![{title}]({_url(figure.drawn.name)})\n\n{caption}\n"
 
 
 def _document(title: str, body: str) -> str:
@@ -106,7 +109,7 @@ def _document(title: str, body: str) -> str:
 def _table(table: Table) -> str:
     files = _links(ReportPaths().table(table.name))
     return (
-        f'<section id="table-{table.name}">\n<h2>{html.escape(table.layout.title)}</h2>\n'
+        f'<section id="{_url(f"table-{table.name}")}">\n<h2>{html.escape(table.layout.title)}</h2>\n'
         f"{_shown(table)}{files}</section>\n"
     )
 
@@ -118,15 +121,20 @@ def _shown(table: Table) -> str:
 def _figure(figure: PageFigure) -> str:
     title = html.escape(figure.title)
     if figure.drawn in figure.files:
-        image, files = f'<img src="{figure.drawn}" alt="{title}">', _links(figure.files)
+        image, files = f'<img src="{_url(figure.drawn)}" alt="{title}">', _links(figure.files)
     else:
         image, files = '<p class="lead">Not drawn yet.</p>', ""
     return (
-        f'<section id="figure-{figure.name}">\n<h2>{title}</h2>\n<figure>{image}\n'
+        f'<section id="{_url(f"figure-{figure.name}")}">\n<h2>{title}</h2>\n<figure>{image}\n'
         f"<figcaption>{html.escape(figure.caption)}</figcaption></figure>\n{files}</section>\n"
     )
 
 
 def _links(files: Sequence[Path]) -> str:
-    links = " · ".join(f'<a href="{file}">{file.suffix.removeprefix(".")}</a>' for file in files)
+    links = " · ".join(f'<a href="{_url(file)}">{file.suffix.removeprefix(".")}</a>' for file in files)
     return f'<p class="files">{links}</p>\n'
+
+
+def _url(name: str | Path) -> str:
+    """A relative path or an anchor for an attribute: names of layouts may have any characters."""
+    return quote(str(name))

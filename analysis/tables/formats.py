@@ -12,7 +12,7 @@ from analysis.tables.table import ColumnSummary, Entry, PublishedEntry, Table
 from analysis.tables.tidy_csv import tidy_csv
 from analysis.verdicts.equivalence import Noise, Spread
 from analysis.verdicts.margins import rules
-from bench.files.text_table import escape_markdown, markdown_line
+from bench.files.text_table import escape_markdown, markdown_line, without_html
 from bench.files.text_table import markdown as markdown_table
 
 _ARROWS = {"higher": "↑", "lower": "↓", "none": ""}
@@ -178,14 +178,14 @@ def markdown(table: Table) -> str:
     columns = table.layout.columns
     marks = {1: "**{}**", 2: "<u>{}</u>"}
     header = ["Method", *(f"{escape_markdown(c.name)} {_ARROWS[c.direction]}".strip() for c in columns)]
-    lines = [table.caption, "", *markdown_table(header, (), right=range(1, len(header)))]
+    lines = [without_html(table.caption), "", *markdown_table(header, (), right=range(1, len(header)))]
     for block, body in _body(table, " ± ", marks, escape_markdown):
         if block:
             lines.append(markdown_line([f"*{block}*", *("" for _ in columns)]))
         for line in body:
             title = line.title if line.kind == "reproduced" else f"*{line.title}*"
             lines.append(markdown_line([title, *line.cells]))
-    return "\n".join([*lines, *(part for paragraph in _foot(table) for part in ("", paragraph))]) + "\n"
+    return "\n".join([*lines, *(part for paragraph in _foot(table) for part in ("", without_html(paragraph)))]) + "\n"
 
 
 def _groups(columns: tuple[Column, ...]) -> list[tuple[str, int]]:
@@ -200,12 +200,13 @@ def latex(table: Table) -> str:
     width = len(columns) + 1
     wide = len(columns) > 4  # more than one column of a two-column page holds
     environment = "table*" if wide else "table"
+    label = re.sub(r"[^\w.-]", "-", "-".join(part for part in (table.experiment, table.name) if part))
     lines = [
         rf"% needs \usepackage{{booktabs{',graphicx' * wide}}}",
         rf"\begin{{{environment}}}",
         r"\centering\footnotesize\setlength{\tabcolsep}{3pt}" if wide else r"\centering",
         rf"\caption{{{escape_latex(table.caption)}}}",
-        rf"\label{{tab:{'-'.join(part for part in (table.experiment, table.name) if part)}}}",
+        rf"\label{{tab:{label}}}",
         *([r"\resizebox{\ifdim\width>\textwidth\textwidth\else\width\fi}{!}{%"] if wide else []),
         rf"\begin{{tabular}}{{l{'r' * len(columns)}}}",
         r"\toprule",

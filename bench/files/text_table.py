@@ -1,5 +1,6 @@
 """Tables as lines of text: aligned columns for a terminal, and Markdown."""
 
+import re
 from collections.abc import Collection, Iterable, Sequence
 
 
@@ -15,7 +16,7 @@ def _padded(row: Sequence[str], widths: Sequence[int], right: Collection[int]) -
 
 
 def markdown(header: Sequence[str], rows: Iterable[Sequence[str]], right: Collection[int] = ()) -> list[str]:
-    """A pipe table; cells may contain '|'; the columns `right` are aligned to the right."""
+    """A pipe table; cells may contain '|' and HTML, which is shown; the columns `right` are aligned to the right."""
     rule = ["---:" if k in right else "---" for k in range(len(header))]
     escaped = ([escape_markdown(cell) for cell in row] for row in rows)
     return [markdown_line(line) for line in (header, rule, *escaped)]
@@ -28,4 +29,9 @@ def markdown_line(cells: Iterable[str]) -> str:
 
 def escape_markdown(text: str) -> str:
     """Text for a cell of a pipe table."""
-    return text.replace("|", r"\|")
+    return without_html(text).replace("|", r"\|")
+
+
+def without_html(text: str) -> str:
+    """Text for a line of Markdown, in which HTML is shown and not interpreted; a < that begins no tag remains."""
+    return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", " ".join(text.splitlines()))
