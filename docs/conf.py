@@ -32,6 +32,7 @@ docs/experiments/precedence
 
 docs/running
 docs/results
+docs/verification
 docs/python
 docs/adding_a_method
 docs/analyses

@@ -56,6 +56,11 @@ SMALLER = {
 """Options that are appended."""
 
 INSTEAD = {
+    # The table shows all runs of quick: here those of one cell.
+    "fedflat export quick_table_accuracy": (
+        "fedflat export quick_runs --out quick_table_accuracy.zip --set chosen=[fedsam] "
+        "--set 'grid.partition=[{name: dirichlet, clients: 20, alpha: 0.1}]' --set 'grid.participation=[{active: 4}]'"
+    ),
     # All cells of the grid take a minute: one of them.
     "snakemake --cores 2 mine_runs --config experiments=[mine/experiments.yaml]": (
         f"fedflat run mine/experiments.yaml {CELLS}/two_step"

@@ -109,7 +109,7 @@ def run_analysis(
             continue
         analysis.check(run.config.evaluation)
         provenance = _provenance(analysis, run)
-        tables.append(identified(analysis.of_run(run).assign(**provenance), cell.cell, run.config))
+        tables.append(identified(analysis.of_run(run).assign(**provenance), cell.cell, run.directory.identity, seed))
     write_checked_csv(out, pd.concat(tables[1:] or tables, ignore_index=True))
     for file in partial_results:
         file.unlink(missing_ok=True)

@@ -13,12 +13,10 @@ from typing import Any
 
 from analysis.planning.gradient_times import Times
 from analysis.planning.run_cost import disk, seconds
-from analysis.planning.targets import all_targets
+from analysis.planning.targets import experiments_with, find_targets
 from analysis.report.requested import RequestedExperiment
-from bench.experiments.files import experiment_names
 from bench.experiments.results import PARTITION
 from bench.files.text_table import aligned
-from bench.input.errors import UserError, unknown
 from bench.training.run_directory import is_complete
 
 NamedCell = tuple[str, str]
@@ -106,32 +104,16 @@ def plan(
     A cell that several targets need is counted once. `sources`: names or files of further experiments whose targets are
     allowed. For an unknown target, a `UserError` suggests the nearest one.
     """
-    experiments = _requested(results, overrides, sources)
-    known = all_targets(experiments)
+    experiments = experiments_with(results, overrides, sources)
     costs = CellCosts.of_experiments(experiments, times)
     needed: dict[NamedCell, Cost] = {}
-    for name in targets:
-        if name not in known:
-            raise unknown("target", name, known)
-        for target in known[name]:
-            needed |= costs.of(target.requested, target.inputs())
+    for target in find_targets(targets, experiments):
+        needed |= costs.of(target.requested, target.inputs())
     parts: dict[str, Cost] = {}
     for (experiment, path), cost in needed.items():
         part = f"{experiment}: {path.split('/')[0]}"
         parts[part] = parts.get(part, Cost()) + cost
     return parts
-
-
-def _requested(results: Path, overrides: dict[str, Any], sources: Sequence[str]) -> list[RequestedExperiment]:
-    """The named experiments and those of `sources`, which take precedence over a named one with the same targets."""
-    further: dict[str, RequestedExperiment] = {}
-    for source in dict.fromkeys(sources):
-        requested = RequestedExperiment(source, results, overrides)
-        if requested.target in further:
-            raise UserError(f"--experiment: two experiments are named {requested.target}")
-        further[requested.target] = requested
-    named = {name: RequestedExperiment(name, results, overrides) for name in experiment_names()}
-    return [*(named | further).values()]
 
 
 def as_text(parts: Mapping[str, Cost]) -> str:

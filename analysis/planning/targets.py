@@ -1,17 +1,22 @@
 """The targets of Snakemake: pages, runs, analyses, tables, figures, and the claims of papers."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from analysis.claims.evidence import Runs
+from analysis.claims.evidence import Printed, Runs
+from analysis.claims.page import judged, page
 from analysis.claims.schema import claims_file, papers_with_claims
 from analysis.report.checked_layouts import CheckedLayouts
 from analysis.report.figures import Figures
+from analysis.report.report import render_page
 from analysis.report.requested import RequestedExperiment
 from analysis.report.tables import Tables
+from bench.experiments.files import experiment_names
+from bench.files.atomic import write_text
+from bench.input.errors import UserError, unknown
 
 
 @dataclass(frozen=True)
@@ -27,6 +32,13 @@ class Target(ABC):
     def inputs(self) -> list[Path]:
         """The layouts and tidy files that the target needs."""
         return self.outputs()
+
+    def render(self) -> None:  # noqa: B027 - tidy files are not rendered
+        """Write the outputs that are rendered from tidy files."""
+
+    def commands(self) -> list[list[str]]:
+        """The `fedflat` commands that do the same, without the options that all of them have."""
+        return []
 
 
 @dataclass(frozen=True)
@@ -59,6 +71,17 @@ class Rendered(Target):
         layouts = self.layouts(self.requested)
         return [file for name in self._names(layouts) for file in layouts.inputs(name)]
 
+    def render(self) -> None:
+        """Render each table or figure."""
+        layouts = self.layouts(self.requested)
+        for name in self._names(layouts):
+            layouts.render(name)
+
+    def commands(self) -> list[list[str]]:
+        """One for each table or figure."""
+        layouts = self.layouts(self.requested)
+        return [[layouts.kind, self.requested.name_or_file, name] for name in self._names(layouts)]
+
     def _names(self, layouts: CheckedLayouts[Any]) -> Iterable[str]:
         return layouts.shown() if self.names is None else self.names
 
@@ -80,6 +103,17 @@ class Page(Target):
         """The layouts and tidy files of its tables and figures."""
         return [file for rendered in self.contents for file in rendered.inputs()]
 
+    def render(self) -> None:
+        """Render the tables and figures, then the page."""
+        for rendered in self.contents:
+            rendered.render()
+        render_page(self.requested)
+
+    def commands(self) -> list[list[str]]:
+        """Those of the tables and figures, and that of the page."""
+        contents = [command for rendered in self.contents for command in rendered.commands()]
+        return [*contents, ["report", self.requested.name_or_file]]
+
 
 @dataclass(frozen=True)
 class ClaimsPage(Target):
@@ -92,6 +126,15 @@ class ClaimsPage(Target):
     def inputs(self) -> list[Path]:
         """The file of the claims, and the tidy files that decide them."""
         return [claims_file(self.requested.paper), *Runs(self.requested).inputs()]
+
+    def render(self) -> None:
+        """Decide the claims, and write the page."""
+        runs = Runs(self.requested)
+        write_text(self.requested.report_paths.claims, page(judged(Printed(runs.requested.paper), runs), runs))
+
+    def commands(self) -> list[list[str]]:
+        """The command that writes the page."""
+        return [["claims", self.requested.name_or_file, "--out", str(self.requested.report_paths.claims)]]
 
 
 def targets_of(requested: RequestedExperiment) -> dict[str, Target]:
@@ -119,3 +162,28 @@ def all_targets(experiments: Iterable[RequestedExperiment]) -> dict[str, list[Ta
         "all_figures": [Rendered(paper, Figures) for paper in papers],
         **{name: [target] for requested in experiments for name, target in targets_of(requested).items()},
     }
+
+
+def experiments_with(results: Path, overrides: Mapping[str, Any], sources: Sequence[str]) -> list[RequestedExperiment]:
+    """The named experiments and those of `sources`, which take precedence over a named one with the same targets.
+
+    `sources`: names or YAML files.
+    """
+    further: dict[str, RequestedExperiment] = {}
+    for source in dict.fromkeys(sources):
+        requested = RequestedExperiment(source, results, overrides)
+        if requested.target in further:
+            raise UserError(f"--experiment: two experiments are named {requested.target}")
+        further[requested.target] = requested
+    named = {name: RequestedExperiment(name, results, overrides) for name in experiment_names()}
+    return [*(named | further).values()]
+
+
+def find_targets(names: Iterable[str], experiments: Iterable[RequestedExperiment]) -> list[Target]:
+    """What the names of targets stand for; for an unknown one, a `UserError` suggests the nearest name."""
+    known, found = all_targets(experiments), []
+    for name in names:
+        if name not in known:
+            raise unknown("target", name, known)
+        found += known[name]
+    return found

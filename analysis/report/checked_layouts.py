@@ -31,6 +31,10 @@ class CheckedLayouts(ABC, Generic[AnyLayout]):
         """The files that are rendered from a layout. The name may be a wildcard."""
 
     @abstractmethod
+    def render(self, name: str) -> list[Path]:
+        """Write these files; return them."""
+
+    @abstractmethod
     def _adapted(self, name: str) -> AnyLayout:
         """A layout as its file gives it, adapted to the experiment."""
 

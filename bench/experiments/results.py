@@ -8,6 +8,7 @@
     reports/EXPERIMENT/tables, figures, index.html         reports/EXPERIMENT_best/... for another reported value
     logs/EXPERIMENT/...                                    output of Snakemake's jobs
     baselines/GRID.csv                                     stored values with which `fedflat compare` compares
+    imported/NAME/results/...                              a folder of results from an archive of `fedflat export`
 
 EXPERIMENT is custom/NAME for single runs with overrides, and for analyses that are not part of an experiment.
 """

@@ -24,7 +24,7 @@ class UntrustedCodeError(UserError):
     def __init__(self, file: Path, kind: str) -> None:
         super().__init__(
             f"the {kind} '{file}' of a run is code that no experiment here has named: read it, and allow it with "
-            "--trust (fedflat analyse; in Python: fedflat.load_run(..., trust=True))"
+            "--trust (fedflat analyse, verify; in Python: fedflat.load_run(..., trust=True))"
         )
 
 

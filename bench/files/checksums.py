@@ -52,14 +52,12 @@ def checksum(content: bytes | memoryview) -> str:
     return f"{zlib.crc32(content):08x}"
 
 
-class _Unchecked:
-    """Whether this process has already reported a file without a checksum."""
-
-    reported = False
+UNCHECKED: set[Path] = set()
+"""The files without a checksum that this process has read."""
 
 
 def note_unchecked(path: Path) -> None:
     """Log that a file has no checksum; only the first one, because an earlier version wrote all files without."""
-    if not _Unchecked.reported:
-        _Unchecked.reported = True
+    if not UNCHECKED:
         log.info("not checked for damage: '%s', and all other files of a version without checksums", path)
+    UNCHECKED.add(path)

@@ -53,17 +53,24 @@ def read_checked_csv(
     numbers, or if two rows are equal in all `keys`. The `options` are those of `pandas.read_csv`.
     """
     with damage_in_one_line(path, remedy):
-        content = path.read_bytes()
-        is_gzip = content.startswith(b"\x1f\x8b")
-        text, has_checksum = _without_checksum((_unpacked(content) if is_gzip else content).decode())
+        text, is_checked = _read(path)
         # Without low_memory=False, pandas would warn of a column with mixed types.
         table: pd.DataFrame = pd.read_csv(
             io.StringIO(text), low_memory=False, dtype=dict.fromkeys(texts, str), **options
         )
         _check(table, columns, texts, whole, keys)
-    if not (has_checksum or is_gzip or table.empty):  # gzip checks its content itself
+    if not (is_checked or table.empty):
         note_unchecked(path)
     return table
+
+
+def read_checked_text(path: Path, remedy: str) -> str:
+    """The text of a CSV file, gzipped or not, without its checksum; a `DamagedFileError` if that does not match."""
+    with damage_in_one_line(path, remedy):
+        text, is_checked = _read(path)
+    if not is_checked:
+        note_unchecked(path)
+    return text
 
 
 def write_checked_json(path: Path, data: Mapping[str, Any]) -> None:
@@ -86,6 +93,14 @@ def read_checked_json(path: Path, remedy: str) -> dict[str, Any]:
         elif stated != _checksum_of_json(data):
             raise ValueError(DIFFERS)
     return data
+
+
+def _read(path: Path) -> tuple[str, bool]:
+    """The text of a table without its checksum, and whether it had one; gzip checks its content itself."""
+    content = path.read_bytes()
+    is_gzip = content.startswith(b"\x1f\x8b")
+    text, has_checksum = _without_checksum((_unpacked(content) if is_gzip else content).decode())
+    return text, has_checksum or is_gzip
 
 
 def _unpacked(content: bytes) -> bytes:

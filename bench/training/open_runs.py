@@ -59,7 +59,7 @@ def open_runs(
                 if not (is_complete(work) or any((work / name).exists() for name in CHECKPOINTS)):  # nothing to resume
                     shutil.rmtree(work, ignore_errors=True)
             _remove_empty(new_folders)
-            if (explained := _failure_in_user_file(wanted[0][0], error)) is None:
+            if (explained := failure_in_user_file(wanted[0][0], error)) is None:
                 raise
             raise explained from None
         finally:
@@ -87,7 +87,7 @@ def _copy_user_files(config: RunConfig, work: Path) -> None:
         write_bytes(work / own.copy_name, source)
 
 
-def _failure_in_user_file(config: RunConfig, error: BaseException) -> UserError | None:
+def failure_in_user_file(config: RunConfig, error: BaseException) -> UserError | None:
     """The error in one line that names the user-defined file that caused it; None if there is no such file.
 
     The cause is the model's file if the error was raised while its code was running, else the method's file.

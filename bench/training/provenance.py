@@ -1,5 +1,6 @@
 """The content of provenance.json: the code, libraries, machine and hashes of a run."""
 
+import datetime
 import platform
 import resource
 from collections.abc import Mapping
@@ -11,6 +12,7 @@ import torch
 from bench import __version__
 from bench.data.partitions.base import partition_hash
 from bench.host.allocator import allocator
+from bench.host.machine import processor
 from bench.training.code_version import code_fingerprint, git_commit
 from bench.training.run_setup import RunSetup
 
@@ -18,6 +20,11 @@ from bench.training.run_setup import RunSetup
 def device_name(device: torch.device) -> str:
     """The name of a device as a run records it."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else f"cpu ({platform.machine()})"
+
+
+def libraries() -> dict[str, str]:
+    """The versions of the libraries that can change the last bits of a run."""
+    return {name: version(name) for name in ("torch", "numpy", "pandas", "safetensors")}
 
 
 def provenance(
@@ -37,12 +44,14 @@ def provenance(
     device = setup.objective.device
     return {
         "outcome": outcome,
+        "ended": datetime.datetime.now(tz=datetime.UTC).isoformat(timespec="seconds"),
         "identity": setup.config.identity,
         "seed": setup.config.seed,
         "code": {"version": __version__, "fingerprint": code_fingerprint(), **git_commit()},
-        "libraries": {name: version(name) for name in ("torch", "numpy", "pandas", "safetensors")},
+        "libraries": libraries(),
         "python": platform.python_version(),
         "device": device_name(device),
+        "processor": processor(),
         "engine_at_start": dict(engine_at_start),
         "engine": dict(engine),
         "threads": torch.get_num_threads(),

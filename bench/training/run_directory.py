@@ -13,6 +13,7 @@ run.log
 """
 
 import functools
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -26,6 +27,7 @@ from bench.data.dataset import Labels
 from bench.data.partitions.base import Indices, partition_hash
 from bench.engine.checkpoint import Models, load_state
 from bench.engine.federation import FederationState
+from bench.experiments.files import PAPER_TABLES
 from bench.experiments.results import METRICS, PARTITION, run_in
 from bench.experiments.run_config import CODE, NOT_IDENTITY, RunConfig
 from bench.experiments.trusted_code import UntrustedCodeError, is_trusted, trust
@@ -80,9 +82,7 @@ class RunDirectory:
     @property
     def remedy(self) -> str:
         """What to do about a damaged file, in words."""
-        cell = self.path.parent / METRICS
-        folders = f"'{self.path}' and '{cell}'" if cell.is_file() else f"'{self.path}'"
-        return f"delete {folders}, and repeat the command that trained the run"
+        return train_again(self.path)
 
     @functools.cached_property
     def config(self) -> RunConfig:
@@ -209,12 +209,29 @@ class RunDirectory:
         return Models(file, device, self.remedy)
 
 
-def identified(table: pd.DataFrame, cell: Mapping[str, str], config: RunConfig) -> pd.DataFrame:
+def train_again(run: Path) -> str:
+    """What to do about a damaged run directory, in words."""
+    cell = run.parent / METRICS
+    folders = f"'{run}' and '{cell}'" if cell.is_file() else f"'{run}'"
+    return f"delete {folders}, and repeat the command that trained the run{_such_as(run)}"
+
+
+def _such_as(run: Path) -> str:
+    """The usual command that trains a run of a named experiment, if the run is in a folder of results; else empty."""
+    *above, kind, experiment, dataset, partition, participation, method, _ = ("",) * 7 + run.absolute().parts
+    if kind != "runs" or not (PAPER_TABLES / experiment / "experiments.yaml").is_file():
+        return ""
+    results = Path(*above)
+    where = "" if results == Path("results").absolute() else f" --results {shlex.quote(str(results))}"
+    return f", such as: fedflat run {experiment} {dataset}/{partition}/{participation}/{method}{where}"
+
+
+def identified(table: pd.DataFrame, cell: Mapping[str, str], identity: str, seed: int) -> pd.DataFrame:
     """A run's table for tidy files: columns that identify the run come first.
 
     `cell`: the experiment, and the columns of the cell.
     """
-    ids = pd.DataFrame({**cell, "identity": config.identity, "seed": config.seed}, index=table.index)
+    ids = pd.DataFrame({**cell, "identity": identity, "seed": seed}, index=table.index)
     return pd.concat([ids, table], axis=1)
 
 

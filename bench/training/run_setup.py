@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from bench.data.augmentation import Augment, Context
 from bench.data.dataset import Batches, Dataset, DeviceData
@@ -108,8 +109,15 @@ class RunSetup:
 
     def evaluate(self, state: FederationState) -> dict[str, float]:
         """Loss and accuracy on the training images (`evaluation.training_images` of them), and on all test images."""
+        row = self.evaluate_model(self.federation.evaluated(state))
+        for name, further in self.federation.method.server.also_evaluated(state.server).items():
+            batches = self.test.batches(EVALUATION_BATCH[further.device.type])
+            row[f"test_accuracy_{name}"] = self.objective.evaluate(further, batches)[1]
+        return row
+
+    def evaluate_model(self, w: Tensor) -> dict[str, float]:
+        """As `evaluate`, for a model w `[P]`."""
         row: dict[str, float] = {}
-        w = self.federation.evaluated(state)
         size = EVALUATION_BATCH[w.device.type]
         n = len(self.train)
         share = self.config.evaluation.count(n)
@@ -117,9 +125,6 @@ class RunSetup:
         for part, data in (("train", Batches(self.train, size, index)), ("test", Batches(self.test, size))):
             evaluated = self.objective.evaluate(w, data)
             row[f"{part}_loss"], row[f"{part}_accuracy"] = evaluated
-        for name, further in self.federation.method.server.also_evaluated(state.server).items():
-            accuracy = self.objective.evaluate(further, self.test.batches(size))[1]
-            row[f"test_accuracy_{name}"] = accuracy
         return row
 
 

@@ -1,6 +1,6 @@
 """Training of a cell: one method in one setting, with all its seeds, into one run directory per seed."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -34,16 +34,24 @@ def train_cell(
     """Train all seeds of a cell into `out/seed-<s>`, then write the metrics of all of them as `out/metrics.csv`."""
     folders = [run_in(out, config.seed) for config in cell.runs]
     runs = train_runs(cell.runs, folders, device, progress, replace=replace)
-    tables: list[pd.DataFrame] = []
-    for config, run in zip(cell.runs, runs, strict=True):
-        metrics = run.metrics().merge(run.times(), on="round", how="left")
-        tables.append(
-            identified(metrics, {"experiment": experiment, **cell.address.columns}, config).assign(code=run.fingerprint)
-        )
-        progress(f"{run_in(Path(cell.path), config.seed)}: {_outcome(metrics)}")
+    by_seed = {config.seed: run for config, run in zip(cell.runs, runs, strict=True)}
+    table = cell_metrics({"experiment": experiment, **cell.address.columns}, by_seed)
+    for seed, run in by_seed.items():
+        progress(f"{run_in(Path(cell.path), seed)}: {_outcome(table[table['seed'] == seed])}")
         if not run.of_this_code:
             progress("  (trained by another version of the code; --replace trains it again)")
-    write_checked_csv(out / METRICS, pd.concat(tables, ignore_index=True))
+    write_checked_csv(out / METRICS, table)
+
+
+def cell_metrics(cell: Mapping[str, str], runs: Mapping[int, RunDirectory]) -> pd.DataFrame:
+    """The metrics and times of all runs of a cell, which are given by seed; `cell` as for `identified`."""
+    tables = [
+        identified(run.metrics().merge(run.times(), on="round", how="left"), cell, run.identity, seed).assign(
+            code=run.fingerprint
+        )
+        for seed, run in runs.items()
+    ]
+    return pd.concat(tables, ignore_index=True)
 
 
 def train_runs(

@@ -20,12 +20,15 @@ from bench.input.errors import UserError
 from bench.training.code_version import code_fingerprint
 from bench.training.run_directory import SNAPSHOTS, is_complete
 
+UNFINISHED = ".partial-"
+"""The part of a working directory's name between the name of the run and the key."""
+
 
 @contextmanager
 def working_directory(path: Path, config: RunConfig) -> Iterator[Path]:
     """The working directory of a run, locked while it is in use; a `UserError` if another process holds the lock."""
     key = short_hash(f"{config.identity}:{code_fingerprint()}", digits=8)
-    work = path.with_name(f"{path.name}.partial-{key}")
+    work = path.with_name(f"{path.name}{UNFINISHED}{key}")
     try:
         (work / SNAPSHOTS).mkdir(parents=True, exist_ok=True)
         descriptor = lock(work)
@@ -63,7 +66,7 @@ def remove_stale(path: Path, log: Callable[[str], None]) -> None:
     that were being replaced. Complete runs, and what another process uses, are left.
     """
     name = glob.escape(path.name)
-    unfinished = [folder for folder in path.parent.glob(f"{name}.partial-*") if not is_complete(folder)]
+    unfinished = [folder for folder in path.parent.glob(f"{name}{UNFINISHED}*") if not is_complete(folder)]
     for folder in sorted([*unfinished, *path.parent.glob(f".{name}.replaced-*")]):
         try:
             descriptor = lock(folder)

@@ -20,9 +20,9 @@ from fedflat.cli import (
     analysing,
     comparing,
     data,
-    experiments,
     methods,
     planning,
+    provenance,
     published,
     rendering,
     training,
@@ -44,11 +44,13 @@ for subcommand in (
     analysing.analyse, analysing.analyses,
     rendering.table, rendering.figure, rendering.report, rendering.summary,
     comparing.baselines, comparing.compare,
-    methods.methods, experiments.schema,
+    provenance.verify, provenance.export,
+    methods.methods, methods.schema,
     published.published, published.audit, published.claims,
     planning.plan, planning.index,
 ):  # fmt: skip
     app.command()(subcommand)
+app.command("import")(provenance.import_)  # a word that Python reserves
 app.add_typer(data.app, name="data")
 
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]

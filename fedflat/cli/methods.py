@@ -1,5 +1,6 @@
-"""The command `fedflat methods`: list and explain the methods."""
+"""The commands `fedflat methods` and `fedflat schema`: what an experiment's file may contain."""
 
+import json
 from typing import Annotated
 
 import typer
@@ -26,3 +27,17 @@ def methods(
     from fedflat.cli import method_description
 
     typer.echo(method_description.overview() if name is None else method_description.describe(name))
+
+
+def schema() -> None:
+    """Print the JSON schema of experiment files.
+
+    Editors check experiment files with it and complete their keys.
+
+    \b
+    Example:
+      fedflat schema > experiment.schema.json
+    """
+    from bench.experiments.experiment import experiment_schema
+
+    typer.echo(json.dumps(experiment_schema(), indent=1))

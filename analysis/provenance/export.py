@@ -1,0 +1,192 @@
+"""Exports a target of Snakemake as one archive, from which its tables and figures are rendered without training.
+
+results/        tidy files, what is rendered from them, and the runs: configuration, metrics, partition and provenance;
+                on request also models and states
+experiment/     the files that define the experiment, its analyses, tables and figures
+
+Tables and figures are rendered from the files of the archive alone, so the archive is known to be complete.
+"""
+
+import datetime
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from analysis.analyses.run_analysis import find_runs
+from analysis.planning.targets import Target, experiments_with, find_targets
+from analysis.provenance.archive import write_archive
+from analysis.provenance.crate import METADATA, README, REQUIREMENTS, Contents, metadata, readme, requirements
+from analysis.provenance.run_files import readers
+from analysis.report.requested import RequestedExperiment
+from bench.experiments.files import PAPER_TABLES, experiment_files, experiment_names
+from bench.experiments.results import METRICS, PARTITION, ResultPaths
+from bench.experiments.run_config import USER_FILES
+from bench.input.errors import UserError
+from bench.training.run_directory import CONFIG, RunDirectory
+
+RESULTS, EXPERIMENT = "results", "experiment"
+"""The folders of an archive."""
+
+REPOSITORY = PAPER_TABLES.parent
+
+DEFINITIONS = ("analyses.yaml", "claims.yaml", "tables/*.yaml", "figures/*.yaml")
+"""The files next to an experiment's file that belong to it."""
+
+
+def export(
+    name: str,
+    archive: Path,
+    results: Path,
+    overrides: Mapping[str, Any],
+    sources: Sequence[str] = (),
+    *,
+    models: bool = False,
+) -> Contents:
+    """Write the archive of a target, such as quick_table_accuracy; `sources` as for `experiments_with`.
+
+    A `UserError` if the target is unknown, or if one of its files is missing or damaged.
+    """
+    targets = find_targets([name], experiments_with(results, overrides, sources))
+    tidy = _tidy_files(name, targets, results)
+    cells = _cells(tidy, results)
+    runs = [run for cell in cells for run in find_runs(cell).by_seed.values()]
+    files = {_below(results, file): file for run in runs for file in _intact_files(run, models=models)}
+    with tempfile.TemporaryDirectory(prefix="fedflat-export-") as folder:
+        stage = Path(folder)
+        for file in (*tidy, *(cell / METRICS for cell in cells)):
+            _copy(file, stage / _below(results, file))
+        copies = _copy_definitions([target.requested for target in targets], stage / EXPERIMENT)
+        own = [str(copies[file]) for file in (Path(source).resolve() for source in sources) if file in copies]
+        staged = find_targets([name], experiments_with(stage / RESULTS, overrides, own))
+        _check_complete(staged, stage)
+        for target in staged:
+            target.render()
+        contents = Contents(
+            target=name,
+            description=" ".join(dict.fromkeys(target.requested.experiment.description for target in targets)),
+            runs={_below(results, run.path): run for run in runs},
+            ended=max([_ended(run) for run in runs] or [_time(file) for file in tidy]),
+            commands=[[_relative(word, stage) for word in words] for target in staged for words in target.commands()],
+            options=["--results", RESULTS, *(f"--set={key}={json.dumps(value)}" for key, value in overrides.items())],
+            has_models=models,
+            has_own_experiment=any(target.requested.name_or_file not in experiment_names() for target in staged),
+        )
+        (stage / README).write_text(readme(contents), encoding="utf-8")
+        (stage / REQUIREMENTS).write_text(requirements(), encoding="utf-8")
+        files |= {file.relative_to(stage).as_posix(): file for file in stage.rglob("*") if file.is_file()}
+        (stage / METADATA).write_text(metadata(contents, files), encoding="utf-8")
+        write_archive(archive, {**files, METADATA: stage / METADATA})
+    return contents
+
+
+def _below(results: Path, file: Path) -> str:
+    """The path in the archive of a file in the folder of results."""
+    return f"{RESULTS}/{file.relative_to(results).as_posix()}"
+
+
+def _relative(word: str, folder: Path) -> str:
+    """A path without the folder; other words as they are."""
+    return word.removeprefix(f"{folder}/")
+
+
+def _copy(file: Path, copy: Path) -> None:
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(file, copy)
+
+
+def _tidy_files(name: str, targets: Iterable[Target], results: Path) -> list[Path]:
+    """The tidy files that targets are rendered from; a `UserError` if one is missing."""
+    wanted = list(dict.fromkeys(file for target in targets for file in target.inputs() if results in file.parents))
+    found = [next((file for file in (one, _of_run(one, results)) if file.is_file()), None) for one in wanted]
+    missing = [str(file) for file, there in zip(wanted, found, strict=True) if there is None]
+    if missing:
+        command = next(iter(targets)).requested.snakemake(name)
+        raise UserError(
+            f"{len(missing)} of {len(wanted)} files of {name} are missing, such as '{missing[0]}'; compute them with: "
+            f"{command}"
+        )
+    return [file for file in found if file is not None]
+
+
+def _of_run(file: Path, results: Path) -> Path:
+    """For the file of a partition that was drawn without training, the same file of the run, which is read instead."""
+    drawn = results / "partitions"
+    return results / "runs" / file.relative_to(drawn) if drawn in file.parents else file
+
+
+def _cells(files: Iterable[Path], results: Path) -> list[Path]:
+    """The folders of the cells to which tidy files belong; for a partition, only if its cell was trained."""
+    paths, folders = ResultPaths(results), dict[Path, None]()
+    for file in files:
+        if (found := paths.cell_of(file)) is not None:
+            folder = paths.cell(found[0], found[1].path)
+            if file.name != PARTITION or (folder / METRICS).is_file():
+                folders[folder] = None
+    return list(folders)
+
+
+def _intact_files(run: RunDirectory, *, models: bool) -> list[Path]:
+    """The files of a run, which are read; a `DamagedFileError` if one is damaged."""
+    found = readers(run, models=models)
+    for read in found.values():
+        read()
+    return list(found)
+
+
+def _ended(run: RunDirectory) -> str:
+    """When a run ended; for a run of an earlier version, when its configuration was written."""
+    return str(run.provenance.get("ended", _time(run.path / CONFIG)))
+
+
+def _time(file: Path) -> str:
+    return datetime.datetime.fromtimestamp(file.stat().st_mtime, tz=datetime.UTC).isoformat(timespec="seconds")
+
+
+def _copy_definitions(experiments: Sequence[RequestedExperiment], folder: Path) -> dict[Path, Path]:
+    """Copy the files that define experiments; the path of each copy by the path of the file."""
+    chains = [file.resolve() for one in experiments for file in experiment_files(one.name_or_file)]
+    outside = [str(file.parent) for file in chains if not file.is_relative_to(REPOSITORY)]
+    base = Path(os.path.commonpath(outside)) if outside else REPOSITORY
+    files = [
+        file for one in chains for file in (one, *(below for part in DEFINITIONS for below in one.parent.glob(part)))
+    ]
+    files += [file.resolve() for one in experiments for file in _user_files(one)]
+    copies: dict[Path, Path] = {}
+    for file in dict.fromkeys(files):
+        root = next((root for root in (REPOSITORY, base) if file.is_relative_to(root)), None)
+        if root is not None:
+            copies[file] = folder / file.relative_to(root)
+            _copy(file, copies[file])
+    return copies
+
+
+def _user_files(requested: RequestedExperiment) -> Iterator[Path]:
+    """The files that the configurations of a user's own experiment name; images, and modules, are not among them."""
+    if requested.name_or_file in experiment_names():
+        return
+    for cell in requested.experiment.cells().values():
+        config = cell.runs[0].model_dump()
+        yield from _named_files({key: value for key, value in config.items() if key in USER_FILES})
+
+
+def _named_files(section: Mapping[str, Any]) -> Iterator[Path]:
+    for key, value in section.items():
+        if isinstance(value, Mapping):
+            yield from _named_files(value)
+        elif key == "file" and value is not None and section.get("module") is None:
+            yield Path(value)
+
+
+def _check_complete(targets: Iterable[Target], stage: Path) -> None:
+    """A `UserError` if the copy of an experiment names a file that was not copied with it."""
+    for target in targets:
+        for file in _user_files(target.requested):
+            if not file.resolve().is_relative_to(stage.resolve()):
+                raise UserError(
+                    f"'{file}' cannot be exported: put it into the folder of the experiment's file, and give its "
+                    "relative path"
+                )

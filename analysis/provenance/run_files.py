@@ -1,0 +1,83 @@
+"""The files of a finished run, each with a function that reads all of it and refuses it if it is damaged."""
+
+import functools
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from bench.experiments.results import METRICS, PARTITION
+from bench.experiments.run_config import CODE
+from bench.files.checksums import damage_in_one_line
+from bench.files.csv_json import read_checked_json
+from bench.files.tensor_file import open_tensors
+from bench.input.content import short_hash
+from bench.input.errors import UserError
+from bench.training.run_directory import CONFIG, FINAL, LOCAL_MODELS, PROVENANCE, SNAPSHOTS, TIMES, RunDirectory
+
+CPU = torch.device("cpu")
+
+WITH_CHECKSUMS = (".csv", ".json", ".safetensors")
+"""The suffixes of files that contain a checksum, except in runs of earlier versions."""
+
+
+def has_models(run: RunDirectory) -> bool:
+    """Whether a run has stored models; one that was exported without them has none."""
+    return (run.path / FINAL).is_file() or (run.path / SNAPSHOTS).is_dir() or (run.path / LOCAL_MODELS).is_dir()
+
+
+def readers(run: RunDirectory, *, models: bool = True) -> dict[Path, Callable[[], object]]:
+    """The files of a run, except its log, each with a function that reads all of it.
+
+    The function raises a `DamagedFileError` if the file is missing, damaged, or of another run. Without `models`, final
+    model, states and local models are left out.
+    """
+    path = run.path
+    of_models = []
+    if models and has_models(run):
+        folders = (path / SNAPSHOTS, path / LOCAL_MODELS)
+        of_models = [path / FINAL, *(file for folder in folders for file in sorted(folder.glob("*.safetensors")))]
+    return {
+        path / PROVENANCE: lambda: run.provenance,
+        path / CONFIG: lambda: read_checked_json(path / CONFIG, run.remedy),
+        path / METRICS: run.metrics,
+        path / TIMES: run.times,
+        path / PARTITION: run.split,
+        **{file: functools.partial(_read_models, run, file) for file in of_models},
+        **{file: functools.partial(_read_code, run, file) for file in _copies_of_code(run)},
+    }
+
+
+def _copies_of_code(run: RunDirectory) -> list[Path]:
+    """The copies of user-defined code that the run must have."""
+    try:
+        config = read_checked_json(run.path / CONFIG, run.remedy)
+    except UserError:  # reported when the files are read
+        return []
+    given = {section: config.get(section) for section in CODE}
+    own = [
+        section for section, one in given.items() if isinstance(one, dict) and (one.get("file") or one.get("module"))
+    ]
+    return [run.path / f"{section}.py" for section in own]
+
+
+def _read_models(run: RunDirectory, file: Path) -> None:
+    """Read all tensors of a file; a `DamagedFileError` if it is not of this run, or not of the round in its name."""
+    with open_tensors(file, run.remedy) as tensors:
+        about = json.loads(tensors.metadata["about"])
+        if about.get("identity", run.identity) != run.identity:
+            raise ValueError("it belongs to another run")
+        _, _, number = file.stem.partition("-")
+        if int(about["round"]) != (int(number) if number else len(run.metrics())):
+            raise ValueError(f"it is of round {about['round']}")
+        for name in tensors.names:
+            tensors.read(name, CPU)
+
+
+def _read_code(run: RunDirectory, file: Path) -> None:
+    """A `DamagedFileError` if a copy of user-defined code has another hash than the configuration states."""
+    own = read_checked_json(run.path / CONFIG, run.remedy)[file.stem]
+    with damage_in_one_line(file, run.remedy):
+        if short_hash(file.read_bytes()) != own["code"]:
+            raise ValueError(f"its hash differs from the one in {CONFIG}")

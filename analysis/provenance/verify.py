@@ -1,0 +1,225 @@
+"""Verifies finished runs: files, identity, data and partition, and rounds that are computed again. Changes nothing.
+
+A run cannot prove all that it contains. So a verdict names what was verified. Nothing verifies the seconds in
+`times.csv`, what `run.log` says, and the metrics of rounds that are not computed again.
+"""
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from analysis.analyses.run_analysis import find_runs
+from analysis.provenance.comparison import Comparison
+from analysis.provenance.replay import Replay
+from analysis.provenance.run_files import WITH_CHECKSUMS, has_models, readers
+from analysis.provenance.verdict import DifferenceError, Verdict
+from bench.data.dataset import Dataset
+from bench.data.partitions.base import partition_hash
+from bench.data.root import data_root
+from bench.data.sources.base import Source, verify_cache
+from bench.experiments.results import METRICS, PARTITION
+from bench.files.checksums import UNCHECKED, DamagedFileError
+from bench.files.csv_json import read_checked_csv, read_checked_text
+from bench.input.errors import UserError
+from bench.training.open_runs import failure_in_user_file
+from bench.training.run_directory import (
+    CONFIG,
+    FINAL,
+    PROVENANCE,
+    TIMES,
+    RunDirectory,
+    is_complete,
+    local_models_file,
+    partition_table,
+    snapshot_file,
+    train_again,
+    trust_code,
+)
+from bench.training.run_setup import RunSetup, load_dataset, split_of
+from bench.training.train import cell_metrics
+from bench.training.working_directory import UNFINISHED
+
+Devices = Callable[[RunDirectory], torch.device]
+"""Chooses the device on which rounds of a run are computed again."""
+
+
+def find(folder: Path) -> tuple[list[Path], list[Path]]:
+    """The run directories in a folder, or the folder itself if it is one, and the folders of cells.
+
+    A run directory is found even if one of its files is missing; unfinished runs are left out. A `UserError` if there
+    is none.
+    """
+    marks = [file for name in (CONFIG, PROVENANCE) for file in folder.rglob(name)]
+    folders = {mark.parent for mark in marks}
+    runs = {one for one in folders if UNFINISHED not in one.name and not one.name.startswith(".")}  # hidden: replaced
+    if not runs:
+        raise UserError(f"no finished run in '{folder}' (allowed: a run directory, or a folder with runs below it)")
+    cells = {file.parent for file in folder.rglob(METRICS) if file.parent not in folders}
+    return sorted(runs), sorted(cells)
+
+
+def verify_cell(folder: Path) -> Verdict:
+    """Verify that the metrics.csv of a cell contains the rows of its runs."""
+    file = folder / METRICS
+    verdict = Verdict(file)
+    with verdict.of("the rows of its runs"):
+        remedy = "repeat the command that trained the cell: it keeps finished runs, and writes this file again"
+        try:
+            runs = find_runs(folder)
+            rows = cell_metrics(runs.cell, runs.by_seed).to_csv(index=False).splitlines()
+        except DamagedFileError:
+            raise
+        except UserError as error:  # a run is missing, or has another configuration
+            raise DifferenceError(str(error)) from None
+        stored = read_checked_text(file, remedy).splitlines()
+        for number, (ours, theirs) in enumerate(zip(stored, rows, strict=False), start=1):
+            if ours != theirs:
+                raise DamagedFileError(file, f"line {number} differs from the metrics and times of the run", remedy)
+        if len(stored) != len(rows):
+            raise DamagedFileError(file, f"it has {len(stored)} lines instead of {len(rows)}", remedy)
+    return verdict
+
+
+def verify_run(path: Path, rounds: int, device: Devices, *, trust: bool = False) -> Verdict:
+    """Verify a run; compute this number of its rounds again. With `trust`, code in the run may be executed."""
+    verdict, threads = Verdict(path), torch.get_num_threads()
+    try:
+        run = _checked_files(path, verdict)
+        if run is not None:
+            if trust:
+                trust_code(path)
+            _verify(run, rounds, device, verdict)
+    finally:
+        torch.set_num_threads(threads)
+    return verdict
+
+
+def _checked_files(path: Path, verdict: Verdict) -> RunDirectory | None:
+    """The run, after all its files have been read; None if one of them is missing or damaged."""
+    if not is_complete(path):
+        verdict.differs.append(str(DamagedFileError(path / CONFIG, "it does not exist", train_again(path))))
+        return None
+    run = RunDirectory(path)
+    read = readers(run)
+    if not has_models(run):
+        verdict.unverified.append("models (none is stored)")
+    files = Verdict(path)
+    UNCHECKED.difference_update(read)
+    for file, reader in read.items():
+        with files.of(str(file.relative_to(path))):
+            reader()
+    checked = [file for file in read if file.suffix in WITH_CHECKSUMS]
+    without = [file for file in checked if file in UNCHECKED]
+    if without == checked:  # of an earlier version
+        verdict.unverified.append(f"{len(without)} files without checksums")
+    for file in without if without != checked else ():
+        with files.of(file.name):
+            raise DamagedFileError(file, "it has no checksum, but other files of the run have one", run.remedy)
+    verdict.differs += files.differs
+    verdict.unverified += files.unverified
+    verdict.verified.append(f"{len(files.verified)} files")
+    return None if files.differs or files.unverified else run
+
+
+def _verify(run: RunDirectory, rounds: int, device: Devices, verdict: Verdict) -> None:
+    """Verify what intact files say."""
+    with verdict.of("identity"):
+        _check_identity(run)
+    if "identity" not in verdict.verified:
+        return
+    with verdict.of("data"):
+        _check_data(run)
+    if "data" not in verdict.verified:
+        verdict.unverified.append("partition and rounds, which need the data")
+        return
+    with verdict.of("partition"):
+        _check_partition(run)
+    with verdict.of("rounds") as found:
+        found.append(_computed_again(run, rounds, device(run)))
+
+
+def _check_identity(run: RunDirectory) -> None:
+    """A `DamagedFileError` if the configuration does not have the run's identity, or if outcome or files do not fit."""
+    config, metrics = run.config, run.metrics()
+    done, last = len(metrics), metrics.iloc[-1]
+    if metrics["round"].tolist() != list(range(1, done + 1)):
+        raise DamagedFileError(run.path / METRICS, "it lacks rounds", run.remedy)
+    if run.times()["round"].tolist() != metrics["round"].tolist():
+        raise DamagedFileError(run.path / TIMES, f"it has other rounds than {METRICS}", run.remedy)
+    ends = {"diverged": bool(last["diverged"]), "stopped": last.get("stopped") == 1, "finished": True}
+    ended = next(outcome for outcome, is_so in ends.items() if is_so)
+    if run.provenance["outcome"] != ended or (ended == "finished" and done != config.training.rounds):
+        why = f"{run.provenance['outcome']}, but {METRICS} has {done} of {config.training.rounds} rounds, {ended}"
+        raise DamagedFileError(run.path / PROVENANCE, why, run.remedy)
+    if run.provenance.get("seed", config.seed) != config.seed:
+        raise DamagedFileError(run.path / PROVENANCE, "its seed is not that of the configuration", run.remedy)
+    if not (run.path / FINAL).is_file():
+        return
+    expected = [snapshot_file(run.path, number) for number in config.snapshots if number <= done]
+    expected += [local_models_file(run.path, number) for number in config.rounds_of_local_models if number <= done]
+    for file in expected:
+        if not file.is_file():
+            raise DamagedFileError(file, "it does not exist", run.remedy)
+
+
+@functools.lru_cache(maxsize=2)
+def _data(source: Source, root: Path) -> Dataset:
+    """A data set whose images agree with their hashes; they are read completely, once per process."""
+    dataset = load_dataset(source, root)
+    verify_cache(source.label, (dataset.train, dataset.test))
+    return dataset
+
+
+def _check_data(run: RunDirectory) -> None:
+    """A `DifferenceError` if the run was trained on other data."""
+    dataset = _data(run.config.dataset, data_root())
+    there, here = run.provenance.get("data_hash"), dataset.content_hash()
+    if there != here:
+        raise DifferenceError(
+            f"'{run.path / PROVENANCE}': the hash of the training and test data is {there}, and {here} if computed "
+            f"again: the data of {dataset.name} have changed, or the file has; restore the data, or {run.remedy}"
+        )
+
+
+def _check_partition(run: RunDirectory) -> None:
+    """A `DamagedFileError` if the stored split is not the one that the configuration and the seed give."""
+    file, dataset = run.path / PARTITION, _data(run.config.dataset, data_root())
+    split = split_of(run.config.partition, dataset, run.config.seed)
+    if partition_hash(split) != run.provenance.get("partition_hash"):
+        raise DamagedFileError(file, "the split that the configuration gives is another one", run.remedy)
+    drawn, columns = partition_table(split, dataset.train.labels), ["client", "index", "label"]
+    if not read_checked_csv(file, columns, run.remedy, whole=columns).equals(drawn):
+        raise DamagedFileError(file, "its labels are not those of the images", run.remedy)
+
+
+def _computed_again(run: RunDirectory, count: int, device: torch.device) -> str:
+    """Compute rounds again, evaluate the final model again, and say in words what is equal.
+
+    A `DifferenceError` if something differs that must be equal, or by more than rounding explains.
+    """
+    try:
+        setup = RunSetup.build(run.config, device, run.split())
+        replay, comparison = Replay(run, setup), Comparison(setup.objective.precision)
+        rounds, done, again = replay.rounds(count), len(replay.metrics), []
+        if rounds:
+            first, last = rounds[0], rounds[-1]
+            again.append(f"{f'rounds {first} to' if first < last else 'round'} {last} of {done}")
+            replay.compute(rounds, comparison)
+        if (run.path / FINAL).is_file() and not run.diverged:
+            again.append("the evaluation of the final model")
+            replay.evaluate(comparison)
+    except UserError:
+        raise
+    except (Exception, SystemExit) as error:
+        if (explained := failure_in_user_file(run.config, error)) is None:
+            raise
+        raise explained from None
+    what, other = " and ".join(again) or "nothing", ", ".join(replay.reasons())
+    if comparison.same_bits:
+        return f"{what} computed again with the same bits" + (f" ({other})" if other else "")
+    if other and comparison.equal_up_to_rounding:
+        return f"{what} computed again, equal up to rounding ({comparison.difference}; {other})"
+    more = f", which is more than rounding explains ({other})" if other else ""
+    raise DifferenceError(f"'{comparison.place}': {comparison.difference}{more}: {run.remedy}")

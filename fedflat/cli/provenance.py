@@ -1,0 +1,153 @@
+"""The commands `fedflat verify`, `export` and `import`: where results come from, and how they are passed on."""
+
+import functools
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bench.host.allocator import keep_freed_memory
+from bench.host.threads import available_cores
+from bench.input.errors import UserError, first_few
+from fedflat.cli.batch import resources_used
+from fedflat.cli.options import Results, Set, file_path, folder_path, overrides_of
+
+
+def verify(
+    folder: Annotated[
+        list[Path],
+        typer.Argument(
+            help="A run directory (.../seed-0), or a folder with runs: of a cell, or of an experiment. Several are "
+            "allowed.",
+            metavar="FOLDER",
+        ),
+    ],
+    rounds: Annotated[
+        int, typer.Option(help="How many rounds of each run are computed again.", min=0, metavar="N")
+    ] = 1,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Execute the user-defined code in the runs. Read it first.")
+    ] = False,
+    device: Annotated[
+        str,
+        typer.Option(
+            help="auto, cpu, cuda, or cuda:0, cuda:1, ... auto: the kind of device on which the run was trained, if "
+            "this machine has it.",
+            metavar="DEVICE",
+        ),
+    ] = "auto",
+) -> None:
+    """Verify finished runs.
+
+    Reads all files of a run, and compares identity, data and partition with what the run recorded. The final model is
+    evaluated again, and some rounds are computed again, from the latest stored state that has enough rounds after it,
+    or from the start. The result must have the same bits, or, on another machine, be equal up to rounding. Prints one
+    line for each run. Nothing is changed.
+
+    \b
+    Examples:
+      fedflat verify results/runs/quick/digits/dirichlet-0.1/4-of-20/fedsam
+      fedflat verify results/runs/quick --rounds 5
+    """
+    started = time.perf_counter()
+    keep_freed_memory()
+    import torch
+
+    from analysis.provenance.verify import find, verify_cell, verify_run
+    from bench.host.torch_device import prepare_device
+    from bench.training.run_directory import RunDirectory
+
+    @functools.cache
+    def prepared(name: str) -> torch.device:
+        return prepare_device(name, available_cores(), typer.echo)
+
+    def device_of(run: RunDirectory) -> torch.device:
+        on_cpu = str(run.provenance.get("device")).startswith("cpu")
+        return prepared("cpu" if device == "auto" and on_cpu else device)
+
+    found = [find(one) for one in folder]
+    runs, cells = (list(dict.fromkeys(path for paths in kind for path in paths)) for kind in zip(*found, strict=True))
+    differing: list[str] = []
+    for path in [*runs, *cells]:
+        verdict = verify_cell(path) if path in cells else verify_run(path, rounds, device_of, trust=trust)
+        typer.echo(str(verdict))
+        if verdict.differs:
+            differing.append(str(verdict.about))
+    if differing:
+        raise UserError(f"{len(differing)} of {len(runs) + len(cells)} differ: {first_few(differing)}")
+    typer.echo(resources_used(started))
+
+
+def export(
+    target: Annotated[
+        str,
+        typer.Argument(
+            help="A target of Snakemake, such as quick_table_accuracy, fedgf_figure_4, or an experiment: quick.",
+            metavar="TARGET",
+        ),
+    ],
+    experiments: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--experiment",
+            help="A user-defined experiment (a YAML file) whose targets can be given, too. Can be repeated.",
+            metavar="FILE",
+        ),
+    ] = None,
+    set_: Set = None,
+    models: Annotated[
+        bool, typer.Option("--models", help="Include models and states, with which analyses can be repeated.")
+    ] = False,
+    results: Results = Path("results"),
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="The archive to write. Default: TARGET.zip in the current folder.", parser=file_path, metavar="FILE"
+        ),
+    ] = None,
+) -> None:
+    """Export results as one archive.
+
+    The archive contains what the target shows, and what it is made of: runs with configuration, metrics, partition and
+    provenance, tidy files, the files of the experiment, versions of libraries, checksums, and a README. Others render
+    the tables and figures from it without training. Everything that the target shows must be computed. The metadata
+    have the form RO-Crate 1.1.
+
+    \b
+    Examples:
+      fedflat export quick_table_accuracy
+      fedflat export quick --models --out quick-with-models.zip
+    """
+    from analysis.provenance.export import export as write
+
+    archive = out or Path(f"{target}.zip")
+    contents = write(target, archive, results, overrides_of(set_), experiments or (), models=models)
+    typer.echo(f"{archive}: {len(contents.runs)} runs, {archive.stat().st_size / 2**20:.1f} MiB")
+
+
+def import_(
+    archive: Annotated[Path, typer.Argument(help="An archive of 'fedflat export'.", metavar="ARCHIVE")],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="The new folder to unpack into. Default: results/imported/NAME for NAME.zip.",
+            parser=folder_path,
+            metavar="FOLDER",
+        ),
+    ] = None,
+) -> None:
+    """Unpack an archive of results.
+
+    Checks that all members are plain files with the right checksums, and unpacks them into a new folder. The folder's
+    README.md lists the commands that render the tables and figures. Nothing is executed.
+
+    \b
+    Example:
+      fedflat import quick_table_accuracy.zip
+    """
+    from analysis.provenance.archive import unpack
+
+    folder = out or Path("results") / "imported" / archive.stem
+    count = unpack(archive, folder)
+    typer.echo(f"{count} files in '{folder}'; its README.md says how to render tables and figures")
