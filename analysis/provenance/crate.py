@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 from analysis.provenance.archive import CHECKSUMS
 from bench import __version__
+from bench.files.text_table import without_html
 from bench.training.code_version import git_commit
 from bench.training.run_directory import CONFIG, RunDirectory
 
@@ -82,9 +83,9 @@ def readme(contents: Contents) -> str:
     if contents.has_own_experiment:
         rendering += ["", "The experiment may name Python files. These commands execute them: read them first."]
     lines = [
-        f"# {contents.target}",
+        f"# {without_html(contents.target)}",
         "",
-        f"{contents.description} {len(contents.runs)} runs, {models}. Exported by {_code()}.",
+        f"{without_html(contents.description)} {len(contents.runs)} runs, {models}. Exported by {_code()}.",
         "",
         "| place | content |",
         "| --- | --- |",

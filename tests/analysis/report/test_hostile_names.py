@@ -8,8 +8,10 @@ from urllib.parse import unquote
 import pytest
 import yaml
 from markdown_it import MarkdownIt
+from markdown_it.token import Token
 
 from analysis.layouts.layout import layout_names
+from analysis.provenance.crate import Contents, readme
 from analysis.report.figures import Figures
 from analysis.report.report import render_page
 from analysis.report.requested import RequestedExperiment
@@ -99,18 +101,30 @@ def test_links_and_images_lead_to_the_files(rendered: list[Path]) -> None:
     assert [len(anchors), len(files)] == [4, 2 * 4 + 2 * 3]
 
 
+def tokens_of(text: str) -> list[Token]:
+    """The parts of a Markdown text, blocks and what is in their lines."""
+    blocks = MarkdownIt("commonmark", {"html": True}).enable("table").parse(text)
+    return [part for token in blocks for part in (token, *(token.children or ()))]
+
+
 def test_markdown_contains_no_html(rendered: list[Path]) -> None:
-    parser = MarkdownIt("commonmark", {"html": True}).enable("table")
     texts = [file for file in rendered if file.suffix == ".md"]
     assert len(texts) == 4
     for file in texts:
-        blocks = parser.parse(file.read_text(encoding="utf-8"))
-        tokens = [part for token in blocks for part in (token, *(token.children or ()))]
+        tokens = tokens_of(file.read_text(encoding="utf-8"))
         assert {token.content for token in tokens if token.type.startswith("html")} <= {"<u>", "</u>"}
         shown = " ".join(token.content for token in tokens if token.type == "text")
         assert "<script>alert(3)</script>" in shown, "the text is shown as it is"
         for image in (token for token in tokens if token.type == "image"):
             assert (file.parent / unquote(str(image.attrs["src"]))).is_file()
+
+
+def test_the_readme_of_an_archive_contains_no_html() -> None:
+    about = {"target": NAME, "description": TEXT, "ended": "2026-11-22T00:00:00", "has_models": False}
+    tokens = tokens_of(
+        readme(Contents(**about, runs={}, commands=[["table", NAME]], options=[], has_own_experiment=True))
+    )
+    assert not [token.content for token in tokens if token.type.startswith("html")]
 
 
 def test_latex_contains_no_commands_of_others(rendered: list[Path]) -> None:
