@@ -14,17 +14,16 @@ import ctypes
 import gc
 import importlib
 import json
-import multiprocessing
 import os
 import shlex
 import signal
 import socket
 import subprocess
 import sys
+import time
 import traceback
 from collections.abc import Iterable
 from contextlib import suppress
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import NoReturn
 
@@ -77,7 +76,7 @@ class CommandServer:
         return subprocess.run(command, stdout=output, stderr=subprocess.STDOUT, check=False).returncode
 
     @staticmethod
-    def _fork(process: BaseProcess, commands: socket.socket, arguments: list[str], output: int) -> int:
+    def _fork(server: int, commands: socket.socket, arguments: list[str], output: int) -> int:
         read_end, write_end = os.pipe()
         with os.fdopen(read_end, "rb") as exit_code:
             try:
@@ -87,20 +86,30 @@ class CommandServer:
             code = exit_code.read(1)  # empty if a signal, most likely SIGKILL, ended the fork or the server
         if code:
             return code[0]
-        process.join(timeout=1)  # the pipe of a server that is ending may be closed before the process has ended
-        if process.is_alive():
-            return -signal.SIGKILL
-        raise ConnectionResetError("the command server has ended")
+        # The pipe of a server that is ending may be closed before the process has ended.
+        for _ in range(100):
+            if os.waitid(os.P_PID, server, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+                raise ConnectionResetError("the command server has ended")
+            time.sleep(0.01)
+        return -signal.SIGKILL
 
 
-def _forked() -> tuple[BaseProcess, socket.socket]:
-    """Fork the server and return it with the socket for sending commands to it."""
+def _forked() -> tuple[int, socket.socket]:
+    """Fork the server; return its process id, and the socket for sending commands to it.
+
+    Not as a process of `multiprocessing`: methods and models of users could start no such processes in its forks.
+    """
     ours, servers = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with servers:
-        context = multiprocessing.get_context("fork")
-        process = context.Process(target=_serve, args=(servers, ours), name=SERVER.decode(), daemon=True)
-        process.start()
-    return process, ours
+        server = os.fork()
+        if server == 0:
+            try:
+                _serve(servers, ours)
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(0)
+    return server, ours
 
 
 def _serve(requests: socket.socket, commands: socket.socket) -> None:

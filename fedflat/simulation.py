@@ -34,7 +34,7 @@ class SimulationResult:
     history: pd.DataFrame
     """One row per round."""
     engine: EngineChoice
-    """How the rounds were computed. `simulate` with this `engine` gives the same bits."""
+    """How the first round was computed. `simulate` with this `engine` gives the same bits."""
 
 
 def simulate(
@@ -119,7 +119,7 @@ def simulate(
         )
         state = federation.start(federation.objective.initial())
         simulation = _Simulation(federation, participants, local_steps, batch_size, _settings(engine))
-        choice = engine if isinstance(engine, EngineChoice) else simulation.choice(state)
+        choice = simulation.given(engine) if isinstance(engine, EngineChoice) else simulation.choice(state)
         rounds = Engine([federation.objective], choice, simulation.engine.backend, _log)
         params: list[Tensor] = []
         rows: list[dict[str, float]] = []
@@ -129,7 +129,7 @@ def simulate(
             state, measured = federation.aggregate(state, works, results)
             params.append(federation.evaluated(state))
             rows.append({"round": state.round, **measured.numbers()})
-    return SimulationResult(params, pd.DataFrame(rows), rounds.choice)
+    return SimulationResult(params, pd.DataFrame(rows), choice)
 
 
 @contextmanager
@@ -158,6 +158,12 @@ class _Simulation:
         """The local work of the next round's participants."""
         return self.federation.work(state, self.participants[state.round])
 
+    def given(self, choice: EngineChoice) -> EngineChoice:
+        """The choice of another simulation; a `UserError` if this device does not have its back end."""
+        if not choice.is_possible_on(self.federation.objective.device):
+            raise UserError(f"engine.backend {choice.backend} is not possible here: it needs an NVIDIA GPU")
+        return choice
+
     def choice(self, state: FederationState) -> EngineChoice:
         """The engine's choice; with one thread for small models, as in `fedflat run`."""
         if is_small(self.federation.local) and self.engine.backend != "parallel":
@@ -181,8 +187,11 @@ class _Simulation:
 
 
 def _settings(engine: str | EngineChoice) -> EngineSettings:
-    """The settings of the engine; a `UserError` for an unknown back end."""
-    backend = engine.backend if isinstance(engine, EngineChoice) else engine
+    """The settings of the engine; a `UserError` for an unknown back end.
+
+    A result's choice may be replaced by a simpler one during the simulation, as it was in the first one.
+    """
+    backend = "auto" if isinstance(engine, EngineChoice) else engine
     return EngineSettings.parse({"backend": backend, "seeds": "apart"}, "engine")
 
 

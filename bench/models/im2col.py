@@ -47,7 +47,7 @@ def _convolution(
     height, width = (x.shape[2] - k) // down + 1, (x.shape[3] - m) // right + 1
     matrix: Tensor = _Columns.apply(x, (k, m), (down, right))  # type: ignore[no-untyped-call]
     out = (weight.flatten(1) @ matrix).view(len(weight), len(x), height, width).transpose(0, 1)
-    return out if bias is None else out + bias[:, None, None]
+    return out if bias is None else out + bias.to(out.dtype)[:, None, None]  # as conv2d under autocast
 
 
 class _Columns(torch.autograd.Function):

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from math import prod
+from math import ceil, prod
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -27,6 +27,7 @@ from bench.host.machine import machine
 from bench.host.memory import available_memory, graph_bytes
 from bench.input.content import short_hash
 from bench.input.errors import UserError
+from bench.methods.base import CannotBatchError
 from bench.training.code_version import code_fingerprint
 from bench.training.engine_choice import EngineChoice
 
@@ -92,7 +93,7 @@ def choose_engine(
 
     `train_together` decides later whether seeds share a cohort. The choice has at most torch's current number of
     threads. Settings that the configuration fixes are not measured; a `UserError` if the method or the model does not
-    allow the configured back end.
+    allow the configured back end, of which only the update is compared with the loop's.
 
     `steps`: the local steps of all clients in a simulation; None for a run, because many runs share a choice. A
     simulation is measured only if it gains by that. It uses a stored choice only if that gives the loop's numbers:
@@ -100,13 +101,17 @@ def choose_engine(
     """
     if steps is not None and steps < WORTH * LOOPS * TIMED:
         return unmeasured(setup)
-    calibration, settings = _Calibration(setup, state, steps), setup.engine
+    calibration = _Calibration(setup, state, steps)
+    if setup.engine.backend != "auto":
+        choice = unmeasured(setup)
+        if (problem := calibration.problem(choice)) is not None:
+            raise UserError(f"engine.backend {choice.backend} is not possible here: {problem} (allowed: auto, loop)")
+        return choice
     if not calibration.can_store():
         log("engine: nothing is measured, because '%s' cannot be written", calibration.file.parent)
         return unmeasured(setup)
-    _refuse_graph_without_gpu(setup)
     with locked(calibration.file):
-        if (stored := calibration.stored()) is not None and (steps is None or calibration.is_right(stored)):
+        if (stored := calibration.stored()) is not None and (steps is None or calibration.problem(stored) is None):
             log("engine: as measured earlier on this machine; delete '%s' to measure again", calibration.file)
             return stored
         began = time.perf_counter()
@@ -115,9 +120,6 @@ def choose_engine(
             log("engine: %s takes %.2f ms per client and step", tried, 1000 * seconds)
         for tried, reason in calibration.impossible.items():
             log("engine: %s is not possible: %s", tried, reason)
-        if settings.backend not in ("auto", choice.backend):
-            reasons = "; ".join(calibration.impossible.values())
-            raise UserError(f"engine.backend {settings.backend} is not possible here: {reasons} (allowed: auto, loop)")
         calibration.store(choice)
     log("engine: measured in %.1f s", time.perf_counter() - began)
     return choice
@@ -168,12 +170,15 @@ def train_together(
         for own in (_last_steps(setup, state) for setup, state in zip(setups, states, strict=True))
     ]
     backend = choice.prepare([setup.federation.objective for setup in setups])
-    together = backend.train(setups[0].federation.local, [work for own in works for work in own])
-    alone = [
-        result
-        for setup, own in zip(setups, works, strict=True)
-        for result in backend.train(setup.federation.local, own)
-    ]
+    try:
+        together = backend.train(setups[0].federation.local, [work for own in works for work in own])
+        alone = [
+            result
+            for setup, own in zip(setups, works, strict=True)
+            for result in backend.train(setup.federation.local, own)
+        ]
+    except CannotBatchError:  # in this round the engine takes a simpler back end, as it would have without a kill
+        return True
     same = all(one.has_bits_of(other) for one, other in zip(alone, together, strict=True))
     if not same:
         log("engine: training seeds together would change the last bits of a run, so they are trained one by one")
@@ -214,13 +219,10 @@ class _Calibration:
     def measured(self) -> EngineChoice:
         """The fastest candidate; the loop unless another one is clearly faster."""
         best = plain = self._loop()
-        if self.engine.backend == "auto" and self._is_short(self.seconds[best]):
+        if self._is_short(self.seconds[best]):
             return best
         for candidate in (*self._parallel(plain), *self._cohorts(plain)):
             best = self._better(best, candidate)
-        if self.engine.backend not in ("auto", "loop"):
-            wanted = [tried for tried in self.seconds if tried.backend == self.engine.backend]
-            best = min(wanted, key=self.seconds.__getitem__, default=plain)
         return best
 
     def _is_short(self, seconds: float) -> bool:
@@ -231,16 +233,9 @@ class _Calibration:
         return self.steps < WORTH * side_by_side or self.steps * seconds < LEAST_SECONDS
 
     def _loop(self) -> EngineChoice:
-        """The best loop: first the memory format is chosen, with one thread, then the number of threads.
-
-        If the back end is fixed, so are these: a fixed back end gives the same bits whatever would be measured.
-        """
+        """The best loop: first the memory format is chosen, with one thread, then the number of threads."""
         best = EngineChoice(channels_last=self.engine.layout == "channels_last")
-        if self.engine.backend != "auto":
-            best = replace(best, threads=self.most_threads)
         self._time(best)
-        if self.engine.backend != "auto":
-            return best
         if self.engine.layout == "auto":
             best = self._better(best, replace(best, channels_last=True))
         if self.most_threads > 1:
@@ -249,7 +244,7 @@ class _Calibration:
 
     def _parallel(self, loop: EngineChoice) -> Iterator[EngineChoice]:
         """As many clients side by side as there are active clients, threads, and clients that fit into the memory."""
-        if self.device.type != "cpu" or self.engine.backend not in ("auto", "parallel"):
+        if self.device.type != "cpu":
             return
         works, objective = self.setup.work(self.state), self.objective
         x, y = self.local.data.batch(works[0].batches[0])
@@ -264,17 +259,16 @@ class _Calibration:
             self.impossible[choice] = "it needs two threads, and in each round two clients that fit into the memory"
 
     def _cohorts(self, loop: EngineChoice) -> Iterator[EngineChoice]:
-        cuda, wanted = self.device.type == "cuda", self.engine.backend
-        if wanted == "auto" and not cuda and not is_small(self.local):
+        cuda = self.device.type == "cuda"
+        if not cuda and not is_small(self.local):
             return
-        for name in ("cohort", "graph") if cuda or wanted == "graph" else ("cohort",):
-            for im2col in self._forms_of_convolutions() if wanted in ("auto", name) else ():
+        for name in ("cohort", "graph") if cuda else ("cohort",):
+            for im2col in self._forms_of_convolutions():
                 yield EngineChoice(name, threads=loop.threads if cuda else 1, im2col=im2col)
 
     def _forms_of_convolutions(self) -> tuple[bool, ...]:
-        """Whether convolutions are tried as matrix products; on a CPU, or in a fixed back end, only if requested."""
-        measured = self.device.type == "cuda" and self.engine.backend == "auto"
-        both = measured and self.objective.has_convolutions
+        """Whether convolutions are tried as matrix products; on a CPU only if requested."""
+        both = self.device.type == "cuda" and self.objective.has_convolutions
         return {"auto": (False, True) if both else (False,), "grouped": (False,), "im2col": (True,)}[
             self.engine.convolution
         ]
@@ -284,10 +278,14 @@ class _Calibration:
             self._time(other)
         except Exception as error:  # whatever fails for a method, a model or lack of memory: the loop works
             self.impossible[other] = str(error).partition("\n")[0]
-            if self.device.type == "cuda":
-                torch.cuda.empty_cache()
-            return best
-        return other if self.seconds[other] * GAIN < self.seconds[best] else best
+            lacks_memory = isinstance(error, torch.OutOfMemoryError)
+        else:
+            return other if self.seconds[other] * GAIN < self.seconds[best] else best
+        # Not before the error, which holds the candidate's tensors, is gone:
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+        fewer = other.smaller(len(self._works(other))) if lacks_memory else None
+        return best if fewer is None or fewer.backend == "loop" else self._better(best, fewer)
 
     def _time(self, choice: EngineChoice) -> None:
         """Time a candidate; a ValueError if its update differs from the loop's."""
@@ -304,9 +302,14 @@ class _Calibration:
             times.append(self._now() - start)
         if self._loop_result is None:
             self._loop_result = results[0]
-        if (gap := self._gap(results[0], works[0].broadcast.model)) > TOLERANCE[self.precision]:
-            raise ValueError(f"its update differs from the loop's by {gap:.1g} of its length")
-        self.seconds[choice] = min(times) / steps
+        if (difference := self._difference(results[0], works)) is not None:
+            raise ValueError(difference)
+        self.seconds[choice] = min(times) / steps * self._idle(choice)
+
+    def _idle(self, choice: EngineChoice) -> float:
+        """How much longer a round takes because threads have no client left: 4/3 for 3 clients on 2 threads."""
+        clients = len(self.setup.work(self.state))
+        return 1.0 if choice.backend != "parallel" else ceil(clients / choice.threads) * choice.threads / clients
 
     def _works(self, choice: EngineChoice) -> list[LocalWork]:
         """The local steps with which a candidate is timed."""
@@ -317,22 +320,30 @@ class _Calibration:
             return works
         return [own for _ in range(SEEDS) for own in _with_own_broadcast(works)]
 
-    def is_right(self, choice: EngineChoice) -> bool:
-        """Whether a candidate's update is the loop's, without timing it."""
+    def problem(self, choice: EngineChoice) -> str | None:
+        """Why a choice is not possible, without timing it; None if its update is the loop's."""
+        if choice.backend == "loop":
+            return None
         plain = EngineChoice()
+        [self._loop_result] = plain.prepare([self.objective]).train(self.local, self._works(plain))
         try:
-            [self._loop_result] = plain.prepare([self.objective]).train(self.local, self._works(plain))
             works = self._works(choice)
             result = choice.prepare([self.objective]).train(self.local, works)[0]
-        except Exception:  # as in `_better`
-            return False
-        return self._gap(result, works[0].broadcast.model) <= TOLERANCE[self.precision]
+        except Exception as error:  # as in `_better`
+            return str(error).partition("\n")[0]
+        return self._difference(result, works)
 
     def _now(self) -> float:
         """The time in seconds when the device has finished its work."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         return time.perf_counter()
+
+    def _difference(self, result: LocalResult, works: Sequence[LocalWork]) -> str | None:
+        """Says that the first client's update is not the loop's; None if it is."""
+        gap = self._gap(result, works[0].broadcast.model)
+        right = gap <= TOLERANCE[self.precision]
+        return None if right else f"its update differs from the loop's by {gap:.1g} of its length"
 
     def _gap(self, result: LocalResult, start: torch.Tensor) -> float:
         """The distance of an update from the loop's, relative to the loop's length; 0 if the loop's is not finite."""

@@ -41,7 +41,7 @@ def trainers(runs: Sequence[TrainingRun]) -> Iterator[CellTrainer]:
 def _choices(runs: Sequence[TrainingRun]) -> dict[TrainingRun, EngineChoice]:
     """Each run's own choice if it is known, else the known choice of another seed, else the measured one."""
     known = {run: _resumed(run) or _at_start(run) or _computed_before(run) for run in runs}
-    others = next(filter(None, known.values()), None)
+    others = next((choice for run, choice in known.items() if choice is not None and _is_usable(choice, run)), None)
     if others is None:
         others = choose_engine(runs[0].setup, runs[0].state, runs[0].log.info)
     return {run: choice or others for run, choice in known.items()}

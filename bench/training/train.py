@@ -92,6 +92,9 @@ def _due_runs(runs: Sequence[TrainingRun]) -> Iterator[list[TrainingRun]]:
     while active := [run for run in runs if not run.ended]:
         earliest = min(run.state.round for run in active)  # resumed runs that are behind catch up first
         yield [run for run in active if run.state.round == earliest]
+    if len(runs) > 1:  # a kill between two publications leaves no run to compute rounds again in a smaller company
+        for run in runs:
+            run.write_checkpoint()
     for run in runs:
         run.complete()
         publish(run.work, run.folder)

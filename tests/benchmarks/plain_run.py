@@ -4,7 +4,6 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from bench.models import build_model, parse_model
 from tests.benchmarks.plain import PLAIN, ClientImages
@@ -13,9 +12,10 @@ from tests.benchmarks.workload import CLASSES, HYPERPARAMETERS, MEAN, SETTINGS, 
 EVALUATED_BATCH = 500
 
 
-def main(file: Path, method: str, model: str, clients: int, active: int, batch: int, rounds: int, every: int) -> None:
+def main(
+    file: Path, device: str, method: str, model: str, clients: int, active: int, batch: int, rounds: int, every: int
+) -> None:
     """Train on the images of an npz file, which are split among the clients, and evaluate all of them."""
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     with np.load(file) as arrays:
         sets = {
             subset: (_normalised(arrays[f"{subset}_images"]), arrays[f"{subset}_labels"])
@@ -46,5 +46,5 @@ def _normalised(images: np.ndarray) -> np.ndarray:
 
 
 if __name__ == "__main__":
-    name, its_method, its_model, *numbers = sys.argv[1:]
-    main(Path(name), its_method, its_model, *map(int, numbers))
+    name, its_device, its_method, its_model, *numbers = sys.argv[1:]
+    main(Path(name), its_device, its_method, its_model, *map(int, numbers))

@@ -78,8 +78,8 @@ class Programs:
         sizes = self.sizes
         if contender == PLAIN:
             program = [
-                "tests.benchmarks.plain_run", str(self.folder / ARRAYS), method, sizes.model, sizes.clients,
-                sizes.active, sizes.batch, sizes.rounds, sizes.every,
+                "tests.benchmarks.plain_run", str(self.folder / ARRAYS), self.device, method, sizes.model,
+                sizes.clients, sizes.active, sizes.batch, sizes.rounds, sizes.every,
             ]  # fmt: skip
         else:
             cell = f"{IMAGES}/iid/{sizes.active}-of-{sizes.clients}/{method}"

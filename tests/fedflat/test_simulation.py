@@ -200,7 +200,10 @@ def test_a_round_that_a_cohort_cannot_compute_is_trained_by_the_loop(cache, monk
     remember(cache, "cohort")
     with monkeypatch.context() as patch:
         patch.setattr(Cohort, "train", failing)
-        assert Problem(0).run("fedsam", {"rho": 0.1}, **LONG).engine.backend == "loop"
+        run = Problem(0).run("fedsam", {"rho": 0.1}, **LONG)
+        repeated = Problem(0).run("fedsam", {"rho": 0.1}, engine=run.engine, **LONG)
+        assert run.engine.backend == "cohort", "the choice of the first round"
+        assert all(map(torch.equal, run.global_params, repeated.global_params))
         with pytest.raises(fedflat.UserError, match=r"engine\.backend cohort is not possible here: .*: a branch"):
             Problem(0).run("fedsam", {"rho": 0.1}, engine="cohort")
 

@@ -5,16 +5,18 @@ nearly the number of cores. Each client is computed as by the loop with one thre
 """
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import dataclass, field, fields
+from threading import Event
 
 import torch
+from torch import Tensor
 
 from bench.engine.backends.loop import Loop
-from bench.engine.local import LocalResult, LocalTraining, LocalWork, Probe
+from bench.engine.local import LocalResult, LocalTraining, LocalWork, MiniBatchGradient, Probe
 from bench.engine.objective import Objective
-from bench.methods.base import CannotBatchError
+from bench.methods.base import CannotBatchError, ClientRound
 
 
 class Parallel:
@@ -46,8 +48,31 @@ class Parallel:
             except IndexError:
                 objective = Objective(deepcopy(local.objective.module), local.objective.precision)
             objective.channels_last = local.objective.channels_last
-            [result] = Loop().train(replace(local, objective=objective), [work])
+            given = {field.name: getattr(local, field.name) for field in fields(local)}
+            [result] = Loop().train(_Stoppable(**given | {"objective": objective}, stopped=stopped), [work])
             free.append(objective)
             return result
 
-        return list(self._pool.map(train, works))
+        longest_first = sorted(range(len(works)), key=lambda k: -len(works[k].batches))
+        stopped = Event()
+        futures: dict[int, Future[LocalResult]] = {}
+        try:
+            for k in longest_first:
+                futures[k] = self._pool.submit(train, works[k])
+            return [futures[k].result() for k in range(len(works))]
+        finally:  # after an error or Ctrl-C, no client is trained on
+            stopped.set()
+            for future in futures.values():
+                future.cancel()
+
+
+@dataclass(frozen=True, eq=False)
+class _Stoppable(LocalTraining):
+    """Local training that ends before the next step when `stopped` is set."""
+
+    stopped: Event = field(default_factory=Event)
+
+    def step(self, w: Tensor, client: ClientRound, gradient: MiniBatchGradient) -> Tensor:
+        if self.stopped.is_set():
+            raise CancelledError
+        return super().step(w, client, gradient)

@@ -107,7 +107,7 @@ class StaticRound:
         given += [({name: self._rows[name] for name in inputs.rows}, inputs.rows)]
         for places, values in given:
             apply(_copy, places, values)
-        own.steps["weights"].zero_()
+        apply(Tensor.zero_, own.steps)  # zeros are valid for every size of mini-batch; draws of earlier rounds are not
         takes_pass = any(component.takes_full_gradient for component in self._local.method)
         if takes_pass:  # not captured: a pass has another number of mini-batches in each round
             self._started = self._store(computation.start(inputs, computation.rows(inputs), inputs.state), count)

@@ -1,5 +1,7 @@
 """Back ends compute what the plain loop computes, up to rounding, for every method of the catalog."""
 
+import time
+from collections import Counter
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -153,6 +155,36 @@ def test_every_method_allows_clients_side_by_side(method):
         parallel, measured = federation.run_round(parallel, active, backend=backend)
         assert measured == expected
         assert torch.equal(loop.w, parallel.w)
+
+
+class Failing(Perturbation):
+    """Fails for client 0 as soon as client 1 has begun, which is slow; counts the steps of client 1."""
+
+    name = "failing"
+
+    def delta(self, w, gradient, client):
+        steps[client.id] += 1
+        if client.id == 0:
+            while not steps[1]:
+                time.sleep(0.001)
+            raise ZeroDivisionError
+        time.sleep(0.001)
+        return gradient(w)
+
+
+steps: Counter[int] = Counter()
+
+
+def test_no_client_is_trained_on_after_an_error_beside_it():
+    federation = Problem(0).federation(Recipe("own", "Own", "a test", Components(Failing)), {})
+    works = federation.work(federation.start(federation.objective.initial()), [0, 1, 2])
+    many = [replace(work, batches=work.batches[:1] * 10_000) for work in works]
+    backend = side_by_side(2)
+    with pytest.raises(ZeroDivisionError):
+        backend.train(federation.local, many)
+    backend._pool.shutdown(wait=True)
+    assert 0 < steps[1] < 10_000
+    assert not steps[2], "it has not begun"
 
 
 @pytest.mark.parametrize("method", CATALOG)

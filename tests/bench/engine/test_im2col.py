@@ -33,6 +33,13 @@ KINDS = {
 }
 
 
+def test_bf16_stays_bf16():
+    with torch.random.fork_rng(devices=[]):
+        layer, x = nn.Conv2d(2, 3, 3), torch.rand(1, 2, 5, 5)
+    with torch.autocast("cpu", torch.bfloat16), Im2col():
+        assert layer(x).dtype == torch.bfloat16
+
+
 @pytest.mark.parametrize("options", KINDS.values(), ids=KINDS)
 def test_values_and_gradients_of_a_layer(options):
     stream = torch.Generator().manual_seed(0)

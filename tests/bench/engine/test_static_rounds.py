@@ -79,6 +79,19 @@ def test_networks_augmentations_and_dropout(method, network):
     assert float((loop.w - graph.w).norm() / (loop.w - start).norm()) < limit
 
 
+def test_a_small_mini_batch_after_larger_ones():
+    """Mixup mixes with a position of the mini-batch, so positions of earlier rounds may lie beyond it."""
+    bench = benches("fedsam", **NETWORKS["mixed-up"])[0]
+    first, *others = bench.federation.batch_sampler.split
+    bench.federation.batch_sampler = EpochBatches([first[:3], *others], 1, 16, seed=0)
+    loop = other = bench.federation.start(bench.objective.initial())
+    backend = Graph(Tapes())
+    for active in ([1, 2], [1, 2], [0]):
+        [(loop, _)] = joint_round([bench.federation], [loop], [active], Loop())
+        [(other, _)] = joint_round([bench.federation], [other], [active], backend)
+    assert torch.allclose(loop.w, other.w, atol=1e-5)
+
+
 def test_seeds_together():
     parts = [(bench, bench.objective.initial()) for bench in benches("fedsmoo")]
     for one, other in zip(rounds(parts, Graph(Tapes())), rounds(parts, Cohort()), strict=True):

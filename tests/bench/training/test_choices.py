@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from bench.engine.backends.cohort import Cohort
 from bench.experiments.experiment import load_experiment
 from bench.experiments.results import same_run_of_others
 from bench.files.csv_json import write_checked_json
-from bench.training import calibration
-from bench.training.calibration import _Calibration, unmeasured
+from bench.methods.base import CannotBatchError
+from bench.training.calibration import _Calibration, choose_engine, unmeasured
 from bench.training.cell_trainer import CellTrainer
 from bench.training.engine_choice import EngineChoice
 from bench.training.run_directory import RunDirectory
@@ -167,16 +168,80 @@ def test_a_damaged_record_of_an_unfinished_run_is_measured_anew(damage, tmp_path
         assert train(config, tmp_path / "run", CPU).provenance["engine"] == LOOP.as_json()
 
 
-@pytest.mark.parametrize("backend", ["loop", "cohort"])
+def failing_from(number: int):
+    """Training in cohorts that is not possible from this round on."""
+    train_cohort = Cohort.train
+
+    def train_or_fail(self, local, works, probe=None):
+        if works[0].round >= number:
+            raise CannotBatchError("a branch")
+        return train_cohort(self, local, works, probe)
+
+    return train_or_fail
+
+
+def test_what_cannot_be_batched_later_ends_no_resumed_run(tmp_path, monkeypatch):
+    """The seeds go on by the loop, as they would have without a kill."""
+    configs = cell().runs[:2]
+    killed, undisturbed = ([tmp_path / name / f"seed-{k}" for k in range(2)] for name in ("killed", "undisturbed"))
+    monkeypatch.setattr(Cohort, "train", failing_from(2))
+    with home(tmp_path / "home", COHORT, *configs):
+        train_runs(configs, undisturbed, CPU)
+        with killed_in_round(3):
+            train_runs(configs, killed, CPU)
+        with killed_in_round(2):
+            train_runs(configs, [folder.with_name(f"2-{folder.name}") for folder in killed], CPU)
+        train_runs(configs, killed, CPU)
+        train_runs(configs, [folder.with_name(f"2-{folder.name}") for folder in killed], CPU)
+    for folder, expected in zip(killed, undisturbed, strict=True):
+        assert contents(folder) == contents(folder.with_name(f"2-{folder.name}")) == contents(expected)
+
+
+def test_a_fixed_back_end_is_used_by_all_seeds_that_have_not_begun(tmp_path):
+    first = cell().runs[0]
+    with home(tmp_path / "home", COHORT, first):
+        with killed_in_round(2):
+            train(first, tmp_path / "seed-0", CPU)
+        fixed = cell(**{"engine.backend": "loop"}).runs[:2]
+        runs = train_runs(fixed, [tmp_path / "seed-0", tmp_path / "seed-1"], CPU)
+    assert [run.provenance["engine"]["backend"] for run in runs] == ["cohort", "loop"]
+
+
+def test_a_kill_between_two_publications_leaves_nothing_to_compute(tmp_path, monkeypatch):
+    """Else the other seeds would compute the last rounds in a smaller company, which changes bits on a GPU."""
+    configs = cell(**{"engine.checkpoint_seconds": 600}).runs[:2]
+    folders = [tmp_path / f"seed-{k}" for k in range(2)]
+    with home(tmp_path / "home", COHORT, *configs):
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr("bench.training.train.remove_stale", keyboard_interrupt)
+            train_runs(configs, folders, CPU)
+        assert [folder.exists() for folder in folders] == [True, False]
+        train_runs(configs, folders, CPU)
+    assert "resumed after round 5" in (folders[1] / "run.log").read_text(encoding="utf-8")
+
+
+def keyboard_interrupt(*_):
+    raise KeyboardInterrupt
+
+
+def test_threads_without_a_client_count_as_time():
+    setup = RunSetup.build(cell().runs[0], CPU)
+    measured = _Calibration(setup, setup.federation.start(setup.objective.initial()))
+    times = [measured._idle(EngineChoice("parallel", threads=threads)) for threads in (1, 2, 3, 4)]
+    assert times == [1, 1, 6 / 4, 1], "4 clients per round"
+    assert measured._idle(COHORT) == 1
+
+
+@pytest.mark.parametrize("backend", ["loop", "parallel", "cohort"])
 def test_a_fixed_back_end_leaves_nothing_to_measure(backend, tmp_path, monkeypatch):
-    """Not the memory format either, even if another one is a hundred times as fast."""
+    """So it does not depend on what is stored, or on where that is."""
     config = cell(**{"engine.backend": backend}).runs[0]
     setup = RunSetup.build(config, CPU)
-    measured = _Calibration(setup, setup.federation.start(setup.objective.initial()))
-    clock = iter(range(10**6))
-    monkeypatch.setattr(calibration.time, "perf_counter", lambda: float(next(clock)) ** 2)
-    assert measured.measured() == EngineChoice(backend) == unmeasured(setup)
-    assert set(measured.seconds) == {EngineChoice("loop"), EngineChoice(backend)}
+    monkeypatch.setattr(_Calibration, "_time", lambda *_: pytest.fail("timed"))
+    with home(tmp_path / "home", None):
+        choice = choose_engine(setup, setup.federation.start(setup.objective.initial()), pytest.fail)
+    assert choice == EngineChoice(backend) == unmeasured(setup)
+    assert not (tmp_path / "home").exists(), "nothing is stored"
 
 
 def test_a_fixed_memory_format_is_part_of_the_choice():
