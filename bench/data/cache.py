@@ -1,4 +1,5 @@
-"""Decoded images as memory-mapped uint8 files, which are built once per source, and again if its files change.
+"""Decoded images as memory-mapped uint8 files, which are built once per source, and again if they are damaged or if the
+files of the source change.
 
     images.u8     pixels `[n, channels, height, width]`, row-major
     labels.npy    `[n]`; likewise groups.npy and names.npy, if the source has them
@@ -24,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.data.dataset import Samples
+from bench.files.csv_json import read_checked_json, write_checked_json
 from bench.files.locks import locked
 from bench.input.content import ShortHash, short_hash
 from bench.input.errors import UserError
@@ -32,6 +34,14 @@ log = logging.getLogger("fedflat.data")
 
 FORMAT = 1
 CHANNEL_MAXIMUM = 255.0
+META = "meta.json"
+
+READ_BYTES = 2 << 30
+"""Pixels of at most this size are read and compared with their hash by every process that loads them. All published
+data sets are smaller. Reading larger ones would take longer than a command needs to begin."""
+
+_INTACT: set[tuple[Path, str]] = set()
+"""The entries that this process has compared with their hash, with the sizes and times of their files."""
 
 
 @dataclass(frozen=True)
@@ -58,19 +68,21 @@ def in_chunks(samples: Samples, size: int = 2000) -> Iterator[Samples]:
 
 
 def cached(place: Path, key: Mapping[str, Any], classes: int, chunks: Callable[[], Iterable[Samples]]) -> Cached:
-    """The cached samples in the folder `place`, built from `chunks` if missing, or if built for another key.
+    """The cached samples in the folder `place`, built from `chunks` if missing, damaged, or built for another key.
 
     A second process waits for the first. Raises `UserError` if labels are not 0..classes−1, images differ in size, or
     the folder cannot be written to; then no incomplete files remain.
     """
     wanted = _digest(key)
-    found = _read(place, wanted)
+    found = _intact(place, wanted)
     if found is not None:
         return found
     try:
         with locked(place):
-            found = _read(place, wanted)
+            found = _intact(place, wanted)
             if found is None:
+                if _read(place, wanted) is not None:
+                    log.info("the cache '%s' is damaged: its content does not match its hash", place)
                 _build(place, wanted, classes, chunks)
                 found = _read(place, wanted)
     except OSError as error:
@@ -94,9 +106,23 @@ def _digest(key: Mapping[str, Any]) -> str:
     return short_hash(json.dumps({"format": FORMAT, **key}, sort_keys=True), digits=64)
 
 
+def _intact(place: Path, key: str) -> Cached | None:
+    """As `_read`; None, too, if the content does not match its hash. It is read once per process and state."""
+    found = _read(place, key)
+    if found is None or found.samples.images.nbytes > READ_BYTES:
+        return found
+    state = (place.absolute(), str(_files(place)))
+    if state not in _INTACT:
+        if not found.samples.is_intact():
+            return None
+        _INTACT.add(state)
+    return found
+
+
 def _read(place: Path, key: str) -> Cached | None:
+    """The cached samples for this key; None if files are missing or have other sizes or times. Pixels are not read."""
     try:
-        meta = json.loads((place / "meta.json").read_text(encoding="utf-8"))
+        meta = read_checked_json(place / META, "it is not used")
         if meta["key"] != key or meta["files"] != _files(place):
             return None
         images = np.memmap(place / "images.u8", np.uint8, "r", shape=tuple(meta["shape"]))
@@ -104,13 +130,13 @@ def _read(place: Path, key: str) -> Cached | None:
         if labels is None:
             return None
         return Cached(Samples(images, labels, groups, names, meta["hash"]), tuple(meta["mean"]), tuple(meta["std"]))
-    except (OSError, ValueError, KeyError, TypeError):  # missing, or damaged
+    except (OSError, ValueError, KeyError, TypeError, UserError):  # missing, or damaged
         return None
 
 
 def _files(place: Path) -> list[list[Any]]:
     """Name, size and time of change of the arrays. If another program writes to one, they are built again."""
-    arrays = sorted(file for file in place.iterdir() if file.name != "meta.json")
+    arrays = sorted(file for file in place.iterdir() if file.name != META)
     return [list(row) for row in signature(arrays, place)]
 
 
@@ -182,7 +208,7 @@ def _write(work: Path, name: str, key: str, classes: int, chunks: Iterable[Sampl
         "std": [float(s) or 1.0 for s in std / CHANNEL_MAXIMUM],
         "files": _files(work),
     }
-    (work / "meta.json").write_text(json.dumps(meta) + "\n", encoding="utf-8")
+    write_checked_json(work / META, meta)
 
 
 def _check(chunk: Samples, classes: int, name: str) -> None:

@@ -16,6 +16,8 @@ from PIL import Image
 
 from bench.data.cache import cached, in_chunks, is_cached, signature
 from bench.data.dataset import Samples
+from bench.data.inventory import prepare
+from bench.data.sources.image_folder import ImageFolder
 from bench.input.errors import UserError
 from tests.bench.data.published_copies import cifar_batch, images, packed, write_copy
 from tests.commands import fedflat, refused
@@ -80,16 +82,38 @@ def test_an_entry_that_something_has_written_to_is_built_anew(tmp_path):
     assert replace(found, stored_hash=None).content_hash() == whole
 
 
-def test_prepare_reads_the_whole_cache(tmp_path):
-    """Decay that keeps size and time is found by reading alone."""
-    root = folder(tmp_path / "noise", count=4)
-    fedflat("data", "prepare", root, "--root", tmp_path / "data")
-    [file] = tmp_path.glob("data/cache/noise-train-*/images.u8")
-    times = file.stat().st_mtime_ns
-    file.write_bytes(bytes(file.stat().st_size))
+def flip(file: Path) -> None:
+    """Change one bit in the middle of a file, as failing memory or a failing disk does: size and time stay."""
+    times, content = file.stat().st_mtime_ns, bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
     os.utime(file, ns=(times, times))
-    line = refused("data", "prepare", root, "--root", tmp_path / "data")
-    assert "the cache of noise is damaged; delete the folder" in line
+
+
+@pytest.mark.parametrize("name", ["images.u8", "labels.npy", "meta.json"])
+def test_a_flipped_bit_is_found_and_the_images_are_decoded_again(name, tmp_path):
+    words = ["data", "prepare", folder(tmp_path / "noise", count=20), "--root", tmp_path / "data"]
+    first = fedflat(*words)
+    [file] = tmp_path.glob(f"data/cache/noise-train-*/{name}")
+    whole = file.read_bytes()
+    flip(file)
+    again = fedflat(*words)
+    assert (again.returncode, again.stdout) == (0, first.stdout)
+    assert again.stderr.splitlines()[-1] == f"decoding {file.parent.name}"
+    if name != "meta.json":
+        assert file.read_bytes() == whole
+        assert f"the cache '{file.parent}' is damaged" in again.stderr
+    assert fedflat(*words).stderr == ""
+
+
+def test_prepare_reads_what_is_too_large_to_be_read_by_every_command(tmp_path, monkeypatch):
+    source = ImageFolder.parse({"name": "image_folder", "root": folder(tmp_path / "noise", count=20)})
+    source.load(tmp_path)
+    flip(next(tmp_path.glob("cache/noise-train-*/images.u8")))
+    monkeypatch.setattr("bench.data.cache.READ_BYTES", 0)
+    source.load(tmp_path)
+    with pytest.raises(UserError, match="the cache of noise is damaged; delete the folder"):
+        list(prepare(str(tmp_path / "noise"), tmp_path, fetch=False))
 
 
 def test_a_failed_build_leaves_the_old_entry_and_nothing_else(tmp_path):
