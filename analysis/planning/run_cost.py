@@ -34,9 +34,14 @@ def seconds(run: RunConfig, times: Times) -> float:
 
 
 def disk(run: RunConfig) -> float:
-    """Bytes of the models and states that a run stores, and of its metrics and times."""
+    """Bytes of the models and states that a run stores, and of its metrics and times.
+
+    A client's state is stored again if the client has taken part since the last stored state. Vectors that several
+    clients share are counted for each of them.
+    """
     costs, clients = _costs(run), run.partition.clients
-    state = 1 + costs["server_state"] + clients * costs["client_state"]
+    changed = 1 - (1 - _active(run) / clients) ** (run.evaluation.snapshot_every or 1)
+    state = 1 + costs["server_state"] + clients * changed * costs["client_state"]
     model = 4 * _gradient(run).parameters
     models = 1 + len(run.snapshots) * state + len(run.rounds_of_local_models) * (1 + _active(run))
     return model * models + BYTES_PER_ROUND * run.training.rounds

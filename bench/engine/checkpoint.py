@@ -1,12 +1,14 @@
 """A federation's state, and local models, in safetensors files: no pickles, written atomically, checked when read.
 
-A saved state (`save_state`) is one complete file. A checkpoint, which is rewritten again and again, refers to the
-client states in the slots of another file: only client states that have changed are written.
+A saved state (`save_state`) is complete, but refers to earlier states of the same run for vectors of clients that they
+contain. A checkpoint, which is rewritten again and again, refers to the client states in the slots of another file:
+only client states that have changed are written.
 """
 
 import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from torch import Tensor
 from bench.engine.client_store import ClientStates, ClientStore, RecordFormat, StoredClient
 from bench.engine.federation import FederationState
 from bench.files.checksums import CHECKSUM, DIFFERS, DamagedFileError
+from bench.files.repeated import repeated
 from bench.files.slot_file import Slot
 from bench.files.tensor_file import Kind, TensorFile, open_tensors, write_tensors
 
@@ -26,20 +29,34 @@ AGAIN = "write it again"
 """The end of the message about a damaged file whose reader knows no command that writes it."""
 
 _GLOBAL = "global"
+REPEATED = "repeated"
+"""The entry of a state's description that lists tensors which are not in its file, with the places of equal ones."""
 TABLE = "clients"
 """The name of a checkpoint's tensor `[clients, 3]`: each client's id, slot and checksum."""
 
 
-def save_state(path: Path, state: FederationState, about: Mapping[str, Any]) -> None:
+def save_state(path: Path, state: FederationState, about: Mapping[str, Any], earlier: Sequence[Path] = ()) -> None:
     """Write a state and `about`, its description as JSON values.
 
-    Tensors are named `global`, `server/<name>` and `client/<id>/<name>`.
+    Tensors are named `global`, `server/<name>` and `client/<id>/<name>`. A client's tensor is not written if it equals
+    another client's, or one in a file of `earlier`, which are in the same folder: `about` lists it under `repeated`.
     """
-    record_format = state.clients.store.record_format
+    clients, record_format = state.clients, state.clients.store.record_format
     fields = [] if record_format is None else record_format.fields
-    kinds = {f"client/{i}/{name}": (dtype, shape) for i in state.clients for name, dtype, shape in fields}
-    clients = ((f"client/{i}/{name}", v) for i, vectors in state.clients.items() for name, v in vectors.items())
-    _write(path, state, kinds, clients, about)
+    vectors = {
+        f"client/{i}/{name}": ((dtype, shape), partial(_vector, clients, i, name))
+        for i in sorted(clients)
+        for name, dtype, shape in fields
+    }
+    places = repeated(path, ((name, read) for name, (_, read) in vectors.items()), earlier)
+    own = {name: vector for name, vector in vectors.items() if name not in places}
+    kinds = {name: kind for name, (kind, _) in own.items()}
+    tensors = ((name, read()) for name, (_, read) in own.items())
+    _write(path, state, kinds, tensors, {**about, REPEATED: places} if places else about)
+
+
+def _vector(clients: ClientStates, client: int, name: str) -> Tensor:
+    return clients[client][name]
 
 
 def load_state(path: Path, device: torch.device, remedy: str = AGAIN) -> tuple[FederationState, dict[str, Any]]:
@@ -47,7 +64,12 @@ def load_state(path: Path, device: torch.device, remedy: str = AGAIN) -> tuple[F
     clients: dict[int, dict[str, Tensor]] = {}
     with open_tensors(path, remedy) as file:
         state, others, about = _read(file, device)
-        for name, v in others.items():
+        places = {name: (str(where), str(there)) for name, (where, there) in about.pop(REPEATED, {}).items()}
+        for other in sorted({where for where, _ in places.values()}):
+            with open_tensors(path.with_name(Path(other).name), remedy) as earlier:
+                here = {there: earlier.read(there, device) for where, there in places.values() if where == other}
+            others |= {name: here[there] for name, (where, there) in places.items() if where == other}
+        for name, v in sorted(others.items()):
             _, client, vector = name.split("/")
             clients.setdefault(int(client), {})[vector] = v
     state.clients = state.clients.updated(clients)

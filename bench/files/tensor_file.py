@@ -47,7 +47,7 @@ def write_tensors(
     begin = len(_header(layout, metadata, checksums))  # all checksums have the same length
     with replacing(path) as temporary, temporary.open("wb") as file:
         for name, v in tensors:
-            content = _bytes(v.detach().cpu().contiguous())
+            content = _bytes(v)
             file.seek(begin + offsets[name])
             file.write(content)
             checksums[name] = checksum(content)
@@ -70,14 +70,14 @@ def _checksum_of_header(header: Mapping[str, object]) -> str:
 
 
 class TensorFile:
-    """Named tensors in an open file; `metadata` describes them. `is_checked`: whether the file has checksums."""
+    """Named tensors in an open file; `metadata` describes them. `is_checked`: whether the file has `checksums`."""
 
     def __init__(self, file: Any, metadata: Mapping[str, str], *, is_checked: bool) -> None:
         self.names: list[str] = list(file.keys())
         self.metadata = metadata
         self.is_checked = is_checked
         self._file = file
-        self._checksums: dict[str, str] = json.loads(metadata[_CHECKSUMS]) if is_checked else {}
+        self.checksums: Mapping[str, str] = json.loads(metadata[_CHECKSUMS]) if is_checked else {}
 
     def read(self, name: str, device: torch.device) -> Tensor:
         """A copy of a tensor on a device, at an aligned address; a ValueError if it does not match its checksum.
@@ -85,7 +85,7 @@ class TensorFile:
         In the file, a tensor may start at any address; the address of a vector can change the rounding of sums over it.
         """
         v: Tensor = self._file.get_tensor(name).clone()
-        if self.is_checked and self._checksums[name] != checksum(_bytes(v)):
+        if self.is_checked and self.checksums[name] != checksum_of(v):
             raise ValueError(DIFFERS)
         return v.to(device)
 
@@ -122,7 +122,17 @@ def _read_header(path: Path) -> Any:
         return json.loads(file.read(length))
 
 
+def checksum_of(v: Tensor) -> str:
+    """The checksum of a tensor's bits."""
+    return checksum(_bytes(v))
+
+
+def same_bits(a: Tensor, b: Tensor) -> bool:
+    """Whether two tensors have the same number format, shape and bits, so that NaN equals NaN and 0 differs from -0."""
+    return a.dtype == b.dtype and a.shape == b.shape and bool(_bytes(a) == _bytes(b))
+
+
 def _bytes(v: Tensor) -> memoryview:
-    """The bytes of a contiguous tensor on the CPU."""
-    content: memoryview = v.view(-1).view(torch.uint8).numpy().data
+    """The bytes of a tensor."""
+    content: memoryview = v.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data
     return content

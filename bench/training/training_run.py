@@ -153,7 +153,8 @@ class TrainingRun:
         self._times.append({"round": state.round, "train_seconds": seconds})
         self._since_evaluation.append(seconds)
         if state.round in config.snapshots:
-            save_state(snapshot_file(self.work, state.round), state, {"identity": config.identity})
+            earlier = [snapshot_file(self.work, finished) for finished in config.snapshots if finished < state.round]
+            save_state(snapshot_file(self.work, state.round), state, {"identity": config.identity}, earlier)
         if local_models:
             about = {"identity": config.identity, "round": state.round}
             w_global = self.setup.federation.evaluated(state)
