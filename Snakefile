@@ -31,8 +31,10 @@ FLOW = one_line_errors(Workflow.of)(config, workflow.cores)
 for line in FLOW.left_out():
     print(line, file=sys.stderr)
 
+# `tmpdir=None` below: no job needs it, and Snakemake would evaluate its default again for each job.
 PATHS, E, CELL = FLOW.paths, "{experiment}", "{dataset}/{partition}/{participation}/{method}"
 REPORT = FLOW.report(E)
+SHOWN = CELL.replace("{", "{wildcards.")
 TABLE, FIGURE = REPORT.table("{name}"), REPORT.figure("{name}")
 
 
@@ -58,34 +60,35 @@ rule all:
 
 
 rule train:
-    message: "train {params.cell}"
+    message: "train " + SHOWN
     output: PATHS.metrics(E, CELL)
-    params: identity=FLOW.checked_identity, name_or_file=FLOW.name_or_file, cell=FLOW.cell_path
+    params: identity=FLOW.checked_identity
     log: PATHS.log(E, "train", CELL)
     threads: FLOW.threads
-    resources: gpu=FLOW.gpus
+    resources: gpu=FLOW.gpus, tmpdir=None
     run:
-        fedflat(log, "run", params.name_or_file, params.cell, "--out", Path(output[0]).parent,
+        fedflat(log, "run", FLOW.name_or_file(wildcards), FLOW.cell_path(wildcards), "--out", Path(output[0]).parent,
                 "--device", FLOW.device, "--threads", threads, *FLOW.replace, *FLOW.options)
 
 
 rule split:
-    message: "split of {params.cell}"
+    message: "split of " + SHOWN
     output: PATHS.partition(E, CELL, "{seed}")
-    params: identity=FLOW.identity, name_or_file=FLOW.name_or_file, cell=FLOW.cell_path
+    params: identity=FLOW.identity
     log: PATHS.log(E, "split-{seed}", CELL)
     run:
-        fedflat(log, "data", "split", params.name_or_file, params.cell, "--seed", wildcards.seed, *FLOW.options)
+        fedflat(log, "data", "split", FLOW.name_or_file(wildcards), FLOW.cell_path(wildcards), "--seed", wildcards.seed,
+                *FLOW.options)
 
 
 rule analyse:
-    message: "{wildcards.analysis} of {params.cell}"
+    message: "{wildcards.analysis} of " + SHOWN
     input: PATHS.metrics(E, CELL), FLOW.metrics_compared_with
     output: PATHS.analysis(E, CELL, "{analysis}")
-    params: identity=FLOW.checked_identity, cell=FLOW.cell_path, analysis=FLOW.analysis
+    params: identity=FLOW.checked_identity, analysis=FLOW.analysis
     log: PATHS.log(E, "{analysis}", CELL)
     threads: FLOW.threads
-    resources: gpu=FLOW.gpus
+    resources: gpu=FLOW.gpus, tmpdir=None
     run:
         folder, *others = (Path(file).parent for file in input)
         fedflat(log, "analyse", *params.analysis, folder, *(f"--compare-with={other}" for other in others),

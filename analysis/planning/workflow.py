@@ -15,7 +15,7 @@ from bench.experiments.experiment import Cell
 from bench.experiments.files import experiment_names
 from bench.experiments.overrides import CONFIG_KEYS, config_overrides
 from bench.experiments.resolving import scaled_name
-from bench.experiments.results import ReportPaths, ResultPaths
+from bench.experiments.results import ReportPaths, ResultPaths, run_in
 from bench.host.torch_device import resolved_name
 from bench.input.errors import UserError, unknown
 from bench.training.run_directory import is_finished
@@ -150,9 +150,9 @@ class Workflow:
     @one_line_errors
     def checked_identity(self, w: Wildcards) -> str:
         """The identity of a cell's configuration; an error, before any job starts, if stored runs have another one."""
-        cell = self.cell(w)
-        for run in cell.runs:
-            is_finished(self.paths.run(w.experiment, cell.path, run.seed), run, replace=self.replaces)
+        cell, folder = self.cell(w), self.paths.cell(w.experiment, self.cell_path(w))
+        for run in cell.runs if folder.exists() else ():
+            is_finished(run_in(folder, run.seed), run, replace=self.replaces)
         return cell.identity
 
     @one_line_errors

@@ -22,6 +22,7 @@ from bench.experiments.overrides import Override, parse_overrides
 from bench.experiments.resolving import CellInputs, cell_config, part_fields, resolved_file
 from bench.experiments.run_config import Evaluation, RunConfig
 from bench.experiments.schema import ExperimentFile, ExperimentPart, differing
+from bench.experiments.shared_sections import SharedSections
 from bench.experiments.trusted_code import trust
 from bench.input.bounds import MOST_RUNS
 from bench.input.content import read_own, short_hash
@@ -193,13 +194,17 @@ class Experiment(ExperimentFile):
     def _cell(self, address: CellAddress) -> Cell:
         if address not in self._built:
             inputs = self._grid[address]
-            config = cell_config(inputs)
+            config, (seed, *others) = cell_config(inputs), inputs.part.grid.seeds
             where = "" if config["method"]["name"] == inputs.label else inputs.label
-            runs = tuple(RunConfig.parse({**config, "seed": seed}, where) for seed in inputs.part.grid.seeds)
-            for own in runs[0].user_files:  # all seeds have the same
+            run = self._sections.parse(config, seed, where)
+            for own in run.user_files:  # all seeds have the same
                 trust(read_own(own.file, own.kind))
-            self._built[address] = Cell(address, runs)
+            self._built[address] = Cell(address, (run, *map(run.with_seed, others)))
         return self._built[address]
+
+    @cached_property
+    def _sections(self) -> SharedSections:
+        return SharedSections()
 
     @cached_property
     def _built(self) -> dict[CellAddress, Cell]:

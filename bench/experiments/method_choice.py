@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 from bench.input.content import code_hash
 from bench.input.errors import UserError
 from bench.input.frozen import Frozen
+from bench.methods.base import Method
 from bench.methods.catalog import recipe
 from bench.methods.compose import SLOTS, compose
 from bench.methods.recipe import Recipe
@@ -59,6 +60,11 @@ class MethodConfig(MethodChoice):
     """A run's method with every hyper-parameter filled in; `code` is the hash of a user-defined file."""
 
     code: str | None = Field(default=None, description="hash of the file; filled in")
+
+    @cached_property
+    def built(self) -> Method:
+        """The method with these hyper-parameters."""
+        return self.recipe.build(self.hyperparameters)
 
     @model_validator(mode="before")
     @classmethod

@@ -202,7 +202,7 @@ class RunConfig(Frozen):
         self.participation.check(self.partition.clients, self.training.rounds)
         if (beyond := max(self.rounds_of_local_models, default=0)) > self.training.rounds:
             raise UserError(f"evaluation.local_models: round {beyond}, but training has {self.training.rounds} rounds")
-        method = self.method.recipe.build(self.method.hyperparameters)
+        method = self.method.built
         method.check_server_lr(self.training.server_lr)
         if method.swa is not None and method.swa.start > self.training.rounds:
             raise UserError(
@@ -246,6 +246,12 @@ class RunConfig(Frozen):
         """
         content = self.model_dump(mode="json", exclude=NOT_IDENTITY, exclude_none=True)
         return json.dumps(content, sort_keys=True, separators=(",", ":"))
+
+    def with_seed(self, seed: int) -> "RunConfig":
+        """The same configuration with another seed, which must be valid: nothing is validated again."""
+        other = self.model_copy(update={"seed": seed})
+        other.__dict__.pop("identity", None)  # a copy has the cached properties, too
+        return other
 
     @cached_property
     def identity(self) -> str:

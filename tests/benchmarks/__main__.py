@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bench.files.atomic import write_text
 from bench.input.errors import UserError
-from tests.benchmarks import hessian, landscape, large, profile, scaling, small, whole
+from tests.benchmarks import hessian, landscape, large, planning, profile, scaling, small, whole
 from tests.benchmarks.report import Report, Section, existing_report, number, write_report
 from tests.benchmarks.setting import LARGE_COPY, Setting
 from tests.benchmarks.sizes import CPU, GPU, QUICK, Sizes
@@ -21,6 +21,7 @@ SECTIONS: Mapping[str, Callable[[Setting], list[Section]]] = {
     "landscape": landscape.measure,
     "large": large.measure,
     "memory": lambda setting: [large.memory_passes(setting)],
+    "planning": planning.measure,
     "profile": lambda setting: [profile.measure(setting)],
     "scaling": scaling.measure,
     "small": small.measure,

@@ -104,7 +104,7 @@ class Whole:
 
 @dataclass(frozen=True)
 class Sizes:
-    """Everything that `make bench` measures."""
+    """Everything that `make bench` measures; `planning` are grids of at least so many cells, and their seeds."""
 
     matrix_side: int
     large: tuple[Large, ...]
@@ -114,11 +114,13 @@ class Sizes:
     hessian: Hessian
     landscape: Landscape
     whole: Whole
+    planning: tuple[tuple[int, int], ...]
 
 
 TENS = (100, 1_000, 10_000, 100_000)
 DIGITS_SEEDS = ("cnn_gn", 10, 16, 45)
 LENET_SEEDS = ("lenet", 5, 64, 8 * 64)
+LARGE_GRIDS = ((20_000, 1), (48, 417))
 SMALL_METHODS = ("fedavg", "fedsam", "fedsmoo")
 
 CPU = Sizes(
@@ -133,6 +135,7 @@ CPU = Sizes(
     Hessian("lenet", images=2000, batch=250, k=50, first=2),
     Landscape(("lenet", "resnet18_gn"), 2000, points=3, repeats=5),
     Whole("lenet", ("fedavg",), 20, 5, 500, 10_000, 64, rounds=50, every=10, repeats=2),
+    LARGE_GRIDS,
 )
 GPU = Sizes(
     8192,
@@ -146,6 +149,7 @@ GPU = Sizes(
     Hessian("lenet", images=2000, batch=2000, k=50, first=10),
     Landscape(("lenet", "resnet18_gn"), 2000, points=256, repeats=3),
     Whole("lenet", ("fedavg", "fedsam"), 20, 5, 500, 10_000, 64, rounds=50, every=10, repeats=3),
+    LARGE_GRIDS,
 )
 QUICK = Sizes(
     1024,
@@ -159,6 +163,7 @@ QUICK = Sizes(
     Hessian("lenet", images=100, batch=50, k=10, first=1),
     Landscape(("lenet",), 500, points=2, repeats=2),
     Whole("lenet", ("fedavg",), 10, 5, 100, 1_000, 64, rounds=10, every=5, repeats=1),
+    ((240, 1),),
 )
 TOY = Sizes(
     64,
@@ -169,4 +174,5 @@ TOY = Sizes(
     Hessian("mlp", images=40, batch=30, k=5, first=2),
     Landscape(("cnn_gn",), 20, points=2, repeats=1),
     Whole("lenet", ("fedsam",), 2, 1, 10, 10, 10, rounds=2, every=1, repeats=1),
+    ((1, 2),),
 )

@@ -30,6 +30,7 @@ def test_the_whole_benchmark(tmp_path, capsys):
         "Landscape",
         "lenet, batch 2, 1 threads",
         "Passes over memory",
+        "Planning",
         "Profile of a round",
         "Scaling",
         "Small models",
@@ -42,7 +43,7 @@ def test_the_whole_benchmark(tmp_path, capsys):
     assert "old" not in text
     sections = json.loads(files[1].read_text(encoding="utf-8"))["sections"]
     assert [section["title"] for section in sections] == titles
-    hessian, landscape, large, memory, profiled, scaling, small, whole = (
+    hessian, landscape, large, memory, planning, profiled, scaling, small, whole = (
         [table["rows"] for table in section["tables"]] for section in sections
     )
     assert [row[:2] for row in hessian[0]] == [
@@ -58,6 +59,8 @@ def test_the_whole_benchmark(tmp_path, capsys):
     assert all(value > 0 for row in large[1] for value in row[2])
     assert large[2][0][2] == GRADIENTS["fedsmoo"]
     assert all(0 < share < 100 for share in profiled[0][0][3:])
+    commands = ["snakemake -n", "fedflat plan", "snakemake -n, empty workflow"]
+    assert [row[:3] for row in planning[0]] == [[24, 48, command] for command in commands]
     assert [row[:3] for row in memory[0]] == [["lenet", "fedsmoo", 797_962]]
     assert [row[0] for table in scaling[:3] for row in table] == ["1", "2", "10", "1", "2"]
     contenders = ["loop", "loop, channels-last", "parallel", "parallel, channels-last"]
