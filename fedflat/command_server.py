@@ -141,9 +141,12 @@ def _prctl(*arguments: object) -> None:
 
 
 def _import() -> None:
-    """Import what commands use. Forks run and record this version of the code, even after edits."""
+    """Import and build what commands use. Forks run and record this version of the code, even after edits."""
     for module in IMPORTED:
         importlib.import_module(module)
+    from fedflat.cli.app import built  # noqa: PLC0415 - imported here, not by Snakemake's process
+
+    built()
     code_fingerprint()
 
 

@@ -9,10 +9,12 @@ import logging
 import os
 import sys
 from contextlib import suppress
+from functools import cache
 from typing import Any
 
 import typer
 import typer.core
+from typer.main import get_command
 
 from bench.host.threads import ONE_THREAD
 from bench.input.errors import one_line
@@ -57,6 +59,12 @@ _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 """The base class of command-line errors, from Click or from Typer's copy of Click; Typer does not export it."""
 
 
+@cache
+def built() -> Any:
+    """The command line with all subcommands: Typer takes a few hundredths of a second to build it."""
+    return get_command(app)
+
+
 def command() -> int:
     """Run the subcommand in `sys.argv` and return its exit code.
 
@@ -65,7 +73,7 @@ def command() -> int:
     """
     _prepare()
     try:
-        code = app(sys.argv[1:] or ["--help"], prog_name="fedflat", standalone_mode=False)
+        code = built()(sys.argv[1:] or ["--help"], prog_name="fedflat", standalone_mode=False)
         if sys.stdout is not None:
             sys.stdout.flush()
     except _UsageError as error:
