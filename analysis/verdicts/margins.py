@@ -2,15 +2,15 @@
 
 import math
 from functools import cache
+from pathlib import Path
 from typing import Literal, get_args
 
 from pydantic import Field, model_validator
 
 from analysis.published.numbers import PublishedNumber
-from bench.experiments.files import PAPER_TABLES
+from bench.experiments.files import PAPER_TABLES, read_yaml
 from bench.input.errors import UserError
 from bench.input.frozen import Frozen
-from bench.input.strict_yaml import load_yaml
 
 Form = Literal["values", "multiples", "gains", "gains_in_percent"]
 """What a column shows of a metric: the values themselves, or comparisons with another method."""
@@ -81,8 +81,12 @@ class Rules(Frozen):
         return self.papers.get(paper, Repetitions())
 
 
+def read_rules(file: Path) -> Rules:
+    """The rules in a file."""
+    return Rules.parse(read_yaml(file), where=f"'{file}'")
+
+
 @cache
 def rules() -> Rules:
     """The rules of all verdicts, from their file."""
-    file = PAPER_TABLES / "verdicts.yaml"
-    return Rules.parse(load_yaml(file.read_text(encoding="utf-8")), where=str(file))
+    return read_rules(PAPER_TABLES / "verdicts.yaml")

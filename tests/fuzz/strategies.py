@@ -85,30 +85,42 @@ def experiments(draw: st.DrawFn) -> str:
 
 
 _loaded = functools.cache(load_yaml)
+_DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # of libyaml, which is several times as fast
 
 
 def text_of(data: Any) -> str:
     """The YAML text of the data; text that YAML cannot hold, such as half a character, is escaped as in JSON."""
     try:
-        return yaml.safe_dump(data, allow_unicode=True, sort_keys=False)
+        return yaml.dump(data, Dumper=_DUMPER, allow_unicode=True, sort_keys=False)
     except (yaml.YAMLError, UnicodeError):
         return json.dumps(data, default=str, skipkeys=True)
 
 
-@st.composite
-def _of_schema(draw: st.DrawFn, schema: Any, key: str = "") -> Any:
+def _of_schema(schema: Any, key: str = "") -> st.SearchStrategy[Any]:
+    """The values of a part of the schema under a key. It is built once: Hypothesis examines each new strategy."""
+    place = id(schema), key
+    if place not in _BUILT:
+        _BUILT[place] = _built(schema, key)
+    return _BUILT[place]
+
+
+_BUILT: dict[tuple[int, str], st.SearchStrategy[Any]] = {}
+
+
+def _built(schema: Any, key: str) -> st.SearchStrategy[Any]:
     if key in _KNOWN and "const" not in schema:
-        return draw(_KNOWN[key])
+        return _KNOWN[key]
     if not isinstance(schema, dict):
-        return draw(junk)
+        return junk
     if "$ref" in schema:
-        return draw(_of_schema(_SCHEMA["$defs"][schema["$ref"].rpartition("/")[2]], key))
+        definition = _SCHEMA["$defs"][schema["$ref"].rpartition("/")[2]]
+        return st.deferred(lambda: _of_schema(definition, key))
     for alternatives in ("anyOf", "oneOf"):
         if alternatives in schema:
-            return draw(_of_schema(draw(st.sampled_from(schema[alternatives])), key))
+            return st.one_of([_of_schema(alternative, key) for alternative in schema[alternatives]])
     if "const" in schema or "enum" in schema:
-        return draw(st.sampled_from(schema.get("enum") or [schema["const"]]))
-    return draw(_of_type(schema))
+        return st.sampled_from(schema.get("enum") or [schema["const"]])
+    return _of_type(schema)
 
 
 def _of_type(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
@@ -127,17 +139,21 @@ def _of_type(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
     return types.get(str(schema.get("type")), st.none)()
 
 
-@st.composite
-def _object(draw: st.DrawFn, schema: dict[str, Any]) -> dict[str, Any]:
+def _object(schema: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
     properties = schema.get("properties", {})
+    values = {key: _of_schema(value, key) for key, value in properties.items()}
     required = [*schema.get("required", []), *(key for key, value in properties.items() if "const" in value)]
-    given = {key: draw(_of_schema(properties[key], key)) for key in required}
-    for key in draw(st.lists(st.sampled_from(sorted(properties)), max_size=3)) if properties else ():
-        given[key] = draw(_of_schema(properties[key], key))
+    optional = st.lists(st.sampled_from(sorted(properties)), max_size=3) if properties else st.just([])
+    entries: st.SearchStrategy[dict[str, Any]] = st.just({})
     if "patternProperties" in schema or isinstance(schema.get("additionalProperties"), dict):
         entry = next(iter(schema.get("patternProperties", {"": schema.get("additionalProperties")}).values()))
-        given |= draw(st.dictionaries(st.sampled_from(sorted(CATALOG)), _of_schema(entry), min_size=1, max_size=3))
-    return given
+        entries = st.dictionaries(st.sampled_from(sorted(CATALOG)), _of_schema(entry), min_size=1, max_size=3)
+
+    @st.composite
+    def given(draw: st.DrawFn) -> dict[str, Any]:
+        return {key: draw(values[key]) for key in [*required, *draw(optional)]} | draw(entries)
+
+    return given()
 
 
 @st.composite
@@ -163,7 +179,7 @@ def _with_change(draw: st.DrawFn, data: Any) -> Any:
     if not places:
         return draw(junk)
     holder, key = draw(st.sampled_from(places))
-    match draw(st.sampled_from(["value", "value", "swap", "key", "missing"])):
+    match draw(_CHANGES):
         case "value":
             holder[key] = draw(junk)
         case "swap":
@@ -176,6 +192,9 @@ def _with_change(draw: st.DrawFn, data: Any) -> Any:
             if isinstance(holder, dict):
                 holder[new] = holder.pop(key)
     return data
+
+
+_CHANGES = st.sampled_from(["value", "value", "swap", "key", "missing"])
 
 
 def _places(data: Any) -> Any:

@@ -1,8 +1,10 @@
-"""Experiments, layouts, analyses, claims, options of methods and command lines, right or wrong, all get an answer."""
+"""Any experiment, layout, analysis, claim, rule of verdicts, plan, method or command line is answered."""
 
+import itertools
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -10,11 +12,17 @@ from hypothesis import strategies as st
 
 from analysis.analyses import ANALYSES, load_analyses
 from analysis.claims.schema import PaperClaims
+from analysis.planning.plan import CellCosts, as_text, total
+from analysis.planning.targets import targets_of
+from analysis.published.numbers import PUBLISHED_METRICS
 from analysis.report.figures import Figures
 from analysis.report.requested import RequestedExperiment
 from analysis.report.tables import Tables
+from analysis.verdicts.margins import Form, read_rules
 from bench.experiments.experiment import Experiment, load_experiment
 from bench.experiments.files import PAPER_TABLES, read_yaml
+from bench.experiments.overrides import config_overrides
+from bench.input.errors import unknown
 from tests.documents import PAGES
 from tests.fuzz.answers import Answers
 from tests.fuzz.strategies import ODD, changed, experiments, junk, text_of
@@ -45,7 +53,7 @@ def fuzz(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     """Try inputs of a strategy: a share of all cases that the option --fuzz-cases requests."""
     monkeypatch.chdir(tmp_path)
 
-    def tried(share: float, inputs: st.SearchStrategy[str], answer: Callable[[Answers, str], None]) -> None:
+    def tried(share: float, inputs: st.SearchStrategy[Any], answer: Callable[[Answers, Any], None]) -> None:
         answers = Answers()
 
         @settings(
@@ -55,8 +63,8 @@ def fuzz(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
             suppress_health_check=list(HealthCheck),
         )
         @given(inputs)
-        def check(text: str) -> None:
-            answer(answers, text)
+        def check(case: Any) -> None:
+            answer(answers, case)
 
         check()
         print(f"\n{request.node.name}: {answers}")
@@ -92,10 +100,9 @@ def test_changed_experiments(fuzz):
 def test_changed_layouts(fuzz, folder, kind):
     def answer(answers: Answers, text: str) -> None:
         written(f"{folder}/one.yaml", text)
-        requested = RequestedExperiment(FILE, Path("results"))
         answers.of(lambda: kind(requested).inputs("one"))
 
-    written(FILE, EXTENDS)
+    requested = RequestedExperiment(written(FILE, EXTENDS), Path("results"))  # is read once
     fuzz(0.15, changed(texts(f"quick/{folder}/*.yaml")), answer)
 
 
@@ -123,6 +130,52 @@ def test_changed_claims(fuzz):
     fuzz(0.05, changed([text for text in texts("*/claims.yaml") if len(text) < 20_000]), answer)
 
 
+def test_changed_rules_of_verdicts(fuzz):
+    def answer(answers: Answers, text: str) -> None:
+        file = Path(written("verdicts.yaml", text))
+        answers.of(lambda: [str(read_rules(file).margin(*place)) for place in places])
+
+    places = [*itertools.product(PUBLISHED_METRICS, get_args(Form))]
+    fuzz(0.05, changed(texts("verdicts.yaml")), answer)
+
+
+def one_second(_: object) -> float:
+    return 1.0
+
+
+ENDINGS = ["_runs", "_table_accuracy", "_table_flatness", "_figure_drift", "_figure_surfaces", "_analysis_hessian", ""]
+CONFIG = {
+    "rounds": st.integers(1, 9),
+    "until": st.integers(1, 100),
+    "seeds": st.just([0]),
+    "scale": st.just("smoke"),
+    "methods": st.just(["fedsam"]),
+    "report": st.just("best"),
+}
+
+
+def test_plans(fuzz):
+    """The costs that `fedflat plan` prints. Each gradient counts as a second: measuring them takes long."""
+
+    def planned_cost(file: str, ending: str, config: dict[str, object]) -> str:
+        requested = RequestedExperiment(file, Path("results"), config_overrides(config))
+        known, name = targets_of(requested), requested.target + ending
+        if name not in known:
+            raise unknown("target", name, known)
+        costs = CellCosts.of_experiments([requested], one_second).of(requested, known[name].inputs())
+        return as_text({"mine": total(costs.values())})
+
+    def answer(answers: Answers, case: tuple[str, str, dict[str, object]]) -> None:
+        text, *options = case
+        file = written(FILE, text)
+        answers.of(lambda: planned_cost(file, *options))
+
+    real = [renamed(text) for text in texts("quick/experiments.yaml")]
+    files = st.one_of(st.just(EXTENDS), changed([EXTENDS, *real]), experiments())
+    config = st.fixed_dictionaries({}, optional={key: st.one_of(value, value, junk) for key, value in CONFIG.items()})
+    fuzz(0.05, st.tuples(files, st.sampled_from(ENDINGS), config), answer)
+
+
 KEYS = [
     "training.rounds", "training", "rounds", "grid.seeds", "grid.partition", "grid.participation", "methods",
     "methods.fedsam", "methods.fedsam.hyperparameters", "methods.fedsam.hyperparameters.rho", "evaluation",
@@ -139,7 +192,8 @@ WORDS = [
 COMMANDS = [
     ["run", "quick", CELL], ["table", "quick"], ["figure", "quick"], ["report", "quick"], ["summary", "quick"],
     ["methods"], ["analyses"], ["schema"], ["published"], ["analyse", "sharpness", "nowhere"], ["data", "check"],
-    ["compare", "fedsam"], ["claims", "none"], ["data", "split", "none"], ["data", "partition", "none"], [],
+    ["compare", "fedsam"], ["claims", "none"], ["data", "split", "none"], ["data", "partition", "none"],
+    ["plan", "quick_runs"], [],
 ]  # fmt: skip
 """Commands that neither train nor measure with these words."""
 
@@ -152,11 +206,11 @@ assignments = st.builds(
 
 @st.composite
 def lines(draw: st.DrawFn) -> list[str]:
-    """A command line. `run` gets a device that does not exist: all other words are read, but nothing is trained."""
+    """A command line. Commands that compute get a device that does not exist: nothing is trained or measured."""
     command = list(draw(st.sampled_from(COMMANDS)))
     for word in draw(st.lists(st.one_of(st.sampled_from(WORDS), assignments.map("--set={}".format)), max_size=3)):
         command.insert(draw(st.integers(min(1, len(command)), len(command))), word)
-    return [*command, "--device", "nowhere"] if command[:1] in (["run"], ["analyse"]) else command
+    return [*command, "--device", "nowhere"] if command[:1] in (["run"], ["analyse"], ["plan"]) else command
 
 
 def test_command_lines(fuzz):
