@@ -37,6 +37,7 @@ docs/python
 docs/adding_a_method
 docs/analyses
 docs/performance
+docs/licences
 ```
 
 ```{toctree}

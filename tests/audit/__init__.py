@@ -1,0 +1,1 @@
+"""`make audit`: the licences and hashes of the packages that `make env` installs, and their known vulnerabilities."""
