@@ -55,6 +55,8 @@ def export(
     cells = _cells(tidy, results)
     runs = [run for cell in cells for run in find_runs(cell).by_seed.values()]
     files = {_below(results, file): file for run in runs for file in _intact_files(run, models=models)}
+    given = [f"{key}={json.dumps(value)}" for key, value in overrides.items()]
+    about = dict.fromkeys(target.requested.experiment.description for target in targets)
     with tempfile.TemporaryDirectory(prefix="fedflat-export-") as folder:
         stage = Path(folder)
         for file in (*tidy, *(cell / METRICS for cell in cells)):
@@ -67,11 +69,11 @@ def export(
             target.render()
         contents = Contents(
             target=name,
-            description=" ".join(dict.fromkeys(target.requested.experiment.description for target in targets)),
+            description=" ".join([*about, *([f"With {', '.join(given)}."] if given else [])]),
             runs={_below(results, run.path): run for run in runs},
             ended=max([_ended(run) for run in runs] or [_time(file) for file in tidy]),
             commands=[[_relative(word, stage) for word in words] for target in staged for words in target.commands()],
-            options=["--results", RESULTS, *(f"--set={key}={json.dumps(value)}" for key, value in overrides.items())],
+            options=["--results", RESULTS, *(f"--set={one}" for one in given)],
             has_models=models,
             has_own_experiment=any(target.requested.name_or_file not in experiment_names() for target in staged),
         )

@@ -20,6 +20,7 @@ def verify(
         typer.Argument(
             help="A run directory (.../seed-0), or a folder with runs: of a cell, or of an experiment. Several are "
             "allowed.",
+            parser=folder_path,
             metavar="FOLDER",
         ),
     ],
@@ -127,7 +128,9 @@ def export(
 
 
 def import_(
-    archive: Annotated[Path, typer.Argument(help="An archive of 'fedflat export'.", metavar="ARCHIVE")],
+    archive: Annotated[
+        Path, typer.Argument(help="An archive of 'fedflat export'.", parser=file_path, metavar="ARCHIVE")
+    ],
     out: Annotated[
         Path | None,
         typer.Option(

@@ -198,10 +198,19 @@ def test_a_flipped_bit_in_any_file_is_found(data, scaffold):
     assert all("delete '" in line and "repeat the command that trained the run" in line for line in verdict.differs)
 
 
-@pytest.mark.parametrize("number", range(1, 6))
-@pytest.mark.parametrize("column", ["local_loss", "client_drift", "test_loss", "test_accuracy", "upload"])
+@pytest.mark.parametrize(
+    ("number", "column"),
+    [
+        (1, "local_loss"),
+        (2, "test_loss"),
+        (3, "test_accuracy"),
+        (4, "client_drift"),
+        (5, "test_accuracy"),
+        (5, "upload"),
+    ],
+)
 def test_a_changed_number_with_a_right_checksum_is_found_in_rounds_that_are_computed_again(number, column, run):
-    """Also where the model was not evaluated, and a number is added."""
+    """Also in round 3, where the model was not evaluated, and a number is added."""
     with_number(run, number, column, lambda value: 1.0 if pd.isna(value) else value * (1 + 1e-9))
     assert f"metrics.csv': {column} of round {number} is " in differences(run, rounds=5)
 
