@@ -39,7 +39,8 @@ TABLE, FIGURE = REPORT.table("{name}"), REPORT.figure("{name}")
 
 
 onstart:
-    # Snakemake's limit of jobs per second polls once a second for each job that has ended. One machine needs no limit.
+    # Snakemake's limit of jobs per second polls once a second for each job that has ended. One machine needs no
+    # limit, so `--max-jobs-per-timespan` has no effect there.
     if workflow.local_exec:
         workflow.scheduler.job_rate_limiter = None
 
