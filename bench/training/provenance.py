@@ -37,9 +37,9 @@ def provenance(
 ) -> dict[str, Any]:
     """The content of provenance.json for a run that has ended.
 
-    `engine_at_start`, `engine`: how the engine computed the first and the last round, which differ if the back end
-    turned out to be impossible; `outcome`: finished, diverged, or stopped at `evaluation.until`; `seconds`: of training
-    and evaluation.
+    `engine_at_start`, `engine`: how the engine computed the first and the last round, see Exactness in
+    docs/results.md; `outcome`: finished, diverged, or stopped at `evaluation.until`; `seconds`: of training and
+    evaluation.
     """
     device = setup.objective.device
     return {
