@@ -274,8 +274,8 @@ def test_help_is_quick():
     code = "import sys, fedflat.cli.app as app; sys.argv = ['fedflat', *sys.argv[1:]]; app.command()"
     code += "; print(sorted({'torch', 'numpy', 'pandas'} & set(sys.modules)), file=sys.stderr)"
     for arguments in (["--help"], ["run", "--help"], ["analyses"]):
-        done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
-        assert done.stderr == "[]\n"
+        done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, check=True)
+        assert done.stderr == b"[]\n"
 
 
 def test_analyses_are_listed_without_importing_them():

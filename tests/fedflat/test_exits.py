@@ -84,12 +84,13 @@ def test_devices_are_not_read(tmp_path):
 
 def test_a_locale_without_greek_letters(tmp_path):
     env = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    (tmp_path / "données").mkdir()
-    file = experiment(tmp_path / "données", "fedsam: {title: η, hyperparameters: {rho: 0.1}}")
-    for words in (["methods", "fedsam"], ["run", str(file), CELL, *TINY, "--out", str(tmp_path / "été")]):
+    given, out = (tmp_path / os.fsdecode(name.encode()) for name in ("données", "été"))  # this locale, too, may be C
+    given.mkdir()
+    file = experiment(given, "fedsam: {title: η, hyperparameters: {rho: 0.1}}")
+    for words in (["methods", "fedsam"], ["run", str(file), CELL, *TINY, "--out", str(out)]):
         done = subprocess.run([*FEDFLAT, *words], env=env, cwd=tmp_path, capture_output=True, check=False)
         assert (done.returncode, done.stderr) == (0, b"")
-    assert (tmp_path / "été" / "seed-0" / "config.json").is_file()
+    assert (out / "seed-0" / "config.json").is_file()
 
 
 def test_an_empty_home_is_no_home():
