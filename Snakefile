@@ -4,6 +4,7 @@
 #   snakemake --cores 2 quick_table_accuracy       one table, and all missing runs that it shows
 #   snakemake --cores 2 --config rounds=5 seeds=[0] results=/tmp/try     the same at a smaller scale, in another folder
 #   snakemake --cores 8 --config device=cuda       on a GPU, one job at a time; with --resources gpu=4: on four GPUs
+#   snakemake --profile profiles/slurm quick       on a cluster (docs/clusters.md)
 #
 # config/config.yaml explains every key of --config.
 
@@ -17,6 +18,9 @@ from bench.host.threads import ONE_THREAD
 
 os.environ.update(ONE_THREAD)  # before NumPy is loaded: the jobs are forks of this process
 
+from snakemake.executors import local
+
+from analysis.planning.demands import JOB_THREADS
 from analysis.planning.workflow import Workflow, one_line_errors
 from fedflat.command_server import CommandServer
 
@@ -27,9 +31,21 @@ configfile: f"{workflow.basedir}/config/config.yaml"
 
 
 fedflat = CommandServer()  # before torch looks for a GPU, which a fork then could not use
-FLOW = one_line_errors(Workflow.of)(config, workflow.cores)
-for line in FLOW.left_out():
-    print(line, file=sys.stderr)
+SUBMITTED = workflow.remote_exec  # this process runs jobs that another one has submitted to a cluster
+SUBMITS = workflow.nodes is not None and not SUBMITTED
+FLOW = one_line_errors(Workflow.of)(
+    config, JOB_THREADS if SUBMITS or SUBMITTED else workflow.cores, submits=SUBMITS, checks=not SUBMITTED
+)
+if SUBMITTED:
+    # Jobs of a group share this process and its command server, as local jobs do with --force-use-threads, which
+    # Snakemake does not pass on to groups.
+    local.Executor.use_threads = property(lambda executor: True, lambda executor, value: None)
+else:
+    for line in FLOW.left_out():
+        print(line, file=sys.stderr)
+GROUP = FLOW.group if SUBMITS or SUBMITTED else None
+if GROUP:
+    workflow.register_resource("slot", 1)
 
 # `tmpdir=None` below: no job needs it, and Snakemake would evaluate its default again for each job.
 PATHS, E, CELL = FLOW.paths, "{experiment}", "{dataset}/{partition}/{participation}/{method}"
@@ -43,6 +59,25 @@ onstart:
     # limit, so `--max-jobs-per-timespan` has no effect there.
     if workflow.local_exec:
         workflow.scheduler.job_rate_limiter = None
+    else:
+        # --group-components is needed in the submitted job, too: it keeps the cells there in one group.
+        workflow.executor_plugin.common_settings.pass_group_args = True
+
+
+# Limits that hold on one machine, or within one group of jobs on a cluster, but not for the sum of all submitted jobs.
+# A group has one slot: its jobs run one after the other.
+resource_scopes:
+    gpu="local",
+    slot="local",
+
+
+# Rendering takes seconds, less than submitting a job.
+localrules: split, table, figure, claims, page
+
+
+def slot(wildcards):
+    """The slots of a job: 0 on one machine, where their number would limit all jobs."""
+    return int(SUBMITTED or not workflow.local_exec)
 
 
 wildcard_constraints:
@@ -66,7 +101,8 @@ rule train:
     params: identity=FLOW.checked_identity
     log: PATHS.log(E, "train", CELL)
     threads: FLOW.threads
-    resources: gpu=FLOW.gpus, tmpdir=None
+    resources: gpu=FLOW.gpus, slot=slot, mem_mb=FLOW.mebibytes, runtime=FLOW.minutes, tmpdir=None
+    group: GROUP
     run:
         fedflat(log, "run", FLOW.name_or_file(wildcards), FLOW.cell_path(wildcards), "--out", Path(output[0]).parent,
                 "--device", FLOW.device, "--threads", threads, *FLOW.replace, *FLOW.options)
@@ -89,7 +125,8 @@ rule analyse:
     params: identity=FLOW.checked_identity, analysis=FLOW.analysis
     log: PATHS.log(E, "{analysis}", CELL)
     threads: FLOW.threads
-    resources: gpu=FLOW.gpus, tmpdir=None
+    resources: gpu=FLOW.gpus, slot=slot, mem_mb=FLOW.mebibytes, runtime=FLOW.minutes, tmpdir=None
+    group: GROUP
     run:
         folder, *others = (Path(file).parent for file in input)
         fedflat(log, "analyse", *params.analysis, folder, *(f"--compare-with={other}" for other in others),
@@ -143,7 +180,7 @@ rule page:
 # Targets by name: an experiment (quick), all its runs (quick_runs), one analysis of all its runs
 # (quick_analysis_hessian), one table or figure (quick_table_accuracy, fedgf_figure_4), the claims of a paper
 # (fedgf_claims), and all_tables, all_figures.
-for target, files in FLOW.targets.items():
+for target, files in () if SUBMITTED else FLOW.targets.items():
 
     rule:
         name: target

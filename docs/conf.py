@@ -31,6 +31,7 @@ docs/experiments/precedence
 :caption: Use
 
 docs/running
+docs/clusters
 docs/results
 docs/verification
 docs/python

@@ -3,8 +3,8 @@
 Snakemake runs many short jobs. A new process spends two to three seconds of CPU time on these imports, a fork none: 24
 short jobs on two cores took 19.5 seconds of CPU time with forks, and 66.5 with a new process for each job. The server
 itself is a fork of Snakemake's process, which has imported most of these modules in order to plan the jobs.
-Snakemake's `group:` shares no process between jobs: on one machine it has no effect, and in a group that was submitted
-to a cluster, each `run:` job is started as a process.
+Snakemake's `group:` alone shares no process between jobs: on one machine it has no effect, and in a group that was
+submitted to a cluster, Snakemake starts each `run:` job as a process. The Snakefile changes this.
 
 Client and server communicate through a pair of connected sockets. These have no path, so no other process can send
 commands.

@@ -94,7 +94,10 @@ NOT_RUN = {
     "snakemake -n all_tables": "plans thousands of jobs; only that the target exists",
     "snakemake -n all_figures": "plans thousands of jobs; only that the target exists",
     "snakemake --cores 2 fedgf_cifar10_jpeg_table_1 --config threads=1": "needs images that are not in the repository",
-    "snakemake --workflow-profile profiles/slurm fedgf_table_1 --config device=cuda": "needs a cluster",
+    "snakemake --profile profiles/slurm quick_table_accuracy": "needs a cluster; as in tests/end_to_end/test_slurm.py",
+    "snakemake -n --profile profiles/slurm quick_table_accuracy": "as in tests/end_to_end/test_slurm.py",
+    "snakemake --profile profiles/slurm fedgf_table_1 --default-resources slurm_account=NAME slurm_partition=NAME "
+    "--config device=cuda": "needs a cluster",
 }
 """Commands that are not run; only their options and targets are checked."""
 
@@ -214,7 +217,7 @@ def check_words(command: str, folder: Path) -> None:
         done = subprocess.run(["make", "-n", words[0]], cwd=ROOT, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
     elif program == "snakemake":
-        [target] = [word for word in words if word.startswith(("all_", "fedgf_"))]
+        [target] = [word for word in words if word.startswith(("all_", "fedgf_", "quick_"))]
         assert target in run("snakemake --list-target-rules", folder).split()
     elif program == "fedflat":
         found = typer.main.get_command(app)

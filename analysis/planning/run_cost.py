@@ -24,13 +24,13 @@ evaluated in every round."""
 def seconds(run: RunConfig, times: Times) -> float:
     """Seconds of training and evaluation."""
     training, evaluation = run.training, run.evaluation
-    train, test, _, _ = _facts(run)
+    train, test, _, _ = facts(run)
     per_client = training.local_epochs * ceil(train / run.partition.clients / training.batch_size)
-    gradients = _active(run) * per_client * _costs(run)["gradients"]
+    gradients = active_clients(run) * per_client * _costs(run)["gradients"]
     images = evaluation.count(train) + test
     evaluations = len(evaluation.evaluated_rounds(training.rounds))
     passes = images / training.batch_size * FORWARD
-    return times(_gradient(run)) * (training.rounds * gradients * OVERHEAD + evaluations * passes)
+    return times(gradient_of(run)) * (training.rounds * gradients * OVERHEAD + evaluations * passes)
 
 
 def disk(run: RunConfig) -> float:
@@ -40,29 +40,31 @@ def disk(run: RunConfig) -> float:
     clients share are counted for each of them.
     """
     costs, clients = _costs(run), run.partition.clients
-    changed = 1 - (1 - _active(run) / clients) ** (run.evaluation.snapshot_every or 1)
+    changed = 1 - (1 - active_clients(run) / clients) ** (run.evaluation.snapshot_every or 1)
     state = 1 + costs["server_state"] + clients * changed * costs["client_state"]
-    model = 4 * _gradient(run).parameters
-    models = 1 + len(run.snapshots) * state + len(run.rounds_of_local_models) * (1 + _active(run))
+    model = 4 * gradient_of(run).parameters
+    models = 1 + len(run.snapshots) * state + len(run.rounds_of_local_models) * (1 + active_clients(run))
     return model * models + BYTES_PER_ROUND * run.training.rounds
 
 
-def _active(run: RunConfig) -> float:
+def active_clients(run: RunConfig) -> float:
+    """The number of clients in a round; with Bernoulli participation, its mean."""
     participation = run.participation
     return participation.active or (participation.probability or 1) * run.partition.clients
 
 
-def _gradient(run: RunConfig) -> Gradient:
-    _, _, shape, classes = _facts(run)
+def gradient_of(run: RunConfig) -> Gradient:
+    """The gradient of a local step's mini-batch."""
+    _, _, shape, classes = facts(run)
     return Gradient(run.model.model_dump_json(), shape, classes, run.training.batch_size)
 
 
-def _facts(run: RunConfig) -> tuple[int, int, tuple[int, int, int], int]:
+def facts(run: RunConfig) -> tuple[int, int, tuple[int, int, int], int]:
     """Number of training images, number of test images, shape of an image, number of classes."""
-    facts = getattr(run.dataset, "facts", None)
-    if facts is not None:
+    known = getattr(run.dataset, "facts", None)
+    if known is not None:
         share = getattr(run.dataset, "share", 1.0)
-        return round(share * facts.train), round(share * facts.test), facts.shape, facts.classes
+        return round(share * known.train), round(share * known.test), known.shape, known.classes
     data = load_dataset(run.dataset, data_root())
     return len(data.train), len(data.test), data.image_shape, data.classes
 

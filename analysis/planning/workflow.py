@@ -2,17 +2,21 @@
 
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from functools import wraps
+from dataclasses import dataclass, replace
+from functools import cached_property, wraps
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
+import torch
+
 from analysis.planning import targets
+from analysis.planning.demands import SHORT_SECONDS, TINY_SECONDS, Demand, of_analysis, of_training
+from analysis.planning.gradient_times import GradientTimes
 from analysis.report.figures import Figures
 from analysis.report.requested import RequestedExperiment
 from analysis.report.tables import Tables
 from bench.experiments.experiment import Cell
-from bench.experiments.files import experiment_names
+from bench.experiments.files import PAPER_TABLES, experiment_names
 from bench.experiments.overrides import CONFIG_KEYS, config_overrides
 from bench.experiments.resolving import scaled_name
 from bench.experiments.results import ReportPaths, ResultPaths, run_in
@@ -47,7 +51,7 @@ class Workflow:
     """The experiments of one call of Snakemake: those that its configuration requests, and all that have a name.
 
     `experiments` are listed by their names; an experiment is read when one of its targets is requested. Methods
-    with an argument `w` are functions of a rule's wildcards.
+    with an argument `w` are functions of a rule's wildcards. `submits`: jobs are submitted to a cluster.
     """
 
     paths: ResultPaths
@@ -58,10 +62,16 @@ class Workflow:
     overrides: Mapping[str, Any]
     requested: tuple[RequestedExperiment, ...]
     experiments: Mapping[str, RequestedExperiment]
+    submits: bool = False
 
     @classmethod
-    def of(cls, config: Mapping[str, Any], cores: int | None = None) -> "Workflow":
-        """The workflow for Snakemake's configuration and `--cores`; a `UserError` names a wrong key or value."""
+    def of(
+        cls, config: Mapping[str, Any], cores: int | None = None, *, submits: bool = False, checks: bool = True
+    ) -> "Workflow":
+        """The workflow for Snakemake's configuration and the number of cores of a job with a large model.
+
+        A `UserError` names a wrong key or value. Without `checks`, the requested grids are not expanded.
+        """
         for key in config:
             if key not in KEYS:
                 raise unknown("--config key", key, KEYS)
@@ -83,7 +93,8 @@ class Workflow:
         requested: dict[str, RequestedExperiment] = {}
         for name_or_file in experiments:
             experiment = RequestedExperiment(name_or_file, Path(results), overrides)
-            experiment.experiment.cells()  # a mistake in a grid is reported before any job starts
+            if checks:
+                experiment.experiment.cells()  # a mistake in a grid is reported before any job starts
             if experiment.experiment.name in requested:
                 raise UserError(f"--config experiments: two experiments are named {experiment.experiment.name}")
             requested[experiment.experiment.name] = experiment
@@ -94,7 +105,7 @@ class Workflow:
         }
         return cls(
             ResultPaths(Path(results)), device, cores or 1, threads, replace == "true", overrides,
-            tuple(requested.values()), named | requested,
+            tuple(requested.values()), named | requested, submits,
         )  # fmt: skip
 
     # All jobs
@@ -141,6 +152,43 @@ class Workflow:
             return self.threads_requested
         run = self.cell(w).runs[0]
         return 1 if self.device != "cpu" else run.model.threads(self.cores)
+
+    @one_line_errors
+    def minutes(self, w: Wildcards, attempt: int) -> int:
+        """The time that a job of training or analysis requests on a cluster; 0 if jobs are not submitted."""
+        return self._demand(w).minutes(attempt) if self.submits else 0
+
+    @one_line_errors
+    def mebibytes(self, w: Wildcards, attempt: int) -> int:
+        """The memory that a job of training or analysis requests on a cluster; 0 if jobs are not submitted."""
+        return self._demand(w).mebibytes(attempt) if self.submits else 0
+
+    @one_line_errors
+    def group(self, w: Wildcards) -> str | None:
+        """The jobs with which a job of training or analysis is submitted as one; None if it is submitted alone.
+
+        In a submitted job, all its jobs are in one group, and no time is estimated.
+        """
+        training = self._training(w).seconds if self.submits else 0
+        if training > SHORT_SECONDS:
+            return None
+        if hasattr(w, "analysis") and self.experiments[w.experiment].compared(self.cell_path(w), w.analysis):
+            return "comparisons"  # which would connect the cells of a setting
+        return "short" if training > TINY_SECONDS else "tiny"
+
+    def _demand(self, w: Wildcards) -> Demand:
+        if not hasattr(w, "analysis"):
+            return self._training(w)
+        analysis, runs = self.experiments[w.experiment].analyses[w.analysis], self.cell(w).runs
+        return of_analysis(runs, analysis, self._times, self.threads(w), gpu=self.gpus > 0)
+
+    def _training(self, w: Wildcards) -> Demand:
+        return of_training(self.cell(w).runs, self._times, self.threads(w), gpu=self.gpus > 0)
+
+    @cached_property
+    def _times(self) -> GradientTimes:
+        """The stored times of gradients; others are measured, in a second each."""
+        return replace(GradientTimes.read(PAPER_TABLES / "costs.csv"), device=torch.device("cpu"))
 
     @one_line_errors
     def identity(self, w: Wildcards) -> str:

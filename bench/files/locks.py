@@ -1,21 +1,27 @@
-"""Locks between processes. A lock belongs to an open file or folder: it is released even if its process is killed."""
+"""Locks between processes. A lock belongs to an open file: it is released even if its process is killed.
+
+Locks hold between machines that share a folder by NFS, too: Linux asks the server for `flock` of a file that is open
+for writing. It does not do so for folders, so a folder is locked by a file next to it. `bench.files.mounts` knows file
+systems whose locks hold on one machine only.
+"""
 
 import fcntl
 import logging
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 log = logging.getLogger("fedflat.data")
 
 
 def lock(path: Path, *, wait: bool = False) -> int | None:
-    """Lock an existing folder, or a file that is created if it is missing; return the descriptor that holds the lock.
+    """Lock a file, which is created if it is missing; return the descriptor that holds the lock.
 
-    Close the descriptor to release the lock. If another process holds the lock: wait for it with `wait`, else None.
+    Close the descriptor to release the lock. If another process holds the lock: wait for it with `wait`, else None. An
+    `OSError` without a file name: the file system has no locks.
     """
-    descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT, 0o666)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -25,6 +31,36 @@ def lock(path: Path, *, wait: bool = False) -> int | None:
         os.close(descriptor)
         raise
     return descriptor
+
+
+@contextmanager
+def folder_lock(folder: Path) -> Iterator[bool]:
+    """Lock a folder, which need not exist, by the file `.NAME.lock` next to it, which is removed at the end.
+
+    Yields False, without the lock, if another process holds it.
+    """
+    file = folder.with_name(f".{folder.name}.lock")
+    while (descriptor := lock(file)) is not None:
+        if not _is_at(file, descriptor):  # the process that had the lock removed the file after it was opened here
+            os.close(descriptor)
+            continue
+        try:
+            yield True
+        finally:
+            with suppress(OSError):
+                file.unlink()
+            os.close(descriptor)
+        return
+    yield False
+
+
+def _is_at(file: Path, descriptor: int) -> bool:
+    """Whether the open file is still the one at this path."""
+    os.close(os.open(file.parent, os.O_RDONLY))  # after this, an NFS client does not answer from its cache
+    try:
+        return os.path.samestat(os.fstat(descriptor), file.stat())
+    except FileNotFoundError:
+        return False
 
 
 @contextmanager

@@ -9,6 +9,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+SLURM = "SLURM_MEM_PER_NODE"
+"""The environment variable with the MiB of memory that a Slurm job may use on this machine; 0 or missing: no limit."""
+
 
 @dataclass(frozen=True)
 class Budgets:
@@ -39,8 +42,10 @@ def graph_bytes(compute: Callable[[], object]) -> int:
 
 
 def available_memory() -> int:
-    """Bytes of free memory; never more than the limit of the process's control group (a container, a job)."""
-    return min([_machine(), *_control_groups()])
+    """Bytes of free memory; never more than the limit of the process's control group (a container, a job), and of its
+    Slurm job, which some clusters check without a control group."""
+    slurm = 2**20 * int(os.environ.get(SLURM) or 0)
+    return min([_machine(), *_control_groups(), *([slurm] if slurm else [])])
 
 
 def _machine() -> int:

@@ -15,7 +15,7 @@ from bench.host.progress import Progress
 from bench.input.content import read_own, short_hash
 from bench.input.errors import UserError
 from bench.input.user_code import failure, line_of
-from bench.training.run_directory import is_complete
+from bench.training.run_directory import is_complete, is_finished
 from bench.training.run_setup import RunSetup
 from bench.training.training_run import AT_START, CLIENTS, TrainingRun
 from bench.training.working_directory import publish, remove_stale, working_directory
@@ -27,8 +27,12 @@ def open_runs(
     device: torch.device,
     progress: Progress,
     budgets: Budgets | None = None,
+    *,
+    replace: bool = False,
 ) -> Iterator[list[TrainingRun]]:
     """Open the runs that have to be trained, each with its folder. Complete runs of killed processes are published.
+
+    Without `replace`, a run that another process has finished meanwhile is left as it is.
 
     If training fails, working directories without a checkpoint and new, empty folders are removed, and a failure in a
     user-defined file is raised as a `UserError` that names the line. `budgets` as for `train_runs`.
@@ -37,11 +41,14 @@ def open_runs(
     threads = torch.get_num_threads()
     new_folders = [parent for _, folder in wanted for parent in folder.parents if not parent.exists()]
     with ExitStack() as locks:
+        locks.callback(_remove_empty, new_folders)
         works = [locks.enter_context(working_directory(folder, config)) for config, folder in wanted]
         runs: list[TrainingRun] = []
         try:
             for (config, folder), setup, work in zip(wanted, setups, works, strict=True):
-                if is_complete(work):
+                if not replace and is_finished(folder, config):
+                    shutil.rmtree(work)
+                elif is_complete(work):
                     for name in (*CHECKPOINTS, CLIENTS, AT_START):
                         (work / name).unlink(missing_ok=True)
                     publish(work, folder)
@@ -55,10 +62,7 @@ def open_runs(
             for run in runs:
                 if run.work.exists():  # not published
                     run.log.exception("failed")
-            for work in works:
-                if not (is_complete(work) or any((work / name).exists() for name in CHECKPOINTS)):  # nothing to resume
-                    shutil.rmtree(work, ignore_errors=True)
-            _remove_empty(new_folders)
+            _remove_without_progress(works)
             if (explained := failure_in_user_file(wanted[0][0], error)) is None:
                 raise
             raise explained from None
@@ -96,6 +100,13 @@ def failure_in_user_file(config: RunConfig, error: BaseException) -> UserError |
         return None
     blamed = [own for own in config.user_files if own.section == "method" or line_of(error, own.file) is not None]
     return failure(blamed[0].file, blamed[0].kind, error) if blamed else None
+
+
+def _remove_without_progress(works: Sequence[Path]) -> None:
+    """Remove the working directories from which no run can be resumed."""
+    for work in works:
+        if not (is_complete(work) or any((work / name).exists() for name in CHECKPOINTS)):
+            shutil.rmtree(work, ignore_errors=True)
 
 
 def _remove_empty(folders: list[Path]) -> None:

@@ -11,6 +11,7 @@ from bench.experiments.experiment import Cell
 from bench.experiments.results import METRICS, run_in
 from bench.experiments.run_config import RunConfig
 from bench.files.csv_json import write_checked_csv
+from bench.files.mounts import locks_on_this_machine_only
 from bench.host.memory import Budgets
 from bench.host.progress import Progress, Timer, silent
 from bench.input.errors import UserError
@@ -75,7 +76,9 @@ def train_runs(
         for config, folder in zip(configs, folders, strict=True)
         if not _is_up_to_date(config, folder, replace=replace)
     ]
-    with open_runs(missing, device, progress, budgets) as runs:
+    if missing and (reason := locks_on_this_machine_only(missing[0][1])) is not None:
+        progress(f"locks hold on this machine only ({reason}): no other machine may train these runs at the same time")
+    with open_runs(missing, device, progress, budgets, replace=replace) as runs:
         for trainer in trainers(runs) if runs else ():
             checkpoints = Timer(runs[0].config.engine.checkpoint_seconds)
             for due in _due_runs(trainer.runs):

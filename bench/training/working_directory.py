@@ -9,12 +9,12 @@ import glob
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from bench.experiments.run_config import RunConfig
 from bench.files.atomic import TEMPORARY
-from bench.files.locks import lock
+from bench.files.locks import folder_lock
 from bench.input.content import short_hash
 from bench.input.errors import UserError
 from bench.training.code_version import code_fingerprint
@@ -29,22 +29,18 @@ def working_directory(path: Path, config: RunConfig) -> Iterator[Path]:
     """The working directory of a run, locked while it is in use; a `UserError` if another process holds the lock."""
     key = short_hash(f"{config.identity}:{code_fingerprint()}", digits=8)
     work = path.with_name(f"{path.name}{UNFINISHED}{key}")
-    try:
-        (work / SNAPSHOTS).mkdir(parents=True, exist_ok=True)
-        descriptor = lock(work)
-    except OSError as error:
-        raise UserError(f"cannot write to '{work.parent}': {error.strerror}") from None
-    if descriptor is None:
-        raise UserError(f"another process is training '{path}'")
-    try:
-        if not work.exists() or not os.path.samestat(os.fstat(descriptor), work.stat()):
-            # Another process finished the run between the two calls above.
-            raise UserError(f"another process is training '{path}'")
+    with ExitStack() as lock:
+        try:
+            work.parent.mkdir(parents=True, exist_ok=True)
+            if not lock.enter_context(folder_lock(work)):
+                raise UserError(f"another process is training '{path}'")
+            (work / SNAPSHOTS).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            what = "lock files in" if error.filename is None else "write to"
+            raise UserError(f"cannot {what} '{work.parent}': {error.strerror}") from None
         for half_written in work.rglob(TEMPORARY):  # left by a killed process
             half_written.unlink()
         yield work
-    finally:
-        os.close(descriptor)
 
 
 def publish(work: Path, path: Path) -> None:
@@ -62,21 +58,18 @@ def publish(work: Path, path: Path) -> None:
 def remove_stale(path: Path, log: Callable[[str], None]) -> None:
     """Remove what killed processes have left next to the finished run in `path`, with a line in the log for each.
 
-    These are working directories of other configurations and other code, which no run in `path` resumes, and old runs
-    that were being replaced. Complete runs, and what another process uses, are left.
+    These are working directories of other configurations and other code, which no run in `path` resumes, their locks,
+    and old runs that were being replaced. Complete runs, and what another process uses, are left.
     """
     name = glob.escape(path.name)
-    unfinished = [folder for folder in path.parent.glob(f"{name}{UNFINISHED}*") if not is_complete(folder)]
+    locks = path.parent.glob(f".{name}{UNFINISHED}*.lock")
+    working = {*path.parent.glob(f"{name}{UNFINISHED}*"), *(file.with_name(file.stem[1:]) for file in locks)}
+    unfinished = [folder for folder in working if not is_complete(folder)]
     for folder in sorted([*unfinished, *path.parent.glob(f".{name}.replaced-*")]):
         try:
-            descriptor = lock(folder)
-            if descriptor is None:  # in use
-                continue
-            try:
-                shutil.rmtree(folder)
-            finally:
-                os.close(descriptor)
+            with folder_lock(folder) as is_free:
+                if is_free and folder.exists():
+                    shutil.rmtree(folder)
+                    log(f"removed '{folder}', left by a killed process of another configuration or other code")
         except OSError as error:
             log(f"cannot remove '{folder}': {error.strerror}")
-        else:
-            log(f"removed '{folder}', left by a killed process of another configuration or other code")

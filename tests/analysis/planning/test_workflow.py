@@ -39,11 +39,27 @@ def test_profiles_set_options_that_snakemake_has():
         assert {f"--{key}" for key in yaml.safe_load(file.read_text(encoding="utf-8"))} <= options.keys()
 
 
-def test_the_profile_for_slurm_allows_more_than_one_job_with_a_gpu():
-    """Snakemake lifts the limit of cores on a cluster, but not limits of other resources."""
-    profile = yaml.safe_load((ROOT / "profiles" / "slurm" / "config.yaml").read_text(encoding="utf-8"))
-    assert "resources" not in profile
-    assert profile["cores"] >= 1, "the Snakefile reads it"
+def test_a_training_asks_a_cluster_for_more_time_and_memory_at_each_attempt():
+    flow = Workflow.of({"experiments": MINI, "rounds": 10_000}, submits=True)
+    for w in (wildcards(), wildcards(analysis="hessian")):
+        minutes, mebibytes = ([ask(w, attempt) for attempt in (1, 2)] for ask in (flow.minutes, flow.mebibytes))
+        assert 1 <= minutes[0] < minutes[1]
+        assert 2048 < mebibytes[0] < mebibytes[1]
+    local = Workflow.of({"experiments": MINI})
+    assert (local.minutes(wildcards(), 1), local.mebibytes(wildcards(), 1)) == (0, 0)
+
+
+def test_short_cells_share_a_job_on_a_cluster():
+    for rounds, group in ((4, "tiny"), (5_000, "short"), (1_000_000, None)):
+        flow = Workflow.of({"experiments": MINI, "rounds": rounds}, submits=True)
+        assert flow.group(wildcards()) == flow.group(wildcards(analysis="hessian")) == group
+
+
+def test_analyses_that_compare_cells_do_not_connect_these_in_a_job():
+    flow = Workflow.of({"experiments": "analyses"}, submits=True)
+    w = wildcards(flow.experiments["analyses"].analysed("plane")[0], analysis="plane")
+    w.experiment = "analyses"
+    assert flow.group(w) == "comparisons"
 
 
 @pytest.mark.parametrize(

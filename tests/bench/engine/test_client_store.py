@@ -186,6 +186,13 @@ def test_the_default_budget_is_a_share_of_what_is_there():
     assert 0 < Budgets.share(CPU).host < 0.3 * total
 
 
+def test_the_memory_of_a_slurm_job_is_a_limit(monkeypatch):
+    monkeypatch.setenv("SLURM_MEM_PER_NODE", "3")
+    assert available_memory() == 3 * 2**20
+    monkeypatch.setenv("SLURM_MEM_PER_NODE", "0")  # as with sbatch --mem=0: all of the machine's memory
+    assert available_memory() > 3 * 2**20
+
+
 # Versions
 
 

@@ -1,0 +1,96 @@
+"""Several machines without a scheduler, here as processes: with one folder of results, and with a folder for each."""
+
+import os
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.commands import fedflat, start
+from tests.end_to_end.test_snakemake import CELLS, edited, run_files
+from tests.places import MINI
+
+METHODS = ("fedavg", "fedsam")
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory) -> Path:
+    """A folder with the experiment and its results, computed by one process."""
+    folder = tmp_path_factory.mktemp("alone")
+    shutil.copytree(Path(MINI).parent, folder / "own")
+    edited(folder / "own", "experiments.yaml", "rounds: 4", "rounds: 40")
+    edited(folder / "own", "experiments.yaml", "checkpoint_seconds: 0", "checkpoint_seconds: 0, backend: loop")
+    done = fedflat(*training(folder, *METHODS), cwd=folder)
+    assert done.returncode == 0, done
+    return folder
+
+
+def training(alone: Path, *methods: str) -> list[str]:
+    return ["run", str(alone / "own" / "experiments.yaml"), *(f"{CELLS}/{method}" for method in methods)]
+
+
+def machine(folder: Path, name: str, *words: str):
+    """A process with its own output; it has its own memory, descriptors and locks, as another machine has."""
+    return start(["fedflat", *words], folder, os.environ, [folder / f"{name}.out", folder / f"{name}.err"])
+
+
+def test_two_machines_divide_the_cells_of_a_shared_folder(alone: Path, tmp_path: Path):
+    """Each repeats its command until it succeeds; every run is trained once, by one of them."""
+    command = training(alone, *METHODS)
+    machines = {name: machine(tmp_path, name, *command) for name in ("one", "two")}
+    deadline = time.monotonic() + 120
+    while any(process.exitcode != 0 for process in machines.values()):
+        assert time.monotonic() < deadline
+        for name, process in machines.items():
+            if process.exitcode == 2:  # a run that the other one trains
+                assert "another process is training" in (tmp_path / f"{name}.err").read_text(encoding="utf-8")
+                machines[name] = machine(tmp_path, name, *command)
+        time.sleep(0.05)
+    assert run_files(tmp_path) == run_files(alone)
+    logs = [log.read_text(encoding="utf-8") for log in (tmp_path / "results").rglob("run.log")]
+    assert [log.count("started: ") for log in logs] == [1] * 4
+    assert [log.count("resumed after") for log in logs] == [0] * 4
+    assert not list((tmp_path / "results").rglob(".*.lock"))
+
+
+def test_the_results_of_two_machines_are_copied_into_one_folder(alone: Path, tmp_path: Path):
+    machines = {method: machine(tmp_path, method, *training(alone, method), "--results", method) for method in METHODS}
+    for method, process in machines.items():
+        process.join()
+        assert process.exitcode == 0
+        shutil.copytree(tmp_path / method / "runs", tmp_path / "results" / "runs", dirs_exist_ok=True)
+    assert run_files(tmp_path) == run_files(alone)
+    tables = []
+    for folder in (alone, tmp_path):
+        done = fedflat("table", alone / "own" / "experiments.yaml", "accuracy", cwd=folder)
+        assert done.returncode == 0, done
+        tables.append((folder / "results" / "reports" / "mini" / "tables" / "accuracy.md").read_bytes())
+    assert tables[0] == tables[1]
+
+
+def test_a_run_that_was_finished_meanwhile_is_taken_as_it_is(alone: Path, tmp_path: Path, monkeypatch):
+    """Another machine finishes it between the check whether it is missing and its lock."""
+    import torch
+
+    from bench.experiments.experiment import load_experiment
+    from bench.training import open_runs
+    from bench.training.train import train_runs
+
+    [run] = (
+        load_experiment(str(alone / "own" / "experiments.yaml"), {"grid.seeds": [0], "training.rounds": 2})
+        .cell(f"{CELLS}/fedsam")
+        .runs
+    )
+    build = open_runs.RunSetup.build
+
+    def while_another_trains(*arguments: object) -> object:
+        monkeypatch.undo()
+        train_runs([run], [tmp_path / "run"], torch.device("cpu"))
+        return build(*arguments)
+
+    monkeypatch.setattr(open_runs.RunSetup, "build", while_another_trains)
+    [found] = train_runs([run], [tmp_path / "run"], torch.device("cpu"))
+    assert found.identity == run.identity
+    assert [file.name for file in tmp_path.iterdir()] == ["run"]
+    assert (tmp_path / "run" / "run.log").read_text(encoding="utf-8").count("started: ") == 1
