@@ -191,6 +191,8 @@ def _settings(engine: str | EngineChoice) -> EngineSettings:
 
     A result's choice may be replaced by a simpler one during the simulation, as it was in the first one.
     """
+    if not isinstance(engine, str | EngineChoice):
+        raise UserError(f"engine = {engine!r} (allowed: the name of a back end, or an EngineChoice)")
     backend = "auto" if isinstance(engine, EngineChoice) else engine
     return EngineSettings.parse({"backend": backend, "seeds": "apart"}, "engine")
 

@@ -105,7 +105,9 @@ def choose_engine(
     if setup.engine.backend != "auto":
         choice = unmeasured(setup)
         if (problem := calibration.problem(choice)) is not None:
-            raise UserError(f"engine.backend {choice.backend} is not possible here: {problem} (allowed: auto, loop)")
+            raise UserError(
+                f"engine.backend {choice.backend} is not possible here: {problem} (always possible: auto, loop)"
+            )
         return choice
     if not calibration.can_store():
         log("engine: nothing is measured, because '%s' cannot be written", calibration.file.parent)
@@ -146,7 +148,7 @@ def is_small(local: LocalTraining) -> bool:
 
 def _refuse_graph_without_gpu(setup: Trainable) -> None:
     if setup.engine.backend == "graph" and setup.federation.objective.device.type != "cuda":
-        raise UserError("engine.backend graph needs an NVIDIA GPU (allowed here: auto, loop, cohort)")
+        raise UserError("engine.backend graph needs an NVIDIA GPU (allowed here: auto, loop, parallel, cohort)")
 
 
 def train_together(

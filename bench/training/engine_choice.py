@@ -12,7 +12,7 @@ from bench.engine.local import Backend
 from bench.engine.objective import Objective
 from bench.engine.settings import EngineSettings
 from bench.input.bounds import MOST
-from bench.input.errors import unknown
+from bench.input.errors import UserError, unknown
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,9 @@ class EngineChoice:
     def __post_init__(self) -> None:
         if self.backend not in BACKENDS:
             raise unknown("back end", self.backend, BACKENDS)
+        for name, count in (("threads", self.threads), ("most_rows", self.most_rows)):
+            if count is not None and not (type(count) is int and 1 <= count <= MOST):
+                raise UserError(f"{name} of an engine's choice = {count!r} (allowed: 1, 2, 3, ...)")
 
     @classmethod
     def from_json(cls, values: Any) -> "EngineChoice":
@@ -42,12 +45,11 @@ class EngineChoice:
         is_choice = isinstance(values, dict) and {*values, "most_rows", "im2col"} == fields
         if not is_choice or not isinstance(values["backend"], str) or values["backend"] not in BACKENDS:
             raise ValueError(f"not a choice of the engine: {values}")
-        choice = cls(**values)
-        flags = (choice.together, choice.channels_last, choice.im2col)
-        counts = (choice.threads, 1 if choice.most_rows is None else choice.most_rows)
-        if any(type(flag) is not bool for flag in flags) or any(
-            type(count) is not int or not 1 <= count <= MOST for count in counts
-        ):
+        try:
+            choice = cls(**values)
+        except UserError:
+            raise ValueError(f"not a choice of the engine: {values}") from None
+        if any(type(flag) is not bool for flag in (choice.together, choice.channels_last, choice.im2col)):
             raise ValueError(f"not a choice of the engine: {values}")
         return choice
 

@@ -34,11 +34,15 @@ def train_cell(
 ) -> None:
     """Train all seeds of a cell into `out/seed-<s>`, then write the metrics of all of them as `out/metrics.csv`."""
     folders = [run_in(out, config.seed) for config in cell.runs]
+    earlier = {
+        run.seed for run, folder in zip(cell.runs, folders, strict=True) if is_finished(folder, run, replace=replace)
+    }
     runs = train_runs(cell.runs, folders, device, progress, replace=replace)
     by_seed = {config.seed: run for config, run in zip(cell.runs, runs, strict=True)}
     table = cell_metrics({"experiment": experiment, **cell.address.columns}, by_seed)
     for seed, run in by_seed.items():
-        progress(f"{run_in(Path(cell.path), seed)}: {_outcome(table[table['seed'] == seed])}")
+        known = " (finished earlier, not trained again)" if seed in earlier else ""
+        progress(f"{run_in(Path(cell.path), seed)}: {_outcome(table[table['seed'] == seed])}{known}")
         if not run.of_this_code:
             progress("  (trained by another version of the code; --replace trains it again)")
     write_checked_csv(out / METRICS, table)

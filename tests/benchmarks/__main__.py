@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryFile
+from typing import NoReturn
 
 from bench.files.atomic import write_text
 from bench.input.errors import UserError
@@ -51,6 +53,8 @@ def run(setting: Setting, sections: list[str], outs: list[Path]) -> None:
 
     A Markdown file keeps its other sections, which must come from the same machine with the same versions.
     """
+    for file in outs:
+        _check_writable(file)
     pages = {file: existing_report(file) for file in outs if file.suffix != ".json"}
     report = Report(facts(setting), {})
     kept: dict[Path, dict[str, str]] = {file: {} for file in pages}
@@ -79,6 +83,16 @@ def run(setting: Setting, sections: list[str], outs: list[Path]) -> None:
         if file.suffix == ".json":
             data = {"about": dict(report.facts), "sections": [section.data() for section in measured]}
             write_text(file, json.dumps(data, indent=1, ensure_ascii=False) + "\n")
+
+
+def _check_writable(file: Path) -> None:
+    """Before the measurement, which takes long."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=file.parent):
+            pass
+    except OSError as error:
+        raise UserError(f"cannot write '{file}': {error.strerror}") from None
 
 
 def _check_same_machine(file: Path, page: Report, report: Report) -> None:
@@ -111,20 +125,27 @@ def _sizes(device: str, *, quick: bool) -> Sizes:
 
 def main() -> None:
     """Read the command line; a `UserError` is one line, and status 2."""
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description="Time the engine and the analyses.")
+    parser = _Parser(prog="python -m tests.benchmarks", description="Time the engine and the analyses.")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--only", nargs="+", choices=list(SECTIONS), default=list(SECTIONS), metavar="SECTION",
                         help=f"some of: {', '.join(SECTIONS)}")  # fmt: skip
     parser.add_argument("--quick", action="store_true", help="few repeats of small rounds, to see that it works")
     parser.add_argument("--out", nargs="+", type=Path, default=[], metavar="FILE",
                         help="a Markdown file, between whose marks these sections are replaced, or .json")  # fmt: skip
-    options = parser.parse_args()
     try:
+        options = parser.parse_args()
         device = _device(options.device)
         with Setting(device, _sizes(device, quick=options.quick), _progress) as setting:
             run(setting, options.only, options.out)
     except UserError as error:
         sys.exit(_one_line(error))
+
+
+class _Parser(argparse.ArgumentParser):
+    """Wrong options are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UserError(message)
 
 
 def _progress(line: str) -> None:

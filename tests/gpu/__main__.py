@@ -41,7 +41,7 @@ class Part:
 def run(command: Sequence[str], seconds: float) -> tuple[str, str | None]:
     """The output of a process, also if it is ended after this time, and what went wrong."""
     if seconds < 1:
-        return "", "no time was left"
+        return "", "no time was left for this part"
     with tempfile.TemporaryFile("w+", encoding="utf-8") as out, tempfile.TemporaryFile("w+", encoding="utf-8") as err:
         process = subprocess.Popen(command, stdout=out, stderr=err, cwd=ROOT, start_new_session=True)
         trouble = None
@@ -51,7 +51,7 @@ def run(command: Sequence[str], seconds: float) -> tuple[str, str | None]:
                 last = err.read().strip().splitlines()
                 trouble = f"ended with status {code}: {last[-1] if last else 'no message'}"
         except subprocess.TimeoutExpired:
-            trouble = f"ended after {seconds:.0f} s"
+            trouble = f"stopped at its limit of {seconds:.0f} s"
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)  # with the processes that tests started
@@ -108,6 +108,8 @@ def correctness_table(parts: dict[str, Part]) -> list[str]:
     found = {(row["method"], name): row["difference"] for name, part in parts.items() for row in part.rows}
     methods = list(dict.fromkeys(method for method, _ in found))
     rows = [[method, *(_verdict(found.get((method, name))) for name in parts)] for method in methods]
+    if not found:
+        return ["Not measured."]
     good = sum(_is_good(difference) for difference in found.values())
     return [f"{good} of {len(found)} as the loop on a CPU, in float64.", "", *markdown(("method", *parts), rows)]
 
@@ -125,7 +127,7 @@ def _verdict(difference: float | str | None) -> str:
 
 
 SPEED_HEADER = (
-    "model", "method", "precision", "contender", "ms per step", "steps per s", "rounds per s", "over the floor",
+    "model", "method", "precision", "contender", "ms per step", "steps per s", "rounds per s", "step / floor",
     "plain / it", "MiB", "launches per step", "first round, s",
 )  # fmt: skip
 
@@ -146,7 +148,7 @@ def speed_table(parts: dict[str, Part]) -> list[str]:
         plain = at.get((row["model"], row["method"], "fp32", "plain"))
         table.append([
             *name, number(row["ms"]), number(1e3 / row["ms"]), number(row["rounds_per_second"]),
-            f"{row['ms'] / floor:.2f} ×" if floor else "", f"{plain / row['ms']:.1f} ×" if plain else "",
+            f"{row['ms'] / floor:.2f}" if floor else "", f"{plain / row['ms']:.1f} ×" if plain else "",
             number(row["mib"]), number(row["launches"]), number(row["first_round"]),
         ])  # fmt: skip
     return markdown(SPEED_HEADER, table, right=set(range(4, len(SPEED_HEADER))))
@@ -168,7 +170,7 @@ def page(device: str, seconds: float, *, quick: bool) -> str:
     tested = tests(left(1.0), quick=quick)
     facts = [f"- {name}: {value}" for row in about.rows for name, value in row.items() if name != "seconds"]
     troubles = [
-        f"- {kind} {name}: {found.trouble}"
+        f"- {' '.join(filter(None, (kind, name)))}: {found.trouble}"
         for kind, parts in (("about", {"": about}), ("correctness", right), ("speed", fast))
         for name, found in parts.items()
         if found.trouble
@@ -183,7 +185,7 @@ def page(device: str, seconds: float, *, quick: bool) -> str:
         "A graph is one launch.",
         "", *speed_table(fast),
         *(["", "## What did not run to its end", "", *troubles] if troubles else []),
-        "", f"Measured in {time.perf_counter() - began:.0f} s by `tests/gpu/run {' '.join(sys.argv[1:])}`.",
+        "", f"Measured in {time.perf_counter() - began:.0f} s by `{' '.join(['tests/gpu/run', *sys.argv[1:]])}`.",
     ]  # fmt: skip
     return "\n".join(lines) + "\n"
 
