@@ -44,6 +44,15 @@ def global_random_state_is_left_alone():
     assert torch.equal(before, torch.random.get_rng_state()), "torch's global random state was used"
 
 
+@pytest.fixture(autouse=True)
+def number_of_threads_is_left_alone():
+    """Fail a test after which torch has another number of threads, on which calibration depends."""
+    yield
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    assert threads == 1, "the number of threads was changed"
+
+
 @pytest.fixture(scope="session")
 def digits() -> tuple[Tensor, Tensor]:
     """The first 60 training digits, float64."""

@@ -80,6 +80,7 @@ NOT_RUN = {
     "make bench": "takes half an hour",
     'make bench BENCH="--quick"': "takes minutes",
     'make bench BENCH="--device cpu --only large memory"': "takes minutes",
+    'make bench BENCH="--only large --out docs/performance.md"': "takes minutes",
     'make bench BENCH="--out docs/performance.md all.json"': "takes half an hour",
     "tests/gpu/run --out page.md": "needs a GPU",
     "tests/gpu/run --device cpu --quick": "takes a minute; tests/gpu runs it",

@@ -56,7 +56,10 @@ class RequestedExperiment:
         """The beginning of its Snakemake targets: the experiment's name, without the scale."""
         if self.name_or_file in experiment_names():
             return self.name_or_file
-        return str(experiment_data(self.name_or_file)["name"])
+        data = experiment_data(self.name_or_file)
+        if "name" not in data:
+            raise UserError(f"'{self.name_or_file}' has no `name` (required: a line such as `name: mine`)")
+        return str(data["name"])
 
     @property
     def is_paper(self) -> bool:

@@ -20,7 +20,7 @@ from bench.training.open_runs import open_runs
 from bench.training.run_directory import RunDirectory, identified, is_finished
 from bench.training.run_setup import load_dataset
 from bench.training.training_run import TrainingRun
-from bench.training.working_directory import publish, remove_stale
+from bench.training.working_directory import publish, remove_locks, remove_stale
 
 
 def train_cell(
@@ -75,11 +75,12 @@ def train_runs(
     new one is complete. `budgets`: the memory for the client states of each run, by default the configuration's; states
     beyond it are stored in a file, which changes no number.
     """
-    missing = [
-        (config, folder)
-        for config, folder in zip(configs, folders, strict=True)
-        if not _is_up_to_date(config, folder, replace=replace)
-    ]
+    missing = list[tuple[RunConfig, Path]]()
+    for config, folder in zip(configs, folders, strict=True):
+        if _is_up_to_date(config, folder, replace=replace):
+            remove_locks(folder)
+        else:
+            missing.append((config, folder))
     if missing and (reason := locks_on_this_machine_only(missing[0][1])) is not None:
         progress(f"locks hold on this machine only ({reason}): no other machine may train these runs at the same time")
     with open_runs(missing, device, progress, budgets, replace=replace) as runs:

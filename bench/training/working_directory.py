@@ -9,7 +9,7 @@ import glob
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from bench.experiments.run_config import RunConfig
@@ -53,6 +53,15 @@ def publish(work: Path, path: Path) -> None:
     except OSError as error:
         raise UserError(f"cannot move the finished run to '{path}': {error.strerror}") from None
     shutil.rmtree(replaced, ignore_errors=True)
+
+
+def remove_locks(path: Path) -> None:
+    """Remove the locks of processes that were killed after the run in `path` had been published."""
+    for file in path.parent.glob(f".{glob.escape(path.name)}{UNFINISHED}*.lock"):
+        folder = file.with_name(file.stem[1:])
+        if not folder.exists():
+            with suppress(OSError), folder_lock(folder):
+                pass
 
 
 def remove_stale(path: Path, log: Callable[[str], None]) -> None:

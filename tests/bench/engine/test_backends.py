@@ -452,9 +452,7 @@ def test_a_back_end_can_be_requested(backend, tmp_path):
 def test_what_is_not_possible_is_one_line(tmp_path):
     changes = {"training.rounds": 2, "engine.backend": "graph"}
     config = load_experiment("quick", changes).cell("digits/dirichlet-0.1/4-of-20/fedsam").runs[0]
-    with pytest.raises(
-        UserError, match=r"engine\.backend graph needs an NVIDIA GPU \(allowed here: auto, loop, cohort"
-    ):
+    with pytest.raises(UserError, match=r"graph needs an NVIDIA GPU \(allowed here: auto, loop, parallel, cohort\)"):
         train(config, tmp_path / "run", CPU)
     assert list(tmp_path.iterdir()) == []
 

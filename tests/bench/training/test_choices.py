@@ -285,6 +285,17 @@ def test_what_can_no_longer_be_resumed_is_removed_when_the_new_run_is_finished(t
     ]
 
 
+def test_the_lock_of_a_process_that_was_killed_after_the_run_was_published_is_removed(tmp_path):
+    config = cell().runs[0]
+    finished = train(config, tmp_path / "run", CPU)
+    (tmp_path / ".run.partial-0.lock").touch()
+    with killed_in_round(2):
+        train(cell(**{"training.rounds": 9}).runs[0], tmp_path / "other", CPU)
+    others = set(tmp_path.glob("other*"))
+    train(config, tmp_path / "run", CPU)
+    assert set(tmp_path.iterdir()) == {finished.path, *others}
+
+
 def test_what_cannot_be_removed_is_said(tmp_path, monkeypatch):
     (tmp_path / "run.partial-0").mkdir()
 
