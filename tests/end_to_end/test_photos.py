@@ -4,7 +4,9 @@ They are in the folder that FEDFLAT_TEST_PHOTOS names; its default is ../shared/
 """
 
 import os
+import shutil
 import tarfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -22,11 +24,12 @@ pytestmark = [pytest.mark.skipif(not PHOTOS.exists(), reason=f"needs {PHOTOS}"),
 
 
 @pytest.fixture(scope="module")
-def photos(tmp_path_factory) -> Path:
+def photos(tmp_path_factory) -> Iterator[Path]:
     root = tmp_path_factory.mktemp("photos") / "cifar10_jpeg"
     with tarfile.open(PHOTOS) as archive:
         archive.extractall(root, filter="data")
-    return root
+    yield root
+    shutil.rmtree(root)  # 60,000 files, which pytest would keep for three sessions
 
 
 def partition(alpha: str) -> dict[str, object]:
