@@ -1,6 +1,6 @@
 """Settings of the engine. They change a run's numbers by rounding at most, so they are not part of its identity."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -9,6 +9,8 @@ from bench.input.frozen import Frozen
 
 class EngineSettings(Frozen):
     """Settings that are `auto` are chosen by measurements when training begins; the run's log shows the choice."""
+
+    in_words: ClassVar[str] = "engine"
 
     backend: Literal["auto", "loop", "parallel", "cohort", "graph"] = Field(
         default="auto",

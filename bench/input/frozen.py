@@ -1,7 +1,8 @@
 """The base class of all configurations: immutable, validated, without unknown keys."""
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, Self, get_args
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, Literal, Self, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic.fields import FieldInfo
@@ -30,7 +31,7 @@ class Frozen(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
     in_words: ClassVar[str] = ""
-    """What the model describes, for messages; empty: the name of the class says it."""
+    """What the model describes, for messages; empty: its registered name, or the name of the class, says it."""
 
     @model_validator(mode="before")
     @classmethod
@@ -38,9 +39,15 @@ class Frozen(BaseModel):
         if isinstance(data, Mapping):
             for key in data:
                 if key not in cls.model_fields:
-                    raise unknown(f"key of {cls.in_words or cls.__name__}", key, cls.model_fields)
-            refuse_bools(cls.model_fields, data, cls.in_words or cls.__name__)
+                    raise unknown(f"key of {cls.words()}", key, cls.model_fields)
+            refuse_bools(cls.model_fields, data, cls.words())
         return data
+
+    @classmethod
+    def words(cls) -> str:
+        """What the model describes, for messages: `in_words`, or a name that users know, such as dirichlet."""
+        name = cls.model_fields["name"].default if "name" in cls.model_fields else getattr(cls, "name", None)
+        return cls.in_words or (name if isinstance(name, str) else _class_in_words(cls))
 
     @classmethod
     def parse(cls, data: Mapping[str, Any], where: str = "") -> Self:
@@ -52,6 +59,12 @@ class Frozen(BaseModel):
         except UserError as error:
             problem = error
         raise UserError(f"{where}: {problem}" if where else str(problem))
+
+
+def _class_in_words(cls: type) -> str:
+    """For example, "table layout" for TableLayout."""
+    parts = re.findall(r"[A-Z]+(?![a-z])|[A-Z][a-z0-9]*", cls.__name__)
+    return " ".join(part if len(part) > 1 and part.isupper() else part.lower() for part in parts)
 
 
 def refuse_bools(fields: Mapping[str, FieldInfo], data: Mapping[str, Any], owner: str) -> None:
@@ -82,9 +95,34 @@ def explain(error: ValidationError) -> UserError:
     if first["type"] == "missing":
         return UserError(f"{where} is missing")
     given = "" if isinstance(first["input"], dict | list) else f" = {first['input']!r}"
+    if first["type"] == "model_type":
+        return UserError(f"{where}{given}{_keys(where, first['ctx']['class_name'], first['input'])}")
+    if first["type"] in ("dict_type", "model_attributes_type"):
+        return UserError(f"{where}{given} (allowed: a mapping of keys and values)")
     message = first["msg"].replace("a valid tuple", "a list").replace("Tuple", "List")
     if first["type"] == "string_pattern_mismatch" and first["ctx"]["pattern"] in _IN_WORDS:
         message = f"allowed are {_IN_WORDS[first['ctx']['pattern']]}"
     if first["loc"] and first["loc"][-1] == "[key]":
         where = f"key of {'.'.join(str(part) for part in first['loc'][:-2])}"
     return UserError(f"{where}{given}: {message}")
+
+
+def _keys(where: str, class_name: str, given: object) -> str:
+    """For a value that is no mapping: the keys of the model with this name, and the one that has such values."""
+    fields = next(model.model_fields for model in _subclasses(Frozen) if model.__name__ == class_name)
+    meant = [key for key, field in fields.items() if isinstance(given, str) and given in _literals(field.annotation)]
+    hint = f"; did you mean {where}.{meant[0]} = {given}?" if meant else ""
+    return f"{hint} (allowed: a mapping with the keys {', '.join(sorted(fields))})"
+
+
+def _subclasses(cls: type[Frozen]) -> Iterator[type[Frozen]]:
+    for subclass in cls.__subclasses__():
+        yield subclass
+        yield from _subclasses(subclass)
+
+
+def _literals(annotation: Any) -> set[object]:
+    """The values of all literals in the annotation."""
+    if get_origin(annotation) is Literal:
+        return set(get_args(annotation))
+    return {value for part in get_args(annotation) for value in _literals(part)}

@@ -3,7 +3,7 @@
 import importlib.util
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from pydantic import Field, model_validator
@@ -24,6 +24,8 @@ class UserModel(ModelChoice):
     The identity of a run depends on `code`, the hash of this file, and on the name of the function. It does not depend
     on the path of the file, nor on modules that the file imports.
     """
+
+    in_words: ClassVar[str] = "a user-defined model"
 
     file: Path | None = Field(default=None, description="a Python file; for a module: filled in")
     module: str | None = Field(default=None, description="the dotted name of a module, instead of a file")

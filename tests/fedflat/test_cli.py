@@ -46,7 +46,7 @@ def experiment(folder: Path, old: str, new: str) -> Path:
 MISTAKES = [
     ("  fedavg: {}", "  fedavgg: {}", "unknown method 'fedavgg'; did you mean 'fedavg'?"),
     ("dataset: digits", "dataset: digitz", "unknown dataset 'digitz'; did you mean 'digits'?"),
-    ("rounds: 30", "ruonds: 30", "unknown key of Training 'ruonds'; did you mean 'rounds'?"),
+    ("rounds: 30", "ruonds: 30", "unknown key of training 'ruonds'; did you mean 'rounds'?"),
     ("fedsam: {hyperparameters: {rho: 0.05}}", "fedsam: {hyperparameters: {rho: -1}}", "fedsam: rho = -1"),
     ("- {active: 4}", "- {active: 24}", "24 active clients per round, but only 20 are registered"),
     (
@@ -85,7 +85,7 @@ def test_mistakes_on_the_command_line(tmp_path):
     assert "unknown table of experiment quick 'acuracy'" in refused("table", "quick", "acuracy")
     assert "unknown device 'gpu'" in refused("run", "quick", CELL, *TINY[:-1], "gpu", "--out", tmp_path / "x")
     assert "unknown analysis 'flat'" in refused("analyse", "flat", tmp_path)
-    assert "unknown key of Flatness 'roh'; did you mean 'rho'?" in refused(
+    assert "unknown key of flatness 'roh'; did you mean 'rho'?" in refused(
         "analyse", "flatness", tmp_path, "--set", "roh=1"
     )
     assert "is neither a run directory" in refused("analyse", "drift", tmp_path)

@@ -288,7 +288,7 @@ def test_an_experiment_asks_the_same_question_twice(tmp_path: Path) -> None:
             r"unknown analysis in '.*': wide \(an entry with another name needs the key 'analysis'\) 'wide'",
         ),
         ("wide: {analysis: flatnes}", "unknown analysis 'flatnes'; did you mean 'flatness'"),
-        ("wide: {analysis: flatness, rhos: 1}", "wide: unknown key of Flatness 'rhos'; did you mean 'rho'"),
+        ("wide: {analysis: flatness, rhos: 1}", "wide: unknown key of flatness 'rhos'; did you mean 'rho'"),
         ("Wide-1: {analysis: flatness}", "Wide-1: a name has lower-case letters"),
         ("train: {analysis: flatness}", r"\(not allowed: metrics, partition, train"),
         ("wide: {analysis: hessian}", "unknown analysis of kind flatness 'wide' \\(allowed: flatness\\)"),

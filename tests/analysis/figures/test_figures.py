@@ -334,7 +334,7 @@ def test_a_typo_in_a_layout_is_one_line(kind: str, tmp_path: Path) -> None:
     file.write_text((PAPER_TABLES / "quick" / "experiments.yaml").read_text(encoding="utf-8"), encoding="utf-8")
     (tmp_path / "figures").mkdir()
     (tmp_path / "figures" / "f.yaml").write_text(f"kind: {kind}\ntitel: x\n", encoding="utf-8")
-    with pytest.raises(UserError, match=r"f\.yaml: unknown key of \w+ 'titel'; did you mean 'title'") as error:
+    with pytest.raises(UserError, match=r"f\.yaml: unknown key of [\w ]+ 'titel'; did you mean 'title'") as error:
         figures.load_figure(str(file), "f")
     assert "\n" not in str(error.value)
     (tmp_path / "figures" / "f.yaml").write_text(f"kind: {kind}x\n", encoding="utf-8")

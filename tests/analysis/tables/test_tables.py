@@ -184,7 +184,7 @@ def test_entries_that_share_a_catalog_name_keep_their_own(tmp_path: Path, quick:
             {"columns": [{**ACCURACY, "metric": "test_acuracy"}]},
             "unknown metric 'test_acuracy'; did you mean",
         ),
-        ({"column": []}, "unknown key of TableLayout 'column'; did you mean 'columns'"),
+        ({"column": []}, "unknown key of table layout 'column'; did you mean 'columns'"),
         ({"methods": ["fedavg", "fedavg"]}, "method fedavg is listed twice"),
         ({"methods": ["fedsma"]}, "unknown method of experiment quick 'fedsma'; did you mean 'fedsam'"),
         ({"blocks": [{}]}, "matches .*10-of-20"),

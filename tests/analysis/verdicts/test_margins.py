@@ -63,7 +63,7 @@ def test_widths_by_hand() -> None:
         ({}, "exactly one of points, percent, exact, not_judged, not none"),
         ({"points": 1, "percent": 2}, "exactly one of"),
         ({"points": 0}, "points = 0: Input should be greater than 0"),
-        ({"point": 1}, "unknown key of Margin 'point'; did you mean 'points'"),
+        ({"point": 1}, "unknown key of margin 'point'; did you mean 'points'"),
     ],
 )
 def test_wrong_margins_are_refused(margin: dict[str, float], message: str) -> None:

@@ -335,7 +335,7 @@ def test_fedrcl_needs_labels(augmentation):
         ([[]], "unknown augmentation '[]'"),
         ({"size": 3}, "unknown augmentation ''"),
         ("cutout", "augmentation cutout: size is missing"),
-        ({"name": "crop", "paddin": 2}, "augmentation crop: unknown key of Crop 'paddin'; did you mean 'padding'?"),
+        ({"name": "crop", "paddin": 2}, "augmentation crop: unknown key of crop 'paddin'; did you mean 'padding'?"),
         ({"name": "crop", "padding": -1}, "augmentation crop: padding = -1"),
         ({"name": "crop", "padding": 1_000_000}, "padding = 1000000: Input should be less than or equal to 64"),
         ({"name": "cutout", "size": 2**63}, "size = 9223372036854775808: Input should be less than or equal to 1024"),

@@ -173,7 +173,7 @@ def test_options_out_of_range():
         ({"name": "cifar10_c", "corruption": "fog", "severity": 6}, "severity = 6"),
         ({"name": "emnist", "share": 0}, "share = 0"),
         ({"name": "cifar10", "normalisation": "mine"}, "normalisation = 'mine'"),
-        ({"name": "cifar10", "root": "x"}, "unknown key of Cifar10 'root'"),
+        ({"name": "cifar10", "root": "x"}, "unknown key of cifar10 'root'"),
         ({"corruption": "fog"}, "dataset has no name"),
     ):
         with pytest.raises(UserError, match=message):

@@ -210,7 +210,7 @@ def test_an_experiment_without_parts_is_its_only_grid() -> None:
         ),
         ("parts/third/only", ["fedsma"], "unknown method of experiment paper 'fedsma'; did you mean 'fedsam'"),
         ("parts/third/rounds", 3, "unknown key of a part of an experiment 'rounds'"),
-        ("parts/second/training/round", 3, "part second: .*unknown key of Training 'round'; did you mean 'rounds'"),
+        ("parts/second/training/round", 3, "part second: .*unknown key of training 'round'; did you mean 'rounds'"),
         ("methods/fedavg", {"parts": ["fourth"]}, "unknown part of experiment paper 'fourth'"),
         ("parts/second/methods/fedavg", {"rho": 1}, "part second: .*unknown key of a method's entry 'rho'"),
         ("dataset", None, "part first: experiment paper: dataset is missing"),

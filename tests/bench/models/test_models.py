@@ -218,13 +218,13 @@ def test_options_are_part_of_the_identity_and_of_the_label():
     [
         ("resnet18", "unknown model 'resnet18'; did you mean 'resnet18_gn'?"),
         ({"name": "lenett"}, "unknown model 'lenett'; did you mean 'lenet'?"),
-        ({"name": "lenet", "stem": "cifar"}, "model lenet: unknown key of LeNetChoice 'stem' (allowed: name)"),
-        ({"name": "resnet18_gn", "sten": "cifar"}, "unknown key of ResNet18GNChoice 'sten'; did you mean 'stem'?"),
+        ({"name": "lenet", "stem": "cifar"}, "model lenet: unknown key of lenet 'stem' (allowed: name)"),
+        ({"name": "resnet18_gn", "sten": "cifar"}, "unknown key of resnet18_gn 'sten'; did you mean 'stem'?"),
         ({"name": "resnet18_gn", "stem": "cifr"}, "model resnet18_gn: stem = 'cifr': Input should be 'imagenet' or"),
         ({"name": "resnet18_gn", "groups": 3}, "model resnet18_gn: groups = 3: Input should be 1, 2, 4"),
         (
             {"name": "resnet18_gn", "groups": True},
-            "ResNet18GNChoice: groups = True: Input should be a number",
+            "resnet18_gn: groups = True: Input should be a number",
         ),
         ({"name": "cnn_emnist", "dropout_hidden": 1}, "model cnn_emnist: dropout_hidden = 1"),
         ({"stem": "cifar"}, "model needs a name, or the file and function of a user-defined model"),

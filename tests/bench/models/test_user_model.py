@@ -284,7 +284,7 @@ def test_a_model_that_fails_at_work_is_one_line(tmp_path):
         ({"file": "x.py", "funktion": "net"}, "model needs a name, or the file and function"),
         ({"file": 3, "function": "net"}, "model: file = 3"),
         ({"module": 3, "function": "net"}, "model: module = 3"),
-        ({"name": "lenet", "function": "net"}, "unknown key of LeNetChoice 'function'"),
+        ({"name": "lenet", "function": "net"}, "unknown key of lenet 'function'"),
     ],
     ids=str,
 )
