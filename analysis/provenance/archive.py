@@ -90,6 +90,7 @@ def _check_members(zipped: zipfile.ZipFile, archive: Path) -> int:
             or "\\" in name
             or re.match("[A-Za-z]:", name) is not None,
             "it is there twice": name in names,
+            "its compression is not allowed": entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED),
         }
         names.add(name)
         if wrong := [reason for reason, is_so in reasons.items() if is_so]:

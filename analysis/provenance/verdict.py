@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.files.checksums import DamagedFileError
-from bench.input.errors import UserError
+from bench.input.errors import UserError, one_line
 
 
 class DifferenceError(UserError):
@@ -40,10 +40,12 @@ class Verdict:
             self.verified += found or [what]
 
     def __str__(self) -> str:
-        """One line."""
+        """One line, whatever characters the files of a run contain."""
+        verified = ", ".join(self.verified)
         if self.differs:
-            return f"{self.about}: differs: {'; '.join(self.differs)}"
-        if not self.unverified:
-            return f"{self.about}: verified: {', '.join(self.verified)}"
-        verified = f"{', '.join(self.verified) or 'nothing'}; not verified: {', '.join(self.unverified)}"
-        return f"{self.about}: verified in part: {verified}"
+            verdict = f"differs: {'; '.join(self.differs)}"
+        elif self.unverified:
+            verdict = f"verified in part: {verified or 'nothing'}; not verified: {', '.join(self.unverified)}"
+        else:
+            verdict = f"verified: {verified}"
+        return one_line(f"{self.about}: {verdict}")

@@ -53,11 +53,17 @@ def find(folder: Path) -> tuple[list[Path], list[Path]]:
     """
     marks = [file for name in (CONFIG, PROVENANCE) for file in folder.rglob(name)]
     folders = {mark.parent for mark in marks}
-    runs = {one for one in folders if UNFINISHED not in one.name and not one.name.startswith(".")}  # hidden: replaced
+    runs = {one for one in folders if not _is_unfinished(one)}
     if not runs:
         raise UserError(f"no finished run in '{folder}' (allowed: a run directory, or a folder with runs below it)")
-    cells = {file.parent for file in folder.rglob(METRICS) if file.parent not in folders}
+    with_metrics = {file.parent for file in folder.rglob(METRICS)}
+    cells = {one for one in with_metrics - folders if not _is_unfinished(one)}
     return sorted(runs), sorted(cells)
+
+
+def _is_unfinished(folder: Path) -> bool:
+    """Whether a folder is the working directory of a run, or an old run that is being replaced, which is hidden."""
+    return UNFINISHED in folder.name or folder.name.startswith(".")
 
 
 def verify_cell(folder: Path) -> Verdict:

@@ -67,6 +67,7 @@ class _Provenance(BaseModel):
     data_hash: str | None = None
     partition_hash: str | None = None
     device: str | None = None
+    libraries: dict[str, str | None] = {}
     process_peak_memory_mib: float | None = None
     peak_gpu_memory_mib: float | None = None
 

@@ -97,6 +97,14 @@ def test_links_and_devices_are_refused(kind, tmp_path):
     assert "it is a link or a device: 'results/link'; nothing was unpacked" in refused(archive, tmp_path / "out")
 
 
+@pytest.mark.parametrize("compression", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
+def test_another_compression_is_refused(compression, tmp_path):
+    """Damaged LZMA data raise an error of their own."""
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as zipped:
+        zipped.writestr("a", b"1" * 99, compression)
+    assert "its compression is not allowed: 'a'" in refused(tmp_path / "a.zip", tmp_path / "out")
+
+
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 def test_a_member_that_is_there_twice_is_refused(tmp_path):
     archive = foreign(tmp_path / "a.zip", {"a": b"1"})

@@ -261,6 +261,7 @@ def test_an_edited_configuration_is_found(run):
         ("provenance.json", {"partition_hash": "0" * 16}, "its hash differs from partition_hash"),
         ("provenance.json", {"outcome": "diverged"}, "diverged, but metrics.csv has 5 of 5 rounds, finished"),
         ("provenance.json", {"seed": 1}, "its seed is not that of the configuration"),
+        ("provenance.json", {"libraries": "torch"}, "libraries = 'torch'"),
         ("config.json", {"seed": 1}, "its identity differs"),
     ],
 )
@@ -434,3 +435,17 @@ def test_an_unfinished_run_is_left_out(run):
     run.rename(run.with_name("seed-0.partial-01234567"))
     with pytest.raises(UserError, match="no finished run in"):
         find(run.parent)
+
+
+def test_a_run_that_was_killed_before_its_last_files_is_no_cell(cell):
+    work = shutil.copytree(cell / "seed-0", cell / "seed-2.partial-01234567")
+    for name in ("provenance.json", "config.json"):
+        (work / name).unlink()
+    assert find(cell) == ([cell / "seed-0", cell / "seed-1"], [cell])
+
+
+def test_a_verdict_is_one_line_of_printable_characters(run):
+    rewritten(run / "provenance.json", device="cpu \x1b[31m\nred")
+    line = str(verified(run))
+    assert line.isprintable()
+    assert r"cpu \x1b[31m\nred instead of cpu" in line
