@@ -5,6 +5,7 @@ for writing. It does not do so for folders, so a folder is locked by a file next
 systems whose locks hold on one machine only.
 """
 
+import errno
 import fcntl
 import logging
 import os
@@ -27,8 +28,10 @@ def lock(path: Path, *, wait: bool = False) -> int | None:
     except BlockingIOError:
         os.close(descriptor)
         return None
-    except BaseException:  # such as Ctrl-C while waiting
+    except BaseException as error:  # such as Ctrl-C while waiting
         os.close(descriptor)
+        if isinstance(error, OSError) and error.errno == errno.ESTALE:  # NFS: removed by another machine after opening
+            return lock(path, wait=wait)
         raise
     return descriptor
 
@@ -59,8 +62,10 @@ def _is_at(file: Path, descriptor: int) -> bool:
     os.close(os.open(file.parent, os.O_RDONLY))  # after this, an NFS client does not answer from its cache
     try:
         return os.path.samestat(os.fstat(descriptor), file.stat())
-    except FileNotFoundError:
-        return False
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ESTALE):  # NFS: another machine has removed the open file
+            return False
+        raise
 
 
 @contextmanager

@@ -28,7 +28,7 @@ def locks_on_this_machine_only(folder: Path, mounts: Path = MOUNTS) -> str | Non
 
     `mounts`: a file as described in proc_pid_mountinfo(5); it exists on Linux only.
     """
-    place = folder.absolute()
+    place = folder.resolve()  # the folder of results is often a link to a larger disk
     mount = next((mount for mount in reversed([*_mounts(mounts)]) if place.is_relative_to(mount.point)), None)
     if mount is None:
         return None

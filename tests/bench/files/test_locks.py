@@ -1,5 +1,8 @@
 """Locks of folders between processes."""
 
+import errno
+import fcntl
+import functools
 import multiprocessing
 import os
 import time
@@ -88,3 +91,22 @@ def test_a_file_system_without_locks_is_an_error_without_a_file_name(tmp_path: P
     with pytest.raises(OSError, match="not implemented") as error, folder_lock(tmp_path / "run"):
         pass
     assert error.value.filename is None
+
+
+def test_a_lock_file_that_another_machine_removes_is_made_anew(tmp_path: Path, monkeypatch) -> None:
+    """With NFS, the open file is then stale, when it is locked or afterwards."""
+    stale = [False, True, False, True]
+    called = {"fcntl.flock": fcntl.flock, "os.fstat": os.fstat}
+
+    def of_nfs(name: str, *arguments: object) -> object:
+        if stale and stale.pop():
+            (tmp_path / ".run.lock").unlink()
+            raise OSError(errno.ESTALE, "Stale file handle")
+        return called[name](*arguments)
+
+    for name in called:
+        monkeypatch.setattr(name, functools.partial(of_nfs, name))
+    with folder_lock(tmp_path / "run") as held, folder_lock(tmp_path / "run") as also:
+        assert (held, also) == (True, False)
+    assert stale == []
+    assert not any(tmp_path.iterdir())

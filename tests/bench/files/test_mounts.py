@@ -36,6 +36,15 @@ def test_a_place_with_a_space(tmp_path: Path) -> None:
     assert reason == "'/my data' is mounted as nfs4, local_lock=flock"
 
 
+def test_a_link_to_a_shared_folder(tmp_path: Path) -> None:
+    """As if the mount were in the folder to which `results` leads."""
+    (tmp_path / "shared" / "me").mkdir(parents=True)
+    (tmp_path / "results").symlink_to(tmp_path / "shared" / "me")
+    (tmp_path / "mountinfo").write_text(ROOT + NFS.format(tmp_path / "shared", "nolock"), encoding="utf-8")
+    reason = locks_on_this_machine_only(tmp_path / "results" / "runs", tmp_path / "mountinfo")
+    assert reason == f"'{tmp_path}/shared' is mounted as nfs4, nolock"
+
+
 def test_this_machine_says_nothing_about_its_own_disk(tmp_path: Path) -> None:
     assert locks_on_this_machine_only(tmp_path) is None
     assert locks_on_this_machine_only(tmp_path, tmp_path / "missing") is None
