@@ -39,6 +39,10 @@ from bench.training.run_setup import RunSetup
 CLIENTS, AT_START = "clients.slots", "engine.json"
 """Files of an unfinished run: the states of its clients, and how the engine computes its first round."""
 
+EARLIER_STATES = 32
+"""How many stored states are searched for vectors that need not be stored again. Each takes about a millisecond: with
+all of them, a run that stores a state after each of 1,000 rounds would spend ten minutes on this."""
+
 
 class RoundResult(NamedTuple):
     """The state after a round, its measurements, its local models by client if they are to be saved, its duration."""
@@ -153,7 +157,8 @@ class TrainingRun:
         self._times.append({"round": state.round, "train_seconds": seconds})
         self._since_evaluation.append(seconds)
         if state.round in config.snapshots:
-            earlier = [snapshot_file(self.work, finished) for finished in config.snapshots if finished < state.round]
+            before = [finished for finished in config.snapshots if finished < state.round][-EARLIER_STATES:]
+            earlier = [snapshot_file(self.work, finished) for finished in before]
             save_state(snapshot_file(self.work, state.round), state, {"identity": config.identity}, earlier)
         if local_models:
             about = {"identity": config.identity, "round": state.round}
@@ -232,7 +237,8 @@ def _logger(file: Path) -> logging.Logger:
     log = logging.getLogger(f"fedflat.{file}")
     log.setLevel(logging.INFO)
     log.propagate = False
-    handler = logging.FileHandler(file)
+    # Names of folders, and errors in code of users, may have any characters, in any locale.
+    handler = logging.FileHandler(file, encoding="utf-8", errors="backslashreplace")
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
     log.addHandler(handler)
     return log

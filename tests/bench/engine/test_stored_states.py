@@ -1,5 +1,6 @@
 """The states of a run store each vector of the clients once, and are read with the same bits."""
 
+import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -81,3 +82,16 @@ def test_a_damaged_earlier_state_is_named_and_never_referred_to(tmp_path):
         save_state(tmp_path / "1", states[1], {}, [tmp_path / "0"])
         again, _ = load_state(tmp_path / "1", CPU)
         assert [float(again.clients[client]["H"][0]) for client in (0, 1)] == [1.0, 3.0]
+
+
+def test_only_the_last_states_before_one_are_searched(tmp_path, monkeypatch):
+    """Each state of the files that are searched costs time, and a run may store a state after each round."""
+    monkeypatch.setattr("bench.training.training_run.EARLIER_STATES", 2)
+    run = train(config("scaffold", **{"evaluation.snapshot_every": 1}), tmp_path / "run", CPU)
+    for number, file in enumerate(sorted((run.path / "snapshots").iterdir()), start=1):
+        with open_tensors(file, "") as tensors:
+            places = json.loads(tensors.metadata["about"]).get("repeated", {}).values()
+        files = {name for name, _ in places} - {file.name}
+        assert files <= {f"round-{number - before:05d}.safetensors" for before in (1, 2)}
+        assert (number > 1) == bool(files)
+        assert run.snapshot(number, CPU).round == number
