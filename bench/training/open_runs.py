@@ -42,9 +42,11 @@ def open_runs(
     new_folders = [parent for _, folder in wanted for parent in folder.parents if not parent.exists()]
     with ExitStack() as locks:
         locks.callback(_remove_empty, new_folders)
-        works = [locks.enter_context(working_directory(folder, config)) for config, folder in wanted]
+        works: list[Path] = []
         runs: list[TrainingRun] = []
         try:
+            for config, folder in wanted:
+                works.append(locks.enter_context(working_directory(folder, config)))
             for (config, folder), setup, work in zip(wanted, setups, works, strict=True):
                 if not replace and is_finished(folder, config):
                     shutil.rmtree(work)

@@ -35,7 +35,7 @@ def train_cell(
     """Train all seeds of a cell into `out/seed-<s>`, then write the metrics of all of them as `out/metrics.csv`."""
     folders = [run_in(out, config.seed) for config in cell.runs]
     earlier = {
-        run.seed for run, folder in zip(cell.runs, folders, strict=True) if is_finished(folder, run, replace=replace)
+        run.seed for run, folder in zip(cell.runs, folders, strict=True) if _is_up_to_date(run, folder, replace=replace)
     }
     runs = train_runs(cell.runs, folders, device, progress, replace=replace)
     by_seed = {config.seed: run for config, run in zip(cell.runs, runs, strict=True)}

@@ -6,7 +6,7 @@ of another configuration or of other code.
 """
 
 import glob
-import os
+import secrets
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -45,7 +45,7 @@ def working_directory(path: Path, config: RunConfig) -> Iterator[Path]:
 
 def publish(work: Path, path: Path) -> None:
     """Rename a complete working directory to the run directory; an old run in its place is removed afterwards."""
-    replaced = path.with_name(f".{path.name}.replaced-{os.getpid()}")
+    replaced = path.with_name(f".{path.name}.replaced-{secrets.token_hex(4)}")
     try:
         if path.exists():
             path.rename(replaced)
@@ -73,11 +73,10 @@ def remove_stale(path: Path, log: Callable[[str], None]) -> None:
     name = glob.escape(path.name)
     locks = path.parent.glob(f".{name}{UNFINISHED}*.lock")
     working = {*path.parent.glob(f"{name}{UNFINISHED}*"), *(file.with_name(file.stem[1:]) for file in locks)}
-    unfinished = [folder for folder in working if not is_complete(folder)]
-    for folder in sorted([*unfinished, *path.parent.glob(f".{name}.replaced-*")]):
+    for folder in sorted([*working, *path.parent.glob(f".{name}.replaced-*")]):
         try:
             with folder_lock(folder) as is_free:
-                if is_free and folder.exists():
+                if is_free and folder.exists() and not (folder in working and is_complete(folder)):
                     shutil.rmtree(folder)
                     log(f"removed '{folder}', left by a killed process of another configuration or other code")
         except OSError as error:

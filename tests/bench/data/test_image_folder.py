@@ -8,10 +8,13 @@ from PIL import Image
 
 from bench.data.partitions.by_group import ByGroup
 from bench.data.sources.image_folder import ImageFolder
+from bench.experiments.address import CellAddress
+from bench.experiments.experiment import Cell
 from bench.experiments.run_config import RunConfig
 from bench.input.errors import UserError
 from bench.numerics.streams import numpy_stream
 from bench.training.run_setup import load_dataset
+from bench.training.train import train_cell
 from tests.problems import train
 
 
@@ -21,6 +24,21 @@ def folder_of_images(root: Path, sizes=((4, 4), (4, 4))) -> ImageFolder:
             (root / part / name).mkdir(parents=True)
             Image.new("RGB", size, color=(10, 20, 30)).save(root / part / name / "0.png")
     return ImageFolder(root=root)
+
+
+def one_round(root: str) -> RunConfig:
+    """A run of one round on the images of a folder."""
+    return RunConfig.parse(
+        {
+            "dataset": {"name": "image_folder", "root": root},
+            "model": "cnn_gn",
+            "partition": {"name": "iid", "clients": 2},
+            "participation": {"sampling": "full"},
+            "method": "fedavg",
+            "training": {"rounds": 1, "local_epochs": 1, "batch_size": 1, "lr": 0.01},
+            "seed": 0,
+        }
+    )
 
 
 def test_image_folder_reads_classes_and_pixels(tmp_path):
@@ -78,19 +96,7 @@ def test_an_image_folder_is_known_by_its_name_and_its_images(tmp_path, monkeypat
     monkeypatch.setenv("FEDFLAT_DATA", str(tmp_path / "data"))
     monkeypatch.chdir(tmp_path)
     folder_of_images(tmp_path / "mine")
-    config = {
-        "dataset": {"name": "image_folder", "root": "mine"},
-        "model": "cnn_gn",
-        "partition": {"name": "iid", "clients": 2},
-        "participation": {"sampling": "full"},
-        "method": "fedavg",
-        "training": {"rounds": 1, "local_epochs": 1, "batch_size": 1, "lr": 0.01},
-        "seed": 0,
-    }
-    here, there = (
-        RunConfig.parse({**config, "dataset": {"name": "image_folder", "root": root}})
-        for root in ("mine", str(tmp_path / "mine"))
-    )
+    here, there = (one_round(root) for root in ("mine", str(tmp_path / "mine")))
     assert here.identity == there.identity
     before = train(here, tmp_path / "run", torch.device("cpu")).provenance
     assert train(there, tmp_path / "run", torch.device("cpu")).provenance == before, "it is finished"
@@ -100,6 +106,18 @@ def test_an_image_folder_is_known_by_its_name_and_its_images(tmp_path, monkeypat
         train(here, tmp_path / "run", torch.device("cpu"))
     after = train(here, tmp_path / "run", torch.device("cpu"), replace=True).provenance
     assert after["data_hash"] != before["data_hash"]
+
+
+def test_a_run_that_is_trained_on_other_images_is_not_said_to_be_finished(tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDFLAT_DATA", str(tmp_path / "data"))
+    folder_of_images(tmp_path / "mine")
+    cell, said = Cell(CellAddress.of("mine/iid/full/fedavg"), (one_round(str(tmp_path / "mine")),)), list[str]()
+    for replace in (False, True, True):
+        train_cell("mine", cell, tmp_path / "cell", torch.device("cpu"), said.append, replace=replace)
+        if not replace:
+            Image.new("RGB", (4, 4)).save(tmp_path / "mine/train/ant/1.png")
+            load_dataset.cache_clear()  # as in a new process
+    assert ["not trained again" in line for line in said if "test accuracy after round" in line] == [False, False, True]
 
 
 @pytest.mark.parametrize("part", ["train", "test"])

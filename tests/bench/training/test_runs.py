@@ -1,6 +1,7 @@
 """Run directories: complete or absent, bitwise reproducible, resumed after kill -9, never overwritten in silence."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -419,6 +420,33 @@ def test_two_processes_do_not_train_the_same_run(tmp_path):
         working_directory(tmp_path / "run", config()),
     ):
         pass
+
+
+def test_a_run_that_another_process_trains_leaves_nothing_of_the_others(tmp_path):
+    runs = load_experiment("quick", SMALL).cell(f"{SETTING}/fedavg").runs[:2]
+    folders = [tmp_path / "cell" / f"seed-{run.seed}" for run in runs]
+    with working_directory(folders[1], runs[1]) as work:
+        with pytest.raises(UserError, match=r"another process is training '.*/seed-1'"):
+            train_runs(runs, folders, CPU)
+        assert sorted(file.name for file in folders[0].parent.iterdir()) == [f".{work.name}.lock", work.name]
+
+
+def test_what_a_process_with_the_same_number_left_does_not_stop_a_run(tmp_path):
+    """In a container, a process often has the number of a killed one, which was replacing a run."""
+    run = train(config(), tmp_path / "run", CPU).path
+    shutil.copytree(run, tmp_path / f".run.replaced-{os.getpid()}")
+    train(config(**{"training.rounds": 4}), tmp_path / "run", CPU, replace=True)
+    assert [file.name for file in tmp_path.iterdir()] == ["run"]
+
+
+def test_the_log_takes_any_characters(tmp_path, capfd):
+    """Paths are bytes; they need not be text in any encoding."""
+    folder = tmp_path / "caf\udce9"
+    left = folder / "run.partial-01234567"
+    left.mkdir(parents=True)
+    log = train(config(), folder / "run", CPU).path / "run.log"
+    assert rf"removed '{tmp_path}/caf\udce9/run.partial-01234567'" in log.read_text(encoding="utf-8")
+    assert "Logging error" not in capfd.readouterr().err
 
 
 def test_a_share_of_the_training_images_can_be_evaluated():
