@@ -33,9 +33,8 @@ configfile: f"{workflow.basedir}/config/config.yaml"
 fedflat = CommandServer()  # before torch looks for a GPU, which a fork then could not use
 SUBMITTED = workflow.remote_exec  # this process runs jobs that another one has submitted to a cluster
 SUBMITS = workflow.nodes is not None and not SUBMITTED
-FLOW = one_line_errors(Workflow.of)(
-    config, JOB_THREADS if SUBMITS or SUBMITTED else workflow.cores, submits=SUBMITS, checks=not SUBMITTED
-)
+CORES = workflow.resource_settings.max_threads or JOB_THREADS if SUBMITS or SUBMITTED else workflow.cores
+FLOW = one_line_errors(Workflow.of)(config, CORES, submits=SUBMITS, checks=not SUBMITTED)
 if SUBMITTED:
     # Jobs of a group share this process and its command server, as local jobs do with --force-use-threads, which
     # Snakemake does not pass on to groups.
