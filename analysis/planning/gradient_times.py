@@ -25,14 +25,16 @@ REPEATS = 2
 SECONDS = 1.0
 """A gradient is measured at least this many times, and for at least this many seconds in total."""
 
-COLUMNS = ("model", "channels", "height", "width", "classes", "batch", "milliseconds", "machine", "day")
+SHAPE = ("channels", "height", "width")
+"""Columns with the shape of an input; the last ones are empty if it has fewer dimensions."""
+COLUMNS = ("model", *SHAPE, "classes", "batch", "milliseconds", "machine", "day")
 
 
 class Gradient(NamedTuple):
     """The gradient of a mini-batch, described by everything on which its time depends. `model`: its choice as JSON."""
 
     model: str
-    shape: tuple[int, int, int]
+    shape: tuple[int, ...]
     classes: int
     batch: int
 
@@ -47,7 +49,7 @@ Times = Callable[[Gradient], float]
 
 
 @functools.cache
-def objective(model: str, shape: tuple[int, int, int], classes: int, device: str) -> Objective:
+def objective(model: str, shape: tuple[int, ...], classes: int, device: str) -> Objective:
     """The loss of a model, whose choice is given as JSON."""
     module = build_model(TypeAdapter(AnyModel).validate_json(model), shape, classes, 0)
     return Objective(module.to(device), channels_last=device == "cpu")
@@ -78,7 +80,7 @@ class GradientTimes:
             known = {
                 Gradient(
                     row["model"],
-                    (int(row["channels"]), int(row["height"]), int(row["width"])),
+                    tuple(int(row[side]) for side in SHAPE if row[side]),
                     int(row["classes"]),
                     int(row["batch"]),
                 ): float(row["milliseconds"])
@@ -99,7 +101,8 @@ class GradientTimes:
         writer.writerow(COLUMNS)
         for gradient, milliseconds in sorted(self.known.items()):
             model, shape, classes, batch = gradient
-            writer.writerow([model, *shape, classes, batch, f"{milliseconds:g}", self.machine, self.day])
+            sides = [*shape, *[""] * (len(SHAPE) - len(shape))]
+            writer.writerow([model, *sides, classes, batch, f"{milliseconds:g}", self.machine, self.day])
         write_text(file, text.getvalue())
 
     def compared(self, stored: "GradientTimes") -> list[str]:

@@ -59,8 +59,8 @@ def gradient_of(run: RunConfig) -> Gradient:
     return Gradient(run.model.model_dump_json(), shape, classes, run.training.batch_size)
 
 
-def facts(run: RunConfig) -> tuple[int, int, tuple[int, int, int], int]:
-    """Number of training images, number of test images, shape of an image, number of classes."""
+def facts(run: RunConfig) -> tuple[int, int, tuple[int, ...], int]:
+    """Number of training samples, number of test samples, shape of an input, number of classes."""
     known = getattr(run.dataset, "facts", None)
     if known is not None:
         share = getattr(run.dataset, "share", 1.0)

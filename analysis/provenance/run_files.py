@@ -14,7 +14,16 @@ from bench.files.csv_json import read_checked_json
 from bench.files.tensor_file import open_tensors
 from bench.input.content import short_hash
 from bench.input.errors import UserError
-from bench.training.run_directory import CONFIG, FINAL, LOCAL_MODELS, PROVENANCE, SNAPSHOTS, TIMES, RunDirectory
+from bench.training.run_directory import (
+    CONFIG,
+    FINAL,
+    LOCAL_MODELS,
+    PROVENANCE,
+    SNAPSHOTS,
+    TIMES,
+    RunDirectory,
+    names_code,
+)
 
 CPU = torch.device("cpu")
 
@@ -56,9 +65,7 @@ def _copies_of_code(run: RunDirectory) -> list[Path]:
     except UserError:  # reported when the files are read
         return []
     given = {section: config.get(section) for section in CODE}
-    own = [
-        section for section, one in given.items() if isinstance(one, dict) and (one.get("file") or one.get("module"))
-    ]
+    own = [section for section, one in given.items() if isinstance(one, dict) and names_code(section, one)]
     return [run.path / f"{section}.py" for section in own]
 
 

@@ -19,7 +19,7 @@ from torch import Tensor
 from bench.input.errors import UserError, unknown
 from bench.input.frozen import Frozen
 
-Shape = tuple[int, int, int]
+Shape = tuple[int, ...]
 Draws = dict[str, NDArray[Any]]
 """Random numbers `[B, ...]` by name, for the B images of consecutive mini-batches."""
 
@@ -28,7 +28,7 @@ Draws = dict[str, NDArray[Any]]
 class Context:
     """Facts of the data set that augmentations need.
 
-    They are the number of classes, (channels, height, width) of an image, and black after normalisation `[C, 1, 1]`.
+    They are the number of classes, the shape of an input, and black after normalisation, which broadcasts to it.
     """
 
     classes: int
@@ -148,6 +148,8 @@ class Cutout(Frozen):
 
 
 AnyAugmentation = Flip | Crop | Mixup | Cutout
+OF_IMAGES = (Flip, Crop, Cutout)
+"""Augmentations that need the shape (channels, height, width)."""
 AUGMENTATIONS: dict[str, type[AnyAugmentation]] = {"flip": Flip, "crop": Crop, "mixup": Mixup, "cutout": Cutout}
 
 PRESETS: dict[str, tuple[AnyAugmentation, ...]] = {

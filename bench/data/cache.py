@@ -1,10 +1,10 @@
-"""Decoded images as memory-mapped uint8 files, which are built once per source, and again if they are damaged or if the
+"""Decoded samples as memory-mapped files, which are built once per source, and again if they are damaged or if the
 files of the source change.
 
-    images.u8     pixels `[n, channels, height, width]`, row-major
+    images.u8     pixels `[n, channels, height, width]`, row-major; images.f32: inputs `[n, ...]` in float32
     labels.npy    `[n]`; likewise groups.npy and names.npy, if the source has them
-    meta.json     hash of the key for which the files were built, shape, content hash, mean and deviation per channel,
-                  and the size and time of the other files
+    meta.json     hash of the key for which the files were built, shape, number format, content hash, mean and
+                  deviation per channel, and the size and time of the other files
 
 A cached subset appears complete, by one rename. Its pages are read on demand and stay in memory as long as there is
 room.
@@ -12,7 +12,6 @@ room.
 
 import json
 import logging
-import math
 import os
 import secrets
 import shutil
@@ -33,11 +32,12 @@ from bench.input.errors import UserError
 log = logging.getLogger("fedflat.data")
 
 FORMAT = 1
-CHANNEL_MAXIMUM = 255.0
 META = "meta.json"
+FORMATS = {"uint8": ("images.u8", 255.0), "float32": ("images.f32", 1.0)}
+"""By number format of the inputs, the name of their file and the unit of means and deviations."""
 
 READ_BYTES = 2 << 30
-"""Pixels of at most this size are read and compared with their hash by every process that loads them. All published
+"""Inputs of at most this size are read and compared with their hash by every process that loads them. All published
 data sets are smaller. Reading larger ones would take longer than a command needs to begin."""
 
 _INTACT: set[tuple[Path, str]] = set()
@@ -46,11 +46,19 @@ _INTACT: set[tuple[Path, str]] = set()
 
 @dataclass(frozen=True)
 class Cached:
-    """Samples of the cache, with mean and standard deviation of their pixels per channel, in units of 255."""
+    """Samples of the cache, with mean and standard deviation of their pixels per channel, in units of `scale`, 255.
+
+    Inputs in float32 are used as they are: scale and deviation are 1, the mean is 0.
+    """
 
     samples: Samples
     mean: tuple[float, ...]
     std: tuple[float, ...]
+
+    @property
+    def scale(self) -> float:
+        """The unit of mean and deviation."""
+        return FORMATS[self.samples.images.dtype.name][1]
 
 
 def signature(files: Iterable[Path], base: Path) -> list[tuple[str, int, int]]:
@@ -67,11 +75,11 @@ def in_chunks(samples: Samples, size: int = 2000) -> Iterator[Samples]:
         yield samples[first : first + size]
 
 
-def cached(place: Path, key: Mapping[str, Any], classes: int, chunks: Callable[[], Iterable[Samples]]) -> Cached:
+def cached(place: Path, key: Mapping[str, Any], classes: int | None, chunks: Callable[[], Iterable[Samples]]) -> Cached:
     """The cached samples in the folder `place`, built from `chunks` if missing, damaged, or built for another key.
 
-    A second process waits for the first. Raises `UserError` if labels are not 0..classes−1, images differ in size, or
-    the folder cannot be written to; then no incomplete files remain.
+    A second process waits for the first. Raises `UserError` if labels are not 0..classes−1 (None: they have been
+    checked), images differ in size, or the folder cannot be written to; then no incomplete files remain.
     """
     wanted = _digest(key)
     found = _intact(place, wanted)
@@ -125,7 +133,8 @@ def _read(place: Path, key: str) -> Cached | None:
         meta = read_checked_json(place / META, "it is not used")
         if meta["key"] != key or meta["files"] != _files(place):
             return None
-        images = np.memmap(place / "images.u8", np.uint8, "r", shape=tuple(meta["shape"]))
+        dtype = meta.get("dtype", "uint8")
+        images = np.memmap(place / FORMATS[dtype][0], dtype, "r", shape=tuple(meta["shape"]))
         labels, groups, names = (_optional(place / f"{name}.npy") for name in ("labels", "groups", "names"))
         if labels is None:
             return None
@@ -144,7 +153,7 @@ def _optional(file: Path) -> NDArray[Any] | None:
     return np.load(file, allow_pickle=False) if file.exists() else None
 
 
-def _build(place: Path, key: str, classes: int, chunks: Callable[[], Iterable[Samples]]) -> None:
+def _build(place: Path, key: str, classes: int | None, chunks: Callable[[], Iterable[Samples]]) -> None:
     for abandoned in place.parent.glob(f".{place.name}.*.tmp"):  # left by killed processes; this process has the lock
         shutil.rmtree(abandoned)
     work = place.with_name(f".{place.name}.{secrets.token_hex(4)}.tmp")
@@ -160,27 +169,26 @@ def _build(place: Path, key: str, classes: int, chunks: Callable[[], Iterable[Sa
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _write(work: Path, name: str, key: str, classes: int, chunks: Iterable[Samples]) -> None:
-    digest = ShortHash()
+def _write(work: Path, name: str, key: str, classes: int | None, chunks: Iterable[Samples]) -> None:
+    digest, pixels = ShortHash(), _PixelSums()
     shape: tuple[int, ...] = ()
+    dtype: np.dtype[Any] = np.dtype(np.uint8)
     count = 0
-    # Sums of bytes are integers, so that mean and deviation do not depend on the size of chunks.
-    total = squares = np.zeros(0, np.int64)
     columns: dict[str, list[NDArray[Any]]] = {"labels": [], "groups": [], "names": []}
-    with (work / "images.u8").open("wb") as file:
+    temporary = work / "images"
+    with temporary.open("wb") as file:
         for chunk in chunks:
             if not count:
-                shape = chunk.images.shape[1:]
-                total = squares = np.zeros(shape[0], np.int64)
+                shape, dtype = chunk.images.shape[1:], chunk.images.dtype
                 log.info("decoding %s", name)
             elif chunk.images.shape[1:] != shape:
                 raise UserError(f"images of {name} differ in size: {chunk.images.shape[1:]} after {shape}")
             _check(chunk, classes, name)
-            pixels = np.ascontiguousarray(chunk.images)
-            file.write(pixels.data)
-            digest.add(pixels.data)
-            total = total + pixels.sum((0, 2, 3), dtype=np.int64)
-            squares = squares + np.square(pixels, dtype=np.uint16).sum((0, 2, 3), dtype=np.int64)
+            images: NDArray[Any] = np.ascontiguousarray(chunk.images)
+            file.write(images.data)
+            digest.add(images.data)
+            if dtype == np.uint8:
+                pixels.add(images)
             count += len(chunk)
             for column, parts in columns.items():
                 if (values := getattr(chunk, column)) is not None:
@@ -189,6 +197,7 @@ def _write(work: Path, name: str, key: str, classes: int, chunks: Iterable[Sampl
         os.fsync(file.fileno())  # pixels before the rename: a crash must not leave a file of zeros
     if not count:
         raise UserError(f"{name} holds no images")
+    temporary.rename(work / FORMATS[dtype.name][0])
     digest.add(str((count, *shape)))
     for column, parts in columns.items():
         if parts:
@@ -197,23 +206,46 @@ def _write(work: Path, name: str, key: str, classes: int, chunks: Iterable[Sampl
             if column != "names":
                 digest.add(np.ascontiguousarray(values).data)
                 digest.add(str(values.shape))
-    per_channel = count * math.prod(shape[1:])
-    mean = total / per_channel
-    std = np.sqrt(squares / per_channel - mean**2)
+    mean, std = pixels.moments() if dtype == np.uint8 else ([0.0], [1.0])
     meta = {
         "key": key,
         "shape": [count, *shape],
+        "dtype": dtype.name,
         "hash": digest.text(),
-        "mean": (mean / CHANNEL_MAXIMUM).tolist(),
-        "std": [float(s) or 1.0 for s in std / CHANNEL_MAXIMUM],
+        "mean": mean,
+        "std": std,
         "files": _files(work),
     }
     write_checked_json(work / META, meta)
 
 
-def _check(chunk: Samples, classes: int, name: str) -> None:
+class _PixelSums:
+    """Sums over pixels per channel. Sums of bytes are integers, so that they do not depend on the size of chunks."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._total = self._squares = np.zeros(1, np.int64)
+
+    def add(self, pixels: NDArray[np.uint8]) -> None:
+        """Add pixels `[n, channels, ...]`."""
+        others = (0, *range(2, pixels.ndim))
+        self._count += pixels.size // pixels.shape[1]
+        self._total = self._total + pixels.sum(others, dtype=np.int64)
+        self._squares = self._squares + np.square(pixels, dtype=np.uint16).sum(others, dtype=np.int64)
+
+    def moments(self) -> tuple[list[float], list[float]]:
+        """Mean and deviation per channel in units of 255; 1 for a deviation of 0."""
+        maximum = FORMATS["uint8"][1]
+        mean = self._total / self._count
+        std = np.sqrt(self._squares / self._count - mean**2)
+        return (mean / maximum).tolist(), [float(s) or 1.0 for s in std / maximum]
+
+
+def _check(chunk: Samples, classes: int | None, name: str) -> None:
     if len(chunk.images) != len(chunk.labels):
         raise UserError(f"{name} has {len(chunk.images)} images, but {len(chunk.labels)} labels")
+    if classes is None:
+        return
     wrong = np.flatnonzero((chunk.labels < 0) | (chunk.labels >= classes))
     if wrong.size:
         raise UserError(f"{name} has the label {chunk.labels[wrong[0]]} (allowed: 0 to {classes - 1})")

@@ -1,4 +1,4 @@
-"""A labelled image data set: its samples as stored, on a device, and in batches."""
+"""A labelled data set: its samples as stored, on a device, and in batches."""
 
 import math
 import warnings
@@ -13,16 +13,17 @@ from torch import Tensor
 
 from bench.input.content import short_hash
 
-Images = NDArray[np.uint8]
+Images = NDArray[np.uint8] | NDArray[np.float32]
 Labels = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Samples:
-    """Images `[n, channels, height, width]` as uint8 and labels `[n]`, in memory or mapped from files.
+    """Images `[n, channels, height, width]`, or other inputs `[n, ...]`, and labels `[n]`, in memory or mapped files.
 
-    `groups` `[n]`, if the source has them, are a second label: the coarse label, domain, or author of an image. `names`
-    are the names of the images in the source. `stored_hash` is the content hash, if it is already known.
+    Inputs are uint8 or float32. `groups` `[n]`, if the source has them, are a second label: the coarse label, domain,
+    or owner of a sample. `names` are the names of the images in the source. `stored_hash` is the content hash, if it is
+    already known.
     """
 
     images: Images
@@ -41,7 +42,7 @@ class Samples:
         return Samples(self.images[which], self.labels[which], groups, names)
 
     def content_hash(self) -> str:
-        """SHA-256 over pixels, labels and groups, each with its shape, first 16 hex digits."""
+        """SHA-256 over inputs, labels and groups, each with its shape, first 16 hex digits."""
         if self.stored_hash is not None:
             return self.stored_hash
         parts: list[str | memoryview] = []
@@ -64,7 +65,8 @@ class Samples:
 class Dataset:
     """Training and test samples with the number of classes and the normalisation.
 
-    The input of a model is (image / `scale` − `mean`) / `std`, with mean and std per channel in units of `scale`.
+    The input of a model is (image / `scale` − `mean`) / `std`, with mean and std per channel, the first dimension of
+    a sample, in units of `scale`; one number of each serves all channels.
     """
 
     name: str
@@ -79,10 +81,9 @@ class Dataset:
     )
 
     @property
-    def image_shape(self) -> tuple[int, int, int]:
-        """(channels, height, width)."""
-        channels, height, width = self.train.images.shape[1:]
-        return channels, height, width
+    def image_shape(self) -> tuple[int, ...]:
+        """The shape of one input: (channels, height, width) of images, (channels, length) of signals."""
+        return tuple(self.train.images.shape[1:])
 
     def content_hash(self) -> str:
         """SHA-256 over the hashes of both subsets, first 16 hex digits."""
@@ -91,8 +92,9 @@ class Dataset:
     def on(self, device: torch.device) -> tuple["DeviceData", "DeviceData"]:
         """The training and test samples on a device. There is one copy per device, which all callers share."""
         if device not in self._copies:
-            shift = torch.tensor(self.mean).view(-1, 1, 1) * self.scale
-            factor = 1 / (torch.tensor(self.std).view(-1, 1, 1) * self.scale)
+            per_channel = [-1, *[1] * (len(self.image_shape) - 1)]
+            shift = torch.tensor(self.mean).view(per_channel) * self.scale
+            factor = 1 / (torch.tensor(self.std).view(per_channel) * self.scale)
             self._copies[device] = self.train.on(device, shift, factor), self.test.on(device, shift, factor)
         return self._copies[device]
 

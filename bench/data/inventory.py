@@ -9,10 +9,13 @@ from bench.files.text_table import aligned
 from bench.input.content import expanded
 from bench.input.errors import UserError, unknown
 
+OWN = {"image_folder": "pictures/flowers", "arrays": "signals.npz", "function": "mine.py:build"}
+"""An example of the path of each user-defined data set."""
+
 
 def listing(root: Path) -> str:
     """One line per data set: size, status below `root`, licence and source."""
-    head = ("name", "training + test", "image", "classes", "MB", "status", "licence", "source")
+    head = ("name", "training + test", "sample", "classes", "MB", "status", "licence", "source")
     rows = [(name, *source.overview(root)) for name, source in SOURCES.items()]
     note = (
         f"data root: '{root}'; status: missing, archive (to be unpacked), files (to be decoded), ready; "
@@ -35,18 +38,22 @@ def prepare(name: str, root: Path, *, fetch: bool) -> Iterator[str]:
                 variant.prepare(root, fetch=fetch)
     for source in sources:
         data = source.prepare(root, fetch=fetch)
-        counts = f"{len(data.train):,} training and {len(data.test):,} test images"
+        counts = f"{len(data.train):,} training and {len(data.test):,} test samples"
         yield f"{data.name}: {counts} in {data.classes} classes, hash {data.content_hash()}"
 
 
 def _sources(name: str) -> list[Source]:
-    """All variants of the data set of this name, or the image folder of this path."""
+    """All variants of the data set of this name, or the user-defined one: a folder, an npz file, `file.py:function`."""
+    if name.endswith(".npz"):
+        return [parse_source({"name": "arrays", "file": name})]
+    if ":" in name:
+        return [parse_source(name)]
     if name not in SOURCES and expanded(name, "the folder").is_dir():
         return [parse_source({"name": "image_folder", "root": name})]
     if "/" in name:
         raise UserError(f"the folder '{name}' does not exist")
-    if name == "image_folder":
-        raise UserError("an image folder is given by its path, for example pictures/flowers")
+    if name in OWN:
+        raise UserError(f"{name} is given by its path, for example {OWN[name]}")
     if name not in SOURCES:
         raise unknown("dataset", name, SOURCES)
     source = SOURCES[name]

@@ -44,6 +44,7 @@ from typing import Any
 import yaml
 
 from bench.data.partitions import AnyPartition
+from bench.data.sources import referenced
 from bench.engine.participation import Participation
 from bench.experiments.address import CellAddress
 from bench.experiments.files import experiment_files, read_yaml
@@ -52,8 +53,9 @@ from bench.experiments.scale import ROUNDS, at_smoke_scale
 from bench.experiments.schema import ExperimentFile, ExperimentPart, MethodEntry
 from bench.input.content import expanded
 from bench.input.errors import UserError, unknown
+from bench.input.user_function import parse_reference
 from bench.methods.released import Release
-from bench.models.user_model import parse_reference
+from bench.models.user_model import NOUN
 
 Data = dict[str, Any]
 """Keys and values of an experiment's file, or of a run's configuration."""
@@ -78,9 +80,7 @@ def experiment_data(name: str) -> Data:
     merged_files: Data = {}
     for file in reversed(experiment_files(name)):
         data = read_yaml(file)
-        if isinstance(model := data.get("model"), str) and ":" in model:
-            data["model"] = parse_reference(model)
-        data = _with_absolute_paths(data, file.parent)
+        data = _with_absolute_paths(_with_references(data), file.parent)
         methods, inherited = data.get("methods"), merged_files.get("methods")
         if isinstance(methods, dict):
             known = inherited if isinstance(inherited, dict) else {}
@@ -327,6 +327,20 @@ def _with_method(config: Data, hyperparameters: Mapping[str, Any], training: Map
 def _updated(base: Any, overrides: Any) -> Any:
     """One level of merging: `overrides` replaces a base that is no mapping."""
     return {**base, **overrides} if isinstance(base, dict) and isinstance(overrides, dict) else overrides
+
+
+def _with_references(data: Data) -> Data:
+    """The data, and its parts, with the fields of user-defined models and data sets instead of `file.py:function`."""
+    found = dict(data)
+    if isinstance(model := data.get("model"), str) and ":" in model:
+        found["model"] = parse_reference(model, NOUN)
+    if "dataset" in data:
+        found["dataset"] = referenced(data["dataset"])
+    if isinstance(parts := data.get("parts"), dict):
+        found["parts"] = {
+            label: _with_references(part) if isinstance(part, dict) else part for label, part in parts.items()
+        }
+    return found
 
 
 def _with_absolute_paths(data: Any, folder: Path) -> Any:

@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 from bench.data.augmentation import Augmentations, Mixup
 from bench.data.partitions import AnyPartition
 from bench.data.sources import AnySource, parse_source
+from bench.data.sources.arrays import ArrayFunction
 from bench.engine.participation import Participation
 from bench.engine.settings import EngineSettings
 from bench.engine.step_settings import StepSettings
@@ -20,11 +21,12 @@ from bench.input.content import short_hash
 from bench.input.errors import UserError
 from bench.input.frozen import Frozen
 from bench.methods import user_file
-from bench.models import AnyModel, user_model
+from bench.models import AnyModel
+from bench.models.user_model import UserModel
 from bench.numerics.precision import Precision
 
 USER_FILES: Mapping[str, Any] = {
-    "dataset": {"root": True, "clients": {"file": True}},
+    "dataset": {"root": True, "clients": {"file": True}, "file": True, "module": True},
     "method": {"file": True},
     "model": {"file": True, "module": True},
     "partition": {"file": True, "order": {"file": True}},
@@ -33,9 +35,13 @@ USER_FILES: Mapping[str, Any] = {
 """Fields of a `RunConfig` with the paths of user-defined files. The hash of a file's content is a separate field; a
 folder of images is read when a run starts."""
 
-CODE: Mapping[str, str] = {"model": user_model.KIND, "method": user_file.KIND}
-"""Sections of a `RunConfig` that may name Python code, and the kind of their files. The model's comes first, because a
-method's code calls it."""
+CODE: Mapping[str, str] = {
+    "dataset": ArrayFunction.kind_of_file(),
+    "model": UserModel.kind_of_file(),
+    "method": user_file.KIND,
+}
+"""Sections of a `RunConfig` that may name Python code, and the kind of their files. The method's comes last, because
+its code calls the model's."""
 
 NOT_IDENTITY: Mapping[str, Any] = {**USER_FILES, "engine": True}
 """Fields of a `RunConfig` that are not part of its identity."""
@@ -233,8 +239,9 @@ class RunConfig(Frozen):
     def user_files(self) -> list[UserFile]:
         """The user-defined Python files, in the order of `CODE`."""
         files = []
-        if isinstance(self.model, user_model.UserModel) and self.model.file is not None:
-            files.append(UserFile("model", CODE["model"], self.model.file, self.model.code))
+        for section, value in (("dataset", self.dataset), ("model", self.model)):
+            if isinstance(value, ArrayFunction | UserModel) and value.file is not None:
+                files.append(UserFile(section, CODE[section], value.file, value.code))
         if self.method.file is not None:
             files.append(UserFile("method", CODE["method"], self.method.file, self.method.code))
         return files

@@ -1,5 +1,6 @@
 """User-defined files that affect a run's numbers: the hash of their content identifies them, not their path."""
 
+import functools
 import hashlib
 import re
 import stat
@@ -55,6 +56,28 @@ class ShortHash:
     def text(self, digits: int = 16) -> str:
         """The first hex digits."""
         return self._digest.hexdigest()[:digits]
+
+
+def file_hash(file: Path, kind: str) -> str:
+    """The hash of a file of any size, which is read in parts, once per process as long as size and time stay the same.
+
+    A `UserError` as for `read_own`.
+    """
+    try:
+        status = file.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise UserError(f"cannot read the {kind} '{file}': it is no regular file")
+        return _hash_of_file(file, status.st_size, status.st_mtime_ns)
+    except OSError as error:
+        raise UserError(f"cannot read the {kind} '{file}': {error.strerror}") from None
+    except ValueError as error:  # a NUL in the path, or a letter that the locale lacks
+        raise UserError(f"cannot read the {kind} '{file}': {error}") from None
+
+
+@functools.lru_cache(maxsize=32)
+def _hash_of_file(file: Path, size: int, time: int) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()[:16]
 
 
 def named_contents(files: Iterable[Path], root: Path) -> Iterator[str | bytes]:

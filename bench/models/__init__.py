@@ -9,8 +9,9 @@ from torch import nn
 
 from bench.input.errors import UserError, unknown
 from bench.input.registry import OneOf, registered
+from bench.input.user_function import parse_reference
 from bench.models.base import ImageShape, ModelChoice, NamedModel
-from bench.models.user_model import UserModel, parse_reference
+from bench.models.user_model import NOUN, UserModel
 from bench.numerics.streams import torch_seed
 
 MODELS = registered(NamedModel, "bench.models.architectures")
@@ -24,7 +25,7 @@ def parse_model(model: Any) -> ModelChoice:
     if isinstance(model, ModelChoice):
         return model
     if isinstance(model, str) and ":" in model:
-        model = parse_reference(model)
+        model = parse_reference(model, NOUN)
     fields = model if isinstance(model, Mapping) else {"name": model}
     if "function" in fields and "name" not in fields:
         return UserModel.parse(fields, where="model")

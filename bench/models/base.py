@@ -1,4 +1,4 @@
-"""The base of model choices, which build a module for the image shape and number of classes of a data set."""
+"""The base of model choices, which build a module for the shape of an input and the number of classes of a data set."""
 
 from abc import ABC, abstractmethod
 from typing import ClassVar
@@ -8,8 +8,8 @@ from torch import nn
 from bench.input.errors import UserError
 from bench.input.frozen import Frozen
 
-ImageShape = tuple[int, int, int]
-"""(channels, height, width)."""
+ImageShape = tuple[int, ...]
+"""The shape of one input: (channels, height, width) of images, (channels, length) of signals, (features,) of tables."""
 
 
 class ModelChoice(Frozen, ABC):
@@ -32,7 +32,7 @@ class ModelChoice(Frozen, ABC):
 
     @abstractmethod
     def build(self, image_shape: ImageShape, classes: int) -> nn.Module:
-        """The module, with weights drawn from torch's global generator. Raises `UserError` if the images do not fit."""
+        """The module, with weights drawn from torch's global generator. Raises `UserError` if the inputs do not fit."""
 
 
 class NamedModel(ModelChoice):
@@ -46,8 +46,13 @@ class NamedModel(ModelChoice):
         return f"{name}({', '.join(options)})" if options else name
 
 
-def check_size(model: str, image_shape: ImageShape, smallest: int) -> None:
-    """Raises `UserError` if the images are too small for the model."""
+def check_size(model: str, image_shape: ImageShape, smallest: int = 1) -> None:
+    """Raises `UserError` if the inputs are no images, or too small for the model."""
+    if len(image_shape) != 3:
+        raise UserError(
+            f"model {model} needs images, (channels, height, width), not inputs of the shape {image_shape} "
+            "(for grey images without channels: x[:, None])"
+        )
     _, height, width = image_shape
     if min(height, width) < smallest:
         raise UserError(f"model {model} needs images of at least {smallest}×{smallest} pixels, not {height}×{width}")

@@ -98,6 +98,11 @@ class RunDirectory:
             raise
         except UserError as error:
             raise UserError(f"'{self.path / CONFIG}' is of another version or damaged: {error}") from None
+        for own in config.user_files:
+            if own.file != self.path / own.copy_name:
+                raise UserError(
+                    f"'{self.path / CONFIG}': {own.section} is code at '{own.file}', which is not the run's"
+                )
         if config.identity != self.identity:
             raise DamagedFileError(
                 self.path / CONFIG, f"its identity differs from the one in {PROVENANCE}", self.remedy
@@ -114,7 +119,7 @@ class RunDirectory:
             given = data.get(section)
             if not isinstance(given, dict):
                 raise UserError(f"{section} = {given!r} (allowed: a mapping)")
-            if given.get("file") is None and given.get("module") is None:
+            if not names_code(section, given):
                 continue
             copy = self.path / f"{section}.py"
             if not is_trusted(read_known(copy, given.get("code"), kind)):
@@ -254,6 +259,12 @@ def snapshot_file(directory: Path, finished_rounds: int) -> Path:
 def local_models_file(directory: Path, finished_rounds: int) -> Path:
     """The file of the local models of a round."""
     return directory / LOCAL_MODELS / f"round-{finished_rounds:05d}.safetensors"
+
+
+def names_code(section: str, given: Mapping[str, Any]) -> bool:
+    """Whether a section of a configuration names code; the file of a data set is code only if it has a function."""
+    has_file = given.get("file") is not None or given.get("module") is not None
+    return has_file and (section != "dataset" or given.get("function") is not None)
 
 
 def trust_code(folder: Path) -> None:

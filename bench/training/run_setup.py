@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bench.data.augmentation import Augment, Context
+from bench.data.augmentation import OF_IMAGES, Augment, Context
 from bench.data.dataset import Batches, Dataset, DeviceData
 from bench.data.partitions import AnyPartition
 from bench.data.partitions.base import Indices
@@ -21,6 +21,7 @@ from bench.engine.objective import Objective
 from bench.engine.participation import active_clients
 from bench.engine.settings import EngineSettings
 from bench.experiments.run_config import RunConfig
+from bench.input.errors import UserError
 from bench.models import build_model
 from bench.numerics.precision import Precision, prepare_precision
 from bench.numerics.streams import numpy_stream
@@ -136,5 +137,11 @@ def split_of(partition: AnyPartition, dataset: Dataset, seed: int) -> list[Indic
 def _augment(config: RunConfig, dataset: Dataset, train: DeviceData) -> Augment | None:
     if config.training.augmentation is None:
         return None
+    for augmentation in config.training.augmentation:
+        if isinstance(augmentation, OF_IMAGES) and len(dataset.image_shape) != 3:
+            raise UserError(
+                f"augmentation {augmentation.name} needs images, (channels, height, width), but a sample of "
+                f"{dataset.name} has the shape {dataset.image_shape} (allowed: mixup, or null)"
+            )
     black = (0 - train.shift) * train.factor
     return Augment(config.training.augmentation, Context(dataset.classes, dataset.image_shape, black))

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal
 
+import numpy as np
 import pandas as pd
 from pydantic import Field
 
@@ -82,6 +83,9 @@ class Corruptions(ByForwardPasses):
         if isinstance(source, CifarC):
             raise UserError(f"corruptions: the test images of {source.label} are already corrupted")
         suite = self._suite_for(source)
+        if len(dataset.image_shape) != 3 or dataset.test.images.dtype != np.uint8:
+            what = f"samples of {dataset.name} are {dataset.test.images.dtype} of the shape {dataset.image_shape}"
+            raise UserError(f"corruptions are defined for images of bytes, (channels, height, width), but {what}")
         facts = _PUBLISHED[suite].facts if suite in _PUBLISHED else None
         if facts is not None and (facts.shape, facts.classes) != (dataset.image_shape, dataset.classes):
             raise UserError(

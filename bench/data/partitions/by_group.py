@@ -17,7 +17,8 @@ class ByGroup(Partition):
     def _draw(self, train: Samples, stream: np.random.Generator) -> list[Indices]:
         if train.groups is None:
             raise UserError(
-                "by_group needs groups, which this data set lacks (an image folder has them with clients: {file: FILE})"
+                "by_group needs groups, which this data set lacks (an image folder has them with "
+                "clients: {file: FILE}, arrays with client_train)"
             )
         sizes = np.unique(train.groups, return_counts=True)[1]
         if len(sizes) != self.clients:

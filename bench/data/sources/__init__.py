@@ -3,23 +3,44 @@
 from collections.abc import Mapping
 from typing import Annotated, Any
 
+from bench.data.sources.arrays import ArrayFunction
 from bench.data.sources.base import Source
 from bench.input.errors import UserError, unknown
 from bench.input.registry import OneOf, registered
+from bench.input.user_function import parse_reference
 
 SOURCES = registered(Source, "bench.data.sources")
+
+FUNCTION = ArrayFunction.model_fields["name"].default
 
 AnySource = Annotated[Source, OneOf(SOURCES.values(), discriminator="name")]
 
 
 def parse_source(dataset: Any) -> Source:
-    """The source for the `dataset` of a configuration, which is a name, or a mapping with name and options."""
+    """The source for the `dataset` of a configuration.
+
+    Accepted: a name, or `file.py:function` or `module:function`, alone or as the name in a mapping with options.
+    """
     if isinstance(dataset, Source):
         return dataset
-    fields = dataset if isinstance(dataset, Mapping) else {"name": dataset}
+    fields = _with_function(dataset if isinstance(dataset, Mapping) else {"name": dataset})
     if "name" not in fields:
         raise UserError(f"dataset has no name (allowed: {', '.join(SOURCES)})")
     name = fields["name"]
     if not isinstance(name, str) or name not in SOURCES:
         raise unknown("dataset", name, SOURCES)
     return SOURCES[name].parse(fields, where=f"dataset {name}")
+
+
+def referenced(dataset: Any) -> Any:
+    """The `dataset` of a configuration, with the fields of a user-defined function instead of `file.py:function`."""
+    if isinstance(dataset, str) and ":" in dataset:
+        return _with_function({"name": dataset})
+    return _with_function(dataset) if isinstance(dataset, Mapping) else dataset
+
+
+def _with_function(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    name = fields.get("name")
+    if isinstance(name, str) and ":" in name:
+        return {**fields, "name": FUNCTION, **parse_reference(name, ArrayFunction.noun)}
+    return {"name": FUNCTION, **fields} if "function" in fields else fields

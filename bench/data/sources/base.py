@@ -19,22 +19,21 @@ Subset = Literal["train", "test"]
 
 @dataclass(frozen=True)
 class Facts:
-    """Size of a published data set: number of images, classes, and (channels, height, width) of an image."""
+    """Size of a published data set: number of samples, classes, the shape of a sample, and the bytes of a number.
+
+    The shape is (channels, height, width) of images, (channels, length) of signals.
+    """
 
     train: int
     test: int
     classes: int
-    shape: tuple[int, int, int]
-
-    @property
-    def pixels(self) -> int:
-        """Number of bytes of an image."""
-        return math.prod(self.shape)
+    shape: tuple[int, ...]
+    number_bytes: int = 1
 
     def texts(self, variants: int = 1) -> tuple[str, str, str, str]:
         """Images, shape, classes and megabytes as texts; each of several `variants` has its own test images."""
         counts = f"{self.train:,} + {f'{variants} × ' if variants > 1 else ''}{self.test:,}"
-        size = (self.train + variants * self.test) * self.pixels / 1e6
+        size = (self.train + variants * self.test) * math.prod(self.shape) * self.number_bytes / 1e6
         return (counts, "×".join(map(str, self.shape)), str(self.classes), f"{size:,.1f}")
 
 

@@ -255,7 +255,7 @@ def test_no_space_left(tmp_path):
     assert "Traceback" not in done.stderr
     assert [path.name for path in (tmp_path / "data/cache").iterdir() if not path.name.endswith(".lock")] == []
     done = fedflat("data", "prepare", root, "--root", tmp_path / "data")
-    assert done.stdout.startswith("noise: 60 training and 60 test images in 2 classes, hash ")
+    assert done.stdout.startswith("noise: 60 training and 60 test samples in 2 classes, hash ")
 
 
 def test_a_folder_that_cannot_be_written_to(tmp_path):

@@ -133,7 +133,7 @@ def test_prepare_makes_every_variant(tmp_path, monkeypatch):
     assert source.status(tmp_path) == "files"
     lines = list(prepare("cifar10_c", tmp_path, fetch=False))
     assert len(lines) == 95
-    assert lines[0].startswith("cifar10_c-brightness-1: 80 training and 20 test images in 10 classes, hash ")
+    assert lines[0].startswith("cifar10_c-brightness-1: 80 training and 20 test samples in 10 classes, hash ")
     assert source.status(tmp_path) == "ready"
 
 

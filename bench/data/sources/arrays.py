@@ -1,0 +1,201 @@
+"""User-defined arrays, from an npz file or from a Python function: samples of any shape with class labels."""
+
+import functools
+import shutil
+import zipfile
+import zlib
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from bench.data.cache import cached, in_chunks
+from bench.data.dataset import Dataset, Samples
+from bench.data.own_arrays import check_names, number_of_classes, samples
+from bench.data.sources.base import Source, Subset, cache_place
+from bench.input.bounds import MOST
+from bench.input.content import expanded, file_hash, short_hash, stem
+from bench.input.errors import UserError
+from bench.input.frozen import LABEL
+from bench.input.user_function import UserFunction
+
+KIND = "array file"
+Classes = Annotated[int, Field(ge=2, le=MOST)]
+Arrays = dict[Subset, Samples]
+SUBSETS: tuple[Subset, ...] = ("train", "test")
+
+
+class OwnArrays(Source):
+    """The common base class: x_train, y_train, x_test, y_test, and perhaps client_train, the client of each sample.
+
+    uint8 inputs are normalised by mean and deviation of the training samples per channel; floating-point inputs are
+    used as they are, in float32. The identity of a run depends on the content that defines the arrays, not on its path.
+    """
+
+    title: str | None = Field(
+        default=None, pattern=LABEL, description="the name in paths and tables; null: that of the file or function"
+    )
+    classes: Classes | None = Field(
+        default=None, description="number of classes; null: the training samples have every class"
+    )
+
+    own: ClassVar[bool] = True
+
+    @abstractmethod
+    def read(self) -> Arrays:
+        """The checked training and test samples. Raises `UserError`."""
+
+    @property
+    @abstractmethod
+    def content(self) -> str:
+        """The hash of what defines the arrays."""
+
+    @property
+    @abstractmethod
+    def what(self) -> str:
+        """What holds the arrays, for messages."""
+
+    def _place(self, subset: Subset, root: Path) -> Path:
+        return cache_place(root, f"{self.name}-{subset}", self.content)
+
+    def load(self, root: Path) -> Dataset:
+        """The arrays in a cache below the root. They are read once, and again after a change of their definition."""
+        read = functools.cache(self.read)
+        train, test = (
+            cached(
+                self._place(subset, root),
+                {"source": self.name, "content": self.content},
+                None,
+                functools.partial(_chunks, read, subset),
+            )
+            for subset in SUBSETS
+        )
+        classes = number_of_classes(train.samples.labels, test.samples.labels, self.what, self.classes)
+        return Dataset(self.label, train.samples, test.samples, classes, train.scale, train.mean, train.std)
+
+    def check(self, root: Path) -> Iterator[str]:
+        """Reads the arrays without storing them."""
+        parts = self.read()
+        number_of_classes(parts["train"].labels, parts["test"].labels, self.what, self.classes)
+        for subset, part in parts.items():
+            clients = "" if part.groups is None else f" of {part.groups.max() + 1} clients"
+            kind = f"{part.images.dtype} of the shape {part.images.shape[1:]}"
+            yield f"{self.label} {subset}: {len(part):,} samples{clients}, {kind}, ok"
+
+
+def _chunks(read: Any, subset: Subset) -> Iterator[Samples]:
+    yield from in_chunks(read()[subset])
+
+
+class ArrayFile(OwnArrays):
+    """An npz file with these arrays, as `numpy.savez` writes it. It must not contain pickled objects."""
+
+    name: Literal["arrays"] = "arrays"
+    file: Path
+    hash: str | None = Field(default=None, description="of the file's content; filled in")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known(cls, data: Any) -> Any:
+        """A hash that is already there, as in a finished run's configuration, is used: the file may no longer exist."""
+        if not isinstance(data, Mapping) or not isinstance(file := data.get("file"), str | Path):
+            return data
+        file = expanded(file, f"the path of the {KIND}")
+        return {**data, "file": file, "hash": data.get("hash") or file_hash(file, KIND)}
+
+    @property
+    def label(self) -> str:
+        """The title, or the name of the file without its ending."""
+        return self.title or stem(self.file) or "arrays"
+
+    @property
+    def content(self) -> str:
+        """The hash of the file."""
+        return str(self.hash)
+
+    @property
+    def what(self) -> str:
+        """The file."""
+        return f"the {KIND} '{self.file}'"
+
+    @classmethod
+    def overview(cls, root: Path) -> tuple[str, ...]:
+        """Texts for a list."""
+        return ("yours", "yours", "yours", "", "", "yours", "an npz file with x_train, y_train, x_test, y_test")
+
+    def read(self) -> Arrays:
+        """The file's arrays."""
+        what = self.what
+        if file_hash(self.file, KIND) != self.hash:
+            raise UserError(f"{what} has changed: its hash differs from the one in the configuration")
+        if not zipfile.is_zipfile(self.file):
+            raise UserError(f"{what} is no npz file (allowed: a file as numpy.savez writes it)")
+        try:
+            with np.load(self.file, allow_pickle=False) as stored:
+                check_names(stored.files, what)
+                arrays = {name: _stored(stored, name, what) for name in stored.files}
+        except (OSError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
+            raise UserError(f"{what} is damaged or too large ({' '.join(str(error).split())})") from None
+        return samples(arrays, what)
+
+
+def _stored(stored: Any, name: str, what: str) -> Any:
+    """An array of a file; NumPy raises a ValueError if it would have to unpickle it, or if its header is wrong."""
+    try:
+        return stored[name]
+    except ValueError as error:
+        if "allow_pickle" in str(error):
+            raise UserError(f"{what}: {name} is an array of Python objects, which is never read") from None
+        raise UserError(f"{what}: {name} cannot be read ({' '.join(str(error).split())})") from None
+
+
+class ArrayFunction(OwnArrays, UserFunction):
+    """A function without arguments that returns a mapping with these arrays.
+
+    It is called once. Its values are stored in the cache, and belong to the code of its file: files that it reads are
+    not watched.
+    """
+
+    noun: ClassVar[str] = "data set"
+
+    name: Literal["function"] = "function"
+    function: str = Field(description="called without arguments")
+
+    @property
+    def label(self) -> str:
+        """The title, or the name of the function."""
+        return self.title or self.function
+
+    @property
+    def content(self) -> str:
+        """The hash of the code and of the function's name."""
+        return short_hash(f"{self.code}:{self.function}")
+
+    @property
+    def what(self) -> str:
+        """The function's result."""
+        return f"'{self.function}' of the {self.kind_of_file()} '{self.file}'"
+
+    @classmethod
+    def overview(cls, root: Path) -> tuple[str, ...]:
+        """Texts for a list."""
+        return ("yours", "yours", "yours", "", "", "yours", "mine.py:function, which returns x_train, y_train, ...")
+
+    def read(self) -> Arrays:
+        """The arrays that the function returns."""
+
+        def checked(given: Any) -> Arrays:
+            if not isinstance(given, Mapping):
+                raise UserError(f"the result is {type(given).__name__} (allowed: a dictionary of arrays)")
+            return samples(given, "the result")
+
+        return self.call(then=checked)
+
+    def prepare(self, root: Path, *, fetch: bool) -> Dataset:
+        """Calls the function again: files that it reads may have changed."""
+        for subset in SUBSETS:
+            shutil.rmtree(self._place(subset, root), ignore_errors=True)
+        return super().prepare(root, fetch=fetch)

@@ -1,0 +1,105 @@
+"""A function in a user-defined Python file, which a configuration names: a model, or a data set."""
+
+import importlib.util
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+from pydantic import Field, model_validator
+
+from bench.input.content import code_hash, expanded, read_own, short_hash
+from bench.input.errors import UserError, unknown
+from bench.input.frozen import Frozen
+from bench.input.user_code import check_suffix, current_folder_importable, failure, reason, run_file
+
+T = TypeVar("T")
+
+
+class UserFunction(Frozen):
+    """A `function` of a file or module; modules may be in the current folder. `noun` names its result in messages.
+
+    The identity of a run depends on `code`, the hash of this file, and on the name of the function. It does not depend
+    on the path of the file, nor on modules that the file imports.
+    """
+
+    noun: ClassVar[str]
+
+    file: Path | None = Field(default=None, description="a Python file; for a module: filled in")
+    module: str | None = Field(default=None, description="the dotted name of a module, instead of a file")
+    function: str
+    code: str | None = Field(default=None, description="hash of the file; filled in")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _complete(cls, data: Any) -> Any:
+        if not isinstance(data, Mapping):
+            return data
+        file, module, kind = data.get("file"), data.get("module"), cls.kind_of_file()
+        if file is None and isinstance(module, str):
+            file = _file_of(module, cls.noun)
+        if not isinstance(file, str | Path):
+            return data
+        file = expanded(file, f"the path of the {kind}")
+        check_suffix(file, kind)
+        return {**data, "file": file, "code": code_hash(file, data.get("code"), kind)}
+
+    @model_validator(mode="after")
+    def _found(self) -> "UserFunction":
+        if self.file is None:
+            raise UserError(f"a user-defined {self.noun} needs a file or a module")
+        return self
+
+    @classmethod
+    def kind_of_file(cls) -> str:
+        """The kind of the file in messages, such as "model file"."""
+        return f"{cls.noun} file"
+
+    def call(self, *arguments: object, then: Callable[[Any], T]) -> T:
+        """What `then` makes of the function's result.
+
+        Every mistake in the file is reported as a `UserError` of one line, also one that shows only in `then`.
+        """
+        assert self.file is not None  # validated
+        kind = self.kind_of_file()
+        source = read_own(self.file, kind)
+        if short_hash(source) != self.code:
+            raise UserError(
+                f"the {kind} '{self.file}' was edited after the command had started; start the command again"
+            )
+        with current_folder_importable():
+            module = run_file(self.file, source, kind, (self.module or "").rpartition(".")[0])
+            function = getattr(module, self.function, None)
+            if not callable(function):
+                functions = [name for name, value in vars(module).items() if callable(value) and name[0] != "_"]
+                raise unknown(f"function of the {kind} '{self.file}'", self.function, functions)
+            try:
+                return then(function(*arguments))
+            except (Exception, SystemExit) as error:
+                raise failure(self.file, kind, error) from None
+
+
+def parse_reference(text: str, noun: str) -> dict[str, str]:
+    """The fields of a user-defined function for path/to/file.py:function, or for package.module:function."""
+    place, _, function = text.rpartition(":")
+    if not place or not function:
+        raise UserError(
+            f"{noun} '{text}': a user-defined {noun} must be path/to/file.py:function or package.module:function"
+        )
+    return {"file" if place.endswith(".py") or "/" in place else "module": place, "function": function}
+
+
+def _file_of(module: str, noun: str) -> Path:
+    """The source file of a module. The module's packages are imported, but the module is not."""
+    with current_folder_importable():
+        importlib.invalidate_caches()
+        try:
+            found = importlib.util.find_spec(module)
+        except ModuleNotFoundError:  # its package
+            found = None
+        except Exception as error:
+            raise UserError(f"the {noun}'s module '{module}' cannot be found: {reason(error)}") from None
+    if found is None:
+        raise UserError(f"the {noun}'s module '{module}' is neither on Python's path nor in the current folder")
+    if found.origin is None or not found.has_location:
+        raise UserError(f"the {noun}'s module '{module}' is not a Python file")
+    return Path(found.origin)

@@ -1,0 +1,235 @@
+"""A user's arrays, from an npz file or from a function: what is read, what identifies it, and what is refused."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from bench.data.root import ENVIRONMENT
+from bench.data.sources import parse_source
+from bench.data.sources.digits import Digits
+from bench.experiments.experiment import load_experiment
+from bench.experiments.run_config import RunConfig
+from bench.input.errors import UserError
+from bench.numerics.streams import numpy_stream
+from bench.training.run_directory import RunDirectory
+from bench.training.run_setup import RunSetup
+from tests.commands import fedflat
+from tests.problems import train
+
+CPU = torch.device("cpu")
+WRITERS = np.array([f"writer {k % 7}" for k in range(901)])
+"""Seven clients of digits' training images."""
+
+BUILD = """
+import numpy as np
+
+CALLS = "calls.txt"
+
+def signals():
+    with open(CALLS, "a") as file:
+        file.write("called\\n")
+    x = np.arange(120.0).reshape(6, 20)
+    return {"x_train": x, "y_train": [0, 1, 2, 0, 1, 2], "x_test": x[:3] + 1, "y_test": [0, 1, 2]}
+
+def nothing():
+    return None
+
+def fails():
+    return {"x_train": 1 / 0}
+"""
+
+
+def digits(**changes) -> dict[str, np.ndarray]:
+    """Digits as signals of 64 values in float64, with clients."""
+    data = Digits().load()
+    arrays = {
+        "x_train": data.train.images.reshape(-1, 64) / 16,
+        "y_train": data.train.labels.astype(np.uint8),
+        "x_test": data.test.images.reshape(-1, 64) / 16,
+        "y_test": data.test.labels.astype(np.int32),
+        "client_train": WRITERS,
+    }
+    return {name: value for name, value in {**arrays, **changes}.items() if value is not None}
+
+
+def saved(file: Path, **arrays) -> Path:
+    file.parent.mkdir(exist_ok=True, parents=True)
+    np.savez(file, **arrays)
+    return file
+
+
+def load(file: Path, **options):
+    return parse_source({"name": "arrays", "file": str(file), **options}).load(file.parent)
+
+
+def test_floats_are_used_as_they_are(tmp_path):
+    data = load(saved(tmp_path / "my signals.npz", **digits()))
+    assert (data.name, data.classes, data.image_shape) == ("my-signals", 10, (64,))
+    assert isinstance(data.train.images, np.memmap)
+    x, y = data.on(CPU)[0].batch(torch.arange(901))
+    assert torch.equal(x, torch.from_numpy(digits()["x_train"]).float())
+    assert y.tolist() == digits()["y_train"].tolist()
+    split = parse_partition(7).split(data.train, numpy_stream(0, "partition"))
+    assert [WRITERS[own].tolist() for own in split] == [[f"writer {k}"] * len(own) for k, own in enumerate(split)]
+
+
+def parse_partition(clients: int):
+    from bench.data.partitions import parse_partition
+
+    return parse_partition({"name": "by_group", "clients": clients}, "a test")
+
+
+def test_bytes_are_normalised_by_channel(tmp_path):
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, (30, 3, 4, 5), dtype=np.uint8)
+    labels = np.arange(30) % 3
+    data = load(saved(tmp_path / "a.npz", x_train=images, y_train=labels, x_test=images[:3], y_test=labels[:3]))
+    x, _ = data.on(CPU)[0].batch(torch.arange(30))
+    assert torch.allclose(x.mean((0, 2, 3)), torch.zeros(3), atol=1e-5)
+    assert torch.allclose(x.std((0, 2, 3), correction=0), torch.ones(3), atol=1e-5)
+
+
+def config(dataset, **changes) -> RunConfig:
+    values = {
+        "dataset": dataset,
+        "model": "cnn1d",
+        "partition": {"name": "by_group", "clients": 7},
+        "participation": {"active": 3},
+        "method": {"name": "fedsam", "hyperparameters": {"rho": 0.1}},
+        "training": {"rounds": 2, "local_epochs": 1, "batch_size": 32, "lr": 0.1},
+        "seed": 0,
+    }
+    return RunConfig.parse({**values, **changes})
+
+
+def test_identity_depends_on_the_content_only(tmp_path):
+    files = [saved(tmp_path / place / "a.npz", **digits()) for place in ("one", "two")]
+    other = saved(tmp_path / "three" / "a.npz", **digits(client_train=None))
+    renamed = files[1].rename(tmp_path / "two" / "b.npz")
+    one, two, three = (config({"name": "arrays", "file": file}).identity for file in (files[0], renamed, other))
+    assert one == two != three
+
+
+def test_a_run_survives_without_the_file(tmp_path, monkeypatch):
+    """The cache has the arrays by their content; without both, and after an edit, one line says so."""
+    monkeypatch.setenv(ENVIRONMENT, str(tmp_path / "root"))
+    file = saved(tmp_path / "a.npz", **digits())
+    run = train(config({"name": "arrays", "file": file}), tmp_path / "run", CPU)
+    assert run.metrics()["test_accuracy"].iloc[-1] > 15
+    file.rename(tmp_path / "away.npz")
+    again = RunDirectory(run.path).config
+    assert RunSetup.build(again, CPU).dataset.content_hash() == run.provenance["data_hash"]
+    with pytest.raises(UserError, match=r"cannot read the array file '.*a.npz': No such file"):
+        again.dataset.load(tmp_path / "elsewhere")
+    saved(file, **digits(client_train=None))
+    with pytest.raises(UserError, match="has changed: its hash differs"):
+        again.dataset.load(tmp_path / "elsewhere")
+
+
+X, Y = np.zeros((4, 3)), np.array([0, 1, 0, 1])
+BASE = {"x_train": X, "y_train": Y, "x_test": X, "y_test": Y}
+NAN, INFINITE = X.copy(), X.copy()
+NAN[2, 1], INFINITE[3] = np.nan, 1e300
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"x_test": None}, "has no x_test (needed: x_train, y_train, x_test, y_test"),
+        ({"x_trian": X}, "unknown array in the array file 'FILE' 'x_trian'; did you mean 'x_train'?"),
+        ({"y_train": Y.astype(float)}, "y_train has the dtype float64 (allowed: whole numbers 0, 1, 2, ..."),
+        ({"y_train": Y.astype(bool)}, "y_train has the dtype bool"),
+        ({"y_train": np.eye(2)[Y]}, "y_train has the shape [4, 2] (allowed: [n], one label per sample)"),
+        ({"y_train": Y[:3]}, "x_train has 4 samples, but y_train has 3"),
+        ({"y_test": Y[:1]}, "x_test has 4 samples, but y_test has 1"),
+        ({"y_test": Y + 1}, "y_test has the label 2 (allowed: 0 to 1)"),
+        ({"y_train": Y - 1}, "y_train has the label -1 (allowed: whole numbers 0, 1, 2, ...)"),
+        ({"y_train": Y * 2}, "y_train has the labels 0 to 2, but not 1; number the classes from 0"),
+        ({"y_train": Y + 1, "y_test": Y + 1}, "y_train has the labels 1 to 2, but not 0"),
+        ({"y_train": Y * 0, "y_test": Y * 0}, "y_train has one class (allowed: at least two)"),
+        ({"x_train": NAN}, "sample 2 of x_train has NaN or infinite values in float32"),
+        ({"x_test": INFINITE}, "sample 3 of x_test has NaN or infinite values in float32"),
+        ({"x_train": X.astype(np.int64)}, "x_train has the dtype int64 (allowed: uint8, or floating-point numbers)"),
+        ({"x_train": X[:, 0]}, "x_train has the shape [4] (allowed: [n, ...], at least one sample)"),
+        ({"x_train": X[:0]}, "x_train has the shape [0, 3] (allowed: [n, ...]"),
+        ({"x_test": X[:, :2]}, "a sample of x_test has the shape (2,), but one of x_train (3,)"),
+        ({"x_test": X.astype(np.uint8)}, "a sample of x_test has the dtype uint8, but one of x_train float32"),
+        ({"x_train": X.astype(object)}, "x_train is an array of Python objects, which is never read"),
+        ({"client_train": Y[:3]}, "x_train has 4 samples, but client_train has 3"),
+        ({"client_train": X}, "client_train is float64 of the shape [4, 3] (allowed: [n], whole numbers or texts)"),
+    ],
+)
+def test_wrong_arrays_are_one_line(changes, message, tmp_path):
+    given = {name: value for name, value in {**BASE, **changes}.items() if value is not None}
+    file = saved(tmp_path / "a.npz", **given)
+    with pytest.raises(UserError, match=re.escape(message.replace("FILE", str(file)))):
+        load(file)
+    assert not [*tmp_path.rglob("*.tmp")], "nothing half-written"
+
+
+def test_files_that_are_no_npz_are_one_line(tmp_path):
+    np.save(tmp_path / "single.npy", X)
+    whole = saved(tmp_path / "a.npz", **BASE).read_bytes()
+    (tmp_path / "single.npy").rename(tmp_path / "b.npz")
+    (tmp_path / "cut.npz").write_bytes(whole[:100] + whole[110:])
+    for name, message in (("b.npz", "is no npz file"), ("cut.npz", "is (damaged|no npz)"), ("none.npz", "cannot read")):
+        with pytest.raises(UserError, match=message):
+            load(tmp_path / name)
+
+
+def test_the_number_of_classes_may_be_given(tmp_path):
+    file = saved(tmp_path / "a.npz", **BASE)
+    assert load(file).classes == 2
+    assert load(file, classes=5).classes == 5
+    with pytest.raises(UserError, match=r"y_train has the label 1 .*|classes"):
+        load(saved(tmp_path / "b.npz", **{**BASE, "y_train": Y + 1}), classes=2)
+
+
+EXPERIMENT = """
+name: own
+extends: quick
+dataset: {name: "mine.py:signals", title: waves}
+model: {name: mlp, hidden: [8]}
+training: {rounds: 1}
+evaluation: {every: 1, snapshot_every: null}
+engine: {backend: loop}
+grid: {partition: [{name: iid, clients: 2}], participation: [{sampling: full}], seeds: [0]}
+methods: {fedavg: {}}
+"""
+
+
+def test_a_function_is_called_once_and_its_code_belongs_to_the_run(tmp_path, monkeypatch):
+    (tmp_path / "mine.py").write_text(BUILD, encoding="utf-8")
+    (tmp_path / "own.yaml").write_text(EXPERIMENT, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(ENVIRONMENT, str(tmp_path / "root"))
+    [cell] = load_experiment("own.yaml").cells().values()
+    assert cell.path == "waves/iid/all-of-2/fedavg"
+    run = train(cell.runs[0], tmp_path / "run", CPU)
+    assert (run.path / "dataset.py").read_text(encoding="utf-8") == BUILD
+    assert run.config.identity == cell.runs[0].identity
+    assert RunSetup.build(run.config, CPU).dataset.image_shape == (20,)
+    assert Path("calls.txt").read_text(encoding="utf-8") == "called\n"
+    done = fedflat("data", "prepare", "mine.py:signals", "--root", "root")
+    assert done.stdout.startswith("signals: 6 training and 3 test samples in 3 classes, hash "), done
+    assert Path("calls.txt").read_text(encoding="utf-8") == "called\n" * 2
+
+
+@pytest.mark.parametrize(
+    ("reference", "message"),
+    [
+        ("mine.py:signal", "unknown function of the data set file 'mine.py' 'signal'; did you mean 'signals'?"),
+        ("mine.py:nothing", "the data set file 'mine.py' fails: the result is NoneType (allowed: a dictionary"),
+        ("mine.py:fails", "the data set file 'mine.py' fails in line 16: ZeroDivisionError: division by zero"),
+        ("mine.py:", "data set 'mine.py:': a user-defined data set must be path/to/file.py:function"),
+        ("other.py:signals", "cannot read the data set file 'other.py'"),
+    ],
+)
+def test_wrong_functions_are_one_line(reference, message, tmp_path, monkeypatch):
+    (tmp_path / "mine.py").write_text(BUILD, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=re.escape(message)):
+        parse_source(reference).load(tmp_path)

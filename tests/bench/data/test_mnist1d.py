@@ -1,0 +1,67 @@
+"""MNIST-1D: the signals of the authors' package, and the networks for signals."""
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from bench.data.sources import parse_source
+from bench.experiments.run_config import RunConfig
+from bench.input.errors import UserError
+from bench.models import build_model, parse_model
+from bench.training.run_setup import RunSetup
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("data")
+
+
+def test_the_package_generates_the_known_signals(root):
+    states = random.getstate(), np.random.get_state()[1].tolist()  # noqa: NPY002 - the state that must stay
+    source = parse_source("mnist1d")
+    assert [*source.check(root)] == ["mnist1d: the package generates the expected signals, nothing to do"]
+    data = source.load(root)
+    assert (len(data.train), len(data.test), data.classes, data.image_shape) == (4000, 1000, 10, (1, 40))
+    assert data.train.images.dtype == np.float32
+    every = np.concatenate([data.train.images, data.test.images])
+    assert abs(every.mean()) < 1e-5
+    assert abs(every.std() - 1) < 1e-5
+    assert states == (random.getstate(), np.random.get_state()[1].tolist())  # noqa: NPY002
+    assert not list(root.rglob("*.pkl"))
+
+
+def test_networks_for_signals():
+    networks = {"cnn1d": 5210, "mlp": 15210, "mlp-40-10": 410}
+    for name, parameters in networks.items():
+        choice = parse_model({"name": "mlp", "hidden": []} if name == "mlp-40-10" else name)
+        for shape in ((1, 40), (40,)):
+            model = build_model(choice, shape, 10, 0)
+            assert sum(p.numel() for p in model.parameters()) == parameters
+            assert model(torch.zeros(2, *shape)).shape == (2, 10)
+    assert build_model(parse_model("mlp"), (3, 4, 4), 5, 0)(torch.zeros(2, 3, 4, 4)).shape == (2, 5)
+    with pytest.raises(UserError, match=r"model cnn1d needs signals of at least 3 values.* shape \(1, 8, 8\)"):
+        build_model(parse_model("cnn1d"), (1, 8, 8), 10, 0)
+    for name in ("lenet", "cnn_gn", "cnn_emnist", "resnet18_gn"):
+        with pytest.raises(UserError, match=rf"model {name} needs images, .* not inputs of the shape \(1, 40\)"):
+            build_model(parse_model(name), (1, 40), 10, 0)
+
+
+def test_augmentations_of_images_are_refused(root, monkeypatch):
+    monkeypatch.setenv("FEDFLAT_DATA", str(root))
+    training = {"rounds": 1, "local_epochs": 1, "batch_size": 32, "lr": 0.1, "augmentation": "flip"}
+    config = RunConfig.parse(
+        {
+            "dataset": "mnist1d",
+            "model": "cnn1d",
+            "partition": {"name": "dirichlet", "alpha": 0.1, "clients": 10},
+            "participation": {"active": 2},
+            "method": "fedavg",
+            "training": training,
+            "seed": 0,
+        }
+    )
+    with pytest.raises(UserError, match=r"augmentation flip needs images, .*mnist1d has the shape \(1, 40\)"):
+        RunSetup.build(config, torch.device("cpu"))
