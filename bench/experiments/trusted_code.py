@@ -1,8 +1,8 @@
 """Code that runs contain, and whether it may be executed here.
 
-A run directory may come from anybody, and its user-defined method and model are Python code. Code is trusted by its
-content: if an experiment that this user has read names a file with this content, or if the user has said so. Then the
-user's cache has an empty file with the code's SHA-256 as its name.
+A run directory may come from anybody, and its user-defined method, model and data set are Python code. Code is trusted
+by its content: if an experiment that this user has read names a file with this content, or if the user has said so.
+Then the user's cache has an empty file with the code's SHA-256 as its name.
 """
 
 import hashlib

@@ -4,7 +4,7 @@ config.json           the RunConfig
 metrics.csv           one row per round
 times.csv             seconds of training and of evaluation in each round; no other table contains times
 final.safetensors     the last global model; with SWA, the average
-method.py, model.py   copies of user-defined method and model files, if the run uses them
+method.py, model.py, dataset.py   copies of user-defined files, if the run uses them
 snapshots/            complete states, every evaluation.snapshot_every rounds; equal vectors of clients are stored once
 local_models/         the participants' models w_i⁺, and the global model, after the rounds evaluation.local_models
 partition.csv.gz      client, index, label of every training image of every client

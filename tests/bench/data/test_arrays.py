@@ -1,5 +1,6 @@
 """A user's arrays, from an npz file or from a function: what is read, what identifies it, and what is refused."""
 
+import json
 import re
 from pathlib import Path
 
@@ -7,15 +8,18 @@ import numpy as np
 import pytest
 import torch
 
+from bench.data.partitions import parse_partition
 from bench.data.root import ENVIRONMENT
 from bench.data.sources import parse_source
 from bench.data.sources.digits import Digits
+from bench.experiments import trusted_code
 from bench.experiments.experiment import load_experiment
 from bench.experiments.run_config import RunConfig
 from bench.input.errors import UserError
 from bench.numerics.streams import numpy_stream
 from bench.training.run_directory import RunDirectory
 from bench.training.run_setup import RunSetup
+from fedflat import load_run
 from tests.commands import fedflat
 from tests.problems import train
 
@@ -72,14 +76,9 @@ def test_floats_are_used_as_they_are(tmp_path):
     x, y = data.on(CPU)[0].batch(torch.arange(901))
     assert torch.equal(x, torch.from_numpy(digits()["x_train"]).float())
     assert y.tolist() == digits()["y_train"].tolist()
-    split = parse_partition(7).split(data.train, numpy_stream(0, "partition"))
+    by_client = parse_partition({"name": "by_group", "clients": 7}, "a test")
+    split = by_client.split(data.train, numpy_stream(0, "partition"))
     assert [WRITERS[own].tolist() for own in split] == [[f"writer {k}"] * len(own) for k, own in enumerate(split)]
-
-
-def parse_partition(clients: int):
-    from bench.data.partitions import parse_partition
-
-    return parse_partition({"name": "by_group", "clients": clients}, "a test")
 
 
 def test_bytes_are_normalised_by_channel(tmp_path):
@@ -95,11 +94,11 @@ def test_bytes_are_normalised_by_channel(tmp_path):
 def config(dataset, **changes) -> RunConfig:
     values = {
         "dataset": dataset,
-        "model": "cnn1d",
+        "model": "mlp",
         "partition": {"name": "by_group", "clients": 7},
         "participation": {"active": 3},
         "method": {"name": "fedsam", "hyperparameters": {"rho": 0.1}},
-        "training": {"rounds": 2, "local_epochs": 1, "batch_size": 32, "lr": 0.1},
+        "training": {"rounds": 4, "local_epochs": 2, "batch_size": 16, "lr": 0.1},
         "seed": 0,
     }
     return RunConfig.parse({**values, **changes})
@@ -118,7 +117,7 @@ def test_a_run_survives_without_the_file(tmp_path, monkeypatch):
     monkeypatch.setenv(ENVIRONMENT, str(tmp_path / "root"))
     file = saved(tmp_path / "a.npz", **digits())
     run = train(config({"name": "arrays", "file": file}), tmp_path / "run", CPU)
-    assert run.metrics()["test_accuracy"].iloc[-1] > 15
+    assert run.metrics()["test_accuracy"].iloc[-1] > 30
     file.rename(tmp_path / "away.npz")
     again = RunDirectory(run.path).config
     assert RunSetup.build(again, CPU).dataset.content_hash() == run.provenance["data_hash"]
@@ -216,6 +215,27 @@ def test_a_function_is_called_once_and_its_code_belongs_to_the_run(tmp_path, mon
     done = fedflat("data", "prepare", "mine.py:signals", "--root", "root")
     assert done.stdout.startswith("signals: 6 training and 3 test samples in 3 classes, hash "), done
     assert Path("calls.txt").read_text(encoding="utf-8") == "called\n" * 2
+
+
+def test_a_function_in_a_run_of_others_is_not_called(tmp_path, monkeypatch):
+    """Its code must be trusted; a configuration that names code outside of the run is refused."""
+    (tmp_path / "mine.py").write_text(BUILD, encoding="utf-8")
+    (tmp_path / "own.yaml").write_text(EXPERIMENT, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(ENVIRONMENT, str(tmp_path / "root"))
+    [cell] = load_experiment("own.yaml").cells().values()
+    path = train(cell.runs[0], tmp_path / "run", CPU).path
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another user"))
+    monkeypatch.setattr(trusted_code, "_trusted", set())
+    with pytest.raises(UserError, match=r"data set file '.*dataset.py' of a run is code that no experiment here has"):
+        _ = RunDirectory(path).config
+    assert load_run(path, trust=True).config.dataset.label == "waves"
+    stored = json.loads((path / "config.json").read_text(encoding="utf-8"))
+    del stored["checksum"]
+    stored["dataset"] = {"name": f"{tmp_path}/mine.py:fails"}
+    (path / "config.json").write_text(json.dumps(stored), encoding="utf-8")
+    with pytest.raises(UserError, match=r"dataset is code (at|outside of)"):
+        _ = RunDirectory(path).config
 
 
 @pytest.mark.parametrize(
