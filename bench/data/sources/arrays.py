@@ -159,6 +159,7 @@ class ArrayFunction(OwnArrays, UserFunction):
     not watched.
     """
 
+    in_words: ClassVar[str] = "a user-defined data set"
     noun: ClassVar[str] = "data set"
 
     name: Literal["function"] = "function"

@@ -34,13 +34,10 @@ def test_the_package_generates_the_known_signals(root):
 
 
 def test_networks_for_signals():
-    networks = {"cnn1d": 5210, "mlp": 15210, "mlp-40-10": 410}
-    for name, parameters in networks.items():
-        choice = parse_model({"name": "mlp", "hidden": []} if name == "mlp-40-10" else name)
-        for shape in ((1, 40), (40,)):
-            model = build_model(choice, shape, 10, 0)
-            assert sum(p.numel() for p in model.parameters()) == parameters
-            assert model(torch.zeros(2, *shape)).shape == (2, 10)
+    for choice, parameters in (("cnn1d", 5210), ({"name": "mlp", "hidden": []}, 410)):
+        model = build_model(parse_model(choice), (40,), 10, 0)
+        assert sum(p.numel() for p in model.parameters()) == parameters
+        assert model(torch.zeros(2, 40)).shape == (2, 10)
     assert build_model(parse_model("mlp"), (3, 4, 4), 5, 0)(torch.zeros(2, 3, 4, 4)).shape == (2, 5)
     with pytest.raises(UserError, match=r"model cnn1d needs signals of at least 3 values.* shape \(1, 8, 8\)"):
         build_model(parse_model("cnn1d"), (1, 8, 8), 10, 0)

@@ -26,10 +26,12 @@ SIZES = [
     ("resnet18_gn", (3, 32, 32), 100, 11_227_812, 62),
     (CIFAR_STEM, (3, 32, 32), 100, 11_220_132, 62),
     ("resnet18_nonorm", (3, 32, 32), 100, 11_210_532, 22),
+    ("cnn1d", (1, 40), 10, 5_210, 8),
+    ("mlp", (1, 40), 10, 15_210, 6),
 ]
 
 
-def built(model: object, shape: tuple[int, int, int], classes: int = 10, seed: int = 0) -> nn.Module:
+def built(model: object, shape: tuple[int, ...], classes: int = 10, seed: int = 0) -> nn.Module:
     return build_model(parse_model(model), shape, classes, seed)
 
 
@@ -52,6 +54,8 @@ SMALL = [
     ("resnet18_gn", (1, 8, 8)),
     (CIFAR_STEM, (2, 8, 8)),
     ("resnet18_nonorm", (3, 8, 8)),
+    ("cnn1d", (2, 9)),
+    ("mlp", (5,)),
 ]
 
 
