@@ -84,7 +84,9 @@ def test_feature_levels_are_outputs_that_nothing_overwrites(model, shape):
     for level in feature_levels(network):
         level.register_forward_hook(lambda _module, _inputs, output: levels.append((output, output.clone())))
     network(images(2, *shape))
-    assert len(levels) == {"cnn_gn": 2, "lenet": 4, "cnn_emnist": 3}.get(parse_model(model).name, 5)
+    assert len(levels) == {"cnn_gn": 2, "lenet": 4, "cnn_emnist": 3, "cnn1d": 3, "mlp": 2}.get(
+        parse_model(model).name, 5
+    )
     for after, during in levels:
         assert torch.equal(after, during)
         assert (after < 0).any(), "features are taken before ReLU"
