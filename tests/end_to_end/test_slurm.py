@@ -51,12 +51,12 @@ def test_a_node_fails_and_the_results_are_those_of_one_machine(slurm: Cluster, t
     process = submit(slurm, submitted)
     try:
         run = submitted / "results" / "runs" / "mini" / CELLS / "fedsam"
-        wait_for(lambda: process.poll() is not None or any(run.glob("*/checkpoint.safetensors")), 180)
+        wait_for(lambda: process.poll() is not None or any(run.glob("*/checkpoint.safetensors")), 600)
         node = slurm.node_that_runs("fedsam")
         slurm.crash(node)
         assert process.poll() is None
         slurm.start_node(node)
-        process.wait(300)
+        process.wait(1200)  # six minutes on two busy cores
     finally:
         process.kill()
         process.wait()
