@@ -1,4 +1,5 @@
-"""How a configuration selects a method: by its name in the catalog, by its components, or by a user-defined file."""
+"""How a configuration selects a method: by its name in the catalog, by its components, by a user-defined file, or by a
+file and components that it does not define."""
 
 from collections.abc import Mapping
 from functools import cached_property
@@ -21,7 +22,10 @@ HyperParameters = dict[str, Any]
 
 
 class MethodChoice(Frozen):
-    """A method's `name` in the catalog, or its components, or a `file` that defines METHOD; and hyper-parameters."""
+    """A method's `name` in the catalog, or its components, or a `file` that defines METHOD; and hyper-parameters.
+
+    Components next to a file take the slots that the file leaves free.
+    """
 
     name: str | None = Field(default=None, description="a method of the catalog")
     perturbation: str | None = Field(default=None, description="component of a composed method; default: none")
@@ -33,22 +37,24 @@ class MethodChoice(Frozen):
 
     @model_validator(mode="after")
     def _named_once(self) -> "MethodChoice":
-        ways = {"name": self.name, "components": self.slots, "file": self.file}
-        given = [way for way, value in ways.items() if value not in (None, {})]
-        if len(given) > 1:
-            raise UserError(f"a method is given by name, by components, or by file, not by {' and '.join(given)}")
+        others = [way for way, given in (("components", self.slots), ("file", self.file)) if given]
+        if self.name is not None and others:
+            raise UserError(
+                "a method is given by name, by components, or by file, which may have components, too; "
+                f"not by name and {' and '.join(others)}"
+            )
         return self
 
     @property
     def slots(self) -> dict[str, str]:
-        """The components of a composed method by slot; empty for other methods."""
+        """The components that are given, by slot."""
         return {slot: getattr(self, slot) for slot in SLOTS if getattr(self, slot) is not None}
 
     @cached_property
     def recipe(self) -> Recipe:
         """The chosen method's recipe; a `UserError` if there is no such method, component or file."""
         if self.file is not None:
-            return recipe_from_file(self.file)
+            return recipe_from_file(self.file, self.slots)
         if self.slots:
             return compose(self.slots)
         if self.name is None:

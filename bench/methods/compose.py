@@ -23,17 +23,40 @@ def compose(chosen: Mapping[str, str]) -> Recipe:
 
     Raises `UserError` for unknown slots and components, and for components that do not fit together.
     """
-    classes: dict[str, Any] = dict(Components().by_slot())
+    components = _with(Components(), chosen)
+    title = " + ".join(c.name for c in components.by_slot().values() if c not in Components().by_slot().values())
+    return Recipe(title or "none", title or "FedAvg", "free composition", components)
+
+
+def combine(own: Recipe, chosen: Mapping[str, str]) -> Recipe:
+    """The recipe `own` of a user with components of the catalog in other slots, given by their names.
+
+    It takes all hyper-parameters of its components. Raises `UserError` as `compose` does, and if a component would
+    replace one of the user's.
+    """
+    users = {slot: c for slot, c in own.components.by_slot().items() if c not in SLOTS[slot].values()}
+    if taken := sorted(users.keys() & chosen.keys()):
+        free = [slot for slot in SLOTS if slot not in users]
+        raise UserError(
+            f"{taken[0]}: {chosen[taken[0]]} would replace the method's own {taken[0]} '{users[taken[0]].name}' "
+            f"(allowed: {', '.join(free) or 'none'})"
+        )
+    components, names = _with(own.components, chosen), " + ".join(dict.fromkeys(chosen.values()))
+    return Recipe(f"{own.name} + {names}", f"{own.title} + {names}", own.citation, components)
+
+
+def _with(components: Components, chosen: Mapping[str, str]) -> Components:
+    """The components with those of these names in their slots."""
+    classes: dict[str, Any] = dict(components.by_slot())
     for slot, name in chosen.items():
         if slot not in SLOTS:
             raise unknown("component of a method", slot, SLOTS)
         if name not in SLOTS[slot]:
             raise unknown(slot, name, SLOTS[slot])
         classes[slot] = SLOTS[slot][name]
-    components = Components(**classes)
-    check_fit(components)
-    title = " + ".join(c.name for c in classes.values() if c not in Components().by_slot().values())
-    return Recipe(title or "none", title or "FedAvg", "free composition", components)
+    combined = Components(**classes)
+    check_fit(combined)
+    return combined
 
 
 def check_fit(components: Components) -> None:

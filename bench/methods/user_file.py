@@ -1,20 +1,36 @@
 """User-defined methods: a Python file that defines METHOD, a `Recipe`."""
 
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
 from bench.input.content import read_own
 from bench.input.errors import UserError
 from bench.input.user_code import run_file
-from bench.methods.compose import check_fit
+from bench.methods.compose import check_fit, combine
 from bench.methods.recipe import Recipe
 
 KIND = "method file"
 
 
-def recipe_from_file(file: Path) -> Recipe:
-    """The METHOD of a file. Raises `UserError` if the file cannot be read or run, or defines no METHOD."""
-    return _load(file, read_own(file, KIND))
+def recipe_from_file(file: Path, chosen: Mapping[str, str] | None = None) -> Recipe:
+    """The METHOD of a file, with the components of the catalog that `chosen` names in other slots.
+
+    Raises `UserError` if the file cannot be read or run, or defines no METHOD, or the components do not fit.
+    """
+    method = _load(file, read_own(file, KIND))
+    try:
+        if chosen:
+            return combine(method, chosen)
+        check_fit(method.components)
+    except UserError as error:
+        raise UserError(f"the {KIND} '{file}': {error}") from None
+    return method
+
+
+def executed_again(file: Path) -> Recipe:
+    """The METHOD of a file in a new module, whose variables have their first values, as in a new process."""
+    return _load.__wrapped__(file, read_own(file, KIND))
 
 
 @lru_cache(maxsize=32)
@@ -22,8 +38,4 @@ def _load(file: Path, source: bytes) -> Recipe:
     method = getattr(run_file(file, source, KIND), "METHOD", None)
     if not isinstance(method, Recipe):
         raise UserError(f"the {KIND} '{file}' must define METHOD = Recipe(...)")
-    try:
-        check_fit(method.components)
-    except UserError as error:
-        raise UserError(f"the {KIND} '{file}': {error}") from None
     return method

@@ -26,7 +26,7 @@ from fedflat.cli.method_description import describe
 from tests.bench.training.test_runs import contents, interrupted_after_three_rounds
 from tests.commands import fedflat, refused
 from tests.places import ROOT
-from tests.problems import train
+from tests.problems import Problem, train
 
 CPU = torch.device("cpu")
 SETTING = "digits/dirichlet-0.1/4-of-20"
@@ -263,11 +263,64 @@ def test_what_a_method_costs_is_left_out_if_no_example_fits(own):
 
 def test_a_method_is_named_in_one_way(own):
     two = {"file": str(own / "my_method.py"), "name": "fedsam", "hyperparameters": {"rho": 0.1}}
-    with pytest.raises(UserError, match="by name, by components, or by file, not by name and file"):
+    with pytest.raises(UserError, match="too; not by name and file"):
         MethodConfig.parse(two)
     text = shutil.move(own / "my_method.py", own / "my_method.txt")
     with pytest.raises(UserError, match=r"my_method.txt' is no Python file \(its name must end in .py\)"):
         recipe_from_file(Path(text))
+
+
+# --- a file with components of the catalog
+
+
+def test_a_file_takes_components_of_the_catalog(own):
+    """It trains as the same composition within the file, and has an identity and a title of its own."""
+    whole = SOURCE.replace(
+        "from pydantic", "from bench.methods.corrections.client_momentum import ClientMomentum\nfrom pydantic"
+    )
+    whole = whole.replace("Components(Memory)", "Components(Memory, correction=ClientMomentum)")
+    (own / "whole.py").write_text(whole, encoding="utf-8")
+    values = {"rho": 0.1, "alpha": 0.3}
+    mixed = MethodConfig.parse({"file": str(own / "my_method.py"), "correction": "fedcm", "hyperparameters": values})
+    assert mixed.recipe.title == "Memory + fedcm"
+    assert mixed.hyperparameters == {**values, "share": 0.5}
+    assert mixed.slots == {"correction": "fedcm"}
+    runs = [Problem(1).run(recipe, values) for recipe in (mixed.recipe, recipe_from_file(own / "whole.py"))]
+    assert all(torch.equal(*pair) for pair in zip(*(run.global_params for run in runs), strict=True))
+    assert MethodConfig.parse(mixed.model_dump()) == mixed
+
+
+def test_an_experiment_combines_a_file_with_the_catalog(own, tmp_path):
+    """Without a change of the identity of the file alone; the run keeps the file, and trains."""
+    before = config(own).identity
+    more = "  mine_cm: {file: my_method.py, correction: fedcm, hyperparameters: {rho: 0.1, alpha: 0.3}}\n"
+    (own / "experiments.yaml").write_text(EXPERIMENT + more, encoding="utf-8")
+    assert config(own).identity == before != config(own, "mine_cm").identity
+    run = train(config(own, "mine_cm"), tmp_path / "run", CPU)
+    assert (run.path / "method.py").read_bytes() == (own / "my_method.py").read_bytes()
+    assert run.config.method.recipe.components.correction is SLOTS["correction"]["fedcm"]
+
+
+def test_a_component_does_not_replace_the_files_own(own):
+    file = own / "my_method.py"
+    with pytest.raises(UserError, match=r"perturbation: sam would replace the method's own perturbation 'memory' "):
+        recipe_from_file(file, {"perturbation": "sam"})
+    with pytest.raises(UserError, match=r"my_method.py': unknown correction 'fedcmm'; did you mean 'fedcm'"):
+        recipe_from_file(file, {"correction": "fedcmm"})
+    with pytest.raises(UserError, match=r"my_method.py': server feddyn needs a correction that stores H"):
+        recipe_from_file(file, {"server": "feddyn"})
+
+
+def test_a_server_in_a_file_may_need_a_correction_that_the_experiment_names(own):
+    source = (
+        "from bench.methods.recipe import Components, Recipe\nfrom bench.methods.servers.dyn import DynServer\n\n\n"
+        "class Mine(DynServer):\n    name = 'mine'\n\n\n"
+        "METHOD = Recipe('mine', 'Mine', 'a test', Components(server=Mine))\n"
+    )
+    (own / "server.py").write_text(source, encoding="utf-8")
+    assert recipe_from_file(own / "server.py", {"correction": "feddyn"}).name == "mine + feddyn"
+    with pytest.raises(UserError, match="server mine needs a correction that stores H, which none does not"):
+        recipe_from_file(own / "server.py")
 
 
 # --- free compositions
