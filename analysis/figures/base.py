@@ -219,7 +219,8 @@ def plain_numbers(axis: Axis, low: float, high: float) -> None:
 
 
 def _line(look: Style) -> dict[str, Any]:
-    return {"color": look.colour, "linestyle": look.dashes, "marker": look.marker, "markersize": 3}
+    line = {"color": look.colour, "linestyle": look.dashes, "marker": look.marker, "markersize": 3}
+    return {**line, "zorder": 3, "linewidth": 1.8} if look.on_top else line
 
 
 def add_legend(body: Body, frame: pd.DataFrame, layout: FigureLayout, experiment: Experiment) -> None:

@@ -142,6 +142,39 @@ def draw_lines(
     return drawn
 
 
+def coinciding_note(layout: LinePanelsLayout, tidy: Tidy, lines: pd.DataFrame, x: str) -> str:
+    """A note about lines that cover each other, because they differ by less than a line's width; empty if none do.
+
+    For example 'lines that coincide: FedAvg and FedProx (Dirichlet 0.1, 4 of 20 clients)'. `lines` as for `draw_lines`.
+    """
+    where: dict[str, list[str]] = {}
+    for panel in layout.line_panels:
+        curves = {curve.title: of_cell(lines, curve.cell) for curve in layout.curves(panel, tidy.experiment)}
+        values = {title: line.set_index(x)["mean"] for title, line in curves.items() if len(line) > 1}
+        width = _LINE_WIDTH * float(np.ptp(pd.concat(values.values()))) if values else 0.0
+        groups: list[list[str]] = []
+        for title, line in values.items():
+            group = next((group for group in groups if _cover(values[group[0]], line, width)), None)
+            if group is None:
+                groups.append([title])
+            else:
+                group.append(title)
+        for group in groups:
+            if len(group) > 1:
+                where.setdefault(" and ".join(group), []).append(layout.panel_title(panel, tidy.experiment))
+    everywhere = len(layout.line_panels)
+    parts = [group if len(p) == everywhere else f"{group} ({' and '.join(p)})" for group, p in where.items()]
+    return f"lines that coincide: {'; '.join(parts)}" if parts else ""
+
+
+_LINE_WIDTH = 0.005
+"""The width of a line in a panel of two inches, relative to the range of its lines, rounded down."""
+
+
+def _cover(one: pd.Series, another: pd.Series, width: float) -> bool:
+    return one.index.equals(another.index) and bool(((one - another).abs() <= width).all())
+
+
 def draw_lines_legend(body: Body, layout: LinesLayout, tidy: Tidy, lines: pd.DataFrame) -> None:
     """One legend below all panels, of the curves that have rows in `lines`."""
     curves = [curve for panel in layout.line_panels for curve in layout.curves(panel, tidy.experiment)]

@@ -1,5 +1,5 @@
 """The look of a method, the same in every figure: its perturbation decides the hue, its correction the line style and
-tone, its server or loss the marker.
+tone, its server or loss the marker. A user-defined method is dark and solid, and on top of the others.
 
 Hues are those of Okabe and Ito, which colour-blind readers can distinguish; line styles distinguish methods of one hue,
 also in black-and-white print.
@@ -64,6 +64,10 @@ _OWN_MARKERS = {
     "affine_shift": "h",
 }
 
+# Of user-defined methods, in their order; all are solid.
+_OWN = "user-defined"
+_OWN_COLOURS = ("#000000", "#7A0019", "#00205B", "#003B2F")
+
 # Entries of one catalog method (such as a search over rho) differ in their markers only, if other methods are shown.
 _MARKERS = ("", "o", "s", "D", "P", "X", "H", "8")
 
@@ -75,6 +79,7 @@ class Style:
     colour: str
     dashes: Dashes
     marker: str = ""
+    on_top: bool = False
 
 
 # Lines that are not one per method, or all of one method, in their order: hues of Okabe and Ito, and dashes for
@@ -93,6 +98,12 @@ def style(method: Recipe, variant: int = 0) -> Style:
     return Style(_toned(hue, line.tone), line.dashes, _MARKERS[variant % len(_MARKERS)] or own)
 
 
+def _own_style(number: int) -> Style:
+    """The look of a user-defined method; `number` numbers those of an experiment."""
+    round_of_colours, colour = divmod(number, len(_OWN_COLOURS))
+    return Style(_OWN_COLOURS[colour], (0, ()), _MARKERS[round_of_colours % len(_MARKERS)], on_top=True)
+
+
 def _toned(hue: str, tone: float) -> str:
     """The hue mixed with white (tone > 0) or black (tone < 0)."""
     towards = 1.0 if tone > 0 else 0.0
@@ -103,13 +114,17 @@ def _toned(hue: str, tone: float) -> str:
 def styles(experiment: Experiment, labels: Iterable[str] | None = None) -> dict[str, Style]:
     """The look of each method of an experiment, by label; equal methods get different markers.
 
-    `labels`: the methods that are shown together. If all are entries of one catalog method, they get different colours.
+    User-defined methods get the dark colours, whatever their components are. `labels`: the methods that are shown
+    together. If all are entries of one catalog method, they get different colours.
     """
     seen: Counter[str] = Counter()
     looks, names = {}, {}
     for label, entry in experiment.methods.items():
         method = entry.choice(label).recipe
         looks[label], names[label] = style(method, seen[method.name]), method.name
+        if entry.file is not None:
+            looks[label] = _own_style(seen[_OWN])
+            seen[_OWN] += 1
         seen[method.name] += 1
     if labels is None:
         return looks

@@ -6,7 +6,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from analysis.figures.base import means_and_deviations, new_figure, whole_numbers
-from analysis.figures.lines import LinePanelsLayout, draw_lines, spread
+from analysis.figures.lines import LinePanelsLayout, coinciding_note, draw_lines, spread
 from analysis.figures.notes import missing_note
 from analysis.layouts.tidy import Tidy
 
@@ -28,8 +28,9 @@ class EigenvaluesLayout(LinePanelsLayout):
 
     def draw(self, tidy: Tidy, frame: pd.DataFrame) -> Figure:
         """The figure; panels share both axes."""
-        figure, body = new_figure(self.width, 2.75, [missing_note(frame, self, tidy)])
         lines = spread(self.drawn(frame), "index", "value")
+        notes = [coinciding_note(self, tidy, lines, "index"), missing_note(frame, self, tidy)]
+        figure, body = new_figure(self.width, 2.75, notes)
         drawn = draw_lines(body, self, tidy, lines, "index", columns=len(self.panels))
         for axes in drawn:
             axes.set(xlabel="Eigenvalue index $i$", yscale=self.scale)

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from pydantic import Field
 
 from analysis.figures.base import DEVIATION, count_seeds, means_and_deviations, new_figure
-from analysis.figures.lines import LinePanelsLayout, draw_lines, spread
+from analysis.figures.lines import LinePanelsLayout, coinciding_note, draw_lines, spread
 from analysis.figures.notes import missing_note
 from analysis.layouts.tidy import Tidy
 from bench.input.errors import UserError
@@ -50,8 +50,9 @@ class PerturbationLayout(LinePanelsLayout):
                 f"nothing to draw for '{self.title}': the analysis perturbation was computed without directions: "
                 f"[{self.direction}]; add it to the experiment's analyses.yaml"
             )
-        figure, body = new_figure(self.width, 2.75, [missing_note(frame, self, tidy)])
         lines = spread(rows, "radius", "loss")
+        notes = [coinciding_note(self, tidy, lines, "radius"), missing_note(frame, self, tidy)]
+        figure, body = new_figure(self.width, 2.75, notes)
         drawn = draw_lines(body, self, tidy, lines, "radius", columns=len(self.panels), within=(0, np.inf))
         for axes in drawn:
             axes.set(xlabel=_LABELS[self.direction], yscale=self.scale)

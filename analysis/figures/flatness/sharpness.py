@@ -6,7 +6,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from analysis.figures.base import means_and_deviations, new_figure
-from analysis.figures.lines import LinePanelsLayout, draw_lines, spread
+from analysis.figures.lines import LinePanelsLayout, coinciding_note, draw_lines, spread
 from analysis.figures.notes import missing_note
 from analysis.layouts.tidy import Tidy
 
@@ -24,8 +24,9 @@ class SharpnessLayout(LinePanelsLayout):
 
     def draw(self, tidy: Tidy, frame: pd.DataFrame) -> Figure:
         """The figure; panels share both axes."""
-        figure, body = new_figure(self.width, 2.75, [missing_note(frame, self, tidy)])
         lines = spread(frame, "radius", "sharpness")
+        notes = [coinciding_note(self, tidy, lines, "radius"), missing_note(frame, self, tidy)]
+        figure, body = new_figure(self.width, 2.75, notes)
         drawn = draw_lines(body, self, tidy, lines, "radius", columns=len(self.panels))
         for axes in drawn:
             axes.set(xlabel="Radius ρ of the ball", xscale=self.scale, yscale=self.scale)

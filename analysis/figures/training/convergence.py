@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from pydantic import Field
 
 from analysis.figures.base import new_figure, plain_numbers, seed_statistics, whole_numbers
-from analysis.figures.lines import LinePanelsLayout, draw_lines, label_outer, smoothing
+from analysis.figures.lines import LinePanelsLayout, coinciding_note, draw_lines, label_outer, smoothing
 from analysis.figures.notes import diverged_note, missing_note, stopped_note
 from analysis.layouts.tidy import Tidy, of_cell
 from analysis.layouts.titles import method_titles
@@ -69,13 +69,14 @@ class ConvergenceLayout(LinePanelsLayout):
             )
         rows = -(-len(self.panels) // self.columns)
         names = method_titles(tidy.experiment)
+        mean = curves(shown, self.metric)
         notes = [
             diverged_note(frame, names, "the curve ends at a cross"),
             stopped_note(frame, names),
+            coinciding_note(self, tidy, mean, "round"),
             missing_note(frame, self, tidy),
         ]
         figure, body = new_figure(self.width, 2.0 * rows + 0.55, notes)
-        mean = curves(shown, self.metric)
         within = (0, 100) if self.metric.endswith("accuracy") else (0, np.inf)
         drawn = draw_lines(body, self, tidy, mean, "round", columns=self.columns, within=within, side_by_side=True)
         diverged = frame[frame.groupby(IDS)["diverged"].transform("max") > 0]

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from pydantic import Field
 
 from analysis.figures.base import new_figure, seed_statistics, whole_numbers
-from analysis.figures.lines import LinePanelsLayout, draw_lines, label_outer, smoothing
+from analysis.figures.lines import LinePanelsLayout, coinciding_note, draw_lines, label_outer, smoothing
 from analysis.figures.notes import missing_note
 from analysis.layouts.tidy import Tidy
 from analysis.measures import convergence
@@ -60,7 +60,8 @@ class CurvesLayout(LinePanelsLayout):
             )
         columns = min(self.columns, len(self.panels))
         rows = -(-len(self.panels) // columns)
-        figure, body = new_figure(self.width, 2.0 * rows + 0.55, [missing_note(frame, self, tidy)])
+        notes = [coinciding_note(self, tidy, mean, "round"), missing_note(frame, self, tidy)]
+        figure, body = new_figure(self.width, 2.0 * rows + 0.55, notes)
         within = (-np.inf if self.lowest is None else self.lowest, np.inf if self.highest is None else self.highest)
         drawn = draw_lines(
             body, self, tidy, mean, "round", columns=columns, within=within, side_by_side=True

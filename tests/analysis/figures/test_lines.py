@@ -1,20 +1,25 @@
 """Lines that are not one per method: a method in a setting, with a title of its own."""
 
+from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from analysis.figures import draw as figures
-from analysis.figures.base import FigureLayout
+from analysis.figures.base import FigureLayout, draw_curve
 from analysis.figures.draw import KINDS
 from analysis.figures.palette import LINES, styles
 from analysis.layouts.tidy import Tidy, of_cell
 from analysis.measures.convergence import curves
 from bench.experiments.address import CellAddress, Setting
-from bench.experiments.experiment import load_experiment
+from bench.experiments.experiment import Experiment, load_experiment
+from bench.experiments.files import read_yaml
 from bench.input.errors import UserError
-from tests.analysis.conftest import HARD
+from fedflat.conformance.template import write_template
+from tests.analysis.conftest import HARD, QUICK
 
 EASY = Setting("digits", "dirichlet-0.6", "4-of-20")
 EASY_LINE = {"partition": "dirichlet-0.6", "method": "fedavg", "title": "easy"}
@@ -73,3 +78,45 @@ def test_wrong_lines_are_one_line(realistic: Tidy) -> None:
         layout("convergence", panels=[{"participation": "4-of-20"}, {"lines": [EASY_LINE]}])
     with pytest.raises(UserError, match="select must match one setting"):
         layout("convergence", {"method": "fedavg", "title": "t"}).cells(realistic.experiment)
+
+
+def test_a_users_method_is_solid_dark_and_on_top(tmp_path: Path) -> None:
+    """In a curve and in the legend; several have different colours. Methods of the catalog look as before."""
+    file = write_template(tmp_path / "mine")
+    mine = {label: {"file": str(file), "hyperparameters": {"rho": rho}} for label, rho in (("a", 0.1), ("b", 0.2))}
+    quick = load_experiment("quick")
+    given = {label: entry.model_dump() for label, entry in quick.methods.items()}
+    looks = styles(Experiment.parse({**read_yaml(QUICK), "methods": {**mine, **given}}))
+    assert {label: looks[label] for label in given} == styles(quick)
+    assert [looks[label].dashes for label in "ab"] == [(0, ())] * 2
+    assert len({look.colour for look in looks.values() if look.on_top}) == 2
+    brightness = {label: sum(to_rgb(look.colour)) / 3 for label, look in looks.items()}
+    assert max(brightness.pop(label) for label in "ab") < 0.2 < min(brightness.values())
+    axes = Figure().subplots()
+    x = pd.Series([1.0, 2.0])
+    for label in ("a", "fedavg"):
+        draw_curve(axes, x, x, 0 * x, looks[label])
+    users, others = axes.lines
+    assert users.get_zorder() > others.get_zorder() > max(band.get_zorder() for band in axes.collections)
+    assert users.get_linewidth() > others.get_linewidth()
+
+
+def test_lines_that_coincide_are_named_below_the_figure(realistic: Tidy) -> None:
+    """In the panel where they do; a difference that can be seen is none of them."""
+    panels = [{"partition": partition, "participation": "4-of-20"} for partition in ("dirichlet-0.1", "dirichlet-0.6")]
+    methods = ["fedavg", "fedsam", "fedgamma"]
+    chosen = KINDS["convergence"].parse(
+        {"kind": "convergence", "title": "T", "caption": "C.", "methods": methods, "panels": panels}
+    )
+
+    def note() -> str:
+        figure = figures.draw(chosen, realistic)
+        return " ".join(text.get_text() for part in figure.subfigs for text in part.texts).replace("\n", " ")
+
+    assert "coincide" not in note()
+    averaged, sam = (realistic.path("metrics", CellAddress(HARD, method)) for method in ("fedavg", "fedsam"))
+    frame = pd.read_csv(sam).assign(test_accuracy=pd.read_csv(averaged)["test_accuracy"] + 0.01)
+    frame.to_csv(sam, index=False)
+    assert "lines that coincide: FedAvg and FedSAM (Dirichlet 0.1, 4 of 20 clients)" in note()
+    frame.assign(test_accuracy=frame["test_accuracy"] + 2).to_csv(sam, index=False)
+    assert "coincide" not in note()
