@@ -133,7 +133,7 @@ def after_the_tutorial(folder: Path, printed: dict[str, str]) -> None:
     [copy] = folder.glob("results/try/runs/memory/digits/dirichlet-0.1/4-of-20/my_method/seed-0/method.py")
     assert copy.read_bytes() == (folder / "mine/my_method.py").read_bytes()
     files = sorted(path.name for path in (folder / "mine").iterdir() if path.is_file())
-    assert files == ["memory.yaml", "more.yaml", "my_method.py", "try_it.py"]
+    assert files == ["memory.yaml", "more.yaml", "my_method.py", "new_one.py", "try_it.py"]
 
 
 AFTER = {"README.md": after_the_readme, "docs/adding_a_method.md": after_the_tutorial}

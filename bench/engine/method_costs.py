@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+from pydantic.fields import FieldInfo
 from torch import nn
 
 from bench.engine.own_tensors import federation_on
@@ -13,7 +14,12 @@ from bench.methods.recipe import Recipe
 
 def example(entry: Recipe) -> dict[str, Any]:
     """Hyper-parameters for a trial of the method: an example value for each that has no default."""
-    required = {name: field for name, field in entry.hyperparameters.items() if field.is_required()}
+    return example_values(entry.hyperparameters)
+
+
+def example_values(fields: Mapping[str, FieldInfo]) -> dict[str, Any]:
+    """An example value for each of the hyper-parameters that has no default."""
+    required = {name: field for name, field in fields.items() if field.is_required()}
     return {name: field.examples[0] if field.examples else 0.1 for name, field in required.items()}
 
 

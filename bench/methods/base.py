@@ -185,6 +185,9 @@ class Component(BaseModel):
 class Perturbation(Component):
     """Decides at which point the gradient is computed."""
 
+    ascends: ClassVar[bool] = True
+    """Whether δ is meant to increase the loss; `fedflat check-method` then expects ⟨δ, ∇F_i(w)⟩ > 0 on average."""
+
     @abstractmethod
     def delta(self, w: Tensor, gradient: Gradient, client: ClientRound) -> Tensor:
         """The perturbation δ at the local iterate w, both `[P]`. `gradient` has no clipping and no weight decay."""

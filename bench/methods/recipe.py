@@ -67,12 +67,26 @@ class Components:
 
 
 @dataclass(frozen=True)
+class Costs:
+    """What a method's author expects of the counted costs; None: nothing. `fedflat check-method` compares both.
+
+    Sizes are in units of the model. `download` and `upload` per client and round include the model itself.
+    """
+
+    gradients: float | None = None
+    download: float | None = None
+    upload: float | None = None
+    client_state: float | None = None
+    server_state: float | None = None
+
+
+@dataclass(frozen=True)
 class Recipe:
     """A named method without values of its hyper-parameters.
 
     `takes` lists its hyper-parameters; None: all hyper-parameters of its components. If several components have the
     same hyper-parameter, its value applies to all of them; a free composition may also set `slot.name` for one of them.
-    Every method takes `swa`.
+    Every method takes `swa`. `costs` are what the author expects.
     """
 
     name: str
@@ -80,6 +94,7 @@ class Recipe:
     citation: str
     components: Components = field(default_factory=Components)
     takes: tuple[str, ...] | None = None
+    costs: Costs | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.components, Components):

@@ -47,7 +47,7 @@ for subcommand in (
     rendering.table, rendering.figure, rendering.report, rendering.summary,
     comparing.baselines, comparing.compare,
     provenance.verify, provenance.export,
-    methods.methods, methods.schema,
+    methods.methods, methods.new_method, methods.check_method, methods.schema,
     published.published, published.audit, published.claims,
     planning.plan, planning.index,
 ):  # fmt: skip

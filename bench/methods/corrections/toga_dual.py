@@ -24,7 +24,9 @@ class CorrectedDual(UsesLastUpdate, DynamicRegulariser):
 
     name: ClassVar[str] = "fedtoga"
 
-    beta: Annotated[float, Neutral(0)] = Field(ge=0, description="weight of A in the local direction", examples=[0.9])
+    beta: Annotated[float, Neutral(0, base="feddyn")] = Field(
+        ge=0, description="weight of A in the local direction", examples=[0.9]
+    )
 
     def constant_pull(self, client: ClientRound) -> Tensor:
         """λ (H_i − w^t) + βA."""

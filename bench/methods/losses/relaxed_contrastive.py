@@ -48,8 +48,12 @@ class RelaxedContrastive(Loss):
 
     temperature: float = Field(default=0.05, gt=0, description="T, which divides similarities")
     threshold: float = Field(default=0.7, ge=-1, le=1, description="smallest similarity of a pair that is penalised")
-    weight_scl: Annotated[float, Neutral(0)] = Field(default=1.0, ge=0, description="weight of the contrastive term")
-    weight_pen: Annotated[float, Neutral(0)] = Field(default=1.0, ge=0, description="weight of the penalty")
+    weight_scl: Annotated[float, Neutral(0, given={"weight_pen": 0})] = Field(
+        default=1.0, ge=0, description="weight of the contrastive term"
+    )
+    weight_pen: Annotated[float, Neutral(0, given={"weight_scl": 0})] = Field(
+        default=1.0, ge=0, description="weight of the penalty"
+    )
     k_neg: Count = Field(default=2, description="number of negatives per anchor")
     k_pos: Count = Field(default=1, description="number of positives per anchor in the penalty")
 

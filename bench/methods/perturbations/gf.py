@@ -29,9 +29,11 @@ class GF(Perturbation):
     weighted_by_samples: ClassVar[bool] = True
     server_state: ClassVar[tuple[str, ...]] = ("w_previous", "indicators")
 
-    rho: Annotated[float, Neutral(0)] = Field(ge=0, examples=[0.1], description="radius of the local perturbation")
+    rho: Annotated[float, Neutral(0, given={"T_D": "infinity"})] = Field(
+        ge=0, examples=[0.1], description="radius of the local perturbation"
+    )
     rho_g: float = Field(ge=0, examples=[0.1], description="radius of the global point")
-    T_D: Annotated[float, Neutral("infinity")] = Field(
+    T_D: Annotated[float, Neutral("infinity", base="sam")] = Field(
         examples=[0.3], allow_inf_nan=True, description="threshold on the mean client distance"
     )
     W: Count = Field(examples=[10], description="length of the indicator window")
@@ -39,7 +41,7 @@ class GF(Perturbation):
         default="available",
         description="c is the mean over the rounds in the window; or their sum divided by W; or as in Algorithm 1",
     )
-    c: Annotated[float | None, Neutral(0)] = Field(
+    c: Annotated[float | None, Neutral(0, base="sam")] = Field(
         default=None, ge=0, le=1, description="a constant c, which T_D and W do not change; null: the share of rounds"
     )
 

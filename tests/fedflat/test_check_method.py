@@ -1,0 +1,348 @@
+"""The conformance suite: the catalog passes, and each planted fault is found, at its line."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from bench.input.errors import UserError
+from bench.methods.catalog import CATALOG
+from fedflat.conformance.finding import (
+    COHORT,
+    COSTS,
+    EDITS,
+    EXCEPTIONS,
+    FINITE,
+    HIDDEN,
+    NEUTRAL,
+    ORDER,
+    RADIUS,
+    RANDOM,
+    RESUME,
+    SHAPES,
+    SIGNS,
+)
+from fedflat.conformance.suite import Report, check_method
+from fedflat.conformance.template import TEMPLATE, write_template
+from tests.commands import fedflat, refused
+
+HEAD = """
+from typing import Annotated, ClassVar
+import numpy as np
+import torch
+from pydantic import Field, PrivateAttr
+from bench.methods.base import Correction, Perturbation, Server, norm, unit
+from bench.methods.marks import Neutral, Radius
+from bench.methods.recipe import Components, Costs, Recipe
+seen = []
+"""
+SAM = """
+class Planted(Perturbation):
+    name = "planted"
+    rho: Annotated[float, Neutral(0), Radius()] = Field(ge=0)
+
+    def delta(self, w, gradient, client):
+        return self.rho * unit(gradient(w))
+"""
+CORRECTION = """
+class Planted(Correction):
+    name = "planted"
+    lam: Annotated[float, Neutral(0)] = Field(ge=0)
+
+    def direction(self, g, w, client):
+        return g + self.lam * (w - client.w_global)
+"""
+MEMORY = """
+class Planted(Correction):
+    name = "planted"
+    client_state = ("memory",)
+
+    def direction(self, g, w, client):
+        return g + 0.1 * client.state["memory"]
+
+    def finish(self, w, client):
+        client.state["memory"] = w - client.w_global
+"""
+SERVER = """
+class Planted(Server):
+    name = "planted"
+    server_state = ("m",)
+
+    def step(self, server):
+        server.state["m"] = 0.5 * server.state["m"] + server.mean_update
+        return server.w + server.state["m"]
+"""
+
+
+def source(body: str, *edits: tuple[str, str], costs: str = "None") -> str:
+    """A method file with the class `Planted`, in which the fault has been planted by replacing text."""
+    for old, new in edits:
+        assert old in body
+        body = body.replace(old, new)
+    [slot] = re.findall(r"class Planted\((\w+)\)", body)
+    components = f"Components({slot.lower()}=Planted)"
+    return f'{HEAD}{body}\n\nMETHOD = Recipe("planted", "Planted", "a test", {components}, costs={costs})\n'
+
+
+RETURN_DELTA = "return self.rho * unit(gradient(w))"
+RETURN_Q = "return g + self.lam * (w - client.w_global)"
+STEP = 'server.state["m"] = 0.5 * server.state["m"] + server.mean_update'
+MEAN = "return server.w + server.state"
+
+REPLACES = """    def broadcast(self, w, state):
+        return {"v": w}
+
+    def start(self, client):  # here
+        client.received["v"] = 0 * client.w_global
+
+"""
+
+PLANTED = {
+    # The fault is in the line that ends in "# here"; None: its line is not known.
+    "δ descends": (
+        source(SAM, (RETURN_DELTA, "return -self.rho * unit(gradient(w))  # here")), SIGNS, "a mean cosine of -1.00",
+    ),
+    "q ascends": (
+        source(CORRECTION, (RETURN_Q, "return -g  # here"), ("Neutral(0)", '"lam"')), SIGNS, "a mean cosine of -1.00",
+    ),
+    "the server steps back": (
+        source(SERVER, (STEP, 'server.state["m"] = 0.5 * server.state["m"] - server.mean_update'),
+               ('"m"]\n', '"m"]  # here\n')),
+        SIGNS, "a mean cosine of -0",
+    ),
+    "δ is not normalised": (
+        source(SAM, (RETURN_DELTA, "return self.rho * gradient(w)  # here")), RADIUS, "in 33 of 33 steps",
+    ),
+    "δ is a number": (source(SAM, (RETURN_DELTA, "return self.rho  # here")), SHAPES, "0.1 of type float"),
+    "δ has one entry": (
+        source(SAM, (RETURN_DELTA, "return self.rho * norm(gradient(w))  # here")), SHAPES, r"a tensor \[1\] of f",
+    ),
+    "a number is added to q": (
+        source(CORRECTION, (RETURN_Q, "return g + self.lam * (w - client.w_global).norm()  # here"),
+               ("def direction", "def start(self, client):\n        pass\n\n    def direction")),
+        SHAPES, "in all entries, as if one number had been added",
+    ),
+    "a number is added to the model": (
+        source(SERVER, (f'{MEAN}["m"]', "return server.w + server.updates.mean()  # here")),
+        SHAPES, "in all entries, as if one number had been added",
+    ),
+    "a state becomes a number": (
+        source(SERVER, (STEP, 'server.state["m"] = server.updates.mean()  # here'),
+               (MEAN, "return server.mean_model + 0 * server.state")),
+        SHAPES, r"a tensor \[\] of float64",
+    ),
+    "another number format": (
+        source(SAM, (RETURN_DELTA, "return (self.rho * unit(gradient(w))).half()  # here")), SHAPES, "of float16",
+    ),
+    "not all clients send": (
+        source(CORRECTION, ("def direction", "def finish(self, w, client):\n        if client.id != 1:\n"
+                            '            client.upload["more"] = w  # here\n\n    def direction')),
+        SHAPES, r"\[460\] from one client, nothing from another",
+    ),
+    "the server's state is edited": (
+        source(SERVER, (STEP, 'server.state["m"] += server.mean_update  # here')), EDITS, r'`server.state\["m"\] \+= ',
+    ),
+    "a client's state is edited": (
+        source(MEMORY, ('client.state["memory"] = w - client.w_global', 'client.state["memory"].add_(w)  # here')),
+        EDITS, r"its values have changed",
+    ),
+    "a part of the model is edited": (
+        source(SAM, (RETURN_DELTA, f"w[:3] = 0  # here\n        {RETURN_DELTA}")), EDITS, r"`w\[:3\] = 0",
+    ),
+    "the gradient is edited": (
+        source(CORRECTION, (RETURN_Q, f"g.data.mul_(2)\n        {RETURN_Q}  # here")), EDITS, "its values have changed",
+    ),
+    "the uploads are edited": (
+        source(SERVER, (STEP, f"server.updates.clamp_(-1e-3, 1e-3)  # here\n        {STEP}")), EDITS, "server.updates",
+    ),
+    "what was received is replaced": (
+        source(MEMORY, ("    def finish", REPLACES + "    def finish")), EDITS, "it is another tensor afterwards",
+    ),
+    "no guard against a zero gradient": (
+        source(SAM, (RETURN_DELTA, "g = gradient(w)\n        return self.rho * g / norm(g)  # here")), FINITE,
+        r"NaN or infinity in the result of delta: `return self.rho \* g / norm\(g\)",
+    ),
+    "the neutral value has an effect": (
+        source(CORRECTION, (RETURN_Q, "return g + (self.lam + 0.1) * w"),
+               ("= Field(ge=0)", "= Field(ge=0)  # here")),
+        NEUTRAL, "models that differ by up to",
+    ),
+    "the neutral value is not allowed": (
+        source(CORRECTION, ("= Field(ge=0)", "= Field(gt=0)  # here")), NEUTRAL, "Input should be greater than 0",
+    ),
+    "a client is an exception": (
+        source(CORRECTION, (RETURN_Q, "return 2 * g if client.id == 1 else g"), ("Neutral(0)", '"lam"')), COHORT,
+        "the model of client 1 in round 1 differs",
+    ),
+    "a variable of the module": (
+        source(MEMORY, ('client.state["memory"] = w', 'seen.append(w)\n        client.state["memory"] = w')),
+        HIDDEN, "the module's variable seen changes",
+    ),
+    "a variable of the class": (
+        source(CORRECTION, ('name = "planted"', 'name = "planted"\n    calls: ClassVar[dict] = {}  # here'),
+               (RETURN_Q, "self.calls[client.id] = client.step\n        return g")),
+        HIDDEN, "Planted's variable calls changes",
+    ),
+    "a private attribute": (
+        source(CORRECTION, ('name = "planted"', 'name = "planted"\n    _last: object = PrivateAttr(None)  # here'),
+               (RETURN_Q, "self._last = w\n        return g")),
+        HIDDEN, "Planted's attribute _last changes",
+    ),
+    "a variable of a function": (
+        source("def counter():\n    count = 0\n\n    def following():\n        nonlocal count\n        count += 1\n"
+               "        return count\n\n    return following\n\n\nfollowing = counter()\n" + CORRECTION,
+               (RETURN_Q, "return g * (1 + 0.01 * following())"), ("Neutral(0)", '"lam"')),
+        HIDDEN, "the model differs",
+    ),
+    "the first row counts more": (
+        source(SERVER, (STEP, 'server.state["m"] = server.updates[0]')), ORDER,
+        "the model differs by more than rounding",
+    ),
+    "torch's random numbers": (
+        source(SAM, (RETURN_DELTA, "return self.rho * unit(gradient(w) + 1e-3 * torch.randn(w.shape))  # here")),
+        RANDOM, "torch's global generator",
+    ),
+    "NumPy's random numbers": (
+        source(SAM, (RETURN_DELTA, "return np.random.rand() * 0 + self.rho * unit(gradient(w))")),
+        RANDOM, "NumPy's global",
+    ),
+    "more gradients than declared": (
+        source(SAM, costs="Costs(gradients=1)").replace("METHOD = Recipe(", "METHOD = Recipe(  # here\n    "),
+        COSTS, "; seen: 2; ",
+    ),
+    "more traffic than declared": (
+        source(SERVER, ("def step", 'def broadcast(self, w, state):\n        return {"m": state["m"]}\n\n    def step'),
+               costs="Costs(download=1, server_state=1)"),
+        COSTS, "expected download = 1, .* seen: 2; ",
+    ),
+    "a name that is not there": (
+        source(CORRECTION, (RETURN_Q, 'return g + client.received["memory"]  # here')), EXCEPTIONS,
+        r"KeyError: 'memory': `return g \+ client.received\[",
+    ),
+    "an attribute": (
+        source(CORRECTION, (RETURN_Q, "self.last = w  # here\n        return g")),
+        EXCEPTIONS, "Instance is frozen: .* components hold hyper-parameters only",
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture
+def checked(tmp_path):
+    """Writes a method file, and checks it."""
+
+    def check(text: str) -> tuple[Report, Path]:
+        file = tmp_path / "planted.py"
+        file.write_text(text, encoding="utf-8")
+        return check_method(str(file)), file
+
+    return check
+
+
+@pytest.mark.parametrize(("text", "check", "seen"), PLANTED.values(), ids=PLANTED)
+def test_a_planted_fault_is_found(text, check, seen, checked):
+    """One check reports it in one line, with the line of the fault if it is known."""
+    report, file = checked(text)
+    assert {finding.check for finding in report.findings} == {check}, list(report.lines())
+    [line] = [str(finding) for finding in report.findings]
+    assert re.search(seen, line), line
+    assert "\n" not in line
+    assert all(word in line for word in ("expected ", "; seen: ", "; to mend it: "))
+    here = [number for number, code in enumerate(text.splitlines(), start=1) if code.endswith("# here")]
+    if here:
+        assert line.startswith(f"{file}:{here[0]}: {check}: "), line
+    else:
+        assert line.startswith(str(file)), line
+
+
+@pytest.mark.parametrize("body", [SAM, CORRECTION, MEMORY, SERVER], ids=["sam", "correction", "memory", "server"])
+def test_what_the_faults_were_planted_in_has_none(body, checked):
+    assert checked(source(body))[0].findings == []
+
+
+@pytest.mark.parametrize("name", CATALOG)
+def test_the_catalog_passes(name):
+    report = check_method(name)
+    assert report.findings == []
+    assert set(report.not_checked) <= {RADIUS, NEUTRAL, COSTS}, "the others apply to every method"
+
+
+def test_resuming_is_checked_with_a_file_that_is_executed_again(checked):
+    """A variable that is set before training, and differs in the next process."""
+    text = source(
+        "import itertools\nimport sys\nstarts = sys.modules.setdefault('planted_starts', itertools.count())\n"
+        + CORRECTION,
+        (RETURN_Q, "return g * OFTEN"),
+        ("Neutral(0)", '"lam"'),
+    ).replace("seen = []", "seen = []\n")
+    text = text.replace("class Planted", "OFTEN = 1 + 0.01 * next(starts)\n\n\nclass Planted")
+    report, _ = checked(text)
+    assert {finding.check for finding in report.findings} == {RESUME}
+
+
+def test_a_method_that_cannot_be_batched_is_no_fault(checked):
+    report, _ = checked(
+        source(CORRECTION, (RETURN_Q, "return 2 * g if float(g.norm()) > 1e3 else g"), ("Neutral(0)", '"l"'))
+    )
+    assert report.findings == []
+    assert "clients can only be trained one after another, which is slower" in report.not_checked[COHORT]
+
+
+def test_a_descending_perturbation_may_be_meant(checked):
+    edits = (
+        (RETURN_DELTA, "return -self.rho * unit(gradient(w))"),
+        ('name = "planted"', 'name = "planted"\n    ascends = False'),
+    )
+    assert checked(source(SAM, *edits))[0].findings == []
+
+
+def test_the_template_passes_as_it_is_and_with_all_of_its_hooks(tmp_path):
+    file = write_template(tmp_path / "mine" / "two_step")
+    report = check_method(str(file))
+    assert (report.findings, report.not_checked) == ([], {})
+    text = re.sub(
+        r"^    # ?((def |    |client_state|server_state).*)?$", r"    \1", file.read_text("utf-8"), flags=re.MULTILINE
+    )
+    assert "# def" not in text
+    costs = "costs=Costs(gradients=2, download=2, upload=2, client_state=1, server_state=1)"
+    file.write_text(re.sub(r"costs=Costs\(.*\)", costs, text), encoding="utf-8")
+    report = check_method(str(file))
+    assert (report.findings, report.not_checked) == ([], {})
+    assert report.title == "Two step (two_step)"
+    assert max(map(len, TEMPLATE.splitlines())) <= 120
+
+
+def test_new_method_and_check_method(tmp_path):
+    file = tmp_path / "mine" / "two_step.py"
+    made = fedflat("new-method", tmp_path / "mine" / "two_step")
+    assert made.returncode == 0, made.stderr
+    assert f"fedflat check-method {file}" in made.stdout
+    text = file.read_text(encoding="utf-8")
+    assert "exists; choose another name" in refused("new-method", file)
+    assert file.read_text(encoding="utf-8") == text
+    for name in ("Two", "2step", "two-step"):
+        with pytest.raises(UserError, match=rf"the name of a method '{name}' \(allowed: lower-case"):
+            write_template(tmp_path / name)
+    with pytest.raises(UserError, match="the name fedsam belongs to a method of the catalog"):
+        write_template(tmp_path / "fedsam")
+    assert list(tmp_path.iterdir()) == [tmp_path / "mine"]
+
+    passed = fedflat("check-method", file, "fedsam", "--set", "rho=0.05")
+    assert passed.returncode == 0, passed.stderr
+    assert "Two step (two_step) with rho = 0.05" in passed.stdout
+    file.write_text(text.replace("return self.rho", "return -self.rho"), encoding="utf-8")
+    failed = fedflat("check-method", file)
+    assert failed.returncode == 2
+    assert failed.stderr == "fedflat: Two step (two_step): 1 finding\n"
+    [line] = [line for line in failed.stdout.splitlines() if line.startswith(str(file))]
+    assert re.match(rf"{re.escape(str(file))}:\d+: signs: expected ", line)
+
+
+def test_what_cannot_be_checked_is_one_line(tmp_path):
+    with pytest.raises(UserError, match="unknown method 'fedsan'; did you mean 'fedsam'"):
+        check_method("fedsan")
+    with pytest.raises(UserError, match=r"cannot read the method file"):
+        check_method(str(tmp_path / "none.py"))
+    with pytest.raises(UserError, match="fedsam: rho = -1"):
+        check_method("fedsam", {"rho": -1})
+    with pytest.raises(UserError, match="unknown hyper-parameter of fedavg 'rho'"):
+        check_method("fedavg", {"rho": 0.1})
