@@ -154,16 +154,16 @@ def radius(subject: Subject) -> Iterator[Finding]:
             "no hyper-parameter of the perturbation is marked Radius(); "
             f"‖δ‖ is {min(lengths):.3g} to {max(lengths):.3g}"
         )
-    (name,) = marked
-    declared = getattr(perturbation, name)
-    wrong = [length for length in lengths if abs(length - declared) > 1e-6 * declared]
-    if wrong:
-        yield Finding(
-            RADIUS, subject.place("perturbation", "delta"),
-            f"‖δ‖ = {name} = {declared:g}, because {name} is marked Radius()",
-            f"{min(wrong):.3g} to {max(wrong):.3g} in {len(wrong)} of {len(lengths)} steps",
-            f"return self.{name} * unit(v), or remove the mark",
-        )  # fmt: skip
+    for name in marked:
+        declared = getattr(perturbation, name)
+        wrong = [length for length in lengths if abs(length - declared) > 1e-6 * declared]
+        if wrong:
+            yield Finding(
+                RADIUS, subject.place("perturbation", "delta"),
+                f"‖δ‖ = {name} = {declared:g}, because {name} is marked Radius()",
+                f"{min(wrong):.3g} to {max(wrong):.3g} in {len(wrong)} of {len(lengths)} steps",
+                f"return self.{name} * unit(v), or remove the mark",
+            )  # fmt: skip
 
 
 # --- from comparisons

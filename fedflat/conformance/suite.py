@@ -78,7 +78,10 @@ def check_method(name: str, given: Mapping[str, Any] | None = None) -> Report:
     found = recipe(name) if file is None else recipe_from_file(file)
     again = (lambda: found) if file is None else partial(executed_again, file)
     values = {**example(found), **(given or {})}
-    found.build(values)
+    try:
+        found.build(values)
+    except UserError as error:
+        raise UserError(f"{error}; values for the check are those of examples=[...], or of --set NAME=VALUE") from None
     with _generators_restored():
         return _Suite(found, values, again, file).report()
 
