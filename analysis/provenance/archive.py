@@ -70,6 +70,11 @@ def unpack(archive: Path, folder: Path) -> int:
         work.rename(folder)
     except OSError as error:
         raise UserError(f"cannot unpack '{archive}' into '{folder}': {error.strerror or error}") from None
+    except UnicodeEncodeError as error:
+        raise UserError(
+            f"cannot unpack '{archive}': the locale's encoding {error.encoding} lacks the character "
+            f"'{error.object[error.start]}' of a file's name (allowed: a UTF-8 locale, such as LC_ALL=C.UTF-8)"
+        ) from None
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
         raise UserError(f"'{archive}' is damaged, or no archive of 'fedflat export' ({error})") from None
     finally:

@@ -47,7 +47,7 @@ def servers() -> set[psutil.Process]:
 
 def alone(*arguments: object) -> subprocess.CompletedProcess:
     command = [sys.executable, "-m", "fedflat", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
 
 
 AS_IN_THE_SNAKEFILE = """

@@ -1,6 +1,7 @@
 """The command: runs the parts one after the other, within the time limit, and prints the page."""
 
 import argparse
+import io
 import json
 import os
 import re
@@ -203,11 +204,13 @@ def parser() -> argparse.ArgumentParser:
 def main() -> None:
     """Read the command line, and print the page."""
     options = parser().parse_args()
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # × where the locale has none
     os.environ.setdefault("PYTHONUNBUFFERED", "1")
     text = page(options.device, options.seconds, quick=options.quick)
-    print(text)
     if options.out is not None:
         write_text(options.out.resolve(), text)
+    print(text)
 
 
 if __name__ == "__main__":

@@ -16,9 +16,9 @@ RUN = Path(__file__).with_name("run")
 
 
 def page(out: Path, *options: str) -> str:
-    environment = {**os.environ, "PYTHON": sys.executable, "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "PYTHON": sys.executable, "OMP_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8"}
     command = [str(RUN), "--device", "cpu", "--quick", "--out", str(out), *options]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, env=environment, capture_output=True, encoding="utf-8", check=True)
     text = out.read_text(encoding="utf-8")
     assert text in done.stdout
     return text

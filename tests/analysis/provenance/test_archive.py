@@ -5,6 +5,8 @@ import os
 import re
 import shutil
 import stat
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
@@ -14,12 +16,20 @@ from hypothesis import strategies as st
 
 from analysis.provenance.archive import CHECKSUMS, unpack, write_archive
 from bench.input.errors import UserError
+from tests.places import ROOT
+
+LETTER = "é" if sys.getfilesystemencoding() == "utf-8" else "e"
 
 
 @pytest.fixture
 def files(tmp_path: Path) -> dict[str, Path]:
     """Files by their names in an archive."""
-    contents = {"results/b.csv": b"x,y\n1,2\n", "results/a/é.bin": bytes(range(256)) * 99, "README.md": b"", "z": b"z"}
+    contents = {
+        "results/b.csv": b"x,y\n1,2\n",
+        f"results/a/{LETTER}.bin": bytes(range(256)) * 99,
+        "README.md": b"",
+        "z": b"z",
+    }
     written = {}
     for number, (name, content) in enumerate(contents.items()):
         written[name] = tmp_path / f"source-{number}"
@@ -36,6 +46,18 @@ def test_what_is_packed_is_unpacked(files, tmp_path):
     assert found == {name: file.read_bytes() for name, file in files.items()}
     assert checksums.splitlines() == [f"{hashlib.sha256(found[name]).hexdigest()}  {name}" for name in sorted(found)]
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["out"]
+
+
+def test_a_name_that_the_locale_does_not_have_is_one_line(files, tmp_path):
+    write_archive(tmp_path / "a.zip", {"é": files["z"]})
+    code = "import pathlib as p; from analysis.provenance.archive import unpack; unpack(p.Path('a.zip'), p.Path('out'))"
+    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=plain, capture_output=True, check=False)
+    assert done.stderr.splitlines()[-1] == (
+        b"bench.input.errors.UserError: cannot unpack 'a.zip': the locale's encoding ascii lacks the character "
+        b"'\\xe9' of a file's name (allowed: a UTF-8 locale, such as LC_ALL=C.UTF-8)"
+    )
+    assert [file.name for file in tmp_path.glob("*out*")] == []
 
 
 def test_equal_files_give_equal_bytes(files, tmp_path, monkeypatch):
