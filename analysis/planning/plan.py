@@ -16,7 +16,9 @@ from analysis.planning.run_cost import disk, seconds
 from analysis.planning.targets import experiments_with, find_targets
 from analysis.report.requested import RequestedExperiment
 from bench.experiments.results import PARTITION
+from bench.experiments.run_config import RunConfig
 from bench.files.text_table import aligned
+from bench.training.directories.shared_runs import shared_run
 from bench.training.run_directory import is_complete
 
 NamedCell = tuple[str, str]
@@ -25,10 +27,11 @@ NamedCell = tuple[str, str]
 
 @dataclass(frozen=True)
 class Cost:
-    """Cost of several runs: how many are finished, and the hours and bytes of the others."""
+    """Cost of several runs: finished ones, those taken from other experiments, hours and bytes of the rest."""
 
     runs: int = 0
     finished: int = 0
+    taken: int = 0
     hours: float = 0.0
     bytes: float = 0.0
 
@@ -36,6 +39,7 @@ class Cost:
         return Cost(
             self.runs + other.runs,
             self.finished + other.finished,
+            self.taken + other.taken,
             self.hours + other.hours,
             self.bytes + other.bytes,
         )
@@ -50,13 +54,15 @@ def total(costs: Iterable[Cost]) -> Cost:
 class CellCosts:
     """The costs of the cells of experiments, each computed when it is first requested.
 
-    `experiments`: by name; `ignore_finished`: finished runs cost as much as missing ones.
+    `experiments`: by name; `ignore_finished`: finished and taken runs cost as much as missing ones.
     """
 
     experiments: Mapping[str, RequestedExperiment]
     times: Times
     ignore_finished: bool = False
     _known: dict[NamedCell, Cost] = field(default_factory=dict, init=False)
+    _planned: set[tuple[str, str]] = field(default_factory=set, init=False)
+    """The runs that are trained, by the path of their cell and their identity: other experiments take them."""
 
     @classmethod
     def of_experiments(
@@ -87,13 +93,21 @@ class CellCosts:
             experiment, path = cell
             requested = self.experiments[experiment]
             runs = requested.experiment.cell(path).runs
-            folders = [requested.paths.run(experiment, path, run.seed) for run in runs]
-            finished = 0 if self.ignore_finished else sum(map(is_complete, folders))
-            left = len(runs) - finished
+            missing, taken = list(runs), 0
+            if not self.ignore_finished:
+                folders = {run.seed: requested.paths.run(experiment, path, run.seed) for run in runs}
+                missing = [run for run in runs if not is_complete(folders[run.seed])]
+                taken = sum(self._is_shared(path, run, folders[run.seed]) for run in missing)
+                self._planned.update((path, run.identity) for run in missing)
+            left = len(missing) - taken
             # The runs of a cell differ in their seeds alone. If all are finished, no gradient is timed.
             hours, size = (seconds(runs[0], self.times) / 3600, disk(runs[0])) if left else (0.0, 0.0)
-            self._known[cell] = Cost(len(runs), finished, left * hours, left * size)
+            self._known[cell] = Cost(len(runs), len(runs) - len(missing), taken, left * hours, left * size)
         return self._known[cell]
+
+    def _is_shared(self, path: str, run: RunConfig, folder: Path) -> bool:
+        """Whether another experiment has the run, or trains it."""
+        return (path, run.identity) in self._planned or shared_run(run, folder) is not None
 
 
 def plan(
@@ -121,9 +135,9 @@ def as_text(parts: Mapping[str, Cost]) -> str:
     if not parts:
         return "nothing to train"
     rows = {**parts, "all": total(parts.values())} if len(parts) != 1 else parts
-    header = ("part", "runs", "finished", "hours of one core", "GiB")
+    header = ("part", "runs", "finished", "taken", "hours of one core", "GiB")
     numbers = [
-        (part, f"{one.runs:,}", f"{one.finished:,}", rounded(one.hours), rounded(one.bytes / 2**30))
+        (part, f"{one.runs:,}", f"{one.finished:,}", f"{one.taken:,}", rounded(one.hours), rounded(one.bytes / 2**30))
         for part, one in rows.items()
     ]
     return "\n".join(aligned([header, *numbers], right=range(1, len(header))))

@@ -20,12 +20,12 @@ from analysis.analyses.run_analysis import find_runs
 from analysis.planning.targets import Target, experiments_with, find_targets
 from analysis.provenance.archive import write_archive
 from analysis.provenance.crate import METADATA, README, REQUIREMENTS, Contents, metadata, readme, requirements
-from analysis.provenance.run_files import readers
 from analysis.report.requested import RequestedExperiment
 from bench.experiments.files import PAPER_TABLES, experiment_files, experiment_names
 from bench.experiments.results import METRICS, PARTITION, ResultPaths
 from bench.experiments.run_config import USER_FILES
 from bench.input.errors import UserError
+from bench.training.directories.run_files import readers
 from bench.training.run_directory import CONFIG, RunDirectory
 
 RESULTS, EXPERIMENT = "results", "experiment"

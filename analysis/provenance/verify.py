@@ -13,7 +13,6 @@ import torch
 from analysis.analyses.run_analysis import find_runs
 from analysis.provenance.comparison import Comparison
 from analysis.provenance.replay import Replay
-from analysis.provenance.run_files import WITH_CHECKSUMS, has_models, readers
 from analysis.provenance.verdict import DifferenceError, Verdict
 from bench.data.dataset import Dataset
 from bench.data.partitions.base import partition_hash
@@ -23,7 +22,9 @@ from bench.experiments.results import METRICS, PARTITION
 from bench.files.checksums import UNCHECKED, DamagedFileError
 from bench.files.csv_json import read_checked_csv, read_checked_text
 from bench.input.errors import UserError
-from bench.training.open_runs import failure_in_user_file
+from bench.training.directories.open_runs import failure_in_user_file
+from bench.training.directories.run_files import WITH_CHECKSUMS, check_models, has_models, readers
+from bench.training.directories.working_directory import UNFINISHED
 from bench.training.run_directory import (
     CONFIG,
     FINAL,
@@ -31,15 +32,12 @@ from bench.training.run_directory import (
     TIMES,
     RunDirectory,
     is_complete,
-    local_models_file,
     partition_table,
-    snapshot_file,
     train_again,
     trust_code,
 )
 from bench.training.run_setup import RunSetup, load_dataset, split_of
 from bench.training.train import cell_metrics
-from bench.training.working_directory import UNFINISHED
 
 Devices = Callable[[RunDirectory], torch.device]
 """Chooses the device on which rounds of a run are computed again."""
@@ -161,13 +159,8 @@ def _check_identity(run: RunDirectory) -> None:
         raise DamagedFileError(run.path / PROVENANCE, why, run.remedy)
     if run.provenance.get("seed", config.seed) != config.seed:
         raise DamagedFileError(run.path / PROVENANCE, "its seed is not that of the configuration", run.remedy)
-    if not (run.path / FINAL).is_file():
-        return
-    expected = [snapshot_file(run.path, number) for number in config.snapshots if number <= done]
-    expected += [local_models_file(run.path, number) for number in config.rounds_of_local_models if number <= done]
-    for file in expected:
-        if not file.is_file():
-            raise DamagedFileError(file, "it does not exist", run.remedy)
+    if (run.path / FINAL).is_file():
+        check_models(run)
 
 
 @functools.lru_cache(maxsize=2)

@@ -80,16 +80,19 @@ class Origin:
         files = ", ".join(f"{file.url} as '{root / file.path}'" for file in wanted)
         return f"put {files}, or run 'fedflat data prepare {name} --download --root {shlex.quote(str(root))}'"
 
+    def require(self, name: str, root: Path) -> None:
+        """Raises `UserError` with instructions if files are missing. No file is read."""
+        if self.status(root) == MISSING:
+            first = next(file for file in self.members if not (root / file.path).is_file())
+            raise UserError(f"data set {name}: '{root / first.path}' is missing; {self.advice(name, root)}")
+
     def provide(self, name: str, root: Path) -> list[Path]:
         """The paths of the members, which are unpacked from the verified archive if they are missing.
 
         Raises `UserError` with instructions if files are missing or corrupt. Nothing is downloaded.
         """
-        status = self.status(root)
-        if status == MISSING:
-            first = next(file for file in self.members if not (root / file.path).is_file())
-            raise UserError(f"data set {name}: '{root / first.path}' is missing; {self.advice(name, root)}")
-        if status == "archive":
+        self.require(name, root)
+        if self.status(root) == "archive":
             assert self.archive is not None  # status says so
             with locked(root / self.archive.path):
                 if self.status(root) == "archive":  # another process may have unpacked it

@@ -142,16 +142,21 @@ def run_in(cell_folder: Path, seed: int | str) -> Path:
     return cell_folder / f"seed-{seed}"
 
 
+def runs_folder(run: Path) -> Path | None:
+    """The folder with the runs of all experiments that contains the run; None if it is not in a folder of results."""
+    runs = Path(*run.absolute().parts[:-6])
+    if runs.name == CUSTOM:
+        runs = runs.parent
+    return runs if runs.name == "runs" else None
+
+
 def same_run_of_others(run: Path) -> list[Path]:
     """The existing folders of the same cell and seed in the other experiments of the results that contain the run.
 
     `run`: the directory of a run. Empty if it is not in a folder of results.
     """
-    parts = run.absolute().parts
-    runs = Path(*parts[:-6])
-    if runs.name == CUSTOM:
-        runs = runs.parent
-    if runs.name != "runs" or not runs.is_dir():
+    runs, parts = runs_folder(run), run.absolute().parts
+    if runs is None:
         return []
     experiments = [folder for place in (runs, runs / CUSTOM) if place.is_dir() for folder in sorted(place.iterdir())]
     places = [experiment.joinpath(*parts[-5:]) for experiment in experiments]

@@ -36,18 +36,25 @@ def lock(path: Path, *, wait: bool = False) -> int | None:
     return descriptor
 
 
-@contextmanager
-def folder_lock(folder: Path) -> Iterator[bool]:
-    """Lock a folder, which need not exist, by the file `.NAME.lock` next to it, which is removed at the end.
+def lock_file(folder: Path) -> Path:
+    """The file whose lock is that of a folder: `.NAME.lock` next to it."""
+    return folder.with_name(f".{folder.name}.lock")
 
-    Yields False, without the lock, if another process holds it.
+
+@contextmanager
+def folder_lock(folder: Path, content: str = "") -> Iterator[bool]:
+    """Lock a folder, which need not exist, by its `lock_file`, which is removed at the end.
+
+    Yields False, without the lock, if another process holds it. `content`: what others read in the file meanwhile.
     """
-    file = folder.with_name(f".{folder.name}.lock")
+    file = lock_file(folder)
     while (descriptor := lock(file)) is not None:
         if not _is_at(file, descriptor):  # the process that had the lock removed the file after it was opened here
             os.close(descriptor)
             continue
         try:
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, content.encode())
             yield True
         finally:
             with suppress(OSError):
@@ -72,7 +79,7 @@ def _is_at(file: Path, descriptor: int) -> bool:
 def locked(place: Path) -> Iterator[None]:
     """Hold the lock for writing the file or folder `place`; waiting for another process is logged."""
     place.parent.mkdir(parents=True, exist_ok=True)
-    file = place.with_name(f".{place.name}.lock")
+    file = lock_file(place)
     descriptor = lock(file)
     if descriptor is None:
         log.info("waiting for another process that prepares %s", place.name)

@@ -37,6 +37,14 @@ def load_dataset(source: Source, root: Path) -> Dataset:
     return source.load(root)
 
 
+def is_of_present_data(config: RunConfig, data_hash: str | None) -> bool:
+    """Whether a run of the configuration, whose training and test data had this hash, was trained on the present ones.
+
+    Only user-defined data can change: the content of published data sets is fixed.
+    """
+    return not config.dataset.own or load_dataset(config.dataset, data_root()).content_hash() == data_hash
+
+
 @dataclass(frozen=True)
 class RunSetup:
     """Everything that training and analyses of a run need on a device."""

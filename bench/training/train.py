@@ -6,7 +6,6 @@ from pathlib import Path
 import pandas as pd
 import torch
 
-from bench.data.root import data_root
 from bench.experiments.experiment import Cell
 from bench.experiments.results import METRICS, run_in
 from bench.experiments.run_config import RunConfig
@@ -16,11 +15,12 @@ from bench.host.memory import Budgets
 from bench.host.progress import Progress, Timer, silent
 from bench.input.errors import UserError
 from bench.training.choices import trainers
-from bench.training.open_runs import open_runs
+from bench.training.directories.open_runs import no_empty_folders, open_runs
+from bench.training.directories.shared_runs import remove_lock, take_shared
+from bench.training.directories.working_directory import publish, remove_locks, remove_stale
 from bench.training.run_directory import RunDirectory, identified, is_finished
-from bench.training.run_setup import load_dataset
+from bench.training.run_setup import is_of_present_data
 from bench.training.training_run import TrainingRun
-from bench.training.working_directory import publish, remove_locks, remove_stale
 
 
 def train_cell(
@@ -70,20 +70,26 @@ def train_runs(
 ) -> list[RunDirectory]:
     """Train runs that differ in their seeds only, each into its own folder. Interrupted runs are resumed.
 
-    A finished run is left as it is. A `UserError` if a folder holds the run of another configuration; with `replace`, a
-    run of another configuration, of other code or of other images is trained again, and the old one is removed when the
-    new one is complete. `budgets`: the memory for the client states of each run, by default the configuration's; states
-    beyond it are stored in a file, which changes no number.
+    A finished run is left as it is; one that another experiment of the same results has finished is taken. A
+    `UserError` if a folder holds the run of another configuration; with `replace`, a run of another configuration, of
+    other code or of other images is trained again, and the old one is removed when the new one is complete. `budgets`:
+    the memory for the client states of each run, by default the configuration's; states beyond it are stored in a file,
+    which changes no number.
     """
     missing = list[tuple[RunConfig, Path]]()
     for config, folder in zip(configs, folders, strict=True):
         if _is_up_to_date(config, folder, replace=replace):
             remove_locks(folder)
+            remove_lock(config, folder)
         else:
             missing.append((config, folder))
     if missing and (reason := locks_on_this_machine_only(missing[0][1])) is not None:
         progress(f"locks hold on this machine only ({reason}): no other machine may train these runs at the same time")
-    with open_runs(missing, device, progress, budgets, replace=replace) as runs:
+    with (
+        no_empty_folders([folder for _, folder in missing]),
+        take_shared(missing, progress, replace=replace) as untrained,
+        open_runs(untrained, device, progress, budgets, replace=replace) as runs,
+    ):
         for trainer in trainers(runs) if runs else ():
             checkpoints = Timer(runs[0].config.engine.checkpoint_seconds)
             for due in _due_runs(trainer.runs):
@@ -114,16 +120,11 @@ def _is_up_to_date(config: RunConfig, folder: Path, *, replace: bool) -> bool:
     """Whether the folder contains the finished run of this configuration, trained on the current images."""
     if not is_finished(folder, config, replace=replace):
         return False
-    # Only user-defined data can change: the content of published data sets is fixed.
-    if not config.dataset.own or RunDirectory(folder).provenance.get("data_hash") == _data_hash(config):
+    if is_of_present_data(config, RunDirectory(folder).provenance.get("data_hash")):
         return True
     if not replace:
         raise UserError(f"the images have changed since '{folder}' was trained; pass --replace, or another --out")
     return False
-
-
-def _data_hash(config: RunConfig) -> str:
-    return load_dataset(config.dataset, data_root()).content_hash()
 
 
 def _outcome(metrics: pd.DataFrame) -> str:

@@ -51,7 +51,8 @@ def run(
     """Train cells of an experiment.
 
     A cell is one method in one setting (data set, partition, participation), with all its seeds. An interrupted run is
-    resumed; a finished run is not trained again. If one cell fails, the others are still trained.
+    resumed; a finished run is not trained again, nor is a run that another experiment in RESULTS has finished: its
+    files are taken. If one cell fails, the others are still trained.
 
     \b
     Examples:

@@ -74,7 +74,7 @@ def test_a_run_that_was_finished_meanwhile_is_taken_as_it_is(alone: Path, tmp_pa
     import torch
 
     from bench.experiments.experiment import load_experiment
-    from bench.training import open_runs
+    from bench.training.directories import open_runs
     from bench.training.train import train_runs
 
     [run] = (

@@ -59,6 +59,9 @@ class Source(Frozen):
     def overview(cls, root: Path) -> tuple[str, ...]:
         """Texts for a list: images, shape, classes, megabytes, status below the data root, licence, source."""
 
+    def require(self, root: Path) -> None:
+        """Raises `UserError` with instructions if files below the data root are missing. No file is read."""
+
     own: ClassVar[bool] = False
     """Whether the files are user-defined, so that they can change under the same name."""
 
@@ -118,6 +121,11 @@ class Published(Source):
     @abstractmethod
     def chunks(self, subset: Subset, root: Path) -> Iterator[Samples]:
         """The decoded images of a subset, in chunks, from verified files."""
+
+    def require(self, root: Path) -> None:
+        """Raises `UserError` with instructions if its files, or those of `needs`, are missing. No file is read."""
+        for source in (*(needed.parse({}) for needed in self.needs), self):
+            source.origin.require(source.name, root)
 
     @property
     def options(self) -> dict[str, object]:

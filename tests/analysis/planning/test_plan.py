@@ -34,6 +34,13 @@ def test_a_table_needs_the_runs_that_it_shows(tmp_path: Path) -> None:
     assert (after.runs, after.finished) == (24, 1)
     assert after.bytes < estimate.bytes
     assert after.hours < estimate.hours
+    own = tmp_path / "mine.yaml"
+    own.write_text("name: mine\nextends: quick\n", encoding="utf-8")
+    [mine] = plan(["mine_table_flatness"], tmp_path, ONE, one_second, [str(own)]).values()
+    assert (mine.runs, mine.finished, mine.taken) == (24, 0, 1)
+    assert mine.hours == pytest.approx(after.hours)
+    both = plan(["quick_table_flatness", "mine_table_flatness"], tmp_path, ONE, one_second, [str(own)])
+    assert (both["mine: digits"].taken, both["mine: digits"].hours) == (24, 0)
 
 
 def test_runs_that_analyses_compare_with_are_needed_too() -> None:
@@ -143,8 +150,8 @@ def test_a_share_of_emnist_takes_less() -> None:
 
 
 def test_parts_are_lines_with_their_sum() -> None:
-    parts = {"a: x": Cost(2, 1, 1.5, 2**30), "a: y": Cost(3, 0, 0.25, 2**29)}
+    parts = {"a: x": Cost(2, 1, 0, 1.5, 2**30), "a: y": Cost(3, 0, 1, 0.25, 2**29)}
     lines = as_text(parts).splitlines()
-    assert lines[-1].split() == ["all", "5", "1", "1.8", "1.5"]
+    assert lines[-1].split() == ["all", "5", "1", "1", "1.8", "1.5"]
     assert len(as_text({"a: x": parts["a: x"]}).splitlines()) == 2
     assert total([]) == Cost()

@@ -15,11 +15,11 @@ from bench.files.csv_json import write_checked_json
 from bench.methods.base import CannotBatchError
 from bench.training.calibration import _Calibration, choose_engine, unmeasured
 from bench.training.cell_trainer import CellTrainer
+from bench.training.directories.working_directory import remove_stale, working_directory
 from bench.training.engine_choice import EngineChoice
 from bench.training.run_directory import RunDirectory
 from bench.training.run_setup import RunSetup
 from bench.training.train import train_cell, train_runs
-from bench.training.working_directory import remove_stale, working_directory
 from tests.bench.engine.test_backends import engine_lines
 from tests.bench.training.test_runs import SETTING, contents
 from tests.problems import train
@@ -81,7 +81,7 @@ def test_a_killed_run_goes_on_as_it_began(first, second, checkpoint_seconds, beg
 
 
 def test_a_repeated_run_is_computed_as_before(tmp_path):
-    """When it is replaced because the code has changed, and as a run of another experiment with the same identity."""
+    """Because the code has changed: when it is replaced, and as a run of another experiment, which does not take it."""
     runs = tmp_path / "results" / "runs"
     one, same = cell(**{"grid.seeds": [0]}), cell(experiment="quick_all", **{"grid.seeds": [0]})
     assert one.identity == same.identity
@@ -94,7 +94,7 @@ def test_a_repeated_run_is_computed_as_before(tmp_path):
     write_checked_json(first / "provenance.json", {**about, "code": other_code})
     with home(tmp_path / "other", LOOP, *one.runs):
         for experiment in ("quick_all", "custom/quick"):
-            train_cell(experiment, same, runs / experiment / one.path, CPU, lambda line: None)
+            train_cell(experiment, same, runs / experiment / one.path, CPU, lambda line: None, replace=True)
             again = runs / experiment / one.path / "seed-0"
             assert engine_lines(again) == [f"as in '{first}'", "cohort, 1 thread"]
             assert contents(again) == before
@@ -126,6 +126,7 @@ def test_the_record_of_another_run_or_device_is_not_used(change, tmp_path):
     with home(tmp_path / "one", COHORT, config):
         first = train(config, runs / "quick" / SETTING / "fedsam" / "seed-0", CPU).path
     about = dict(RunDirectory(first).provenance)
+    about["code"] = {**about["code"], "fingerprint": "0123456789abcdef"}  # so that the run itself is not taken
     about |= {"device": {"device": "NVIDIA H100"}, "identity": {"identity": "0" * 16}}.get(change, {})
     if change == "threads":
         about["engine_at_start"]["threads"] = torch.get_num_threads() + 1
@@ -135,7 +136,7 @@ def test_the_record_of_another_run_or_device_is_not_used(change, tmp_path):
     if change == "missing":
         (first / "provenance.json").unlink()
     with home(tmp_path / "other", LOOP, config):
-        again = train(config, runs / "again" / SETTING / "fedsam" / "seed-0", CPU)
+        again = train(config, runs / "again" / SETTING / "fedsam" / "seed-0", CPU, replace=True)
     assert engine_lines(again.path)[-1] == "loop, channels-last, 1 thread"
 
 

@@ -25,10 +25,10 @@ from bench.input.errors import UserError
 from bench.methods import CATALOG
 from bench.training.cell_trainer import CellTrainer
 from bench.training.code_version import code_fingerprint
+from bench.training.directories.working_directory import working_directory
 from bench.training.run_directory import RunDirectory
 from bench.training.run_setup import RunSetup
 from bench.training.train import train_cell, train_runs
-from bench.training.working_directory import working_directory
 from tests.commands import fedflat
 from tests.problems import train
 

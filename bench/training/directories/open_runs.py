@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import torch
@@ -15,10 +15,22 @@ from bench.host.progress import Progress
 from bench.input.content import read_own, short_hash
 from bench.input.errors import UserError
 from bench.input.user_code import failure, line_of
+from bench.training.directories.working_directory import publish, remove_stale, working_directory
 from bench.training.run_directory import is_complete, is_finished
 from bench.training.run_setup import RunSetup
 from bench.training.training_run import AT_START, CLIENTS, TrainingRun
-from bench.training.working_directory import publish, remove_stale, working_directory
+
+
+@contextmanager
+def no_empty_folders(places: Sequence[Path]) -> Iterator[None]:
+    """Remove the folders above these places that are new and still empty when the block ends."""
+    new = {parent for place in places for parent in place.parents if not parent.exists()}
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # the first one that is not empty
+            for folder in sorted(new, key=lambda folder: len(folder.parts), reverse=True):
+                folder.rmdir()
 
 
 @contextmanager
@@ -34,14 +46,12 @@ def open_runs(
 
     Without `replace`, a run that another process has finished meanwhile is left as it is.
 
-    If training fails, working directories without a checkpoint and new, empty folders are removed, and a failure in a
-    user-defined file is raised as a `UserError` that names the line. `budgets` as for `train_runs`.
+    If training fails, working directories without a checkpoint are removed, and a failure in a user-defined file is
+    raised as a `UserError` that names the line. `budgets` as for `train_runs`.
     """
     setups = [RunSetup.build(config, device) for config, _ in wanted]
     threads = torch.get_num_threads()
-    new_folders = [parent for _, folder in wanted for parent in folder.parents if not parent.exists()]
     with ExitStack() as locks:
-        locks.callback(_remove_empty, new_folders)
         works: list[Path] = []
         runs: list[TrainingRun] = []
         try:
@@ -109,12 +119,3 @@ def _remove_without_progress(works: Sequence[Path]) -> None:
     for work in works:
         if not (is_complete(work) or any((work / name).exists() for name in CHECKPOINTS)):
             shutil.rmtree(work, ignore_errors=True)
-
-
-def _remove_empty(folders: list[Path]) -> None:
-    """Remove these folders from the innermost outwards, up to the first that is not empty."""
-    for folder in sorted(set(folders), key=lambda folder: len(folder.parts), reverse=True):
-        try:
-            folder.rmdir()
-        except OSError:
-            return

@@ -18,29 +18,46 @@ from bench.files.locks import folder_lock
 from bench.input.content import short_hash
 from bench.input.errors import UserError
 from bench.training.code_version import code_fingerprint
-from bench.training.run_directory import SNAPSHOTS, is_complete
+from bench.training.run_directory import PROVENANCE, SNAPSHOTS, is_complete
+from bench.training.training_run import AT_START
 
 UNFINISHED = ".partial-"
 """The part of a working directory's name between the name of the run and the key."""
 
 
 @contextmanager
-def working_directory(path: Path, config: RunConfig) -> Iterator[Path]:
-    """The working directory of a run, locked while it is in use; a `UserError` if another process holds the lock."""
+def locked_directory(path: Path, config: RunConfig) -> Iterator[Path]:
+    """The path of a run's working directory, locked; a `UserError` if another process holds the lock."""
     key = short_hash(f"{config.identity}:{code_fingerprint()}", digits=8)
     work = path.with_name(f"{path.name}{UNFINISHED}{key}")
     with ExitStack() as lock:
-        try:
+        with _one_line_errors(work):
             work.parent.mkdir(parents=True, exist_ok=True)
             if not lock.enter_context(folder_lock(work)):
                 raise UserError(f"another process is training '{path}'")
+        yield work
+
+
+@contextmanager
+def working_directory(path: Path, config: RunConfig) -> Iterator[Path]:
+    """The working directory of a run, locked while it is in use; a `UserError` if another process holds the lock."""
+    with locked_directory(path, config) as work:
+        with _one_line_errors(work):
+            if (work / PROVENANCE).exists() and not (is_complete(work) or (work / AT_START).exists()):
+                shutil.rmtree(work)  # left by a process that was killed while it took another experiment's run
             (work / SNAPSHOTS).mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            what = "lock files in" if error.filename is None else "write to"
-            raise UserError(f"cannot {what} '{work.parent}': {error.strerror}") from None
         for half_written in work.rglob(TEMPORARY):  # left by a killed process
             half_written.unlink()
         yield work
+
+
+@contextmanager
+def _one_line_errors(work: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        what = "lock files in" if error.filename is None else "write to"
+        raise UserError(f"cannot {what} '{work.parent}': {error.strerror}") from None
 
 
 def publish(work: Path, path: Path) -> None:

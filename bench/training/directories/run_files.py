@@ -9,7 +9,7 @@ import torch
 
 from bench.experiments.results import METRICS, PARTITION
 from bench.experiments.run_config import CODE
-from bench.files.checksums import damage_in_one_line
+from bench.files.checksums import DamagedFileError, damage_in_one_line
 from bench.files.csv_json import read_checked_json
 from bench.files.tensor_file import open_tensors
 from bench.input.content import short_hash
@@ -22,7 +22,9 @@ from bench.training.run_directory import (
     SNAPSHOTS,
     TIMES,
     RunDirectory,
+    local_models_file,
     names_code,
+    snapshot_file,
 )
 
 CPU = torch.device("cpu")
@@ -56,6 +58,16 @@ def readers(run: RunDirectory, *, models: bool = True) -> dict[Path, Callable[[]
         **{file: functools.partial(_read_models, run, file) for file in of_models},
         **{file: functools.partial(_read_code, run, file) for file in _copies_of_code(run)},
     }
+
+
+def check_models(run: RunDirectory) -> None:
+    """A `DamagedFileError` if a model or state is missing that the configuration requires."""
+    done, config = len(run.metrics()), run.config
+    states = [snapshot_file(run.path, number) for number in config.snapshots if number <= done]
+    models = [local_models_file(run.path, number) for number in config.rounds_of_local_models if number <= done]
+    for file in (run.path / FINAL, *states, *models):
+        if not file.is_file():
+            raise DamagedFileError(file, "it does not exist", run.remedy)
 
 
 def _copies_of_code(run: RunDirectory) -> list[Path]:
