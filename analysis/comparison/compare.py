@@ -26,8 +26,10 @@ from analysis.measures.convergence import Better
 from analysis.report.requested import RequestedExperiment
 from bench.experiments.address import IDS
 from bench.experiments.files import experiment_names
+from bench.experiments.run_config import RunConfig
 from bench.input.errors import UserError, first_few, unknown
-from bench.training.run_directory import finished_run
+from bench.training.directories.shared_runs import shared_run
+from bench.training.run_directory import RunDirectory, finished_run, is_complete
 
 MARKED_PAIRS = 6
 """A result over fewer pairs is never marked: its two-sided sign-flip test cannot reach a p-value below 0.05."""
@@ -112,7 +114,11 @@ def _of_grid(grid: str) -> str:
 
 
 def method_rows(method: str, requested: RequestedExperiment) -> pd.DataFrame:
-    """The rows of a method's finished runs in an experiment; a `UserError` if there is none."""
+    """The rows of a method's finished runs in an experiment; a `UserError` if there is none.
+
+    A run that is missing there is found in another experiment of the same results by its identity, such as one that was
+    trained with `--set` into `runs/custom`.
+    """
     experiment = requested.experiment
     if method not in experiment.methods:
         error = unknown(f"method of experiment {experiment.name}", method, experiment.methods)
@@ -122,7 +128,7 @@ def method_rows(method: str, requested: RequestedExperiment) -> pd.DataFrame:
         for cell in experiment.addresses
         if cell.method == method
         for config in experiment.cell(cell.path).runs
-        if (run := finished_run(requested.paths.run(experiment.name, cell.path, config.seed), config)) is not None
+        if (run := _found(config, requested.paths.run(experiment.name, cell.path, config.seed))) is not None
     ]
     if not rows:
         raise UserError(
@@ -130,6 +136,17 @@ def method_rows(method: str, requested: RequestedExperiment) -> pd.DataFrame:
             f"train it with: {requested.snakemake(f'{requested.target}_runs')}"
         )
     return pd.concat(rows, ignore_index=True)
+
+
+def _found(config: RunConfig, folder: Path) -> RunDirectory | None:
+    """The finished run of a configuration, in `folder` or in another experiment of the same results; None: no run.
+
+    A `UserError` if `folder` holds a run of another configuration, and no other experiment has the run.
+    """
+    elsewhere = shared_run(config, folder)
+    if elsewhere is not None and (not is_complete(folder) or RunDirectory(folder).identity != config.identity):
+        return elsewhere
+    return finished_run(folder, config)
 
 
 def paired(
@@ -170,8 +187,12 @@ def paired(
 
 
 def summary(pairs: pd.DataFrame, better: Better) -> pd.DataFrame:
-    """One row per stored method, the best stored mean first: pairs, means, difference, interval, wins, p-values."""
-    rows = [_row(str(method), group, better) for method, group in pairs.groupby("method", sort=True)]
+    """One row per stored method, the best stored mean first: pairs, means, difference, interval, wins, p-values.
+
+    Pairs of a run with itself are left out, unless a method has no others.
+    """
+    groups = ((str(method), group, group[~group["same"]]) for method, group in pairs.groupby("method", sort=True))
+    rows = [_row(method, group if rivals.empty else rivals, better) for method, group, rivals in groups]
     table = pd.DataFrame(rows).sort_values("mean_stored", ascending=better == "lower", kind="stable", ignore_index=True)
     tested = ~table["same"] & table["p"].notna()
     table["p_holm"] = table["p"]

@@ -66,7 +66,8 @@ def compare(
 ) -> None:
     """Compare a method with stored baselines.
 
-    Each finished run of the method is compared with the stored runs of the same setting and seed.
+    Each finished run of the method is compared with the stored runs of the same setting and seed. A run is found by its
+    configuration, in whichever experiment of the results it was trained.
 
     \b
     Examples:

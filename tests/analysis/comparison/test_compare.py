@@ -96,6 +96,27 @@ def test_a_method_that_is_stored_itself_is_shown_and_named(stored: Path) -> None
     assert "with itself" not in as_text(compared("sharper"), False)
 
 
+def test_runs_are_found_by_their_identity(stored: Path) -> None:
+    """Those of another experiment, and those trained with other values, where the usual ones are in the usual place."""
+    before = compared()
+    runs = Path("results/runs")
+    place = Path(*SETTINGS[0], "fedsam")
+    (runs / "other" / place.parent).mkdir(parents=True)
+    shutil.move(runs / "little" / place, runs / "other" / place)
+    pd.testing.assert_frame_equal(compared().pairs, before.pairs)
+    shutil.copytree(runs / "other", runs / "custom" / "copy")
+    pd.testing.assert_frame_equal(compared().pairs, before.pairs)
+
+    sharper = {"methods.fedsam.hyperparameters.rho": 0.5}
+    with pytest.raises(UserError, match="holds a run of another configuration"):
+        compared(overrides=sharper)
+    cell = load_experiment("little.yaml", sharper).cell(Path(*SETTINGS[1], "fedsam").as_posix())
+    train_cell("little", cell, runs / "custom" / "little" / cell.path, prepare_device("cpu", 1), silent)
+    found = compared(overrides=sharper)
+    assert row(found.tables(False)["all", "all", "all"], "fedsam")["pairs"] == 3
+    assert not found.pairs["same"].any()
+
+
 def test_runs_that_diverged_are_counted_and_lose(stored: Path) -> None:
     against = row(compared().tables(False)["all", "all", "all"], "wild")
     assert (against["pairs"], against["wins"], against["losses"]) == (6, 6, 0)
@@ -290,6 +311,13 @@ def test_holm_leaves_out_the_method_itself() -> None:
     assert summary(pairs, "higher").set_index("stored_method")["p_holm"].to_dict() == {
         "itself": 1.0, "one": 0.5, "other": 0.5,
     }  # fmt: skip
+
+
+def test_a_pair_of_a_run_with_itself_is_no_comparison() -> None:
+    pairs = frame(partly=[("a", 1, 1), ("b", 5, 2)])
+    pairs["same"] = pairs["mine"] == pairs["stored"]
+    partly = row(summary(pairs, "higher"), "partly")
+    assert (partly["pairs"], partly["difference"], partly["wins"], partly["same"]) == (1, 3, 1, False)
 
 
 number = st.floats(-50, 50).map(lambda v: round(v, 3))
