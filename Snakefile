@@ -23,8 +23,11 @@ from snakemake.executors import local
 from analysis.planning.demands import JOB_THREADS
 from analysis.planning.workflow import Workflow, one_line_errors
 from fedflat.command_server import CommandServer
+from fedflat.job_lines import print_job_lines
 
 min_version("9.0")
+
+LINES = print_job_lines(workflow.output_settings)
 
 
 configfile: f"{workflow.basedir}/config/config.yaml"
@@ -54,6 +57,8 @@ TABLE, FIGURE = REPORT.table("{name}"), REPORT.figure("{name}")
 
 
 onstart:
+    if not SUBMITTED:
+        FLOW.require_data((job.rule.name, job.wildcards) for job in workflow.dag.needrun_jobs())
     # Snakemake's limit of jobs per second polls once a second for each job that has ended. One machine needs no
     # limit, so `--max-jobs-per-timespan` has no effect there.
     if workflow.local_exec:
@@ -61,6 +66,11 @@ onstart:
     else:
         # --group-components is needed in the submitted job, too: it keeps the cells there in one group.
         workflow.executor_plugin.common_settings.pass_group_args = True
+
+
+onerror:
+    for line in LINES.failures() if LINES else ():
+        print(line, file=sys.stderr)
 
 
 # Limits that hold on one machine, or within one group of jobs on a cluster, but not for the sum of all submitted jobs.
@@ -88,6 +98,7 @@ wildcard_constraints:
     analysis="|".join(FLOW.analysis_names),
     name="[a-z0-9_]+",
     seed="[0-9]+",
+    target="[A-Za-z0-9_-]+",
 
 
 rule all:
@@ -184,3 +195,13 @@ for target, files in () if SUBMITTED else FLOW.targets.items():
     rule:
         name: target
         input: files
+
+
+# The file without a folder that no other rule writes: a mistyped target.
+rule unknown:
+    output: "{target}"
+    input: FLOW.unknown_target
+
+
+if LINES:
+    LINES.targets |= {"all", *FLOW.targets}

@@ -1,7 +1,7 @@
 """Functions for the Snakefile: experiments, cells, files, and the options of jobs."""
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, wraps
 from pathlib import Path
@@ -15,14 +15,18 @@ from analysis.planning.gradient_times import GradientTimes
 from analysis.report.figures import Figures
 from analysis.report.requested import RequestedExperiment
 from analysis.report.tables import Tables
+from bench.data.root import data_root
+from bench.data.sources.base import Source
 from bench.experiments.experiment import Cell
 from bench.experiments.files import PAPER_TABLES, experiment_names
 from bench.experiments.overrides import CONFIG_KEYS, config_overrides
 from bench.experiments.resolving import scaled_name
 from bench.experiments.results import ReportPaths, ResultPaths, run_in
+from bench.experiments.run_config import RunConfig
 from bench.host.torch_device import resolved_name
 from bench.input.errors import UserError, unknown
-from bench.training.run_directory import is_finished
+from bench.training.directories.shared_runs import shared_run
+from bench.training.run_directory import is_complete, is_finished
 
 KEYS = sorted([*CONFIG_KEYS, "device", "experiments", "replace", "results", "threads"])
 """The keys of config/config.yaml and of `snakemake --config`."""
@@ -204,6 +208,34 @@ class Workflow:
         return cell.identity
 
     @one_line_errors
+    def require_data(self, jobs: Iterable[tuple[str, Wildcards]]) -> None:
+        """End Snakemake with instructions if data sets are missing that these jobs need.
+
+        `jobs`: the name of the rule, and its wildcards. Training does not need the data if other experiments have the
+        runs.
+        """
+        wanted: dict[str, Source] = {}
+        for rule, w in jobs:
+            if rule in ("train", "split", "analyse"):
+                runs = self.cell(w).runs
+                if runs[0].dataset.label not in wanted and not (rule == "train" and self._has_runs(w, runs)):
+                    wanted[runs[0].dataset.label] = runs[0].dataset
+        missing = []
+        for _, source in sorted(wanted.items()):
+            try:
+                source.require(data_root())
+            except UserError as error:
+                missing.append(str(error))
+        if missing:
+            raise UserError("; ".join(missing))
+
+    def _has_runs(self, w: Wildcards, runs: Sequence[RunConfig]) -> bool:
+        """Whether all runs of a cell are finished, or can be taken from other experiments."""
+        folder = self.paths.cell(w.experiment, self.cell_path(w))
+        places = [(run, run_in(folder, run.seed)) for run in runs]
+        return all(is_complete(place) or shared_run(run, place, replace=self.replaces) for run, place in places)
+
+    @one_line_errors
     def metrics_compared_with(self, w: Wildcards) -> list[Path]:
         """Metrics of the cells with which an analysis compares this cell."""
         cells = self.experiments[w.experiment].compared(self.cell_path(w), w.analysis)
@@ -277,3 +309,8 @@ class Workflow:
             return one_line_errors(lambda w: [file for part in parts for file in part.outputs()])
 
         return {name: files(parts) for name, parts in targets.all_targets(self.experiments.values()).items()}
+
+    @one_line_errors
+    def unknown_target(self, w: Wildcards) -> list[Path]:
+        """End Snakemake with a line that suggests the nearest target."""
+        raise unknown("target", w.target, {*self.targets, "all"})

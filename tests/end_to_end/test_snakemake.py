@@ -1,6 +1,7 @@
 """The whole pipeline by Snakemake, on real images at the smallest scale that still has every stage."""
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -12,6 +13,7 @@ import pandas as pd
 import psutil
 import pytest
 
+from bench.training.run_directory import RunDirectory
 from fedflat.command_server import SERVER
 from tests.commands import SNAKEMAKE, run
 from tests.places import MINI
@@ -39,8 +41,75 @@ def snakemake(folder: Path, *arguments: str, **config: object) -> str:
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("mini")
-    snakemake(folder)
+    (folder / "printed").write_text(snakemake(folder), encoding="utf-8")
     return folder
+
+
+def test_each_job_is_one_line(finished):
+    first, *lines = (finished / "printed").read_text(encoding="utf-8").splitlines()[1:]
+    jobs = int(first.split()[0])
+    assert first == f"{jobs} jobs: 1 split, 2 train, 12 analyse, 5 figure, 2 table, 1 page"
+    ended = [
+        re.fullmatch(rf"(\d+) of {jobs}(?:, about \d+ (?:s|min) left)?: (\w+ .*) \(\d+ (?:s|min)\)", line)
+        for line in lines
+    ]
+    assert all(ended), lines
+    assert [int(line[1]) for line in ended] == list(range(1, jobs + 1))
+    assert {f"train {CELLS}/fedavg", f"hessian of {CELLS}/fedsam", "table accuracy of mini", "page of mini"} < {
+        line[2] for line in ended
+    }
+
+
+def test_the_log_of_a_failed_job_is_shown_once(tmp_path):
+    """The other jobs are computed."""
+    bad = "import torch\nraise RuntimeError('a mistake of mine')\n"
+    (tmp_path / "net.py").write_text(f"def broken(shape, classes):\n    {bad.splitlines()[1]}\n", encoding="utf-8")
+    own = tmp_path / "own.yaml"
+    own.write_text(
+        f"name: own\nextends: {MINI}\nparts:\n  good: {{}}\n  bad: {{model: net.py:broken}}\n", encoding="utf-8"
+    )
+    done = run(command(tmp_path, "own_runs", experiments=f"[{own}]", methods="[fedavg]", rounds=1, seeds="[0]"))
+    assert done.returncode != 0
+    lines = done.stderr.splitlines()
+    failed = "train bad/dirichlet-0.1/4-of-20/fedavg"
+    assert lines.count(f"failed: {failed}") == 1
+    assert done.stderr.count("a mistake of mine") == 1
+    assert lines[-4] == "1 of 2 jobs failed:"
+    assert lines[-3] == f"{failed}: {tmp_path}/results/logs/own/bad/dirichlet-0.1/4-of-20/fedavg/train.log"
+    assert "a mistake of mine" in lines[-1]
+    assert any("train good/dirichlet-0.1/4-of-20/fedavg (" in line for line in lines)
+
+
+def test_missing_data_are_reported_before_the_first_job(tmp_path):
+    """Once, with what to do; a dry run needs no data."""
+    env = {**os.environ, "FEDFLAT_DATA": str(tmp_path / "data")}
+    arguments = command(tmp_path, "fedgf_table_1", experiments=None, methods="[fedavg]")
+    done = run(arguments, env=env)
+    assert done.returncode != 0
+    *_, line = done.stderr.splitlines()
+    assert line.startswith(f"fedflat: data set cifar10: '{tmp_path}/data/")
+    assert line.count("or run 'fedflat data prepare cifar10 --download") == 1
+    assert not (tmp_path / "results" / "runs").exists()
+    assert run([*arguments[:1], "-n", *arguments[1:]], env=env).returncode == 0
+
+
+def test_a_mistyped_target_gets_the_nearest_one(tmp_path):
+    done = run(command(tmp_path, "mini_table_acuracy"))
+    assert done.returncode != 0
+    assert "fedflat: unknown target 'mini_table_acuracy'; did you mean 'mini_table_accuracy'?" in done.stderr
+
+
+def test_a_run_of_two_experiments_is_trained_once(tmp_path):
+    """In one call of Snakemake: the second experiment adds a method, and waits for the other cells, or finds them."""
+    own = tmp_path / "own.yaml"
+    own.write_text(
+        f"name: own\nextends: {MINI}\nmethods: {{fedavg: {{}}, fedsam: {{}}, scaffold: {{}}}}\n", encoding="utf-8"
+    )
+    snakemake(tmp_path, "mini_runs", "own_runs", experiments=f"[{MINI},{own}]", seeds="[0]")
+    runs = [RunDirectory(file.parent) for file in (tmp_path / "results").rglob("config.json")]
+    assert len(runs) == 5
+    assert sum("taken_from" in run.provenance for run in runs) == 2
+    assert not list((tmp_path / "results").rglob(".*.lock"))
 
 
 def test_every_output_is_there(finished):

@@ -113,10 +113,10 @@ def _alone(config: RunConfig, folder: Path, progress: Progress) -> Iterator[None
 
 
 def _content(file: Path) -> str:
-    """The text of a file; empty if another process has removed it."""
+    """The text of a file; empty if another process, or another machine, has removed it."""
     try:
         return file.read_text(encoding="utf-8")
-    except FileNotFoundError:
+    except OSError:
         return ""
 
 

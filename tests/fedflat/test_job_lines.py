@@ -1,0 +1,138 @@
+"""The lines that replace Snakemake's: jobs, the time left, and failures; driven by records as Snakemake logs them."""
+
+import logging
+from pathlib import Path
+
+import pytest
+from snakemake.settings.enums import Quietness
+from snakemake.settings.types import OutputSettings
+from snakemake_interface_logger_plugins.common import LogEvent
+
+from fedflat import job_lines
+from fedflat.job_lines import JobLines, duration, print_job_lines
+
+
+class Workflow:
+    """Emits the records of a workflow at times that the test sets."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, *, dryrun: bool = False) -> None:
+        self.now = 0.0
+        patch.setattr(job_lines.time, "monotonic", lambda: self.now)
+        self.lines = JobLines(dryrun=dryrun)
+        self.lines.targets = {"quick_runs"}
+
+    def emit(self, event: LogEvent | None, text: str | None = None, **about: object) -> None:
+        record = logging.LogRecord("snakemake.logging", logging.INFO, "", 0, text, None, None)
+        record.__dict__.update(about, event=event)
+        self.lines.handle(record)
+
+    def plan(self, **stats: int) -> None:
+        self.emit(LogEvent.RUN_INFO, "Job stats", stats={**stats, "total": sum(stats.values())})
+
+    def start(self, number: int, rule: str = "train", message: str | None = "train a cell") -> None:
+        self.emit(LogEvent.JOB_INFO, jobid=number, rule_name=rule, rule_msg=message, log=["train.log"])
+
+    def finish(self, number: int, now: float) -> None:
+        self.now = now
+        self.emit(LogEvent.JOB_FINISHED, job_id=number)
+
+    def fail(self, number: int, log: Path) -> None:
+        self.emit(LogEvent.JOB_ERROR, "Error in rule train", jobid=number, log=[str(log)])
+
+
+@pytest.fixture
+def workflow(monkeypatch) -> Workflow:
+    return Workflow(monkeypatch)
+
+
+def test_the_time_left_is_that_of_jobs_of_the_same_rule(workflow, capsys):
+    workflow.plan(train=4, figure=2, quick_runs=1)
+    for number in (1, 2):
+        workflow.start(number)
+    workflow.finish(1, now=10)
+    workflow.start(3)
+    workflow.finish(2, now=20)  # 30 s of work in 20 s: 1.5 jobs at once
+    workflow.start(4, "figure", "figure drift of quick")
+    workflow.start(9, "quick_runs", None)
+    workflow.finish(4, now=22)
+    workflow.finish(9, now=22)
+    assert capsys.readouterr().err.splitlines() == [
+        "6 jobs: 4 train, 2 figure",
+        # one of two is running for 10 s; those that have not run count as this one
+        "1 of 6, about 20 s left: train a cell (10 s)",
+        # 4 jobs of 15 s, of which 10 s are done, 2 at a time
+        "2 of 6, about 25 s left: train a cell (20 s)",
+        # two of 15 s and a figure of 2 s, less 12 s of the running one; 44 s of work in 22 s
+        "3 of 6, about 10 s left: figure drift of quick (2 s)",
+    ]
+
+
+def test_failures_are_shown_once_at_the_end(workflow, capsys, tmp_path):
+    log = tmp_path / "train.log"
+    log.write_text("".join(f"line {number}\n" for number in range(20)), encoding="utf-8")
+    workflow.plan(train=2)
+    for number in (1, 2):
+        workflow.start(number)
+    workflow.fail(1, log)
+    workflow.start(1)  # tried again
+    workflow.fail(1, log)
+    workflow.fail(2, tmp_path / "none.log")
+    workflow.start(2)
+    workflow.finish(2, now=3)
+    said = capsys.readouterr().err.splitlines()
+    assert said[1:4] == ["failed: train a cell"] * 3
+    assert workflow.lines.failures() == [
+        "1 of 2 jobs failed:",
+        f"train a cell: {log}",
+        *(f"    line {number}" for number in range(15, 20)),
+    ]
+
+
+def test_other_messages_are_kept_unless_they_are_known_to_say_nothing(workflow, capsys):
+    workflow.emit(None, "Select jobs to execute...")
+    workflow.emit(LogEvent.ERROR, "RuleException:\nCalledProcessError in file Snakefile", exception="RuleException")
+    workflow.emit(LogEvent.ERROR, "LockException:\nError: Directory cannot be locked.", exception="LockException")
+    workflow.emit(None, "Nothing to be done (all requested files are present and up to date).")
+    workflow.emit(LogEvent.SHELLCMD, "Shell command: None")
+    workflow.emit(None, None)
+    assert [line.partition(":")[0] for line in capsys.readouterr().err.splitlines()] == [
+        "LockException",
+        "Error",
+        "Nothing to be done (all requested files are present and up to date).",
+    ]
+    assert workflow.lines.failures() == []
+
+
+def test_a_dry_run_names_its_jobs(monkeypatch, capsys):
+    workflow = Workflow(monkeypatch, dryrun=True)
+    for _ in range(2):  # Snakemake says it before the jobs and after them
+        workflow.plan(train=1, quick_runs=1)
+    workflow.start(1)
+    assert [line.split() for line in capsys.readouterr().err.splitlines()] == [["train", "1"], ["train", "a", "cell"]]
+
+
+@pytest.mark.parametrize(
+    ("quiet", "printed"),
+    [
+        ({Quietness.RULES, Quietness.HOST, Quietness.REASON}, True),
+        ({Quietness.REASON}, False),
+        ({Quietness.RULES, Quietness.PROGRESS}, False),
+        ({Quietness.ALL}, False),
+        (None, False),
+    ],
+)
+def test_the_lines_replace_those_of_snakemake_if_it_is_quiet(quiet, printed):
+    logger, theirs = logging.getLogger("snakemake.logging"), logging.StreamHandler()
+    theirs.name = "DefaultStreamHandler"
+    before = logger.handlers[:]
+    logger.handlers[:] = [theirs]
+    try:
+        lines = print_job_lines(OutputSettings(quiet=quiet))
+        assert logger.handlers == ([lines] if printed else [theirs])
+    finally:
+        logger.handlers[:] = before
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(3.6, "4 s"), (99, "99 s"), (130, "2 min"), (7200, "2.0 h")])
+def test_times_are_short(seconds, text):
+    assert duration(seconds) == text
