@@ -109,7 +109,10 @@ def explain(error: ValidationError) -> UserError:
 
 def _keys(where: str, class_name: str, given: object) -> str:
     """For a value that is no mapping: the keys of the model with this name, and the one that has such values."""
-    fields = next(model.model_fields for model in _subclasses(Frozen) if model.__name__ == class_name)
+    named = [model.model_fields for model in _subclasses(Frozen) if model.__name__ == class_name]
+    if not named:  # an entry of a file of results
+        return " (allowed: a mapping of keys and values)"
+    fields = named[0]
     meant = [key for key, field in fields.items() if isinstance(given, str) and given in _literals(field.annotation)]
     hint = f"; did you mean {where}.{meant[0]} = {given}?" if meant else ""
     return f"{hint} (allowed: a mapping with the keys {', '.join(sorted(fields))})"
