@@ -130,6 +130,7 @@ class Workflow:
         return int(self.device != "cpu")
 
     @property
+    @one_line_errors
     def analysis_names(self) -> list[str]:
         """The names of the analyses of all experiments."""
         return list(dict.fromkeys(name for one in self.experiments.values() for name in one.analysis_names))
@@ -302,6 +303,7 @@ class Workflow:
         return [one.report_paths.page for one in self.requested]
 
     @property
+    @one_line_errors
     def targets(self) -> dict[str, Callable[[Wildcards], list[Path]]]:
         """A function for each target, by name, that lists the target's files; its argument (wildcards) is not used."""
 

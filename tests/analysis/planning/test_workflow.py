@@ -159,6 +159,16 @@ def test_bad_input_ends_snakemake_with_one_line():
         one_line_errors(refuse)()
 
 
+@pytest.mark.parametrize("asked", ["analysis_names", "targets"])
+def test_wrong_options_of_an_analysis_end_snakemake_with_one_line(asked, tmp_path):
+    """Snakemake asks for both while it reads the Snakefile, before any rule has wildcards."""
+    mini = Path(shutil.copytree(Path(MINI).parent, tmp_path / "mini"))
+    (mini / "analyses.yaml").write_text("drift: 3\n", encoding="utf-8")
+    flow = Workflow.of({"experiments": str(mini / "experiments.yaml")})
+    with pytest.raises(SystemExit, match=r"fedflat: '.*analyses\.yaml': drift = 3 \(allowed: options"):
+        getattr(flow, asked)
+
+
 EXTENDED = """
 name: extended
 extends: quick
