@@ -62,15 +62,15 @@ def _readable(construct: Callable[[Any, yaml.ScalarNode], Any], kind: str) -> Ca
         except (ArithmeticError, AttributeError, LookupError, ValueError):
             value = None
         if value is None or (isinstance(value, int) and abs(value) > LARGEST):
-            beyond = "" if value is None else " (allowed: 64 bits)"
-            raise yaml.YAMLError(f"'{node.value}' in line {node.start_mark.line + 1} is not a {kind}{beyond}")
+            raise yaml.YAMLError(f"'{node.value}' in line {node.start_mark.line + 1} is not a {kind}")
         return value
 
     return constructed
 
 
 _TAG = "tag:yaml.org,2002:"
-for _name, _kind in {"int": "whole number", "float": "number", "bool": "truth value"}.items():
+_KINDS = {"int": "whole number of at most 64 bits", "float": "number", "bool": "truth value"}
+for _name, _kind in _KINDS.items():
     _Loader.add_constructor(_TAG + _name, _readable(getattr(yaml.SafeLoader, f"construct_yaml_{_name}"), _kind))
 _Loader.add_constructor(_TAG + "timestamp", yaml.SafeLoader.construct_yaml_str)  # no key has dates: they are text
 for _name in ("binary", "omap", "pairs", "set"):  # no key has such values

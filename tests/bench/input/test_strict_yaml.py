@@ -59,6 +59,12 @@ def test_values_that_are_none(text):
         load_yaml(f"rounds: {text}")
 
 
+@pytest.mark.parametrize("text", ["9" * 5000, str(2**63), "abc"])
+def test_a_whole_number_that_is_none_or_too_large(text):
+    with pytest.raises(yaml.YAMLError, match=r"^'.*' in line 1 is not a whole number of at most 64 bits$"):
+        load_yaml(f"rounds: !!int {text}")
+
+
 def test_sizes():
     assert load_yaml("[" * DEPTH + "]" * DEPTH)
     with pytest.raises(yaml.YAMLError, match=f"more than {DEPTH} lists and mappings within each other"):
