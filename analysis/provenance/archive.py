@@ -55,6 +55,8 @@ def unpack(archive: Path, folder: Path) -> int:
     A `UserError` if the archive has a member that is no plain file below its own folder, or whose content does not have
     the stated checksum. Nothing is executed.
     """
+    if not archive.is_file():
+        raise UserError(f"there is no archive '{archive}'")
     if folder.exists() or folder.is_symlink():
         raise UserError(f"'{folder}' already exists; give another folder with --out")
     work = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.tmp")

@@ -73,8 +73,9 @@ def readme(contents: Contents) -> str:
     """The README of the archive."""
     commands = [shlex.join(["fedflat", *words, *contents.options]) for words in contents.commands]
     models = "with models and states" if contents.has_models else "without models and states"
+    summary = f"{len(contents.runs)} runs, {models}. Exported by {_code()}."
     rendering = [
-        "No training is needed. With FedFlat installed (the version above has rendered them), run in this folder:",
+        "No training is needed. Install FedFlat, if possible the version above, and run in this folder:",
         "",
         "```sh",
         *commands,
@@ -85,7 +86,7 @@ def readme(contents: Contents) -> str:
     lines = [
         f"# {without_html(contents.target)}",
         "",
-        f"{without_html(contents.description)} {len(contents.runs)} runs, {models}. Exported by {_code()}.",
+        f"{without_html(contents.description)} {summary}".strip(),
         "",
         "| place | content |",
         "| --- | --- |",

@@ -52,6 +52,7 @@ def export(
     """
     targets = find_targets([name], experiments_with(results, overrides, sources))
     tidy = _tidy_files(name, targets, results)
+    _check_tidy_files(tidy, targets, results)
     cells = _cells(tidy, results)
     runs = [run for cell in cells for run in find_runs(cell).by_seed.values()]
     files = {_below(results, file): file for run in runs for file in _intact_files(run, models=models)}
@@ -112,6 +113,17 @@ def _tidy_files(name: str, targets: Iterable[Target], results: Path) -> list[Pat
             f"{command}"
         )
     return [file for file in found if file is not None]
+
+
+def _check_tidy_files(files: Iterable[Path], targets: Iterable[Target], results: Path) -> None:
+    """A `UserError` if a tidy file is damaged, or of other runs than those of its experiment, as for a table."""
+    tidy = {target.requested.experiment.name: target.requested.tidy for target in targets}
+    for file in files:
+        experiment, cell = ResultPaths(results).cell_of(file) or (None, None)
+        if experiment in tidy and cell is not None:
+            kind = {METRICS: "metrics", PARTITION: "partition"}.get(file.name, file.stem)
+            seed = int(file.parent.name.removeprefix("seed-")) if file.name == PARTITION else 0
+            tidy[experiment].gather(kind, [cell], seed)
 
 
 def _of_run(file: Path, results: Path) -> Path:

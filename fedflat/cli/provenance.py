@@ -124,7 +124,7 @@ def export(
 
     archive = out or Path(f"{target}.zip")
     contents = write(target, archive, results, overrides_of(set_), experiments or (), models=models)
-    typer.echo(f"{archive}: {len(contents.runs)} runs, {archive.stat().st_size / 2**20:.1f} MiB")
+    typer.echo(f"{archive}: {len(contents.runs)} runs, {archive.stat().st_size / 2**10:,.0f} KiB")
 
 
 def import_(

@@ -129,6 +129,11 @@ def test_what_is_missing_or_damaged_is_not_exported(results, tmp_path):
         exported("mini_figure_surfaces", copy, tmp_path / "a.zip")
     with pytest.raises(UserError, match="unknown target 'mini_tabel_accuracy'; did you mean 'mini_table_accuracy'"):
         exported("mini_tabel_accuracy", copy, tmp_path / "a.zip")
+    drift = copy / "analysis/mini/digits/dirichlet-0.1/4-of-20/fedsam/drift.csv"
+    text = drift.read_text(encoding="utf-8")
+    drift.write_text(text.replace("0.05", "0.06", 1), encoding="utf-8")
+    with pytest.raises(UserError, match=rf"^'{drift}' is damaged .*: write it again with: snakemake .*{drift}"):
+        exported("mini_figure_drift", copy, tmp_path / "a.zip")
     cell = copy / "runs/mini/digits/dirichlet-0.1/4-of-20/fedsam"
     text = (cell / "seed-1/times.csv").read_text(encoding="utf-8")
     (cell / "seed-1/times.csv").write_text(text.replace("1", "2", 1), encoding="utf-8")
@@ -138,6 +143,14 @@ def test_what_is_missing_or_damaged_is_not_exported(results, tmp_path):
     with pytest.raises(UserError, match="seed-1' is not a run directory"):
         exported("mini_table_accuracy", copy, tmp_path / "a.zip")
     assert [path.name for path in tmp_path.iterdir()] == ["results"]
+
+
+@pytest.mark.parametrize("target", ["mini_table_accuracy", "mini_runs"])
+def test_runs_of_another_configuration_are_not_exported(target, results, tmp_path):
+    stored = rf"'{results}/runs/mini/.*/metrics.csv' holds seed 0 of another configuration"
+    with pytest.raises(UserError, match=rf"^{stored} .*\(training.rounds: 2 there, 3 here\): give the --set values"):
+        export(target, tmp_path / "a.zip", results, {**OVERRIDES, "training.rounds": 3}, [MINI])
+    assert not list(tmp_path.iterdir())
 
 
 OWN = """
