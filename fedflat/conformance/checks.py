@@ -42,6 +42,11 @@ from fedflat.conformance.trial import ROUNDS, Trial, in_a_loop
 from fedflat.conformance.watch import Watch
 
 STORE = "keep what lasts in client.state or server.state, and what lasts for one round in client.scratch"
+_ONE_BY_ONE = "do not use client.id, which is None there, or the type of client.round"
+_FILLED_UP = (
+    "weigh samples by `weights`, which are zero for those that only fill up a mini-batch, or set separable = False in "
+    "the class of the loss"
+)
 
 
 @dataclass(frozen=True)
@@ -220,6 +225,7 @@ def resume(subject: Subject, reference: Sequence[FederationState]) -> Iterator[F
 def cohort(subject: Subject, reference: Sequence[FederationState]) -> Iterator[Finding]:
     """Clients whose results in a batched call differ from those of the loop by more than rounding."""
     federation, place = Trial(subject.method).federation(), subject.sources.of_variable("")
+    own_loss = type(subject.method.loss) not in SLOTS["loss"].values()
     for state, active in zip(reference[:2], ROUNDS, strict=False):
         works = federation.work(state, active)
         alone = in_a_loop(federation, works)
@@ -233,7 +239,7 @@ def cohort(subject: Subject, reference: Sequence[FederationState]) -> Iterator[F
                 yield Finding(
                     COHORT, place, "the same numbers, up to rounding, from clients that are trained together",
                     f"{differing} of client {work.client} in round {state.round + 1} differs",
-                    "do not use client.id, which is None there, or the type of client.round",
+                    _FILLED_UP if own_loss else _ONE_BY_ONE,
                 )  # fmt: skip
                 return
             if one.gradient_samples != another.gradient_samples:

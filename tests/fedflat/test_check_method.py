@@ -31,9 +31,10 @@ from typing import Annotated, ClassVar
 import numpy as np
 import torch
 from pydantic import Field, PrivateAttr
-from bench.methods.base import Correction, Perturbation, Server, norm, unit
+from bench.methods.base import Correction, Loss, Perturbation, Server, norm, unit
 from bench.methods.marks import Neutral, Radius
 from bench.methods.recipe import Components, Costs, Recipe
+from bench.models.network import cross_entropy
 seen = []
 """
 SAM = """
@@ -62,6 +63,13 @@ class Planted(Correction):
 
     def finish(self, w, client):
         client.state["memory"] = w - client.w_global
+"""
+LOSS = """
+class Planted(Loss):
+    name = "planted"
+
+    def value(self, model, x, y, weights, variables):
+        return cross_entropy(model(x), y, weights)
 """
 SERVER = """
 class Planted(Server):
@@ -174,6 +182,13 @@ PLANTED = {
         source(CORRECTION, (RETURN_Q, "return 2 * g if client.id == 1 else g"), ("Neutral(0)", '"lam"')), COHORT,
         "the model of client 1 in round 1 differs",
     ),
+    "a loss of several numbers": (
+        source(LOSS, ("return cross_entropy(model(x), y, weights)", "return model(x).logsumexp(1)  # here")), SHAPES,
+        r"a tensor of one number; seen: a tensor \[5\]",
+    ),
+    "a loss without weights": (
+        source(LOSS, ("y, weights)\n", "y)\n")), COHORT, "weigh samples by `weights`, which are zero for those",
+    ),
     "a variable of the module": (
         source(MEMORY, ('client.state["memory"] = w', 'seen.append(w)\n        client.state["memory"] = w')),
         HIDDEN, "the module's variable seen changes",
@@ -254,7 +269,7 @@ def test_a_planted_fault_is_found(text, check, seen, checked):
         assert line.startswith(str(file)), line
 
 
-@pytest.mark.parametrize("body", [SAM, CORRECTION, MEMORY, SERVER], ids=["sam", "correction", "memory", "server"])
+@pytest.mark.parametrize("body", [SAM, CORRECTION, MEMORY, LOSS, SERVER])
 def test_what_the_faults_were_planted_in_has_none(body, checked):
     assert checked(source(body))[0].findings == []
 
