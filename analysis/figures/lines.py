@@ -145,7 +145,8 @@ def draw_lines(
 def coinciding_note(layout: LinePanelsLayout, tidy: Tidy, lines: pd.DataFrame, x: str) -> str:
     """A note about lines that cover each other, because they differ by less than a line's width; empty if none do.
 
-    For example 'lines that coincide: FedAvg and FedProx (Dirichlet 0.1, 4 of 20 clients)'. `lines` as for `draw_lines`.
+    For example 'lines that coincide, within their width: FedAvg and FedProx (Dirichlet 0.1, 4 of 20 clients)'. `lines`
+    as for `draw_lines`.
     """
     where: dict[str, list[str]] = {}
     for panel in layout.line_panels:
@@ -164,11 +165,11 @@ def coinciding_note(layout: LinePanelsLayout, tidy: Tidy, lines: pd.DataFrame, x
                 where.setdefault(" and ".join(group), []).append(layout.panel_title(panel, tidy.experiment))
     everywhere = len(layout.line_panels)
     parts = [group if len(p) == everywhere else f"{group} ({' and '.join(p)})" for group, p in where.items()]
-    return f"lines that coincide: {'; '.join(parts)}" if parts else ""
+    return f"lines that coincide, within their width: {'; '.join(parts)}" if parts else ""
 
 
-_LINE_WIDTH = 0.005
-"""The width of a line in a panel of two inches, relative to the range of its lines, rounded down."""
+_LINE_WIDTH = 0.01
+"""The width of a line in a panel of two inches, relative to the range of its lines."""
 
 
 def _cover(one: pd.Series, another: pd.Series, width: float) -> bool:

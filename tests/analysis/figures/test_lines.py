@@ -117,6 +117,6 @@ def test_lines_that_coincide_are_named_below_the_figure(realistic: Tidy) -> None
     averaged, sam = (realistic.path("metrics", CellAddress(HARD, method)) for method in ("fedavg", "fedsam"))
     frame = pd.read_csv(sam).assign(test_accuracy=pd.read_csv(averaged)["test_accuracy"] + 0.01)
     frame.to_csv(sam, index=False)
-    assert "lines that coincide: FedAvg and FedSAM (Dirichlet 0.1, 4 of 20 clients)" in note()
+    assert "lines that coincide, within their width: FedAvg and FedSAM (Dirichlet 0.1, 4 of 20 clients)" in note()
     frame.assign(test_accuracy=frame["test_accuracy"] + 2).to_csv(sam, index=False)
     assert "coincide" not in note()
