@@ -2,12 +2,15 @@
 
     import fedflat
 
-    fedflat.simulate("fedsam", model, clients, participants, ...)   train a model on tensors, without files
+    fedflat.simulate("fedsam", model, clients, ...)                 train a model on tensors or arrays, without files
     fedflat.runs("quick")                                           one row per finished run of an experiment
     fedflat.metrics("quick")                                        one row per round of each run
     fedflat.analysis("quick", "hessian")                            an analysis of all runs
     fedflat.load_run("results/runs/.../seed-0")                     one run: configuration, metrics, model, data
+    fedflat.load_model("results/runs/.../seed-0")                   the trained model of a run, as a torch module
     fedflat.hessian(model, (x, y), k=5)                             the largest eigenvalues of a loss's Hessian
+    fedflat.sharpness(model, (x, y), rho=0.05)                      how far the loss rises within a radius
+    fedflat.surface(model, (x, y))                                  loss and error on a random plane around a model
 
 Invalid input raises `fedflat.UserError` with a message of one line. `import fedflat` is fast: torch, pandas and the
 names above are imported when they are first used.
@@ -21,13 +24,13 @@ from bench import __version__
 if TYPE_CHECKING:
     from bench.input.errors import UserError
     from bench.training.engine_choice import EngineChoice
-    from fedflat.curvature import hessian
-    from fedflat.results import Run, analysis, load_run, metrics, runs
+    from fedflat.curvature import hessian, sharpness, surface
+    from fedflat.results import Run, analysis, load_model, load_run, metrics, runs
     from fedflat.simulation import SimulationResult, simulate
 
 __all__ = [
     "EngineChoice", "Run", "SimulationResult", "UserError", "__version__",
-    "analysis", "hessian", "load_run", "metrics", "runs", "simulate",
+    "analysis", "hessian", "load_model", "load_run", "metrics", "runs", "sharpness", "simulate", "surface",
 ]  # fmt: skip
 
 _MODULES = {
@@ -35,8 +38,8 @@ _MODULES = {
     "SimulationResult": "fedflat.simulation",
     "simulate": "fedflat.simulation",
     "UserError": "bench.input.errors",
-    "hessian": "fedflat.curvature",
-    **dict.fromkeys(("Run", "analysis", "load_run", "metrics", "runs"), "fedflat.results"),
+    **dict.fromkeys(("hessian", "sharpness", "surface"), "fedflat.curvature"),
+    **dict.fromkeys(("Run", "analysis", "load_model", "load_run", "metrics", "runs"), "fedflat.results"),
 }
 
 

@@ -1,17 +1,31 @@
 """Part of the Python API: the curvature of a user-defined model on the user's tensors."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from copy import deepcopy
+from math import prod
 
+import pandas as pd
 import torch
 from torch import Tensor, nn
 
 from analysis.measures.curvature.hessian import TopEigenvalues, top_eigenvalues
+from analysis.measures.directions import Biases, Family, filter_normalised_directions
+from analysis.measures.flatness import Ascent
+from analysis.measures.flatness import sharpness as measured_sharpness
+from analysis.measures.landscape import Grid, Prepared, score, symmetric_axis
 from bench.engine.objective import Objective
-from bench.engine.own_tensors import check_data, check_model
+from bench.engine.own_tensors import OwnSamples, check_model, own_batches
+from bench.input.errors import UserError
+from bench.numerics.streams import torch_stream
+from bench.training.calibration import SMALL
+from fedflat.progress_bar import progress_bar
+
+Batches = list[tuple[Tensor, Tensor]]
 
 
 def hessian(
-    model: nn.Module, data: tuple[Tensor, Tensor], k: int = 1, *, tolerance: float = 1e-3, batch_size: int = 1000
+    model: nn.Module, data: OwnSamples, k: int = 1, *, tolerance: float = 1e-3, batch_size: int = 1000
 ) -> TopEigenvalues:
     """The k algebraically largest eigenvalues of the Hessian of the mean cross-entropy, by Lanczos iteration.
 
@@ -30,10 +44,84 @@ def hessian(
     Raises `UserError` if k is not smaller than the number of parameters, if `data` are empty or do not fit the
     model, or if the model has buffers or torch's dropout.
     """
+    with _own(model, data, batch_size) as (objective, w, batches):
+        return top_eigenvalues(objective, w, batches, k, tolerance=tolerance)
+
+
+def sharpness(
+    model: nn.Module,
+    data: OwnSamples,
+    rho: float = 0.05,
+    *,
+    steps: int = 10,
+    step: float = 1.0,
+    batch_size: int = 1000,
+) -> float:
+    """max over ‖δ‖ ≤ ρ of F(w + δ) − F(w), F the mean cross-entropy over the data, by projected gradient ascent.
+
+    A lower bound: the best point of `steps` ascent steps, each `step`·ρ long. One step gives SAM's perturbation.
+    `data` and errors as for `hessian`.
+
+    >>> import fedflat, torch
+    >>> model = torch.nn.Linear(3, 2)
+    >>> x, y = torch.randn(20, 3), torch.arange(20) % 2
+    >>> 0 < fedflat.sharpness(model, (x, y), rho=0.05) < fedflat.sharpness(model, (x, y), rho=0.1)
+    True
+    """
+    if not rho > 0 or steps < 1 or not step > 0:
+        raise UserError(f"rho = {rho}, steps = {steps}, step = {step} (allowed: numbers above 0)")
+    with _own(model, data, batch_size) as (objective, w, batches):
+        return measured_sharpness(objective, w, batches, rho, Ascent(steps, step))
+
+
+def surface(
+    model: nn.Module,
+    data: OwnSamples,
+    *,
+    extent: float = 1.0,
+    points: int = 21,
+    biases: Biases = "zero",
+    orthogonal: bool = False,
+    seed: int = 0,
+    batch_size: int = 1000,
+    progress: bool | None = None,
+) -> pd.DataFrame:
+    """Loss and error on a random plane around the model, spanned by filter-normalised directions (Li et al. 2018).
+
+    One row per point: coordinates `a` and `b` from −`extent` to `extent`, mean cross-entropy `loss`, and `error`, the
+    percentage of wrong classes. `points` per direction: an odd number, so that the model itself is the middle one.
+    Equal seeds give all models of one size the same random draws. Other options as for the analysis `surface`; `data`
+    and errors as for `hessian`, `progress` as for `simulate`.
+
+    >>> import fedflat, torch
+    >>> x, y = torch.randn(20, 3), torch.arange(20) % 2
+    >>> plane = fedflat.surface(torch.nn.Linear(3, 2), (x, y), points=5)
+    >>> plane.pivot(index="a", columns="b", values="loss").shape
+    (5, 5)
+    """
+    grid = Grid((symmetric_axis(extent, points),) * 2)
+    if biases not in ("zero", "normalised"):
+        raise UserError(f"biases = {biases!r} (allowed: zero, normalised)")
+    stream = torch_stream(seed, "surface-directions")
+    with _own(model, data, batch_size) as (objective, w, batches):
+        directions = filter_normalised_directions(objective.layout, w, stream, biases=biases, orthogonal=orthogonal)
+        plane, prepared, rows = Family(w, directions), Prepared(objective, batches), []
+        with progress_bar("surface", len(grid.points), "point", progress) as bar:
+            for point in grid.points:
+                rows.append((*point, *score(objective, plane, [point], prepared)[0]))
+                bar.update()
+    return pd.DataFrame(rows, columns=["a", "b", "loss", "error"])
+
+
+@contextmanager
+def _own(model: nn.Module, data: OwnSamples, batch_size: int) -> Iterator[tuple[Objective, Tensor, Batches]]:
+    """The loss of a copy of the model, its parameters `[P]`, and the batches; a small model has one thread."""
     check_model(model)
     objective = Objective(deepcopy(model))
-    check_data(objective, "data", data)
-    x, y = data
-    w = objective.initial()
-    batches = list(zip(x.to(w).split(batch_size), y.to(w.device, torch.int64).split(batch_size), strict=True))
-    return top_eigenvalues(objective, w, batches, k, tolerance=tolerance)
+    batches, threads = own_batches(objective, "data", data, batch_size), torch.get_num_threads()
+    if objective.layout.total * prod(batches[0][0].shape[1:]) <= SMALL:
+        torch.set_num_threads(1)
+    try:
+        yield objective, objective.initial(), batches
+    finally:
+        torch.set_num_threads(threads)

@@ -58,6 +58,17 @@ def load_run(path: str | Path, *, trust: bool = False) -> Run:
     return Run(Path(path))
 
 
+def load_model(path: str | Path, *, trust: bool = False) -> nn.Module:
+    """The final global model of the finished run in a run directory; arguments and errors as for `load_run`.
+
+    >>> import fedflat, torch
+    >>> model = fedflat.load_model("results/runs/quick/digits/dirichlet-0.1/4-of-20/fedsam/seed-0")
+    >>> model(torch.zeros(1, 1, 8, 8)).shape
+    torch.Size([1, 10])
+    """
+    return load_run(path, trust=trust).model()
+
+
 def runs(experiment: str, *, results: str | Path = "results", overrides: Overrides | None = None) -> pd.DataFrame:
     """One row per finished run of an experiment: its cell, seed, metrics of the last round, identity and path.
 

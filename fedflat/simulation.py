@@ -1,26 +1,47 @@
 """Part of the Python API: federated training on the user's tensors, without files."""
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
 import pandas as pd
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from bench.data.partitions import parse_partition
 from bench.engine.federation import Federation, FederationState
 from bench.engine.local import LocalWork
-from bench.engine.own_tensors import check_model, federation_on
+from bench.engine.objective import Objective
+from bench.engine.own_tensors import (
+    LocalSteps,
+    OwnData,
+    OwnSamples,
+    check_count,
+    check_model,
+    federation_on,
+    own_batches,
+)
+from bench.engine.participation import Participation, active_clients
 from bench.engine.settings import EngineSettings
 from bench.engine.step_settings import StepSettings
-from bench.input.errors import UserError
+from bench.input.bounds import MOST
+from bench.input.errors import UserError, unknown
+from bench.input.frozen import literals
 from bench.methods.catalog import recipe
 from bench.methods.recipe import Recipe
 from bench.training.calibration import choose_engine, is_small, unmeasured
 from bench.training.engine import Engine
 from bench.training.engine_choice import EngineChoice
+from bench.training.run_setup import EVALUATION_BATCH
+from fedflat.progress_bar import progress_bar
+
+OnRound = Callable[[dict[str, float]], object]
+"""Receives the measurements of each round, as in `SimulationResult.history`."""
 
 _LOG = logging.getLogger("fedflat.simulate")
 
@@ -35,71 +56,93 @@ class SimulationResult:
     """One row per round."""
     engine: EngineChoice
     """How the first round was computed. `simulate` with this `engine` gives the same bits."""
+    model: nn.Module
+    """A copy of the model with the last global parameters, in evaluation mode."""
+    split: list[NDArray[np.int64]]
+    """The samples of each client, as indices into the given data; into the clients' data one after another if there
+    was no partition."""
 
 
 def simulate(
     method: str | Recipe,
     model: nn.Module,
-    clients: Sequence[tuple[Tensor, Tensor]],
-    participants: Sequence[Sequence[int]],
+    clients: Sequence[OwnSamples] | OwnSamples,
+    participants: Sequence[Sequence[int]] | None = None,
     *,
-    local_steps: int,
     lr: float,
+    local_steps: int | None = None,
+    local_epochs: int | None = None,
+    batch_size: int | None = None,
+    rounds: int | None = None,
+    participation: int | Mapping[str, Any] | None = None,
+    partition: Mapping[str, Any] | None = None,
+    test: OwnSamples | None = None,
+    evaluate_every: int = 1,
     hyperparameters: Mapping[str, Any] | None = None,
     server_lr: float = 1.0,
     weight_decay: float = 0.0,
     aggregation: Literal["uniform", "samples"] | None = None,
-    batch_size: int | None = None,
     lr_decay: float = 1.0,
     clip: float | None = None,
     local_momentum: float | None = None,
     prox_split: bool = False,
     seed: int = 0,
     engine: str | EngineChoice = "auto",
+    progress: bool | None = None,
+    on_round: OnRound | None = None,
 ) -> SimulationResult:
-    """Train a model on the tensors of several clients with a federated method.
+    """Train a model on the data of several clients with a federated method.
 
     - `method`: a name of the catalog (`fedflat methods` lists them), or a `Recipe`.
     - `model`: a module that maps inputs `[B, ...]` to class scores `[B, classes]`; its parameters are the start.
-    - `clients`: inputs `[n_i, ...]` and labels `[n_i]` (class numbers from 0) of each client. A client's id is its
-      position in the sequence.
-    - `participants`: the ids of the active clients, for each round; its length is the number of rounds.
-    - `local_steps`: number of steps of an active client per round, at least 1.
+    - `clients`: inputs `[n_i, ...]` and labels `[n_i]` (class numbers from 0) of each client, as tensors or NumPy
+      arrays. A client's id is its position in the sequence. With `partition`: one pair, the inputs and labels of all
+      clients together.
+    - `partition`: how the data are divided, as `grid.partition` of an experiment, such as {"name": "dirichlet",
+      "clients": 20, "alpha": 0.1}.
+    - `rounds`: number of rounds.
+    - `participation`: number of active clients per round, or a mapping as in `grid.participation` of an experiment,
+      such as {"sampling": "bernoulli", "probability": 0.2}. None: all clients.
+    - `participants`: instead of rounds and participation, the ids of the active clients, for each round.
+    - `local_steps`: number of mini-batch steps of an active client per round; or `local_epochs`: passes over its data.
+    - `batch_size`: samples per local step, from shuffled passes over the client's data. None: all its samples.
     - `lr`: local learning rate in the first round.
-    - `hyperparameters`: values by name; hyper-parameters that are not given have their defaults. None: no values.
+    - `test`: inputs and labels on which the global model is evaluated, every `evaluate_every` rounds and at the end.
+    - `hyperparameters`: values by name; hyper-parameters that are not given have their defaults.
     - `server_lr`: learning rate of the server.
     - `weight_decay`: ω in the local step w ← w − η (clip(q) + ω w), where q is the method's direction.
     - `aggregation`: weights of the active clients in the mean: by numbers of `samples`, or `uniform`. None: the weights
       that the method defines.
-    - `batch_size`: samples per local step, from shuffled passes over the client's data. None: all its samples.
     - `lr_decay`: factor by which the local learning rate is multiplied after each round.
     - `clip`: largest norm of q; longer directions are scaled down to it. None: no clipping.
     - `local_momentum`: heavy-ball momentum μ of local steps as in `torch.optim.SGD`: b ← μ b + clip(q) + ω w and
       w ← w − η b. The buffer b starts at zero in each round. None: no momentum.
     - `prox_split`: whether the term λw of a proximal method is added to the weight decay, and so not clipped.
-    - `seed`: seed of the mini-batches and of a method's random numbers; the initial model does not depend on it.
+    - `seed`: seed of partition, participation, mini-batches and a method's random numbers; the initial model does not
+      depend on it.
     - `engine`: back end, which changes speed, and numbers by rounding only: `loop`, `parallel`, `cohort` or `graph` as
       `engine.backend` of an experiment, or a result's `engine`. `auto`: the fastest one for this simulation on this
       machine, measured once, if the simulation is long enough to gain by a measurement, else `loop`.
+    - `progress`: whether a progress bar is shown. None: on a terminal and in a notebook only.
+    - `on_round`: called after each round with its row of the history, as a dictionary; for loggers.
 
     The simulation uses the model's number format and device; the model is not changed. With SWA, `global_params` are
     the averages as soon as an average exists.
 
     >>> import fedflat, torch
-    >>> x, y = torch.randn(8, 3), torch.tensor([0, 1] * 4)
-    >>> clients = [(x[:4], y[:4]), (x[4:], y[4:])]
-    >>> result = fedflat.simulate("fedsam", torch.nn.Linear(3, 2), clients, participants=[[0, 1], [1]],
-    ...                           local_steps=2, lr=0.1, hyperparameters={"rho": 0.1})
-    >>> [tuple(w.shape) for w in result.global_params]
-    [(8,), (8,)]
-    >>> result.history["round"].tolist()
-    [1, 2]
+    >>> x, y = torch.randn(40, 3), torch.tensor([0, 1] * 20)
+    >>> result = fedflat.simulate("fedsam", torch.nn.Linear(3, 2), (x, y), partition={"name": "iid", "clients": 4},
+    ...                           participation=2, rounds=3, local_steps=2, lr=0.1, hyperparameters={"rho": 0.1})
+    >>> result.history["round"].tolist(), result.model(x).shape
+    ([1, 2, 3], torch.Size([40, 2]))
 
     A `UserError` if a method or hyper-parameter is unknown, a value is out of range, a client has no data or data that
     do not fit the model, or a participant is not a client.
     """
     check_model(model)
-    _check_participants(participants, len(clients))
+    check_count("evaluate_every", evaluate_every)
+    steps = LocalSteps(local_steps, local_epochs, batch_size)
+    settings = _settings(engine)
     built = (recipe(method) if isinstance(method, str) else method).build(hyperparameters or {})
     step_settings = StepSettings.parse(
         {
@@ -114,22 +157,36 @@ def simulate(
         }
     )
     with _given_back(model):
-        federation = federation_on(
-            built, model, clients, step_settings, local_steps=local_steps, batch_size=batch_size, seed=seed
-        )
-        state = federation.start(federation.objective.initial())
-        simulation = _Simulation(federation, participants, local_steps, batch_size, _settings(engine))
+        objective = Objective(model)
+        data = _data(objective, clients, partition, seed)
+        schedule = _schedule(participants, rounds, participation, len(data.split), seed)
+        federation = federation_on(built, objective, data, step_settings, steps, seed)
+        tested = test and own_batches(objective, "test", test, EVALUATION_BATCH[objective.device.type])
+        state = federation.start(objective.initial())
+        simulation = _Simulation(federation, schedule, steps, settings)
         choice = simulation.given(engine) if isinstance(engine, EngineChoice) else simulation.choice(state)
-        rounds = Engine([federation.objective], choice, simulation.engine.backend, _log)
+        trained = Engine([objective], choice, settings.backend, _log)
         params: list[Tensor] = []
         rows: list[dict[str, float]] = []
-        for _ in participants:
-            works = simulation.work(state)
-            results = rounds.train(federation.local, works)
-            state, measured = federation.aggregate(state, works, results)
-            params.append(federation.evaluated(state))
-            rows.append({"round": state.round, **measured.numbers()})
-    return SimulationResult(params, pd.DataFrame(rows), choice)
+        with progress_bar(built.name, len(schedule), "round", progress) as bar:
+            for _ in schedule:
+                works = simulation.work(state)
+                results = trained.train(federation.local, works)
+                state, measured = federation.aggregate(state, works, results)
+                params.append(federation.evaluated(state))
+                row = {"round": state.round, **measured.numbers()}
+                is_due = state.round % evaluate_every == 0 or state.round == len(schedule)
+                if tested and is_due and not row["diverged"]:
+                    row["test_loss"], row["test_accuracy"] = objective.evaluate(params[-1], tested)
+                    bar.set_postfix_str(f"test accuracy {row['test_accuracy']:.1f} %", refresh=False)
+                rows.append(row)
+                bar.update()
+                if on_round is not None:
+                    on_round(dict(row))
+    final = deepcopy(model)
+    if params:
+        Objective(final).load(params[-1].clone())
+    return SimulationResult(params, pd.DataFrame(rows), choice, final.eval(), list(data.split))
 
 
 @contextmanager
@@ -150,8 +207,7 @@ class _Simulation:
 
     federation: Federation
     participants: Sequence[Sequence[int]]
-    local_steps: int
-    batch_size: int | None
+    local_steps: LocalSteps
     engine: EngineSettings
 
     def work(self, state: FederationState) -> list[LocalWork]:
@@ -170,7 +226,8 @@ class _Simulation:
             torch.set_num_threads(1)
         if not self.participants:
             return unmeasured(self)
-        steps = self.local_steps * sum(len(active) for active in self.participants)
+        sizes = self.federation.client_sizes
+        steps = sum(self.local_steps.count(sizes[i]) for active in self.participants for i in active)
         return choose_engine(self, state, _LOG.info, steps=steps)
 
     def calibration_key(self) -> dict[str, Any]:
@@ -179,8 +236,9 @@ class _Simulation:
         return {
             "model": [str(objective.module), str(objective.dtype), *map(list, objective.layout.shapes)],
             "data": [*self.federation.local.input_shape, *self.federation.client_sizes],
-            "local_steps": self.local_steps,
-            "batch_size": self.batch_size,
+            "local_steps": self.local_steps.steps,
+            **({} if self.local_steps.epochs is None else {"local_epochs": self.local_steps.epochs}),
+            "batch_size": self.local_steps.batch_size,
             "participants": len(self.participants[0]),
             "method": {slot: type(component).__qualname__ for slot, component in components.items()},
         }
@@ -194,11 +252,56 @@ def _settings(engine: str | EngineChoice) -> EngineSettings:
     if not isinstance(engine, str | EngineChoice):
         raise UserError(f"engine = {engine!r} (allowed: the name of a back end, or an EngineChoice)")
     backend = "auto" if isinstance(engine, EngineChoice) else engine
-    return EngineSettings.parse({"backend": backend, "seeds": "apart"}, "engine")
+    if backend not in (names := literals(EngineSettings.model_fields["backend"].annotation)):
+        raise unknown("engine", backend, map(str, names))
+    return EngineSettings.parse({"backend": backend, "seeds": "apart"})
 
 
 def _log(news: object) -> None:
     _LOG.info("engine: %s", news)
+
+
+def _data(objective: Objective, clients: Any, partition: Mapping[str, Any] | None, seed: int) -> OwnData:
+    """The clients' data: given for each client, or divided by a partition."""
+    if partition is None:
+        if not isinstance(clients, Sequence) or (len(clients) == 2 and not isinstance(clients[0], tuple | list)):
+            raise UserError(
+                "clients must be inputs and labels for each client, such as [(x0, y0), (x1, y1)]; all data together "
+                'need a partition, such as partition={"name": "dirichlet", "clients": 20, "alpha": 0.1}'
+            )
+        return OwnData.of_clients(objective, clients)
+    if not isinstance(partition, Mapping):
+        raise UserError(f'partition = {partition!r} (allowed: a mapping such as {{"name": "iid", "clients": 20}})')
+    return OwnData.partitioned(objective, clients, parse_partition(partition, "simulate"), seed)
+
+
+def _schedule(
+    participants: Sequence[Sequence[int]] | None,
+    rounds: int | None,
+    participation: int | Mapping[str, Any] | None,
+    clients: int,
+    seed: int,
+) -> Sequence[Sequence[int]]:
+    """The ids of the active clients, for each round."""
+    if participants is not None:
+        if rounds is not None or participation is not None:
+            raise UserError(
+                "participants already says who takes part in each round: leave out rounds and participation"
+            )
+        _check_participants(participants, clients)
+        return participants
+    if rounds is None:
+        raise UserError("rounds is missing (allowed: a number of rounds; or participants, a list of ids per round)")
+    check_count("rounds", rounds)
+    if rounds > MOST:
+        raise UserError(f"rounds is {rounds} (allowed: at most {MOST:,})")
+    rule: Any = {"sampling": "full"} if participation is None else participation
+    if not isinstance(rule, Mapping):
+        check_count("participation", rule)
+        rule = {"active": int(rule)}
+    parsed = Participation.parse(rule, "participation")
+    parsed.check(clients, rounds)
+    return [active_clients(parsed, clients, seed, t) for t in range(rounds)]
 
 
 def _check_participants(participants: Sequence[Sequence[int]], clients: int) -> None:

@@ -7,7 +7,8 @@ import torch
 from pydantic.fields import FieldInfo
 from torch import nn
 
-from bench.engine.own_tensors import federation_on
+from bench.engine.objective import Objective
+from bench.engine.own_tensors import LocalSteps, OwnData, federation_on
 from bench.engine.step_settings import StepSettings
 from bench.methods.recipe import Recipe
 
@@ -31,6 +32,9 @@ def measured_costs(entry: Recipe, hyperparameters: Mapping[str, Any]) -> dict[st
         torch.manual_seed(0)
         model = nn.Sequential(nn.Linear(6, 50), nn.Tanh(), nn.Linear(50, 3))
     method = entry.build(hyperparameters)
-    federation = federation_on(method, model, clients, StepSettings(lr=0.1), local_steps=4, batch_size=1, seed=0)
+    steps = LocalSteps(steps=4, batch_size=1)
+    objective = Objective(model)
+    data = OwnData.of_clients(objective, clients)
+    federation = federation_on(method, objective, data, StepSettings(lr=0.1), steps, seed=0)
     first, _ = federation.run_round(federation.start(federation.objective.initial()), [0, 1])
     return federation.run_round(first, [0, 1])[1]

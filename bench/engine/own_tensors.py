@@ -2,65 +2,97 @@
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bench.data.dataset import DeviceData
-from bench.engine.batches import BatchSampler, FullBatches, StepBatches
+from bench.data.dataset import DeviceData, Samples
+from bench.data.partitions.base import Indices, Partition
+from bench.engine.batches import BatchSampler, EpochBatches, FullBatches, StepBatches
 from bench.engine.federation import Federation
 from bench.engine.objective import Objective
 from bench.engine.step_settings import StepSettings
 from bench.input.errors import UserError
 from bench.input.user_code import reason
 from bench.methods.base import Method
+from bench.numerics.streams import numpy_stream
 
-_INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+OwnArray = Tensor | NDArray[Any]
+OwnSamples = tuple[OwnArray, OwnArray]
+"""Inputs `[n, ...]` and labels `[n]`."""
+
+_INTEGERS = {getattr(torch, f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)}
 
 
-def federation_on(
-    method: Method,
-    model: nn.Module,
-    clients: Sequence[tuple[Tensor, Tensor]],
-    step_settings: StepSettings,
-    *,
-    local_steps: int,
-    batch_size: int | None,
-    seed: int,
-) -> Federation:
-    """The federation of clients with inputs `[n_i, ...]` and labels `[n_i]`, in the model's number format and device.
+@dataclass(frozen=True)
+class OwnData:
+    """The inputs `[n, ...]` and labels `[n]` of all clients, and the indices of each client's samples."""
 
-    `batch_size` None: each of the `local_steps` uses all of a client's samples. The model's parameters become views of
-    the federation's vectors. A `UserError` if the values do not fit each other.
+    x: Tensor
+    y: Tensor
+    split: Sequence[Indices]
+
+    @classmethod
+    def of_clients(cls, objective: Objective, clients: Sequence[object]) -> "OwnData":
+        """From the inputs and labels of each client. A `UserError` if they do not fit each other, or the model."""
+        given = {f"client {i}": own_samples(f"client {i}", client) for i, client in enumerate(clients)}
+        if not given:
+            raise UserError("clients is empty (allowed: inputs and labels of at least one client)")
+        for name, (x, _) in given.items():
+            _check_shape(name, x, given["client 0"][0])
+        _check_labels(objective, given)
+        edges = np.cumsum([0, *(len(y) for _, y in given.values())])
+        x, y = (torch.cat(parts) for parts in zip(*given.values(), strict=True))
+        return cls(x, y, [np.arange(a, b) for a, b in pairwise(edges)])
+
+    @classmethod
+    def partitioned(cls, objective: Objective, data: object, partition: Partition, seed: int) -> "OwnData":
+        """From all inputs and labels, divided as in a run with this partition and seed; a `UserError` as above."""
+        x, y = own_samples("clients", data)
+        _check_labels(objective, {"clients": (x, y)})
+        samples = Samples(np.empty((len(y), 0), np.uint8), y.cpu().numpy())  # partitions look at labels only
+        return cls(x, y, partition.split(samples, numpy_stream(seed, "partition")))
+
+
+@dataclass(frozen=True)
+class LocalSteps:
+    """The local steps of an active client in a round: a number of `steps`, or of `epochs` over its data.
+
+    `batch_size` None: each step, or epoch, is one step on all of the client's samples.
     """
-    check_model(model)
-    _check_counts({"local_steps": local_steps, "batch_size": batch_size})
-    for i, client in enumerate(clients):
-        _check_tensors(f"client {i}", client)
-        _check_shape(f"client {i}", client, clients[0])
-    objective = Objective(model)
-    _check_labels(objective, {f"client {i}": client for i, client in enumerate(clients)})
-    w0 = objective.initial()
-    sizes = [len(y) for _, y in clients]
-    split = [np.arange(a, b) for a, b in pairwise(np.cumsum([0, *sizes]))]
-    data = DeviceData(
-        torch.cat([x for x, _ in clients]).to(w0),
-        torch.cat([y for _, y in clients]).to(w0.device, torch.int64),
-        torch.zeros((), dtype=w0.dtype, device=w0.device),
-        torch.ones((), dtype=w0.dtype, device=w0.device),
-    )
-    batch_sampler: BatchSampler = (
-        FullBatches(split, local_steps) if batch_size is None else StepBatches(split, local_steps, batch_size, seed)
-    )
-    return Federation(method, objective, data, batch_sampler, sizes, step_settings, seed)
 
+    steps: int | None = None
+    epochs: int | None = None
+    batch_size: int | None = None
 
-def check_data(objective: Objective, name: str, data: tuple[Tensor, Tensor]) -> None:
-    """A `UserError` if inputs and labels of this name do not fit each other or the objective's model."""
-    _check_tensors(name, data)
-    _check_labels(objective, {name: data})
+    def __post_init__(self) -> None:
+        if (self.steps is None) == (self.epochs is None):
+            raise UserError(
+                "local training needs local_steps (mini-batches of a client per round) or local_epochs (passes over "
+                "its data), and not both"
+            )
+        check_count("local_steps", self.steps)
+        check_count("local_epochs", self.epochs)
+        check_count("batch_size", self.batch_size)
+
+    def count(self, samples: int) -> int:
+        """The number of steps of a client with this number of samples."""
+        if self.steps is not None:
+            return self.steps
+        return (self.epochs or 0) * (1 if self.batch_size is None else -(-samples // self.batch_size))
+
+    def sampler(self, split: Sequence[Indices], seed: int) -> BatchSampler:
+        """The mini-batches of clients with these samples."""
+        if self.batch_size is None:
+            return FullBatches(split, self.steps or self.epochs or 0)
+        if self.steps is None:
+            return EpochBatches(split, self.epochs or 0, self.batch_size, seed)
+        return StepBatches(split, self.steps, self.batch_size, seed)
 
 
 def check_model(model: object) -> None:
@@ -69,18 +101,51 @@ def check_model(model: object) -> None:
         raise UserError(f"the model is {model!r} (allowed: an instance of torch.nn.Module)")
 
 
-def _check_counts(counts: Mapping[str, object]) -> None:
-    for name, value in counts.items():
-        if value is not None and (not isinstance(value, int | np.integer) or value < 1):
-            raise UserError(f"{name} is {value} (allowed: whole numbers of at least 1)")
+def federation_on(
+    method: Method,
+    objective: Objective,
+    data: OwnData,
+    step_settings: StepSettings,
+    local_steps: LocalSteps,
+    seed: int,
+) -> Federation:
+    """The federation of the clients, in the model's number format and on its device."""
+    w0 = objective.initial()
+    device_data = DeviceData(
+        data.x.to(w0),
+        data.y.to(w0.device),
+        torch.zeros((), dtype=w0.dtype, device=w0.device),
+        torch.ones((), dtype=w0.dtype, device=w0.device),
+    )
+    sizes = [len(own) for own in data.split]
+    return Federation(method, objective, device_data, local_steps.sampler(data.split, seed), sizes, step_settings, seed)
 
 
-def _check_tensors(name: str, data: object) -> None:
-    """A `UserError` unless the data are finite inputs `[n, ...]` and whole numbers `[n]` as labels."""
-    if not isinstance(data, tuple | list) or len(data) != 2 or not all(isinstance(part, Tensor) for part in data):
-        kinds = [type(part).__name__ for part in (data if isinstance(data, tuple | list) else [data])]
-        raise UserError(f"{name}: the data are {' and '.join(kinds)} (allowed: two tensors, inputs and labels)")
-    x, y = data
+def own_batches(objective: Objective, name: str, data: object, batch_size: int) -> list[tuple[Tensor, Tensor]]:
+    """Batches of inputs and labels with this name, on the model's device; a `UserError` if they do not fit it."""
+    x, y = own_samples(name, data)
+    _check_labels(objective, {name: (x, y)})
+    check_count("batch_size", batch_size)
+    w = objective.initial()
+    return list(zip(x.to(w).split(batch_size), y.to(w.device).split(batch_size), strict=True))
+
+
+def check_count(name: str, value: object) -> None:
+    """A `UserError` unless the value is None or a whole number from 1."""
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1):
+        raise UserError(f"{name} is {value} (allowed: whole numbers of at least 1)")
+
+
+def own_samples(name: str, data: object) -> tuple[Tensor, Tensor]:
+    """Inputs `[n, ...]` and labels `[n]` as tensors, from tensors or NumPy arrays.
+
+    A `UserError` unless inputs are finite numbers and labels are whole numbers.
+    """
+    parts: Sequence[Any] = data if isinstance(data, tuple | list) else [data]
+    if len(parts) != 2 or not all(isinstance(part, Tensor | np.ndarray) for part in parts):
+        kinds = " and ".join(type(part).__name__ for part in parts[:4])
+        raise UserError(f"{name}: the data are {kinds} (allowed: two tensors or NumPy arrays, inputs and labels)")
+    x, y = (_tensor(name, part) for part in parts)
     if not x.ndim or y.ndim != 1:
         raise UserError(
             f"{name}: labels have the shape {list(y.shape)}, inputs {list(x.shape)} (allowed: [n], [n, ...])"
@@ -89,10 +154,26 @@ def _check_tensors(name: str, data: object) -> None:
         raise UserError(f"{name} has {len(x)} inputs and {len(y)} labels (allowed: equally many, at least one)")
     if not x.isfinite().all():
         raise UserError(f"{name}: inputs contain NaN or infinite values (allowed: finite numbers)")
+    if y.dtype not in _INTEGERS:
+        raise UserError(f"{name}: labels have dtype {str(y.dtype).removeprefix('torch.')} (allowed: integers from 0)")
+    return x, y.long()
 
 
-def _check_shape(name: str, data: tuple[Tensor, Tensor], first: tuple[Tensor, Tensor]) -> None:
-    given, expected = (list(x.shape[1:]) for x, _ in (data, first))
+def _tensor(name: str, part: OwnArray) -> Tensor:
+    """The same numbers as a tensor, which shares the memory of an array if it can be written."""
+    if isinstance(part, Tensor):
+        return part.detach()
+    try:
+        return torch.from_numpy(part if part.flags.writeable else part.copy())
+    except (TypeError, ValueError):  # text, objects; other byte orders or negative strides
+        kind = part.dtype.kind
+        if kind in "fiub":
+            return torch.from_numpy(part.astype(part.dtype.newbyteorder("=")))
+        raise UserError(f"{name}: an array has dtype {part.dtype} (allowed: numbers)") from None
+
+
+def _check_shape(name: str, x: Tensor, first: Tensor) -> None:
+    given, expected = list(x.shape[1:]), list(first.shape[1:])
     if given != expected:
         raise UserError(f"{name}: an input has the shape {given} (allowed: {expected}, as for client 0)")
 
@@ -113,7 +194,5 @@ def _check_labels(objective: Objective, named: Mapping[str, tuple[Tensor, Tensor
         )
     allowed = f"(allowed: integers 0 to {shape[1] - 1})"
     for name, (_, y) in named.items():
-        if y.dtype not in _INTEGERS:
-            raise UserError(f"{name}: labels have dtype {str(y.dtype).removeprefix('torch.')} {allowed}")
         if y.min() < 0 or y.max() >= shape[1]:
             raise UserError(f"{name}: labels are {y.min()} to {y.max()} {allowed}")

@@ -113,7 +113,7 @@ def _keys(where: str, class_name: str, given: object) -> str:
     if not named:  # an entry of a file of results
         return " (allowed: a mapping of keys and values)"
     fields = named[0]
-    meant = [key for key, field in fields.items() if isinstance(given, str) and given in _literals(field.annotation)]
+    meant = [key for key, field in fields.items() if isinstance(given, str) and given in literals(field.annotation)]
     hint = f"; did you mean {where}.{meant[0]} = {given}?" if meant else ""
     return f"{hint} (allowed: a mapping with the keys {', '.join(sorted(fields))})"
 
@@ -124,8 +124,8 @@ def _subclasses(cls: type[Frozen]) -> Iterator[type[Frozen]]:
         yield from _subclasses(subclass)
 
 
-def _literals(annotation: Any) -> set[object]:
+def literals(annotation: Any) -> set[object]:
     """The values of all literals in the annotation."""
     if get_origin(annotation) is Literal:
         return set(get_args(annotation))
-    return {value for part in get_args(annotation) for value in _literals(part)}
+    return {value for part in get_args(annotation) for value in literals(part)}

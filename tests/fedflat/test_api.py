@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import torch
 
@@ -79,6 +80,27 @@ def test_the_hessian_of_a_runs_model(folder):
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), before, strict=True))
 
 
+@pytest.mark.parametrize(
+    ("name", "options", "measure"),
+    [
+        ("surface", {"points": 3}, lambda model, data: fedflat.surface(model, data, points=3)[["loss", "error"]]),
+        ("sharpness", {"radii": [0.1]}, lambda model, data: pd.DataFrame([fedflat.sharpness(model, data, rho=0.1)])),
+    ],
+)
+def test_measures_of_an_own_model_are_those_of_the_analyses(name, options, measure, folder, tmp_path):
+    """Of seed 0, whose directions a surface has by default."""
+    cell = ResultPaths(folder / "results").cell("quick", CELL)
+    run_analysis(
+        parse_analysis(name, {**options, "data": "train"}), cell, tmp_path / "rows.csv", CPU, lambda line: None
+    )
+    rows = pd.read_csv(tmp_path / "rows.csv")
+    rows = rows[rows["seed"] == 0]
+    run = fedflat.load_run(cell / "seed-0")
+    measured = measure(run.model(), run.data("train"))
+    expected = rows[["loss", "error"]] if name == "surface" else rows[["sharpness"]]
+    assert measured.to_numpy() == pytest.approx(expected.to_numpy(), rel=1e-5)
+
+
 def test_errors_are_one_line(folder, tmp_path):
     options = {"results": folder / "results"}
     with pytest.raises(fedflat.UserError, match="unknown experiment 'quik'; did you mean 'quick'"):
@@ -104,13 +126,17 @@ def test_errors_are_one_line(folder, tmp_path):
 X, Y = torch.randn(8, 3), torch.arange(8) % 2
 LINEAR = torch.nn.Linear(3, 2)
 WRONG_DATA = [
-    ((X, Y.float()), "client 1: labels have dtype float32 (allowed: integers 0 to 1)"),
+    ((X, Y.float()), "client 1: labels have dtype float32 (allowed: integers from 0)"),
     ((X, Y * 5), "client 1: labels are 0 to 5 (allowed: integers 0 to 1)"),
     ((X, -Y), "client 1: labels are -1 to 0 (allowed: integers 0 to 1)"),
     ((X, Y[:, None]), "client 1: labels have the shape [8, 1]"),
     ((X[:, :2], Y), "client 1: an input has the shape [2] (allowed: [3], as for client 0)"),
     ((X / 0, Y), "client 1: inputs contain NaN or infinite values"),
-    ((X.numpy(), Y.numpy()), "client 1: the data are ndarray and ndarray (allowed: two tensors, inputs and labels)"),
+    ((X.numpy(), Y.numpy().astype(str)), "client 1: an array has dtype <U"),
+    (
+        (X.tolist(), Y),
+        "client 1: the data are list and Tensor (allowed: two tensors or NumPy arrays, inputs and labels)",
+    ),
     (torch.utils.data.TensorDataset(X, Y), "client 1: the data are TensorDataset (allowed: two tensors"),
 ]
 WRONG_OPTIONS = [
@@ -118,6 +144,24 @@ WRONG_OPTIONS = [
     ({"model": torch.nn.Linear(2, 2)}, "the model fails for inputs of the shape [2, 3]: RuntimeError: "),
     ({"model": torch.nn.Linear}, "(allowed: an instance of torch.nn.Module)"),
     ({"participants": [0, 1]}, "participants = [0, 1] (allowed: for each round a list of ids"),
+    ({"clients": (X, Y)}, "all data together need a partition, such as partition={"),
+    ({"clients": (X, Y), "partition": "iid"}, "partition = 'iid' (allowed: a mapping such as"),
+    ({"clients": (X, Y), "partition": {"name": "idd"}}, "unknown partition in simulate 'idd'; did you mean 'iid'"),
+    ({"clients": (X, Y), "partition": {"name": "iid"}}, "simulate: iid: clients is missing"),
+    ({"clients": (X, Y), "partition": {"name": "iid", "clients": 9}}, "9 clients for 8 training images"),
+    ({"clients": (X, -Y), "partition": {"name": "iid", "clients": 2}}, "clients: labels are -1 to 0"),
+    ({"clients": []}, "clients is empty"),
+    ({"rounds": 3}, "leave out rounds and participation"),
+    ({"participants": None}, "rounds is missing"),
+    ({"participants": None, "rounds": 0}, "rounds is 0 (allowed: whole numbers of at least 1)"),
+    ({"participants": None, "rounds": 2, "participation": 3}, "3 active clients per round, but only 2 are registered"),
+    ({"participants": None, "rounds": 2, "participation": 0}, "participation is 0 (allowed: whole numbers"),
+    ({"participants": None, "rounds": 2, "participation": {"activ": 1}}, "participation: unknown key of participation"),
+    ({"local_steps": None}, "local training needs local_steps (mini-batches"),
+    ({"local_epochs": 2}, "and not both"),
+    ({"test": (X, Y.float())}, "test: labels have dtype float32"),
+    ({"test": (X[:, :2], Y)}, "the model fails for inputs of the shape [2, 2]"),
+    ({"evaluate_every": 0}, "evaluate_every is 0"),
     ({"participants": 10}, "participants = 10 (allowed: for each round a list of ids"),
     ({"local_steps": 2.5}, "local_steps is 2.5 (allowed: whole numbers of at least 1)"),
     *(({"clients": [(X, Y), wrong]}, message) for wrong, message in WRONG_DATA),

@@ -3,12 +3,15 @@
 import json
 import logging
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import nn
 
 import fedflat
 from bench.engine.backends.cohort import Cohort
+from bench.engine.participation import Participation, active_clients
 from bench.experiments.experiment import load_experiment
 from bench.methods.base import CannotBatchError
 from bench.training import calibration
@@ -72,11 +75,35 @@ def test_the_bits_of_a_run(method, settings, tmp_path):
         seed=5,
         engine=fedflat.EngineChoice(**run.provenance["engine"]),
     )
+    by_name = fedflat.simulate(
+        method,
+        setup.objective.module,
+        tuple(part.numpy() for part in setup.train.batch(torch.arange(len(setup.train)))),
+        partition=grid["grid.partition"][0],
+        participation=4,
+        rounds=3,
+        local_epochs=steps.local_epochs,
+        test=setup.test.batch(torch.arange(len(setup.test))),
+        lr=steps.lr,
+        hyperparameters=config.method.hyperparameters,
+        weight_decay=steps.weight_decay,
+        aggregation=steps.aggregation,
+        batch_size=steps.batch_size,
+        lr_decay=steps.lr_decay,
+        clip=steps.clip,
+        seed=5,
+        engine=simulated.engine,
+    )
+    assert all(map(torch.equal, simulated.global_params, by_name.global_params))
+    assert all(map(np.array_equal, by_name.split, setup.split))
     assert simulated.engine.as_json() == run.provenance["engine"]
     assert torch.equal(simulated.global_params[-1], run.final(CPU).w)
     metrics = run.metrics()
     for name in ("local_loss", "client_drift", "upload", "gradients"):
         assert simulated.history[name].tolist() == metrics[name].tolist()
+    for name in ("test_loss", "test_accuracy"):
+        assert by_name.history[name].iloc[-1] == pytest.approx(metrics[name].iloc[-1], rel=1e-5)
+    assert torch.equal(nn.utils.parameters_to_vector(by_name.model.parameters()), by_name.global_params[-1])
 
 
 def test_a_long_simulation_is_measured_and_a_repetition_has_its_bits(cache, caplog):
@@ -210,7 +237,7 @@ def test_a_round_that_a_cohort_cannot_compute_is_trained_by_the_loop(cache, monk
 
 @pytest.mark.parametrize("options", [{}, LONG], ids=["short", "long"])
 def test_what_is_not_possible_is_one_line(options, cache):
-    with pytest.raises(fedflat.UserError, match="engine: backend = 'lop': Input should be 'auto', 'loop'"):
+    with pytest.raises(fedflat.UserError, match="unknown engine 'lop'; did you mean 'loop'"):
         Problem(0).run("fedavg", engine="lop", **options)
     with pytest.raises(fedflat.UserError, match=r"engine\.backend graph needs an NVIDIA GPU \(allowed here: "):
         Problem(0).run("fedavg", engine="graph", **options)
@@ -220,3 +247,64 @@ def test_what_is_not_possible_is_one_line(options, cache):
         Problem(0).run("fedavg", model=network(branching), engine="cohort", **options)
     with pytest.raises(fedflat.UserError, match="unknown back end 'chort'; did you mean 'cohort'"):
         fedflat.EngineChoice("chort")
+
+
+def test_the_number_of_local_steps_follows_from_epochs():
+    """Five samples in batches of two are three steps; without a batch size, each epoch is one."""
+    x, y = Problem(0).data()[0]
+    options = {"model": Problem(0).model(), "clients": [(x[:5], y[:5])], "rounds": 2, "lr": 0.1, "participants": None}
+    by_steps, by_epochs = (
+        Problem(0).run("fedavg", **options, batch_size=2, local_steps=steps, local_epochs=epochs)
+        for steps, epochs in ((6, None), (None, 2))
+    )
+    assert distance(by_steps, by_epochs) == 0
+    whole = (
+        Problem(0).run("fedavg", **options, local_steps=steps, local_epochs=epochs)
+        for steps, epochs in ((2, None), (None, 2))
+    )
+    assert distance(*whole) == 0
+
+
+def test_evaluation_and_callback_by_round(capsys):
+    rows = []
+    test = Problem(0).data()[3]
+    model = Problem(0).model()
+    result = Problem(0).run("fedavg", model=model, test=test, evaluate_every=3, on_round=rows.append, progress=True)
+    assert pd.DataFrame(rows).equals(result.history)
+    assert result.history["test_accuracy"].notna().tolist() == [False, False, True, True]
+    assert "4/4" in capsys.readouterr().err
+    x, y = test
+    accuracy = 100 * (result.model(x).argmax(1) == y).double().mean()
+    assert result.history["test_accuracy"].iloc[-1] == pytest.approx(float(accuracy))
+    assert not result.model.training
+    again = Problem(0).run("fedavg", model=model)
+    assert distance(result, again) == 0, "evaluation changes no bit, and the model is given back"
+    assert capsys.readouterr().err == "", "no bar outside of a terminal"
+
+
+def test_participation_by_name():
+    """All clients by default; a mapping as in an experiment."""
+    options = {"participants": None, "rounds": 3}
+    assert Problem(0).run("fedavg", **options).history["active"].tolist() == [4, 4, 4]
+    drawn = {"sampling": "bernoulli", "probability": 0.5}
+    active = Problem(0).run("fedavg", **options, participation=drawn).history["active"]
+    assert active.tolist() == [len(active_clients(Participation(**drawn), 4, 0, t)) for t in range(3)]
+
+
+ARRAYS = {
+    "float32": lambda x, y: (x.numpy().astype("float32"), y.numpy()),
+    "big-endian, reversed": lambda x, y: (x.numpy().astype(">f4")[::-1], y.numpy().astype("uint16")[::-1]),
+    "read-only": lambda x, y: tuple(np.broadcast_to(part, part.shape) for part in (x.float().numpy(), y.numpy())),
+}
+
+
+@pytest.mark.parametrize("convert", ARRAYS.values(), ids=ARRAYS)
+def test_arrays_are_tensors(convert):
+    x, y = Problem(0).data()[0]
+    flipped = convert is ARRAYS["big-endian, reversed"]
+    tensors = (x.float().flip(0), y.flip(0)) if flipped else (x.float(), y)
+    by_tensors, by_arrays = (
+        Problem(0).run("fedavg", model=Problem(0).model().float(), clients=[own], participants=[[0]])
+        for own in (tensors, convert(x, y))
+    )
+    assert distance(by_tensors, by_arrays) == 0
