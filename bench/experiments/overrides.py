@@ -213,6 +213,6 @@ _ALLOWED: dict[str, tuple[Callable[[Any], bool], str]] = {
         lambda value: bool(re.fullmatch(REPORT, str(value))),
         "last, best, or mean_last_N, such as mean_last_100",
     ),
-    "engine": (lambda value: value in _BACKENDS, " or ".join(_BACKENDS)),
+    "engine": (lambda value: value in _BACKENDS, ", ".join(_BACKENDS)),
 }
 """For each key, whether a value is allowed, and the allowed values in words."""
