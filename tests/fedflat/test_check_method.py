@@ -119,7 +119,7 @@ PLANTED = {
         SIGNS, "a mean cosine of -0",
     ),
     "δ is not normalised": (
-        source(SAM, (RETURN_DELTA, "return self.rho * gradient(w)  # here")), RADIUS, "in 33 of 33 steps",
+        source(SAM, (RETURN_DELTA, "return self.rho * gradient(w)  # here")), RADIUS, "in 22 of 22 steps",
     ),
     "δ is a number": (source(SAM, (RETURN_DELTA, "return self.rho  # here")), SHAPES, "0.1 of type float"),
     "δ has one entry": (
