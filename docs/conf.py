@@ -1,11 +1,15 @@
 """The site that `make docs` builds from README.md, docs/ and paper_tables/; broken links are errors."""
 
+import json
+from typing import Any
+
 from sphinx.application import Sphinx
 
 project = "FedFlat"
 root_doc = "README"
 extensions = ["myst_parser"]
-include_patterns = ["README.md", "docs/**.md", "paper_tables/**.md"]
+include_patterns = ["README.md", "docs/**.md", "docs/**.ipynb", "paper_tables/**.md"]
+source_suffix = {".md": "markdown", ".ipynb": "markdown"}  # notebooks are converted, see below
 exclude_patterns = [".*", "build", "results", "tests"]
 html_theme = "furo"
 html_title = "FedFlat"
@@ -35,6 +39,7 @@ docs/clusters
 docs/results
 docs/verification
 docs/python
+docs/tour
 docs/adding_a_method
 docs/analyses
 docs/performance
@@ -62,11 +67,29 @@ paper_tables/*/README
 """
 
 
-def setup(app: Sphinx) -> None:
-    """The contents of the sidebar are not part of the README, which is shown elsewhere, too."""
+def as_markdown(notebook: dict[str, Any]) -> str:
+    """A notebook's text, code, and stored outputs: text and pictures."""
+    blocks: list[str] = []
+    for cell in notebook["cells"]:
+        source = "".join(cell["source"])
+        blocks.append(source if cell["cell_type"] == "markdown" else f"```python\n{source}\n```")
+        for output in cell.get("outputs", ()):
+            data = output.get("data", {})
+            if "image/png" in data:
+                blocks.append(f"![Figure](data:image/png;base64,{''.join(data['image/png']).strip()})")
+            else:
+                text = "".join(output.get("text") or data["text/plain"]).rstrip()
+                blocks.append(f"```text\n{text}\n```")
+    return "\n\n".join(blocks) + "\n"
 
-    def add_contents(_app: Sphinx, page: str, text: list[str]) -> None:
+
+def setup(app: Sphinx) -> None:
+    """Notebooks are pages, and the README gets the contents of the sidebar, which others than the site do not show."""
+
+    def read(_app: Sphinx, page: str, text: list[str]) -> None:
         if page == root_doc:
             text[0] += CONTENTS
+        elif app.env.doc2path(page).suffix == ".ipynb":
+            text[0] = as_markdown(json.loads(text[0]))
 
-    app.connect("source-read", add_contents)
+    app.connect("source-read", read)
