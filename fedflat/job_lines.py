@@ -58,9 +58,12 @@ class JobLines(logging.Handler):
         self._began = time.monotonic()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print what is to be known about an event."""
-        for line in self._lines(record):
-            print(line, file=sys.stderr, flush=True)
+        """Print what is to be known about an event; a record of another version of Snakemake stops no job."""
+        try:
+            for line in self._lines(record):
+                print(line, file=sys.stderr, flush=True)
+        except Exception:
+            self.handleError(record)
 
     def failures(self) -> list[str]:
         """The failed jobs, each with the last lines of its logs."""

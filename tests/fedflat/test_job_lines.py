@@ -103,6 +103,11 @@ def test_other_messages_are_kept_unless_they_are_known_to_say_nothing(workflow, 
     assert workflow.lines.failures() == []
 
 
+def test_a_record_with_other_fields_stops_nothing(workflow, capsys):
+    workflow.emit(LogEvent.JOB_FINISHED)
+    assert "KeyError: 'job_id'" in capsys.readouterr().err
+
+
 def test_a_dry_run_names_its_jobs(monkeypatch, capsys):
     workflow = Workflow(monkeypatch, dryrun=True)
     for _ in range(2):  # Snakemake says it before the jobs and after them
