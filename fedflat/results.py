@@ -12,6 +12,7 @@ from analysis.report.requested import RequestedExperiment
 from bench.data.root import data_root
 from bench.engine.objective import Objective
 from bench.input.errors import UserError, unknown
+from bench.methods.buffers import BUFFERS
 from bench.models import build_model
 from bench.training.run_directory import RunDirectory, finished_run, trust_code
 from bench.training.run_setup import load_dataset
@@ -27,7 +28,10 @@ class Run(RunDirectory):
         """The final global model on the CPU, in float32; with SWA, the averaged model."""
         dataset = load_dataset(self.config.dataset, data_root())
         model = build_model(self.config.model, dataset.image_shape, dataset.classes, self.config.seed)
-        return Objective(model).load(self.final(torch.device("cpu")).w).eval()
+        objective, final = Objective(model, buffer_mode=self.config.model.buffer_mode), self.final(torch.device("cpu"))
+        if objective.buffers is not None:
+            objective.buffers = final.server[BUFFERS]
+        return objective.load(final.w).eval()
 
     def data(self, subset: str = "test") -> tuple[Tensor, Tensor]:
         """All normalised images `[n, channels, height, width]` and labels `[n]` of the train or test set."""

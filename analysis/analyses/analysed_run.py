@@ -71,17 +71,31 @@ class AnalysedRun:
         """
         setup = RunSetup.build(self.config, self.device, self.directory.split(), "fp32")
         setup.objective.channels_last = self.device.type == "cpu"
+        setup.federation.evaluate_with(self._final)
         return setup
 
     @cached_property
+    def _final(self) -> FederationState:
+        return self.directory.final(self.device)
+
+    @property
     def w(self) -> Tensor:
-        """The final global model `[P]`; with SWA, the averaged model."""
-        return self.directory.final(self.device).w
+        """The final global model `[P]`; with SWA, the averaged model.
+
+        From now on, the set-up evaluates models with the buffers of this model, if it has buffers.
+        """
+        if "setup" in self.__dict__:
+            self.setup.federation.evaluate_with(self._final)
+        return self._final.w
 
     def state(self, finished_rounds: int) -> FederationState:
         """The state that the run stored after this many rounds; a `UserError` if there is none, or if its model is not
-        finite."""
+        finite.
+
+        From now on, the set-up evaluates models with the buffers of this state, if the model has buffers.
+        """
         state = self.directory.snapshot(finished_rounds, self.device)
+        self.setup.federation.evaluate_with(state)
         self.check_finite(state.w, f"the global model after round {finished_rounds}")
         return state
 

@@ -75,7 +75,7 @@ def score(objective: Objective, family: Family, points: Sequence[Point], data: B
 @torch.no_grad()
 def _score_together(objective: Objective, models: Tensor, data: Batched) -> list[Score]:
     """Loss and error of models `[n, P]`, by torch.func.vmap over their parameters."""
-    module, count = objective.module.eval(), len(models)
+    module, count = objective.load(models[0]).eval(), len(models)
 
     def outputs(w: Tensor, x: Tensor) -> Tensor:
         return Network(module, objective.layout.split(w), objective.precision)(x)

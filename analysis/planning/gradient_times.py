@@ -20,6 +20,7 @@ from bench.files.atomic import write_text
 from bench.host.machine import machine
 from bench.input.errors import UserError
 from bench.models import AnyModel, build_model
+from bench.models.base import ModelChoice
 
 REPEATS = 2
 SECONDS = 1.0
@@ -51,8 +52,9 @@ Times = Callable[[Gradient], float]
 @functools.cache
 def objective(model: str, shape: tuple[int, ...], classes: int, device: str) -> Objective:
     """The loss of a model, whose choice is given as JSON."""
-    module = build_model(TypeAdapter(AnyModel).validate_json(model), shape, classes, 0)
-    return Objective(module.to(device), channels_last=device == "cpu")
+    choice: ModelChoice = TypeAdapter(AnyModel).validate_json(model)
+    module = build_model(choice, shape, classes, 0)
+    return Objective(module.to(device), channels_last=device == "cpu", buffer_mode=choice.buffer_mode)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from math import nan
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from analysis.provenance.comparison import Comparison
 from bench.engine.federation import FederationState
@@ -86,7 +87,9 @@ class Replay:
         """Evaluate the final model, and compare the result with the metrics of the last round."""
         device, last = self.setup.objective.device, self.metrics[-1]
         self._choice(len(self.metrics)).prepare([self.setup.objective])
-        again = self.setup.evaluate_model(self.run.final(device).w)
+        final = self.run.final(device)
+        self.setup.federation.evaluate_with(final)
+        again = self.setup.evaluate_model(final.w)
         stored = {name: last.get(name, nan) for name in again}
         comparison.numbers(self.run.path / METRICS, f"round {len(self.metrics)}", stored, again)
 
@@ -124,7 +127,11 @@ class Replay:
             name = f"the global model {when}"
             comparison.tensors(file, {**models, name: stored.w_global}, {**computed, name: evaluated})
         if state.round == len(self.metrics) and (file := run.path / FINAL).is_file():
-            comparison.tensors(file, {"the final model": run.final(cpu).w}, {"the final model": evaluated})
+            comparison.tensors(file, _of_final(run.final(cpu)), _of_final(self.setup.federation.final(state)))
+
+
+def _of_final(final: FederationState) -> dict[str, Tensor]:
+    return {"the final model": final.w, **{f"{name} of the final model": v for name, v in final.server.items()}}
 
 
 def _choice_of(values: Any) -> EngineChoice | None:

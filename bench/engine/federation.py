@@ -1,7 +1,7 @@
 """The round loop: broadcast, local training of the active clients by a back end, aggregation, server step."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -18,6 +18,7 @@ from bench.engine.objective import Objective
 from bench.engine.step_settings import StepSettings
 from bench.input.errors import UserError
 from bench.methods.base import Method, ServerRound, norm
+from bench.methods.buffers import BUFFERS, BufferExchange
 
 
 @dataclass
@@ -48,6 +49,8 @@ class Federation:
         augment: Augment | None = None,
     ) -> None:
         method.check_server_lr(step_settings.server_lr)
+        if objective.buffers is not None:
+            method = _with_buffers(method, objective)
         self.method = method
         self.objective = objective
         self.local = LocalTraining(method, objective, data, step_settings, augment)
@@ -68,6 +71,16 @@ class Federation:
     def evaluated(self, state: FederationState) -> Tensor:
         """The model that is evaluated: w^t, or SWA's average as soon as it contains a model."""
         return state.w if self.method.swa is None else self.method.swa.evaluated(state.w, state.server)
+
+    def final(self, state: FederationState) -> FederationState:
+        """The evaluated model, with its buffers if it has some, but without other states."""
+        own = {} if self.objective.buffers is None else {BUFFERS: state.server[BUFFERS]}
+        return FederationState(state.round, self.evaluated(state), own)
+
+    def evaluate_with(self, state: FederationState) -> None:
+        """From now on, the objective evaluates models with the buffers of this state, if the model has buffers."""
+        if self.objective.buffers is not None:
+            self.objective.buffers = state.server[BUFFERS]
 
     def train_clients(
         self, state: FederationState, clients: Sequence[int], probe: Probe | None = None
@@ -143,7 +156,7 @@ class Federation:
             "lr": work[0].lr,
             "local_loss": torch.stack([row.loss for row in results]).mean(),
             "client_drift": norm(updates).mean(),
-            **traffic(broadcast.vectors, [row.upload for row in results], P),
+            **traffic(broadcast.vectors, [self._sent(row.upload) for row in results], P),
             "client_state": model_sizes([v for row in results for v in row.state.values()], P) / len(results),
             "server_state": model_sizes(server.state.values(), P),
             "gradients": sum(row.gradient_samples for row in results) / sum(len(b) for w in work for b in w.batches),
@@ -160,12 +173,29 @@ class Federation:
         known |= scalars | {"diverged": largest.isfinite().logical_not()}
         return FederationState(state.round + 1, w_next, server.state, clients), Measurements(known, w_next.device)
 
+    def _sent(self, upload: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """The part of an upload that counts as traffic."""
+        exchange = self.method.buffers
+        return exchange.sent(upload) if isinstance(exchange, BufferExchange) else upload
+
     def _weights(self, active: list[int]) -> Tensor:
         """Aggregation weights p_i `[M]`: 1/M, or n_i/Σ n_j over the active clients."""
         if (self.step_settings.aggregation or self.method.aggregation) == "uniform":
             return torch.full((len(active),), 1 / len(active), dtype=torch.float64)
         sizes = torch.tensor([self.client_sizes[i] for i in active], dtype=torch.float64)
         return sizes / sizes.sum()
+
+
+def _with_buffers(method: Method, objective: Objective) -> Method:
+    """The method with what happens to the objective's buffers, which are those at the start."""
+    if method.swa is not None and method.swa.collect != "none":
+        raise UserError(
+            f"{method.name}: swa averages parameters, but the model has buffers, which do not fit their average "
+            "(allowed: a model without buffers, or swa with collect: none)"
+        )
+    assert objective.buffer_mode is not None  # checked with the buffers
+    assert objective.buffers is not None
+    return replace(method, buffers=BufferExchange(mode=objective.buffer_mode, initial=objective.buffers.clone()))
 
 
 def _differences(vectors: Sequence[Tensor], start: Tensor) -> Tensor:

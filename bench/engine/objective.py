@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from torch.nn.modules.dropout import _DropoutNd
 
 from bench.input.errors import UserError
+from bench.methods.buffers import Mode
 from bench.models.dropout import Draws, Dropout
 from bench.models.im2col import Im2col
 from bench.models.network import Network, Variables, cross_entropy
@@ -49,9 +50,22 @@ class Objective:
     convolutions on a CPU. `im2col`: `functional_gradients` compute convolutions as matrix products.
     """
 
-    def __init__(self, module: nn.Module, precision: Precision = "fp32", *, channels_last: bool = False) -> None:
-        if any(True for _ in module.buffers()):
-            raise UserError("the model has buffers (BatchNorm statistics?); use GroupNorm or no normalisation")
+    def __init__(
+        self,
+        module: nn.Module,
+        precision: Precision = "fp32",
+        *,
+        channels_last: bool = False,
+        buffer_mode: Mode | None = None,
+    ) -> None:
+        has_buffers = any(True for _ in module.buffers())
+        if has_buffers and buffer_mode is None:
+            raise UserError(
+                "the model has buffers (BatchNorm statistics?); use GroupNorm or no normalisation, or say what happens "
+                "to them, in an experiment: buffers: average, or buffers: local, at a model of your own"
+            )
+        if buffer_mode is not None and not has_buffers:
+            raise UserError(f"buffers: {buffer_mode}, but the model has no buffers (allowed: refuse, the default)")
         if any(isinstance(layer, _DropoutNd) and layer.p > 0 for layer in module.modules()):
             raise UserError(
                 "the model has dropout, whose random draws cannot be repeated; use bench.models.dropout.Dropout"
@@ -67,6 +81,10 @@ class Objective:
         names_shapes = [(name, tuple(p.shape)) for name, p in module.named_parameters()]
         self.layout = FlatLayout(tuple(n for n, _ in names_shapes), tuple(s for _, s in names_shapes))
         self._loaded = torch.cat([p.detach().reshape(-1) for p in self.parameters])
+        self.buffer_mode = buffer_mode
+        self.buffers = self.current_buffers() if has_buffers else None
+        """The buffers `[B]` with which models are evaluated; None if the model has none."""
+        self._loaded_buffers = self.buffers
         self.load(self._loaded)
 
     @property
@@ -106,11 +124,29 @@ class Objective:
         return self._loaded.clone()
 
     def load(self, w: Tensor) -> nn.Module:
-        """The module with the flat parameters w `[P]`; from now on its parameters are views of w."""
+        """The module with the flat parameters w `[P]` and `buffers`; from now on its parameters are views of w."""
+        if self._loaded_buffers is not self.buffers and self.buffers is not None:
+            self._load_buffers(self.buffers)
+        return self._load(w)
+
+    def _load(self, w: Tensor) -> nn.Module:
         self._loaded = w.detach()
         for parameter, view in zip(self.parameters, self.layout.split(self._loaded).values(), strict=True):
             parameter.data = view
         return self.module
+
+    def current_buffers(self) -> Tensor:
+        """A copy of the module's buffers as one vector `[B]` in the parameters' number format."""
+        return torch.cat([b.detach().reshape(-1).to(self._loaded) for b in self.module.buffers()])
+
+    @torch.no_grad()
+    def _load_buffers(self, flat: Tensor) -> None:
+        """Copy a vector `[B]` into the module's buffers; whole numbers, such as counts of batches, are rounded."""
+        buffers = list(self.module.buffers())
+        for buffer, part in zip(buffers, flat.split([b.numel() for b in buffers]), strict=True):
+            values = part.view(buffer.shape)
+            buffer.copy_(values if buffer.is_floating_point() else values.round())
+        self._loaded_buffers = flat
 
     def inputs(self, x: Tensor) -> Tensor:
         """Inputs `[B, ...]` in the memory format that the module receives."""
@@ -136,19 +172,38 @@ class Objective:
     def _train(self) -> nn.Module:
         if not self.module.training:
             self.module.train()
+        self._loaded_buffers = None  # forward passes change them
         if self._draws is not None:
             self._draws.restart()
         return self.module
 
     def gradient(self, w: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """∇F(w) `[P]` and F(w) (a tensor of one number, detached) on the batch x `[B, ...]`, y `[B]`."""
+        """∇F(w) `[P]` and F(w) (a tensor of one number, detached) on the batch x `[B, ...]`, y `[B]`.
+
+        F depends on w alone: a model with buffers is in evaluation mode, with `buffers`.
+        """
         x = self.inputs(x)
-        return self.gradients(w, lambda model, _: cross_entropy(model(x), y), {})[:2]
+        if self.buffers is None:
+            return self.gradients(w, lambda model, _: cross_entropy(model(x), y), {})[:2]
+        self.load(w).eval()
+        return self._backward(w, lambda model, _: cross_entropy(model(x), y), {})[:2]
 
     def gradients(self, w: Tensor, value: Value, variables: Variables) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """`Gradients` by one backward pass through the module."""
-        model = Network(self.load(w), None, self.precision)
+        """`Gradients` by one backward pass through the module in training mode, which changes its buffers."""
         self._train()
+        return self._backward(w, value, variables)
+
+    def gradients_from(self, buffers: Tensor) -> Gradients:
+        """`gradients` of a module with these buffers `[B]`; `current_buffers` are those after the latest one."""
+
+        def gradients(w: Tensor, value: Value, variables: Variables) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+            self._load_buffers(buffers)
+            return self.gradients(w, value, variables)
+
+        return gradients
+
+    def _backward(self, w: Tensor, value: Value, variables: Variables) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        model = Network(self._load(w), None, self.precision)
         others = {name: v.detach().requires_grad_() for name, v in variables.items()}
         with torch.enable_grad():
             loss = value(model, others)

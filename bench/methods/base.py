@@ -268,6 +268,8 @@ class Method:
     loss: Loss
     aggregation: Aggregation
     swa: SWA | None = None
+    buffers: Component | None = None
+    """What happens to the model's buffers; the engine sets it for models that have some."""
 
     def check_server_lr(self, server_lr: float) -> None:
         """Raises `UserError` if the method has no server learning rate and `server_lr` is not 1."""
@@ -284,6 +286,8 @@ class Method:
         }
 
     def __iter__(self) -> Iterator[Component]:
+        if self.buffers is not None:  # first, since the `start` of other components may compute gradients
+            yield self.buffers
         yield from self.by_slot().values()
 
     def start_client(self, w: Tensor) -> dict[str, Tensor]:

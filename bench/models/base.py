@@ -1,7 +1,7 @@
 """The base of model choices, which build a module for the shape of an input and the number of classes of a data set."""
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from torch import nn
 
@@ -24,6 +24,11 @@ class ModelChoice(Frozen, ABC):
     def threads(self, cores: int) -> int:
         """Number of CPU threads, at most `cores`, of a process that trains or analyses this model."""
         return 1 if self.small else cores
+
+    @property
+    def buffer_mode(self) -> Literal["average", "local"] | None:
+        """What happens to the model's buffers; None: it must not have any."""
+        return None
 
     @property
     @abstractmethod

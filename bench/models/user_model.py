@@ -1,9 +1,10 @@
 """User-defined models: a Python function of the image shape and the number of classes."""
 
-from typing import ClassVar
+from copy import deepcopy
+from typing import Annotated, ClassVar, Literal
 
 import torch
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -21,6 +22,18 @@ class UserModel(UserFunction, ModelChoice):
     noun: ClassVar[str] = NOUN
 
     function: str = Field(description="called with the shape of an input and the number of classes")
+    buffers: Annotated[
+        Literal["average", "local"] | None, BeforeValidator(lambda given: None if given == "refuse" else given)
+    ] = Field(
+        default=None,
+        description="average: buffers, such as BatchNorm's statistics, are sent and averaged like parameters; local: "
+        "each client keeps its own; refuse, or null: the model must not have any",
+    )
+
+    @property
+    def buffer_mode(self) -> Literal["average", "local"] | None:
+        """The field `buffers`."""
+        return self.buffers
 
     @property
     def label(self) -> str:
@@ -55,7 +68,8 @@ def _try(model: nn.Module, image_shape: ImageShape, classes: int) -> None:
     if frozen := [name for name, parameter in parameters.items() if not parameter.requires_grad]:
         raise UserError(f"every parameter is trained, so none may be frozen (requires_grad=False): {first_few(frozen)}")
     if next(model.buffers(), None) is not None:
-        return  # the objective reports buffers; a forward pass would change them
+        model = deepcopy(model)  # a forward pass changes them
+        parameters = dict(model.named_parameters())
     images = torch.zeros(2, *image_shape)
     before = torch.get_rng_state()
     with torch.no_grad():

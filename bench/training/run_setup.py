@@ -78,7 +78,7 @@ class RunSetup:
         precision = precision or settings.precision or "fp32"
         prepare_precision(precision, device)
         model = build_model(config.model, dataset.image_shape, dataset.classes, config.seed)
-        objective = Objective(model.to(device), precision)
+        objective = Objective(model.to(device), precision, buffer_mode=config.model.buffer_mode)
         method = config.method.recipe.build(config.method.hyperparameters)
         batch_sampler = EpochBatches(split, settings.local_epochs, settings.batch_size, config.seed)
         sizes = [len(indices) for indices in split]
@@ -118,6 +118,7 @@ class RunSetup:
 
     def evaluate(self, state: FederationState) -> dict[str, float]:
         """Loss and accuracy on the training images (`evaluation.training_images` of them), and on all test images."""
+        self.federation.evaluate_with(state)
         row = self.evaluate_model(self.federation.evaluated(state))
         for name, further in self.federation.method.server.also_evaluated(state.server).items():
             batches = self.test.batches(EVALUATION_BATCH[further.device.type])

@@ -204,7 +204,7 @@ class TrainingRun:
         write_checked_csv(work / METRICS, _metrics(self._rows))
         write_checked_csv(work / TIMES, times.astype({"round": int}))
         write_csv(work / PARTITION, partition_table(self.setup.split, self.setup.dataset.train.labels))
-        final = FederationState(state.round, self.setup.federation.evaluated(state), {})
+        final = self.setup.federation.final(state)
         save_state(work / FINAL, final, {"identity": config.identity})
         assert self.engine_choice is not None
         at_start, engine = ((choice or self.engine_choice).as_json() for choice in (self.choice_at_start, None))

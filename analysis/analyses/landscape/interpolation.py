@@ -60,4 +60,4 @@ def _initial(run: AnalysedRun) -> Tensor:
     """The model before the first round: built anew, because it depends on the seed only."""
     config, dataset = run.config, run.setup.dataset
     module = build_model(config.model, dataset.image_shape, dataset.classes, config.seed)
-    return Objective(module.to(run.device)).initial()
+    return Objective(module.to(run.device), buffer_mode=config.model.buffer_mode).initial()

@@ -148,4 +148,7 @@ def in_format(objective: Objective, w: Tensor, data: Batched, name: NumberFormat
     if objective.dtype == dtype:
         return objective, w, data
     module = deepcopy(objective.module).to(dtype)
-    return Objective(module, channels_last=objective.channels_last), w.to(dtype), _Converted(data, dtype)
+    converted = Objective(module, channels_last=objective.channels_last, buffer_mode=objective.buffer_mode)
+    if objective.buffers is not None:
+        converted.buffers = objective.buffers.to(dtype)
+    return converted, w.to(dtype), _Converted(data, dtype)

@@ -38,6 +38,8 @@ class Cohort:
         """See `Backend`. Raises `CannotBatchError` for methods, models and probes that work with one client only."""
         if probe is not None:
             raise CannotBatchError("probes watch one client at a time")
+        if local.objective.buffers is not None:
+            raise CannotBatchError("the model has buffers, which change during training")
         found: dict[int, LocalResult] = {}
         for group in self._prepared.take(local, works):
             own = [works[row] for row in group.rows]

@@ -17,8 +17,11 @@ from bench.engine.local import (
     MiniBatchGradient,
     Probe,
 )
+from bench.engine.objective import Gradients, Value
 from bench.methods.base import ClientRound
+from bench.methods.buffers import BUFFERS
 from bench.models.dropout import KeyedDraws
+from bench.models.network import Variables
 from bench.numerics.streams import torch_seed
 
 
@@ -120,7 +123,29 @@ class _ClientData:
 
     def gradient(self, x: Tensor, y: Tensor) -> MiniBatchGradient:
         """The gradient on a mini-batch, as a function of w."""
-        return MiniBatchGradient(self._local.objective.gradients, self._local.method.loss, x, y, None, self._scratch)
+        return self._gradient(self._gradients_of_a_step(), x, y)
+
+    def _gradient(self, gradients: Gradients, x: Tensor, y: Tensor) -> MiniBatchGradient:
+        return MiniBatchGradient(gradients, self._local.method.loss, x, y, None, self._scratch)
+
+    def _gradients_of_a_step(self) -> Gradients:
+        """The gradients of a local step, the first of which updates the client's buffers."""
+        objective = self._local.objective
+        if objective.buffers is None:
+            return objective.gradients
+        gradients, first = objective.gradients_from(self._scratch[BUFFERS]), iter([True])
+
+        def updating(w: Tensor, value: Value, variables: Variables) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+            result = gradients(w, value, variables)
+            if next(first, False):
+                self._scratch[BUFFERS] = objective.current_buffers()
+            return result
+
+        return updating
+
+    def _gradients_of_a_pass(self) -> Gradients:
+        objective = self._local.objective
+        return objective.gradients if objective.buffers is None else objective.gradients_from(self._scratch[BUFFERS])
 
     def full_gradient(self, w: Tensor) -> Tensor:
         """∇F_i(w) `[P]` over all of the client's data in one pass; batches are weighted by their size."""
@@ -129,7 +154,8 @@ class _ClientData:
         total = torch.zeros_like(w)
         prepared = to_device(self._work.host_batches(self._local.augment, AUGMENTATION_OF_PASS), w.device)
         for x, y in self._inputs(batches, prepared, itertools.count(-1, -1)):
-            total = torch.add(total, self.gradient(x, y)(w), alpha=len(x) / samples)
+            gradient = self._gradient(self._gradients_of_a_pass(), x, y)
+            total = torch.add(total, gradient(w), alpha=len(x) / samples)
         self.gradient_samples += samples
         return total
 

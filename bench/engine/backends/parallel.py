@@ -46,7 +46,11 @@ class Parallel:
             try:
                 objective = free.pop()
             except IndexError:
-                objective = Objective(deepcopy(local.objective.module), local.objective.precision)
+                objective = Objective(
+                    deepcopy(local.objective.module),
+                    local.objective.precision,
+                    buffer_mode=local.objective.buffer_mode,
+                )
             objective.channels_last = local.objective.channels_last
             given = {field.name: getattr(local, field.name) for field in fields(local)}
             [result] = Loop().train(_Stoppable(**given | {"objective": objective}, stopped=stopped), [work])

@@ -1,0 +1,227 @@
+"""Models with buffers: what a step, a round, a run and an analysis make of BatchNorm's statistics."""
+
+from copy import deepcopy
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from analysis.analyses.analysed_run import AnalysedRun
+from analysis.measures.curvature.hessian import top_eigenvalues
+from analysis.provenance.verify import verify_run
+from bench.data.dataset import DeviceData
+from bench.engine.backends import BACKENDS
+from bench.engine.batches import FullBatches
+from bench.engine.checkpoint import load_state
+from bench.engine.federation import Federation
+from bench.engine.objective import Objective
+from bench.engine.step_settings import StepSettings
+from bench.experiments.run_config import RunConfig
+from bench.input.errors import UserError
+from bench.methods.base import CannotBatchError
+from bench.methods.buffers import BUFFERS
+from bench.methods.catalog import recipe
+from bench.training.run_directory import RunDirectory
+from bench.training.train import train_runs
+from bench.training.training_run import TrainingRun
+from fedflat import load_run
+from tests.problems import train
+
+CPU = torch.device("cpu")
+STEPS = 3
+SIZES = [6, 10, 8]
+
+
+def network() -> nn.Module:
+    """With a statistic of each kind, and a constant that nothing may change."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Linear(5, 3)).double()
+    model.register_buffer("constant", torch.tensor([1 / 3, 0.1], dtype=torch.float64))
+    return model
+
+
+def data() -> tuple[torch.Tensor, torch.Tensor]:
+    stream = torch.Generator().manual_seed(1)
+    x = torch.randn(sum(SIZES), 4, generator=stream, dtype=torch.float64)
+    return x + torch.arange(sum(SIZES))[:, None] / 5, torch.arange(sum(SIZES)) % 3
+
+
+def federation(method: str = "fedavg", mode: str = "average", **hyperparameters) -> Federation:
+    x, y = data()
+    edges = np.cumsum([0, *SIZES])
+    split = [np.arange(a, b) for a, b in pairwise(edges)]
+    device_data = DeviceData(x, y, torch.zeros(()), torch.ones(()))
+    settings = StepSettings(lr=0.1, aggregation="samples")
+    objective = Objective(network(), buffer_mode=mode)
+    method_ = recipe(method).build(hyperparameters)
+    return Federation(method_, objective, device_data, FullBatches(split, STEPS), SIZES, settings, 0)
+
+
+def by_torch(client: int, model: nn.Module | None = None) -> nn.Module:
+    """Local training as a user would write it."""
+    model = deepcopy(model or network()).train()
+    x, y = (part.split(SIZES)[client] for part in data())
+    sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(STEPS):
+        sgd.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        sgd.step()
+    return model
+
+
+def flat(model: nn.Module) -> torch.Tensor:
+    return torch.cat([b.double().reshape(-1) for b in model.buffers()])
+
+
+def started(fed: Federation):
+    return fed.start(fed.objective.initial())
+
+
+def test_a_round_averages_what_torch_computes():
+    fed = federation()
+    state, row = fed.run_round(started(fed), [0, 1, 2])
+    trained, weights = [by_torch(i) for i in range(3)], torch.tensor(SIZES) / sum(SIZES)
+    expected = sum(p * flat(model) for p, model in zip(weights, trained, strict=True))
+    assert torch.allclose(state.server[BUFFERS], expected, atol=1e-6)
+    assert torch.equal(state.server[BUFFERS][:2], network().constant), "a constant keeps its bits"
+    sent = 1 + 13 / fed.objective.layout.total  # 2 × 5 statistics, a count, a constant of two numbers
+    assert row["download"] == row["upload"] == pytest.approx(sent)
+    fed.evaluate_with(state)
+    model = fed.objective.load(state.w).eval()
+    assert model[1].num_batches_tracked == STEPS
+    assert torch.allclose(model[1].running_mean, expected[2:7], atol=1e-6)
+
+
+def test_each_client_keeps_its_own():
+    """The second round starts from the client's statistics, which are not sent; the server's serve the evaluation."""
+    fed = federation(mode="local")
+    first, row = fed.run_round(started(fed), [0, 1])
+    assert row["download"] == row["upload"] == 1
+    assert torch.allclose(first.clients[1][BUFFERS], flat(by_torch(1)))
+    second, _ = fed.run_round(first, [1])
+    model = fed.objective.load(first.w)
+    fed.objective._load_buffers(first.clients[1][BUFFERS])
+    assert torch.allclose(second.clients[1][BUFFERS], flat(by_torch(1, model)))
+    assert torch.equal(second.server[BUFFERS], second.clients[1][BUFFERS])
+    assert torch.equal(second.clients[0][BUFFERS], first.clients[0][BUFFERS])
+
+
+def test_only_the_first_gradient_of_a_step_counts():
+    """With a SAM radius near zero, a client has FedAvg's statistics; a pass over all data is not counted either."""
+    plain, _ = federation().run_round(started(federation()), [0])
+    for method, values in (("fedsam", {"rho": 1e-9}), ("mimelite", {"alpha": 0.5})):
+        fed = federation(method, **values)
+        state, row = fed.run_round(started(fed), [0])
+        assert row["gradients"] > 1.2
+        assert state.server[BUFFERS][-1] == STEPS
+        assert method != "fedsam" or torch.allclose(state.server[BUFFERS], plain.server[BUFFERS], atol=1e-6)
+
+
+def test_back_ends():
+    fed = federation()
+    state = started(fed)
+    works = fed.work(state, [0, 1, 2])
+    [loop, parallel] = [BACKENDS[name]().train(fed.local, works) for name in ("loop", "parallel")]
+    assert all(one.has_bits_of(other) for one, other in zip(loop, parallel, strict=True))
+    with pytest.raises(CannotBatchError, match="the model has buffers"):
+        BACKENDS["cohort"]().train(fed.local, works)
+
+
+def test_gradients_of_analyses_are_those_of_the_evaluated_model():
+    fed = federation()
+    state, _ = fed.run_round(started(fed), [0, 1, 2])
+    fed.evaluate_with(state)
+    model = deepcopy(fed.objective.load(state.w)).eval()
+    fed.train_clients(state, [0])  # leaves other statistics in the module
+    loss = F.cross_entropy(model(data()[0]), data()[1])
+    expected = torch.cat([g.reshape(-1) for g in torch.autograd.grad(loss, list(model.parameters()))])
+    assert torch.allclose(fed.objective.full_gradient(state.w, [data()]), expected)
+    assert fed.objective.loss(state.w, [data()]) == pytest.approx(float(loss.detach()))
+
+
+def test_what_is_refused():
+    with pytest.raises(UserError, match=r"the model has buffers .*buffers: average, or buffers: local"):
+        Objective(network())
+    with pytest.raises(UserError, match="buffers: local, but the model has no buffers"):
+        Objective(nn.LayerNorm(2), buffer_mode="local")
+    with pytest.raises(UserError, match="swa averages parameters, but the model has buffers"):
+        federation(swa={"start": 0, "cycle": 1})
+
+
+NET = """
+from torch import nn
+
+def build(shape, classes):
+    return nn.Sequential(
+        nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(16, classes)
+    )
+"""
+
+
+def config(folder: Path, **model) -> RunConfig:
+    (folder / "net.py").write_text(NET, encoding="utf-8")
+    return RunConfig.parse(
+        {
+            "dataset": "digits",
+            "model": {"file": str(folder / "net.py"), "function": "build", **model},
+            "partition": {"name": "dirichlet", "alpha": 0.6, "clients": 6},
+            "participation": {"active": 3},
+            "method": "fedavg",
+            "training": {"rounds": 4, "local_epochs": 4, "batch_size": 20, "lr": 0.5},
+            "evaluation": {"snapshot_every": 2},
+            "engine": {"checkpoint_seconds": 0},
+            "seed": 0,
+        }
+    )
+
+
+@pytest.mark.parametrize("mode", ["average", "local"])
+def test_a_run_is_resumed_verified_and_analysed(mode, tmp_path, monkeypatch):
+    wanted = config(tmp_path, buffers=mode)
+    run = train(wanted, tmp_path / "whole", CPU)
+    recorded = RunDirectory(run.path).metrics()
+    assert recorded["test_accuracy"].iloc[-1] > 30
+
+    class Killed(BaseException):
+        pass
+
+    write = TrainingRun.write_checkpoint
+
+    def killed(self):
+        write(self)
+        if self.state.round == 3:
+            raise Killed
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(TrainingRun, "write_checkpoint", killed)
+        train_runs([wanted], [tmp_path / "resumed"], CPU)
+    train_runs([wanted], [tmp_path / "resumed"], CPU)
+    whole, resumed = (load_state(tmp_path / name / "final.safetensors", CPU)[0] for name in ("whole", "resumed"))
+    assert torch.equal(whole.w, resumed.w)
+    assert torch.equal(whole.server[BUFFERS], resumed.server[BUFFERS])
+
+    verdict = verify_run(run.path, 2, lambda _: CPU, trust=True)
+    assert not verdict.differs
+    assert any("same bits" in line for line in verdict.verified)
+
+    x, y = load_run(run.path).data("test")
+    model = load_run(run.path).model()
+    accuracy = 100 * float((model(x).argmax(1) == y).double().mean())
+    assert accuracy == pytest.approx(recorded["test_accuracy"].iloc[-1], abs=1e-3)
+
+    analysed = AnalysedRun(RunDirectory(run.path), CPU)
+    sample = analysed.sample("train", 50).data
+    before = top_eigenvalues(analysed.setup.objective, analysed.w, sample, 1).eigenvalues
+    analysed.retrained(analysed.state(2), 0)
+    assert top_eigenvalues(analysed.setup.objective, analysed.w, sample, 1).eigenvalues == before
+
+
+def test_identities_without_the_key_stay(tmp_path):
+    assert config(tmp_path).identity == config(tmp_path, buffers="refuse").identity
+    assert '"buffers"' not in config(tmp_path).canonical_json()
+    assert config(tmp_path, buffers="local").identity != config(tmp_path).identity
