@@ -71,7 +71,8 @@ class AnalysedRun:
         """
         setup = RunSetup.build(self.config, self.device, self.directory.split(), "fp32")
         setup.objective.channels_last = self.device.type == "cpu"
-        setup.federation.evaluate_with(self._final)
+        if setup.objective.buffers is not None:
+            setup.federation.evaluate_with(self._final)
         return setup
 
     @cached_property
