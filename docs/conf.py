@@ -42,6 +42,7 @@ docs/python
 docs/tour
 docs/adding_a_method
 docs/analyses
+docs/layouts
 docs/performance
 docs/licences
 ```

@@ -41,7 +41,7 @@ BEFORE = {
 """Commands to run before those of a page: smaller versions of the runs that the page assumes."""
 
 SMALLER = {
-    f"fedflat run mine/radii.yaml {CELLS}/fedsam_large": TINY,
+    f"fedflat run mine/radii.yaml {CELLS}/fedsam-rho-0.1": TINY,
     f"fedflat run quick {CELLS}/fedavg --set model=net.py:build": TINY,
     f"{TRAIN} --set methods.fedsam.hyperparameters.rho=0.1": TINY,
     f"{TRAIN} --set engine.backend=loop --out results/runs/custom/loop": TINY,

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from analysis.analyses.base import Analysis
-from bench.experiments.files import experiment_files, read_yaml
+from bench.experiments.files import PAPER_TABLES, experiment_files, read_yaml
 from bench.experiments.results import RESERVED
 from bench.input.errors import UserError, unknown
 from bench.input.frozen import NAME
@@ -35,11 +35,12 @@ def load_analyses(experiment: str) -> dict[str, Analysis]:
 
     A key of that file is the name of an analysis, or a new name for the analysis `analysis: NAME` with other options.
     The file of an experiment takes precedence over that of the experiment which it extends, and both over the defaults.
+    If there is no such file, that of quick is used, whose options suit the default tables and figures.
     """
     analyses: dict[str, Analysis] = {name: cls() for name, cls in ANALYSES.items()}
-    for experiments in reversed(experiment_files(experiment)):
-        if (file := experiments.with_name("analyses.yaml")).is_file():
-            analyses |= {name: _parse_key(name, value, f"'{file}': {name}") for name, value in read_yaml(file).items()}
+    files = [file.with_name("analyses.yaml") for file in reversed(experiment_files(experiment))]
+    for file in [file for file in files if file.is_file()] or [PAPER_TABLES / "quick" / "analyses.yaml"]:
+        analyses |= {name: _parse_key(name, value, f"'{file}': {name}") for name, value in read_yaml(file).items()}
     return analyses
 
 

@@ -21,8 +21,8 @@ from analysis.comparison.baselines import (
     place_of,
     run_rows,
 )
-from analysis.comparison.paired import holm, interval, sign_flip
 from analysis.measures.convergence import Better
+from analysis.measures.paired import holm, interval, sign_flip
 from analysis.report.requested import RequestedExperiment
 from bench.experiments.address import IDS
 from bench.experiments.files import experiment_names

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.comparison.compare import ALL, MARKED_PAIRS, Comparison
-from analysis.comparison.paired import EXACT_PAIRS, RESAMPLES
+from analysis.measures.paired import EXACT_PAIRS, RESAMPLES
 from bench.experiments.address import IDS
 from bench.files.text_table import aligned
 

@@ -4,7 +4,7 @@ import textwrap
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -18,14 +18,17 @@ from matplotlib.textpath import TextPath
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 from pydantic import Field
 
+from analysis.analyses.base import Analysis
 from analysis.figures.palette import Style, styles
+from analysis.layouts.grid import PANELS_OF_GRID, GridPart, grid_settings, part_prefix
 from analysis.layouts.layout import Layout, Selection
 from analysis.layouts.tidy import Tidy
-from analysis.layouts.titles import method_titles, setting_title
+from analysis.layouts.titles import method_titles, partition_title, setting_title
 from analysis.measures.convergence import curves
 from bench.experiments.address import IDS, Setting
 from bench.experiments.experiment import Experiment
 from bench.experiments.results import ResultPaths
+from bench.input.errors import UserError
 
 # Two-column width of ICML, in inches. Figures are drawn in their printed size, and so are their fonts.
 TEXT_WIDTH = 6.75
@@ -57,7 +60,7 @@ class FigureLayout(Layout):
     """A figure of any kind. `needs` is the analysis (or the kind of a run's tidy file) that it draws."""
 
     needs: ClassVar[str]
-    kind: str
+    kind: str = Field(description="one of those below")
     analysis: str | None = Field(
         default=None, description="name of the analysis that it draws; null: the one named like its kind"
     )
@@ -94,6 +97,16 @@ class FigureLayout(Layout):
         final = getattr(self, "final", None)
         spans = (getattr(self, "window", 1), getattr(self, "every", 1), getattr(final, "n", None) or 1)
         return max(spans) > 1
+
+    def is_shown(self, experiment: Experiment) -> bool:
+        """Whether it has something to show of the chosen methods."""
+        return bool(self.cells(experiment))
+
+    def check(self, experiment: Experiment, analysis: Analysis | None) -> None:
+        """A `UserError` if the runs, or the options of the analysis that it draws, lack what it shows."""
+        seed = self.shown_seed(experiment)
+        if seed not in experiment.grid.seeds:
+            raise UserError(f"seed = {seed} (allowed: {', '.join(map(str, experiment.grid.seeds))})")
 
     def also(self) -> tuple[str, ...]:
         """The columns that it draws and that only some runs have."""
@@ -134,31 +147,57 @@ class OneSeedLayout(FigureLayout):
 class Panel(Selection):
     """One panel: a setting and its heading (default: the title of the setting)."""
 
-    title: str | None = None
+    title: str | None = Field(default=None, description="heading; null: the setting in words")
 
     def heading(self, setting: Setting) -> str:
         """The panel's title."""
         return self.title or setting_title(setting)
 
 
+AnyPanel = TypeVar("AnyPanel", bound=Panel)
+
+
 class OneSettingLayout(FigureLayout):
     """A figure of one setting."""
 
-    select: Panel
+    select: Panel = Field(default=Panel(), description="the setting; missing fields: those of the main setting")
 
     def settings(self, experiment: Experiment) -> tuple[Setting, ...]:
         """The one setting."""
         return (self.select.setting(experiment),)
 
+    def _over_grid(self, experiment: Experiment) -> Self:
+        return self.model_copy(update={"select": self.select.completed(experiment)})
+
 
 class PanelLayout(FigureLayout):
     """A figure with one panel per setting."""
 
-    panels: tuple[Panel, ...] = Field(min_length=1)
+    panels: tuple[Panel, ...] = Field(default=(), description="the panels; empty: those of `grid`")
+    grid: GridPart = Field(default="partitions", description=PANELS_OF_GRID)
 
     def settings(self, experiment: Experiment) -> tuple[Setting, ...]:
         """The panels' settings, in order."""
         return tuple(panel.setting(experiment) for panel in self.panels)
+
+    def _over_grid(self, experiment: Experiment) -> Self:
+        return self if self.panels else self.model_copy(update={"panels": grid_panels(Panel, experiment, self.grid)})
+
+
+def grid_panels(cls: type[AnyPanel], experiment: Experiment, grid: GridPart) -> tuple[AnyPanel, ...]:
+    """One panel for each setting of the grid; the heading names the part of an experiment with several parts."""
+    panels = []
+    for setting in grid_settings(experiment, grid):
+        prefix = part_prefix(experiment, setting)
+        title = setting_title(setting) if grid == "all" else partition_title(setting.partition)
+        fields = {"dataset": setting.dataset, "partition": setting.partition, "participation": setting.participation}
+        panels.append(cls(**fields, title=f"{prefix}{title}" if prefix else None))
+    return tuple(panels)
+
+
+def most_side_by_side(panels: int, columns: int = 4) -> int:
+    """How many panels are drawn side by side: all, or three if there are more than `columns`."""
+    return panels if panels <= columns else 3
 
 
 def new_figure(width: float, height: float, notes: Sequence[str] = ()) -> tuple[Figure, Body]:

@@ -20,11 +20,12 @@ from analysis.layouts.captions import (
     other_training_settings,
     smoke_scale,
 )
-from analysis.layouts.layout import read_layout
+from analysis.layouts.layout import load_layout
 from analysis.layouts.tidy import Tidy
+from bench.experiments.experiment import Experiment
 from bench.experiments.results import IMAGES
 from bench.files.atomic import replacing
-from bench.input.errors import UserError, unknown
+from bench.input.errors import UserError
 from bench.input.registry import registered
 
 _FOLDERS = [
@@ -35,13 +36,9 @@ KINDS: Mapping[str, type[FigureLayout]] = registered(FigureLayout, *_FOLDERS, ke
 """The layouts of figures by kind. A new file with a class in one of the folders is a new kind."""
 
 
-def load_figure(experiment_name: str, name: str) -> FigureLayout:
-    """A figure's layout, validated; a `UserError` says what is wrong with it."""
-    file, data = read_layout(experiment_name, "figures", name)
-    kind = str(data.get("kind"))
-    if kind not in KINDS:
-        raise unknown(f"kind of figure in {file}", kind, KINDS)
-    return KINDS[kind].parse(data, where=str(file))
+def load_figure(experiment_name: str, name: str, experiment: Experiment | None = None) -> FigureLayout:
+    """A figure's layout, validated and fitted to its experiment (None: as its file says)."""
+    return load_layout(KINDS, experiment_name, "figures", name, experiment)
 
 
 def draw(layout: FigureLayout, tidy: Tidy) -> Figure:

@@ -11,7 +11,7 @@ from matplotlib.collections import QuadMesh
 from matplotlib.colors import Normalize, PowerNorm
 from numpy.typing import NDArray
 
-from analysis.figures.base import Body, whole_numbers
+from analysis.figures.base import Body, most_side_by_side, whole_numbers
 
 _COLOURS = "mako_r"  # counts differ in lightness alone, so that they are readable in print and by the colour-blind
 _EMPTY = "white"
@@ -27,10 +27,12 @@ def draw_counts(
     Few clients are rows, in panels side by side; many clients are columns, in panels one below the other.
     """
     wide = is_wide(tables[0])
-    shape = (len(tables), 1) if wide else (1, len(tables))
-    grid = body.subplots(*shape, sharex=wide, sharey=not wide, squeeze=False)
+    columns = 1 if wide else most_side_by_side(len(tables))
+    grid = body.subplots(-(-len(tables) // columns), columns, sharex=wide, sharey=not wide, squeeze=False)
+    for axes in grid.flat[len(tables) :]:
+        axes.set_visible(False)
     largest = max(int(table.to_numpy().max()) for table in tables)
-    for axes, table, heading in zip(grid.flat, tables, headings, strict=True):
+    for axes, table, heading in zip(grid.flat, tables, headings, strict=False):
         _draw(axes, table.T if wide else table, largest, numbers=numbers)
         axes.set_title(heading)
     for axes in grid[-1]:
@@ -41,14 +43,14 @@ def draw_counts(
     small = max(tables[0].shape) <= _MOST_CELLS
     bar.set_label("Training images" if small else "Training images\n(square-root scale)")
     bar.outline.set_visible(False)
-    return list(grid.flat)
+    return list(grid.flat[: len(tables)])
 
 
 def body_height(table: pd.DataFrame, panels: int) -> float:
     """Inches that panels of such tables need; bounded for any number of clients and classes."""
     if is_wide(table):
         return panels * (0.55 + min(max(0.145 * table.shape[1], 1.3), 2.6)) + 0.2
-    return min(max(0.5 + 0.165 * len(table), 1.6), 9)
+    return -(-panels // most_side_by_side(panels)) * min(max(0.5 + 0.165 * len(table), 1.6), 9)
 
 
 def is_wide(table: pd.DataFrame) -> bool:

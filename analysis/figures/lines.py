@@ -1,16 +1,25 @@
 """Panels of lines with bands, one line per method or for other cells, for several kinds of figures."""
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from pydantic import Field, model_validator
 
-from analysis.figures.base import Body, FigureLayout, Panel, draw_curve, draw_legend
+from analysis.figures.base import (
+    Body,
+    FigureLayout,
+    Panel,
+    draw_curve,
+    draw_legend,
+    grid_panels,
+    most_side_by_side,
+)
 from analysis.figures.palette import LINES, Style, styles
+from analysis.layouts.grid import PANELS_OF_GRID, GridPart
 from analysis.layouts.layout import Selection, existing_cell
 from analysis.layouts.tidy import Tidy, of_cell
 from analysis.layouts.titles import method_titles
@@ -22,14 +31,21 @@ from bench.input.errors import UserError, unknown
 class Line(Selection):
     """A line that stands for a method in a setting; its title is shown in the legend."""
 
-    method: str
-    title: str
+    method: str = Field(description="a method of the figure")
+    title: str = Field(description="its name in the legend")
 
 
 class LinesPanel(Panel):
     """A panel with one line per method, or with `lines`, whose settings are within the panel's selection."""
 
     lines: tuple[Line, ...] = Field(default=(), description="lines instead of one per method; empty: one per method")
+
+    def with_lines_of(self, methods: Collection[str]) -> Self:
+        """The panel without lines of other methods; a `UserError` if none of its lines remains."""
+        lines = tuple(line for line in self.lines if line.method in methods)
+        if self.lines and not lines:
+            raise UserError(f"the experiment has no line of the panel: {', '.join(line.title for line in self.lines)}")
+        return self.model_copy(update={"lines": lines})
 
 
 class Curve(NamedTuple):
@@ -97,14 +113,25 @@ class LinesLayout(FigureLayout):
 
 
 class LinePanelsLayout(LinesLayout):
-    """A figure with the panels that its file lists."""
+    """A figure with the panels that its file lists, or those of the experiment's grid."""
 
-    panels: tuple[LinesPanel, ...] = Field(min_length=1)
+    panels: tuple[LinesPanel, ...] = Field(default=(), description="the panels; empty: those of `grid`")
+    grid: GridPart = Field(default="partitions", description=PANELS_OF_GRID)
 
     @property
     def line_panels(self) -> tuple[LinesPanel, ...]:
         """The panels of its file."""
         return self.panels
+
+    def _over_grid(self, experiment: Experiment) -> Self:
+        if self.panels:
+            return self.model_copy(update={"panels": tuple(panel.with_lines_of(self.methods) for panel in self.panels)})
+        panels = grid_panels(LinesPanel, experiment, self.grid)
+        changes: dict[str, Any] = {"panels": panels}
+        if "columns" in type(self).model_fields and "columns" not in self.model_fields_set:
+            partitions = max(len(part.grid.partition) for part in experiment.resolved_parts.values())
+            changes["columns"] = most_side_by_side(partitions if self.grid == "all" else len(panels))
+        return self.model_copy(update=changes)
 
 
 def spread(frame: pd.DataFrame, x: str, column: str) -> pd.DataFrame:

@@ -2,28 +2,34 @@
 
 import re
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self, TypeVar
 
 from pydantic import Field, model_validator
 
+from analysis.layouts.grid import in_words, main_setting
 from bench.experiments.address import CellAddress, Setting
-from bench.experiments.experiment import Experiment
-from bench.experiments.files import experiment_file, experiment_files, read_yaml
+from bench.experiments.experiment import Experiment, load_experiment
+from bench.experiments.files import PAPER_TABLES, experiment_file, experiment_files, read_yaml
 from bench.experiments.resolving import experiment_data
-from bench.input.errors import UserError, unknown
+from bench.input.bounds import Count
+from bench.input.errors import UserError, located, unknown
 from bench.input.frozen import Frozen
+from bench.methods.catalog import CATALOG
 
 Folder = Literal["tables", "figures"]
+
+DEFAULTS = PAPER_TABLES / "quick"
+"""The folder of the layouts of an experiment that has none of its own and inherits none."""
 
 
 class Selection(Frozen):
     """Fields of a setting; together they must fit exactly one setting of the experiment."""
 
-    dataset: str | None = None
-    partition: str | None = None
-    participation: str | None = None
+    dataset: str | None = Field(default=None, description="label of a data set, or of a part of the experiment")
+    partition: str | None = Field(default=None, description="label of a partition, such as dirichlet-0.1")
+    participation: str | None = Field(default=None, description="label of a participation, such as 4-of-20")
 
     def given(self) -> dict[str, str]:
         """The fields that are set."""
@@ -49,13 +55,38 @@ class Selection(Frozen):
             )
         return found[0]
 
+    def completed(self, experiment: Experiment) -> Self:
+        """The selection with the fields of the main setting among those that fit, where several fit."""
+        given = self.given().items()
+        fitting = [one for one in experiment.settings if all(getattr(one, name) == value for name, value in given)]
+        if len(fitting) < 2:
+            return self
+        setting = main_setting(experiment, fitting)
+        fields = ("dataset", "partition", "participation")
+        return self.model_copy(update={field: getattr(setting, field) for field in fields})
+
 
 class Layout(Frozen):
-    """The fields of every table and figure. `caption` says what is measured, and on which data."""
+    """The fields of every table and figure."""
 
-    title: str
-    caption: str
-    methods: tuple[str, ...] = Field(min_length=1, description="labels of the experiment's methods, in order")
+    title: str = Field(description="heading; {data} and {setting} as in caption")
+    caption: str = Field(
+        description="what is measured; {data} stands for the data sets, {setting} for the partition and participation"
+    )
+    methods: tuple[str, ...] = Field(
+        min_length=1,
+        description="labels of methods, in order; those that the experiment lacks are left out; default: all methods",
+    )
+    most: Count | None = Field(
+        default=None,
+        description="largest number of methods: the first one of `methods` that exists, the user-defined ones, the "
+        "others of `methods`, then the others of the experiment; null: no limit",
+    )
+
+    @classmethod
+    def prepared(cls, data: dict[str, Any], experiment: Experiment) -> dict[str, Any]:
+        """The content of a file, before it is validated."""
+        return data
 
     @model_validator(mode="after")
     def _methods_once(self) -> "Layout":
@@ -67,6 +98,45 @@ class Layout(Frozen):
     @abstractmethod
     def settings(self, experiment: Experiment) -> tuple[Setting, ...]:
         """The settings that are shown, each once."""
+
+    def fitted(self, experiment: Experiment, others: Collection[str] = ()) -> Self:
+        """The layout for an experiment: those of its methods that the experiment has, and settings of its grid.
+
+        `others`: labels of methods that the experiment need not have, besides those of the catalog. A `UserError` names
+        another method that the experiment lacks, or says that it has none of them.
+        """
+        for method in self.methods:
+            known = experiment.labels_of(method) or self._is_row(method, experiment)
+            if not (known or method in CATALOG or method in others):
+                raise unknown(f"method of experiment {experiment.name}", method, experiment.methods)
+        methods = self._shown_methods(experiment)
+        if not methods:
+            raise UserError(f"experiment {experiment.name} has none of its methods: {', '.join(self.methods)}")
+        layout = self.model_copy(update={"methods": methods})._over_grid(experiment)
+        texts = {"title": layout.title, "caption": layout.caption}
+        if not any("{" in text for text in texts.values()):
+            return layout
+        settings = layout.settings(experiment)
+        return layout.model_copy(update={name: in_words(text, experiment, settings) for name, text in texts.items()})
+
+    def _shown_methods(self, experiment: Experiment) -> tuple[str, ...]:
+        """The shown methods: in the layout's order, or with `most` in the experiment's order."""
+        labels = [label for method in self.methods for label in experiment.labels_of(method) or [method]]
+        listed = [label for label in dict.fromkeys(labels) if self._is_row(label, experiment)]
+        if self.most is None:
+            return tuple(listed)
+        own = [label for label, entry in experiment.methods.items() if entry.file is not None or entry.slots]
+        ranked = dict.fromkeys([*listed[:1], *own, *listed, *experiment.methods])
+        shown = [method for method in ranked if experiment.is_chosen(method)][: self.most]
+        return tuple(method for method in experiment.methods if method in shown)
+
+    def _is_row(self, method: str, experiment: Experiment) -> bool:
+        """Whether a method is shown, or would be if it were chosen."""
+        return method in experiment.methods
+
+    def _over_grid(self, experiment: Experiment) -> Self:
+        """The layout with settings of the experiment's grid where it names none."""
+        return self
 
     def cells(self, experiment: Experiment) -> tuple[CellAddress, ...]:
         """The shown cells that the experiment has; a `UserError` names a method or setting that it does not have."""
@@ -88,7 +158,8 @@ def existing_cell(setting: Setting, label: str, experiment: Experiment) -> CellA
 def layout_names(experiment_name: str, folder: Folder) -> list[str]:
     """The names of an experiment's tables or figures, sorted.
 
-    An experiment without such a folder inherits the layouts of the experiment that it extends; they need not fit it.
+    An experiment without such a folder inherits the layouts of the experiment that it extends, which need not fit it.
+    If neither has any, it has the default layouts, those of quick, which show the settings of any grid.
     """
     names = [file.stem for file in _folder(experiment_name, folder).glob("*.yaml")]
     for name in names:
@@ -113,7 +184,7 @@ def subfigures(names: Iterable[str]) -> dict[str, list[str]]:
 
 
 def are_inherited(experiment_name: str, folder: Folder) -> bool:
-    """Whether an experiment inherits its tables or figures from an experiment that it extends."""
+    """Whether an experiment's tables or figures are not its own: inherited, or the default ones."""
     return _folder(experiment_name, folder).parent != experiment_file(experiment_name).parent
 
 
@@ -140,25 +211,67 @@ def layout_files(experiment_name: str, folder: Folder, name: str) -> list[Path]:
     return files
 
 
-def read_layout(experiment_name: str, folder: Folder, name: str) -> tuple[Path, dict[str, Any]]:
-    """One layout's file and its content, not yet validated; a `UserError` suggests the nearest name for an unknown one.
+AnyLayout = TypeVar("AnyLayout", bound=Layout)
 
-    With `like: NAME`, keys that a layout does not give are those of the layout NAME; a given key replaces the other
-    layout's value entirely. A layout without `methods` shows all methods of the experiment.
+
+def load_layout(
+    kinds: Mapping[str, type[AnyLayout]] | type[AnyLayout],
+    experiment_name: str,
+    folder: Folder,
+    name: str,
+    experiment: Experiment | None = None,
+) -> AnyLayout:
+    """One layout, validated and fitted to its experiment; a `UserError` says which file is wrong, and why.
+
+    `kinds`: its class, or the classes by `kind`; `experiment`: None: the named experiment without overrides. With
+    `like: NAME`, keys that a layout does not give are those of the layout NAME; a given key replaces the other layout's
+    value entirely. A layout without `methods` shows all methods of the experiment.
     """
     files = layout_files(experiment_name, folder, name)
-    data: dict[str, Any] = {"methods": _methods(experiment_name)}
-    for file in reversed(files):
+    experiment = load_experiment(experiment_name) if experiment is None else experiment
+    data = {"methods": list(experiment.methods), **_content(files)}
+    if isinstance(kinds, Mapping):
+        if "kind" not in data:
+            raise UserError(f"'{files[0]}' has no kind (allowed: {', '.join(kinds)})")
+        if str(data["kind"]) not in kinds:
+            raise unknown(f"kind of figure in {files[0]}", str(data["kind"]), kinds)
+        kinds = kinds[str(data["kind"])]
+    layout = kinds.parse(kinds.prepared(data, experiment), where=str(files[0]))
+    try:
+        strange = {method for method in layout.methods if method not in experiment.methods}
+        return layout.fitted(experiment, _methods_of_files(experiment_name) if strange else ())
+    except UserError as error:
+        raise located(f"'{files[0]}'", error) from None
+
+
+def shows_sweeps(experiment_name: str, folder: Folder, name: str) -> bool:
+    """Whether a layout shows the sweeps of its experiment, which need not have any; the experiment is not read."""
+    files = layout_files(experiment_name, folder, name)
+    if not any(word in file.read_text(encoding="utf-8") for file in files for word in ("kind: sweep", "swept:")):
+        return False  # a quick answer for most of the files
+    data = _content(files)
+    return bool(data.get("swept")) or (data.get("kind") == "sweep" and not data.get("panels"))
+
+
+def _content(files: Iterable[Path]) -> dict[str, Any]:
+    """The keys of a layout, over those of the layouts that it is `like`."""
+    data: dict[str, Any] = {}
+    for file in reversed(list(files)):
         data |= read_yaml(file)
     data.pop("like", None)
-    return files[0], data
+    return data
 
 
 def _folder(experiment_name: str, folder: Folder) -> Path:
     places = [file.parent / folder for file in experiment_files(experiment_name)]
-    return next((place for place in places if place.is_dir()), places[0])
+    return next((place for place in places if place.is_dir()), DEFAULTS / folder)
 
 
-def _methods(experiment_name: str) -> list[str]:
-    methods = experiment_data(experiment_name).get("methods")
-    return list(methods) if isinstance(methods, dict) else []
+def _methods_of_files(experiment_name: str) -> set[str]:
+    """The labels of methods in the experiment's file, and in the files that it extends."""
+    sections: list[Any] = []
+    for file in experiment_files(experiment_name):
+        data = experiment_data(str(file))
+        sections += [data, *(parts.values() if isinstance(parts := data.get("parts"), dict) else ())]
+    methods = [section.get("methods") for section in sections if isinstance(section, dict)]
+    return {str(label) for of_section in methods if isinstance(of_section, dict) for label in of_section}

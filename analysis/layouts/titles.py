@@ -4,9 +4,11 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+from bench.data.sources import parse_source
 from bench.experiments.address import Setting
 from bench.experiments.experiment import Experiment
-from bench.experiments.schema import SWA_SUFFIX, MethodEntry
+from bench.experiments.schema import SWA_SUFFIX, ExperimentFile, MethodEntry
+from bench.experiments.sweeps import Swept
 
 _PARTITIONS = {
     "iid": "IID",
@@ -18,6 +20,22 @@ _PARTITIONS = {
     "by_group": "By group",
 }
 
+_DATA = {
+    "digits": "scikit-learn's digits",
+    "cifar10": "CIFAR-10",
+    "cifar100": "CIFAR-100",
+    "cifar100_pam": "CIFAR-100",
+    "fashion_mnist": "Fashion-MNIST",
+    "emnist": "EMNIST",
+    "svhn": "SVHN",
+}
+
+
+def data_title(part: ExperimentFile) -> str:
+    """The data set on which a part of an experiment is trained, in words; at smoke scale, scikit-learn's digits."""
+    label = "digits" if part.scale == "smoke" else parse_source(part.dataset).label
+    return _DATA.get(label, label)
+
 
 def partition_title(label: str) -> str:
     """A partition in words, such as Dirichlet 0.1 for dirichlet-0.1; for a file (file-mine), its name (mine)."""
@@ -25,6 +43,16 @@ def partition_title(label: str) -> str:
     if name == "file":
         return parameter or label
     return f"{_PARTITIONS[name]} {parameter.replace('-', ', ')}".strip() if name in _PARTITIONS else label
+
+
+def partition_headings(label: str) -> tuple[str, str]:
+    """A partition as the headings of a column: its kind, and its parameter, such as Dirichlet and α = 0.1."""
+    name, _, parameter = label.partition("-")
+    if name in ("dirichlet", "lda"):
+        return _PARTITIONS[name], f"α = {parameter.replace('-', ', ')}"
+    if name == "pathological":
+        return _PARTITIONS[name], f"{parameter.replace('-', ', ')} classes per client"
+    return "", partition_title(label)
 
 
 def participation_title(label: str) -> str:
@@ -36,6 +64,12 @@ def participation_title(label: str) -> str:
     if schedule:
         return f"{schedule[2]} clients, schedule {schedule[1]}"
     return f"{label.replace('-', ' ')} clients"
+
+
+def participation_phrase(label: str) -> str:
+    """A participation in words, for captions and headings of blocks, such as 4 of 20 clients per round."""
+    title = participation_title(label)
+    return title if "," in title else f"{title} per round"
 
 
 def setting_title(setting: Setting) -> str:
@@ -50,6 +84,7 @@ def method_titles(experiment: Experiment, shown: Iterable[str] | None = None) ->
     in the catalog. `shown`: the labels of the methods that are shown together; None: all of the experiment.
     """
     names = {label: _title(label, experiment.methods[label]) for label in (shown or experiment.methods)}
+    names |= {label: f"{names[label]} ({one.title})" for label, one in experiment.swept.items() if label in names}
     uses = Counter(names.values())
     plain = {
         label
@@ -57,6 +92,12 @@ def method_titles(experiment: Experiment, shown: Iterable[str] | None = None) ->
         if uses[names[label]] == 1 or label.removesuffix(SWA_SUFFIX) == experiment.methods[label].choice(label).name
     }
     return {label: name if label in plain else f"{name} ({label})" for label, name in names.items()}
+
+
+def swept_title(experiment: Experiment, label: str, values: Swept) -> str:
+    """The name of the methods of a sweep that share these values; `label` is one of them."""
+    title = _title(label, experiment.methods[label])
+    return f"{title} ({values.title})" if values.axes else title
 
 
 def _title(label: str, entry: MethodEntry) -> str:

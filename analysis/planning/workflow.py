@@ -24,7 +24,7 @@ from bench.experiments.resolving import scaled_name
 from bench.experiments.results import ReportPaths, ResultPaths, run_in
 from bench.experiments.run_config import RunConfig
 from bench.host.torch_device import resolved_name
-from bench.input.errors import UserError, unknown
+from bench.input.errors import UserError, raise_all, unknown
 from bench.training.directories.shared_runs import shared_run
 from bench.training.run_directory import is_complete, is_finished
 
@@ -98,7 +98,9 @@ class Workflow:
         for name_or_file in experiments:
             experiment = RequestedExperiment(name_or_file, Path(results), overrides)
             if checks:
-                experiment.experiment.cells()  # a mistake in a grid is reported before any job starts
+                experiment.experiment.cells()  # mistakes are reported before any job starts
+                mistakes = [mistake for kind in (Tables, Figures) for mistake in kind(experiment).mistakes()]
+                raise_all(f"layouts of experiment {experiment.experiment.name}", mistakes)
             if experiment.experiment.name in requested:
                 raise UserError(f"--config experiments: two experiments are named {experiment.experiment.name}")
             requested[experiment.experiment.name] = experiment

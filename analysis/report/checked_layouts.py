@@ -7,10 +7,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import ClassVar, Generic, TypeVar
 
-from analysis.layouts.layout import Folder, Layout, are_inherited, layout_file, layout_files, layout_names
+from analysis.layouts.layout import (
+    Folder,
+    Layout,
+    are_inherited,
+    layout_file,
+    layout_files,
+    layout_names,
+    shows_sweeps,
+)
 from analysis.report.requested import RequestedExperiment
 from bench.experiments.results import RUN_FILES
-from bench.input.errors import UserError, unknown
+from bench.input.errors import UserError, all_mistakes, located, unknown
 
 AnyLayout = TypeVar("AnyLayout", bound=Layout)
 
@@ -19,8 +27,8 @@ AnyLayout = TypeVar("AnyLayout", bound=Layout)
 class CheckedLayouts(ABC, Generic[AnyLayout]):
     """The layouts of an experiment's tables or figures, which are files in the folder of the experiment's file.
 
-    The experiment's own layouts must fit it. An inherited layout (of an experiment that it extends) is left out if it
-    names methods or settings that the experiment does not have.
+    The experiment's own layouts must fit it. An inherited layout (of an experiment that it extends), or a default one,
+    is left out if it does not fit: it names settings that the experiment lacks, or shows what runs do not store.
     """
 
     folder: ClassVar[Folder]
@@ -57,14 +65,11 @@ class CheckedLayouts(ABC, Generic[AnyLayout]):
 
     def names(self) -> list[str]:
         """All layouts that fit, sorted."""
-        return [name for name in layout_names(self.requested.name_or_file, self.folder) if name not in self._unfit]
+        return [name for name in self._possible if name not in self._unfit]
 
     def shown(self) -> list[str]:
-        """The layouts that show at least one of the chosen methods."""
-        names = self.names()
-        if self.requested.experiment.chosen is None:
-            return names
-        return [name for name in names if self._is_shown(self.layout(name))]
+        """The layouts that show something of the chosen methods."""
+        return [name for name in self.names() if self._is_shown(self.layout(name))]
 
     def layout(self, name: str) -> AnyLayout:
         """A layout, adapted to the experiment; a `UserError` if it does not fit."""
@@ -73,37 +78,55 @@ class CheckedLayouts(ABC, Generic[AnyLayout]):
             self._check(layout)
             layout.cells(self.requested.experiment)
         except UserError as error:
-            raise UserError(f"'{layout_file(self.requested.name_or_file, self.folder, name)}': {error}") from None
+            raise located(f"'{layout_file(self.requested.name_or_file, self.folder, name)}'", error) from None
         return layout
 
     def rendered_layout(self, name: str) -> AnyLayout:
         """A layout that is rendered now; a `UserError` if it shows none of the chosen methods."""
         layout = self.layout(name)
         if not self._is_shown(layout):
-            experiment, chosen = self.requested.experiment.name, self.requested.chosen_methods
-            raise UserError(f"{self.kind} {name} of {experiment} shows none of the methods {chosen}")
+            experiment = self.requested.experiment
+            methods = self.requested.chosen_methods or ", ".join(experiment.methods)
+            raise UserError(f"{self.kind} {name} of {experiment.name} shows nothing of the methods {methods}")
         return layout
 
     def inputs(self, name: str) -> list[Path]:
         """The files that it is rendered from: its layout files, and tidy files, which need not exist yet."""
         return [*layout_files(self.requested.name_or_file, self.folder, name), *self._tidy_files(self.layout(name))]
 
+    def mistakes(self) -> list[UserError]:
+        """The errors in the experiment's own layouts."""
+        found = []
+        for name in [] if are_inherited(self.requested.name_or_file, self.folder) else self._possible:
+            try:
+                self.layout(name)
+            except UserError as error:
+                found.append(error)
+        return found
+
     def left_out(self) -> list[str]:
-        """A line for each inherited layout that does not fit this experiment, with the reason."""
+        """A line for each inherited or default layout that does not fit this experiment, with the reason."""
         return [
-            f"{self.requested.experiment.name}: {self.kind} {name} of the extended experiment is left out ({why})"
+            f"{self.requested.experiment.name}: {self.kind} {name} is left out, because it does not fit ({why})"
             for name, why in self._unfit.items()
         ]
 
     @cached_property
+    def _possible(self) -> list[str]:
+        """All layouts, without those of sweeps if the experiment has none."""
+        source = self.requested.name_or_file
+        names = layout_names(source, self.folder)
+        return [n for n in names if not shows_sweeps(source, self.folder, n) or self.requested.experiment.swept]
+
+    @cached_property
     def _unfit(self) -> dict[str, str]:
-        """Inherited layouts that do not fit, with the reason."""
+        """Inherited and default layouts that do not fit, with the reason."""
         source, unfit = self.requested.name_or_file, {}
-        for name in layout_names(source, self.folder) if are_inherited(source, self.folder) else []:
+        for name in self._possible if are_inherited(source, self.folder) else []:
             try:
                 self.layout(name)
             except UserError as error:
-                unfit[name] = str(error)
+                unfit[name] = "; ".join(all_mistakes([error]))
         return unfit
 
     def _check_analysis(self, kind: str, name: str, layout: Layout) -> None:

@@ -47,14 +47,16 @@ class Figures(CheckedLayouts[FigureLayout]):
             return PageFigure(name, layout.title, f"Not shown: {error}")
 
     def _adapted(self, name: str) -> FigureLayout:
-        layout = at_scale(load_figure(self.requested.name_or_file, name), self.requested.experiment)
-        return with_requested_value(layout, self.requested.experiment)
+        experiment = self.requested.experiment
+        layout = load_figure(self.requested.name_or_file, name, experiment)
+        return with_requested_value(at_scale(layout, experiment), experiment)
 
     def _check(self, layout: FigureLayout) -> None:
         self._check_analysis(layout.needed_file, layout.file, layout)
+        layout.check(self.requested.experiment, self.requested.analyses.get(layout.file))
 
     def _tidy_files(self, layout: FigureLayout) -> list[Path]:
         return layout.inputs(self.requested.experiment, self.requested.paths)
 
     def _is_shown(self, layout: FigureLayout) -> bool:
-        return bool(layout.cells(self.requested.experiment))
+        return layout.is_shown(self.requested.experiment)

@@ -37,7 +37,8 @@ class RequestedExperiment:
         """The experiment with its overrides; a `UserError` if neither it nor a named experiment has a chosen method."""
         experiment = load_experiment(self.name_or_file, self.overrides)
         if experiment.chosen is not None:
-            _check_methods(experiment.chosen, dict.fromkeys([self.name_or_file, *experiment_names()]))
+            named = [method for method in experiment.chosen if method not in experiment.methods]
+            _check_methods(named, dict.fromkeys([self.name_or_file, *experiment_names()]))
         return experiment
 
     @cached_property

@@ -7,7 +7,7 @@ from analysis.published.numbers import papers
 from analysis.report.checked_layouts import CheckedLayouts
 from analysis.report.page import table_page
 from analysis.tables.formats import FORMATS
-from analysis.tables.layout import TableLayout, load_table
+from analysis.tables.layout import Column, TableLayout, load_table
 from analysis.tables.quantities import quantity
 from analysis.tables.quotations import Quotations, quotations
 from analysis.tables.reproduction import with_published
@@ -44,7 +44,21 @@ class Tables(CheckedLayouts[TableLayout]):
         return files
 
     def _adapted(self, name: str) -> TableLayout:
-        return load_table(self.requested.name_or_file, name).adapted_to(self.requested.experiment)
+        experiment = self.requested.experiment
+        layout = load_table(self.requested.name_or_file, name, experiment).adapted_to(experiment)
+        columns = tuple(column for column in layout.columns if self._is_possible(column, layout))
+        return layout.model_copy(update={"columns": columns}) if columns else layout
+
+    def _is_possible(self, column: Column, layout: TableLayout) -> bool:
+        """Whether a column is shown: all are, except optional ones for which runs lack something."""
+        if not column.optional:
+            return True
+        try:
+            alone = layout.model_copy(update={"columns": (column,)})
+            self._check_analysis(quantity(column.metric).file, column.file, alone)
+        except UserError:
+            return False
+        return True
 
     def _check(self, layout: TableLayout) -> None:
         if layout.published is not None and self.requested.paper not in papers():

@@ -34,7 +34,7 @@ class Reading(Frozen):
     They are judged, but never counted with the paper's own setting.
     """
 
-    title: str
+    title: str = Field(description="the reading in words")
     departs: tuple[str, ...] = Field(
         default=(), description="keys in which the runs depart from the paper on purpose, such as partition.alpha"
     )
@@ -64,8 +64,8 @@ class Quoted(Frozen):
     """Another paper whose numbers the table quotes. Runs of that paper's experiment stand for the numbers that have the
     note `quoted`."""
 
-    paper: str
-    table: str
+    paper: str = Field(description="the quoted paper, such as fedgf")
+    table: str = Field(description="number of its table")
     parts: dict[str, str] = Field(
         min_length=1,
         description="by label of a part of the table's experiment, that of the other experiment; partition, "

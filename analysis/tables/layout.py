@@ -1,11 +1,15 @@
 """Layouts of tables: the YAML files that say what columns, blocks and rows show."""
 
 import itertools
+from collections.abc import Collection, Sequence
+from typing import Any, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from analysis.layouts.layout import Layout, Selection, read_layout
+from analysis.layouts.grid import GridPart, grid_settings, part_prefix
+from analysis.layouts.layout import Layout, Selection, load_layout
 from analysis.layouts.protocol import at_scale, final_at_scale, with_requested_value
+from analysis.layouts.titles import participation_phrase, partition_headings, partition_title
 from analysis.measures.convergence import Better, FinalValue, reported
 from analysis.published.numbers import MULTIPLES, PUBLISHED_METRICS
 from analysis.tables.counterparts import Keys, Quoted, Reading, checked_keys
@@ -23,9 +27,9 @@ class Column(Frozen):
     `select` names the fields of the setting that the block does not select.
     """
 
-    header: str
+    header: str = Field(default="", description="heading; default: the partition, in a column of each partition")
     group: str = Field(default="", description="header over neighbouring columns of the same group")
-    metric: str
+    metric: str = Field(description="the quantity that is shown: one of those below")
     analysis: str | None = Field(
         default=None,
         description="name of the analysis with the values; null: the one named like the metric's kind",
@@ -39,8 +43,9 @@ class Column(Frozen):
     smoothed: bool = Field(default=False, description="whether the mean of several evaluations must reach the target")
     relative_to: str | None = Field(
         default=None,
-        description="a method of the table: values are multiples of its values, seed by seed; published numbers that "
-        "are not printed as multiples are divided by its published number",
+        description="a method of the table (or a list: the first one that the experiment has): values are multiples of "
+        "its values, seed by seed; published numbers that are not printed as multiples are divided by its published "
+        "number",
     )
     gain_over: dict[str, str] = Field(
         default={},
@@ -48,8 +53,9 @@ class Column(Frozen):
     )
     in_percent: bool = Field(default=False, description="whether gains are in percent of the subtracted values")
     unit: float = Field(default=1, gt=0, allow_inf_nan=False, description="the number by which values are divided")
-    decimals: int = Field(default=2, ge=0, le=12)
-    select: Selection = Selection()
+    decimals: int = Field(default=2, ge=0, le=12, description="digits after the point")
+    optional: bool = Field(default=False, description="whether the column is left out if runs lack what it needs")
+    select: Selection = Field(default=Selection(), description="the setting of the column")
     mean_of: tuple[Selection, ...] = Field(
         default=(), description="further selections; values are means over their settings, seed by seed"
     )
@@ -170,8 +176,8 @@ class Column(Frozen):
 class Block(Frozen):
     """A group of rows, one per method, with its own ranking; blocks are stacked."""
 
-    header: str = ""
-    select: Selection = Selection()
+    header: str = Field(default="", description="a line above the rows")
+    select: Selection = Field(default=Selection(), description="the setting of the rows")
     instead: dict[str, str] = Field(
         default={}, description="labels in columns' selections, and the labels that replace them in this block"
     )
@@ -186,8 +192,8 @@ class Block(Frozen):
 class UnsupportedRow(Frozen):
     """A row that cannot be reproduced: only published numbers are shown."""
 
-    title: str
-    why: str
+    title: str = Field(description="name of the method")
+    why: str = Field(description="why there are no runs")
 
 
 class TableLayout(Layout):
@@ -206,8 +212,22 @@ class TableLayout(Layout):
         description="the reported value of a run; null: after the last round, or for released variants the value that "
         "their code reports",
     )
-    columns: tuple[Column, ...] = Field(min_length=1)
-    blocks: tuple[Block, ...] = Field(default=(Block(),), min_length=1)
+    swept: bool = Field(
+        default=False,
+        description="whether the methods of sweeps are shown in addition to `methods`; if the experiment has none, the "
+        "table is left out",
+    )
+    grid: GridPart = Field(
+        default="all",
+        description="the settings that are shown where neither columns nor blocks select one: all; partitions: one for "
+        "each partition, that with the fewest active clients; main: the one with the most heterogeneous partition",
+    )
+    columns: tuple[Column, ...] = Field(
+        min_length=1, description="repeated for each partition of the grid, if they select none of several"
+    )
+    blocks: tuple[Block, ...] = Field(
+        default=(Block(),), min_length=1, description="default: one for each participation of the grid"
+    )
 
     @field_validator("rows")
     @classmethod
@@ -232,6 +252,62 @@ class TableLayout(Layout):
             if method not in self.methods:
                 raise unknown("method of the table", method, self.methods)
         return self
+
+    @classmethod
+    def prepared(cls, data: dict[str, Any], experiment: Experiment) -> dict[str, Any]:
+        """The content of a file, in which lists of reference methods are replaced by the first one that exists."""
+        columns = data.get("columns")
+        if not isinstance(columns, list):
+            return data
+        return {**data, "columns": [_with_references(column, experiment) for column in columns]}
+
+    def fitted(self, experiment: Experiment, others: Collection[str] = ()) -> Self:
+        """The layout for an experiment, without comparisons with methods that the experiment lacks.
+
+        A `UserError` names a method in `relative_to` that the experiment lacks.
+        """
+        layout = super().fitted(experiment, others)
+        methods, columns = layout.methods, []
+        for column in layout.columns:
+            if column.relative_to is not None and column.relative_to not in methods:
+                raise unknown(f"method in relative_to of column {column.name}", column.relative_to, methods)
+            pairs = column.gain_over.items()
+            kept = {method: other for method, other in pairs if method in methods and other in methods}
+            if kept or not column.gain_over:
+                columns.append(column.model_copy(update={"gain_over": kept}))
+        if not columns:
+            raise UserError(f"experiment {experiment.name} has none of the methods of its columns")
+        rows = {method: keys for method, keys in self.rows.items() if method in methods}
+        return layout.model_copy(update={"columns": tuple(columns), "rows": rows})
+
+    def _shown_methods(self, experiment: Experiment) -> tuple[str, ...]:
+        if not self.swept:
+            return super()._shown_methods(experiment)
+        if not experiment.swept:
+            raise UserError(f"experiment {experiment.name} has no sweep")
+        return tuple(dict.fromkeys([*super()._shown_methods(experiment), *experiment.swept]))
+
+    def _is_row(self, method: str, experiment: Experiment) -> bool:
+        return super()._is_row(method, experiment) or method in self.unsupported_rows
+
+    def _over_grid(self, experiment: Experiment) -> Self:
+        """The layout with a column for each partition and a block for each participation, where they select none."""
+        pairs = [(block, column) for block in self.blocks for column in self.supported if not column.mean_of]
+        selections = [block.select.narrowed(column.select) for block, column in pairs]
+        named = any(selection.given() for selection in selections) or not selections
+        if named and all(selection.completed(experiment) == selection for selection in selections):
+            return self
+        settings = grid_settings(experiment, self.grid)
+        partitions = tuple(dict.fromkeys(setting.partition for setting in settings))
+        of_blocks = {(setting.dataset, setting.participation): setting for setting in settings}
+        columns, several = self.columns, len(of_blocks) * len(partitions) > len(settings)
+        if not several:
+            columns = _repeated(columns, partitions)
+        blocks = self.blocks
+        if "blocks" not in self.model_fields_set:
+            shown = settings if several else tuple(of_blocks.values())
+            blocks = tuple(_block(experiment, setting, whole=several) for setting in shown)
+        return self.model_copy(update={"columns": columns, "blocks": blocks})
 
     def final_values(self, experiment: Experiment) -> dict[str, FinalValue]:
         """The value of a run that is reported, by method."""
@@ -292,7 +368,40 @@ def _replaced(selection: Selection, block: Block) -> Selection:
     return Selection(**{field: block.instead.get(value, value) for field, value in selection.given().items()})
 
 
-def load_table(experiment_name: str, name: str) -> TableLayout:
-    """A table's layout, validated; a `UserError` says what is wrong with it."""
-    file, data = read_layout(experiment_name, "tables", name)
-    return TableLayout.parse(data, where=str(file))
+def _with_references(column: Any, experiment: Experiment) -> Any:
+    """A column's data, in which a list of methods in order of preference is replaced by the first that exists."""
+    if not isinstance(column, dict):
+        return column
+    lists = {key: given for key in ("relative_to", "target") if isinstance(given := column.get(key), list) and given}
+    first = {key: next((m for m in given if m in experiment.methods), given[0]) for key, given in lists.items()}
+    return {**column, **first}
+
+
+def _block(experiment: Experiment, setting: Setting, *, whole: bool) -> Block:
+    """A block for a participation, or for a `whole` setting of parts whose grids differ."""
+    select = {"dataset": setting.dataset, "participation": setting.participation}
+    title = participation_phrase(setting.participation)
+    if whole:
+        select["partition"] = setting.partition
+        title = f"{partition_title(setting.partition)}, {title}"
+    return Block(header=f"{part_prefix(experiment, setting)}{title}", select=Selection(**select))
+
+
+def _repeated(columns: Sequence[Column], partitions: Sequence[str]) -> tuple[Column, ...]:
+    """The columns that select no partition, once for each partition, which their headings name."""
+    free = [column for column in columns if column.select.partition is None and not column.mean_of]
+    shown = [column for column in columns if column not in free]
+    for partition in partitions:
+        group, header = partition_headings(partition)
+        for column in free:
+            headings = {"group": group, "header": header}
+            if column.header or len(free) > 1:
+                headings = {"group": partition_title(partition), "header": column.header or column.metric}
+            select = column.select.model_copy(update={"partition": partition})
+            shown.append(column.model_copy(update={**headings, "select": select}))
+    return tuple(shown)
+
+
+def load_table(experiment_name: str, name: str, experiment: Experiment | None = None) -> TableLayout:
+    """A table's layout, validated and fitted to its experiment (None: as its file says)."""
+    return load_layout(TableLayout, experiment_name, "tables", name, experiment)

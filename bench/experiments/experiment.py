@@ -5,7 +5,7 @@ A cell's path, such as digits/dirichlet-0.1/4-of-20/fedsam, names it in commands
 
 import itertools
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -21,12 +21,13 @@ from bench.experiments.files import experiment_file, experiment_names, read_yaml
 from bench.experiments.overrides import Override, parse_overrides
 from bench.experiments.resolving import CellInputs, cell_config, part_fields, resolved_file
 from bench.experiments.run_config import Evaluation, RunConfig
-from bench.experiments.schema import ExperimentFile, ExperimentPart, differing
+from bench.experiments.schema import ExperimentFile, ExperimentPart, MethodEntry, differing
 from bench.experiments.shared_sections import SharedSections
+from bench.experiments.sweeps import WITH_LISTS, Swept, expanded
 from bench.experiments.trusted_code import trust
 from bench.input.bounds import MOST_RUNS
 from bench.input.content import read_own, short_hash
-from bench.input.errors import UserError, unknown
+from bench.input.errors import MOST_NAMES, SeveralMistakesError, UserError, all_mistakes, raise_all, unknown
 
 
 @dataclass(frozen=True)
@@ -51,15 +52,37 @@ class Experiment(ExperimentFile):
     """A grid of runs: settings × methods × seeds; or several grids, its parts."""
 
     _overrides: tuple[Override, ...] = PrivateAttr(default=())
+    _swept: Mapping[str, Swept] = PrivateAttr(default={})
+
+    @property
+    def swept(self) -> Mapping[str, Swept]:
+        """The methods of sweeps by label."""
+        return self._swept
+
+    def labels_of(self, method: str) -> list[str]:
+        """The labels for which a method's name in layouts stands: itself, or all methods of its sweep."""
+        return (
+            [method] if method in self.methods else [label for label, one in self.swept.items() if one.base == method]
+        )
+
+    def _in_file(self, address: CellAddress) -> CellAddress:
+        """The address with the label that the method has in the file, which overrides name."""
+        swept = self._swept.get(address.method)
+        return address if swept is None else replace(address, method=swept.base)
 
     @model_validator(mode="after")
     def _valid_methods(self) -> "Experiment":
+        errors = []
         for label, entry in self.methods.items():
-            entry.choice(label).recipe  # noqa: B018 - raises if the method does not exist
-            entry.release(label)
-            for part in entry.parts or ():
-                if part not in self.parts:
-                    raise unknown(f"part of experiment {self.name}", part, self.parts)
+            try:
+                entry.choice(label).recipe  # noqa: B018 - raises if the method does not exist
+                entry.release(label)
+                for part in entry.parts or ():
+                    if part not in self.parts:
+                        raise unknown(f"part of experiment {self.name}", part, self.parts)
+            except UserError as error:
+                errors.append(error)
+        raise_all(f"methods of experiment {self.name}", errors)
         return self
 
     @model_validator(mode="after")
@@ -117,17 +140,21 @@ class Experiment(ExperimentFile):
         chosen = self.chosen
         if chosen is None:
             return frozenset(self.methods)
-        names = ((label, entry.choice(label).name) for label, entry in self.methods.items())
-        return frozenset(label for label, name in names if label in chosen or name in chosen)
+        names = {label: {label, str(entry.choice(label).name)} for label, entry in self.methods.items()}
+        bases = {label: {one.base} for label, one in self._swept.items()}
+        return frozenset(label for label in names if not (names[label] | bases.get(label, set())).isdisjoint(chosen))
 
     @cached_property
     def _grid(self) -> dict[CellAddress, CellInputs]:
         """Every cell, whether its method is chosen or not."""
         return {
-            address: CellInputs(address, part, partition, participation, self._overrides)
+            address: CellInputs(
+                address, part, partition, participation, self._overrides, self._in_file(address), self._swept.get(label)
+            )
             for setting, (partition, participation) in self.settings.items()
             for part in (self.resolved_parts[setting.dataset],)
-            for address in (CellAddress(setting, label) for label in part.methods)
+            for label in part.methods
+            for address in (CellAddress(setting, label),)
         }
 
     @cached_property
@@ -148,8 +175,20 @@ class Experiment(ExperimentFile):
         return address in self._grid and self.is_chosen(address.method)
 
     def cells(self) -> dict[str, Cell]:
-        """All cells of the chosen methods by path, such as digits/dirichlet-0.1/4-of-20/fedsam."""
-        return {address.path: self._cell(address) for address in self.addresses}
+        """All cells of the chosen methods by path, such as digits/dirichlet-0.1/4-of-20/fedsam.
+
+        An error names the mistakes of all cells.
+        """
+        errors: dict[str, UserError] = {}
+        for address in self.addresses:
+            try:
+                self._cell(address)
+            except UserError as error:  # mostly one of a method, in all of its settings
+                errors.setdefault(str(error), error)
+                if len(errors) > MOST_NAMES:
+                    break
+        raise_all(f"experiment {self.name}", list(errors.values()))
+        return {address.path: self._built[address] for address in self.addresses}
 
     def cell(self, path: str) -> Cell:
         """One cell by its path; its method need not be chosen, because analyses may compare with it.
@@ -188,7 +227,7 @@ class Experiment(ExperimentFile):
     def check_overrides(self, cells: Collection[CellAddress], which: str) -> None:
         """A `UserError` if an override applies to none of the cells, which the message calls `which`."""
         for override in self._overrides:
-            if not any(override.applies_to(cell) for cell in cells):
+            if not any(override.applies_to(self._in_file(cell)) for cell in cells):
                 raise UserError(f"{override.key} applies to none of {which}")
 
     def _cell(self, address: CellAddress) -> Cell:
@@ -214,7 +253,11 @@ class Experiment(ExperimentFile):
 
 def experiment_schema() -> dict[str, Any]:
     """The JSON schema of experiments' files, for editors."""
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **Experiment.model_json_schema()}
+    schema = Experiment.model_json_schema()
+    training = schema["$defs"]["Training"]["properties"]
+    for name in set(training) - set(WITH_LISTS):  # a sweep
+        training[name] = {"anyOf": [training[name], {"type": "array", "items": training[name]}]}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
 def load_experiment(name: str, overrides: Mapping[str, Any] | None = None) -> Experiment:
@@ -225,13 +268,41 @@ def load_experiment(name: str, overrides: Mapping[str, Any] | None = None) -> Ex
     """
     parsed = parse_overrides(overrides or {})
     given = f" with {', '.join(overrides)}" if overrides else ""
-    experiment = Experiment.parse(resolved_file(name, parsed), where=f"{experiment_file(name)}{given}")
+    where = f"{experiment_file(name)}{given}"
+    try:
+        data, swept = expanded(resolved_file(name, parsed))
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from None
+    try:
+        experiment = Experiment.parse(data, where)
+    except UserError as error:
+        mistakes = all_mistakes([error, *_of_methods(data)], where)
+        raise (SeveralMistakesError(where, mistakes) if len(mistakes) > 1 else error) from None
+    experiment._swept = swept
     _check_owner(experiment.name, experiment_file(name))
     experiment._overrides = parsed
     _check_evaluation_where(experiment, read_yaml(experiment_file(name)))
     if not all(override.is_general for override in parsed):
         experiment.check_overrides(list(experiment._grid), f"the cells of experiment {experiment.name}")
     return experiment
+
+
+def _of_methods(data: Mapping[str, Any]) -> Iterator[UserError]:
+    """The mistakes of methods in an experiment's file with other mistakes, as far as they show without the settings."""
+    methods = data.get("methods")
+    for label, given in methods.items() if isinstance(methods, dict) and not data.get("parts") else ():
+        if not isinstance(given, dict | None):
+            continue
+        try:
+            entry = MethodEntry.parse(given or {})
+        except UserError:  # reported with the file
+            continue
+        try:
+            recipe = entry.choice(str(label)).recipe
+            if not entry.where and entry.release(str(label)) is None:
+                recipe.build(entry.hyperparameters)
+        except UserError as error:
+            yield error
 
 
 @cache

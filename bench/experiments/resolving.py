@@ -13,6 +13,8 @@ Then `FILE_LAYERS`:
    the command line
 4. `_overrides`: the values of the command line (`--set`, `--config`), in the experiment and in its parts
 
+Then `sweeps.expanded`: a list of values becomes one method for each.
+
 Then each part as an experiment without parts (`part_fields`):
 
 5. the experiment's values, and over them the part's: `dataset` and `model` replace, all else is merged key by key,
@@ -28,10 +30,11 @@ Then the configuration of one cell (`CELL_LAYERS`):
 10. `_released_faults`: faults of the released code, which the method's entry cannot switch off, and its defaults of SWA
 11. `_smoke_scale`: data set, model and what they require, and SWA's start and cycle, for `scale: smoke`
 12. `_command_line`: the values of the command line, which layers 5 to 11 may have replaced
+13. `_sweep`: the value of this cell, where a list gives several
 
 At last `RunConfig` fills in what no layer gives, from the values of all layers:
 
-13. hyper-parameters by the components' defaults, `swa.start` by three quarters of the rounds, `aggregation` by the
+14. hyper-parameters by the components' defaults, `swa.start` by three quarters of the rounds, `aggregation` by the
     method's own weights, hashes of user-defined files, and every other field by its default
 """
 
@@ -51,6 +54,8 @@ from bench.experiments.files import experiment_files, read_yaml
 from bench.experiments.overrides import Override, full_key
 from bench.experiments.scale import ROUNDS, at_smoke_scale
 from bench.experiments.schema import ExperimentFile, ExperimentPart, MethodEntry
+from bench.experiments.sweeps import SECTIONS as SWEPT_SECTIONS
+from bench.experiments.sweeps import Swept
 from bench.input.content import expanded
 from bench.input.errors import UserError, unknown
 from bench.input.user_function import parse_reference
@@ -213,7 +218,8 @@ def merged(base: Mapping[str, Any], overrides: Mapping[str, Any]) -> Data:
 class CellInputs:
     """The values that decide a cell's configuration: those of its part, its setting and the command line.
 
-    `part` is an experiment without parts. `overrides` are the values of the command line for all cells.
+    `part` is an experiment without parts. `overrides` are the values of the command line for all cells. `in_file`: the
+    address with the label of the method in the file; `swept`: the method's own values, if it belongs to a sweep.
     """
 
     address: CellAddress
@@ -221,6 +227,8 @@ class CellInputs:
     partition: AnyPartition
     participation: Participation
     overrides: Overrides
+    in_file: CellAddress
+    swept: Swept | None = None
 
     @property
     def label(self) -> str:
@@ -230,7 +238,7 @@ class CellInputs:
     @property
     def applied(self) -> Overrides:
         """The values of the command line that apply to this cell."""
-        return [override for override in self.overrides if override.applies_to(self.address)]
+        return [override for override in self.overrides if override.applies_to(self.in_file)]
 
     @property
     def entry(self) -> MethodEntry:
@@ -302,6 +310,12 @@ def _command_line(config: Data, inputs: CellInputs) -> Data:
     return reduce(merged, (override.in_run(participation) for override in inputs.applied), config)
 
 
+def _sweep(config: Data, inputs: CellInputs) -> Data:
+    if inputs.swept is None:
+        return config
+    return _with_method(config, *(inputs.swept.values[section] for section in SWEPT_SECTIONS))
+
+
 CELL_LAYERS: tuple[Callable[[Data, CellInputs], Data], ...] = (
     _sections,
     _released_code,
@@ -310,8 +324,9 @@ CELL_LAYERS: tuple[Callable[[Data, CellInputs], Data], ...] = (
     _released_faults,
     _smoke_scale,
     _command_line,
+    _sweep,
 )
-"""Layers 6 to 12."""
+"""Layers 6 to 13."""
 
 
 def _with_method(config: Data, hyperparameters: Mapping[str, Any], training: Mapping[str, Any]) -> Data:

@@ -8,6 +8,9 @@ MOST_NAMES = 30
 """Lists of allowed names in messages are shortened if they are longer."""
 
 
+MOST_COMPARED = 200
+"""More mistakes are not compared with each other, because the time grows with the square of their number."""
+
 LONGEST_NAME, LONGEST_LINE = 300, 3000
 """Longer words and lines in messages are shortened in the middle, such as a name of 5,000 letters."""
 
@@ -17,6 +20,54 @@ class UserError(Exception):
 
     def __init__(self, message: str) -> None:
         super().__init__(one_line(message))
+
+
+class SeveralMistakesError(UserError):
+    """Several mistakes in one input, each in a line of its own below a line that says where they are."""
+
+    def __init__(self, where: str, mistakes: Iterable[str]) -> None:
+        self.where, self.mistakes = where, distinct(map(one_line, mistakes))
+        shown = self.mistakes[:MOST_NAMES]
+        hidden = len(self.mistakes) - len(shown)
+        more = [f"and {hidden} more"] if hidden else []
+        Exception.__init__(self, "\n  ".join([one_line(f"{where}: {len(self.mistakes)} mistakes"), *shown, *more]))
+
+
+def distinct(mistakes: Iterable[str]) -> tuple[str, ...]:
+    """The texts without repetitions, also without those that only add a place to another one."""
+    texts = dict.fromkeys(mistakes)
+    if len(texts) > MOST_COMPARED:
+        return tuple(texts)
+    return tuple(text for text in texts if not any(text.endswith(f": {other}") for other in texts if other != text))
+
+
+def all_mistakes(errors: Iterable[UserError], where: str = "") -> list[str]:
+    """The messages of errors; each mistake of several in one input is a message of its own, which says where it is.
+
+    `where`: the place that all of them have in common; messages do not begin with it.
+    """
+    found: dict[str, None] = {}
+    for error in errors:
+        texts = [str(error)]
+        if isinstance(error, SeveralMistakesError):
+            texts = [f"{error.where}: {mistake}" for mistake in error.mistakes]
+        found |= dict.fromkeys(text.removeprefix(f"{where}: ") for text in texts)
+    return list(distinct(found))
+
+
+def located(where: str, error: UserError) -> UserError:
+    """The same error with the place where it was found."""
+    mistakes = all_mistakes([error])
+    return SeveralMistakesError(where, mistakes) if len(mistakes) > 1 else UserError(f"{where}: {mistakes[0]}")
+
+
+def raise_all(where: str, errors: Sequence[UserError]) -> None:
+    """Raise one error for all of them, if there are any: the only one as it is, or `SeveralMistakesError`."""
+    mistakes = all_mistakes(errors)
+    if len(mistakes) == 1:
+        raise errors[0]
+    if mistakes:
+        raise SeveralMistakesError(where, mistakes)
 
 
 def one_line(text: str) -> str:

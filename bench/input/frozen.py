@@ -1,14 +1,24 @@
 """The base class of all configurations: immutable, validated, without unknown keys."""
 
+import itertools
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, Literal, Self, get_args, get_origin
+from typing import Any, ClassVar, Literal, LiteralString, Self, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    GetCoreSchemaHandler,
+    ValidationError,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    model_validator,
+)
 from pydantic.fields import FieldInfo
+from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError, core_schema
 
 from bench.input.bounds import LONGEST_NAME
-from bench.input.errors import UserError, unknown
+from bench.input.errors import SeveralMistakesError, UserError, all_mistakes, distinct, one_line, unknown
 
 NAME = rf"^[a-z0-9_]{{1,{LONGEST_NAME}}}$"
 """The pattern of experiment names, which are part of paths and of Snakemake's targets."""
@@ -26,6 +36,23 @@ _IN_WORDS = {
 }
 
 
+class _Collects(list[UserError]):
+    """The context of a validation that finds all errors: those that do not stop it."""
+
+
+def _collected(data: Any, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
+    """The validated data; within `parse`, a `UserError` is one of the errors that pydantic collects."""
+    try:
+        return handler(data)
+    except UserError as error:
+        if not isinstance(info.context, _Collects):
+            raise
+        raise PydanticCustomError(_USER_ERROR, "{text}", {"text": str(error), "error": error}) from None
+
+
+_USER_ERROR: LiteralString = "user_error"
+
+
 class Frozen(BaseModel):
     """A frozen pydantic model. An unknown key is an error that suggests the nearest known key."""
 
@@ -35,11 +62,15 @@ class Frozen(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _known_keys(cls, data: Any) -> Any:
+    def _known_keys(cls, data: Any, info: ValidationInfo) -> Any:
         if isinstance(data, Mapping):
-            for key in data:
-                if key not in cls.model_fields:
-                    raise unknown(f"key of {cls.words()}", key, cls.model_fields)
+            strange = [key for key in data if key not in cls.model_fields]
+            if strange:
+                errors = [unknown(f"key of {cls.words()}", key, cls.model_fields) for key in strange]
+                if not isinstance(info.context, _Collects):
+                    raise errors[0]
+                info.context.extend(errors)
+                data = {key: value for key, value in data.items() if key in cls.model_fields}
             refuse_bools(cls.model_fields, data, cls.words())
         return data
 
@@ -50,15 +81,33 @@ class Frozen(BaseModel):
         return cls.in_words or (name if isinstance(name, str) else _class_in_words(cls))
 
     @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """The schema, in which `parse` finds the errors of all parts of the data, and not only the first."""
+        return core_schema.with_info_wrap_validator_function(_collected, handler(source))
+
+    @classmethod
     def parse(cls, data: Mapping[str, Any], where: str = "") -> Self:
-        """The validated model; errors are a `UserError` of one line that begins with `where`, e.g. a file's name."""
+        """The validated model. A mistake is a `UserError` of one line that begins with `where`, e.g. a file's name;
+        several are one error with a line for each."""
+        found, mistakes = _Collects(), list[str]()
         try:
-            return cls.model_validate(dict(data))
+            model = cls.model_validate(dict(data), context=found)
         except ValidationError as error:
-            problem = explain(error)
-        except UserError as error:
-            problem = error
-        raise UserError(f"{where}: {problem}" if where else str(problem))
+            mistakes = explain(error, data)
+        typos = all_mistakes(found)
+        mistakes = [text for text in mistakes if not _is_typed_wrongly(text, typos)]
+        mistakes = list(distinct([*typos, *mistakes]))
+        if not mistakes:
+            return model
+        if len(mistakes) > 1:
+            raise SeveralMistakesError(where or cls.words(), mistakes)
+        raise UserError(f"{where}: {mistakes[0]}" if where else mistakes[0])
+
+
+def _is_typed_wrongly(mistake: str, typos: list[str]) -> bool:
+    """Whether a key is missing because it is one of the unknown keys."""
+    key = mistake.removesuffix(" is missing").rpartition(".")[2]
+    return mistake.endswith(" is missing") and any(f"; did you mean '{key}'?" in typo for typo in typos)
 
 
 def _class_in_words(cls: type) -> str:
@@ -84,27 +133,50 @@ def _mentions(annotation: Any, *types: type) -> bool:
     return any(_mentions(part, *types) for part in get_args(annotation))
 
 
-def explain(error: ValidationError) -> UserError:
-    """The first error that pydantic found, as one line."""
-    first = error.errors()[0]
+def explain(error: ValidationError, data: Any = None) -> list[str]:
+    """The errors that pydantic found in `data`, each as one line: the first one of each value."""
+    found: dict[tuple[int | str, ...], list[str]] = {}
+    for one in error.errors():
+        place = one["loc"] if one["type"] == "missing" else _place(one["loc"], data)
+        empty = one["type"] == "too_short"  # because its entries were refused
+        if not (empty and any(known[: len(place)] == place for known in found)):
+            found.setdefault(place, _explained(one))
+    return list(dict.fromkeys(itertools.chain.from_iterable(found.values())))
+
+
+def _place(loc: tuple[int | str, ...], data: Any) -> tuple[int | str, ...]:
+    """The keys and indices of a value, without the names of types that pydantic tried."""
+    keys: list[int | str] = []
+    for key in loc:
+        has_key = isinstance(data, Mapping) and key in data
+        if has_key or (isinstance(data, list | tuple) and isinstance(key, int) and key < len(data)):
+            keys.append(key)
+            data = data[key]
+    return tuple(keys)
+
+
+def _explained(first: ErrorDetails) -> list[str]:
+    """One error of pydantic in words."""
     where = ".".join(str(part) for part in first["loc"])
+    if first["type"] == _USER_ERROR:
+        return all_mistakes([first["ctx"]["error"]])
     if first["type"] == "union_tag_invalid":
         context = first["ctx"]
         allowed = [tag.strip(" '") for tag in context["expected_tags"].split(",")]
-        return unknown(where, context["tag"], allowed)
+        return [str(unknown(where, context["tag"], allowed))]
     if first["type"] == "missing":
-        return UserError(f"{where} is missing")
+        return [f"{where} is missing"]
     given = "" if isinstance(first["input"], dict | list) else f" = {first['input']!r}"
     if first["type"] == "model_type":
-        return UserError(f"{where}{given}{_keys(where, first['ctx']['class_name'], first['input'])}")
+        return [one_line(f"{where}{given}{_keys(where, first['ctx']['class_name'], first['input'])}")]
     if first["type"] in ("dict_type", "model_attributes_type"):
-        return UserError(f"{where}{given} (allowed: a mapping of keys and values)")
+        return [one_line(f"{where}{given} (allowed: a mapping of keys and values)")]
     message = first["msg"].replace("a valid tuple", "a list").replace("Tuple", "List")
     if first["type"] == "string_pattern_mismatch" and first["ctx"]["pattern"] in _IN_WORDS:
         message = f"allowed are {_IN_WORDS[first['ctx']['pattern']]}"
     if first["loc"] and first["loc"][-1] == "[key]":
         where = f"key of {'.'.join(str(part) for part in first['loc'][:-2])}"
-    return UserError(f"{where}{given}: {message}")
+    return [one_line(f"{where}{given}: {message}")]
 
 
 def _keys(where: str, class_name: str, given: object) -> str:

@@ -134,7 +134,7 @@ class RunDirectory:
         try:
             _Provenance.model_validate(data)
         except ValidationError as error:
-            raise DamagedFileError(self.path / PROVENANCE, explain(error), self.remedy) from None
+            raise DamagedFileError(self.path / PROVENANCE, explain(error)[0], self.remedy) from None
         return data
 
     @property

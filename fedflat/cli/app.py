@@ -44,7 +44,7 @@ app = typer.Typer(
 for subcommand in (
     training.run,
     analysing.analyse, analysing.analyses,
-    rendering.table, rendering.figure, rendering.report, rendering.summary,
+    rendering.table, rendering.figure, rendering.report, rendering.summary, rendering.layouts,
     comparing.baselines, comparing.compare,
     provenance.verify, provenance.export,
     methods.methods, methods.new_method, methods.check_method, methods.schema,

@@ -89,3 +89,39 @@ def summary(experiment: ExperimentName, set_: Set = None, results: Results = Pat
     from analysis.report.requested import RequestedExperiment
 
     typer.echo(summary_of(RequestedExperiment(experiment, results, overrides_of(set_))))
+
+
+def layouts(
+    out: Annotated[Path | None, typer.Option("--out", help="A Markdown file for the page; default: print it.")] = None,
+    pictures: Annotated[
+        str | None,
+        typer.Option(
+            help="An experiment with every kind of figure, whose results are drawn anew as pictures of the page."
+        ),
+    ] = None,
+    results: Results = Path("results"),
+) -> None:
+    """Write the reference of all keys of tables and figures.
+
+    With --pictures, a small picture of each kind of figure is drawn from finished runs, and written to the folder
+    images/layouts next to the page.
+
+    \b
+    Example:
+      fedflat layouts
+    """
+    from analysis.report.layout_reference import PICTURES, draw_pictures, reference
+    from analysis.report.requested import RequestedExperiment
+    from bench.files.atomic import write_text
+    from bench.input.errors import UserError
+
+    if pictures is not None:
+        if out is None:
+            raise UserError("--pictures needs --out, the page whose pictures are drawn")
+        for file in draw_pictures(RequestedExperiment(pictures, results), out.parent / PICTURES):
+            typer.echo(str(file))
+    if out is None:
+        typer.echo(reference(), nl=False)
+    else:
+        write_text(out, reference())
+        typer.echo(str(out))

@@ -133,6 +133,15 @@ def _write_analyses(results: Path, cell: CellAddress, rng: np.random.Generator, 
         flat = [(s, name, value * rng.normal(1, 0.05), None) for s in seeds for name, value in centre.items()]
         write(results, cell, file, pd.DataFrame(flat, columns=["seed", "metric", "value", "stderr"]))
 
+    costs = {
+        "transmissions_per_round": 2,
+        "gradients_per_step": 1,
+        "seconds_per_round": 3,
+        "train_seconds_per_round": 2,
+    }
+    of_runs = [(s, name, value * (1 + s / 20)) for s in seeds for name, value in costs.items()]
+    write(results, cell, "cost", pd.DataFrame(of_runs, columns=["seed", "metric", "value"]))
+
     perturbs = cell.method not in {"fedavg", "scaffold", "feddyn"}
     drift = []
     for s, r in itertools.product(seeds, (1, 10, 20, 30, 40, 50, 60)):

@@ -1,4 +1,4 @@
-"""The answer to one input: accepted, or refused in one line, in bounded time; everything else fails a test."""
+"""The answer to one input: accepted, or refused in one line for each mistake, in bounded time; others fail a test."""
 
 import contextlib
 import io
@@ -40,7 +40,7 @@ class Answers:
             except SystemExit:
                 raise
             except EXPLAINED as error:
-                _check_line(explained(error))
+                _check_lines(explained(error).splitlines())
                 self.count["refused"] += 1
             else:
                 self.count["accepted"] += 1
@@ -56,9 +56,7 @@ class Answers:
                 sys.argv = argv
         assert code in (0, 2), (words, code)
         if code == 2:
-            *parts, last = stderr.getvalue().splitlines()
-            for line in (*parts, last):
-                _check_line(line)
+            *parts, last = _check_lines(stderr.getvalue().splitlines())
             assert not parts or re.match(f"fedflat: {len(parts)} of [0-9]+ (folders|cells) failed: ", last), parts
         self.count["accepted" if code == 0 else "refused"] += 1
 
@@ -84,6 +82,16 @@ class Answers:
 
 def _stop(*_: object) -> None:
     raise NoAnswerError(f"no answer after {SECONDS} s of the processor, or {WAITING} s of a clock")
+
+
+def _check_lines(lines: list[str]) -> list[str]:
+    """Each error is one line, or one with the number of mistakes and then a line for each; returns the first lines."""
+    for line in lines:
+        _check_line(line)
+    first = [line for line in lines if not line.startswith("  ")]
+    counted = sum(int(found[1]) for line in first if (found := re.search(r": ([0-9]+) mistakes$", line)))
+    assert len(lines) - len(first) <= counted, lines
+    return first
 
 
 def _check_line(line: str) -> None:

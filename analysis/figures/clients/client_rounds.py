@@ -30,8 +30,8 @@ class ClientRoundsLayout(OneSeedLayout, OneSettingLayout):
 
     needs: ClassVar[str] = "client_rounds"
     kind: Literal["client_rounds"] = "client_rounds"
-    group: Literal["class", "client"] = "class"
-    quantity: Literal["accuracy", "feature_norm"] = "accuracy"
+    group: Literal["class", "client"] = Field(default="class", description="a row or curve for each of them")
+    quantity: Literal["accuracy", "feature_norm"] = Field(default="accuracy", description="what is shown")
     form: Literal["map", "curves"] = Field(
         default="map", description="curves: one per class or client, and their mean over the test set"
     )

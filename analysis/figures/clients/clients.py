@@ -27,7 +27,9 @@ class ClientsLayout(PanelLayout):
 
     needs: ClassVar[str] = "clients"
     kind: Literal["clients"] = "clients"
-    parts: tuple[Literal["train", "test"], ...] = Field(default=("test",), min_length=1)
+    parts: tuple[Literal["train", "test"], ...] = Field(
+        default=("test",), min_length=1, description="a row of panels for each: accuracy on training or on test data"
+    )
 
     def drawn(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The rows with every client's accuracy."""

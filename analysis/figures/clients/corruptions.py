@@ -24,7 +24,9 @@ class CorruptionsLayout(OneSettingLayout):
 
     needs: ClassVar[str] = "corruptions"
     kind: Literal["corruptions"] = "corruptions"
-    form: Literal["table", "bars"] = "table"
+    form: Literal["table", "bars"] = Field(
+        default="table", description="table: curves over the severity, and a table; bars: one bar per corruption"
+    )
     severity: int = Field(default=5, ge=1, description="the severity of the table or the bars")
 
     def drawn(self, frame: pd.DataFrame) -> pd.DataFrame:

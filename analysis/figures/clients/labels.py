@@ -4,6 +4,7 @@ from typing import ClassVar, Literal
 
 import pandas as pd
 from matplotlib.figure import Figure
+from pydantic import Field
 
 from analysis.figures.base import OneSeedLayout, PanelLayout, new_figure
 from analysis.figures.heatmap import body_height, draw_counts
@@ -17,7 +18,7 @@ class LabelsLayout(OneSeedLayout, PanelLayout):
 
     needs: ClassVar[str] = "partition"
     kind: Literal["labels"] = "labels"
-    numbers: bool = True
+    numbers: bool = Field(default=True, description="whether cells show their numbers, if there are few")
 
     def statistics(self, frame: pd.DataFrame) -> str:
         """The seed of the split."""

@@ -27,7 +27,9 @@ class ClientEigenvaluesLayout(PanelLayout):
 
     needs: ClassVar[str] = "client_hessian"
     kind: Literal["client_eigenvalues"] = "client_eigenvalues"
-    form: Literal["curves", "map"] = "curves"
+    form: Literal["curves", "map"] = Field(
+        default="curves", description="curves over the rounds, or a map of clients and rounds"
+    )
     rounds: tuple[int, ...] | None = Field(
         default=None, min_length=1, description="the rounds that are shown; null, or if runs store none of them: all"
     )

@@ -4,9 +4,10 @@ from typing import ClassVar, Literal
 
 import pandas as pd
 from matplotlib.figure import Figure
+from pydantic import Field
 
-from analysis.figures.base import means_and_deviations, new_figure, whole_numbers
-from analysis.figures.lines import LinePanelsLayout, coinciding_note, draw_lines, spread
+from analysis.figures.base import means_and_deviations, most_side_by_side, new_figure, whole_numbers
+from analysis.figures.lines import LinePanelsLayout, coinciding_note, draw_lines, label_outer, spread
 from analysis.figures.notes import missing_note
 from analysis.layouts.tidy import Tidy
 
@@ -16,7 +17,7 @@ class EigenvaluesLayout(LinePanelsLayout):
 
     needs: ClassVar[str] = "hessian"
     kind: Literal["eigenvalues"] = "eigenvalues"
-    scale: Literal["linear", "log"] = "linear"
+    scale: Literal["linear", "log"] = Field(default="linear", description="of the y axis")
 
     def drawn(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The rows of eigenvalues."""
@@ -30,10 +31,12 @@ class EigenvaluesLayout(LinePanelsLayout):
         """The figure; panels share both axes."""
         lines = spread(self.drawn(frame), "index", "value")
         notes = [coinciding_note(self, tidy, lines, "index"), missing_note(frame, self, tidy)]
-        figure, body = new_figure(self.width, 2.75, notes)
-        drawn = draw_lines(body, self, tidy, lines, "index", columns=len(self.panels))
+        columns = most_side_by_side(len(self.panels))
+        height = 2.75 + 2.1 * (-(-len(self.panels) // columns) - 1)
+        figure, body = new_figure(self.width, height, notes)
+        drawn = draw_lines(body, self, tidy, lines, "index", columns=columns)
         for axes in drawn:
-            axes.set(xlabel="Eigenvalue index $i$", yscale=self.scale)
+            axes.set_yscale(self.scale)
             whole_numbers(axes.xaxis)
-        drawn[0].set_ylabel("Hessian eigenvalue $λ_i$")
+        label_outer(drawn, columns, "Eigenvalue index $i$", "Hessian eigenvalue $λ_i$")
         return figure

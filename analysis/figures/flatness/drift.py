@@ -1,6 +1,6 @@
 """Perturbation drift, global sharpness and related quantities against communication round (FedLESAM, Figure 2)."""
 
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 import pandas as pd
@@ -12,6 +12,7 @@ from analysis.figures.lines import LinesLayout, LinesPanel, draw_lines_legend
 from analysis.figures.notes import missing_note
 from analysis.layouts.tidy import Tidy, of_cell
 from analysis.measures.convergence import curves
+from bench.experiments.experiment import Experiment
 
 _LABELS = {
     "perturbation_drift": "Perturbation drift PD (0 to 1)",
@@ -35,8 +36,14 @@ class DriftLayout(LinesLayout):
     show: tuple[Quantity, ...] = Field(
         default=("perturbation_drift", "sharpness"), min_length=1, description="the panels, two side by side"
     )
-    sharpness_scale: Literal["linear", "log"] = "linear"
-    select: LinesPanel
+    sharpness_scale: Literal["linear", "log"] = Field(default="linear", description="of the y axis of sharpness")
+    select: LinesPanel = Field(
+        default=LinesPanel(), description="the setting; missing fields: those of the main setting"
+    )
+
+    def _over_grid(self, experiment: Experiment) -> Self:
+        lines = self.select.with_lines_of(self.methods)
+        return self.model_copy(update={"select": lines if lines.lines else lines.completed(experiment)})
 
     @property
     def line_panels(self) -> tuple[LinesPanel, ...]:

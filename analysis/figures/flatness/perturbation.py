@@ -7,10 +7,13 @@ import pandas as pd
 from matplotlib.figure import Figure
 from pydantic import Field
 
-from analysis.figures.base import DEVIATION, count_seeds, means_and_deviations, new_figure
-from analysis.figures.lines import LinePanelsLayout, coinciding_note, draw_lines, spread
+from analysis.analyses.base import Analysis
+from analysis.analyses.flatness.perturbation import Perturbation
+from analysis.figures.base import DEVIATION, count_seeds, means_and_deviations, most_side_by_side, new_figure
+from analysis.figures.lines import LinePanelsLayout, coinciding_note, draw_lines, label_outer, spread
 from analysis.figures.notes import missing_note
 from analysis.layouts.tidy import Tidy
+from bench.experiments.experiment import Experiment
 from bench.input.errors import UserError
 
 _LABELS = {"random": "Perturbation radius ‖δ‖₂", "gradient": "Perturbation r along the unit gradient (r > 0: uphill)"}
@@ -24,7 +27,16 @@ class PerturbationLayout(LinePanelsLayout):
     direction: Literal["random", "gradient"] = Field(
         default="random", description="one of the directions of the analysis; radii along the gradient may be negative"
     )
-    scale: Literal["linear", "log"] = "linear"
+    scale: Literal["linear", "log"] = Field(default="linear", description="of the y axis")
+
+    def check(self, experiment: Experiment, analysis: Analysis | None) -> None:
+        """The analysis must have the layout's directions."""
+        super().check(experiment, analysis)
+        if isinstance(analysis, Perturbation) and self.direction not in analysis.directions:
+            raise UserError(
+                f"direction: {self.direction} needs directions: [{self.direction}] of the analysis {self.file} in "
+                "analyses.yaml"
+            )
 
     def drawn(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The rows of the layout's directions."""
@@ -52,9 +64,11 @@ class PerturbationLayout(LinePanelsLayout):
             )
         lines = spread(rows, "radius", "loss")
         notes = [coinciding_note(self, tidy, lines, "radius"), missing_note(frame, self, tidy)]
-        figure, body = new_figure(self.width, 2.75, notes)
-        drawn = draw_lines(body, self, tidy, lines, "radius", columns=len(self.panels), within=(0, np.inf))
+        columns = most_side_by_side(len(self.panels))
+        height = 2.75 + 2.1 * (-(-len(self.panels) // columns) - 1)
+        figure, body = new_figure(self.width, height, notes)
+        drawn = draw_lines(body, self, tidy, lines, "radius", columns=columns, within=(0, np.inf))
         for axes in drawn:
-            axes.set(xlabel=_LABELS[self.direction], yscale=self.scale)
-        drawn[0].set_ylabel("Loss")
+            axes.set_yscale(self.scale)
+        label_outer(drawn, columns, _LABELS[self.direction], "Loss")
         return figure

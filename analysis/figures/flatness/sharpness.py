@@ -4,9 +4,10 @@ from typing import ClassVar, Literal
 
 import pandas as pd
 from matplotlib.figure import Figure
+from pydantic import Field
 
-from analysis.figures.base import means_and_deviations, new_figure
-from analysis.figures.lines import LinePanelsLayout, coinciding_note, draw_lines, spread
+from analysis.figures.base import means_and_deviations, most_side_by_side, new_figure
+from analysis.figures.lines import LinePanelsLayout, coinciding_note, draw_lines, label_outer, spread
 from analysis.figures.notes import missing_note
 from analysis.layouts.tidy import Tidy
 
@@ -16,7 +17,7 @@ class SharpnessLayout(LinePanelsLayout):
 
     needs: ClassVar[str] = "sharpness"
     kind: Literal["sharpness"] = "sharpness"
-    scale: Literal["linear", "log"] = "linear"
+    scale: Literal["linear", "log"] = Field(default="linear", description="of both axes")
 
     def statistics(self, frame: pd.DataFrame) -> str:
         """The meaning of lines and bands."""
@@ -26,13 +27,15 @@ class SharpnessLayout(LinePanelsLayout):
         """The figure; panels share both axes."""
         lines = spread(frame, "radius", "sharpness")
         notes = [coinciding_note(self, tidy, lines, "radius"), missing_note(frame, self, tidy)]
-        figure, body = new_figure(self.width, 2.75, notes)
-        drawn = draw_lines(body, self, tidy, lines, "radius", columns=len(self.panels))
+        columns = most_side_by_side(len(self.panels))
+        height = 2.75 + 2.1 * (-(-len(self.panels) // columns) - 1)
+        figure, body = new_figure(self.width, height, notes)
+        drawn = draw_lines(body, self, tidy, lines, "radius", columns=columns)
         for axes in drawn:
-            axes.set(xlabel="Radius ρ of the ball", xscale=self.scale, yscale=self.scale)
+            axes.set(xscale=self.scale, yscale=self.scale)
             if self.scale == "log":
                 radii = sorted(frame["radius"].unique())
                 axes.set_xticks(radii, [f"{radius:g}" for radius in radii])
                 axes.set_xticks([], minor=True)
-        drawn[0].set_ylabel("Largest rise of the loss")
+        label_outer(drawn, columns, "Radius ρ of the ball", "Largest rise of the loss")
         return figure

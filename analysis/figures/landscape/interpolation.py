@@ -5,7 +5,9 @@ from typing import ClassVar, Literal
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
+from pydantic import Field
 
+from analysis.analyses.base import Analysis, OnSubsets
 from analysis.figures.base import DEVIATION, OneSettingLayout, add_legend, draw_curve, means_and_deviations, new_figure
 from analysis.figures.landscape.plane import PART
 from analysis.figures.lines import spread
@@ -13,6 +15,7 @@ from analysis.figures.notes import missing_note
 from analysis.figures.palette import styles
 from analysis.layouts.tidy import Tidy, of_cell
 from bench.experiments.address import CellAddress
+from bench.experiments.experiment import Experiment
 from bench.input.errors import UserError
 
 
@@ -21,10 +24,17 @@ class InterpolationLayout(OneSettingLayout):
 
     needs: ClassVar[str] = "interpolation"
     kind: Literal["interpolation"] = "interpolation"
-    loss: Literal["train", "test"] = "train"
-    error: Literal["train", "test"] = "test"
-    scale: Literal["linear", "log"] = "linear"
-    ends: tuple[str, str] = ("initial", "final")
+    loss: Literal["train", "test"] = Field(default="train", description="images of the loss")
+    error: Literal["train", "test"] = Field(default="test", description="images of the error")
+    scale: Literal["linear", "log"] = Field(default="linear", description="of the axis of the loss")
+    ends: tuple[str, str] = Field(default=("initial", "final"), description="names of the models at t = 0 and t = 1")
+
+    def check(self, experiment: Experiment, analysis: Analysis | None) -> None:
+        """The analysis must have the images that are shown."""
+        super().check(experiment, analysis)
+        for part in (self.loss, self.error):
+            if isinstance(analysis, OnSubsets) and part not in analysis.data:
+                raise UserError(f"{part} images need data: [{part}] of the analysis {self.file} in analyses.yaml")
 
     def statistics(self, frame: pd.DataFrame) -> str:
         """The meaning of lines and bands, and the two models."""

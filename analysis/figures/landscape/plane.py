@@ -33,8 +33,8 @@ PART = {"train": "Training", "test": "Test"}
 class ThroughModelsLayout(OneSeedLayout, OneSettingLayout):
     """One row per cell: loss on the left, error on the right, each on training or test data."""
 
-    loss: Literal["train", "test"] = "train"
-    error: Literal["train", "test"] = "test"
+    loss: Literal["train", "test"] = Field(default="train", description="images of the loss")
+    error: Literal["train", "test"] = Field(default="test", description="images of the error")
     ceiling: float | None = Field(default=None, gt=0, description="largest loss that is drawn; null: the largest")
 
     def statistics(self, frame: pd.DataFrame) -> str:

@@ -11,6 +11,7 @@ from pydantic import Field
 from analysis.figures.base import new_figure, plain_numbers, seed_statistics, whole_numbers
 from analysis.figures.lines import LinePanelsLayout, coinciding_note, draw_lines, label_outer, smoothing
 from analysis.figures.notes import diverged_note, missing_note, stopped_note
+from analysis.layouts.grid import PANELS_OF_GRID, GridPart
 from analysis.layouts.tidy import Tidy, of_cell
 from analysis.layouts.titles import method_titles
 from analysis.measures.convergence import curves, neighbour_means
@@ -32,8 +33,13 @@ class ConvergenceLayout(LinePanelsLayout):
 
     needs: ClassVar[str] = "metrics"
     kind: Literal["convergence"] = "convergence"
-    metric: Literal["test_accuracy", "train_accuracy", "test_loss", "train_loss", "local_loss"] = "test_accuracy"
-    columns: Columns = 2
+    metric: Literal["test_accuracy", "train_accuracy", "test_loss", "train_loss", "local_loss"] = Field(
+        default="test_accuracy", description="what is shown over the rounds"
+    )
+    columns: Columns = Field(
+        default=2, description="panels side by side; by default, one for each partition of the grid"
+    )
+    grid: GridPart = Field(default="all", description=PANELS_OF_GRID)
     rounds_scale: Literal["linear", "log"] = Field(default="linear", description="scale of the x axis")
     window: Count = Field(default=1, description="evaluations to average around each one, run by run; 1: none")
     every: Count = Field(default=1, description="rounds between the points of a curve")

@@ -31,7 +31,9 @@ class CostLayout(OneSettingLayout):
     needs: ClassVar[str] = "cost"
     kind: Literal["cost"] = "cost"
     quantities: tuple[str, ...] = Field(
-        default=("transmissions_per_round", "gradients_per_step", "seconds_per_round"), min_length=1
+        default=("transmissions_per_round", "gradients_per_step", "seconds_per_round"),
+        min_length=1,
+        description="metrics of the analysis cost, a panel for each",
     )
 
     @field_validator("quantities")

@@ -13,6 +13,7 @@ from pydantic import Field
 from analysis.figures.base import new_figure, seed_statistics, whole_numbers
 from analysis.figures.lines import LinePanelsLayout, coinciding_note, draw_lines, label_outer, smoothing
 from analysis.figures.notes import missing_note
+from analysis.layouts.grid import PANELS_OF_GRID, GridPart
 from analysis.layouts.tidy import Tidy
 from analysis.measures import convergence
 from bench.input.bounds import Columns, Count
@@ -26,10 +27,13 @@ class CurvesLayout(LinePanelsLayout):
     kind: Literal["curves"] = "curves"
     metric: str = Field(min_length=1, description="a column of metrics.csv, such as client_drift")
     label: str | None = Field(default=None, description="label of the y axis; null: the column's name")
-    columns: Columns = 2
+    columns: Columns = Field(
+        default=2, description="panels side by side; by default, one for each partition of the grid"
+    )
+    grid: GridPart = Field(default="all", description=PANELS_OF_GRID)
     window: Count = Field(default=1, description="values to average around each one, run by run; 1: none")
     every: Count = Field(default=1, description="rounds between the points of a curve")
-    scale: Literal["linear", "log"] = "linear"
+    scale: Literal["linear", "log"] = Field(default="linear", description="of the y axis")
     lowest: float | None = Field(
         default=None, description="the smallest possible value: the axis shows it, and bands are cut there"
     )

@@ -2,72 +2,85 @@
 
 import itertools
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import ClassVar, Literal, NamedTuple
+from typing import Literal, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
-from analysis.figures.base import FigureLayout, draw_curve, draw_legend, means_and_deviations, new_figure
+from analysis.figures.base import draw_curve, draw_legend, means_and_deviations, new_figure
 from analysis.figures.notes import diverged_note, missing_note, stopped_note
 from analysis.figures.palette import LINES, Style, styles
+from analysis.figures.training.final_values import FinalValuesLayout
+from analysis.layouts.grid import PANELS_OF_GRID, GridPart, grid_settings, part_prefix
 from analysis.layouts.layout import Selection, existing_cell
-from analysis.layouts.protocol import final_at_scale
 from analysis.layouts.tidy import Tidy, of_cell
-from analysis.layouts.titles import method_titles
-from analysis.measures.convergence import FinalValue, reported
-from analysis.tables.layout import Column
-from analysis.tables.quantities import Quantity, quantity
-from analysis.tables.values import values_of
-from bench.experiments.address import RUN_IDS, CellAddress, Setting
+from analysis.layouts.titles import method_titles, partition_title, swept_title
+from bench.experiments.address import CellAddress, Setting
 from bench.experiments.experiment import Experiment
-from bench.experiments.results import ResultPaths
+from bench.experiments.sweeps import Swept, in_label
 from bench.input.bounds import Columns
 from bench.input.errors import UserError, unknown
 from bench.input.frozen import Frozen
 
 Scale = Literal["linear", "log", "even"]
 
+_WIDE = 8
+"""Swept values that differ by at least this factor are drawn on a log scale."""
+
 
 class Point(Frozen):
     """A swept value x and its cell, given by a suffix of the method's label and fields of the setting."""
 
-    x: float
+    x: float = Field(description="the swept value")
     suffix: str = Field(default="", description="suffix of the method's label in the experiment")
-    select: Selection = Selection()
+    select: Selection = Field(default=Selection(), description="fields of the setting that belong to the value")
 
 
 class SweepLine(Frozen):
     """A line through all points of a panel, in a setting of its own; its title is shown in the legend."""
 
-    title: str
-    select: Selection
+    title: str = Field(description="its name in the legend")
+    select: Selection = Field(description="fields of its setting")
 
 
 class SweepPanel(Frozen):
     """One panel: a line through `points` for each method, and a horizontal line for each method of `levels`.
 
-    A panel with `settings` has one method, and a line for each of its settings instead.
+    A panel with `settings` has one method, and a line for each of its settings instead. A panel with `axis` has a line
+    for each method of the experiment that sweeps it, and for each combination of the values of its other sweeps.
     """
 
     title: str | None = Field(default=None, description="heading; null: none")
-    x: str = Field(description="the swept value in words")
+    axis: str | None = Field(
+        default=None, description="a value that the experiment sweeps, such as rho, instead of points and methods"
+    )
+    x: str = Field(default="", description="the swept value in words; default: the axis")
     scale: Scale = Field(default="linear", description="scale of the x axis; even: equal distances between points")
-    select: Selection = Selection()
+    select: Selection = Field(default=Selection(), description="fields of the setting that all points share")
     methods: tuple[str, ...] | None = Field(default=None, description="methods with a line; null: all but levels")
     levels: tuple[str, ...] = Field(default=(), description="methods that do not have the swept value")
-    points: tuple[Point, ...] = Field(min_length=1)
+    points: tuple[Point, ...] = Field(default=(), description="the points of each line, from left to right")
     settings: tuple[SweepLine, ...] = Field(default=(), description="lines of one method; empty: one line per method")
+
+    @model_validator(mode="after")
+    def _points_or_axis(self) -> "SweepPanel":
+        if (self.axis is None) != bool(self.points):
+            raise UserError("a panel of a sweep needs either points or axis")
+        if self.axis is not None and (self.settings or self.methods is not None):
+            raise UserError(f"a panel with axis: {self.axis} does not allow settings or methods")
+        if self.axis is None and not self.x:
+            raise UserError("a panel with points needs x, the swept value in words")
+        return self
 
     @model_validator(mode="after")
     def _ascending(self) -> "SweepPanel":
         xs = [point.x for point in self.points]
         if any(a >= b for a, b in itertools.pairwise(xs)):
             raise UserError(f"points of '{self.x}': x must increase from point to point")
-        if self.scale == "log" and xs[0] <= 0:
+        if self.scale == "log" and xs and xs[0] <= 0:
             raise UserError(f"points of '{self.x}': x = {xs[0]:g} cannot be drawn on a log scale")
         if self.settings and (len(self.methods or ()) != 1 or self.levels):
             raise UserError(f"'{self.x}': a panel with settings must have one method in methods, and no levels")
@@ -79,38 +92,44 @@ class SweepPanel(Frozen):
             return tuple(method for method in methods if method not in self.levels)
         return tuple(method for method in methods if method in self.methods)
 
-    def place(self, point: Point) -> float:
-        """The position of a point on the x axis."""
-        return float(self.points.index(point)) if self.scale == "even" else point.x
+    def ticks(self, experiment: Experiment) -> dict[str, float]:
+        """The labels of the x axis, and their places."""
+        if self.axis is None:
+            numbers = {f"{point.x:g}": point.x for point in self.points}
+        else:
+            swept = [one.axes[self.axis] for one in experiment.swept.values() if self.axis in one.axes]
+            values = {in_label(value): value for value in swept}
+            if not all(type(value) in (int, float) for value in values.values()):
+                return {label: float(place) for place, label in enumerate(values)}
+            numbers = dict(sorted(values.items(), key=lambda item: float(item[1])))
+        if self.scale == "even":
+            return {label: float(place) for place, label in enumerate(numbers)}
+        return numbers
 
 
 class _Shown(NamedTuple):
-    """One cell of a panel: its line (a method, or the title of a setting), and its x; None for a level."""
+    """One cell of a panel: its line (a method, or a title), and the label of its x; None for a level."""
 
     line: str
-    x: float | None
+    x: str | None
     cell: CellAddress
 
 
-class SweepLayout(FigureLayout):
+class SweepLayout(FinalValuesLayout):
     """Panels of final values against a swept value, `columns` side by side."""
 
-    needs: ClassVar[str] = "metrics"
     kind: Literal["sweep"] = "sweep"
-    metric: str = Field(default="test_accuracy", description="any metric of a table, except those of targets")
-    final: FinalValue | None = Field(
-        default=None, description="the reported value of a run; null: the one that each method reports"
-    )
-    columns: Columns = 2
+    columns: Columns = Field(default=2, description="panels side by side")
     select: Selection = Field(default=Selection(), description="what all panels have in common")
-    panels: tuple[SweepPanel, ...] = Field(min_length=1)
-
-    @field_validator("metric")
-    @classmethod
-    def _one_per_run(cls, metric: str) -> str:
-        if quantity(metric).file == "convergence":
-            raise UserError(f"a sweep cannot show {metric}, because it depends on a target")
-        return metric
+    panels: tuple[SweepPanel, ...] = Field(
+        default=(),
+        description="the panels; empty: one for each value that the experiment sweeps, and each setting of `grid`",
+    )
+    grid: GridPart = Field(default="partitions", description=PANELS_OF_GRID)
+    reference: tuple[str, ...] = Field(
+        default=("fedavg",),
+        description="methods in order of preference; panels of `grid` have the first one as a level",
+    )
 
     @model_validator(mode="after")
     def _methods_of_panels(self) -> "SweepLayout":
@@ -120,29 +139,57 @@ class SweepLayout(FigureLayout):
                     raise unknown("method of the figure", method, self.methods)
         return self
 
-    @property
-    def quantity(self) -> Quantity:
-        """The quantity that is shown."""
-        return quantity(self.metric)
+    def _over_grid(self, experiment: Experiment) -> Self:
+        """The layout with panels of the experiment's sweeps, if its file has none, without methods that it lacks."""
+        if self.panels:
+            panels = [panel.model_copy(update=self._methods_in(panel)) for panel in self.panels]
+            return self.model_copy(update={"panels": tuple(panels)})
+        axes = dict.fromkeys(axis for one in experiment.swept.values() for axis in one.axes)
+        if not axes:
+            raise UserError(f"experiment {experiment.name} has no sweep")
+        known = [method for method in self.reference if method in self.methods and method not in experiment.swept]
+        levels = tuple(known[:1])
+        made = []
+        for axis, place in itertools.product(axes, grid_settings(experiment, self.grid)):
+            title = f"{part_prefix(experiment, place)}{partition_title(place.partition)}"
+            select = Selection(dataset=place.dataset, partition=place.partition, participation=place.participation)
+            panel = SweepPanel(title=title, axis=axis, select=select, levels=levels)
+            numbers = list(panel.ticks(experiment).values())
+            is_wide = min(numbers) > 0 and max(numbers) >= _WIDE * min(numbers)
+            made.append(panel.model_copy(update={"scale": "log" if is_wide else "linear"}))
+        return self.model_copy(update={"panels": tuple(made)})
 
-    @property
-    def needed_file(self) -> str:
-        """The kind of file that has the quantity."""
-        return self.quantity.file
+    def _methods_in(self, panel: SweepPanel) -> dict[str, tuple[str, ...] | None]:
+        """The methods of a panel that the figure shows."""
+        lines = None if panel.methods is None else tuple(m for m in panel.methods if m in self.methods)
+        return {"methods": lines, "levels": tuple(m for m in panel.levels if m in self.methods)}
 
     def shown(self, panel: SweepPanel, experiment: Experiment) -> Iterator[_Shown]:
         """The cells of a panel, line by line; a `UserError` if the experiment has no such method or setting."""
         place = self.select.narrowed(panel.select)
-        lines = [(method, method, place) for method in panel.lines(self.methods)]
-        if panel.settings:
-            ((_, method, _),) = lines
-            lines = [(line.title, method, place.narrowed(line.select)) for line in panel.settings]
-        for (line, method, within), point in itertools.product(lines, panel.points):
-            setting = within.narrowed(point.select).setting(experiment)
-            cell = existing_cell(setting, method + point.suffix, experiment)
-            yield _Shown(line, panel.place(point), cell)
+        if panel.axis is not None:
+            yield from self._swept(panel.axis, place.setting(experiment), experiment)
+        else:
+            lines = [(method, method, place) for method in panel.lines(self.methods)]
+            if panel.settings:
+                lines = [(line.title, m, place.narrowed(line.select)) for line in panel.settings for _, m, _ in lines]
+            for (line, method, within), point in itertools.product(lines, panel.points):
+                setting = within.narrowed(point.select).setting(experiment)
+                cell = existing_cell(setting, method + point.suffix, experiment)
+                yield _Shown(line, f"{point.x:g}", cell)
         for method in panel.levels:
             yield _Shown(method, None, existing_cell(place.setting(experiment), method, experiment))
+
+    def _swept(self, axis: str, setting: Setting, experiment: Experiment) -> Iterator[_Shown]:
+        """The cells of the methods that sweep an axis, in the order of its values."""
+        swept = {label: one for label, one in experiment.swept.items() if axis in one.axes}
+        if not swept:
+            known = {name for one in experiment.swept.values() for name in one.axes}
+            raise unknown(f"axis of experiment {experiment.name}", axis, known)
+        for label, one in swept.items():
+            if label in self.methods:
+                cell = existing_cell(setting, label, experiment)
+                yield _Shown(one.without(axis).label, in_label(one.axes[axis]), cell)
 
     def settings(self, experiment: Experiment) -> tuple[Setting, ...]:
         """The settings of all points and levels, each once."""
@@ -153,40 +200,10 @@ class SweepLayout(FigureLayout):
         shown = (one for panel in self.panels for one in self.shown(panel, experiment))
         return tuple(dict.fromkeys(one.cell for one in shown if experiment.has_cell(one.cell)))
 
-    def inputs(self, experiment: Experiment, paths: ResultPaths) -> list[Path]:
-        """The tidy files that the figure reads. Metrics are always among them: they say which runs diverged."""
-        files = dict.fromkeys(["metrics", self.file])
-        return [paths.tidy(experiment.name, cell.path, file) for file in files for cell in self.cells(experiment)]
-
-    def drawn(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """The rows of its quantity."""
-        return frame[frame["metric"] == self.metric] if "metric" in frame else frame
-
-    def reported_value(self, experiment: Experiment) -> str:
-        """Which value of a run is shown: a sentence for the caption."""
-        if self.needed_file != "metrics":
-            return ""
-        value = "the one that each method reports (after the last round, unless its released code reports another)"
-        requested = "" if experiment.report is None else ", as requested instead of the figure's own protocol"
-        return f"Values{requested}: {value if self.final is None else self.final.description}."
-
     def statistics(self, frame: pd.DataFrame) -> str:
         """The meaning of points, bands and horizontal lines."""
         of_levels = " Horizontal lines: methods without the swept value." * any(p.levels for p in self.panels)
         return means_and_deviations(frame, "Points") + of_levels
-
-    def values(self, frame: pd.DataFrame, experiment: Experiment) -> pd.DataFrame:
-        """One row per run: the columns that name it, and its `value`, NaN for a run that diverged."""
-        column = Column(
-            header=self.metric, metric=self.metric, final=self.final if self.needed_file == "metrics" else None
-        )
-        finals = {
-            label: final_at_scale(reported(entry.release(label)), experiment)
-            for label, entry in experiment.methods.items()
-        }
-        values = values_of(column, finals, frame)
-        rows = [(*cell, value.seed, value.number) for cell, of_seeds in values.items() for value in of_seeds]
-        return pd.DataFrame(rows, columns=[*RUN_IDS, "value"])
 
     def draw(self, tidy: Tidy, frame: pd.DataFrame) -> Figure:
         """The figure; panels share the y axis. A cell with a diverged run has no point, and is named at the foot."""
@@ -208,25 +225,47 @@ class SweepLayout(FigureLayout):
             seen |= _draw_panel(axes, panel, self, tidy, values, looks)
         for axes in grid[:, 0]:
             axes.set_ylabel(self.quantity.title[0].upper() + self.quantity.title[1:])
+        names = {**names, **self._titles_of_sweeps(tidy.experiment)}
         titles = {line: names.get(line, line) for line in looks if line in seen}
         draw_legend(body, {title: looks[line] for line, title in titles.items()}, self.width)
         return figure
 
     def looks(self, experiment: Experiment) -> dict[str, Style]:
-        """The look of each line: that of its method, or of its place among the settings."""
+        """The look of each line: that of its method, or of its place among the settings or among a sweep's lines."""
         settings = dict.fromkeys(line.title for panel in self.panels for line in panel.settings)
-        return styles(experiment, self.methods) | dict(zip(settings, itertools.cycle(LINES), strict=False))
+        looks = styles(experiment, [method for method in self.methods if method in experiment.methods])
+        swept = self._lines_of_sweeps(experiment)
+        if len({one.base for _, one in swept.values()}) == len(swept):
+            looks |= {line: styles(experiment)[method] for line, (method, _) in swept.items()}
+        else:
+            looks |= dict(zip(swept, itertools.cycle(LINES), strict=False))
+        return looks | dict(zip(settings, itertools.cycle(LINES), strict=False))
+
+    def _lines_of_sweeps(self, experiment: Experiment) -> dict[str, tuple[str, Swept]]:
+        """By line of panels with an axis, its first method, and the values that all its points share."""
+        found: dict[str, tuple[str, Swept]] = {}
+        for axis in dict.fromkeys(panel.axis for panel in self.panels if panel.axis is not None):
+            for label, one in experiment.swept.items():
+                if axis in one.axes and label in self.methods:
+                    found.setdefault((rest := one.without(axis)).label, (label, rest))
+        return found
+
+    def _titles_of_sweeps(self, experiment: Experiment) -> dict[str, str]:
+        lines = self._lines_of_sweeps(experiment).items()
+        return {line: swept_title(experiment, method, rest) for line, (method, rest) in lines}
 
 
 def _draw_panel(
     axes: Axes, panel: SweepPanel, layout: SweepLayout, tidy: Tidy, values: pd.DataFrame, looks: dict[str, Style]
 ) -> set[str]:
     """Draw one panel; return the lines that have data in it."""
+    ticks = panel.ticks(tidy.experiment)
     rows = [
-        (one.line, one.x, *_mean_and_std(of_cell(values, one.cell)["value"]))
+        (one.line, None if one.x is None else ticks[one.x], *_mean_and_std(of_cell(values, one.cell)["value"]))
         for one in layout.shown(panel, tidy.experiment)
     ]
-    found = pd.DataFrame(rows, columns=["line", "x", "mean", "std"]).dropna(subset="mean")
+    found = pd.DataFrame(rows, columns=["line", "x", "mean", "std"]).dropna(subset="mean").astype({"x": float})
+    found = found.sort_values("x", kind="stable")
     for name, line in found.dropna(subset="x").groupby("line", sort=False):
         look = looks[str(name)]
         draw_curve(axes, line["x"], line["mean"], line["std"], look)
@@ -234,8 +273,8 @@ def _draw_panel(
     for _, level in found[found["x"].isna()].iterrows():
         look = looks[str(level["line"])]
         axes.axhline(float(level["mean"]), color=look.colour, linestyle=look.dashes)
-    axes.set(title=panel.title or "", xlabel=panel.x, xscale="log" if panel.scale == "log" else "linear")
-    axes.set_xticks([panel.place(point) for point in panel.points], [f"{point.x:g}" for point in panel.points])
+    axes.set(title=panel.title or "", xlabel=panel.x or panel.axis, xscale="log" if panel.scale == "log" else "linear")
+    axes.set_xticks(list(ticks.values()), list(ticks))
     axes.set_xticks([], minor=True)
     return set(found["line"])
 

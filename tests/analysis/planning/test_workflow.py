@@ -169,6 +169,7 @@ def test_wrong_options_of_an_analysis_end_snakemake_with_one_line(asked, tmp_pat
         getattr(flow, asked)
 
 
+FIGURES = ["convergence", "cost", "differences", "drift", "labels", "perturbation", "surfaces"]
 EXTENDED = """
 name: extended
 extends: quick
@@ -190,7 +191,9 @@ def test_layouts_that_name_no_methods_show_all_of_the_extending_experiment(tmp_p
     assert Tables(requested).names() == ["accuracy", "flatness"]
     for name in Tables(requested).names():
         assert load_table(requested.name_or_file, name).methods == ("fedavg", "fedsam", "other")
-    assert Figures(requested).names() == ["convergence", "labels"], "the others name methods that it does not have"
+    assert Figures(requested).names() == FIGURES
+    assert Figures(requested).layout("drift").methods == ("fedavg", "fedsam", "other")
+    assert Figures(requested).layout("labels").methods == ("fedavg",)
     shown = {path.parent.name for path in Tables(requested).inputs("accuracy") if path.name == "metrics.csv"}
     assert shown == {"fedavg", "fedsam", "other"}
 
@@ -199,32 +202,42 @@ def test_quick_and_all_methods_show_what_they_have():
     for name, methods in (("quick", 12), ("quick_all", 26)):
         requested = RequestedExperiment(name, Path("results"))
         assert Tables(requested).names() == ["accuracy", "flatness"]
-        assert Figures(requested).names() == ["convergence", "drift", "labels", "perturbation", "surfaces"]
+        assert Figures(requested).names() == FIGURES
         assert len(load_table(name, "accuracy").methods) == methods
 
 
 @pytest.mark.parametrize(
-    ("more", "tables", "figures"),
+    ("more", "columns"),
     [
-        ("grid:\n  seeds: [0]\n" + ONE_PARTITION + TWO_PARTICIPATIONS, [], []),
+        ("grid:\n  seeds: [0]\n" + ONE_PARTITION + TWO_PARTICIPATIONS, 4),
         (
-            "grid:\n  seeds: [0]\n  partition: [{name: iid, clients: 20}, {name: dirichlet, alpha: 0.1, clients: 20},"
-            " {name: dirichlet, alpha: 0.6, clients: 20}]\n" + ONE_PARTICIPATION,
-            ["flatness"],
-            ["labels"],
-        ),
-        ("evaluation: {snapshot_every: null}\n", ["accuracy"], ["convergence", "labels"]),
+            "grid:\n  partition: [{name: iid, clients: 12}, {name: dirichlet, alpha: 0.3, clients: 11}]\n",
+            4,
+        ),  # no common participation: a block each
     ],
-    ids=["one partition", "one participation", "no states"],
 )
-def test_layouts_of_what_the_extending_experiment_lacks_are_left_out(more, tables, figures, tmp_path):
+def test_layouts_of_quick_show_the_settings_of_any_grid(more, columns, tmp_path):
+    """Partitions with different numbers of clients have no common participation: each setting is a block of rows."""
     requested = extended(tmp_path, more)
-    assert (Tables(requested).names(), Figures(requested).names()) == (tables, figures)
-    if "flatness" not in tables:
-        with pytest.raises(UserError, match=r"unknown partition of experiment extended|the experiment stores none"):
-            Tables(requested).render("flatness")
+    assert (Tables(requested).names(), Figures(requested).names()) == (["accuracy", "flatness"], FIGURES)
+    assert len(Tables(requested).layout("flatness").columns) == columns
+    settings = set(requested.experiment.settings)
+    assert set(Tables(requested).layout("accuracy").settings(requested.experiment)) == settings
+    assert set(Figures(requested).layout("convergence").settings(requested.experiment)) == settings
+
+
+def test_what_needs_states_that_are_not_stored_is_left_out(tmp_path):
+    requested = extended(tmp_path, "evaluation: {snapshot_every: null}\n")
+    assert Figures(requested).names() == [name for name in FIGURES if name != "drift"]
+    assert [column.metric for column in Tables(requested).layout("flatness").columns[:3]] == [
+        "lpf", "lambda_max", "lambda_ratio_1_5",
+    ]  # fmt: skip
+    assert len(Tables(requested).layout("flatness").columns) == 6, "without Δ_F, which is optional"
+    with pytest.raises(UserError, match="the experiment stores none"):
+        Figures(requested).render("drift")
     flow = Workflow.of({"experiments": [requested.name_or_file]})
-    assert Tables(flow.experiments["extended"]).names() == tables
+    [line] = flow.left_out()
+    assert line.startswith("extended: figure drift is left out, because it does not fit (")
 
 
 def test_own_layouts_must_fit(tmp_path):
@@ -233,14 +246,14 @@ def test_own_layouts_must_fit(tmp_path):
     layout = "title: t\ncaption: c\ncolumns: [{header: h, metric: test_accuracy, select: {partition: iid}}]\n"
     (tmp_path / "tables" / "mine.yaml").write_text(layout, encoding="utf-8")
     assert Tables(requested).names() == ["mine"], "own ones replace quick's, and a mistake in them is reported"
-    assert Figures(requested).names() == ["convergence", "labels"]
+    assert Figures(requested).names() == FIGURES
     with pytest.raises(UserError, match=r"mine.yaml': unknown partition of experiment extended 'iid'"):
         Tables(requested).inputs("mine")
 
 
 def with_analyses(folder: Path, text: str) -> Workflow:
-    """Mini with a second partition and these analyses."""
-    shutil.copytree(Path(MINI).parent, folder)
+    """Mini with a second partition and these analyses, without layouts of its own, which need others."""
+    shutil.copytree(Path(MINI).parent, folder, ignore=shutil.ignore_patterns("tables", "figures"))
     file = folder / "experiments.yaml"
     iid = "  partition: [{name: dirichlet, alpha: 0.1, clients: 20}, {name: iid, clients: 40}]\n"
     lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
@@ -286,3 +299,30 @@ def test_only_chosen_methods_are_requested():
     shown = {path.parent.name for path in Tables(requested).inputs("accuracy") if path.name == "metrics.csv"}
     assert shown == {"fedsam"}
     assert {file.parent.name for file in analysed(flow, "hessian")} == {"fedsam"}
+
+
+def test_all_mistakes_of_own_layouts_are_reported_before_anything_is_planned(tmp_path):
+    own = shutil.copytree(Path(MINI).parent, tmp_path / "own")
+    for name, old, new in (
+        ("tables/accuracy", "fedavg, fedsam", "fedavg, fedsma"),
+        ("figures/drift", "partition: dirichlet-0.1", "partition: dirichlet-0.6"),
+        ("figures/convergence", "kind: convergence\n", ""),
+        ("figures/surfaces", "caption: Digits.\n", "caption: Digits.\nseed: 7\n"),
+        ("figures/perturbation", "caption: Digits.\n", "caption: Digits.\ndirection: gradient\n"),
+    ):
+        file = own / f"{name}.yaml"
+        text = file.read_text(encoding="utf-8")
+        assert old in text
+        file.write_text(text.replace(old, new), encoding="utf-8")
+    with pytest.raises(UserError) as error:
+        Workflow.of({"experiments": [str(own / "experiments.yaml")]})
+    first, *lines = str(error.value).splitlines()
+    assert first == "layouts of experiment mini: 5 mistakes"
+    for place, mistake in (
+        ("accuracy", "unknown method of experiment mini 'fedsma'; did you mean 'fedsam'?"),
+        ("convergence", "has no kind (allowed: "),
+        ("drift", "unknown partition of experiment mini 'dirichlet-0.6'; did you mean 'dirichlet-0.1'?"),
+        ("perturbation", "direction: gradient needs directions: [gradient] of the analysis perturbation"),
+        ("surfaces", "seed = 7 (allowed: 0, 1)"),
+    ):
+        assert any(f"{place}.yaml'" in line and mistake in line for line in lines), mistake

@@ -50,7 +50,9 @@ def test_inputs_are_the_files_that_exist_when_all_is_run(realistic: Tidy, quick:
 
 def test_tables_and_figures_of_quick() -> None:
     assert Tables(QUICK).names() == ["accuracy", "flatness"]
-    assert Figures(QUICK).names() == ["convergence", "drift", "labels", "perturbation", "surfaces"]
+    shown = ["convergence", "cost", "differences", "drift", "labels", "perturbation", "surfaces"]
+    assert Figures(QUICK).names() == shown
+    assert (Tables(QUICK).left_out(), Figures(QUICK).left_out()) == ([], [])
 
 
 def test_render_writes_where_it_says(realistic: Tidy) -> None:
@@ -71,7 +73,7 @@ def test_page_holds_all_tables_and_links_only_what_exists(realistic: Tidy) -> No
     page = render_page(RequestedExperiment("quick", realistic.results))
     text = page.read_text(encoding="utf-8")
     assert text.count("<table>") == 2
-    assert text.count("Not drawn yet.") == 4
+    assert text.count("Not drawn yet.") == 6
     images = re.findall(r'src="([^"]+)"', text)
     assert images == ["figures/labels.png"]
     assert (page.parent / images[0]).is_file()
@@ -86,7 +88,7 @@ def test_page_leaves_no_dead_link(realistic: Tidy) -> None:
         Figures(requested).render(name)
     page = render_page(requested)
     links = re.findall(r'(?:src|href)="([^"#]+)"', page.read_text(encoding="utf-8"))
-    assert len(links) == 2 * 4 + 5 * 4
+    assert len(links) == 2 * 4 + 7 * 4
     assert all((page.parent / link).is_file() for link in links)
 
 
@@ -175,14 +177,22 @@ def test_one_cell_is_enough_for_tables_and_page(tmp_path: Path) -> None:
 
 
 def test_a_layout_that_does_not_fit_is_named(tmp_path: Path) -> None:
+    """A method of the catalog that the experiment lacks is left out; another name is a mistake."""
     own = shutil.copytree(Path(MINI).parent, tmp_path / "own")
     experiments = own / "experiments.yaml"
     text = experiments.read_text(encoding="utf-8")
     experiments.write_text(re.sub(r"  fedsam:.*\n", "", text), encoding="utf-8")
-    with pytest.raises(UserError, match=r"^'.*tables/accuracy.yaml': unknown method of experiment mini 'fedsam'"):
-        Tables(RequestedExperiment(str(experiments), tmp_path)).inputs("accuracy")
-    with pytest.raises(UserError, match=r"^'.*figures/drift.yaml': unknown method of experiment mini 'fedsam'"):
-        Figures(RequestedExperiment(str(experiments), tmp_path)).inputs("drift")
+    requested = RequestedExperiment(str(experiments), tmp_path)
+    assert Tables(requested).layout("accuracy").methods == ("fedavg",)
+    for kind, file in ((Tables, own / "tables" / "accuracy.yaml"), (Figures, own / "figures" / "drift.yaml")):
+        layout = file.read_text(encoding="utf-8")
+        for old, new, wrong in (
+            ("fedavg, fedsam", "fedavg, fedsma", "unknown method of experiment mini 'fedsma'"),
+            ("partition: dirichlet-0.1", "partition: iid", "unknown partition of experiment mini 'iid'"),
+        ):
+            file.write_text(layout.replace(old, new), encoding="utf-8")
+            with pytest.raises(UserError, match=f"^'{file}': {wrong}"):
+                kind(requested).inputs(file.stem)
 
 
 def test_a_layout_is_like_another_one_but_for_the_keys_that_it_gives(tmp_path: Path) -> None:

@@ -274,7 +274,7 @@ def test_the_foot_explains_the_marks_that_occur_at_smoke_scale_too() -> None:
 def test_methods_that_nothing_has_are_reported(tmp_path: Path) -> None:
     none = RequestedExperiment("fedgf", tmp_path, {"chosen": ["fedtoga"]})
     for name, render in (("table 1", Tables(none).render), ("figure 5", Figures(none).render)):
-        with pytest.raises(UserError, match=f"{name} of fedgf shows none of the methods fedtoga"):
+        with pytest.raises(UserError, match=f"{name} of fedgf shows nothing of the methods fedtoga"):
             render(name.split()[1])
     with pytest.raises(UserError, match="experiment fedgf has none of the methods fedtoga"):
         render_page(none)

@@ -140,7 +140,10 @@ MISTAKES = [
     ({"grid.partition": [{"name": "diriclet", "clients": 20}]}, "did you mean 'dirichlet'?"),
     ({"training.rounds": 0}, "training.rounds = 0: Input should be greater than or equal to 1"),
     ({"training.lr": float("nan")}, "finite number"),
-    ({"training.server_lr": 0.5}, "feddyn has no server learning rate: server_lr must be 1, not 0.5"),
+    (
+        {"training.server_lr": 0.5, "chosen": ["feddyn"]},
+        "feddyn has no server learning rate: server_lr must be 1, not 0.5",
+    ),
     ({"grid.partition": []}, "at least 1 item"),
     ({"grid.seeds": [1, 0, 1]}, "seed 1 is listed twice in seeds"),
     ({"methods.a/b": {"name": "fedavg"}}, "key of methods = 'a/b': allowed are letters, digits, '_', '.', '+' and '-'"),

@@ -274,5 +274,5 @@ def test_layers_are_in_the_documented_order() -> None:
     assert [layer.__name__ for layer in (*FILE_LAYERS, *CELL_LAYERS)] == [
         "_methods_of_parts", "_scale", "_overrides",
         "_sections", "_released_code", "_method_entry", "_where", "_released_faults", "_smoke_scale",
-        "_command_line",
+        "_command_line", "_sweep",
     ]  # fmt: skip

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.comparison.paired import EXACT_PAIRS, holm, interval, sign_flip
+from analysis.measures.paired import EXACT_PAIRS, holm, interval, sign_flip
 
 values = st.floats(-100, 100, allow_nan=False).map(lambda v: round(v, 6))
 strata = st.lists(st.lists(values, min_size=2, max_size=5), min_size=1, max_size=4)

@@ -1,0 +1,164 @@
+"""Sweeps: a list of values of a hyper-parameter, or of a field of `training`, becomes one method for each value."""
+
+import itertools
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, get_args, get_origin
+
+from bench.experiments.run_config import Training
+from bench.experiments.schema import SWA_SUFFIX, MethodEntry
+from bench.input.bounds import MOST_ENTRIES
+from bench.input.errors import UserError
+
+Data = dict[str, Any]
+"""Keys and values of an experiment's file."""
+
+SECTIONS = ("hyperparameters", "training")
+"""The sections of a method's entry whose values take lists."""
+
+
+@dataclass(frozen=True)
+class Swept:
+    """One method of a sweep: `base`, the label of its entry in the file, and its own values by section and name."""
+
+    base: str
+    values: Mapping[str, Mapping[str, Any]]
+
+    @property
+    def axes(self) -> dict[str, Any]:
+        """The values by name."""
+        return {name: value for values in self.values.values() for name, value in values.items()}
+
+    @property
+    def title(self) -> str:
+        """The values in words, such as rho = 0.05."""
+        return ", ".join(f"{name} = {in_label(value)}" for name, value in self.axes.items())
+
+    @property
+    def label(self) -> str:
+        """The base's label followed by names and values; the ending of SWA stays at the end."""
+        values = "".join(f"-{name}-{in_label(value)}" for name, value in self.axes.items())
+        ending = SWA_SUFFIX if self.base.endswith(SWA_SUFFIX) else ""
+        return f"{self.base.removesuffix(SWA_SUFFIX)}{values}{ending}"
+
+    def without(self, axis: str) -> "Swept":
+        """The same values without those of one name."""
+        kept = {section: {n: v for n, v in values.items() if n != axis} for section, values in self.values.items()}
+        return Swept(self.base, kept)
+
+
+def in_label(value: Any) -> str:
+    """A value as text in labels and headings: the shortest digits that give the same number."""
+    return str(value).lower() if isinstance(value, bool) or value is None else str(value)
+
+
+def expanded(data: Data) -> tuple[Data, dict[str, Swept]]:
+    """An experiment's file with an entry for each value of a sweep, and the methods of sweeps by label.
+
+    The label of the entry is followed by name and value, such as fedsam-rho-0.05. Several lists give all combinations.
+    A list in the experiment's `training` sweeps every method that has no value of its own. Values that are lists by
+    themselves, such as `augmentation`, stay as they are.
+    """
+    methods = data.get("methods")
+    if not isinstance(methods, dict):
+        return data, {}
+    common = training if isinstance(training := data.get("training"), dict) else {}
+    shared = _lists(common, _is_no_sweep)
+    entries: Data = {}
+    swept: dict[str, Swept] = {}
+    labels: dict[str, list[str]] = {}
+    for label, entry in methods.items():
+        for one, of_sweep in _methods_of(str(label), entry, shared):
+            key = label if of_sweep is None else of_sweep.label
+            if key in entries or (of_sweep is not None and key in methods):
+                raise UserError(f"methods: two methods have the label {key}")
+            entries[key] = one
+            labels.setdefault(str(label), []).append(key)
+            if of_sweep is not None:
+                swept[key] = of_sweep
+    if not swept:
+        return data, {}
+    data = {**data, "methods": entries}
+    if shared:  # no method is left that needs a value
+        data["training"] = {**common, **{name: values[0] for name, values in shared.items()}}
+    if isinstance(parts := data.get("parts"), dict):
+        data["parts"] = {name: _in_part(part, labels) for name, part in parts.items()}
+    return data, swept
+
+
+def _methods_of(label: str, entry: Any, shared: Mapping[str, list[Any]]) -> list[tuple[Any, Swept | None]]:
+    """The entries of a label, each with its values if it belongs to a sweep."""
+    if not isinstance(entry, dict | None):
+        return [(entry, None)]
+    entry = entry or {}
+    sections = {name: entry.get(name) for name in SECTIONS}
+    if any(not isinstance(section, dict | None) for section in sections.values()):
+        return [(entry, None)]
+    own, training = (sections[name] or {} for name in SECTIONS)
+    axes = [("hyperparameters", *axis) for axis in _lists(own, _hyperparameters_with_lists(label, entry)).items()]
+    of_training = {name: values for name, values in shared.items() if name not in training}
+    of_training |= _lists(training, _is_no_sweep)
+    axes += [("training", *axis) for axis in of_training.items()]
+    if not axes:
+        return [(entry, None)]
+    for section, name, values in axes:
+        if len({in_label(value) for value in values}) < len(values):
+            raise UserError(f"methods.{label}.{section}.{name}: a value is listed twice in {values}")
+    if (count := math.prod(len(values) for *_, values in axes)) > MOST_ENTRIES:
+        raise UserError(f"methods.{label} has {count:,} combinations of values (allowed: {MOST_ENTRIES:,})")
+    found: list[tuple[Any, Swept | None]] = []
+    for combination in itertools.product(*(values for *_, values in axes)):
+        chosen: dict[str, dict[str, Any]] = {name: {} for name in SECTIONS}
+        for (section, name, _), value in zip(axes, combination, strict=True):
+            chosen[section][name] = value
+        one = {**entry, **{name: {**(sections[name] or {}), **chosen[name]} for name in SECTIONS}}
+        if not any(key in entry for key in ("name", "file", "perturbation", "correction", "server", "loss")):
+            one["name"] = label.removesuffix(SWA_SUFFIX)
+        found.append((one, Swept(label, chosen)))
+    return found
+
+
+def _lists(section: Mapping[str, Any], keeps: Callable[[str], bool]) -> dict[str, list[Any]]:
+    """The lists of single values in a section, by name, except those that `keeps` accepts as values."""
+    lists = {name: value for name, value in section.items() if isinstance(value, list) and not keeps(str(name))}
+    return {
+        name: values
+        for name, values in lists.items()
+        if values and not any(isinstance(value, dict | list) for value in values)
+    }
+
+
+def _hyperparameters_with_lists(label: str, entry: Data) -> Callable[[str], bool]:
+    """Whether a hyper-parameter of this method may be a list; a wrong entry is reported later."""
+    try:
+        known = MethodEntry.parse(entry).choice(label).recipe.hyperparameters
+    except UserError:
+        return lambda name: True
+    return lambda name: name == "swa" or (name in known and _mentions_a_list(known[name].annotation))
+
+
+def _is_no_sweep(name: str) -> bool:
+    """Whether a list is a value of this field of `training`, or there is no such field."""
+    return name not in Training.model_fields or name in WITH_LISTS
+
+
+def _mentions_a_list(annotation: Any) -> bool:
+    kinds = (list, tuple, set, frozenset)
+    return annotation in kinds or get_origin(annotation) in kinds or any(map(_mentions_a_list, get_args(annotation)))
+
+
+def _in_part(part: Any, labels: Mapping[str, list[str]]) -> Any:
+    """A part whose entries and selections of methods are those of all methods of a sweep."""
+    if not isinstance(part, dict):
+        return part
+    part = dict(part)
+    if isinstance(methods := part.get("methods"), dict):
+        part["methods"] = {one: entry for label, entry in methods.items() for one in labels.get(str(label), [label])}
+    if isinstance(only := part.get("only"), list):
+        part["only"] = [one for label in only for one in labels.get(str(label), [label])]
+    return part
+
+
+WITH_LISTS = tuple(name for name, field in Training.model_fields.items() if _mentions_a_list(field.annotation))
+"""The fields of `training` whose values are lists."""

@@ -1,0 +1,103 @@
+"""Lists of values: one method for each, with the identity of the same method with this single value."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from bench.experiments.address import CellAddress, Setting
+from bench.experiments.experiment import Experiment, load_experiment
+from bench.experiments.files import PAPER_TABLES
+from bench.input.errors import UserError
+
+QUICK = yaml.safe_load((PAPER_TABLES / "quick" / "experiments.yaml").read_text(encoding="utf-8"))
+PLACE = Setting("digits", "dirichlet-0.1", "4-of-20")
+
+
+def experiment(
+    folder: Path, methods: dict[str, Any], overrides: dict[str, Any] | None = None, **keys: Any
+) -> Experiment:
+    """Quick with other methods and keys."""
+    (folder / "own.yaml").write_text(yaml.safe_dump({**QUICK, "name": "own", **keys, "methods": methods}), "utf-8")
+    return load_experiment(str(folder / "own.yaml"), overrides)
+
+
+def identity(found: Experiment, method: str) -> str:
+    return found.cell(CellAddress(PLACE, method).path).identity
+
+
+def test_each_value_is_a_method_with_the_identity_of_this_single_value(tmp_path: Path) -> None:
+    swept = experiment(tmp_path, {"fedavg": {}, "fedsam": {"hyperparameters": {"rho": [0.01, 1e-5, 1]}}})
+    assert list(swept.methods) == ["fedavg", "fedsam-rho-0.01", "fedsam-rho-1e-05", "fedsam-rho-1"]
+    assert swept.labels_of("fedsam") == list(swept.methods)[1:]
+    for rho in (0.01, 1e-5, 1):
+        single = experiment(tmp_path, {"fedsam": {"hyperparameters": {"rho": rho}}})
+        assert identity(swept, f"fedsam-rho-{rho}") == identity(single, "fedsam")
+
+
+def test_lists_of_several_keys_give_all_combinations(tmp_path: Path) -> None:
+    entry = {"hyperparameters": {"rho": [0.1, 0.2], "swa": {"cycle": 5}}, "training": {"lr": [0.03, 0.1]}}
+    swept = experiment(tmp_path, {"fedsam+swa": entry})
+    assert list(swept.methods) == [f"fedsam-rho-{rho}-lr-{lr}+swa" for rho in (0.1, 0.2) for lr in (0.03, 0.1)]
+    run = swept.cell(CellAddress(PLACE, "fedsam-rho-0.2-lr-0.03+swa").path).runs[0]
+    assert (run.method.hyperparameters["rho"], run.training.lr) == (0.2, 0.03)
+
+
+def test_a_list_in_the_training_of_all_sweeps_the_methods_without_a_value_of_their_own(tmp_path: Path) -> None:
+    training = {**QUICK["training"], "lr": [0.03, 0.1]}
+    swept = experiment(tmp_path, {"fedavg": {}, "fedgf": QUICK["methods"]["fedgf"]}, training=training)
+    assert list(swept.methods) == ["fedavg-lr-0.03", "fedavg-lr-0.1", "fedgf"]
+    single = load_experiment("quick")
+    assert identity(swept, "fedavg-lr-0.1") == identity(single, "fedavg")
+    assert identity(swept, "fedgf") == identity(single, "fedgf")
+
+
+def test_values_that_are_lists_by_themselves_are_no_sweeps(tmp_path: Path) -> None:
+    training = {**QUICK["training"], "augmentation": ["mixup"]}
+    evaluation = {"every": 2, "local_models": [5, 10]}
+    found = experiment(tmp_path, {"fedavg": {}}, training=training, evaluation=evaluation)
+    assert list(found.methods) == ["fedavg"]
+    run = found.cell(CellAddress(PLACE, "fedavg").path).runs[0]
+    assert run.evaluation.local_models == (5, 10)
+
+
+def test_keys_of_the_command_line_name_the_whole_sweep(tmp_path: Path) -> None:
+    methods = {"fedavg": {}, "fedspeed": {"hyperparameters": {"rho": [0.1, 0.2], "lam": 0.1}}}
+    key = "methods.fedspeed.hyperparameters"
+    for swept in (
+        experiment(tmp_path, methods, {f"{key}.lam": 0.5, "chosen": ["fedspeed"]}),
+        experiment(tmp_path, {"fedspeed": {"hyperparameters": {"lam": 0.5}}}, {f"{key}.rho": [0.1, 0.2]}),
+    ):
+        cells = [cell for cell in swept.cells().values() if cell.address.setting == PLACE]
+        values = [cell.runs[0].method.hyperparameters for cell in cells]
+        assert [(one["rho"], one["lam"]) for one in values] == [(0.1, 0.5), (0.2, 0.5)]
+    assert list(experiment(tmp_path, methods, {f"{key}.rho": 0.3}).methods) == ["fedavg", "fedspeed"]
+
+
+def test_parts_have_the_methods_of_a_sweep(tmp_path: Path) -> None:
+    parts = {"a": {"only": ["fedsam"], "methods": {"fedsam": {"training": {"lr": 0.5}}}}, "b": {"only": ["fedavg"]}}
+    methods = {"fedavg": {}, "fedsam": {"hyperparameters": {"rho": [0.1, 0.2]}}}
+    swept = experiment(tmp_path, methods, parts=parts)
+    assert {path.rpartition("/")[2] for path in swept.paths() if path.startswith("a/")} == set(
+        swept.labels_of("fedsam")
+    )
+    assert swept.cell("a/dirichlet-0.1/4-of-20/fedsam-rho-0.2").runs[0].training.lr == 0.5
+
+
+@pytest.mark.parametrize(
+    ("methods", "message"),
+    [
+        ({"fedsam": {"hyperparameters": {"rho": [0.1, 0.1]}}}, "rho: a value is listed twice"),
+        ({"fedsam": {"hyperparameters": {"rho": [0.1]}}, "fedsam-rho-0.1": {"name": "fedavg"}}, "have the label"),
+        ({"fedsam": {"hyperparameters": {"rho": list(range(2000))}}}, "2,000 combinations of values"),
+        ({"fedsam": {"hyperparameters": {"rho": [0.1, -1]}}}, "rho = -1: Input should be greater than or equal to 0"),
+        ({"fedsam": {"hyperparameters": {"rho": []}}}, "rho = \\[\\]"),
+        ({"fedsam": {"hyperparameters": {"rho": [[1]]}}}, "rho = "),
+        ({"fedavg": {"training": {"lr": ["fast"]}}}, "lr = 'fast'"),
+    ],
+)  # fmt: skip
+def test_a_wrong_list_is_one_line(methods: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=message) as error:
+        experiment(tmp_path, methods).cells()
+    assert "\n" not in str(error.value)
