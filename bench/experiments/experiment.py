@@ -254,7 +254,7 @@ class Experiment(ExperimentFile):
 def experiment_schema() -> dict[str, Any]:
     """The JSON schema of experiments' files, for editors."""
     schema = Experiment.model_json_schema()
-    training = schema["$defs"]["Training"]["properties"]
+    training = schema["properties"]["training"]["properties"]
     for name in set(training) - set(WITH_LISTS):  # a sweep
         training[name] = {"anyOf": [training[name], {"type": "array", "items": training[name]}]}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
