@@ -95,8 +95,12 @@ class CheckedLayouts(ABC, Generic[AnyLayout]):
         return [*layout_files(self.requested.name_or_file, self.folder, name), *self._tidy_files(self.layout(name))]
 
     def mistakes(self) -> list[UserError]:
-        """The errors in the experiment's own layouts."""
-        found = []
+        """The errors in the experiment's own layouts; none if its analyses have an error, which is reported instead."""
+        found = list[UserError]()
+        try:
+            self.requested.analyses  # noqa: B018 - read once
+        except UserError:
+            return found
         for name in [] if are_inherited(self.requested.name_or_file, self.folder) else self._possible:
             try:
                 self.layout(name)
