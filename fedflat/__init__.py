@@ -26,17 +26,20 @@ if TYPE_CHECKING:
     from bench.training.engine_choice import EngineChoice
     from fedflat.curvature import hessian, sharpness, surface
     from fedflat.results import Run, analysis, load_model, load_run, metrics, runs
+    from fedflat.round_logs import tensorboard
     from fedflat.simulation import SimulationResult, simulate
 
 __all__ = [
     "EngineChoice", "Run", "SimulationResult", "UserError", "__version__",
     "analysis", "hessian", "load_model", "load_run", "metrics", "runs", "sharpness", "simulate", "surface",
+    "tensorboard",
 ]  # fmt: skip
 
 _MODULES = {
     "EngineChoice": "bench.training.engine_choice",
     "SimulationResult": "fedflat.simulation",
     "simulate": "fedflat.simulation",
+    "tensorboard": "fedflat.round_logs",
     "UserError": "bench.input.errors",
     **dict.fromkeys(("hessian", "sharpness", "surface"), "fedflat.curvature"),
     **dict.fromkeys(("Run", "analysis", "load_model", "load_run", "metrics", "runs"), "fedflat.results"),

@@ -1,7 +1,7 @@
 """Part of the Python API: federated training on the user's tensors, without files."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
@@ -39,9 +39,7 @@ from bench.training.engine import Engine
 from bench.training.engine_choice import EngineChoice
 from bench.training.run_setup import EVALUATION_BATCH
 from fedflat.progress_bar import progress_bar
-
-OnRound = Callable[[dict[str, float]], object]
-"""Receives the measurements of each round, as in `SimulationResult.history`."""
+from fedflat.round_logs import OnRound
 
 _LOG = logging.getLogger("fedflat.simulate")
 
@@ -124,7 +122,8 @@ def simulate(
       `engine.backend` of an experiment, or a result's `engine`. `auto`: the fastest one for this simulation on this
       machine, measured once, if the simulation is long enough to gain by a measurement, else `loop`.
     - `progress`: whether a progress bar is shown. None: on a terminal and in a notebook only.
-    - `on_round`: called after each round with its row of the history, as a dictionary; for loggers.
+    - `on_round`: called after each round with its row of the history, as a dictionary; for loggers, such as
+      `fedflat.tensorboard("logs/fedsam")`.
 
     The simulation uses the model's number format and device; the model is not changed. With SWA, `global_params` are
     the averages as soon as an average exists.

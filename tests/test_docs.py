@@ -84,6 +84,9 @@ NOT_RUN = {
     'make bench BENCH="--out docs/performance.md all.json"': "takes half an hour",
     "tests/gpu/run --out page.md": "needs a GPU",
     "tests/gpu/run --device cpu --quick": "takes a minute; tests/gpu runs it",
+    f"{TRAIN} --log tensorboard": "needs tensorboard; tests/fedflat/test_round_logs.py runs it",
+    "tensorboard --logdir results/tensorboard": "shows a page until it is stopped",
+    f"{TRAIN} --log mine/log.py:start": "needs wandb and an account; test_round_logs.py runs such a function",
     "xdg-open results/reports/quick/index.html": "needs a desktop",
     "source .venv/bin/activate": "changes the shell",
     "export FEDFLAT_DATA=/scratch/data": "changes the shell",
@@ -228,7 +231,7 @@ def check_words(command: str, folder: Path) -> None:
     elif program == "tests/gpu/run":
         parser().parse_args(words)
     else:
-        assert program in ("xdg-open", "source", "export"), f"unknown program in {command}"
+        assert program in ("xdg-open", "source", "export", "tensorboard"), f"unknown program in {command}"
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES.values() if page.blocks("python")], ids=str)

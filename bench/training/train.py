@@ -1,6 +1,6 @@
 """Training of a cell: one method in one setting, with all its seeds, into one run directory per seed."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -22,6 +22,9 @@ from bench.training.run_directory import RunDirectory, identified, is_finished
 from bench.training.run_setup import is_of_present_data
 from bench.training.training_run import TrainingRun
 
+OnRoundOfRun = Callable[[Path, RunConfig, dict[str, float]], None]
+"""Receives the folder and the configuration of a run, and the measurements of a round."""
+
 
 def train_cell(
     experiment: str,
@@ -31,13 +34,17 @@ def train_cell(
     progress: Progress,
     *,
     replace: bool = False,
+    on_round: OnRoundOfRun | None = None,
 ) -> None:
-    """Train all seeds of a cell into `out/seed-<s>`, then write the metrics of all of them as `out/metrics.csv`."""
+    """Train all seeds of a cell into `out/seed-<s>`, then write the metrics of all of them as `out/metrics.csv`.
+
+    `on_round` as for `train_runs`.
+    """
     folders = [run_in(out, config.seed) for config in cell.runs]
     earlier = {
         run.seed for run, folder in zip(cell.runs, folders, strict=True) if _is_up_to_date(run, folder, replace=replace)
     }
-    runs = train_runs(cell.runs, folders, device, progress, replace=replace)
+    runs = train_runs(cell.runs, folders, device, progress, replace=replace, on_round=on_round)
     by_seed = {config.seed: run for config, run in zip(cell.runs, runs, strict=True)}
     table = cell_metrics({"experiment": experiment, **cell.address.columns}, by_seed)
     for seed, run in by_seed.items():
@@ -67,6 +74,7 @@ def train_runs(
     *,
     replace: bool = False,
     budgets: Budgets | None = None,
+    on_round: OnRoundOfRun | None = None,
 ) -> list[RunDirectory]:
     """Train runs that differ in their seeds only, each into its own folder. Interrupted runs are resumed.
 
@@ -74,7 +82,7 @@ def train_runs(
     `UserError` if a folder holds the run of another configuration; with `replace`, a run of another configuration, of
     other code or of other images is trained again, and the old one is removed when the new one is complete. `budgets`:
     the memory for the client states of each run, by default the configuration's; states beyond it are stored in a file,
-    which changes no number.
+    which changes no number. `on_round` receives the measurements of each round that is trained.
     """
     missing = list[tuple[RunConfig, Path]]()
     for config, folder in zip(configs, folders, strict=True):
@@ -94,7 +102,9 @@ def train_runs(
             checkpoints = Timer(runs[0].config.engine.checkpoint_seconds)
             for due in _due_runs(trainer.runs):
                 for run, result in zip(due, trainer.train_round(due), strict=True):
-                    run.record(result)
+                    row = run.record(result)
+                    if on_round is not None:
+                        on_round(run.folder, run.config, row)
                 if checkpoints.is_due():
                     for run in due:
                         run.write_checkpoint()

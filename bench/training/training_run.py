@@ -147,8 +147,8 @@ class TrainingRun:
         self.log.info(line)
         self._progress(f"seed {self.config.seed}: {line}")
 
-    def record(self, result: RoundResult) -> None:
-        """Accept the result of a round; evaluate and save if due."""
+    def record(self, result: RoundResult) -> dict[str, Any]:
+        """Accept the result of a round; evaluate and save if due. Returns a copy of the round's row of the metrics."""
         config = self.config
         state, measurements, local_models, seconds = result
         row: dict[str, Any] = {"round": state.round, **measurements, "diverged": int(measurements["diverged"])}
@@ -169,6 +169,7 @@ class TrainingRun:
         if config.evaluation.until is not None:
             reached = config.evaluation.stops_at(row.get("test_accuracy", 0.0))
             row["stopped"] = int(reached and state.round < config.training.rounds)
+        return dict(row)
 
     def write_checkpoint(self) -> None:
         """Write what is needed to resume the run after the last recorded round."""

@@ -44,6 +44,14 @@ def run(
             help="Replace finished runs that another configuration or another version of the code produced.",
         ),
     ] = False,
+    log: Annotated[
+        str | None,
+        typer.Option(
+            help="Log the measurements of each round: tensorboard (files in RESULTS/tensorboard; needs the package "
+            "tensorboard), or FILE.py:FUNCTION (see docs/running.md).",
+            metavar="LOGGER",
+        ),
+    ] = None,
     results: Results = Path("results"),
     device: Device = "auto",
     threads: Threads = None,
@@ -66,6 +74,7 @@ def run(
     from bench.experiments.results import ResultPaths, custom
     from bench.host.torch_device import prepare_device
     from bench.training.train import train_cell
+    from fedflat.round_logs import RunLogs
 
     if out is not None and len(cell) > 1:
         raise UserError(f"--out is the folder of one cell, and {len(cell)} are given; use --results for several")
@@ -78,13 +87,14 @@ def run(
     cells = {path: loaded.cell(path) for path in cell}
     loaded.check_overrides([chosen.address for chosen in cells.values()], "the given cells")
     threads = threads or cells[cell[0]].runs[0].model.threads(available_cores())
+    logs = RunLogs(log, results) if log else None
     torch_device = prepare_device(device, threads, typer.echo)
 
     attempts = Attempts("cells", len(cells))
     for path, one in cells.items():
         with attempts.at(path):
             folder = out or ResultPaths(results).cell(custom(loaded.name) if overrides else loaded.name, path)
-            train_cell(loaded.name, one, folder, torch_device, typer.echo, replace=replace)
+            train_cell(loaded.name, one, folder, torch_device, typer.echo, replace=replace, on_round=logs)
             typer.echo(f"written to {folder}")
     attempts.check()
     typer.echo(resources_used(started))

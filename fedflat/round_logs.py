@@ -1,0 +1,86 @@
+"""Loggers that receive the measurements of each round: TensorBoard, or a function of the user."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from bench.experiments.run_config import RunConfig
+from bench.input.content import expanded, read_own
+from bench.input.errors import UserError, unknown
+from bench.input.user_code import current_folder_importable, failure, run_file
+
+OnRound = Callable[[dict[str, float]], object]
+"""Receives the measurements of a round by name, `round` (from 1) among them."""
+
+KIND = "logger"
+TENSORBOARD = "tensorboard"
+
+
+def tensorboard(folder: str | Path) -> OnRound:
+    """A logger for TensorBoard, which writes each measurement as a scalar into a folder: `on_round` of `simulate`.
+
+    Rounds that are trained again replace those of an earlier process. A `UserError` if TensorBoard is not installed.
+    """
+    try:
+        from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 - an optional package
+    except ImportError:
+        raise UserError("TensorBoard is not installed; install it with: pip install tensorboard") from None
+    writers: list[Any] = []
+
+    def on_round(row: dict[str, float]) -> None:
+        step = int(row["round"])
+        if not writers:
+            writers.append(SummaryWriter(str(folder), purge_step=step))
+        for name, value in row.items():
+            if name != "round":
+                writers[0].add_scalar(name, value, step)
+        writers[0].flush()  # a killed process loses nothing
+
+    return on_round
+
+
+class RunLogs:
+    """The loggers of several runs; each is started before its run's first round in this process.
+
+    `reference`: `tensorboard`, whose files are in `results`/tensorboard, or FILE.py:FUNCTION. The function is called
+    with the folder and the configuration of a run, and returns an `OnRound`.
+    """
+
+    def __init__(self, reference: str, results: Path) -> None:
+        self._results = results
+        self._file: Path | None = None
+        self._loggers: dict[Path, OnRound] = {}
+        if reference == TENSORBOARD:
+            tensorboard(results)  # a missing package is reported before training
+            return
+        place, _, function = reference.rpartition(":")
+        if not place.endswith(".py") or not function:
+            raise UserError(f"unknown logger '{reference}' (allowed: {TENSORBOARD}, path/to/file.py:function)")
+        self._file = expanded(place, f"the path of the {KIND}")
+        source = read_own(self._file, KIND)
+        with current_folder_importable():
+            module = run_file(self._file, source, KIND)
+        start = getattr(module, function, None)
+        if not callable(start):
+            functions = [name for name, value in vars(module).items() if callable(value) and name[0] != "_"]
+            raise unknown(f"function of the {KIND} '{self._file}'", function, functions)
+        self._start: Callable[[str, dict[str, Any]], OnRound] = start
+
+    def __call__(self, folder: Path, config: RunConfig, row: dict[str, float]) -> None:
+        """Pass on a round of the run in this folder; a `UserError` names the line of the user's file that fails."""
+        if self._file is None:
+            if folder not in self._loggers:
+                self._loggers[folder] = tensorboard(self._results / TENSORBOARD / self._place(folder))
+            self._loggers[folder](row)
+            return
+        try:
+            if folder not in self._loggers:
+                self._loggers[folder] = self._start(str(folder), config.model_dump(mode="json"))
+            self._loggers[folder](row)
+        except Exception as error:  # the user's code may fail in any way
+            raise failure(self._file, KIND, error) from None
+
+    def _place(self, folder: Path) -> Path:
+        """The folder relative to that of all runs; of a run elsewhere, the names of its last two folders."""
+        runs, folder = (self._results / "runs").resolve(), folder.resolve()
+        return folder.relative_to(runs) if folder.is_relative_to(runs) else Path(*folder.parts[-2:])
