@@ -12,7 +12,7 @@
     fedflat.sharpness(model, (x, y), rho=0.05)                      how far the loss rises within a radius
     fedflat.surface(model, (x, y))                                  loss and error on a random plane around a model
 
-Invalid input raises `fedflat.UserError` with a message of one line. `import fedflat` is fast: torch, pandas and the
+Invalid input raises `fedflat.UserError` with one line for each mistake. `import fedflat` is fast: torch, pandas and the
 names above are imported when they are first used.
 """
 

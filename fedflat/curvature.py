@@ -1,9 +1,9 @@
 """Part of the Python API: the curvature of a user-defined model on the user's tensors."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
-from math import prod
+from math import inf, prod
 
 import pandas as pd
 import torch
@@ -15,7 +15,7 @@ from analysis.measures.flatness import Ascent
 from analysis.measures.flatness import sharpness as measured_sharpness
 from analysis.measures.landscape import Grid, Prepared, score, symmetric_axis
 from bench.engine.objective import Objective
-from bench.engine.own_tensors import OwnSamples, check_model, own_batches
+from bench.engine.own_tensors import OwnSamples, check_count, check_model, own_batches
 from bench.input.errors import UserError
 from bench.numerics.streams import torch_stream
 from bench.training.calibration import SMALL
@@ -68,8 +68,8 @@ def sharpness(
     >>> 0 < fedflat.sharpness(model, (x, y), rho=0.05) < fedflat.sharpness(model, (x, y), rho=0.1)
     True
     """
-    if not rho > 0 or steps < 1 or not step > 0:
-        raise UserError(f"rho = {rho}, steps = {steps}, step = {step} (allowed: numbers above 0)")
+    check_count("steps", steps)
+    _check_lengths({"rho": rho, "step": step})
     with _own(model, data, batch_size) as (objective, w, batches):
         return measured_sharpness(objective, w, batches, rho, Ascent(steps, step))
 
@@ -99,6 +99,8 @@ def surface(
     >>> plane.pivot(index="a", columns="b", values="loss").shape
     (5, 5)
     """
+    check_count("points", points)
+    _check_lengths({"extent": extent})
     grid = Grid((symmetric_axis(extent, points),) * 2)
     if biases not in ("zero", "normalised"):
         raise UserError(f"biases = {biases!r} (allowed: zero, normalised)")
@@ -111,6 +113,12 @@ def surface(
                 rows.append((*point, *score(objective, plane, [point], prepared)[0]))
                 bar.update()
     return pd.DataFrame(rows, columns=["a", "b", "loss", "error"])
+
+
+def _check_lengths(values: Mapping[str, object]) -> None:
+    for name, value in values.items():
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < inf:
+            raise UserError(f"{name} = {value!r} (allowed: numbers above 0)")
 
 
 @contextmanager

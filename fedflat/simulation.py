@@ -32,6 +32,7 @@ from bench.engine.step_settings import StepSettings
 from bench.input.bounds import MOST
 from bench.input.errors import UserError, unknown
 from bench.input.frozen import literals
+from bench.methods.base import Method
 from bench.methods.catalog import recipe
 from bench.methods.recipe import Recipe
 from bench.training.calibration import choose_engine, is_small, unmeasured
@@ -142,7 +143,9 @@ def simulate(
     check_count("evaluate_every", evaluate_every)
     steps = LocalSteps(local_steps, local_epochs, batch_size)
     settings = _settings(engine)
-    built = (recipe(method) if isinstance(method, str) else method).build(hyperparameters or {})
+    built = _method(method, hyperparameters)
+    if on_round is not None and not callable(on_round):
+        raise UserError(f"on_round = {on_round!r} (allowed: a function of a dictionary)")
     step_settings = StepSettings.parse(
         {
             "lr": lr,
@@ -160,7 +163,8 @@ def simulate(
         data = _data(objective, clients, partition, seed)
         schedule = _schedule(participants, rounds, participation, len(data.split), seed)
         federation = federation_on(built, objective, data, step_settings, steps, seed)
-        tested = test and own_batches(objective, "test", test, EVALUATION_BATCH[objective.device.type])
+        evaluation_batch = EVALUATION_BATCH[objective.device.type]
+        tested = None if test is None else own_batches(objective, "test", test, evaluation_batch)
         state = federation.start(objective.initial())
         simulation = _Simulation(federation, schedule, steps, settings)
         choice = simulation.given(engine) if isinstance(engine, EngineChoice) else simulation.choice(state)
@@ -260,6 +264,15 @@ def _log(news: object) -> None:
     _LOG.info("engine: %s", news)
 
 
+def _method(method: object, hyperparameters: object) -> Method:
+    """The method with its hyper-parameters; a `UserError` if there is none, or if a value is wrong."""
+    if not isinstance(method, str | Recipe):
+        raise UserError(f"method = {method!r} (allowed: a name that `fedflat methods` lists, or a Recipe)")
+    if not isinstance(hyperparameters, Mapping | None):
+        raise UserError(f'hyperparameters = {hyperparameters!r} (allowed: values by name, such as {{"rho": 0.1}})')
+    return (recipe(method) if isinstance(method, str) else method).build(hyperparameters or {})
+
+
 def _data(objective: Objective, clients: Any, partition: Mapping[str, Any] | None, seed: int) -> OwnData:
     """The clients' data: given for each client, or divided by a partition."""
     if partition is None:
@@ -296,6 +309,11 @@ def _schedule(
         raise UserError(f"rounds is {rounds} (allowed: at most {MOST:,})")
     rule: Any = {"sampling": "full"} if participation is None else participation
     if not isinstance(rule, Mapping):
+        if isinstance(rule, str):
+            raise UserError(
+                f"participation = {rule!r} (allowed: a number of clients per round, or a mapping such as "
+                f'{{"sampling": "full"}})'
+            )
         check_count("participation", rule)
         rule = {"active": int(rule)}
     parsed = Participation.parse(rule, "participation")

@@ -156,12 +156,16 @@ WRONG_OPTIONS = [
     ({"participants": None, "rounds": 0}, "rounds is 0 (allowed: whole numbers of at least 1)"),
     ({"participants": None, "rounds": 2, "participation": 3}, "3 active clients per round, but only 2 are registered"),
     ({"participants": None, "rounds": 2, "participation": 0}, "participation is 0 (allowed: whole numbers"),
-    ({"participants": None, "rounds": 2, "participation": {"activ": 1}}, "participation: unknown key of participation"),
+    ({"participants": None, "rounds": 2, "participation": {"active": 1, "x": 1}}, "unknown key of participation 'x'"),
     ({"local_steps": None}, "local training needs local_steps (mini-batches"),
     ({"local_epochs": 2}, "and not both"),
     ({"test": (X, Y.float())}, "test: labels have dtype float32"),
     ({"test": (X[:, :2], Y)}, "the model fails for inputs of the shape [2, 2]"),
+    ({"test": X.numpy()}, "test: the data are ndarray"),
     ({"evaluate_every": 0}, "evaluate_every is 0"),
+    ({"on_round": 3}, "on_round = 3 (allowed: a function"),
+    ({"hyperparameters": 3}, "hyperparameters = 3 (allowed: values by name"),
+    ({"participants": None, "rounds": 2, "participation": "full"}, "participation = 'full' (allowed: a number of"),
     ({"participants": 10}, "participants = 10 (allowed: for each round a list of ids"),
     ({"local_steps": 2.5}, "local_steps is 2.5 (allowed: whole numbers of at least 1)"),
     *(({"clients": [(X, Y), wrong]}, message) for wrong, message in WRONG_DATA),
@@ -180,6 +184,21 @@ def test_labels_may_be_small_integers():
     options = {"participants": [[0]], "local_steps": 1, "lr": 0.1}
     long, short = (fedflat.simulate("fedavg", LINEAR, [(X, y)], **options) for y in (Y, Y.to(torch.uint8)))
     assert torch.equal(long.global_params[0], short.global_params[0])
+
+
+@pytest.mark.parametrize(
+    ("measure", "options", "message"),
+    [
+        (curvature.sharpness, {"rho": 0}, "rho = 0 (allowed: numbers above 0)"),
+        (curvature.sharpness, {"steps": 0}, "steps is 0 (allowed: whole numbers"),
+        (curvature.surface, {"extent": "wide"}, "extent = 'wide' (allowed: numbers above 0)"),
+        (curvature.surface, {"points": 4}, "4 grid points per axis (allowed: odd numbers from 3"),
+        (curvature.surface, {"biases": "all"}, "biases = 'all' (allowed: zero, normalised)"),
+    ],
+)
+def test_a_measure_with_wrong_options_is_refused(measure, options, message):
+    with pytest.raises(fedflat.UserError, match=re.escape(message)):
+        measure(LINEAR, (X, Y), **options)
 
 
 @pytest.mark.parametrize(("wrong", "message"), [((X, Y.float()), "data: labels have dtype"), (X, "data: the data are")])
