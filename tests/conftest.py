@@ -9,6 +9,7 @@ os.environ["OMP_NUM_THREADS"] = "1"
 
 import pytest
 import torch
+from hypothesis import settings
 from torch import Tensor, nn
 
 from bench.data.sources.digits import Digits
@@ -16,6 +17,10 @@ from bench.engine.objective import Objective
 from bench.models.architectures.cnn_gn import CNNGN
 
 torch.set_num_threads(1)
+
+# On a busy machine an example may take longer than Hypothesis's 0.2 seconds; no test depends on time.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 # Background jobs of a shell ignore Ctrl-C, and their child processes inherit this; tests of Ctrl-C need the default.
 signal.signal(signal.SIGINT, signal.default_int_handler)
