@@ -59,5 +59,5 @@ UNCHECKED: set[Path] = set()
 def note_unchecked(path: Path) -> None:
     """Log that a file has no checksum; only the first one, because an earlier version wrote all files without."""
     if not UNCHECKED:
-        log.info("not checked for damage: '%s', and all other files of a version without checksums", path)
+        log.info("'%s' is of an earlier version, without checksums: such files are not checked for damage", path)
     UNCHECKED.add(path)
