@@ -12,7 +12,7 @@ from analysis.report.requested import RequestedExperiment
 from bench.data.root import data_root
 from bench.engine.objective import Objective
 from bench.input.errors import UserError, unknown
-from bench.methods.buffers import BUFFERS
+from bench.methods.common.buffers import BUFFERS
 from bench.models import build_model
 from bench.training.run_directory import RunDirectory, finished_run, trust_code
 from bench.training.run_setup import load_dataset

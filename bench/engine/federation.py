@@ -18,7 +18,7 @@ from bench.engine.objective import Objective
 from bench.engine.step_settings import StepSettings
 from bench.input.errors import UserError
 from bench.methods.base import Method, ServerRound, norm
-from bench.methods.buffers import BUFFERS, BufferExchange
+from bench.methods.common.buffers import BUFFERS, BufferExchange
 
 
 @dataclass

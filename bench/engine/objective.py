@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from torch.nn.modules.dropout import _DropoutNd
 
 from bench.input.errors import UserError
-from bench.methods.buffers import Mode
+from bench.methods.common.buffers import Mode
 from bench.models.dropout import Draws, Dropout
 from bench.models.im2col import Im2col
 from bench.models.network import Network, Variables, cross_entropy

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from fedflat.cli.options import ExperimentName, Results, Set, overrides_of
+from fedflat.cli.options import ExperimentName, Results, Set, file_path, overrides_of
 
 
 def table(
@@ -92,11 +92,15 @@ def summary(experiment: ExperimentName, set_: Set = None, results: Results = Pat
 
 
 def layouts(
-    out: Annotated[Path | None, typer.Option("--out", help="A Markdown file for the page; default: print it.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="A Markdown file for the page. Default: print it.", parser=file_path, metavar="FILE"),
+    ] = None,
     pictures: Annotated[
         str | None,
         typer.Option(
-            help="An experiment with every kind of figure, whose results are drawn anew as pictures of the page."
+            help="An experiment with every kind of figure, whose results are drawn anew as pictures of the page.",
+            metavar="EXPERIMENT",
         ),
     ] = None,
     results: Results = Path("results"),

@@ -316,7 +316,7 @@ def test_data_without_a_command_shows_its_help():
 def test_data_sets_by_wrong_names(tmp_path):
     for command in ("check", "prepare"):
         assert "unknown dataset 'cifar'; did you mean 'cifar10'?" in refused("data", command, "cifar")
-        assert "an image folder is given by its path" in refused("data", command, "image_folder")
+        assert "image_folder is given by its path" in refused("data", command, "image_folder")
     assert f"the folder '{tmp_path}/photos' does not exist" in refused("data", "check", tmp_path / "photos")
     assert "--root is empty" in refused("data", "list", "--root", "")
     assert f"--root = '{__file__}' is not a folder" in refused("data", "list", "--root", __file__)

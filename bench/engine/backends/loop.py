@@ -19,7 +19,7 @@ from bench.engine.local import (
 )
 from bench.engine.objective import Gradients, Value
 from bench.methods.base import ClientRound
-from bench.methods.buffers import BUFFERS
+from bench.methods.common.buffers import BUFFERS
 from bench.models.dropout import KeyedDraws
 from bench.models.network import Variables
 from bench.numerics.streams import torch_seed

@@ -14,8 +14,8 @@ from pydantic import Field
 from torch import Tensor
 
 from bench.methods.base import ClientRound
+from bench.methods.common.last_update import UsesLastUpdate
 from bench.methods.corrections.dyn import DynamicRegulariser
-from bench.methods.last_update import UsesLastUpdate
 from bench.methods.marks import Neutral
 
 

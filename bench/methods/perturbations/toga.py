@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import Tensor
 
 from bench.methods.base import ClientRound, Gradient, Perturbation, along
-from bench.methods.last_update import UsesLastUpdate
+from bench.methods.common.last_update import UsesLastUpdate
 from bench.methods.marks import Neutral, Radius
 
 

@@ -23,8 +23,8 @@ from bench.engine.step_settings import StepSettings
 from bench.experiments.run_config import RunConfig
 from bench.input.errors import UserError
 from bench.methods.base import CannotBatchError
-from bench.methods.buffers import BUFFERS
 from bench.methods.catalog import recipe
+from bench.methods.common.buffers import BUFFERS
 from bench.training.run_directory import RunDirectory
 from bench.training.train import train_runs
 from bench.training.training_run import TrainingRun

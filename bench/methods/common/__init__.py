@@ -1,0 +1,1 @@
+"""Components that are no choice of an experiment: other components, or the engine, add them to a method."""
