@@ -54,6 +54,9 @@ STYLE: dict[Any, Any] = {
 }
 
 LEGEND: dict[str, Any] = {"frameon": False, "handlelength": 3.2, "columnspacing": 1.4}
+DEVIATION = "± one sample standard deviation"
+_MOST_BANDS = 4
+"""More bands hide each other's lines."""
 
 
 class FigureLayout(Layout):
@@ -127,6 +130,34 @@ class FigureLayout(Layout):
     @abstractmethod
     def statistics(self, frame: pd.DataFrame) -> str:
         """A sentence for the caption: the meaning of lines, bands and colours."""
+
+
+class BandsLayout(FigureLayout):
+    """A figure of lines, with bands around them if there are few: many bands hide the lines."""
+
+    bands: bool | None = Field(
+        default=None,
+        description=f"whether bands show the deviation; null: if no panel has more than {_MOST_BANDS} lines with data",
+    )
+
+    def has_bands(self, frame: pd.DataFrame) -> bool:
+        """Whether lines of these rows have bands."""
+        return self.most_lines(frame) <= _MOST_BANDS if self.bands is None else self.bands
+
+    def most_lines(self, frame: pd.DataFrame) -> int:
+        """The largest number of lines in a panel: by default, a line per method, and a panel per setting."""
+        return int(frame.groupby(IDS[:3])["method"].nunique().max())
+
+    def means(self, frame: pd.DataFrame, lines: str = "Lines", bands: str = DEVIATION) -> str:
+        """A sentence for the caption: lines are means over seeds; what bands are, if there are any."""
+        return means_and_deviations(frame, lines, f"bands: {bands}" if self.has_bands(frame) else "")
+
+    def means_of_curves(self, frame: pd.DataFrame, *columns: str) -> str:
+        """The same for figures that draw these columns over rounds, and what single points are."""
+        points = ""
+        if any((curves(frame, column).groupby(IDS).size() == 1).any() for column in columns):
+            points = " Single points: marks and bars instead, side by side within their round."
+        return f"{self.means(frame, bands=f'{DEVIATION}, cut to possible values')}{points}"
 
 
 class OneSeedLayout(FigureLayout):
@@ -224,8 +255,10 @@ def draw_curve(
     look: Style,
     within: tuple[float, float] = (-np.inf, np.inf),
     offset: float = 0.0,
+    *,
+    band: bool = True,
 ) -> None:
-    """A mean line with a band of ± one standard deviation, if there is one, cut to the possible values `within`.
+    """A mean line with a `band` of ± one standard deviation, if there is one, cut to the possible values `within`.
 
     A single point has neither line nor band: it is drawn as a small marker with a bar, shifted by `offset` on the x
     axis, so that it hides no other point.
@@ -240,6 +273,8 @@ def draw_curve(
         axes.update_datalim([(x.iloc[0] - offset, mean.iloc[0])])
         return
     axes.plot(x, mean, markevery=0.1, **_line(look))
+    if not band:
+        return
     # Thin edges distinguish many overlapping bands, and pale areas leave the lines readable.
     axes.fill_between(x, low, high, facecolor=(look.colour, 0.06), edgecolor=(look.colour, 0.25), linewidth=0.4)
 
@@ -293,20 +328,12 @@ def legend_columns(labels: Sequence[str], width: float) -> int:
     return min(fitting, key=lambda columns: (-(-len(labels) // columns), columns), default=1)
 
 
-def seed_statistics(frame: pd.DataFrame, *columns: str) -> str:
-    """The meaning of lines and bands over seeds, for captions of figures that draw these columns."""
-    single = any((curves(frame, column).groupby(IDS).size() == 1).any() for column in columns)
-    points = " Single points: marks and bars instead, side by side within their round." if single else ""
-    return f"{means_and_deviations(frame, 'Lines', f'bands: {DEVIATION}, cut to possible values')}{points}"
-
-
-DEVIATION = "± one sample standard deviation"
-
-
 def means_and_deviations(frame: pd.DataFrame, means: str, deviations: str = f"bands: {DEVIATION}") -> str:
     """A sentence for captions: which marks are means over seeds, and which show deviations, if cells have several."""
     seeds = count_seeds(frame)
-    return f"{means}: {seeds}." if seeds == "1 seed" else f"{means}: mean over {seeds}; {deviations}."
+    if seeds == "1 seed":
+        return f"{means}: {seeds}."
+    return f"{means}: mean over {'; '.join(part for part in (seeds, deviations) if part)}."
 
 
 def count_seeds(frame: pd.DataFrame) -> str:

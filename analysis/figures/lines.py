@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from pydantic import Field, model_validator
 
 from analysis.figures.base import (
+    BandsLayout,
     Body,
-    FigureLayout,
     Panel,
     draw_curve,
     draw_legend,
@@ -57,7 +57,7 @@ class Curve(NamedTuple):
     offset: float
 
 
-class LinesLayout(FigureLayout):
+class LinesLayout(BandsLayout):
     """A figure whose panels have one line per method, or lines with titles of their own.
 
     Lines for different methods look as in all figures. If a method has several lines, colours follow their order.
@@ -106,6 +106,11 @@ class LinesLayout(FigureLayout):
             cell = existing_cell(panel.narrowed(line).setting(experiment), line.method, experiment)
             look = looks[line.method] if alone else LINES[titles.index(line.title) % len(LINES)]
             yield Curve(cell, line.title, look, places[line.title])
+
+    def most_lines(self, frame: pd.DataFrame) -> int:
+        """The largest number of lines in a panel."""
+        of_panels = [len(panel.lines) for panel in self.line_panels]
+        return max(of_panels) if any(of_panels) else super().most_lines(frame)
 
     def panel_title(self, panel: LinesPanel, experiment: Experiment) -> str:
         """The panel's heading; that of a panel with lines is only its own title."""
@@ -159,12 +164,13 @@ def draw_lines(
     drawn = list(grid.flat[: len(layout.panels)])
     for axes in grid.flat[len(layout.panels) :]:
         axes.set_visible(False)
+    band = layout.has_bands(lines)
     for axes, panel in zip(drawn, layout.panels, strict=True):
         axes.set_title(layout.panel_title(panel, tidy.experiment))
         for curve in layout.curves(panel, tidy.experiment):
             line = of_cell(lines, curve.cell)
             offset = curve.offset if side_by_side else 0.0
-            draw_curve(axes, line[x], line["mean"], line["std"], curve.look, within, offset)
+            draw_curve(axes, line[x], line["mean"], line["std"], curve.look, within, offset, band=band)
     draw_lines_legend(body, layout, tidy, lines)
     return drawn
 

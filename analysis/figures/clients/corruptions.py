@@ -9,7 +9,15 @@ from matplotlib.figure import Figure
 from pydantic import Field
 
 from analysis.figures.bars import draw_bars, draw_bars_legend
-from analysis.figures.base import DEVIATION, OneSettingLayout, add_legend, draw_curve, means_and_deviations, new_figure
+from analysis.figures.base import (
+    DEVIATION,
+    BandsLayout,
+    OneSettingLayout,
+    add_legend,
+    draw_curve,
+    means_and_deviations,
+    new_figure,
+)
 from analysis.figures.notes import missing_note
 from analysis.figures.palette import styles
 from analysis.layouts.tidy import Tidy, of_cell
@@ -18,7 +26,7 @@ from bench.experiments.address import IDS, CellAddress
 from bench.input.errors import UserError
 
 
-class CorruptionsLayout(OneSettingLayout):
+class CorruptionsLayout(BandsLayout, OneSettingLayout):
     """One setting. `table`: the mean over corruptions against severity, and a table of each corruption at one severity;
     `bars`: a bar per method and corruption at this severity."""
 
@@ -40,7 +48,7 @@ class CorruptionsLayout(OneSettingLayout):
             bars = means_and_deviations(frame, "Bars", f"lines on them: {DEVIATION}")
             return f"{images} Severity {self.severity}. {bars}"
         return (
-            f"{images} {means_and_deviations(frame, 'Lines, mean accuracy over corruptions')} Numbers: accuracy (%) at "
+            f"{images} {self.means(frame, 'Lines, mean accuracy over corruptions')} Numbers: accuracy (%) at "
             f"severity {self.severity}; bold: best of each corruption."
         )
 
@@ -90,9 +98,10 @@ def _draw_severities(axes: Axes, layout: CorruptionsLayout, tidy: Tidy, frame: p
     looks = styles(tidy.experiment, layout.methods)
     by_seed = frame.groupby([*IDS, "severity", "seed"])["value"].mean()
     means = by_seed.groupby([*IDS, "severity"]).agg(["mean", "std"]).reset_index()
+    band = layout.has_bands(frame)
     for method in layout.methods:
         line = of_cell(means, CellAddress(setting, method))
-        draw_curve(axes, line["severity"], line["mean"], line["std"], looks[method], (0, 100))
+        draw_curve(axes, line["severity"], line["mean"], line["std"], looks[method], (0, 100), band=band)
     axes.set(xlabel="Severity (0: clean)", ylabel="Accuracy (%)", xticks=sorted(means["severity"].unique()))
 
 

@@ -6,7 +6,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from pydantic import Field
 
-from analysis.figures.base import means_and_deviations, most_side_by_side, new_figure, whole_numbers
+from analysis.figures.base import most_side_by_side, new_figure, whole_numbers
 from analysis.figures.lines import LinePanelsLayout, coinciding_note, draw_lines, label_outer, spread
 from analysis.figures.notes import missing_note
 from analysis.layouts.tidy import Tidy
@@ -25,7 +25,7 @@ class EigenvaluesLayout(LinePanelsLayout):
 
     def statistics(self, frame: pd.DataFrame) -> str:
         """The meaning of lines and bands."""
-        return means_and_deviations(frame, "Lines")
+        return self.means(frame)
 
     def draw(self, tidy: Tidy, frame: pd.DataFrame) -> Figure:
         """The figure; panels share both axes."""

@@ -7,7 +7,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from pydantic import Field
 
-from analysis.figures.base import draw_curve, new_figure, seed_statistics, whole_numbers
+from analysis.figures.base import draw_curve, new_figure, whole_numbers
 from analysis.figures.lines import LinesLayout, LinesPanel, draw_lines_legend
 from analysis.figures.notes import missing_note
 from analysis.layouts.tidy import Tidy, of_cell
@@ -52,7 +52,7 @@ class DriftLayout(LinesLayout):
 
     def statistics(self, frame: pd.DataFrame) -> str:
         """The meaning of lines and bands."""
-        return seed_statistics(frame, *self.show)
+        return self.means_of_curves(frame, *self.show)
 
     def draw(self, tidy: Tidy, frame: pd.DataFrame) -> Figure:
         """The figure."""
@@ -62,18 +62,20 @@ class DriftLayout(LinesLayout):
             self.width, 2.2 * rows + 0.55, [_without_note(self, tidy, frame), missing_note(frame, self, tidy)]
         )
         grid = body.subplots(rows, columns, sharex=True, squeeze=False)
+        band = self.has_bands(frame)
         for axes, column in zip(grid.flat, self.show, strict=False):
             mean, within = curves(frame, column), _WITHIN.get(column, (-np.inf, np.inf))
             for curve in self.curves(self.select, tidy.experiment):
                 line = of_cell(mean, curve.cell)
-                draw_curve(axes, line["round"], line["mean"], line["std"], curve.look, within, curve.offset)
+                draw_curve(axes, line["round"], line["mean"], line["std"], curve.look, within, curve.offset, band=band)
             whole_numbers(axes.xaxis)
             axes.set(xlabel="Communication round", ylabel=_LABELS[column], title=title)
             axes.tick_params(labelbottom=True)
-            if within[0] == 0:
-                axes.set_ylim(bottom=0)
             if column == "sharpness":
                 axes.set_yscale(self.sharpness_scale)
+            # The axis shows where the data lie, and nothing that is impossible.
+            low, high = axes.get_ylim()
+            axes.set_ylim(max(low, within[0]), min(high, within[1]))
         for axes in grid.flat[len(self.show) :]:
             axes.set_visible(False)
         draw_lines_legend(body, self, tidy, frame.dropna(subset=list(self.show), how="all"))

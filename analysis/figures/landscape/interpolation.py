@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from pydantic import Field
 
 from analysis.analyses.base import Analysis, OnSubsets
-from analysis.figures.base import DEVIATION, OneSettingLayout, add_legend, draw_curve, means_and_deviations, new_figure
+from analysis.figures.base import DEVIATION, BandsLayout, OneSettingLayout, add_legend, draw_curve, new_figure
 from analysis.figures.landscape.plane import PART
 from analysis.figures.lines import spread
 from analysis.figures.notes import missing_note
@@ -19,7 +19,7 @@ from bench.experiments.experiment import Experiment
 from bench.input.errors import UserError
 
 
-class InterpolationLayout(OneSettingLayout):
+class InterpolationLayout(BandsLayout, OneSettingLayout):
     """Loss on the left, error on the right, each on training or test data. `ends`: the models at t = 0 and t = 1."""
 
     needs: ClassVar[str] = "interpolation"
@@ -38,7 +38,7 @@ class InterpolationLayout(OneSettingLayout):
 
     def statistics(self, frame: pd.DataFrame) -> str:
         """The meaning of lines and bands, and the two models."""
-        lines = means_and_deviations(frame, "Lines", f"bands: {DEVIATION}, cut to possible values")
+        lines = self.means(frame, bands=f"{DEVIATION}, cut to possible values")
         return f"{lines} At t = 0 the {self.ends[0]} model, at t = 1 the {self.ends[1]} one."
 
     def draw(self, tidy: Tidy, frame: pd.DataFrame) -> Figure:
@@ -46,6 +46,7 @@ class InterpolationLayout(OneSettingLayout):
         (setting,) = self.settings(tidy.experiment)
         looks = styles(tidy.experiment, self.methods)
         figure, body = new_figure(self.width, 2.6, [missing_note(frame, self, tidy)])
+        band = self.has_bands(frame)
         shown = {"loss": (self.loss, np.inf), "error": (self.error, 100.0)}
         for axes, (value, (part, most)) in zip(body.subplots(1, 2), shown.items(), strict=True):
             rows = frame[frame["data"] == part]
@@ -54,7 +55,7 @@ class InterpolationLayout(OneSettingLayout):
             lines = spread(rows, "t", value)
             for method in self.methods:
                 line = of_cell(lines, CellAddress(setting, method))
-                draw_curve(axes, line["t"], line["mean"], line["std"], looks[method], within=(0, most))
+                draw_curve(axes, line["t"], line["mean"], line["std"], looks[method], (0, most), band=band)
             for t in (0, 1):
                 axes.axvline(t, color="#999999", linewidth=0.8, zorder=0)
             axes.set(xlabel=f"t: {self.ends[0]} (0), {self.ends[1]} (1)", ylabel=f"{PART[part]} {value}")

@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, MaxNLocator, StrMethodFormatter
 from numpy.typing import NDArray
 from pydantic import Field
 
@@ -37,7 +38,9 @@ class SurfacesLayout(OneSeedLayout, OneSettingLayout):
         cut = f" Losses above {self.ceiling:g} are cut off." if self.ceiling else ""
         return (
             "Directions a and b: the same Gaussian draws for all models (dots), in units of filter norms. "
-            f"Seed {frame['seed'].iloc[0]}; one range of loss for all.{cut}"
+            f"Seed {frame['seed'].iloc[0]}; one range of loss for all.{cut} Surfaces and λ_max may order methods "
+            "differently: steps are large here, in two random directions, and relative to the norms of each model's "
+            "filters; λ_max is the curvature per unit of distance at the model, in the steepest direction."
         )
 
     def draw(self, tidy: Tidy, frame: pd.DataFrame) -> Figure:
@@ -67,6 +70,8 @@ class SurfacesLayout(OneSeedLayout, OneSettingLayout):
             _draw_contours(body.add_subplot(panels[1, column]), (a, b, loss), norm, levels)
         bar = body.colorbar(ScalarMappable(norm, _COLOURS), ax=list(body.get_axes()), shrink=0.85, aspect=35, pad=0.01)
         bar.set_label("Loss (log colour scale)")
+        bar.ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        bar.ax.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
         return figure
 
 
@@ -86,9 +91,11 @@ def _draw_surface(axes: Any, plane: Plane, norm: LogNorm, title: str) -> None:
     axes.set_xlabel("a", labelpad=-10)
     axes.set_ylabel("b", labelpad=-10)
     # The axis's own label would overlap the next panel.
-    axes.text2D(0.98, 0.9, "Loss", transform=axes.transAxes, ha="right", fontsize=7)
+    axes.text2D(1.06, 0.86, "Loss", transform=axes.transAxes, ha="right", fontsize=7)
     axes.locator_params(nbins=3)
+    axes.zaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 3, 5, 10]))
     axes.tick_params(pad=-4)
+    axes.tick_params(axis="z", pad=-1)
     axes.view_init(elev=28, azim=-55)
-    axes.set_box_aspect((1, 1, 0.85), zoom=1.15)
+    axes.set_box_aspect((1, 1, 0.85), zoom=1.2)
     axes.patch.set_alpha(0)

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pydantic import Field
 
-from analysis.figures.base import new_figure, plain_numbers, seed_statistics, whole_numbers
+from analysis.figures.base import new_figure, plain_numbers, whole_numbers
 from analysis.figures.lines import LinePanelsLayout, coinciding_note, draw_lines, label_outer, smoothing
 from analysis.figures.notes import diverged_note, missing_note, stopped_note
 from analysis.layouts.grid import PANELS_OF_GRID, GridPart
@@ -59,7 +59,7 @@ class ConvergenceLayout(LinePanelsLayout):
             *([f"above {high:g}"] if high is not None and (mean["mean"] > high).any() else []),
         ]
         cut = f" Values {' and '.join(hidden)} are not shown." if hidden else ""
-        return seed_statistics(shown, self.metric) + smoothing("evaluations", self.window, self.every) + cut
+        return self.means_of_curves(shown, self.metric) + smoothing("evaluations", self.window, self.every) + cut
 
     def shown(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The rows that are drawn: smoothed and thinned."""

@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from pydantic import Field
 
-from analysis.figures.base import new_figure, seed_statistics, whole_numbers
+from analysis.figures.base import new_figure, whole_numbers
 from analysis.figures.lines import LinePanelsLayout, coinciding_note, draw_lines, label_outer, smoothing
 from analysis.figures.notes import missing_note
 from analysis.layouts.grid import PANELS_OF_GRID, GridPart
@@ -45,10 +45,10 @@ class CurvesLayout(LinePanelsLayout):
 
     def statistics(self, frame: pd.DataFrame) -> str:
         """The meaning of lines and bands, and how runs are smoothed and thinned."""
-        shown = self.shown(frame)
+        shown = self.shown(frame).dropna(subset=self.metric)
         if shown.empty:
             return ""
-        return seed_statistics(shown, self.metric) + smoothing("values", self.window, self.every)
+        return self.means_of_curves(shown, self.metric) + smoothing("values", self.window, self.every)
 
     def shown(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The rows that are drawn: smoothed and thinned."""
