@@ -25,8 +25,8 @@ EDITS = {
 }
 TABLES = ["accuracy", "flatness", "sweep"]
 FIGURES = [
-    "convergence", "cost", "differences", "drift", "labels", "perturbation", "surfaces", "sweep_accuracy",
-    "sweep_flatness",
+    "convergence", "cost", "differences", "drift", "labels", "perturbation", "perturbation_rise", "surfaces",
+    "sweep_accuracy", "sweep_flatness",
 ]  # fmt: skip
 
 

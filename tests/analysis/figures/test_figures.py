@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from analysis.analyses import parse_analysis
 from analysis.figures import draw as figures
 from analysis.figures.base import LEGEND, STYLE, TEXT_WIDTH, FigureLayout, legend_columns, new_figure, plain_numbers
 from analysis.figures.draw import KINDS
@@ -201,6 +202,27 @@ def test_bands_end_where_values_do(tmp_path: Path, quick: Experiment) -> None:
     assert "cut at zero" in figures.caption(figures.load_figure("quick", "perturbation"), tidy)
 
 
+def test_bands_are_drawn_for_few_lines_or_where_asked(tmp_path: Path, quick: Experiment) -> None:
+    for count, method in enumerate(["fedavg", "fedsam", "fedasam", "fedlesam", "fedgf"], start=1):
+        write(tmp_path, CellAddress(HARD, method), "metrics", metrics([80, 90]))
+        tidy, layout = tidy_in(tmp_path, quick), figures.load_figure("quick", "convergence")
+        for asked in (None, True, False):
+            shown = layout.model_copy(update={"bands": asked})
+            has = count <= 4 if asked is None else asked
+            _, hard, _, _ = panels(figures.draw(shown, tidy))
+            assert len(hard.collections) == count * has
+            assert len(lines(hard)) == count
+            assert ("bands: ±" in figures.caption(shown, tidy)) == has
+
+
+def test_the_axis_of_drift_shows_where_the_data_lie(tmp_path: Path, quick: Experiment) -> None:
+    write(tmp_path, CellAddress(HARD, "fedsam"), "drift", drift({5: ([0.6, 0.62], [1, 2]), 10: ([0.7, 0.72], [1, 2])}))
+    left, _ = panels(drawn("drift", tidy_in(tmp_path, quick)))
+    low, high = left.get_ylim()
+    assert 0.5 < low < 0.6
+    assert 0.72 < high < 0.8
+
+
 def test_drift_has_no_line_for_methods_that_do_not_perturb(realistic: Tidy) -> None:
     left, right = panels(drawn("drift", realistic))
     assert (left.get_ylabel(), right.get_ylabel()) == ("Perturbation drift PD (0 to 1)", "Global sharpness")
@@ -218,6 +240,11 @@ def test_surfaces_share_their_range(realistic: Tidy) -> None:
     assert flat[0].get_ylabel() == "Direction b"
     (bar,) = [axes for axes in figure.get_axes() if axes.get_label() == "<colorbar>"]
     assert bar.get_ylabel() == "Loss (log colour scale)"
+    low, high = deep[0].get_zlim()
+    assert 3 <= sum(low <= tick <= high for tick in deep[0].get_zticks()) <= 5
+    assert "Surfaces and λ_max may order methods differently" in figures.caption(
+        figures.load_figure("quick", "surfaces"), realistic
+    )
 
 
 def test_surfaces_of_a_seed_without_data_or_infinite_losses(realistic: Tidy) -> None:
@@ -244,7 +271,7 @@ def test_the_caption_of_a_surface_in_bf16_says_how_exact_it_is(realistic: Tidy) 
 def test_perturbation_is_the_mean_over_draws_and_seeds(realistic: Tidy) -> None:
     first, second = panels(drawn("perturbation", realistic))
     assert first.get_xlabel() == second.get_xlabel() == "Perturbation radius ‖δ‖₂"
-    assert first.get_ylabel() == "Loss"
+    assert first.get_ylabel() == "Loss F(w + δ)"
     data = pd.read_csv(realistic.results / f"analysis/quick/{HARD.path}/fedavg/perturbation.csv")
     assert list(lines(second)[0][1]) == pytest.approx(
         list(data[data["direction"] == "random"].groupby("radius")["loss"].mean())
@@ -252,6 +279,24 @@ def test_perturbation_is_the_mean_over_draws_and_seeds(realistic: Tidy) -> None:
     assert (len(lines(first)), len(lines(second))) == (6, 5)
     caption = figures.caption(figures.load_figure("quick", "perturbation"), realistic)
     assert "mean over 5 random directions for each of 3 seeds" in caption
+
+
+def test_the_rise_of_the_loss_starts_at_zero(realistic: Tidy) -> None:
+    loss, rise = (panels(drawn(name, realistic)) for name in ("perturbation", "perturbation_rise"))
+    assert rise[0].get_ylabel() == "Rise of the loss F(w + δ) − F(w)"
+    for (radii, losses), (same, rises) in zip(lines(loss[1]), lines(rise[1]), strict=True):
+        assert list(radii) == list(same)
+        assert list(rises) == pytest.approx(list(losses - losses[0]), abs=1e-12)
+    layout = figures.load_figure("quick", "perturbation_rise")
+    with pytest.raises(UserError, match=r"^show: rise needs 0 among the radii of the analysis perturbation in"):
+        layout.check(realistic.experiment, parse_analysis("perturbation", {"radii": [1, 2]}))
+    for method in layout.methods:
+        if (path := realistic.path("perturbation", CellAddress(HARD, method))).is_file():
+            rows = pd.read_csv(path)
+            rows[rows["radius"] > 0].to_csv(path, index=False)
+    hard = layout.model_copy(update={"panels": layout.panels[1:]})
+    with pytest.raises(UserError, match="show: rise needs losses at radius 0"):
+        figures.draw(hard, realistic)
 
 
 def test_labels_show_the_counts(realistic: Tidy) -> None:

@@ -169,7 +169,7 @@ def test_wrong_options_of_an_analysis_end_snakemake_with_one_line(asked, tmp_pat
         getattr(flow, asked)
 
 
-FIGURES = ["convergence", "cost", "differences", "drift", "labels", "perturbation", "surfaces"]
+FIGURES = ["convergence", "cost", "differences", "drift", "labels", "perturbation", "perturbation_rise", "surfaces"]
 EXTENDED = """
 name: extended
 extends: quick
