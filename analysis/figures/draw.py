@@ -13,6 +13,7 @@ import analysis.figures
 from analysis.figures.base import STYLE, FigureLayout
 from analysis.figures.notes import missing_note
 from analysis.layouts.captions import (
+    Caption,
     computed_by_other_code,
     computed_in_bf16,
     definition,
@@ -57,15 +58,12 @@ def draw(layout: FigureLayout, tidy: Tidy) -> Figure:
         return figure
 
 
-def caption(layout: FigureLayout, tidy: Tidy) -> str:
-    """The layout's caption, the meaning of lines and bands, what was computed, and what is missing."""
+def caption(layout: FigureLayout, tidy: Tidy) -> Caption:
+    """The layout's caption; as notes the meaning of lines and bands, what was computed, and what is missing."""
     frame = _gather(layout, tidy)
     computed = definition(layout.drawn(frame), layout.file)
     note = missing_note(frame, layout, tidy)
-    parts = [
-        f"{layout.title}.",
-        smoke_scale(tidy.experiment, layout.cells(tidy.experiment), shortens=layout.spans_rounds),
-        layout.caption.strip(),
+    notes = [
         f"Not drawn: {layout.unsupported}." if layout.unsupported else "",
         "" if frame.empty else layout.reported_value(tidy.experiment),
         "" if frame.empty else layout.statistics(frame),
@@ -76,7 +74,8 @@ def caption(layout: FigureLayout, tidy: Tidy) -> str:
         *computed_by_other_code({layout.file: frame}, tidy.analyses),
         f"{note[0].upper()}{note[1:]}." if note else "",
     ]
-    return " ".join(part for part in parts if part)
+    smoke = smoke_scale(tidy.experiment, layout.cells(tidy.experiment), shortens=layout.spans_rounds)
+    return Caption.of(layout.title, layout.caption, notes, smoke=smoke)
 
 
 def save(figure: Figure, stem: Path) -> list[Path]:

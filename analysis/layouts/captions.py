@@ -1,8 +1,10 @@
-"""Sentences that captions of tables and figures share: what was computed, how, and by which code."""
+"""Captions of tables and figures, and the sentences that they share: what was computed, how, and by which code."""
 
 import itertools
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -22,10 +24,43 @@ _MOST_WORDS = 4
 """Definitions that differ in more words than this are not merged."""
 
 
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-ZΑ-Ω])")
+
+
+@dataclass(frozen=True)
+class Caption:
+    """A title, one or two sentences on what is shown, and notes for below the table or figure."""
+
+    title: str
+    text: str
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, title: str, described: str, notes: Iterable[str], *, smoke: str = "") -> "Caption":
+        """The first sentence of what a layout describes, after that of `smoke` scale; all other sentences are notes.
+
+        No sentence occurs twice.
+        """
+        shown = [sentences[0] for text in (smoke, described) if (sentences := _sentences(text))]
+        others = [sentence for text in (described, smoke) for sentence in _sentences(text)[1:]]
+        parts = dict.fromkeys(sentence for note in (*others, *notes) for sentence in _sentences(note))
+        return cls(title, " ".join(shown), tuple(part for part in parts if part not in shown))
+
+    @property
+    def whole(self) -> str:
+        """The title and the sentences, for places that show no heading."""
+        return f"{self.title}. {self.text}".strip()
+
+
+def _sentences(text: str) -> list[str]:
+    return [sentence for sentence in _SENTENCE_END.split(text.strip()) if sentence]
+
+
 def definition(rows: pd.DataFrame, file: str) -> str:
     """The definitions of the values in rows of a tidy file, from its column `definition`; empty if it has none.
 
-    Definitions that differ in one place are merged: 5 or 7 draws.
+    Definitions that differ in one place are merged: 5 or 7 draws. Parts between semicolons that two definitions share
+    are named once.
     """
     found = [str(text) for text in rows["definition"].dropna().unique()] if "definition" in rows else []
     if len(found) <= 1:
@@ -39,7 +74,10 @@ def definition(rows: pd.DataFrame, file: str) -> str:
         either = f"{', '.join(differing[:-1])} or {differing[-1]}"
         return " ".join([*texts[0][:start], either, *texts[0][len(texts[0]) - end :]])
     if len(found) == 2:
-        return " or: ".join(found)
+        first, second = (text.split("; ") for text in found)
+        shared = [part for part in first if part in second]
+        own = ["; ".join(part for part in parts if part not in shared) for parts in (first, second)]
+        return "; ".join([" or: ".join(own), *shared]) if all(own) else " or: ".join(found)
     return f"{len(found)} definitions, see the column definition of the files {file}.csv"
 
 
@@ -140,11 +178,15 @@ def computed_in_bf16(frames: Mapping[str, pd.DataFrame]) -> Iterator[str]:
 
 
 def computed_by_other_code(frames: Mapping[str, pd.DataFrame], analyses: Mapping[str, Analysis]) -> Iterator[str]:
-    """A sentence for each kind of tidy file that was partly computed by another version of the code."""
+    """A sentence that says which kinds of tidy files were partly computed by another version of the code."""
+    found: dict[str, list[str]] = defaultdict(list)
     for file, frame in frames.items():
         if "code" in frame:
             here = code_fingerprint() if file in RUN_FILES else analysis_fingerprint(analyses[file].name)
             runs = frame.drop_duplicates(RUN_IDS)
             if old := int((runs["code"] != here).sum()):
-                what = "runs" if file in RUN_FILES else f"results of {file}"
-                yield f"{old} of {len(runs)} {what} were computed by another version of the code."
+                what = "runs" if file in RUN_FILES else "results of"
+                found[f"{old} of {len(runs)} {what}"] += [] if file in RUN_FILES else [file]
+    if found:
+        parts = (f"{count} {', '.join(files)}".rstrip() for count, files in found.items())
+        yield f"{'; '.join(parts)} were computed by another version of the code."

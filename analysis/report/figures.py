@@ -4,6 +4,7 @@ from pathlib import Path
 
 from analysis.figures.base import FigureLayout
 from analysis.figures.draw import caption, draw, load_figure, save
+from analysis.layouts.captions import Caption
 from analysis.layouts.layout import subfigures
 from analysis.layouts.protocol import at_scale, with_requested_value
 from analysis.report.checked_layouts import CheckedLayouts
@@ -44,7 +45,7 @@ class Figures(CheckedLayouts[FigureLayout]):
         try:
             return PageFigure(name, layout.title, caption(layout, self.requested.tidy), files)
         except UserError as error:
-            return PageFigure(name, layout.title, f"Not shown: {error}")
+            return PageFigure(name, layout.title, Caption(layout.title, f"Not shown: {error}"))
 
     def _adapted(self, name: str) -> FigureLayout:
         experiment = self.requested.experiment

@@ -1,4 +1,8 @@
-"""The report page: one static HTML file with all tables and figures, an inline style and relative links."""
+"""The report page: one static HTML file with all tables and figures, an inline style and relative links.
+
+It prints whole: wide tables shrink to the paper, and figures stay with their headings. On a phone, wide tables and
+figures scroll sideways within the page.
+"""
 
 import html
 from collections.abc import Sequence
@@ -6,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from analysis.tables.formats import escape_html
+from analysis.layouts.captions import Caption
+from analysis.tables.formats import escape_html, html_notes, markdown_notes
 from analysis.tables.formats import html as html_table
 from analysis.tables.table import Table
 from bench.experiments.experiment import Experiment
@@ -41,8 +46,32 @@ td strong { font-weight: 700; }
 td.note { font-style: italic; }
 figure { margin: 0; }
 img { max-width: 100%; height: auto; }
-figcaption, .caption { font-size: .9rem; max-width: 48rem; }
+figcaption, .caption { font-size: .95rem; max-width: 48rem; margin: .5rem 0; }
+.notes { font-size: .85rem; max-width: 54rem; padding-left: 1.1rem; color: var(--soft); }
 .files { font-size: .85rem; }
+h1, h2, p, li { overflow-wrap: break-word; }
+@media screen and (max-width: 40rem) {
+  body { padding: 1rem .75rem 2rem; }
+  nav ul { display: block; }
+  nav li { padding: .2rem 0; }
+  th, td { padding: .3rem .5rem; }
+  th:first-child:not(.block) { position: sticky; left: 0; background: var(--paper); }
+  .scroll img { max-width: none; width: 38rem; }
+}
+@media print {
+  @page { margin: 1.5cm; }
+  :root { color-scheme: light; --ink: #000; --soft: #444; --line: #bbb; --paper: #fff; --link: #000; }
+  body { max-width: none; padding: 0; font-size: 10pt; }
+  nav, .files { display: none; }
+  h2 { margin-top: 1.5rem; break-after: avoid; }
+  .scroll { overflow: visible; container-type: inline-size; break-before: avoid; }
+  table { font-size: min(9pt, calc(100cqw / var(--em))); }
+  th, td { padding: .15em .5em; }
+  thead { display: table-header-group; }
+  tr, img, figure, li, .caption, figcaption { break-inside: avoid; }
+  .figure { break-inside: avoid; }
+  img { max-height: 17cm; max-width: 100%; width: auto; border-radius: 0; }
+}
 """
 
 
@@ -52,7 +81,7 @@ class PageFigure:
 
     name: str
     title: str
-    caption: str
+    caption: Caption
     files: tuple[Path, ...] = ()
 
     @property
@@ -86,8 +115,9 @@ def table_page(table: Table) -> str:
 
 def figure_markdown(figure: PageFigure) -> str:
     """One figure with its caption, as Markdown in the folder of its PNG."""
-    title, caption = without_html(figure.title), without_html(figure.caption)
-    return f"# {title}\n\n![{title}]({_url(figure.drawn.name)})\n\n{caption}\n"
+    title = without_html(figure.title)
+    lines = [f"# {title}", "", f"![{title}]({_url(figure.drawn.name)})", "", without_html(figure.caption.text)]
+    return "\n".join([*lines, *markdown_notes(figure.caption)]) + "\n"
 
 
 def _document(title: str, body: str) -> str:
@@ -115,18 +145,21 @@ def _table(table: Table) -> str:
 
 
 def _shown(table: Table) -> str:
-    return f'<div class="scroll">\n{html_table(table)}</div>\n<p class="caption">{escape_html(table.caption)}</p>\n'
+    caption = f'<p class="caption">{escape_html(table.caption.text)}</p>\n'
+    return f'{caption}<div class="scroll">\n{html_table(table)}</div>\n{html_notes(table.caption)}'
 
 
 def _figure(figure: PageFigure) -> str:
     title = html.escape(figure.title)
     if figure.drawn in figure.files:
-        image, files = f'<img src="{_url(figure.drawn)}" alt="{title}">', _links(figure.files)
+        image = f'<div class="scroll"><img src="{_url(figure.drawn)}" alt="{title}"></div>'
+        files = _links(figure.files)
     else:
         image, files = '<p class="lead">Not drawn yet.</p>', ""
     return (
-        f'<section id="{_url(f"figure-{figure.name}")}">\n<h2>{title}</h2>\n<figure>{image}\n'
-        f"<figcaption>{html.escape(figure.caption)}</figcaption></figure>\n{files}</section>\n"
+        f'<section class="figure" id="{_url(f"figure-{figure.name}")}">\n<h2>{title}</h2>\n<figure>{image}\n'
+        f"<figcaption>{escape_html(figure.caption.text)}</figcaption></figure>\n{html_notes(figure.caption)}{files}"
+        "</section>\n"
     )
 
 

@@ -1,11 +1,14 @@
 """The caption of a table: what is shown, and by which protocol."""
 
+import itertools
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import pandas as pd
 
 from analysis.layouts.captions import (
+    Caption,
     computed_by_other_code,
     computed_in_bf16,
     definition,
@@ -31,8 +34,8 @@ def caption(
     tidy: Tidy,
     counts: Sequence[int],
     quotations: Quotations | None = None,
-) -> str:
-    """The layout's caption and the protocol: which value, how many seeds, what ± and the marks mean.
+) -> Caption:
+    """The layout's caption; as notes the protocol: which value, how many seeds, what ± and the marks mean.
 
     `finals`: the reported value by title of the method; `counts`: the numbers of seeds of the means, in order;
     `quotations`: the entries with runs of another experiment.
@@ -50,7 +53,9 @@ def caption(
             protocol.append(f"{_columns_with(layout, final)}: {final.description}.")
         protocol += _evaluations(metrics, _shown_rules(layout, finals))
         if any(file not in RUN_FILES and tidy.analyses[file].of_final_model for file in sources):
-            protocol.append(f"Measured on the global model after the last round{rounds}.")
+            same = any(sentence.endswith(f"after the last round{rounds}.") for sentence in protocol)
+            when = f"Measured on the global model after the last round{rounds}."
+            protocol.append("Analyses: of the same model." if same else when)
     if layout.supported:
         own = {cell.method for cell in own_cells(layout, tidy.experiment, quotations)}
         protocol += other_training_settings(tidy.experiment, [m for m in layout.supported_methods if m in own])
@@ -86,7 +91,7 @@ def caption(
             protocol += _marks(layout, quotations)
     shortens = any((final.n or 1) > 1 for final in _shown_rules(layout, finals))
     scale = smoke_scale(tidy.experiment, layout.cells(tidy.experiment), shortens=shortens) if layout.supported else ""
-    return " ".join(part for part in [f"{layout.title}.", scale, layout.caption.strip(), *protocol] if part)
+    return Caption.of(layout.title, layout.caption, protocol, smoke=scale)
 
 
 def _marks(layout: TableLayout, quotations: Quotations | None) -> Iterator[str]:
@@ -101,15 +106,31 @@ def _definitions(layout: TableLayout, frames: Mapping[str, pd.DataFrame]) -> Ite
     """The definition of each quantity of an analysis; not of convergence, whose definitions depend on the target."""
     titles_by_definition: dict[str, list[str]] = {}
     headers = {(column.metric, column.file): column.header for column in layout.supported}
+    explained = re.findall(r"[^\s:;,]+", layout.caption)
     for (name, file), header in headers.items():
         shown = quantity(name)
         if shown.file not in (*RUN_FILES, "convergence"):
             text = definition(frames[file].loc[frames[file]["metric"] == name], file)
             which = "" if file == shown.file else f" (columns {header})"
-            titles_by_definition.setdefault(text, []).append(f"{shown.title}{which}")
+            title = header if header in explained and header in shown.title else shown.title
+            titles_by_definition.setdefault(text, []).append(f"{title}{which}")
+    clauses = Counter(clause for text in titles_by_definition for clause in text.split(", "))
+    shared = [clause for clause, count in clauses.items() if count > 1 and len(clause.split()) >= _CLAUSE]
     for text, titles in titles_by_definition.items():
-        if text:
-            yield f"{titles[0][0].upper()}{'; '.join(titles)[1:]}: {text}."
+        if own := ", ".join(clause for clause in text.split(", ") if clause not in shared):
+            yield _definition(titles, own)
+    for clause in shared:
+        having = [titles for text, titles in titles_by_definition.items() if clause in text.split(", ")]
+        yield _definition(list(itertools.chain(*having)), clause)
+
+
+def _definition(titles: Sequence[str], text: str) -> str:
+    named = "; ".join(titles)
+    return f"{named[0].upper() if named[0].isascii() else named[0]}{named[1:]}: {text}."
+
+
+_CLAUSE = 4
+"""Clauses of at least as many words are said once for all quantities that share them."""
 
 
 def _shown_rules(layout: TableLayout, finals: Mapping[str, FinalValue]) -> set[FinalValue]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from analysis.layouts.captions import Caption
 from analysis.published.numbers import PublishedNumber, quoted_from
 from analysis.tables.layout import Column
 from analysis.tables.table import ColumnSummary, Entry, PublishedEntry, Table
@@ -174,18 +175,30 @@ def _deviation(runs: Spread, column: Column) -> str:
 
 
 def markdown(table: Table) -> str:
-    """The caption, one pipe table in which block headers are rows, and the foot."""
+    """The caption, one pipe table in which block headers are rows, the notes, and the foot."""
     columns = table.layout.columns
     marks = {1: "**{}**", 2: "<u>{}</u>"}
     header = ["Method", *(f"{escape_markdown(c.name)} {_ARROWS[c.direction]}".strip() for c in columns)]
-    lines = [without_html(table.caption), "", *markdown_table(header, (), right=range(1, len(header)))]
+    lines = [without_html(table.caption.whole), "", *markdown_table(header, (), right=range(1, len(header)))]
     for block, body in _body(table, " ± ", marks, escape_markdown):
         if block:
             lines.append(markdown_line([f"*{block}*", *("" for _ in columns)]))
         for line in body:
             title = line.title if line.kind == "reproduced" else f"*{line.title}*"
             lines.append(markdown_line([title, *line.cells]))
+    lines += markdown_notes(table.caption)
     return "\n".join([*lines, *(part for paragraph in _foot(table) for part in ("", without_html(paragraph)))]) + "\n"
+
+
+def markdown_notes(caption: Caption) -> list[str]:
+    """The lines of a list with the notes of a caption; empty without notes."""
+    return ["", *(f"- {without_html(note)}" for note in caption.notes)] if caption.notes else []
+
+
+def html_notes(caption: Caption) -> str:
+    """A list with the notes of a caption; empty without notes."""
+    items = "".join(f"<li>{escape_html(note)}</li>" for note in caption.notes)
+    return f'<ul class="notes">{items}</ul>\n' if items else ""
 
 
 def _groups(columns: tuple[Column, ...]) -> list[tuple[str, int]]:
@@ -205,7 +218,7 @@ def latex(table: Table) -> str:
         rf"% needs \usepackage{{booktabs{',graphicx' * wide}}}",
         rf"\begin{{{environment}}}",
         r"\centering\footnotesize\setlength{\tabcolsep}{3pt}" if wide else r"\centering",
-        rf"\caption{{{escape_latex(table.caption)}}}",
+        rf"\caption[{{{escape_latex(table.caption.title)}}}]{{{escape_latex(table.caption.whole)}}}",
         rf"\label{{tab:{label}}}",
         *([r"\resizebox{\ifdim\width>\textwidth\textwidth\else\width\fi}{!}{%"] if wide else []),
         rf"\begin{{tabular}}{{l{'r' * len(columns)}}}",
@@ -227,7 +240,10 @@ def latex(table: Table) -> str:
         for line in body:
             cells = [line.title, *line.cells]
             lines.append(_ampersands(cells if line.kind == "reproduced" else [rf"{{\scriptsize {c}}}" for c in cells]))
-    foot = [rf"\par\smallskip\footnotesize {escape_latex(paragraph)}" for paragraph in _foot(table)]
+    notes = " ".join(escape_latex(note) for note in table.caption.notes)
+    foot = [*([rf"\textit{{Notes.}} {notes}"] if notes else []), *(escape_latex(part) for part in _foot(table))]
+    if foot:
+        foot = [r"\par\smallskip\begin{minipage}{\linewidth}\footnotesize", "\n\\par\n".join(foot), r"\end{minipage}"]
     lines += [r"\bottomrule", rf"\end{{tabular}}{'}' * wide}", *foot, rf"\end{{{environment}}}"]
     return "\n".join(lines) + "\n"
 
@@ -237,10 +253,10 @@ def _ampersands(cells: list[str]) -> str:
 
 
 def html(table: Table) -> str:
-    """A `<table>` without styles or caption."""
+    """A `table` element without caption. `--em` is its width in type sizes, by which pages shrink it to the paper."""
     columns, escape = table.layout.columns, escape_html
     marks = {1: "<strong>{}</strong>", 2: "<u>{}</u>"}
-    lines = ["<table>", "<thead>"]
+    lines = [f'<table style="--em: {_width(table):.1f}">', "<thead>"]
     if any(column.group for column in columns):
         heads = (f'<th colspan="{size}" class="group">{escape(group)}</th>' for group, size in _groups(columns))
         lines.append(f"<tr><th></th>{''.join(heads)}</tr>")
@@ -258,6 +274,14 @@ def html(table: Table) -> str:
         lines.append("</tbody>")
     lines.append("</table>")
     return "\n".join([*lines, *(f"<p>{escape(paragraph)}</p>" for paragraph in _foot(table))]) + "\n"
+
+
+def _width(table: Table) -> float:
+    """About how many type sizes a table needs: its longest cells, without wrapping."""
+    plain = {1: "{}", 2: "{}"}
+    rows = [["Method", *(f"{column.header} {_ARROWS[column.direction]}" for column in table.layout.columns)]]
+    rows += [[line.title, *line.cells] for _, body in _body(table, " ± ", plain, str) for line in body]
+    return sum(0.65 * max(map(len, cells)) + 1.0 for cells in zip(*rows, strict=True))
 
 
 FORMATS: dict[str, Callable[[Table], str]] = {"md": markdown, "tex": latex, "csv": tidy_csv}

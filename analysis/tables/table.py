@@ -13,6 +13,7 @@ from typing import Literal
 
 import pandas as pd
 
+from analysis.layouts.captions import Caption
 from analysis.layouts.tidy import Tidy
 from analysis.layouts.titles import method_titles
 from analysis.measures.convergence import Better, diverged_seeds, stopped_runs
@@ -83,7 +84,7 @@ class Table:
     layout: TableLayout
     rows: tuple[str, ...]
     entries: tuple[tuple[tuple[Entry, ...], ...], ...]
-    caption: str
+    caption: Caption
     published: tuple[tuple[tuple[PublishedEntry, ...], ...], ...] = ()
     summaries: tuple[tuple[ColumnSummary, ...], ...] = ()
     foot: tuple[str, ...] = ()

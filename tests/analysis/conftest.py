@@ -11,6 +11,7 @@ import pytest
 
 from analysis.analyses import ANALYSES, load_analyses
 from analysis.analyses.provenance import analysis_fingerprint, name_value_pairs
+from analysis.layouts.captions import Caption
 from analysis.layouts.tidy import Tidy
 from bench.experiments.address import IDS, CellAddress, Setting
 from bench.experiments.experiment import Experiment, load_experiment
@@ -222,3 +223,8 @@ def tidy(tmp_path: Path, quick: Experiment) -> Tidy:
     for method, frame in runs.items():
         write(tmp_path, CellAddress(HARD, method), "metrics", frame)
     return tidy_in(tmp_path, quick)
+
+
+def words(caption: Caption) -> str:
+    """A caption and its notes as one text."""
+    return " ".join([caption.whole, *caption.notes])

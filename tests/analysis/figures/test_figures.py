@@ -30,7 +30,7 @@ from bench.experiments.experiment import Experiment, load_experiment
 from bench.experiments.files import PAPER_TABLES, read_yaml
 from bench.input.errors import UserError
 from bench.methods.catalog import CATALOG
-from tests.analysis.conftest import HARD, metrics, tidy_in, write
+from tests.analysis.conftest import HARD, metrics, tidy_in, words, write
 
 EASY = Setting("digits", "dirichlet-0.6", "4-of-20")
 
@@ -137,7 +137,7 @@ def test_limits_of_the_layout_hide_no_curve(
     assert low == y_min if y_min else min(values) - 10 < low < min(values)
     assert high == y_max if y_max else max(values) < high < max(values) + 10
     hidden = y_min is not None and min(values) < y_min
-    assert ("Values below 50 are not shown." in figures.caption(layout, tidy_in(tmp_path, quick))) == hidden
+    assert ("Values below 50 are not shown." in words(figures.caption(layout, tidy_in(tmp_path, quick)))) == hidden
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 3, 4, 5, 30])
@@ -170,13 +170,13 @@ def test_single_points_are_marks_with_bars_that_hide_no_other(tmp_path: Path, qu
             assert [start[0], end[0]] == [place, place]
             assert [start[1], end[1]] == pytest.approx([mean - std, mean + std])
             assert low < start[1] < end[1] < high
-    caption = figures.caption(figures.load_figure("quick", "drift"), tidy)
+    caption = words(figures.caption(figures.load_figure("quick", "drift"), tidy))
     assert "Single points: marks and bars instead" in caption
 
 
 def test_curves_have_no_marks(realistic: Tidy) -> None:
     assert all(line.get_marker() == "" for axes in panels(drawn("drift", realistic)) for line in axes.lines)
-    assert "Single points" not in figures.caption(figures.load_figure("quick", "drift"), realistic)
+    assert "Single points" not in words(figures.caption(figures.load_figure("quick", "drift"), realistic))
 
 
 def test_bands_end_where_values_do(tmp_path: Path, quick: Experiment) -> None:
@@ -199,7 +199,7 @@ def test_bands_end_where_values_do(tmp_path: Path, quick: Experiment) -> None:
     assert band(right) == (pytest.approx(1 - 3**0.5), pytest.approx(1 + 3**0.5))
     low, high = band(panels(drawn("perturbation", tidy))[1])
     assert (low, high) == (0, pytest.approx(np.mean([0.01, 0.01, 3]) + np.std([0.01, 0.01, 3], ddof=1)))
-    assert "cut at zero" in figures.caption(figures.load_figure("quick", "perturbation"), tidy)
+    assert "cut at zero" in words(figures.caption(figures.load_figure("quick", "perturbation"), tidy))
 
 
 def test_bands_are_drawn_for_few_lines_or_where_asked(tmp_path: Path, quick: Experiment) -> None:
@@ -212,7 +212,7 @@ def test_bands_are_drawn_for_few_lines_or_where_asked(tmp_path: Path, quick: Exp
             _, hard, _, _ = panels(figures.draw(shown, tidy))
             assert len(hard.collections) == count * has
             assert len(lines(hard)) == count
-            assert ("bands: ±" in figures.caption(shown, tidy)) == has
+            assert ("bands: ±" in words(figures.caption(shown, tidy))) == has
 
 
 def test_the_axis_of_drift_shows_where_the_data_lie(tmp_path: Path, quick: Experiment) -> None:
@@ -242,8 +242,8 @@ def test_surfaces_share_their_range(realistic: Tidy) -> None:
     assert bar.get_ylabel() == "Loss (log colour scale)"
     low, high = deep[0].get_zlim()
     assert 3 <= sum(low <= tick <= high for tick in deep[0].get_zticks()) <= 5
-    assert "Surfaces and λ_max may order methods differently" in figures.caption(
-        figures.load_figure("quick", "surfaces"), realistic
+    assert "Surfaces and λ_max may order methods differently" in words(
+        figures.caption(figures.load_figure("quick", "surfaces"), realistic)
     )
 
 
@@ -265,7 +265,7 @@ def test_the_caption_of_a_surface_in_bf16_says_how_exact_it_is(realistic: Tidy) 
     assert (
         "surface was computed in bf16: at 5 points of each run it differs from fp32 by at most 0.03 in the loss "
         "(relatively 1.2 %) and 0.5 percentage points in the error."
-    ) in figures.caption(layout, realistic)
+    ) in words(figures.caption(layout, realistic))
 
 
 def test_perturbation_is_the_mean_over_draws_and_seeds(realistic: Tidy) -> None:
@@ -277,7 +277,7 @@ def test_perturbation_is_the_mean_over_draws_and_seeds(realistic: Tidy) -> None:
         list(data[data["direction"] == "random"].groupby("radius")["loss"].mean())
     )
     assert (len(lines(first)), len(lines(second))) == (6, 5)
-    caption = figures.caption(figures.load_figure("quick", "perturbation"), realistic)
+    caption = words(figures.caption(figures.load_figure("quick", "perturbation"), realistic))
     assert "mean over 5 random directions for each of 3 seeds" in caption
 
 
@@ -556,9 +556,9 @@ def test_cells_that_have_lost_seeds_are_named(realistic: Tidy) -> None:
     frame = pd.read_csv(path)
     frame[frame["seed"] == 0].to_csv(path, index=False)
     layout = figures.load_figure("quick", "drift").model_copy(update={"methods": ("fedavg", "fedsam")})
-    caption = figures.caption(layout, realistic)
+    caption = words(figures.caption(layout, realistic))
     assert "mean over 1 to 3 seeds" in caption
     assert "1 of 3 seeds: FedSAM." in caption
     assert "1 of 3 seeds: FedSAM" in " ".join(texts(figures.draw(layout, realistic)))
     frame[frame["seed"] > 2].to_csv(path, index=False)
-    assert "No value: FedSAM." in figures.caption(layout, realistic), "one of its runs has not diverged"
+    assert "No value: FedSAM." in words(figures.caption(layout, realistic)), "one of its runs has not diverged"

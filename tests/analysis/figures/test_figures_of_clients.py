@@ -19,7 +19,7 @@ from analysis.layouts.tidy import Tidy
 from bench.experiments.address import CellAddress
 from bench.experiments.experiment import Experiment, load_experiment
 from bench.input.errors import UserError
-from tests.analysis.conftest import HARD, metrics, tidy_in, write
+from tests.analysis.conftest import HARD, metrics, tidy_in, words, write
 
 METHODS = ("fedavg", "fedsam", "fedgf")
 PLACE = {"partition": "dirichlet-0.1", "participation": "4-of-20"}
@@ -120,7 +120,7 @@ def test_missing_methods_are_named_and_equal_data_gives_equal_bytes(
         assert text.get_fontsize() >= 7
     first, second = (figures.save(figure, tmp_path / f"{k}") for k, figure in enumerate(drawn))
     assert [file.read_bytes() for file in first] == [file.read_bytes() for file in second]
-    assert figures.caption(layout(kind, **fields), tidy).startswith("T. C. ")
+    assert words(figures.caption(layout(kind, **fields), tidy)).startswith("T. C. ")
 
 
 def test_clients_have_a_point_each_and_a_box(tidy: Tidy) -> None:
@@ -149,7 +149,7 @@ def test_maps_are_those_of_one_seed(group: str, count: int, tidy: Tidy) -> None:
     assert {part.get_clim() for axes in drawn for part in axes.collections} == {(0, 100)}
     # A column reaches half way to its neighbours.
     assert drawn[0].get_xlim() == (2.5, 25)
-    assert "Seed 1; " in figures.caption(chosen, tidy)
+    assert "Seed 1; " in words(figures.caption(chosen, tidy))
     norms = panels(figures.draw(layout("client_rounds", group=group, quantity="feature_norm"), tidy))
     assert norms[0].collections[0].get_clim() == (7, 6 + count)
     with pytest.raises(UserError, match=r"no client_rounds\.csv of seed 2"):
@@ -168,7 +168,9 @@ def test_curves_of_clients_are_thin_and_that_of_the_test_set_thick(tidy: Tidy) -
     np.testing.assert_allclose(thick.get_ydata(), [12, 12.5, 13.5])
     assert thick.get_linewidth() > max(line.get_linewidth() for line in thin)
     assert drawn[0].get_ylabel() == "Accuracy (%)"
-    assert "thin lines: one client each; thick black line: mean over the classes" in figures.caption(chosen, tidy)
+    assert "thin lines: one client each; thick black line: mean over the classes" in words(
+        figures.caption(chosen, tidy)
+    )
 
 
 def test_the_setting_is_named_at_smoke_scale_too(tmp_path: Path) -> None:
@@ -203,7 +205,7 @@ def test_corruptions_as_bars(tidy: Tidy) -> None:
     np.testing.assert_allclose([left, right], [0, 1], atol=1e-12, err_msg="groups are centred on their ticks")
     assert axes.get_ylim()[0] == 0
     assert axes.get_ylabel() == "Accuracy (%), severity 5"
-    assert "Severity 5. Bars: mean over 2 seeds" in figures.caption(chosen, tidy)
+    assert "Severity 5. Bars: mean over 2 seeds" in words(figures.caption(chosen, tidy))
     mild = panels(figures.draw(layout("corruptions", form="bars", severity=1), tidy))[0]
     assert [bar.get_height() for bar in mild.patches] == [57, 56, 67, 66]
 
@@ -247,7 +249,7 @@ def test_smoothed_curves_and_targets(tidy: Tidy) -> None:
     assert [40, 40] in [list(line.get_ydata()) for line in axes.lines]
     thinned = figures.draw(layout("convergence", window=3, every=4), tidy)
     assert [list(line.get_xdata()) for line in panels(thinned)[0].lines] == [[4, 8], [4, 8]]
-    stated = figures.caption(layout("convergence", window=3, every=4), tidy)
+    stated = words(figures.caption(layout("convergence", window=3, every=4), tidy))
     assert "means of 3 neighbouring evaluations, every 4 rounds." in stated
 
 
@@ -265,4 +267,4 @@ def test_curves_of_any_column_are_smoothed_and_thinned(tidy: Tidy) -> None:
     means = [drift[max(0, r - 3) : r + 1].mean() for r in (2, 4, 6, 8)]
     assert list(axes.lines[0].get_xdata()) == [2, 4, 6, 8]
     np.testing.assert_allclose(axes.lines[0].get_ydata(), means)
-    assert "means of 4 neighbouring values, every 2 rounds." in figures.caption(chosen, tidy)
+    assert "means of 4 neighbouring values, every 2 rounds." in words(figures.caption(chosen, tidy))

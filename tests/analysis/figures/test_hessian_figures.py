@@ -15,7 +15,7 @@ from analysis.layouts.tidy import Tidy
 from bench.experiments.address import CellAddress, Setting
 from bench.experiments.experiment import Experiment
 from bench.input.errors import UserError
-from tests.analysis.conftest import HARD, tidy_in, write
+from tests.analysis.conftest import HARD, tidy_in, words, write
 
 EASY = Setting("digits", "dirichlet-0.6", "4-of-20")
 PANELS = [{"partition": place.partition, "participation": place.participation} for place in (EASY, HARD)]
@@ -62,8 +62,8 @@ def test_eigenvalues_are_means_over_seeds_by_index(tidy: Tidy) -> None:
     assert [list(line.get_xdata()) for line in hard.lines] == [list(range(1, 21))] * 2
     np.testing.assert_allclose(hard.lines[0].get_ydata(), 2 * 10.5 / np.arange(1, 21))
     np.testing.assert_allclose(hard.lines[1].get_ydata(), 10.5 / np.arange(1, 21))
-    assert "mean over 2 seeds" in figures.caption(layout("eigenvalues"), tidy)
-    assert "ot run: FedGF" in figures.caption(layout("eigenvalues"), tidy)
+    assert "mean over 2 seeds" in words(figures.caption(layout("eigenvalues"), tidy))
+    assert "ot run: FedGF" in words(figures.caption(layout("eigenvalues"), tidy))
     assert panels(figures.draw(layout("eigenvalues", scale="log"), tidy))[0].get_yscale() == "log"
 
 
@@ -78,8 +78,8 @@ def test_density_is_that_of_one_seed_down_to_a_single_eigenvalue(tidy: Tidy) -> 
         assert line.get_ydata().max() == pytest.approx(1, abs=0.01)
     other = figures.draw(layout("density", seed=1), tidy)
     assert panels(other)[0].lines[0].get_ydata().max() == pytest.approx(2, abs=0.02)
-    assert "Seed 0." in figures.caption(layout("density"), tidy)
-    assert "Seed 1." in figures.caption(layout("density", seed=1), tidy)
+    assert "Seed 0." in words(figures.caption(layout("density"), tidy))
+    assert "Seed 1." in words(figures.caption(layout("density", seed=1), tidy))
     with pytest.raises(UserError, match=r"no spectrum\.csv of seed 2"):
         figures.draw(layout("density", seed=2), tidy)
 
@@ -92,7 +92,7 @@ def test_clients_are_lines_with_their_median(tidy: Tidy) -> None:
     assert list(median.get_xdata()) == [1, 5, 9]
     np.testing.assert_allclose(median.get_ydata(), [2 * 3 / r for r in (1, 5, 9)])
     assert first.get_ylim() == panels(figure)[3].get_ylim()
-    caption = figures.caption(layout("client_eigenvalues"), tidy)
+    caption = words(figures.caption(layout("client_eigenvalues"), tidy))
     assert "5 clients for each of 2 seeds" in caption
 
 
@@ -111,13 +111,13 @@ def test_maps_of_clients_and_rounds_share_their_colours(tidy: Tidy) -> None:
         assert axes.get_ylim() == (4.5, -0.5), "client 0 is at the top"
     assert [label.get_text() for label in maps[2].get_xticklabels()] == ["1", "9"]
     assert (bar.get_ylabel(), bar.get_yscale()) == ("Clients’ $λ_{\\max}$", "log")
-    assert "Seed 0; 5 clients; rounds: 1, 9; one colour scale" in figures.caption(chosen, tidy)
+    assert "Seed 0; 5 clients; rounds: 1, 9; one colour scale" in words(figures.caption(chosen, tidy))
 
 
 def test_runs_that_stored_none_of_the_rounds_show_all_of_theirs(tidy: Tidy) -> None:
     chosen = layout("client_eigenvalues", form="map", rounds=[1000, 2000])
     assert [label.get_text() for label in panels(figures.draw(chosen, tidy))[2].get_xticklabels()] == ["1", "5", "9"]
-    assert "rounds: 1, 5, 9;" in figures.caption(chosen, tidy)
+    assert "rounds: 1, 5, 9;" in words(figures.caption(chosen, tidy))
 
 
 @pytest.mark.parametrize(

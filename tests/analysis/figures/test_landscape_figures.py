@@ -15,7 +15,7 @@ from analysis.figures.palette import styles
 from bench.experiments.address import CellAddress
 from bench.experiments.experiment import Experiment
 from bench.input.errors import UserError
-from tests.analysis.conftest import HARD, tidy_in, write
+from tests.analysis.conftest import HARD, tidy_in, words, write
 
 TEXT = {"title": "A title", "caption": "Digits.", "select": {"partition": "dirichlet-0.1", "participation": "4-of-20"}}
 PLACES = {"fedavg": (0.0, 0.0), "fedsam": (2.0, 0.0), "client 3": (0.5, 1.0)}
@@ -52,7 +52,7 @@ def test_a_plane_marks_its_models_in_both_panels(tmp_path: Path, quick: Experime
         assert axes.get_aspect() == 1
     values = 0.3 * (1 + plane(1)[["x", "y"]].pow(2).sum(axis=1))
     assert bars[0].get_ylim() == pytest.approx((values.min(), values.max()))
-    assert "Seed 0." in figures.caption(layout, tidy_in(tmp_path, quick))
+    assert "Seed 0." in words(figures.caption(layout, tidy_in(tmp_path, quick)))
     assert all(file.stat().st_size for file in figures.save(figure, tmp_path / "plane"))
 
 
@@ -71,7 +71,7 @@ def test_rows_of_local_planes_share_their_colours(tmp_path: Path, quick: Experim
     assert ranges[1] == ranges[3]
     notes = [text.get_text() for part in figure.subfigs for text in part.texts]
     assert any("not run: FedGF" in note for note in notes)
-    assert "Losses above 3 are cut off." in figures.caption(layout, tidy_in(tmp_path, quick))
+    assert "Losses above 3 are cut off." in words(figures.caption(layout, tidy_in(tmp_path, quick)))
 
 
 def test_a_line_is_the_mean_over_seeds(tmp_path: Path, quick: Experiment) -> None:
@@ -86,7 +86,7 @@ def test_a_line_is_the_mean_over_seeds(tmp_path: Path, quick: Experiment) -> Non
     np.testing.assert_allclose(loss.lines[0].get_xydata(), np.column_stack([t, 1.5 - t]))
     np.testing.assert_allclose(error.lines[0].get_xydata(), np.column_stack([t, 90 - 40 * t]))
     assert (loss.get_ylabel(), error.get_ylabel()) == ("Training loss", "Test error (%)")
-    caption = figures.caption(layout, tidy_in(tmp_path, quick))
+    caption = words(figures.caption(layout, tidy_in(tmp_path, quick)))
     assert "mean over 2 seeds" in caption
     assert "At t = 0 the initial model" in caption
 

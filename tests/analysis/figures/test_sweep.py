@@ -17,7 +17,7 @@ from bench.experiments.address import CellAddress, Setting
 from bench.experiments.experiment import Experiment
 from bench.experiments.results import ResultPaths
 from bench.input.errors import UserError
-from tests.analysis.conftest import HARD, metrics, tidy_in, write
+from tests.analysis.conftest import HARD, metrics, tidy_in, words, write
 
 EASY = Setting("digits", "dirichlet-0.6", "4-of-20")
 POINTS = [{"x": 0.1, "select": {"partition": "dirichlet-0.1"}}, {"x": 0.6, "select": {"partition": "dirichlet-0.6"}}]
@@ -58,7 +58,7 @@ def test_a_line_per_method_through_the_means_of_final_values(two: Tidy) -> None:
     assert [line(axes, 0), line(axes, 1)] == [[(0.1, 65), (0.6, 80)], [(0.1, 71), (0.6, 92)]]
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("α", "Test accuracy (%)")
     assert [tick.get_text() for tick in axes.get_xticklabels()] == ["0.1", "0.6"]
-    caption = figures.caption(shown, two)
+    caption = words(figures.caption(shown, two))
     assert "Points: mean over 2 seeds; bands: ± one sample standard deviation." in caption
     assert "the one that each method reports" in caption
     assert "2 of 3 seeds" in caption
@@ -68,13 +68,13 @@ def test_the_rule_of_the_layout_says_which_value_counts(two: Tidy) -> None:
     shown = layout(PANEL, final={"rule": "mean_last_n", "n": 2})
     (axes,) = panels(figures.draw(shown, two))
     assert line(axes) == [(0.1, 48.75), (0.6, 60)], "evaluated half way and at the end"
-    assert "Values: mean over the last 2 evaluations." in figures.caption(shown, two)
+    assert "Values: mean over the last 2 evaluations." in words(figures.caption(shown, two))
 
 
 def test_what_is_requested_in_place_of_the_protocol_is_reported(two: Tidy) -> None:
     experiment = two.experiment.model_copy(update={"report": "best"})
     shown = with_requested_value(layout(PANEL), experiment)
-    caption = figures.caption(shown, replace(two, experiment=experiment))
+    caption = words(figures.caption(shown, replace(two, experiment=experiment)))
     assert "Values, as requested instead of the figure's own protocol: best of all evaluations" in caption
 
 
@@ -99,7 +99,7 @@ def test_a_suffix_names_another_entry_in_the_place_of_the_method(tmp_path: Path,
     assert axes.get_xscale() == "log"
     assert list(axes.lines[2].get_ydata()) == [40, 40], "the level"
     assert {cell.method for cell in shown.cells(quick)} == {"fedlesam", "fedlesam_d", "fedavg"}
-    assert "Horizontal lines" in figures.caption(shown, tidy_in(tmp_path, quick))
+    assert "Horizontal lines" in words(figures.caption(shown, tidy_in(tmp_path, quick)))
 
 
 def test_points_evenly_apart_bear_their_values(two: Tidy) -> None:
@@ -127,7 +127,7 @@ def test_an_analysis_is_swept_too_and_metrics_are_its_inputs_as_well(two: Tidy, 
     (axes,) = panels(figures.draw(shown, two))
     assert line(axes) == [(0.1, 3.5), (0.6, 1.5)]
     assert {file.name for file in shown.inputs(quick, ResultPaths())} == {"metrics.csv", "discrepancy.csv"}
-    assert "Values:" not in figures.caption(shown, two)
+    assert "Values:" not in words(figures.caption(shown, two))
 
 
 @pytest.mark.parametrize(

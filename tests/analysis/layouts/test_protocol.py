@@ -19,7 +19,7 @@ from analysis.tables.table import fill
 from bench.experiments.address import CellAddress
 from bench.experiments.experiment import Experiment, load_experiment
 from bench.input.errors import UserError
-from tests.analysis.conftest import HARD, metrics, tidy_in, write
+from tests.analysis.conftest import HARD, metrics, tidy_in, words, write
 
 HARD_LABELS = {"partition": "dirichlet-0.1", "participation": "4-of-20"}
 LONG = {"kind": "convergence", "title": "T", "caption": "C.", "methods": ["fedavg"], "window": 100, "every": 800,
@@ -59,13 +59,13 @@ def test_runs_that_end_before_the_first_point_are_reported_in_one_line(short: Ti
     layout = ConvergenceLayout.parse(LONG)
     with pytest.raises(UserError, match=r"nothing to draw for 'T': every = 800, but the runs have 4 rounds$"):
         figures.draw(layout, short)
-    assert figures.caption(layout, short).startswith("T. C.")
+    assert words(figures.caption(layout, short)).startswith("T. C.")
 
 
 def test_the_scale_is_reported_in_caption_and_picture(short: Tidy) -> None:
     layout = ConvergenceLayout.parse({**LONG, "window": 1, "every": 1})
     smoke_note = "few rounds of a small network on scikit-learn's digits replace the data and models named here"
-    assert smoke_note not in figures.caption(layout, short)
+    assert smoke_note not in words(figures.caption(layout, short))
     assert figures.draw(layout, short).get_suptitle() == ""
     smoke = load_experiment("quick", {"scale": "smoke", "training.rounds": 4, "grid.seeds": [0, 1]})
     cell, tidy = CellAddress(HARD, "fedavg"), Tidy(short.results, smoke, short.analyses)
@@ -73,7 +73,7 @@ def test_the_scale_is_reported_in_caption_and_picture(short: Tidy) -> None:
     identities = {run.seed: run.identity for run in smoke.cell(cell.path).runs}
     frame = metrics([60, 70])
     frame.assign(identity=frame["seed"].map(identities), code="c").to_csv(tidy.path("metrics", cell), index=False)
-    assert smoke_note in figures.caption(layout, tidy)
+    assert smoke_note in words(figures.caption(layout, tidy))
     assert figures.draw(layout, tidy).get_suptitle() == "Smoke scale: scikit-learn's digits"
 
 
@@ -127,7 +127,7 @@ def test_runs_shorter_than_a_mean_are_reported(short: Tidy) -> None:
     fields = {"title": "T", "caption": "C.", "methods": ["fedavg"], "columns": [column]}
     for n, noted in ((100, True), (2, False)):
         layout = TableLayout.parse({**fields, "final": {"rule": "mean_last_n", "n": n}})
-        assert ("Runs have as few as 2 evaluations." in fill("t", layout, short).caption) == noted
+        assert ("Runs have as few as 2 evaluations." in words(fill("t", layout, short).caption)) == noted
 
 
 @pytest.mark.parametrize(("rule", "noted"), [("best", True), ("last", False)])
@@ -136,7 +136,7 @@ def test_the_best_of_different_numbers_of_evaluations_is_noted(short: Tidy, rule
     write(short.results, CellAddress(HARD, "fedsam"), "metrics", metrics([60], every=1))
     fields = {"title": "T", "caption": "C.", "methods": ["fedavg", "fedsam"], "final": {"rule": rule}}
     column = {"header": "a", "metric": "test_accuracy", "select": HARD_LABELS}
-    caption = fill("t", TableLayout.parse({**fields, "columns": [column]}), short).caption
+    caption = words(fill("t", TableLayout.parse({**fields, "columns": [column]}), short).caption)
     assert ("Runs have 2 to 4 evaluations." in caption) == noted
 
 

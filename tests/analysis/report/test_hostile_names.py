@@ -77,7 +77,7 @@ TAGS = {
     "html", "head", "meta", "title", "style", "body", "h1", "h2", "p", "nav", "ul", "li", "a", "section", "div",
     "table", "thead", "tbody", "tr", "th", "td", "strong", "u", "sub", "figure", "img", "figcaption",
 }  # fmt: skip
-ATTRIBUTES = {"lang", "charset", "name", "content", "class", "href", "id", "colspan", "src", "alt"}
+ATTRIBUTES = {"lang", "charset", "name", "content", "class", "href", "id", "colspan", "src", "alt", "style"}
 
 
 def test_pages_contain_only_their_own_elements(rendered: list[Path]) -> None:

@@ -64,8 +64,11 @@ def test_render_writes_where_it_says(realistic: Tidy) -> None:
     written += Figures(RequestedExperiment("quick", realistic.results)).render("labels")
     assert written[4:] == [folder / "figures" / f"labels.{extension}" for extension in ("png", "pdf", "md")]
     assert all(path.stat().st_size for path in written)
-    caption = figures.caption(figures.load_figure("quick", "labels"), realistic)
-    shown = f"# Images per client and class\n\n![Images per client and class](labels.png)\n\n{caption}\n"
+    shown = (
+        "# Images per client and class\n\n![Images per client and class](labels.png)\n\n"
+        "Training images of scikit-learn's digits.\n\n"
+        "- The split of seed 0, the same for every method; empty: no image of the class.\n"
+    )
     assert written[-1].read_text(encoding="utf-8") == shown
 
 
@@ -74,7 +77,7 @@ def test_page_holds_all_tables_and_links_only_what_exists(realistic: Tidy) -> No
     Figures(RequestedExperiment("quick", realistic.results)).render("labels")
     page = render_page(RequestedExperiment("quick", realistic.results))
     text = page.read_text(encoding="utf-8")
-    assert text.count("<table>") == 2
+    assert text.count("<table ") == 2
     assert text.count("Not drawn yet.") == 7
     images = re.findall(r'src="([^"]+)"', text)
     assert images == ["figures/labels.png"]

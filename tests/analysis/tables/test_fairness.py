@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from analysis.layouts.captions import Caption
 from analysis.layouts.layout import layout_names
 from analysis.measures.convergence import FinalValue
 from analysis.published.numbers import papers
@@ -47,7 +48,7 @@ def judged(paper: str, name: str, experiment: Experiment) -> Table:
         tuple(tuple(entry(block, method, column) for column in layout.columns) for method in layout.methods)
         for block in layout.blocks
     )
-    table = Table(name, layout, layout.methods, entries, "", quotations=tables._quotations(layout))
+    table = Table(name, layout, layout.methods, entries, Caption("T", ""), quotations=tables._quotations(layout))
     return with_published(table, experiment, paper)
 
 

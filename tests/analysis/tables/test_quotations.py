@@ -25,6 +25,7 @@ from bench.experiments.overrides import CONFIG_KEYS
 from bench.experiments.results import ResultPaths
 from bench.input.errors import UserError
 from bench.training.code_version import code_fingerprint
+from tests.analysis.conftest import words
 
 NUMBERS = printed_numbers()
 THEIRS = {(*one.setting, one.method): one for one in NUMBERS if (one.paper, one.table) == ("fedlesam", "2")}
@@ -196,12 +197,12 @@ def test_marks_say_what_is_quoted(shown: Table) -> None:
     assert "86.99 ± 0.13q" not in text
     assert "q quoted from FedLESAM table 2, and compared with runs of that paper's settings" in text
     assert "Quoted numbers are compared with quoted ones only, because the papers' settings differ." in text
-    assert "Bold and underlined compare runs of both papers' settings." in shown.caption
-    assert "Numbers marked q are quoted from FedLESAM's Table 2" in shown.caption
+    assert "Bold and underlined compare runs of both papers' settings." in words(shown.caption)
+    assert "Numbers marked q are quoted from FedLESAM's Table 2" in words(shown.caption)
     assert "their experiment, in runs for quoted numbers (experiment fedlesam): FedAdam (server_lr 0.1); FedDyn" in (
-        shown.caption
+        words(shown.caption)
     )
-    assert "server_lr 0.01" not in shown.caption, "all of FedAdam's numbers are quoted"
+    assert "server_lr 0.01" not in words(shown.caption), "all of FedAdam's numbers are quoted"
     rows = pd.read_csv(pd.io.common.StringIO(FORMATS["csv"](shown)))
     is_quoted = rows["published_note"].map(lambda note: isinstance(note, str) and "quoted" in kinds(note))
     assert (rows["source"] == is_quoted.map({True: "run of fedlesam", False: "run"})).all()

@@ -17,12 +17,12 @@ from bench.experiments.address import CellAddress
 from bench.experiments.experiment import load_experiment
 from bench.experiments.run_config import RunConfig
 from bench.input.errors import UserError
-from tests.analysis.conftest import CONFIGURED, HARD, IDENTITIES, tidy_in, write
+from tests.analysis.conftest import CONFIGURED, HARD, IDENTITIES, tidy_in, words, write
 from tests.analysis.tables.tables_by_hand import ACCURACY, TARGET, layout, reaching
 
 
 def test_caption_states_protocol_seeds_and_marks(tidy: Tidy) -> None:
-    assert fill("accuracy", layout(), tidy).caption == (
+    assert words(fill("accuracy", layout(), tidy).caption) == (
         "Accuracy. Test images. Values: after the last round (round 4). Settings of single methods, where they differ "
         "from the rest of their experiment: FedDyn (lr_decay 0.9995); FedGF (lr 0.03). Mean ± sample standard "
         "deviation over 2 to 3 seeds. Bold: best mean of a column; underlined: second best."
@@ -57,18 +57,20 @@ def test_what_smoke_scale_drops_is_not_reported(tmp_path: Path) -> None:
 def test_nothing_is_said_of_runs_that_a_table_has_none_of(tmp_path: Path, supported: bool) -> None:
     smoke = RequestedExperiment("quick", tmp_path, {"scale": "smoke"}).tidy
     column = ACCURACY if supported else {**ACCURACY, "unsupported": "data set not supported yet"}
-    caption = fill("t", layout(columns=[column]), smoke).caption
+    caption = words(fill("t", layout(columns=[column]), smoke).caption)
     assert ("digits replace the data" in caption) == supported
     assert ("Settings of single methods" in caption) == supported
 
 
 def test_runs_of_other_code_are_reported(tidy: Tidy) -> None:
-    assert "other code" not in fill("accuracy", layout(), tidy).caption
+    assert "other code" not in words(fill("accuracy", layout(), tidy).caption)
     path = tidy.path("metrics", CellAddress(HARD, "fedsam"))
     frame = pd.read_csv(path)
     frame.loc[frame["seed"] == 1, "code"] = "0123456789abcdef"
     frame.to_csv(path, index=False)
-    assert "1 of 11 runs were computed by another version of the code." in fill("accuracy", layout(), tidy).caption
+    assert "1 of 11 runs were computed by another version of the code." in words(
+        fill("accuracy", layout(), tidy).caption
+    )
 
 
 LPF = {**ACCURACY, "metric": "lpf"}
@@ -84,29 +86,30 @@ def lpf(tidy: Tidy, **changes: object) -> Table:
 
 
 def test_captions_say_what_was_computed_and_by_which_code(tidy: Tidy) -> None:
-    assert "Low-pass-filter loss LPF: 5 draws." in lpf(tidy).caption
-    assert "LPF: 5 or 7 draws." in lpf(tidy, definition="7 draws").caption
-    several = lpf(tidy, definition=["6 draws", "7 draws", "8 draws"]).caption
+    assert "Low-pass-filter loss LPF: 5 draws." in words(lpf(tidy).caption)
+    assert "LPF: 5 or 7 draws." in words(lpf(tidy, definition="7 draws").caption)
+    several = words(lpf(tidy, definition=["6 draws", "7 draws", "8 draws"]).caption)
     assert "LPF: 5, 6, 7 or 8 draws." in several
     assert "other code" not in several
-    assert "3 of 6 results of flatness were computed by another version of the code." in lpf(tidy, code="0123").caption
+    assert "3 of 6 results of flatness were computed by another version of the code." in words(
+        lpf(tidy, code="0123").caption
+    )
 
 
 def test_captions_state_the_largest_difference_of_bf16_from_fp32(tidy: Tidy) -> None:
     """Over all runs: here of FedSAM's three seeds; FedAvg's file has no such columns."""
-    assert "bf16" not in lpf(tidy).caption
+    assert "bf16" not in words(lpf(tidy).caption)
     stated = dict(zip(DIFFERENCES, (5, [0.001, 0.00213, 0.002], [0.004, 0.0012, 0.0031], [0, 0.2, 0.1]), strict=True))
     assert (
         "flatness was computed in bf16: at 5 points of each run it differs from fp32 by at most 0.0021 in the loss "
         "(relatively 0.4 %) and 0.2 percentage points in the error."
-    ) in lpf(tidy, **stated).caption
+    ) in words(lpf(tidy, **stated).caption)
 
 
 def test_definitions_without_a_common_part_are_in_the_file(tidy: Tidy) -> None:
     unlike = ["one loss of all images", "a second mean over ten draws", "the third, by no such rule"]
-    assert (
-        "LPF: 4 definitions, see the column definition of the files flatness.csv."
-        in lpf(tidy, definition=unlike).caption
+    assert "LPF: 4 definitions, see the column definition of the files flatness.csv." in words(
+        lpf(tidy, definition=unlike).caption
     )
 
 
@@ -120,10 +123,10 @@ def test_captions_say_which_eigenvalues_are_not_exact(tidy: Tidy) -> None:
     shown = layout(columns=[{**ACCURACY, "metric": "lambda_max"}], methods=["fedavg", "fedsam"])
     assert (
         "2 of 6 results: Lanczos stopped at its limit of steps, so its eigenvalues may be off by more than 0.1 %."
-        in fill("t", shown, tidy).caption
+        in words(fill("t", shown, tidy).caption)
     )
     only = layout(columns=[{**ACCURACY, "metric": "lambda_max"}], methods=["fedavg"])
-    assert "may be off" not in fill("t", only, tidy).caption
+    assert "may be off" not in words(fill("t", only, tidy).caption)
 
 
 def test_answers_to_other_questions_are_refused(tidy: Tidy) -> None:
@@ -156,4 +159,4 @@ def test_a_hash_that_looks_like_a_number_is_text(identity: str, tidy: Tidy, monk
     pd.read_csv(path).assign(identity=identity, code=identity).to_csv(path, index=False)
     table = fill("t", layout(methods=["fedavg"]), tidy_in(tidy.results, tidy.experiment))
     assert table.entries[0][0][0].mean == 82
-    assert "3 of 3 runs were computed by another version of the code." in table.caption
+    assert "3 of 3 runs were computed by another version of the code." in words(table.caption)

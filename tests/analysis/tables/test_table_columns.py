@@ -11,7 +11,7 @@ from analysis.tables.formats import markdown
 from analysis.tables.table import fill, inputs
 from bench.experiments.address import CellAddress, Setting
 from bench.input.errors import UserError
-from tests.analysis.conftest import HARD, metrics, write
+from tests.analysis.conftest import HARD, metrics, words, write
 from tests.analysis.tables.tables_by_hand import ACCURACY, TARGET, layout, reaching
 
 MOSTLY = ["fedavg", "fedsam", "fedlesam_s"]
@@ -81,7 +81,7 @@ def test_gains_are_taken_seed_by_seed(tidy: Tidy) -> None:
     of_diverged = {**ACCURACY, "gain_over": {"fedsam": "feddyn"}}
     assert cells_of(tidy, columns=[of_diverged])[1] == "reference: 2 of 3 seeds"
     assert cells_of(tidy, columns=[{**gain, "in_percent": True}])[1] == "0.10 ± 6.40"
-    caption = fill("t", layout(columns=[gain]), tidy).caption
+    caption = words(fill("t", layout(columns=[gain]), tidy).caption)
     assert "Gains, seed by seed: FedSAM over FedAvg, FedLESAM-S over FedDyn." in caption
 
 

@@ -16,7 +16,7 @@ from analysis.tables.tidy_csv import tidy_csv
 from bench.experiments.address import CellAddress, Setting
 from bench.experiments.experiment import Experiment
 from bench.input.errors import UserError
-from tests.analysis.conftest import HARD, metrics, tidy_in, write
+from tests.analysis.conftest import HARD, metrics, tidy_in, words, write
 from tests.analysis.tables.tables_by_hand import ACCURACY, layout
 
 
@@ -139,13 +139,13 @@ def test_one_seed_has_no_spread(tmp_path: Path, quick: Experiment) -> None:
     write(tmp_path, CellAddress(HARD, "fedavg"), "metrics", metrics([80]))
     table = fill("t", layout(methods=["fedavg"]), tidy_in(tmp_path, quick))
     assert "**80.00** (1 of 3 seeds)" in markdown(table)
-    assert "One seed." in table.caption
+    assert "One seed." in words(table.caption)
 
 
 def test_nothing_run_is_a_table_of_not_run(tmp_path: Path, quick: Experiment) -> None:
     table = fill("t", layout(), tidy_in(tmp_path, quick))
     assert {row[0].note for row in table.entries[0]} == {"not run"}
-    assert table.caption.startswith("Accuracy. Test images. Settings of single methods")
+    assert words(table.caption).startswith("Accuracy. Test images. Settings of single methods")
 
 
 @pytest.mark.parametrize(("metric", "file"), [("lpf", "flatness"), ("lambda_max", "hessian"), ("trace", "spectrum")])
@@ -159,7 +159,7 @@ def test_flatness_comes_from_its_own_file_and_divergence_from_metrics(tidy: Tidy
     table = fill("t", chosen, tidy)
     assert table.entries[0][0][0].mean == pytest.approx(0.2)
     assert [row[0].note for row in table.entries[0]] == ["", "not analysed", "diverged (1 of 3)", "not run"]
-    assert "Measured on the global model after the last round (round 4)." in table.caption
+    assert "Measured on the global model after the last round (round 4)." in words(table.caption)
     paths = inputs(chosen, tidy.experiment, tidy.paths)
     assert tidy.results / "runs/quick/digits/dirichlet-0.1/4-of-20/fedavg/metrics.csv" in paths
     assert tidy.results / f"analysis/quick/digits/dirichlet-0.1/4-of-20/fedavg/{file}.csv" in paths
@@ -226,7 +226,7 @@ def test_released_variants_report_what_their_code_reports(tidy: Tidy, quick: Exp
     filled = fill("accuracy", layout(methods=["fedavg", "fedlesam_s"]), tidy_in(tidy.results, experiment))
     assert filled.rows[1] == "FedLESAM-S (released, Bernoulli participation)"
     assert filled.entries[0][1][0].mean == 75.0
-    assert "FedLESAM-S (released, Bernoulli participation): best of all evaluations" in filled.caption
+    assert "FedLESAM-S (released, Bernoulli participation): best of all evaluations" in words(filled.caption)
 
 
 def test_titles_of_entries_are_their_own(tmp_path: Path, quick: Experiment) -> None:
