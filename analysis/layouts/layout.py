@@ -71,7 +71,8 @@ class Layout(Frozen):
 
     title: str = Field(description="heading; {data} and {setting} as in caption")
     caption: str = Field(
-        description="what is measured; {data} stands for the data sets, {setting} for the partition and participation"
+        description="what is measured: one sentence for the caption, others for the notes below; {data} stands for the "
+        "data sets, {setting} for the partition and participation"
     )
     methods: tuple[str, ...] = Field(
         min_length=1,

@@ -1,7 +1,8 @@
-"""Adapt a layout's protocol to an experiment: shorter windows for short runs, and another reported value."""
+"""Adapt a layout to an experiment: shorter windows and other data for short runs, and another reported value."""
 
 from typing import Any, TypeVar
 
+from analysis.layouts.titles import with_trained_data
 from analysis.measures.convergence import FinalValue
 from bench.experiments.experiment import Experiment
 from bench.input.frozen import Frozen
@@ -27,6 +28,25 @@ def at_scale(model: Model, experiment: Experiment) -> Model:
     if isinstance(final, FinalValue):
         shorter["final"] = final_at_scale(final, experiment)
     return model.model_copy(update=shorter)
+
+
+def with_trained_headings(model: Model, experiment: Experiment) -> Model:
+    """The layout whose titles and headers name the data that are trained at smoke scale."""
+    return model if experiment.scale == "paper" else _renamed(model)
+
+
+def _renamed(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(map(_renamed, value))
+    if not isinstance(value, Frozen):
+        return value
+    headings = {name: with_trained_data(text) for name, text in value if name in _HEADINGS and isinstance(text, str)}
+    parts = {name: _renamed(part) for name, part in value if isinstance(part, tuple | Frozen)}
+    changed = {name: part for name, part in {**headings, **parts}.items() if part != getattr(value, name)}
+    return value.model_copy(update=changed)
+
+
+_HEADINGS = ("title", "header", "group")
 
 
 def final_at_scale(final: FinalValue, experiment: Experiment) -> FinalValue:

@@ -31,6 +31,14 @@ _DATA = {
 }
 
 
+_NAMES = re.compile(rf"(?<![\w-])(?={'|'.join(sorted({*_DATA, *_DATA.values()} - {'digits', _DATA['digits']}))})")
+
+
+def with_trained_data(heading: str) -> str:
+    """A heading at smoke scale, where digits are trained in place of each data set: digits for CIFAR-10."""
+    return _NAMES.sub(lambda found: "digits for " if found.start() else "Digits for ", heading)
+
+
 def data_title(part: ExperimentFile) -> str:
     """The data set on which a part of an experiment is trained, in words; at smoke scale, scikit-learn's digits."""
     label = "digits" if part.scale == "smoke" else parse_source(part.dataset).label

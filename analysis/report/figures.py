@@ -6,7 +6,7 @@ from analysis.figures.base import FigureLayout
 from analysis.figures.draw import caption, draw, load_figure, save
 from analysis.layouts.captions import Caption
 from analysis.layouts.layout import subfigures
-from analysis.layouts.protocol import at_scale, with_requested_value
+from analysis.layouts.protocol import at_scale, with_requested_value, with_trained_headings
 from analysis.report.checked_layouts import CheckedLayouts
 from analysis.report.page import PageFigure, figure_markdown
 from bench.files.atomic import write_text
@@ -50,7 +50,7 @@ class Figures(CheckedLayouts[FigureLayout]):
     def _adapted(self, name: str) -> FigureLayout:
         experiment = self.requested.experiment
         layout = load_figure(self.requested.name_or_file, name, experiment)
-        return with_requested_value(at_scale(layout, experiment), experiment)
+        return with_trained_headings(with_requested_value(at_scale(layout, experiment), experiment), experiment)
 
     def _check(self, layout: FigureLayout) -> None:
         self._check_analysis(layout.needed_file, layout.file, layout)

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from analysis.analyses.training.convergence import Convergence
+from analysis.layouts.protocol import with_trained_headings
 from analysis.published.numbers import papers
 from analysis.report.checked_layouts import CheckedLayouts
 from analysis.report.page import table_page
@@ -47,7 +48,8 @@ class Tables(CheckedLayouts[TableLayout]):
         experiment = self.requested.experiment
         layout = load_table(self.requested.name_or_file, name, experiment).adapted_to(experiment)
         columns = tuple(column for column in layout.columns if self._is_possible(column, layout))
-        return layout.model_copy(update={"columns": columns}) if columns else layout
+        layout = layout.model_copy(update={"columns": columns}) if columns else layout
+        return with_trained_headings(layout, experiment)
 
     def _is_possible(self, column: Column, layout: TableLayout) -> bool:
         """Whether a column is shown: all are, except optional ones for which runs lack something."""

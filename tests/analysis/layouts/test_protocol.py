@@ -13,7 +13,9 @@ from analysis.layouts.protocol import at_scale
 from analysis.layouts.tidy import Tidy
 from analysis.measures.convergence import FinalValue
 from analysis.planning.workflow import Workflow
+from analysis.report.figures import Figures
 from analysis.report.requested import RequestedExperiment
+from analysis.report.tables import Tables
 from analysis.tables.layout import TableLayout, load_table
 from analysis.tables.table import fill
 from bench.experiments.address import CellAddress
@@ -96,6 +98,15 @@ def test_at_smoke_scale_means_are_over_few_evaluations() -> None:
     layout = load_table("fedgf", "1").adapted_to(smoke.experiment)
     assert layout.final == FinalValue(rule="mean_last_n", n=2)
     assert smoke.analyses["convergence"].model_dump()["final"] == {"rule": "mean_last_n", "n": 2}
+
+
+def test_headings_name_the_data_that_are_trained() -> None:
+    smoke, paper = (RequestedExperiment("fedgf", Path("r"), changes) for changes in ({"scale": "smoke"}, {}))
+    written, trained = ([block.header for block in Tables(one).layout("1").blocks] for one in (paper, smoke))
+    assert written == ["CIFAR-10", "CIFAR-100"]
+    assert trained == ["Digits for CIFAR-10", "Digits for CIFAR-100"]
+    assert Figures(smoke).layout("4a").title == "Convergence, non-IID, digits for CIFAR-10"
+    assert Figures(paper).layout("4a").title == "Convergence, non-IID, CIFAR-10"
 
 
 def test_reports_under_another_protocol_are_stored_apart() -> None:

@@ -85,6 +85,28 @@ def test_page_holds_all_tables_and_links_only_what_exists(realistic: Tidy) -> No
     assert "http" not in text
 
 
+def test_captions_are_short_and_say_nothing_twice(realistic: Tidy) -> None:
+    requested = RequestedExperiment("quick", realistic.results)
+    captions = [Tables(requested).filled(name).caption for name in Tables(requested).names()]
+    captions += [Figures(requested).on_page(name).caption for name in Figures(requested).names()]
+    assert len(captions) == 10
+    for caption in captions:
+        assert 1 <= len(re.findall(r"[.](?= [A-Z]|$)", caption.text)) <= 2
+        parts = re.split(r"[.;,:] ", " ".join([caption.whole, *caption.notes]))
+        clauses = [part.strip(".") for part in parts if len(part.split()) >= 4]
+        assert len(clauses) == len(set(clauses)), clauses
+
+
+def test_the_page_shrinks_wide_tables_in_print_and_lists_notes(realistic: Tidy) -> None:
+    text = render_page(RequestedExperiment("quick", realistic.results)).read_text(encoding="utf-8")
+    accuracy, flatness = (float(em) for em in re.findall(r'<table style="--em: ([0-9.]+)">', text))
+    assert 20 < accuracy < flatness
+    assert "@media print" in text
+    assert text.count('<ul class="notes">') == 10
+    for figure in re.findall(r'<section class="figure".*?</section>', text, re.DOTALL):
+        assert re.search(r"<figcaption>.*?</figcaption></figure>\n<ul class=.notes.>", figure)
+
+
 def test_page_leaves_no_dead_link(realistic: Tidy) -> None:
     requested = RequestedExperiment("quick", realistic.results)
     for name in Tables(requested).names():

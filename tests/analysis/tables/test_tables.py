@@ -70,6 +70,9 @@ def test_markdown_has_every_kind_of_entry(table: Table) -> None:
         "| FedLESAM-S | <u>70.00 ± 0.00</u> (2 of 3 seeds) |",
         "| FedDyn | diverged (1 of 3) |",
         "| FedGF | not run |",
+        "",
+        "- Values: after the last round (round 4).",
+        *(f"- {note}" for note in table.caption.notes[1:]),
     ]
 
 
@@ -89,6 +92,10 @@ def test_latex_has_booktabs_marks_and_blocks(tidy: Tidy) -> None:
     ):
         assert line in text.splitlines()
     assert text.count("{") == text.count("}")
+    assert r"\caption[{Accuracy}]{Accuracy. Test images.}" in text.splitlines()
+    notes = text[text.index(r"\end{tabular}") :]
+    assert r"\begin{minipage}{\linewidth}\footnotesize" in notes
+    assert r"\textit{Notes.} Values: after the last round (round 4). Settings of" in notes
 
 
 @pytest.mark.parametrize(
