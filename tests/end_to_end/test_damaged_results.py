@@ -39,6 +39,7 @@ from bench.host.progress import silent
 from bench.input.errors import UserError
 from bench.training.train import train_cell
 from tests import commands
+from tests.analysis.conftest import words
 from tests.bench.training.test_runs import InterruptedRunError, config, contents, interrupted_after_three_rounds
 from tests.places import MINI
 from tests.problems import train
@@ -98,7 +99,7 @@ def figure(name: str) -> Callable[[Path], str]:
     def text(results: Path) -> str:
         figures = Figures(requested(results))
         draw(figures.layout(name), figures.requested.tidy).clear()
-        return caption(figures.layout(name), figures.requested.tidy)
+        return words(caption(figures.layout(name), figures.requested.tidy))
 
     return text
 
