@@ -121,5 +121,7 @@ def _draw_method(axes: Axes, pairs: pd.DataFrame, place: int, look: Style) -> No
     low, high = interval(values, settings.to_numpy())
     if np.isfinite(low):
         axes.hlines(place, low, high, color=look.colour, linewidth=1.4)
-    axes.plot(small, np.full(small.size, place), "o", color=look.colour, markersize=2, alpha=0.45, markeredgewidth=0)
+    axes.plot(
+        small, np.full(small.size, place + 0.25), "o", color=look.colour, markersize=2.2, alpha=0.6, markeredgewidth=0
+    )
     axes.plot(values.mean(), place, "o", color=look.colour, markersize=4.5)

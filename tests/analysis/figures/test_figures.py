@@ -299,6 +299,19 @@ def test_the_rise_of_the_loss_starts_at_zero(realistic: Tidy) -> None:
         figures.draw(hard, realistic)
 
 
+def test_differences_are_paired_and_sorted_and_show_every_run(tmp_path: Path, quick: Experiment) -> None:
+    for method, finals in {"fedavg": [80, 90], "fedgf": [70, 84], "fedsam": [82, 93]}.items():
+        write(tmp_path, CellAddress(HARD, method), "metrics", metrics(finals))
+    figure = drawn("differences", tidy_in(tmp_path, quick))
+    assert [label.get_text() for label in panels(figure)[0].get_yticklabels()] == ["FedSAM", "FedGF"]
+    (hard,) = [axes for axes in panels(figure) if axes.get_title() == setting_title(HARD)]
+    _, runs, mean, worse_runs, worse_mean = hard.lines  # the first line marks zero
+    assert list(runs.get_xdata()) == pytest.approx([2, 3])
+    assert list(worse_runs.get_xdata()) == pytest.approx([-10, -6])
+    assert [float(line.get_xdata()[0]) for line in (mean, worse_mean)] == pytest.approx([2.5, -8])
+    assert set(runs.get_ydata()) != set(mean.get_ydata()), "the interval hides no run"
+
+
 def test_labels_show_the_counts(realistic: Tidy) -> None:
     figure = drawn("labels", realistic)
     first, second = panels(figure)
