@@ -23,7 +23,8 @@ def to_target(tidy: Tidy, **column: Any) -> list[str]:
     write(tidy.results, CellAddress(HARD, "fedsam"), "convergence", reaching((100, 1), (800, 0), (800, 0)))
     write(tidy.results, CellAddress(HARD, "fedlesam_s"), "convergence", reaching((800, 0), (800, 0)))
     filled = fill("t", layout(columns=[{**TARGET, **column}], methods=["fedavg", "fedsam", "fedlesam_s"]), tidy)
-    return [line.split(" | ")[1].removesuffix(" |") for line in markdown(filled).splitlines()[4:]]
+    rows = [line for line in markdown(filled).splitlines() if line.startswith("| ")]
+    return [line.split(" | ")[1].removesuffix(" |") for line in rows[2:]]  # after the header and the rule
 
 
 def test_a_target_that_is_not_reached_is_censored(tidy: Tidy) -> None:
