@@ -17,6 +17,7 @@ from analysis.measures.landscape import Grid, Prepared, score, symmetric_axis
 from bench.engine.objective import Objective
 from bench.engine.own_tensors import OwnSamples, check_count, check_model, own_batches
 from bench.input.errors import UserError
+from bench.models.network import has_buffers
 from bench.numerics.streams import torch_stream
 from bench.training.calibration import SMALL
 from fedflat.progress_bar import progress_bar
@@ -30,7 +31,8 @@ def hessian(
     """The k algebraically largest eigenvalues of the Hessian of the mean cross-entropy, by Lanczos iteration.
 
     `data`: inputs `[n, ...]` and labels `[n]`. Iterates until each residual ‖Hv − λv‖ is at most `tolerance`·|λ|.
-    Computes in the model's number format, on its device, in batches of `batch_size`; the model is not changed.
+    Computes in the model's number format, on its device, in batches of `batch_size`; the model is not changed. A model
+    with buffers, such as the statistics of BatchNorm, is in evaluation mode: its loss is that with the stored buffers.
 
     >>> import fedflat, torch
     >>> model = torch.nn.Linear(2, 2)
@@ -42,7 +44,7 @@ def hessian(
     ([0.75, 0.25], True)
 
     Raises `UserError` if k is not smaller than the number of parameters, if `data` are empty or do not fit the
-    model, or if the model has buffers or torch's dropout.
+    model, or if the model has torch's dropout.
     """
     with _own(model, data, batch_size) as (objective, w, batches):
         return top_eigenvalues(objective, w, batches, k, tolerance=tolerance)
@@ -125,7 +127,8 @@ def _check_lengths(values: Mapping[str, object]) -> None:
 def _own(model: nn.Module, data: OwnSamples, batch_size: int) -> Iterator[tuple[Objective, Tensor, Batches]]:
     """The loss of a copy of the model, its parameters `[P]`, and the batches; a small model has one thread."""
     check_model(model)
-    objective = Objective(deepcopy(model))
+    # No federation here: what it would do with buffers does not matter.
+    objective = Objective(deepcopy(model), buffer_mode="average" if has_buffers(model) else None)
     batches, threads = own_batches(objective, "data", data, batch_size), torch.get_num_threads()
     if objective.layout.total * prod(batches[0][0].shape[1:]) <= SMALL:
         torch.set_num_threads(1)

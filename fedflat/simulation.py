@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
@@ -35,12 +35,15 @@ from bench.input.frozen import literals
 from bench.methods.base import Method
 from bench.methods.catalog import recipe
 from bench.methods.recipe import Recipe
+from bench.models.network import has_buffers
 from bench.training.calibration import choose_engine, is_small, unmeasured
 from bench.training.engine import Engine
 from bench.training.engine_choice import EngineChoice
 from bench.training.run_setup import EVALUATION_BATCH
 from fedflat.progress_bar import progress_bar
 from fedflat.round_logs import OnRound
+
+Buffers = Literal["refuse", "average", "local"]
 
 _LOG = logging.getLogger("fedflat.simulate")
 
@@ -50,13 +53,14 @@ class SimulationResult:
     """The global models and measurements of a simulation."""
 
     global_params: list[Tensor]
-    """The flat global parameters `[P]` after each round, in the order of `model.parameters()`."""
+    """The flat global parameters `[P]` after the last round, or after each one, in the order of `model.parameters()`.
+    """
     history: pd.DataFrame
     """One row per round."""
     engine: EngineChoice
     """How the first round was computed. `simulate` with this `engine` gives the same bits."""
     model: nn.Module
-    """A copy of the model with the last global parameters, in evaluation mode."""
+    """A copy of the model with the last global parameters, and buffers, in evaluation mode."""
     split: list[NDArray[np.int64]]
     """The samples of each client, as indices into the given data; into the clients' data one after another if there
     was no partition."""
@@ -85,10 +89,12 @@ def simulate(
     clip: float | None = None,
     local_momentum: float | None = None,
     prox_split: bool = False,
+    buffers: Buffers = "refuse",
     seed: int = 0,
     engine: str | EngineChoice = "auto",
     progress: bool | None = None,
     on_round: OnRound | None = None,
+    keep_every_round: bool = False,
 ) -> SimulationResult:
     """Train a model on the data of several clients with a federated method.
 
@@ -117,6 +123,9 @@ def simulate(
     - `local_momentum`: heavy-ball momentum μ of local steps as in `torch.optim.SGD`: b ← μ b + clip(q) + ω w and
       w ← w − η b. The buffer b starts at zero in each round. None: no momentum.
     - `prox_split`: whether the term λw of a proximal method is added to the weight decay, and so not clipped.
+    - `buffers`: what happens to the model's buffers, such as the statistics of BatchNorm: `average`, they are sent and
+      averaged like parameters; `local`, each client keeps its own, and the evaluated model has the mean of the
+      participants' buffers; `refuse`, the model must not have any.
     - `seed`: seed of partition, participation, mini-batches and a method's random numbers; the initial model does not
       depend on it.
     - `engine`: back end, which changes speed, and numbers by rounding only: `loop`, `parallel`, `cohort` or `graph` as
@@ -125,6 +134,8 @@ def simulate(
     - `progress`: whether a progress bar is shown. None: on a terminal and in a notebook only.
     - `on_round`: called after each round with its row of the history, as a dictionary; for loggers, such as
       `fedflat.tensorboard("logs/fedsam")`.
+    - `keep_every_round`: whether the result's `global_params` has the parameters after each round, which all stay in
+      memory, or only those after the last one.
 
     The simulation uses the model's number format and device; the model is not changed. With SWA, `global_params` are
     the averages as soon as an average exists.
@@ -137,7 +148,7 @@ def simulate(
     ([1, 2, 3], torch.Size([40, 2]))
 
     A `UserError` if a method or hyper-parameter is unknown, a value is out of range, a client has no data or data that
-    do not fit the model, or a participant is not a client.
+    do not fit the model, a participant is not a client, or the model has buffers.
     """
     check_model(model)
     check_count("evaluate_every", evaluate_every)
@@ -158,8 +169,8 @@ def simulate(
             "aggregation": aggregation,
         }
     )
-    with _given_back(model):
-        objective = Objective(model)
+    with _same_threads_afterwards():
+        objective = _objective(model, buffers)
         data = _data(objective, clients, partition, seed)
         schedule = _schedule(participants, rounds, participation, len(data.split), seed)
         federation = federation_on(built, objective, data, step_settings, steps, seed)
@@ -176,32 +187,31 @@ def simulate(
                 works = simulation.work(state)
                 results = trained.train(federation.local, works)
                 state, measured = federation.aggregate(state, works, results)
+                if not keep_every_round:
+                    params.clear()
                 params.append(federation.evaluated(state))
                 row = {"round": state.round, **measured.numbers()}
                 is_due = state.round % evaluate_every == 0 or state.round == len(schedule)
                 if tested and is_due and not row["diverged"]:
+                    federation.evaluate_with(state)
                     row["test_loss"], row["test_accuracy"] = objective.evaluate(params[-1], tested)
                     bar.set_postfix_str(f"test accuracy {row['test_accuracy']:.1f} %", refresh=False)
                 rows.append(row)
                 bar.update()
                 if on_round is not None:
                     on_round(dict(row))
-    final = deepcopy(model)
-    if params:
-        Objective(final).load(params[-1].clone())
-    return SimulationResult(params, pd.DataFrame(rows), choice, final.eval(), list(data.split))
+        federation.evaluate_with(state)
+        final = objective.load(federation.evaluated(state).clone()).eval()
+    return SimulationResult(params, pd.DataFrame(rows), choice, final, list(data.split))
 
 
 @contextmanager
-def _given_back(model: nn.Module) -> Iterator[None]:
-    """Restores the model's parameters, and the number of threads, at the end."""
-    before, threads = [p.data for p in model.parameters()], torch.get_num_threads()
+def _same_threads_afterwards() -> Iterator[None]:
+    threads = torch.get_num_threads()
     try:
         yield
     finally:
         torch.set_num_threads(threads)
-        for parameter, data in zip(model.parameters(), before, strict=True):
-            parameter.data = data
 
 
 @dataclass(frozen=True)
@@ -258,6 +268,18 @@ def _settings(engine: str | EngineChoice) -> EngineSettings:
     if backend not in (names := literals(EngineSettings.model_fields["backend"].annotation)):
         raise unknown("engine", backend, map(str, names))
     return EngineSettings.parse({"backend": backend, "seeds": "apart"})
+
+
+def _objective(model: nn.Module, buffers: Buffers) -> Objective:
+    """The loss of a copy of the model; a `UserError` if the model and `buffers` do not fit."""
+    if buffers not in get_args(Buffers):
+        raise UserError(f"buffers = {buffers!r} (allowed: {', '.join(get_args(Buffers))})")
+    if buffers == "refuse" and has_buffers(model):
+        raise UserError(
+            'the model has buffers, such as the statistics of BatchNorm (allowed: buffers="average", they are averaged '
+            'like parameters; buffers="local", each client keeps its own; or a model without buffers)'
+        )
+    return Objective(deepcopy(model), buffer_mode=None if buffers == "refuse" else buffers)
 
 
 def _log(news: object) -> None:

@@ -68,6 +68,7 @@ class Problem:
             "local_steps": 3,
             "lr": 0.1,
             "aggregation": "uniform",
+            "keep_every_round": True,
         }
         return simulate(method, hyperparameters=hyperparameters, **{**defaults, **options})
 

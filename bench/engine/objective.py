@@ -14,7 +14,7 @@ from bench.input.errors import UserError
 from bench.methods.common.buffers import Mode
 from bench.models.dropout import Draws, Dropout
 from bench.models.im2col import Im2col
-from bench.models.network import Network, Variables, cross_entropy
+from bench.models.network import Network, Variables, cross_entropy, has_buffers
 from bench.numerics.flat import FlatLayout
 from bench.numerics.precision import Precision
 
@@ -44,8 +44,8 @@ class Objective:
 
     The module's parameters become views of the vector that was loaded last, so loading copies nothing. From then on the
     module belongs to this objective: no second objective may use it. A module with buffers, such as BatchNorm's running
-    statistics, is a `UserError`: no federated method here averages such state. torch's dropout is a `UserError`, too:
-    its draws are not keyed, so no run could be resumed. Use bench.models.dropout.Dropout, which is active within
+    statistics, needs a `buffer_mode`, else it is a `UserError`. torch's dropout is a `UserError`, too: its draws are
+    not keyed, so no run could be resumed. Use bench.models.dropout.Dropout, which is active within
     `drawing` only. `channels_last`: the module receives images in this memory format, which is faster for most
     convolutions on a CPU. `im2col`: `functional_gradients` compute convolutions as matrix products.
     """
@@ -58,13 +58,12 @@ class Objective:
         channels_last: bool = False,
         buffer_mode: Mode | None = None,
     ) -> None:
-        has_buffers = any(True for _ in module.buffers())
-        if has_buffers and buffer_mode is None:
+        if has_buffers(module) and buffer_mode is None:
             raise UserError(
                 "the model has buffers (BatchNorm statistics?); use GroupNorm or no normalisation, or say what happens "
                 "to them, in an experiment: buffers: average, or buffers: local, at a model of your own"
             )
-        if buffer_mode is not None and not has_buffers:
+        if buffer_mode is not None and not has_buffers(module):
             raise UserError(f"buffers: {buffer_mode}, but the model has no buffers (allowed: refuse, the default)")
         if any(isinstance(layer, _DropoutNd) and layer.p > 0 for layer in module.modules()):
             raise UserError(
@@ -82,7 +81,7 @@ class Objective:
         self.layout = FlatLayout(tuple(n for n, _ in names_shapes), tuple(s for _, s in names_shapes))
         self._loaded = torch.cat([p.detach().reshape(-1) for p in self.parameters])
         self.buffer_mode = buffer_mode
-        self.buffers = self.current_buffers() if has_buffers else None
+        self.buffers = None if buffer_mode is None else self.current_buffers()
         """The buffers `[B]` with which models are evaluated; None if the model has none."""
         self._loaded_buffers = self.buffers
         self.load(self._loaded)
@@ -194,11 +193,20 @@ class Objective:
         return self._backward(w, value, variables)
 
     def gradients_from(self, buffers: Tensor) -> Gradients:
-        """`gradients` of a module with these buffers `[B]`; `current_buffers` are those after the latest one."""
+        """`gradients` of a module with these buffers `[B]`; `current_buffers` are those after the latest one.
+
+        A `UserError` if a mini-batch is too small for BatchNorm.
+        """
 
         def gradients(w: Tensor, value: Value, variables: Variables) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
             self._load_buffers(buffers)
-            return self.gradients(w, value, variables)
+            try:
+                return self.gradients(w, value, variables)
+            except ValueError as error:
+                raise UserError(
+                    f"a local step fails: {error} (allowed: mini-batches of at least two samples, if the model has "
+                    "BatchNorm)"
+                ) from None
 
         return gradients
 

@@ -183,7 +183,8 @@ def _check_labels(objective: Objective, named: Mapping[str, tuple[Tensor, Tensor
     x, _ = next(iter(named.values()))
     try:
         with torch.no_grad():
-            scores = deepcopy(objective.module)(x[:2].to(objective.initial()))  # a copy: modules may record calls
+            copy = deepcopy(objective.module).eval()  # modules may record calls
+            scores = copy(x[:2].to(objective.initial()))
             shape = list(scores.shape)
     except Exception as error:  # a user-defined model may fail in any way
         raise UserError(f"the model fails for inputs of the shape {list(x[:2].shape)}: {reason(error)}") from None

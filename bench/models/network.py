@@ -27,6 +27,11 @@ class Network:
         return scores.to(x.dtype)
 
 
+def has_buffers(module: nn.Module) -> bool:
+    """Whether a module has buffers, such as the statistics of BatchNorm."""
+    return next(module.buffers(), None) is not None
+
+
 Variables = Mapping[str, Tensor]
 """Tensors by name on which a loss depends in addition to the model's parameters."""
 

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from bench.input.errors import UserError, first_few
 from bench.input.user_function import UserFunction
 from bench.models.base import ImageShape, ModelChoice
+from bench.models.network import has_buffers
 
 NOUN = "model"
 
@@ -67,7 +68,7 @@ def _try(model: nn.Module, image_shape: ImageShape, classes: int) -> None:
         raise UserError("the model has no parameters")
     if frozen := [name for name, parameter in parameters.items() if not parameter.requires_grad]:
         raise UserError(f"every parameter is trained, so none may be frozen (requires_grad=False): {first_few(frozen)}")
-    if next(model.buffers(), None) is not None:
+    if has_buffers(model):
         model = deepcopy(model)  # a forward pass changes them
         parameters = dict(model.named_parameters())
     images = torch.zeros(2, *image_shape)

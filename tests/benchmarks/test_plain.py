@@ -36,6 +36,7 @@ def test_it_follows_the_engine(method, changes, digits):
         ROUNDS,
         local_steps=3,
         hyperparameters=HYPERPARAMETERS[method],
+        keep_every_round=True,
         **settings.model_dump(include={"lr", "lr_decay", "weight_decay", "clip", "local_momentum"}),
     )
     losses = []

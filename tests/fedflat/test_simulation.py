@@ -74,6 +74,7 @@ def test_the_bits_of_a_run(method, settings, tmp_path):
         clip=steps.clip,
         seed=5,
         engine=fedflat.EngineChoice(**run.provenance["engine"]),
+        keep_every_round=True,
     )
     by_name = fedflat.simulate(
         method,
@@ -93,6 +94,7 @@ def test_the_bits_of_a_run(method, settings, tmp_path):
         clip=steps.clip,
         seed=5,
         engine=simulated.engine,
+        keep_every_round=True,
     )
     assert all(map(torch.equal, simulated.global_params, by_name.global_params))
     assert all(map(np.array_equal, by_name.split, setup.split))
@@ -156,7 +158,18 @@ def test_of_a_simulation_of_medium_length_only_loops_are_measured(limit, cache, 
 
 
 def test_no_rounds():
-    assert Problem(0).run("fedavg", participants=[]).global_params == []
+    run = Problem(0).run("fedavg", participants=[])
+    assert run.global_params == []
+    start = nn.utils.parameters_to_vector(Problem(0).model().parameters())
+    assert torch.equal(nn.utils.parameters_to_vector(run.model.parameters()), start)
+
+
+def test_only_the_last_parameters_are_kept_unless_all_are_wanted():
+    every, last = (Problem(0).run("fedavg", keep_every_round=keep) for keep in (True, False))
+    assert len(every.global_params) == 4
+    [w] = last.global_params
+    assert torch.equal(w, every.global_params[-1])
+    assert not torch.equal(w, every.global_params[-2])
 
 
 def network(forward):

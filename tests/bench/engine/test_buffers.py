@@ -5,11 +5,13 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
 
+import fedflat
 from analysis.analyses.analysed_run import AnalysedRun
 from analysis.measures.curvature.hessian import top_eigenvalues
 from analysis.provenance.verify import verify_run
@@ -28,7 +30,6 @@ from bench.methods.common.buffers import BUFFERS
 from bench.training.run_directory import RunDirectory
 from bench.training.train import train_runs
 from bench.training.training_run import TrainingRun
-from fedflat import load_run
 from tests.problems import train
 
 CPU = torch.device("cpu")
@@ -209,8 +210,8 @@ def test_a_run_is_resumed_verified_and_analysed(mode, tmp_path, monkeypatch):
     assert not verdict.differs
     assert any("same bits" in line for line in verdict.verified)
 
-    x, y = load_run(run.path).data("test")
-    model = load_run(run.path).model()
+    x, y = fedflat.load_run(run.path).data("test")
+    model = fedflat.load_model(run.path)
     accuracy = 100 * float((model(x).argmax(1) == y).double().mean())
     assert accuracy == pytest.approx(recorded["test_accuracy"].iloc[-1], abs=1e-3)
 
@@ -219,6 +220,76 @@ def test_a_run_is_resumed_verified_and_analysed(mode, tmp_path, monkeypatch):
     before = top_eigenvalues(analysed.setup.objective, analysed.w, sample, 1).eigenvalues
     analysed.retrained(analysed.state(2), 0)
     assert top_eigenvalues(analysed.setup.objective, analysed.w, sample, 1).eigenvalues == before
+    [own] = sample
+    assert fedflat.hessian(model.train(), own).eigenvalues == pytest.approx(before, rel=1e-4)
+
+
+def clients() -> list[tuple[torch.Tensor, torch.Tensor]]:
+    return list(zip(*(part.split(SIZES) for part in data()), strict=True))
+
+
+OPTIONS = {"participants": [[0, 1], [1, 2], [0, 2]], "local_steps": STEPS, "lr": 0.1, "aggregation": "samples"}
+
+
+@pytest.mark.parametrize("mode", ["average", "local"])
+def test_simulate_has_the_bits_of_a_federation(mode):
+    fed = federation("fedsam", mode, rho=0.1)
+    state = started(fed)
+    for active in OPTIONS["participants"]:
+        state, row = fed.run_round(state, active)
+    model, test = network(), data()
+    result = fedflat.simulate(
+        "fedsam", model, clients(), **OPTIONS, hyperparameters={"rho": 0.1}, buffers=mode, test=test
+    )
+    assert torch.equal(result.global_params[-1], state.w)
+    assert torch.equal(flat(result.model)[:-1], state.server[BUFFERS][:-1])
+    assert result.model[1].num_batches_tracked == state.server[BUFFERS][-1].round()
+    assert result.history["upload"].iloc[-1] == row["upload"]
+    loss = F.cross_entropy(result.model(test[0]), test[1])
+    assert result.history["test_loss"].iloc[-1] == pytest.approx(float(loss.detach()))
+    assert model.training
+    assert torch.equal(flat(model), flat(network())), "the model is not changed"
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_curvature_of_an_own_model_is_that_of_the_evaluated_one(training):
+    x, y = data()
+    model = by_torch(1).train(training)
+    before = flat(model)
+    evaluated = deepcopy(model).eval()
+    exact = torch.autograd.functional.hessian(
+        lambda w: F.cross_entropy(torch.func.functional_call(evaluated, unflattened(evaluated, w), x), y),
+        nn.utils.parameters_to_vector(evaluated.parameters()).detach(),
+    )
+    top = fedflat.hessian(model, (x, y), tolerance=1e-6).eigenvalues[0]
+    assert top == pytest.approx(float(torch.linalg.eigvalsh(exact)[-1]), rel=1e-4)
+    plane = fedflat.surface(model, (x, y), points=3)
+    assert plane["loss"][4] == pytest.approx(float(F.cross_entropy(evaluated(x), y).detach()))
+    assert fedflat.sharpness(model, (x[:1], y[:1]), rho=0.1) > 0, "one sample is enough"
+    assert pd.notna(plane).all(axis=None)
+    assert model.training == training
+    assert torch.equal(flat(model), before)
+
+
+def unflattened(model: nn.Module, w: torch.Tensor) -> dict[str, torch.Tensor]:
+    parts = w.split([p.numel() for p in model.parameters()])
+    return {name: part.view(p.shape) for (name, p), part in zip(model.named_parameters(), parts, strict=True)}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, r'the model has buffers, .*buffers="average".*buffers="local"'),
+        ({"buffers": "mean"}, r"buffers = 'mean' \(allowed: refuse, average, local\)"),
+        ({"buffers": "local", "model": nn.Linear(4, 3).double()}, "buffers: local, but the model has no buffers"),
+        ({"buffers": "average", "engine": "cohort"}, r"engine\.backend cohort is not possible here: .*has buffers"),
+        ({"buffers": "average", "batch_size": 1}, r"a local step fails: .* \(allowed: mini-batches of at least two"),
+        ({"buffers": "average", "batch_size": 1, "engine": "parallel"}, "a local step fails"),
+    ],
+)
+def test_what_simulate_refuses(options, message):
+    with pytest.raises(UserError, match=message):
+        fedflat.simulate("fedavg", **{"model": network(), "clients": clients(), **OPTIONS, **options})
 
 
 def test_identities_without_the_key_stay(tmp_path):

@@ -26,7 +26,8 @@ def replay(file: Path, device: torch.device) -> float:
     clients = [(torch.tensor(c["x"], dtype=torch.float64), torch.tensor(c["y"])) for c in case["clients"]]
     same_names = "method hyperparameters participants local_steps lr server_lr weight_decay aggregation"
     arguments = {name: case[name] for name in same_names.split()}
-    run = simulate(model=model, clients=clients, local_momentum=case["protocol"]["local_momentum"], **arguments)
+    momentum = case["protocol"]["local_momentum"]
+    run = simulate(model=model, clients=clients, local_momentum=momentum, keep_every_round=True, **arguments)
     want = torch.tensor(case["expected"]["global_params_after_round"], dtype=torch.float64)
     got = torch.stack(run.global_params).cpu()
     assert got.shape == want.shape

@@ -130,9 +130,7 @@ TWICE = Recipe("twice", "Twice", "a test", Components(Twice))
 
 
 def test_all_passes_of_a_step_share_the_mask_and_no_two_steps_do():
-    model = Dropping(0.5)
-    Problem(0).run(TWICE, model=model, participants=[[0, 1], [0, 1]])
-    seen = model.seen
+    seen = Problem(0).run(TWICE, model=Dropping(0.5), participants=[[0, 1], [0, 1]]).model.seen
     assert len(seen) == 2 * 2 * 2 * 3, "passes, rounds, clients, steps"
     for first, second in zip(seen[::2], seen[1::2], strict=True):
         assert torch.equal(first, second)
@@ -148,19 +146,18 @@ def test_sam_without_radius_is_fedavg_with_dropout_too():
 
 def test_masks_are_keyed_by_seed_round_client_and_step():
     """The first step of client 1 in round 1, drawn by hand."""
-    problem, model = Problem(0), Dropping(0.5)
-    problem.run("fedavg", model=model, participants=[[0], [1]], seed=5)
+    problem = Problem(0)
+    seen = problem.run("fedavg", model=Dropping(0.5), participants=[[0], [1]], seed=5).model.seen
     x = problem.data()[1][0]
     generator = torch.Generator().manual_seed(torch_seed(5, "dropout", 1, 1, 0))
     expected = torch.rand(x.shape, generator=generator) >= 0.5
-    assert torch.equal(model.seen[3][: x.numel()], expected.flatten())
+    assert torch.equal(seen[3][: x.numel()], expected.flatten())
 
 
 def test_full_gradients_have_masks_of_their_own():
     """MimeLite's pass over all data is step −1, whose mask is neither that of the first step nor dropped."""
-    model = Dropping(0.5)
-    Problem(0).run("mimelite", {"alpha": 0.1}, model=model, participants=[[0]], local_steps=1)
-    full, step = model.seen[0], model.seen[-1]
+    run = Problem(0).run("mimelite", {"alpha": 0.1}, model=Dropping(0.5), participants=[[0]], local_steps=1)
+    full, *_, step = run.model.seen
     assert full.any()
     assert not torch.equal(full, step)
 
