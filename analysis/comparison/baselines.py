@@ -74,6 +74,7 @@ def run_rows(run: RunDirectory, ids: Mapping[str, str], title: str) -> pd.DataFr
     config, provenance = run.config, run.provenance
     if run.stopped:
         raise UserError(f"'{run.path}' stopped at its target accuracy: a comparison needs runs of all rounds")
+    config.evaluation.require_test(f"a comparison with '{run.path}'")
     last = run.metrics().iloc[-1]
     code = provenance["code"]
     about = {

@@ -105,6 +105,9 @@ class Tidy:
                 path = self.paths.run(self.experiment.name, cell.path, seed) / PARTITION
             if not path.is_file():
                 continue
+            if file == "metrics":
+                evaluation = self.experiment.cell(cell.path).runs[0].evaluation
+                evaluation.require_test(f"a table or figure of experiment {self.experiment.name}")
             frame = self._read(path, kind)
             if kind.per_seed:
                 frame = frame.assign(seed=seed)

@@ -10,6 +10,7 @@ import pandas as pd
 
 from bench.engine.participation import active_clients
 from bench.training.run_directory import RunDirectory
+from bench.training.run_setup import trained_and_held_out
 
 BYTES = 4
 """Bytes per transmitted parameter: models are sent in float32."""
@@ -50,7 +51,8 @@ def spending(metrics: pd.DataFrame, times: pd.DataFrame, parameters: int, images
 
 def images_of_steps(run: RunDirectory) -> dict[int, int]:
     """The number of images in all participants' local steps, E Σ n_i for E local epochs, by finished round."""
-    config, sizes = run.config, [len(indices) for indices in run.split()]
+    config = run.config
+    sizes = [len(indices) for indices in trained_and_held_out(config, run.split())[0]]
     return {
         finished: config.training.local_epochs
         * sum(sizes[i] for i in active_clients(config.participation, len(sizes), config.seed, finished - 1))

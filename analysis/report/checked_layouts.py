@@ -139,9 +139,11 @@ class CheckedLayouts(ABC, Generic[AnyLayout]):
         A `UserError` if there is no such analysis, if runs do not save what it needs, or if the experiment lacks a cell
         with which it compares.
         """
-        if kind in RUN_FILES and name == kind:
-            return
         experiment, analyses = self.requested.experiment, self.requested.analyses
+        if kind in RUN_FILES and name == kind:
+            for setting in layout.settings(experiment) if kind == "metrics" else ():
+                experiment.evaluation_in(setting).require_test(self.kind)
+            return
         of_kind = [other for other, analysis in analyses.items() if analysis.name == kind]
         if name not in of_kind:
             raise unknown(f"analysis of kind {kind}", name, of_kind)

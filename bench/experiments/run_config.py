@@ -50,6 +50,9 @@ NOT_IDENTITY: Mapping[str, Any] = {**USER_FILES, "engine": True}
 TRAINING_IMAGES = 10_000
 """How many training images are evaluated by default, if there are more: all of CIFAR's take longer than a round."""
 
+TEST, VALIDATION = "test", "validation"
+"""The beginnings of the names of metrics that are measured on test images, and on images that clients hold out."""
+
 ROUNDING = 1e-9
 """By how many points an accuracy may be below a target, in percent, and still reach it."""
 
@@ -113,6 +116,13 @@ class Evaluation(Frozen):
         description="test accuracy in percent at which a run stops, at the first evaluation that reaches it; null: "
         "none, all rounds are trained",
     )
+    validation: float | None = Field(
+        default=None,
+        gt=0,
+        lt=1,
+        description="share of its training images that each client holds out: the run is evaluated on them instead of "
+        "the test images; null: none",
+    )
     training_images: Images | None = Field(
         default=None,
         description="training images for evaluation, evenly spaced in stored order; null: all, but at most "
@@ -156,9 +166,22 @@ class Evaluation(Frozen):
             parts.append(f"in {self.around.rounds} rounds around each multiple of {self.around.every}")
         return " and ".join(parts)
 
-    def stops_at(self, test_accuracy: float) -> bool:
+    @property
+    def subset(self) -> str:
+        """The images on which the global model is evaluated besides training images: test, or validation."""
+        return TEST if self.validation is None else VALIDATION
+
+    def require_test(self, what: str) -> None:
+        """A `UserError` if runs are not evaluated on the test images, which `what` needs."""
+        if self.validation is not None:
+            raise UserError(
+                f"{what} needs evaluations on test images, but evaluation.validation = {self.validation:g}: the runs "
+                "are evaluated on training images that clients hold out (allowed here: null)"
+            )
+
+    def stops_at(self, accuracy: float) -> bool:
         """Whether a run stops at an evaluation with this accuracy, in percent."""
-        return self.until is not None and test_accuracy >= self.until - ROUNDING
+        return self.until is not None and accuracy >= self.until - ROUNDING
 
     def snapshots(self, rounds: int) -> list[int]:
         """The rounds after which the state is saved."""
@@ -208,6 +231,12 @@ class RunConfig(Frozen):
         self.participation.check(self.partition.clients, self.training.rounds)
         if (beyond := max(self.rounds_of_local_models, default=0)) > self.training.rounds:
             raise UserError(f"evaluation.local_models: round {beyond}, but training has {self.training.rounds} rounds")
+        if self.evaluation.validation is not None and self.partition.repeats_images:
+            raise UserError(
+                f"evaluation.validation = {self.evaluation.validation:g}, but clients of the partition "
+                f"{self.partition.label} may share images, so that others would train on those that one holds out "
+                "(allowed: null, or a partition without shared images)"
+            )
         method = self.method.built
         method.check_server_lr(self.training.server_lr)
         if method.swa is not None and method.swa.start > self.training.rounds:

@@ -44,6 +44,7 @@ def at_smoke_scale(config: Mapping[str, Any]) -> dict[str, Any]:
         "training": {**training, "augmentation": _augmentation(training.get("augmentation"), side), "precision": None},
         "evaluation": {
             "every": 1,
+            "validation": evaluation["validation"],
             "snapshot_every": evaluation["snapshot_every"] and max(1, training["rounds"] // 4),
             "local_models": evaluation["local_models"] and "last",
         },

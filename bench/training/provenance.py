@@ -59,7 +59,7 @@ def provenance(
         "dtype": str(setup.objective.dtype).removeprefix("torch."),
         "precision": setup.objective.precision,
         "data_hash": data_hash,
-        "partition_hash": partition_hash(setup.split),
+        "partition_hash": partition_hash(setup.drawn),
         "parameters": setup.objective.layout.total,
         "seconds": round(seconds, 3),
         "process_peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,

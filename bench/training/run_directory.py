@@ -29,7 +29,7 @@ from bench.engine.checkpoint import Models, load_state
 from bench.engine.federation import FederationState
 from bench.experiments.files import PAPER_TABLES
 from bench.experiments.results import METRICS, PARTITION, run_in
-from bench.experiments.run_config import CODE, NOT_IDENTITY, RunConfig
+from bench.experiments.run_config import CODE, NOT_IDENTITY, TEST, VALIDATION, RunConfig
 from bench.experiments.trusted_code import UntrustedCodeError, is_trusted, trust
 from bench.files.checksums import DamagedFileError, damage_in_one_line
 from bench.files.column_file import integers, read_columns
@@ -44,13 +44,22 @@ FINAL, LOG = "final.safetensors", "run.log"
 SNAPSHOTS, LOCAL_MODELS = "snapshots", "local_models"
 """Names of files and folders in a run directory, in addition to those of `ResultPaths`."""
 
-METRICS_COLUMNS = (
-    "round", "active", "lr", "local_loss", "client_drift",
-    "download", "upload", "client_state", "server_state", "gradients",
-    "train_loss", "train_accuracy", "test_loss", "test_accuracy", "diverged",
-)  # fmt: skip
 TIMES_COLUMNS = ("round", "train_seconds", "evaluation_seconds")
-"""The columns of metrics.csv, to which a method may add others, and of times.csv."""
+"""The columns of times.csv."""
+
+
+def metrics_columns(subset: str) -> tuple[str, ...]:
+    """The columns of metrics.csv, to which a method may add others; `subset` as for `Evaluation.subset`."""
+    return (
+        "round", "active", "lr", "local_loss", "client_drift",
+        "download", "upload", "client_state", "server_state", "gradients",
+        "train_loss", "train_accuracy", f"{subset}_loss", f"{subset}_accuracy", "diverged",
+    )  # fmt: skip
+
+
+def evaluated_subset(metrics: pd.DataFrame) -> str:
+    """The subset on which the runs of a table of metrics were evaluated: test, or validation."""
+    return VALIDATION if f"{VALIDATION}_accuracy" in metrics else TEST
 
 
 class _Code(BaseModel):
@@ -164,7 +173,10 @@ class RunDirectory:
 
     def metrics(self) -> pd.DataFrame:
         """One row per finished round."""
-        return self._table(METRICS, METRICS_COLUMNS)
+        table = self._table(METRICS, ())
+        if missing := [name for name in metrics_columns(evaluated_subset(table)) if name not in table]:
+            raise DamagedFileError(self.path / METRICS, f"it lacks the column {missing[0]}", self.remedy)
+        return table
 
     def times(self) -> pd.DataFrame:
         """`train_seconds` and `evaluation_seconds` of each `round`; NaN where the model was not evaluated."""
@@ -177,7 +189,10 @@ class RunDirectory:
         return table
 
     def split(self) -> list[Indices]:
-        """The training indices of each client, as stored with the run: a partition's file may have changed since."""
+        """The training indices of each client, as stored with the run: a partition's file may have changed since.
+
+        They contain the images that clients hold out.
+        """
         file = self.path / PARTITION
         with damage_in_one_line(file, self.remedy):
             content = file.read_bytes()

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,6 +15,7 @@ from bench.data.partitions import AnyPartition
 from bench.data.partitions.base import Indices
 from bench.data.root import data_root
 from bench.data.sources.base import Source
+from bench.data.validation import hold_out
 from bench.engine.batches import EpochBatches
 from bench.engine.federation import Federation, FederationState
 from bench.engine.local import LocalWork
@@ -47,11 +49,17 @@ def is_of_present_data(config: RunConfig, data_hash: str | None) -> bool:
 
 @dataclass(frozen=True)
 class RunSetup:
-    """Everything that training and analyses of a run need on a device."""
+    """Everything that training and analyses of a run need on a device.
+
+    `drawn`: the indices of each client's training images; `split`: those of them that it trains on, without the
+    `held_out` ones; None: no client holds out images.
+    """
 
     config: RunConfig
     dataset: Dataset
+    drawn: list[Indices]
     split: list[Indices]
+    held_out: Indices | None
     train: DeviceData
     test: DeviceData
     objective: Objective
@@ -67,12 +75,12 @@ class RunSetup:
     ) -> "RunSetup":
         """Build the set-up; partition and initial model depend on seed and configuration only.
 
-        `split`: the split of a finished run, so that its partition is not drawn again. `precision` replaces the
+        `split`: the whole split of a finished run, so that its partition is not drawn again. `precision` replaces the
         configuration's, for example in analyses of a run in bf16.
         """
         dataset = load_dataset(config.dataset, data_root())
-        if split is None:
-            split = split_of(config.partition, dataset, config.seed)
+        drawn = split_of(config.partition, dataset, config.seed) if split is None else split
+        split, held_out = trained_and_held_out(config, drawn)
         train, test = dataset.on(device)
         settings = config.training
         precision = precision or settings.precision or "fp32"
@@ -84,7 +92,7 @@ class RunSetup:
         sizes = [len(indices) for indices in split]
         augment = _augment(config, dataset, train)
         federation = Federation(method, objective, train, batch_sampler, sizes, settings, config.seed, augment)
-        return cls(config, dataset, split, train, test, objective, federation)
+        return cls(config, dataset, drawn, split, held_out, train, test, objective, federation)
 
     @property
     def engine(self) -> EngineSettings:
@@ -117,30 +125,55 @@ class RunSetup:
         return self.federation.work(state, self.active(state))
 
     def evaluate(self, state: FederationState) -> dict[str, float]:
-        """Loss and accuracy on the training images (`evaluation.training_images` of them), and on all test images."""
+        """Loss and accuracy on the training images (`evaluation.training_images` of them), and on all test images.
+
+        If clients hold out images, on the images that are trained instead of all training images, and on all held-out
+        images instead of the test images.
+        """
         self.federation.evaluate_with(state)
         row = self.evaluate_model(self.federation.evaluated(state))
         for name, further in self.federation.method.server.also_evaluated(state.server).items():
-            batches = self.test.batches(EVALUATION_BATCH[further.device.type])
-            row[f"test_accuracy_{name}"] = self.objective.evaluate(further, batches)[1]
+            batches = self._judged(EVALUATION_BATCH[further.device.type])
+            row[f"{self.config.evaluation.subset}_accuracy_{name}"] = self.objective.evaluate(further, batches)[1]
         return row
 
     def evaluate_model(self, w: Tensor) -> dict[str, float]:
         """As `evaluate`, for a model w `[P]`."""
         row: dict[str, float] = {}
         size = EVALUATION_BATCH[w.device.type]
-        n = len(self.train)
-        share = self.config.evaluation.count(n)
-        index = None if share == n else torch.arange(share, device=w.device) * n // share
-        for part, data in (("train", Batches(self.train, size, index)), ("test", Batches(self.test, size))):
+        for part, data in (("train", self._trained(size)), (self.config.evaluation.subset, self._judged(size))):
             evaluated = self.objective.evaluate(w, data)
             row[f"{part}_loss"], row[f"{part}_accuracy"] = evaluated
         return row
+
+    def _trained(self, size: int) -> Batches:
+        """Training images, evenly spaced in stored order, in batches."""
+        device = self.objective.device
+        of_clients = None if self.held_out is None else np.sort(np.concatenate(self.split))
+        n = len(self.train) if of_clients is None else len(of_clients)
+        share = self.config.evaluation.count(n)
+        index = None if share == n else torch.arange(share, device=device) * n // share
+        if of_clients is not None:
+            indices = torch.from_numpy(of_clients).to(device)
+            index = indices if index is None else indices[index]
+        return Batches(self.train, size, index)
+
+    def _judged(self, size: int) -> Batches:
+        """All test images in batches, or all images that clients hold out."""
+        if self.held_out is None:
+            return Batches(self.test, size)
+        return Batches(self.train, size, torch.from_numpy(self.held_out).to(self.objective.device))
 
 
 def split_of(partition: AnyPartition, dataset: Dataset, seed: int) -> list[Indices]:
     """The indices of each client's training images in a run with this seed."""
     return partition.split(dataset.train, numpy_stream(seed, "partition"))
+
+
+def trained_and_held_out(config: RunConfig, drawn: list[Indices]) -> tuple[list[Indices], Indices | None]:
+    """The indices that each client trains on, of those `drawn` for it, and the ones that all clients hold out."""
+    share = config.evaluation.validation
+    return (drawn, None) if share is None else hold_out(drawn, share, config.seed)
 
 
 def _augment(config: RunConfig, dataset: Dataset, train: DeviceData) -> Augment | None:

@@ -18,7 +18,7 @@ from bench.training.choices import trainers
 from bench.training.directories.open_runs import no_empty_folders, open_runs
 from bench.training.directories.shared_runs import remove_lock, take_shared
 from bench.training.directories.working_directory import publish, remove_locks, remove_stale
-from bench.training.run_directory import RunDirectory, identified, is_finished
+from bench.training.run_directory import RunDirectory, evaluated_subset, identified, is_finished
 from bench.training.run_setup import is_of_present_data
 from bench.training.training_run import TrainingRun
 
@@ -142,4 +142,5 @@ def _outcome(metrics: pd.DataFrame) -> str:
     if last["diverged"]:
         return f"diverged at round {last['round']:.0f}"
     stopped = ", where it stopped" if last.get("stopped") else ""
-    return f"{last['test_accuracy']:.2f} % test accuracy after round {last['round']:.0f}{stopped}"
+    subset = evaluated_subset(metrics)
+    return f"{last[f'{subset}_accuracy']:.2f} % {subset} accuracy after round {last['round']:.0f}{stopped}"

@@ -26,11 +26,11 @@ from bench.training.run_directory import (
     CONFIG,
     FINAL,
     LOG,
-    METRICS_COLUMNS,
     PROVENANCE,
     TIMES,
     TIMES_COLUMNS,
     local_models_file,
+    metrics_columns,
     partition_table,
     snapshot_file,
 )
@@ -167,7 +167,7 @@ class TrainingRun:
         if state.round in config.evaluated_rounds and not row["diverged"]:
             self._evaluate(row)
         if config.evaluation.until is not None:
-            reached = config.evaluation.stops_at(row.get("test_accuracy", 0.0))
+            reached = config.evaluation.stops_at(row.get(f"{config.evaluation.subset}_accuracy", 0.0))
             row["stopped"] = int(reached and state.round < config.training.rounds)
         return dict(row)
 
@@ -181,9 +181,10 @@ class TrainingRun:
         began = time.perf_counter()
         row |= self.setup.evaluate(self.state)
         self._times[-1]["evaluation_seconds"] = time.perf_counter() - began
+        subset = self.config.evaluation.subset
         line = (
-            f"round {self.state.round} of {self.config.training.rounds}: local loss {row['local_loss']:.4f}, "
-            f"test accuracy {row['test_accuracy']:.2f} %, {1000 * np.median(self._since_evaluation):.0f} ms per round"
+            f"round {self.state.round} of {self.config.training.rounds}: local loss {row['local_loss']:.4f}, {subset} "
+            f"accuracy {row[f'{subset}_accuracy']:.2f} %, {1000 * np.median(self._since_evaluation):.0f} ms per round"
         )
         self._since_evaluation.clear()
         self.log.info(line)
@@ -202,9 +203,9 @@ class TrainingRun:
         )
         if state.clients:
             self.log.info("states of %d clients, %d of them in memory", len(state.clients), state.clients.in_memory)
-        write_checked_csv(work / METRICS, _metrics(self._rows))
+        write_checked_csv(work / METRICS, _metrics(self._rows, config.evaluation.subset))
         write_checked_csv(work / TIMES, times.astype({"round": int}))
-        write_csv(work / PARTITION, partition_table(self.setup.split, self.setup.dataset.train.labels))
+        write_csv(work / PARTITION, partition_table(self.setup.drawn, self.setup.dataset.train.labels))
         final = self.setup.federation.final(state)
         save_state(work / FINAL, final, {"identity": config.identity})
         assert self.engine_choice is not None
@@ -228,10 +229,10 @@ class TrainingRun:
             self.log.removeHandler(handler)
 
 
-def _metrics(rows: list[dict[str, Any]]) -> pd.DataFrame:
-    table = pd.DataFrame(rows)
-    extra = [name for name in table.columns if name not in METRICS_COLUMNS]
-    return table.reindex(columns=[*METRICS_COLUMNS, *extra]).astype({"round": int, "active": int, "diverged": int})
+def _metrics(rows: list[dict[str, Any]], subset: str) -> pd.DataFrame:
+    table, columns = pd.DataFrame(rows), metrics_columns(subset)
+    extra = [name for name in table.columns if name not in columns]
+    return table.reindex(columns=[*columns, *extra]).astype({"round": int, "active": int, "diverged": int})
 
 
 def _logger(file: Path) -> logging.Logger:

@@ -10,6 +10,7 @@ from analysis.analyses.analysed_run import AnalysedRun
 from analysis.analyses.base import Analysis
 from analysis.measures.convergence import FinalValue, first_reaching
 from analysis.measures.cost import SPENT, images_of_steps, spending
+from bench.experiments.run_config import Evaluation
 from bench.input.bounds import Count
 from bench.input.errors import UserError
 
@@ -45,6 +46,10 @@ class Convergence(Analysis):
         if not self.targets and self.reference is None:
             raise UserError("the analysis convergence needs targets, a reference, or both")
         return self
+
+    def check(self, evaluation: Evaluation) -> None:
+        """A `UserError` if the runs have no test accuracies."""
+        evaluation.require_test(self.name)
 
     def compared_labels(self) -> Sequence[str]:
         """The reference method."""
