@@ -8,14 +8,19 @@ from torch import Tensor
 
 from bench.input.frozen import Frozen
 from bench.methods.base import Aggregation, norm
+from bench.methods.marks import Search
 
 
 class StepSettings(Frozen):
     """Settings of the local step w ← w − η_t (clip(q) + ω w), with or without momentum, and of the server's step."""
 
-    lr: float = Field(gt=0, description="initial local learning rate η_l")
+    lr: Annotated[float, Search(low=0.01, high=0.5, log=True)] = Field(
+        gt=0, description="initial local learning rate η_l"
+    )
     lr_decay: float = Field(default=1.0, gt=0, le=1, description="factor γ on the local rate after each round")
-    server_lr: float = Field(default=1.0, gt=0, description="server learning rate η_g")
+    server_lr: Annotated[float, Search(low=0.1, high=1, log=True)] = Field(
+        default=1.0, gt=0, description="server learning rate η_g"
+    )
     weight_decay: float = Field(default=0.0, ge=0, description="ω, added after clipping, at the unperturbed w")
     clip: float | None = Field(default=None, gt=0, description="largest norm of the direction q; null: off")
     local_momentum: Annotated[float | None, BeforeValidator(lambda given: None if given == 0 else given)] = Field(

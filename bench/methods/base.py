@@ -23,6 +23,7 @@ from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
 from bench.input.errors import UserError
+from bench.methods.marks import Search
 from bench.methods.swa import SWA
 from bench.models.network import Network, Variables
 from bench.numerics.flat import FlatLayout
@@ -218,6 +219,8 @@ class Server(Component):
 
     needs_client_state: ClassVar[tuple[str, ...]] = ()
     """Client state that this server requires of the correction."""
+    server_lr_search: ClassVar[Search | None] = None
+    """The search range of its learning rate; None: that of `StepSettings`."""
 
     def broadcast_model(self, w: Tensor, state: Mapping[str, Tensor]) -> Tensor:
         """The model that clients start from: w^t by default."""

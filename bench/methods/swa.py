@@ -17,7 +17,7 @@ from torch import Tensor
 
 from bench.input.bounds import MOST, Count
 from bench.input.frozen import Frozen
-from bench.methods.marks import Neutral
+from bench.methods.marks import Neutral, Search
 
 
 class SWA(Frozen):
@@ -26,8 +26,10 @@ class SWA(Frozen):
     start: Annotated[int, Neutral("T")] = Field(
         ge=0, le=MOST, description="first round t0 of SWA; the default in experiments is ⌊0.75 T⌋ of T rounds"
     )
-    cycle: Count = Field(description="rounds c from one averaged model to the next")
-    lr_end: Annotated[float, Neutral("the local rate")] = Field(
+    cycle: Annotated[Count, Search(values=(5, 10, 20))] = Field(
+        description="rounds c from one averaged model to the next"
+    )
+    lr_end: Annotated[float, Neutral("the local rate"), Search(low=1e-5, high=1e-3, log=True)] = Field(
         default=1e-4, ge=0, description="local rate γ₂ at the end of a cycle"
     )
     collect: Literal["end", "release", "alg1", "none"] = Field(

@@ -19,11 +19,12 @@ from bench.input.errors import UserError
 from bench.input.user_code import failure
 from bench.methods.catalog import CATALOG, recipe
 from bench.methods.compose import SLOTS
-from bench.methods.marks import Neutral
+from bench.methods.marks import Neutral, search_of
 from bench.methods.recipe import Components, Recipe
 from bench.methods.released import RELEASES, Release
 from bench.methods.swa import SWA
 from bench.methods.user_file import KIND, recipe_from_file
+from bench.tuning.ranges import of_training
 
 SYMBOLS = {
     "t": "number of the round",
@@ -87,6 +88,7 @@ def describe(name: str) -> str:
     lines += ["", "hyper-parameters:" if entry.hyperparameters else "hyper-parameters: none"]
     lines += [f"  {key}: {_field(field)}" for key, field in entry.hyperparameters.items()]
     lines += [f"  swa: {', '.join(SWA.model_fields)}: averages models on the server, see fedflat methods swa"]
+    lines += [f"  {_rates(entry)}"]
     lines += ["", "costs, measured in a small run (in model sizes):", *(f"  {line}" for line in _costs(entry, file))]
     releases = RELEASES.get(entry.name, {}) if entry is CATALOG.get(entry.name) else {}
     if not releases:
@@ -129,7 +131,15 @@ def _field(field: FieldInfo) -> str:
     allowed = " or ".join(map(str, choices)) or " and ".join(bounds) or kind
     default = "required" if field.is_required() else f"default {field.default!r}"
     neutral = "".join(f"; neutral {mark.value}" for mark in field.metadata if isinstance(mark, Neutral))
-    return f"{field.description or ''} ({allowed}; {default}{neutral})".lstrip()
+    search = search_of(field)
+    searched = "" if search is None else f"; tuned over {search}"
+    return f"{field.description or ''} ({allowed}; {default}{neutral}{searched})".lstrip()
+
+
+def _rates(entry: Recipe) -> str:
+    """The fields of `training` that `fedflat tune` searches for the method."""
+    rates = of_training(entry.build(example(entry)))
+    return "tuned, too: " + "; ".join(f"{place} over {search}" for place, search in rates.items())
 
 
 def _costs(entry: Recipe, file: Path | None) -> list[str]:

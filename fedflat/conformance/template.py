@@ -20,7 +20,7 @@ from typing import Annotated
 from pydantic import Field
 
 from bench.methods.base import Perturbation, unit
-from bench.methods.marks import Neutral, Radius
+from bench.methods.marks import Neutral, Radius, Search
 from bench.methods.recipe import Components, Costs, Recipe
 
 # A method consists of components: a Perturbation, a Correction, a Server and a Loss, all in bench.methods.base. Those
@@ -37,7 +37,10 @@ class CLASS(Perturbation):
 
     # Hyper-parameters are fields. Neutral(0): with the value 0, the component does what FedAvg's does, here nothing.
     # Radius(): ‖δ‖ has this value. check-method tests both; remove a mark that is not true.
-    rho: Annotated[float, Neutral(0), Radius()] = Field(ge=0, description="perturbation radius", examples=[0.1])
+    # Search(...): the range in which `fedflat tune` searches; Search(values=(10, 30)) lists the only values.
+    rho: Annotated[float, Neutral(0), Radius(), Search(low=0.001, high=0.5, log=True)] = Field(
+        ge=0, description="perturbation radius", examples=[0.1]
+    )
 
     def delta(self, w, gradient, client):
         """δ, a vector like w. The gradient is then taken at w + δ. Do not change w in place."""

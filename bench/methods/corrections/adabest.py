@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import Tensor
 
 from bench.methods.base import ClientRound, Correction
-from bench.methods.marks import Neutral
+from bench.methods.marks import Neutral, Search
 
 
 class FadingMemory(Correction):
@@ -19,7 +19,7 @@ class FadingMemory(Correction):
 
     name: ClassVar[str] = "adabest"
 
-    mu: Annotated[float, Neutral(0)] = Field(
+    mu: Annotated[float, Neutral(0), Search(low=0.01, high=0.02, log=True)] = Field(
         ge=0, description="weight of the client's last update in h_i", examples=[0.02]
     )
 

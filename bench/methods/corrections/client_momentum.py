@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import Tensor
 
 from bench.methods.base import ClientRound, Correction, ServerRound
-from bench.methods.marks import Neutral
+from bench.methods.marks import Neutral, Search
 
 
 class ClientMomentum(Correction):
@@ -20,7 +20,7 @@ class ClientMomentum(Correction):
     name: ClassVar[str] = "fedcm"
     server_state: ClassVar[tuple[str, ...]] = ("D",)
 
-    alpha: Annotated[float, Neutral(1)] = Field(
+    alpha: Annotated[float, Neutral(1), Search(low=0.01, high=1, log=True)] = Field(
         ge=0, le=1, description="weight of the client's own gradient; 1 − α weighs D", examples=[0.1]
     )
 

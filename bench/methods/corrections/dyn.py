@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import Tensor
 
 from bench.methods.base import ClientRound, Correction
-from bench.methods.marks import Shared
+from bench.methods.marks import Search, Shared
 
 ServerDual = Annotated[Literal["all", "active"], Shared()]
 
@@ -23,7 +23,9 @@ class DynamicRegulariser(Correction):
     name: ClassVar[str] = "feddyn"
     client_state: ClassVar[tuple[str, ...]] = ("H",)
 
-    lam: float = Field(ge=0, description="weight of the drift and the dual", examples=[0.1])
+    lam: Annotated[float, Search(low=0.001, high=0.2, log=True)] = Field(
+        ge=0, description="weight of the drift and the dual", examples=[0.1]
+    )
     server_dual: ServerDual = Field(
         default="all", description="the duals that the server averages: of all clients, or of the active ones"
     )

@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import Tensor
 
 from bench.methods.base import ClientRound, Correction, ServerRound
-from bench.methods.marks import Neutral
+from bench.methods.marks import Neutral, Search
 
 
 class ServerMomentumMimic(Correction):
@@ -21,7 +21,7 @@ class ServerMomentumMimic(Correction):
     server_state: ClassVar[tuple[str, ...]] = ("s_mime",)
     takes_full_gradient: ClassVar[bool] = True
 
-    alpha: Annotated[float, Neutral(1)] = Field(
+    alpha: Annotated[float, Neutral(1), Search(low=0.01, high=1, log=True)] = Field(
         ge=0, le=1, description="weight of the client's own gradient; 1 − α weighs s", examples=[0.1]
     )
 

@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor
 
 from bench.methods.base import ClientRound, Correction
-from bench.methods.marks import Neutral
+from bench.methods.marks import Neutral, Search
 
 
 class Prox(Correction):
@@ -19,7 +19,7 @@ class Prox(Correction):
     name: ClassVar[str] = "prox"
     weighted_by_samples: ClassVar[bool] = True
 
-    lam: Annotated[float, Neutral(0)] = Field(
+    lam: Annotated[float, Neutral(0), Search(low=0.001, high=1, log=True)] = Field(
         ge=0, description="weight of the drift from the received model", examples=[0.1]
     )
 

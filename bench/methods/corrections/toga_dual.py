@@ -16,7 +16,7 @@ from torch import Tensor
 from bench.methods.base import ClientRound
 from bench.methods.common.last_update import UsesLastUpdate
 from bench.methods.corrections.dyn import DynamicRegulariser
-from bench.methods.marks import Neutral
+from bench.methods.marks import Neutral, Search
 
 
 class CorrectedDual(UsesLastUpdate, DynamicRegulariser):
@@ -24,7 +24,7 @@ class CorrectedDual(UsesLastUpdate, DynamicRegulariser):
 
     name: ClassVar[str] = "fedtoga"
 
-    beta: Annotated[float, Neutral(0, base="feddyn")] = Field(
+    beta: Annotated[float, Neutral(0, base="feddyn"), Search(low=0.8, high=0.9)] = Field(
         ge=0, description="weight of A in the local direction", examples=[0.9]
     )
 

@@ -14,7 +14,7 @@ from pydantic import Field
 from torch import Tensor
 
 from bench.methods.base import ClientRound, Loss
-from bench.methods.marks import Neutral
+from bench.methods.marks import Neutral, Search
 from bench.models.network import Network, Variables, cross_entropy
 
 
@@ -24,7 +24,9 @@ class AffineShift(Loss):
     name: ClassVar[str] = "affine_shift"
     variables: ClassVar[tuple[str, ...]] = ("Lambda", "delta")
 
-    eta_psi: Annotated[float, Neutral(0)] = Field(default=0.01, ge=0, description="learning rate of the input shift")
+    eta_psi: Annotated[float, Neutral(0), Search(low=0.001, high=0.1, log=True)] = Field(
+        default=0.01, ge=0, description="learning rate of the input shift"
+    )
     lam_1: float = Field(default=1.0, ge=0, description="penalty on Λ − I")
     lam_2: float = Field(default=1.0, ge=0, description="penalty on δ")
     affine: Literal["channel", "full"] = Field(

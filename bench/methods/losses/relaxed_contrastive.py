@@ -26,7 +26,7 @@ from torch.nn import functional as F
 from bench.input.bounds import Count
 from bench.input.errors import UserError
 from bench.methods.base import Loss
-from bench.methods.marks import Neutral
+from bench.methods.marks import Neutral, Search
 from bench.models.network import Network, Variables, cross_entropy
 
 
@@ -48,10 +48,10 @@ class RelaxedContrastive(Loss):
 
     temperature: float = Field(default=0.05, gt=0, description="T, which divides similarities")
     threshold: float = Field(default=0.7, ge=-1, le=1, description="smallest similarity of a pair that is penalised")
-    weight_scl: Annotated[float, Neutral(0, given={"weight_pen": 0})] = Field(
+    weight_scl: Annotated[float, Neutral(0, given={"weight_pen": 0}), Search(low=0.1, high=1, log=True)] = Field(
         default=1.0, ge=0, description="weight of the contrastive term"
     )
-    weight_pen: Annotated[float, Neutral(0, given={"weight_scl": 0})] = Field(
+    weight_pen: Annotated[float, Neutral(0, given={"weight_scl": 0}), Search(low=0.1, high=1, log=True)] = Field(
         default=1.0, ge=0, description="weight of the penalty"
     )
     k_neg: Count = Field(default=2, description="number of negatives per anchor")

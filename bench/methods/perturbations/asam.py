@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import Tensor
 
 from bench.methods.base import ClientRound, Gradient, Perturbation, along
-from bench.methods.marks import Neutral
+from bench.methods.marks import Neutral, Search
 
 
 class ASAM(Perturbation):
@@ -20,10 +20,12 @@ class ASAM(Perturbation):
     name: ClassVar[str] = "asam"
     weighted_by_samples: ClassVar[bool] = True
 
-    rho: Annotated[float, Neutral(0)] = Field(
+    rho: Annotated[float, Neutral(0), Search(low=0.05, high=2, log=True)] = Field(
         ge=0, examples=[0.1], description="perturbation radius in scaled coordinates"
     )
-    eta_a: float = Field(ge=0, examples=[0.2], description="added to |w| in the adaptive scale T")
+    eta_a: Annotated[float, Search(values=(0.0, 0.01, 0.1, 0.2))] = Field(
+        ge=0, examples=[0.2], description="added to |w| in the adaptive scale T"
+    )
     biases: Literal["plain", "adaptive"] = Field(
         default="plain",
         description="scale of tensors that are not named weight: 1 (plain), or as of weights (adaptive)",

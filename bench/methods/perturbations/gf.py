@@ -19,7 +19,7 @@ from torch import Tensor
 from bench.input.bounds import Count
 from bench.input.errors import UserError
 from bench.methods.base import ClientRound, Gradient, Perturbation, ServerRound, along, norm, unit
-from bench.methods.marks import Neutral
+from bench.methods.marks import Neutral, Search
 
 
 class GF(Perturbation):
@@ -29,14 +29,18 @@ class GF(Perturbation):
     weighted_by_samples: ClassVar[bool] = True
     server_state: ClassVar[tuple[str, ...]] = ("w_previous", "indicators")
 
-    rho: Annotated[float, Neutral(0, given={"T_D": "infinity"})] = Field(
+    rho: Annotated[float, Neutral(0, given={"T_D": "infinity"}), Search(low=0.001, high=0.5, log=True)] = Field(
         ge=0, examples=[0.1], description="radius of the local perturbation"
     )
-    rho_g: float = Field(ge=0, examples=[0.1], description="radius of the global point")
-    T_D: Annotated[float, Neutral("infinity", base="sam")] = Field(
+    rho_g: Annotated[float, Search(low=0.02, high=0.5, log=True)] = Field(
+        ge=0, examples=[0.1], description="radius of the global point"
+    )
+    T_D: Annotated[float, Neutral("infinity", base="sam"), Search(low=0.1, high=1, log=True)] = Field(
         examples=[0.3], allow_inf_nan=True, description="threshold on the mean client distance"
     )
-    W: Count = Field(examples=[10], description="length of the indicator window")
+    W: Annotated[Count, Search(values=(10, 30, 50))] = Field(
+        examples=[10], description="length of the indicator window"
+    )
     window_rule: Literal["available", "eq16", "alg1"] = Field(
         default="available",
         description="c is the mean over the rounds in the window; or their sum divided by W; or as in Algorithm 1",

@@ -16,7 +16,7 @@ from pydantic import Field
 from torch import Tensor
 
 from bench.methods.base import EPS, ClientRound, Gradient, Perturbation, ServerRound, norm, unit
-from bench.methods.marks import Neutral
+from bench.methods.marks import Neutral, Search
 
 
 class LESAM(Perturbation):
@@ -24,7 +24,9 @@ class LESAM(Perturbation):
 
     name: ClassVar[str] = "lesam"
 
-    rho: Annotated[float, Neutral(0)] = Field(ge=0, description="perturbation radius", examples=[0.1])
+    rho: Annotated[float, Neutral(0), Search(low=0.001, high=0.5, log=True)] = Field(
+        ge=0, description="perturbation radius", examples=[0.1]
+    )
     first_seen: Literal["zero", "none"] = Field(
         default="zero",
         description="in a client's first round: w_i^old = 0 as printed, so δ = −ρ w^t/‖w^t‖; or no perturbation",

@@ -13,7 +13,7 @@ from pydantic import Field
 from torch import Tensor
 
 from bench.methods.base import ClientRound, Gradient, Perturbation, ServerRound, along, unit
-from bench.methods.marks import DropsOtherComponents, Neutral, Radius
+from bench.methods.marks import DropsOtherComponents, Neutral, Radius, Search
 
 
 class SMOO(Perturbation):
@@ -23,7 +23,9 @@ class SMOO(Perturbation):
     client_state: ClassVar[tuple[str, ...]] = ("mu",)
     server_state: ClassVar[tuple[str, ...]] = ("s",)
 
-    rho: Annotated[float, Neutral(0), Radius()] = Field(ge=0, description="perturbation radius", examples=[0.1])
+    rho: Annotated[float, Neutral(0), Radius(), Search(low=0.001, high=0.5, log=True)] = Field(
+        ge=0, description="perturbation radius", examples=[0.1]
+    )
     s_rule: Literal["minus_last", "mu_only"] = Field(
         default="minus_last", description="clients send μ_i − δ of the last step, or μ_i"
     )

@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor
 
 from bench.methods.base import Server, ServerRound
-from bench.methods.marks import Neutral
+from bench.methods.marks import Neutral, Search
 
 
 class MeanMovement(Server):
@@ -18,7 +18,7 @@ class MeanMovement(Server):
 
     name: ClassVar[str] = "adabest"
 
-    beta: Annotated[float, Neutral(0)] = Field(
+    beta: Annotated[float, Neutral(0), Search(low=0.8, high=0.9)] = Field(
         ge=0, description="weight of the last change of the mean model", examples=[0.8]
     )
 

@@ -5,13 +5,14 @@ v ← v + Δ²  (AdaGrad),   β₂v + (1−β₂)Δ²  (Adam),   v − (1−β�
 w^{t+1} = w^t + η_g m/(√v + τ),   v starts at τ²
 """
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
 from bench.methods.base import Server, ServerRound
+from bench.methods.marks import Search
 
 
 class AdaGrad(Server):
@@ -19,9 +20,12 @@ class AdaGrad(Server):
 
     name: ClassVar[str] = "adagrad"
     weighted_by_samples: ClassVar[bool] = True
+    server_lr_search: ClassVar[Search | None] = Search(low=0.01, high=1, log=True)
 
     beta1: float = Field(default=0.0, ge=0, lt=1, description="decay of the first moment")
-    tau: float = Field(gt=0, description="added to √v", examples=[1e-3])
+    tau: Annotated[float, Search(low=0.001, high=0.1, log=True)] = Field(
+        gt=0, description="added to √v", examples=[1e-3]
+    )
     init_v: Literal["tau2", "zero"] = Field(default="tau2", description="initial value of v: τ², or 0")
 
     def start_server(self, w0: Tensor) -> dict[str, Tensor]:

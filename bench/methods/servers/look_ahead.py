@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import Tensor
 
 from bench.methods.base import Server, ServerRound
-from bench.methods.marks import Neutral
+from bench.methods.marks import Neutral, Search
 
 
 class LookAhead(Server):
@@ -21,7 +21,7 @@ class LookAhead(Server):
     name: ClassVar[str] = "look_ahead"
     server_state: ClassVar[tuple[str, ...]] = ("m",)
 
-    beta: Annotated[float, Neutral(0)] = Field(
+    beta: Annotated[float, Neutral(0), Search(low=0.8, high=0.9)] = Field(
         ge=0, lt=1, description="momentum, and length of the look-ahead", examples=[0.85]
     )
 

@@ -9,7 +9,7 @@ from pydantic import Field
 from torch import Tensor
 
 from bench.methods.base import Server, ServerRound
-from bench.methods.marks import Neutral
+from bench.methods.marks import Neutral, Search
 
 
 class Momentum(Server):
@@ -19,7 +19,9 @@ class Momentum(Server):
     weighted_by_samples: ClassVar[bool] = True
     server_state: ClassVar[tuple[str, ...]] = ("m",)
 
-    beta: Annotated[float, Neutral(0)] = Field(ge=0, lt=1, description="momentum", examples=[0.9])
+    beta: Annotated[float, Neutral(0), Search(low=0.1, high=0.9)] = Field(
+        ge=0, lt=1, description="momentum", examples=[0.9]
+    )
 
     def step(self, server: ServerRound) -> Tensor:
         """w^t + η_g m."""
