@@ -15,7 +15,8 @@ from analysis.measures.flatness import Ascent
 from analysis.measures.flatness import sharpness as measured_sharpness
 from analysis.measures.landscape import Grid, Prepared, score, symmetric_axis
 from bench.engine.objective import Objective
-from bench.engine.own_tensors import OwnSamples, check_count, check_model, own_batches
+from bench.engine.own_tensors import OwnSamples, check_model, own_batches
+from bench.input.bounds import check_count
 from bench.input.errors import UserError
 from bench.models.network import has_buffers
 from bench.numerics.streams import torch_stream

@@ -14,14 +14,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bench.data.partitions import parse_partition
+from bench.engine.batches import LocalSteps
 from bench.engine.federation import Federation, FederationState
 from bench.engine.local import LocalWork
 from bench.engine.objective import Objective
 from bench.engine.own_tensors import (
-    LocalSteps,
     OwnData,
     OwnSamples,
-    check_count,
     check_model,
     federation_on,
     own_batches,
@@ -29,7 +28,7 @@ from bench.engine.own_tensors import (
 from bench.engine.participation import Participation, active_clients
 from bench.engine.settings import EngineSettings
 from bench.engine.step_settings import StepSettings
-from bench.input.bounds import MOST
+from bench.input.bounds import MOST, check_count
 from bench.input.errors import UserError, unknown
 from bench.input.frozen import literals
 from bench.methods.base import Method

@@ -19,7 +19,7 @@ from analysis.report.requested import RequestedExperiment
 from bench.engine.step_settings import StepSettings
 from bench.experiments.address import IDS
 from bench.experiments.results import ResultPaths, run_in
-from bench.experiments.run_config import USER_FILES, RunConfig
+from bench.experiments.run_config import AMOUNTS, USER_FILES, RunConfig
 from bench.files.csv_json import read_checked_csv, write_checked_csv
 from bench.input.content import short_hash
 from bench.input.errors import UserError, unknown
@@ -40,12 +40,15 @@ PAIR = [*IDS[:3], "seed"]
 SHARED = ["protocol", "partition_hash", "data_hash"]
 """Columns in which the two runs of a pair must not differ."""
 
+AMOUNT = ["rounds", *AMOUNTS, "batch_size"]
+"""Columns that say how much a run trains: either of local epochs and local steps is empty."""
+
 COLUMNS = [
     *IDS[:3], "method", "title", "seed", "metric", "value", "outcome", "last_round",
-    "model", "rounds", "local_epochs", "batch_size", "hyperparameters", "training",
+    "model", *AMOUNT, "hyperparameters", "training",
     "identity", *SHARED, "code", "device",
 ]  # fmt: skip
-NUMBERS = {"seed": int, "value": float, "last_round": int, "rounds": int, "local_epochs": int, "batch_size": int}
+NUMBERS = {"seed": int, "value": float, "last_round": int, "rounds": int, "batch_size": int}
 
 Row = Mapping[Hashable, Any]
 """One row of a frame, by columns."""
@@ -61,7 +64,7 @@ def protocol(config: RunConfig) -> str:
     and the folder of user-defined images, whose content is hashed separately.
     """
     left_out: dict[str, Any] = dict.fromkeys(("method", "seed", "evaluation", "engine"), True)
-    left_out["training"] = _TUNING
+    left_out["training"] = _TUNING | ({"local_steps"} if config.training.local_steps is None else set())
     content = config.model_dump(mode="json", exclude={**USER_FILES, **left_out})
     return short_hash(_compact(content))
 
@@ -85,7 +88,7 @@ def run_rows(run: RunDirectory, ids: Mapping[str, str], title: str) -> pd.DataFr
         "last_round": int(last["round"]),
         "model": config.model.label,
         "rounds": config.training.rounds,
-        "local_epochs": config.training.local_epochs,
+        **{name: _text(getattr(config.training, name)) for name in AMOUNTS},
         "batch_size": config.training.batch_size,
         "hyperparameters": _compact(config.method.hyperparameters),
         "training": _compact(config.training.model_dump(mode="json", include=_TUNING, exclude_none=True)),
@@ -145,14 +148,14 @@ def load(grid: str, file: Path | None = None) -> pd.DataFrame:
         )
     rows = read_checked_csv(
         place,
-        COLUMNS,
+        [column for column in COLUMNS if column != "local_steps"],  # older files have epochs only
         f"store them again with: fedflat baselines EXPERIMENT --grid {grid}{_out(file)}",
         texts=[column for column in COLUMNS if column not in NUMBERS],
         whole=[column for column, kind in NUMBERS.items() if kind is int],
         keys=[*PAIR, "method", "metric"],
         keep_default_na=False,
         na_values={"value": [""]},
-    )
+    ).reindex(columns=COLUMNS, fill_value="")
     _check_comparable(rows, f"'{place}'")
     return rows
 
@@ -166,10 +169,10 @@ def difference(one: Row, other: Row, names: tuple[str, str]) -> str | None:
     """Why two runs, called by their `names`, cannot be compared, in words; None if they can."""
 
     def differing(what: str, column: str) -> str:
-        return f"{what}: {one[column]} {names[0]}, {other[column]} {names[1]}"
+        return f"{what}: {one[column] or 'none'} {names[0]}, {other[column] or 'none'} {names[1]}"
 
     if one["protocol"] != other["protocol"]:
-        for name in ("model", "rounds", "local_epochs", "batch_size"):
+        for name in ("model", *AMOUNT):
             if one[name] != other[name]:
                 return differing(name, name)
         return "options of data set, partition, participation or augmentation"
@@ -195,6 +198,10 @@ def _check_comparable(rows: pd.DataFrame, where: str) -> None:
                 raise UserError(
                     f"{where}: {first['method']} and {other['method']} cannot be compared in {place_of(first)} ({why})"
                 )
+
+
+def _text(count: int | None) -> str:
+    return "" if count is None else str(count)
 
 
 def _compact(content: Any) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.comparison.baselines import (
+    AMOUNT,
     PAIR,
     SHARED,
     STORED_METRICS,
@@ -156,7 +157,7 @@ def paired(
 
     A `UserError` if no run has a partner, or if a run differs from its partner in a column that a pair must share.
     """
-    keys = [*PAIR, *SHARED, "model", "rounds", "local_epochs", "batch_size"]
+    keys = [*PAIR, *SHARED, "model", *AMOUNT]
     runs, partners = (
         {place_of(row): row for row in rows.drop_duplicates(PAIR)[keys].to_dict("records")} for rows in (mine, stored)
     )

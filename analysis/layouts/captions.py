@@ -106,6 +106,7 @@ def smoke_scale(experiment: Experiment, cells: Iterable[CellAddress], *, shorten
         "A client holds the same share of the classes as in the paper; there may be fewer clients.": "pathological"
         in splits,
         "Splits by groups are replaced by Dirichlet splits.": bool(splits & {"pam", "by_group"}),
+        "Clients have equal numbers of images.": "dirichlet_by_class" in splits,
         "SWA begins after half of the rounds.": any(
             "swa" in experiment.methods[c.method].hyperparameters for c in shown
         ),

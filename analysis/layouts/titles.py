@@ -14,6 +14,7 @@ _PARTITIONS = {
     "iid": "IID",
     "centralized": "Centralized",
     "dirichlet": "Dirichlet",
+    "dirichlet_by_class": "Dirichlet by class",
     "pathological": "Pathological",
     "lda": "LDA",
     "pam": "PAM",
@@ -56,7 +57,7 @@ def partition_title(label: str) -> str:
 def partition_headings(label: str) -> tuple[str, str]:
     """A partition as the headings of a column: its kind, and its parameter, such as Dirichlet and α = 0.1."""
     name, _, parameter = label.partition("-")
-    if name in ("dirichlet", "lda"):
+    if name in ("dirichlet", "dirichlet_by_class", "lda"):
         return _PARTITIONS[name], f"α = {parameter.replace('-', ', ')}"
     if name == "pathological":
         return _PARTITIONS[name], f"{parameter.replace('-', ', ')} classes per client"

@@ -50,12 +50,12 @@ def spending(metrics: pd.DataFrame, times: pd.DataFrame, parameters: int, images
 
 
 def images_of_steps(run: RunDirectory) -> dict[int, int]:
-    """The number of images in all participants' local steps, E Σ n_i for E local epochs, by finished round."""
+    """The number of images in all participants' local steps by finished round; with E local epochs, it is E Σ n_i."""
     config = run.config
-    sizes = [len(indices) for indices in trained_and_held_out(config, run.split())[0]]
+    trained, _ = trained_and_held_out(config, run.split())
+    images = [config.training.local.images(len(indices)) for indices in trained]
     return {
-        finished: config.training.local_epochs
-        * sum(sizes[i] for i in active_clients(config.participation, len(sizes), config.seed, finished - 1))
+        finished: sum(images[i] for i in active_clients(config.participation, len(images), config.seed, finished - 1))
         for finished in run.metrics()["round"].tolist()
     }
 

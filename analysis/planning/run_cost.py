@@ -25,7 +25,7 @@ def seconds(run: RunConfig, times: Times) -> float:
     """Seconds of training and evaluation."""
     training, evaluation = run.training, run.evaluation
     train, test, _, _ = facts(run)
-    per_client = training.local_epochs * ceil(train / run.partition.clients / training.batch_size)
+    per_client = training.local.count(ceil(train / run.partition.clients))
     gradients = active_clients(run) * per_client * _costs(run)["gradients"]
     images = evaluation.count(train) + test
     evaluations = len(evaluation.evaluated_rounds(training.rounds))

@@ -9,6 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from bench.input.bounds import check_count
+from bench.input.errors import UserError
 from bench.numerics.streams import numpy_stream
 
 
@@ -83,3 +85,45 @@ class StepBatches:
 
     def _epochs(self, epochs: int) -> EpochBatches:
         return EpochBatches(self.split, epochs, self.batch_size, self.seed)
+
+
+@dataclass(frozen=True)
+class LocalSteps:
+    """The local steps of an active client in a round: a number of `steps`, or of `epochs` over its data.
+
+    `batch_size` None: each step, or epoch, is one step on all of the client's samples.
+    """
+
+    steps: int | None = None
+    epochs: int | None = None
+    batch_size: int | None = None
+
+    def __post_init__(self) -> None:
+        if (self.steps is None) == (self.epochs is None):
+            raise UserError(
+                "local training needs local_steps (mini-batches of a client per round) or local_epochs (passes over "
+                "its data), and not both"
+            )
+        check_count("local_steps", self.steps)
+        check_count("local_epochs", self.epochs)
+        check_count("batch_size", self.batch_size)
+
+    def count(self, samples: int) -> int:
+        """The number of steps of a client with this number of samples."""
+        return self.steps if self.steps is not None else (self.epochs or 0) * self._steps_of_epoch(samples)
+
+    def images(self, samples: int) -> int:
+        """The number of samples in all steps of a client with this number of samples, repeated ones included."""
+        epochs, further = divmod(self.count(samples), self._steps_of_epoch(samples))
+        return epochs * samples + further * (self.batch_size or 0)
+
+    def sampler(self, split: Sequence[NDArray[np.int64]], seed: int) -> BatchSampler:
+        """The mini-batches of clients with these samples."""
+        if self.batch_size is None:
+            return FullBatches(split, self.count(0))
+        if self.steps is None:
+            return EpochBatches(split, self.epochs or 0, self.batch_size, seed)
+        return StepBatches(split, self.steps, self.batch_size, seed)
+
+    def _steps_of_epoch(self, samples: int) -> int:
+        return 1 if self.batch_size is None else -(-samples // self.batch_size)

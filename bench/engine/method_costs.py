@@ -7,8 +7,9 @@ import torch
 from pydantic.fields import FieldInfo
 from torch import nn
 
+from bench.engine.batches import LocalSteps
 from bench.engine.objective import Objective
-from bench.engine.own_tensors import LocalSteps, OwnData, federation_on
+from bench.engine.own_tensors import OwnData, federation_on
 from bench.engine.step_settings import StepSettings
 from bench.methods.recipe import Recipe
 

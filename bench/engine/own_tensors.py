@@ -13,10 +13,11 @@ from torch import Tensor, nn
 
 from bench.data.dataset import DeviceData, Samples
 from bench.data.partitions.base import Indices, Partition
-from bench.engine.batches import BatchSampler, EpochBatches, FullBatches, StepBatches
+from bench.engine.batches import LocalSteps
 from bench.engine.federation import Federation
 from bench.engine.objective import Objective
 from bench.engine.step_settings import StepSettings
+from bench.input.bounds import check_count
 from bench.input.errors import UserError
 from bench.input.user_code import reason
 from bench.methods.base import Method
@@ -59,42 +60,6 @@ class OwnData:
         return cls(x, y, partition.split(samples, numpy_stream(seed, "partition")))
 
 
-@dataclass(frozen=True)
-class LocalSteps:
-    """The local steps of an active client in a round: a number of `steps`, or of `epochs` over its data.
-
-    `batch_size` None: each step, or epoch, is one step on all of the client's samples.
-    """
-
-    steps: int | None = None
-    epochs: int | None = None
-    batch_size: int | None = None
-
-    def __post_init__(self) -> None:
-        if (self.steps is None) == (self.epochs is None):
-            raise UserError(
-                "local training needs local_steps (mini-batches of a client per round) or local_epochs (passes over "
-                "its data), and not both"
-            )
-        check_count("local_steps", self.steps)
-        check_count("local_epochs", self.epochs)
-        check_count("batch_size", self.batch_size)
-
-    def count(self, samples: int) -> int:
-        """The number of steps of a client with this number of samples."""
-        if self.steps is not None:
-            return self.steps
-        return (self.epochs or 0) * (1 if self.batch_size is None else -(-samples // self.batch_size))
-
-    def sampler(self, split: Sequence[Indices], seed: int) -> BatchSampler:
-        """The mini-batches of clients with these samples."""
-        if self.batch_size is None:
-            return FullBatches(split, self.steps or self.epochs or 0)
-        if self.steps is None:
-            return EpochBatches(split, self.epochs or 0, self.batch_size, seed)
-        return StepBatches(split, self.steps, self.batch_size, seed)
-
-
 def check_model(model: object) -> None:
     """A `UserError` if this is no module, for example the class of one."""
     if not isinstance(model, nn.Module):
@@ -128,12 +93,6 @@ def own_batches(objective: Objective, name: str, data: object, batch_size: int) 
     check_count("batch_size", batch_size)
     w = objective.initial()
     return list(zip(x.to(w).split(batch_size), y.to(w.device).split(batch_size), strict=True))
-
-
-def check_count(name: str, value: object) -> None:
-    """A `UserError` unless the value is None or a whole number from 1."""
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1):
-        raise UserError(f"{name} is {value} (allowed: whole numbers of at least 1)")
 
 
 def own_samples(name: str, data: object) -> tuple[Tensor, Tensor]:

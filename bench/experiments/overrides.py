@@ -1,14 +1,14 @@
 """Values that the command line sets: single keys by `--set`, and the keys of Snakemake's `--config`."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any, get_args
 
 from bench.engine.settings import EngineSettings
 from bench.experiments.address import CellAddress
-from bench.experiments.run_config import Evaluation, Training
+from bench.experiments.run_config import AMOUNTS, Evaluation, Training
 from bench.experiments.scale import Scale
 from bench.experiments.schema import ExperimentFile, ExperimentPart, Grid, MethodEntry, PartitionOverrides, differing
 from bench.input.errors import UserError
@@ -168,7 +168,18 @@ def parse_overrides(values: Mapping[str, Any]) -> tuple[Override, ...]:
     one partition follow all others.
     """
     overrides = [Override.of(key, value) for key, value in values.items()]
+    _refuse_both_amounts(overrides)
     return tuple(sorted(overrides, key=_specificity))
+
+
+def _refuse_both_amounts(overrides: Iterable[Override]) -> None:
+    """A `UserError` if one section of `training` is given both local epochs and local steps."""
+    given: dict[tuple[str, ...], str] = {}
+    for one in overrides:
+        if one.names[:1] == ("training",) and one.names[-1] in AMOUNTS and one.value is not None:
+            other = given.setdefault(one.path[:-1], one.key)
+            if other != one.key:
+                raise UserError(f"{other} and {one.key} exclude each other (allowed: one of them)")
 
 
 def _specificity(override: Override) -> tuple[bool, bool, bool, int]:

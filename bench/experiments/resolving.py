@@ -38,7 +38,7 @@ At last `RunConfig` fills in what no layer gives, from the values of all layers:
     method's own weights, hashes of user-defined files, and every other field by its default
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -52,6 +52,7 @@ from bench.engine.participation import Participation
 from bench.experiments.address import CellAddress
 from bench.experiments.files import experiment_files, read_yaml
 from bench.experiments.overrides import Override, full_key
+from bench.experiments.run_config import AMOUNTS, with_training
 from bench.experiments.scale import ROUNDS, at_smoke_scale
 from bench.experiments.schema import ExperimentFile, ExperimentPart, MethodEntry
 from bench.experiments.sweeps import SECTIONS as SWEPT_SECTIONS
@@ -94,7 +95,7 @@ def experiment_data(name: str) -> Data:
                 for label, entry in methods.items()
             }
         merged_files |= {
-            key: _updated(merged_files.get(key), value) if key in _MERGED_SECTIONS else value
+            key: _updated(merged_files.get(key), value, key) if key in _MERGED_SECTIONS else value
             for key, value in data.items()
         }
     return merged_files
@@ -169,7 +170,8 @@ def _with_value(section: Data, path: Sequence[str], override: Override) -> Data:
     """A copy of the section with the value at `path`."""
     key, *below = path
     if not below:
-        return {**section, key: override.value}
+        values = {key: override.value}
+        return with_training(section, values) if override.names[0] == "training" else {**section, **values}
     inner = section.get(key, {})
     if not isinstance(inner, dict):
         whole = ".".join(override.path[: len(override.path) - len(below)])
@@ -184,11 +186,12 @@ def _with_training(data: Data, key: str, value: Any) -> Data:
     With another number of rounds, SWA begins at its default round, because a configured one may come after the last
     round.
     """
-    dropped = {"training": key} | ({"swa": "start"} if key == "rounds" else {})
+    together = AMOUNTS if key in AMOUNTS and value is not None else (key,)
+    dropped = {"training": together} | ({"swa": ("start",)} if key == "rounds" else {})
     training = data.get("training", {})
     if not isinstance(training, dict):
         raise UserError(f"training.{key}: training is a value, not a section")
-    return {**_without(data, dropped), "training": {**training, key: value}}
+    return {**_without(data, dropped), "training": with_training(training, {key: value})}
 
 
 def part_fields(experiment: ExperimentFile, label: str, part: ExperimentPart) -> Data:
@@ -208,7 +211,11 @@ def part_fields(experiment: ExperimentFile, label: str, part: ExperimentPart) ->
 def merged(base: Mapping[str, Any], overrides: Mapping[str, Any]) -> Data:
     """Nested mappings merged key by key; a list or another value of `overrides` replaces that of `base`."""
     updates = {
-        key: merged(base[key], value) if isinstance(base.get(key), dict) and isinstance(value, dict) else value
+        key: value
+        if not (isinstance(base.get(key), dict) and isinstance(value, dict))
+        else with_training(base[key], value)
+        if key == "training"
+        else merged(base[key], value)
         for key, value in overrides.items()
     }
     return {**base, **updates}
@@ -335,13 +342,15 @@ def _with_method(config: Data, hyperparameters: Mapping[str, Any], training: Map
     return {
         **config,
         "method": {**method, "hyperparameters": {**method["hyperparameters"], **hyperparameters}},
-        "training": {**config["training"], **training},
+        "training": with_training(config["training"], training),
     }
 
 
-def _updated(base: Any, overrides: Any) -> Any:
+def _updated(base: Any, overrides: Any, section: str = "") -> Any:
     """One level of merging: `overrides` replaces a base that is no mapping."""
-    return {**base, **overrides} if isinstance(base, dict) and isinstance(overrides, dict) else overrides
+    if not (isinstance(base, dict) and isinstance(overrides, dict)):
+        return overrides
+    return with_training(base, overrides) if section == "training" else {**base, **overrides}
 
 
 def _with_references(data: Data) -> Data:
@@ -372,10 +381,10 @@ def _with_absolute_paths(data: Any, folder: Path) -> Any:
     }
 
 
-def _without(tree: Data, dropped: Mapping[str, str]) -> Data:
-    """The tree without the key `dropped[name]` of each section with a name in `dropped`, at any depth."""
+def _without(tree: Data, dropped: Mapping[str, Collection[str]]) -> Data:
+    """The tree without the keys `dropped[name]` of each section with a name in `dropped`, at any depth."""
     return {
-        name: _without({key: v for key, v in value.items() if key != dropped.get(name)}, dropped)
+        name: _without({key: v for key, v in value.items() if key not in dropped.get(name, ())}, dropped)
         if isinstance(value, dict)
         else value
         for name, value in tree.items()

@@ -12,6 +12,7 @@ from bench.data.augmentation import Augmentations, Mixup
 from bench.data.partitions import AnyPartition
 from bench.data.sources import AnySource, parse_source
 from bench.data.sources.arrays import ArrayFunction
+from bench.engine.batches import LocalSteps
 from bench.engine.participation import Participation
 from bench.engine.settings import EngineSettings
 from bench.engine.step_settings import StepSettings
@@ -71,11 +72,29 @@ class UserFile(NamedTuple):
         return f"{self.section}.py"
 
 
+AMOUNTS = ("local_epochs", "local_steps")
+"""The fields of `training` that say how long a client trains in a round; a run has exactly one of them."""
+
+
+def with_training(training: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of `training` with these values; a value of `local_steps` replaces `local_epochs`, and vice versa."""
+    given = {name for name in AMOUNTS if values.get(name) is not None}
+    kept = {name: value for name, value in training.items() if not given or name not in AMOUNTS}
+    return {**kept, **values}
+
+
 class Training(StepSettings):
-    """Training settings of every method: rounds, local epochs, and the settings of local and server steps."""
+    """Training settings of every method: rounds, local epochs or steps, and the settings of local and server steps."""
 
     rounds: Count = Field(description="communication rounds T")
-    local_epochs: Count = Field(description="epochs E over a client's data per round; the last batch may be short")
+    local_epochs: Count | None = Field(
+        default=None, description="epochs E over a client's data per round; the last batch may be short"
+    )
+    local_steps: Count | None = Field(
+        default=None,
+        description="mini-batches K of each client per round, in place of local_epochs: the first ones of as many "
+        "epochs as they need, the last batch of each epoch may be short",
+    )
     batch_size: Images = Field(description="mini-batch size B")
     augmentation: Augmentations = Field(
         default=None, description="names or mappings with options, in order of application; null: none"
@@ -83,6 +102,22 @@ class Training(StepSettings):
     precision: Annotated[Precision | None, BeforeValidator(lambda given: None if given == "fp32" else given)] = Field(
         default=None, description="fp32, tf32 (NVIDIA) or bf16, with parameters and norms in float32; null: fp32"
     )
+
+    @model_validator(mode="after")
+    def _one_amount(self) -> "Training":
+        if self.local_epochs is None and self.local_steps is None:
+            raise UserError("training.local_epochs or training.local_steps is missing")
+        if self.local_epochs is not None and self.local_steps is not None:
+            raise UserError(
+                f"training.local_epochs = {self.local_epochs} and training.local_steps = {self.local_steps} "
+                "exclude each other (allowed: one of them)"
+            )
+        return self
+
+    @property
+    def local(self) -> LocalSteps:
+        """The local steps of a client in a round."""
+        return LocalSteps(self.local_steps, self.local_epochs, self.batch_size)
 
 
 class Windows(Frozen):

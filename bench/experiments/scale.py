@@ -25,9 +25,9 @@ SIDE = 8
 def at_smoke_scale(config: Mapping[str, Any]) -> dict[str, Any]:
     """A run's configuration with scikit-learn's digits and a small network; other values stay where possible.
 
-    In pathological splits a client holds the same share of the classes; splits by groups become Dirichlet splits. Only
-    the augmentations mixup and cutout remain, because crops and flips turn digits of 8×8 pixels into other digits.
-    SWA averages at least two models, if there are four rounds.
+    In pathological splits a client holds the same share of the classes; splits by groups, and `dirichlet_by_class`,
+    become `dirichlet`. Only the augmentations mixup and cutout remain, because crops and flips turn digits of 8×8
+    pixels into other digits. SWA averages at least two models, if there are four rounds.
     """
     facts = getattr(parse_source(config["dataset"]), "facts", None)  # user-defined images have none
     classes, side = (10, 32) if facts is None else (facts.classes, facts.shape[1])
@@ -66,7 +66,7 @@ def _partition(partition: Mapping[str, Any], classes: int) -> dict[str, Any]:
     if partition["name"] == "pathological":
         held = max(1, round(partition["classes_per_client"] * 10 / classes))
         return {**few, "classes_per_client": held, "clients": min(few["clients"], PLACES // held)}
-    if partition["name"] in ("pam", "by_group"):
+    if partition["name"] in ("pam", "by_group", "dirichlet_by_class"):  # 901 images do not suffice for `least`
         return {"name": "dirichlet", "alpha": partition.get("alpha", 1.0), "clients": few["clients"]}
     return few
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, get_args, get_origin
 
-from bench.experiments.run_config import Training
+from bench.experiments.run_config import Training, with_training
 from bench.experiments.schema import SWA_SUFFIX, MethodEntry
 from bench.input.bounds import MOST_ENTRIES
 from bench.input.errors import UserError
@@ -97,7 +97,8 @@ def _methods_of(label: str, entry: Any, shared: Mapping[str, list[Any]]) -> list
         return [(entry, None)]
     own, training = (sections[name] or {} for name in SECTIONS)
     axes = [("hyperparameters", *axis) for axis in _lists(own, _hyperparameters_with_lists(label, entry)).items()]
-    of_training = {name: values for name, values in shared.items() if name not in training}
+    inherited = with_training(shared, training)
+    of_training = {name: values for name, values in shared.items() if name not in training and name in inherited}
     of_training |= _lists(training, _is_no_sweep)
     axes += [("training", *axis) for axis in of_training.items()]
     if not axes:

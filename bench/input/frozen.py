@@ -106,8 +106,9 @@ class Frozen(BaseModel):
 
 def _is_typed_wrongly(mistake: str, typos: list[str]) -> bool:
     """Whether a key is missing because it is one of the unknown keys."""
-    key = mistake.removesuffix(" is missing").rpartition(".")[2]
-    return mistake.endswith(" is missing") and any(f"; did you mean '{key}'?" in typo for typo in typos)
+    keys = [key.rpartition(".")[2] for key in mistake.removesuffix(" is missing").split(" or ")]
+    meant = any(f"; did you mean '{key}'?" in typo for key in keys for typo in typos)
+    return mistake.endswith(" is missing") and meant
 
 
 def _class_in_words(cls: type) -> str:

@@ -16,13 +16,12 @@ from bench.data.partitions.base import Indices
 from bench.data.root import data_root
 from bench.data.sources.base import Source
 from bench.data.validation import hold_out
-from bench.engine.batches import EpochBatches
 from bench.engine.federation import Federation, FederationState
 from bench.engine.local import LocalWork
 from bench.engine.objective import Objective
 from bench.engine.participation import active_clients
 from bench.engine.settings import EngineSettings
-from bench.experiments.run_config import RunConfig
+from bench.experiments.run_config import AMOUNTS, RunConfig
 from bench.input.errors import UserError
 from bench.models import build_model
 from bench.numerics.precision import Precision, prepare_precision
@@ -88,7 +87,7 @@ class RunSetup:
         model = build_model(config.model, dataset.image_shape, dataset.classes, config.seed)
         objective = Objective(model.to(device), precision, buffer_mode=config.model.buffer_mode)
         method = config.method.recipe.build(config.method.hyperparameters)
-        batch_sampler = EpochBatches(split, settings.local_epochs, settings.batch_size, config.seed)
+        batch_sampler = settings.local.sampler(split, config.seed)
         sizes = [len(indices) for indices in split]
         augment = _augment(config, dataset, train)
         federation = Federation(method, objective, train, batch_sampler, sizes, settings, config.seed, augment)
@@ -109,7 +108,7 @@ class RunSetup:
         return {
             "model": config.model.model_dump(mode="json", exclude={"file", "module"}),
             "data": [*data.image_shape, data.classes, len(data.train)],
-            "local_epochs": config.training.local_epochs,
+            **config.training.model_dump(include=set(AMOUNTS), exclude_none=True),
             "batch_size": config.training.batch_size,
             "participation": config.participation.model_dump(mode="json", exclude={"file"}),
             "clients": config.partition.clients,

@@ -64,11 +64,11 @@ def class_pools(labels: Labels, stream: np.random.Generator) -> list[Indices]:
     return [stream.permutation(np.flatnonzero(labels == c)) for c in range(int(labels.max()) + 1)]
 
 
-def symmetric_dirichlet(concentration: float, classes: int, stream: np.random.Generator) -> Proportions:
-    """Proportions `[classes]` from a symmetric Dirichlet distribution; they sum to 1."""
-    drawn = stream.dirichlet(np.full(classes, concentration))
-    if not np.isclose(drawn.sum(), 1):  # underflow at a tiny concentration, whose limit is one class
-        drawn = np.eye(classes)[stream.integers(classes)]
+def symmetric_dirichlet(concentration: float, shares: int, stream: np.random.Generator) -> Proportions:
+    """Proportions `[shares]`, of classes or of clients, from a symmetric Dirichlet distribution; they sum to 1."""
+    drawn = stream.dirichlet(np.full(shares, concentration))
+    if not np.isclose(drawn.sum(), 1):  # underflow at a tiny concentration, whose limit is a single share
+        drawn = np.eye(shares)[stream.integers(shares)]
     return drawn
 
 

@@ -85,13 +85,14 @@ def test_runs_of_another_configuration_are_not_stored(little: Path) -> None:
 def test_methods_that_do_not_share_the_protocol_are_not_stored_together(little: Path) -> None:
     text = LITTLE.replace(
         "wild: {name: fedavg, training: {lr: 1.0e+38, weight_decay: 1.0e+4}}",
-        "wild: {name: fedavg, training: {rounds: 2}}",
+        "wild: {name: fedavg, training: {local_steps: 2}}",
     )
     assert text != LITTLE
     (little / "little.yaml").write_text(text, encoding="utf-8")
     shutil.rmtree(little / "results")
     train_all(little / "little.yaml", little / "results")
-    with pytest.raises(UserError, match=r"fedavg and wild cannot be compared .* \(rounds: 1 in fedavg, 2 in wild\)"):
+    why = r"\(local_epochs: 1 in fedavg, none in wild\)"
+    with pytest.raises(UserError, match=f"fedavg and wild cannot be compared .* {why}"):
         collect(requested(little))
 
 
@@ -121,6 +122,7 @@ def test_a_methods_own_tuning_is_no_part_of_the_protocol(changes: dict[str, obje
     [
         {"training__rounds": 31},
         {"training__local_epochs": 1},
+        {"training__local_steps": 10},
         {"training__batch_size": 8},
         {"training__augmentation": {"name": "cutout", "size": 2}},
     ],

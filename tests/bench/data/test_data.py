@@ -12,7 +12,7 @@ from bench.data.partitions.dirichlet import Dirichlet
 from bench.data.partitions.even import IID
 from bench.data.partitions.pathological import Pathological
 from bench.data.sources.digits import Digits
-from bench.engine.batches import EpochBatches, StepBatches
+from bench.engine.batches import EpochBatches, LocalSteps, StepBatches
 from bench.engine.participation import Participation, active_clients
 from bench.input.errors import UserError
 from bench.numerics.streams import numpy_stream, torch_seed
@@ -150,6 +150,14 @@ def test_epochs_cover_a_clients_data_and_are_reshuffled():
 def test_step_batches_make_exactly_the_steps_requested():
     steps = StepBatches([np.arange(10)], steps=7, batch_size=4, seed=0)(0, 0)
     assert [len(s) for s in steps] == [4, 4, 2, 4, 4, 2, 4]
+
+
+@given(steps=st.integers(1, 20), epochs=st.booleans(), batch=st.none() | st.integers(1, 9), n=st.integers(1, 20))
+def test_counts_of_steps_and_images_are_those_of_the_batches(steps, epochs, batch, n):
+    local = LocalSteps(**{"epochs" if epochs else "steps": steps}, batch_size=batch)
+    batches = local.sampler([np.arange(n)], seed=0)(0, 0)
+    assert local.count(n) == len(batches)
+    assert local.images(n) == sum(map(len, batches))
 
 
 def test_streams_differ_by_every_part_of_their_key():

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from bench.data.partitions.base import Partition, partition_hash
 from bench.data.partitions.by_group import ByGroup
 from bench.data.partitions.dirichlet import Dirichlet
+from bench.data.partitions.dirichlet_by_class import DirichletByClass
 from bench.data.partitions.lda import LDA
 from bench.data.partitions.pam import PAM
 from bench.data.partitions.pathological import Pathological
@@ -46,6 +47,54 @@ def test_every_image_goes_to_one_client_in_equal_shares(partition, seed):
     assert len(split) == partition.clients
     assert max(sizes) - min(sizes) <= 1
     assert sorted(np.concatenate(split)) == list(range(len(LABELS)))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    clients=st.integers(1, 12),
+    alpha=st.sampled_from([0.3, 0.6, 10.0]),
+    least=st.integers(1, 15),
+    seed=st.integers(0, 9),
+)
+def test_shares_of_classes_use_every_image_once_and_leave_no_client_too_small(clients, alpha, least, seed):
+    split = drawn(DirichletByClass(clients=clients, alpha=alpha, least=least), seed=seed)
+    assert len(split) == clients
+    assert min(map(len, split)) >= least
+    assert sorted(np.concatenate(split)) == list(range(len(LABELS)))
+
+
+def test_shares_of_classes_have_the_variance_of_the_dirichlet_distribution():
+    """A share of Dir(α) over N clients has mean 1/N and variance (N − 1) / (N² (Nα + 1))."""
+    labels = np.repeat(np.arange(10), 5000)
+    splits = [drawn(DirichletByClass(clients=20, alpha=0.6), samples(labels), seed=seed) for seed in range(5)]
+    shares = np.concatenate([class_counts(split, labels) / 5000 for split in splits])
+    assert shares.mean() == pytest.approx(1 / 20)
+    assert shares.var() == pytest.approx(19 / 400 / 13, rel=0.2)
+    sizes = [len(indices) for indices in splits[0]]
+    assert max(sizes) > 2 * min(sizes)
+
+
+def test_small_shares_are_drawn_again():
+    """Of two classes with 30 and 10 images, the first draw leaves client 0 with 7 + 2 images, one fewer than asked."""
+    labels = np.repeat([0, 1], [30, 10])
+    stream = Script(dirichlet=[[0.25, 0.75], [0.2, 0.8], [0.25, 0.75], [0.3, 0.7]])
+    split = DirichletByClass(clients=2, alpha=1.0).split(samples(labels), stream)
+    assert [len(indices) for indices in split] == [10, 30]
+    assert split[0].tolist() == [0, 1, 2, 3, 4, 5, 6, 30, 31, 32]
+    assert stream.all_drawn()
+
+
+@pytest.mark.parametrize(
+    ("partition", "message"),
+    [
+        (DirichletByClass(clients=70, alpha=1.0), "600 training images are too few for least = 10 at each of 70"),
+        (DirichletByClass(clients=50, alpha=0.01), "none of 10,000 draws gives each of 50 clients at least 10 of 600"),
+    ],
+)
+def test_shares_of_classes_that_cannot_be_drawn_are_refused(partition, message):
+    train = samples(np.zeros(600, dtype=int))
+    with pytest.raises(UserError, match=f"^dirichlet_by_class-.*{message}.*\\(allowed: .*\\)$"):
+        drawn(partition, train)
 
 
 @settings(max_examples=40, deadline=None)

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.experiments.experiment import load_experiment
 from bench.experiments.resolving import CELL_LAYERS, FILE_LAYERS
+from bench.experiments.run_config import AMOUNTS
 from bench.input.errors import UserError
 
 BASE: dict[str, Any] = {
@@ -144,6 +145,51 @@ def test_the_command_line_beats_a_hyper_parameter_at_every_place(
     key = ("hyperparameters", "rho")
     config = run(folder, dotted(key, overrides), data=placed(key, values))
     assert config.method.hyperparameters["rho"] == max(overrides.values(), default=[0.1, *values.values()][-1])
+
+
+@settings(max_examples=25)
+@given(st.lists(st.tuples(st.sampled_from(list(CLIP)), st.sampled_from(AMOUNTS)), unique_by=lambda placed: placed[0]))
+def test_the_last_amount_of_local_training_replaces_the_other_one(
+    folder: Path, values: list[tuple[Place, str]]
+) -> None:
+    data = placed(("training", "clip"), {})
+    for place, name in values:
+        if place != VARIANT:
+            section = data
+            for key in (*place, "training"):
+                section = section.setdefault(key, {})
+            section[name] = 2 + list(CLIP).index(place)
+    given = {place: name for place, name in values if place != VARIANT}
+    last = max(given, key=list(CLIP).index, default=None)
+    name, value = ("local_epochs", 1) if last is None else (given[last], 2 + list(CLIP).index(last))
+    training = run(folder, data=data).training
+    assert {key: getattr(training, key) for key in AMOUNTS} == {**dict.fromkeys(AMOUNTS), name: value}
+    for other in AMOUNTS:
+        training = run(folder, {f"training.{other}": 30}, data=data).training
+        assert {key: getattr(training, key) for key in AMOUNTS} == {**dict.fromkeys(AMOUNTS), other: 30}
+
+
+@pytest.mark.parametrize("place", [EXPERIMENT, PART, ENTRY, WHERE, PART_WHERE])
+def test_the_command_line_replaces_local_epochs_by_steps_at_every_place(tmp_path: Path, place: Place) -> None:
+    training = run(tmp_path, {".".join((*place, "training", "local_steps")): 7}).training
+    assert (training.local_steps, training.local_epochs) == (7, None)
+
+
+def test_either_epochs_or_steps(tmp_path: Path) -> None:
+    refused = "local_epochs = 2 and training.local_steps = 5 exclude each other"
+    for data, overrides, message in (
+        ({**EXTENDING, "training": {"local_steps": 5, "local_epochs": 2}}, {}, refused),
+        ({**EXTENDING, "training": {"local_epochs": None}}, {}, "local_epochs or training.local_steps is missing"),
+        (EXTENDING, {"training.local_steps": 5, "training.local_epochs": 2}, "local_steps and training.local_epochs"),
+    ):
+        with pytest.raises(UserError, match=message) as error:
+            run(tmp_path, overrides, data=data)
+        assert "\n" not in str(error.value)
+    typed = {**BASE, "training": {"rounds": 9, "local_step": 1, "batch_size": 8, "lr": 0.1}}
+    with pytest.raises(UserError, match="'local_step'; did you mean 'local_steps'") as error:
+        (tmp_path / "typed.yaml").write_text(yaml.safe_dump(typed), encoding="utf-8")
+        load_experiment(str(tmp_path / "typed.yaml"))
+    assert "missing" not in str(error.value)
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,18 @@ def test_a_list_in_the_training_of_all_sweeps_the_methods_without_a_value_of_the
     assert identity(swept, "fedgf") == identity(single, "fedgf")
 
 
+def test_a_method_with_epochs_of_its_own_is_not_swept_over_steps(tmp_path: Path) -> None:
+    training = {**QUICK["training"], "local_steps": [5, 10]}
+    del training["local_epochs"]
+    methods = {"fedavg": {}, "fedprox": {"hyperparameters": {"lam": 0.1}, "training": {"local_epochs": 2}}}
+    swept = experiment(tmp_path, methods, training=training)
+    assert list(swept.methods) == ["fedavg-local_steps-5", "fedavg-local_steps-10", "fedprox"]
+    found = {cell.address.method: cell.runs[0].training for cell in swept.cells().values()}
+    assert {label: (one.local_epochs, one.local_steps) for label, one in found.items()} == {
+        "fedavg-local_steps-5": (None, 5), "fedavg-local_steps-10": (None, 10), "fedprox": (2, None)
+    }  # fmt: skip
+
+
 def test_values_that_are_lists_by_themselves_are_no_sweeps(tmp_path: Path) -> None:
     training = {**QUICK["training"], "augmentation": ["mixup"]}
     evaluation = {"every": 2, "local_models": [5, 10]}
