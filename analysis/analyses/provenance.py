@@ -7,12 +7,13 @@ from pathlib import Path
 from bench.experiments.address import IDS
 from bench.input.content import named_contents, short_hash
 from bench.training.code_version import code_fingerprint
+from bench.training.directories.shared_runs import TAKEN_FROM
 
 PROVENANCE_COLUMNS = ("options", "compared_with", "code")
 """All options, the identities of the runs that the run was compared with, and the code's fingerprint."""
 
 TEXT_COLUMNS = (
-    "experiment", *IDS, "identity", "definition", *PROVENANCE_COLUMNS,
+    "experiment", *IDS, "identity", "definition", *PROVENANCE_COLUMNS, TAKEN_FROM,
     "corruption", "data", "direction", "group", "metric", "model", "suite", "target_of",
 )  # fmt: skip
 """The columns of tidy files that contain text: even a hash or a label may look like a number. All others contain

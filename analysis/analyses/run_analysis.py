@@ -9,12 +9,19 @@ import torch
 
 from analysis.analyses.analysed_run import AnalysedRun
 from analysis.analyses.base import Analysis
-from analysis.analyses.provenance import PROVENANCE_COLUMNS, TEXT_COLUMNS, analysis_fingerprint, name_value_pairs
+from analysis.analyses.provenance import (
+    PROVENANCE_COLUMNS,
+    TEXT_COLUMNS,
+    analysis_fingerprint,
+    name_value_pairs,
+)
+from analysis.analyses.shared_rows import shared_rows
 from bench.experiments.address import IDS
 from bench.experiments.results import METRICS, run_in
 from bench.files.csv_json import read_checked_csv, write_checked_csv
 from bench.host.progress import Progress
 from bench.input.errors import UserError
+from bench.training.directories.shared_runs import TAKEN_FROM
 from bench.training.run_directory import CONFIG, RunDirectory, identified, is_complete
 
 CELL_COLUMNS = ["experiment", *IDS]
@@ -87,8 +94,9 @@ def run_analysis(
     """Analyse the runs in a folder and write the tidy file.
 
     Its columns are: the columns that name a run, the columns of the analysis, `definition`, and `PROVENANCE_COLUMNS`. A
-    run that diverged, or stopped at a target accuracy, has no rows, unless the analysis uses such runs. `compare_with`:
-    folders with the runs of other methods or partitions, for analyses that compare runs.
+    run that diverged, or stopped at a target accuracy, has no rows, unless the analysis uses such runs. Rows that
+    another experiment of the same results has are taken, and name its file in a further column. `compare_with`: folders
+    with the runs of other methods or partitions, for analyses that compare runs.
     """
     cell, other_cells = find_runs(folder), [find_runs(other) for other in compare_with]
     tables = [
@@ -108,8 +116,15 @@ def run_analysis(
             log(f"seed {seed}: {reason}: no rows")
             continue
         analysis.check(run.config.evaluation)
-        provenance = _provenance(analysis, run)
-        tables.append(identified(analysis.of_run(run).assign(**provenance), cell.cell, run.directory.identity, seed))
+        provenance, used = _provenance(analysis, run), [one.directory for one in (run, *others)]
+        identity = run.directory.identity
+        rows = shared_rows(out, used, {"identity": identity, "seed": seed, **provenance}, analysis.columns)
+        if rows is None:
+            rows = analysis.of_run(run).assign(**provenance)
+        else:
+            log(f"seed {seed}: taken from '{rows[TAKEN_FROM][0]}', which has the same run and options")
+            rows = rows.drop(columns=[*CELL_COLUMNS, "identity", "seed"])
+        tables.append(identified(rows, cell.cell, identity, seed))
     write_checked_csv(out, pd.concat(tables[1:] or tables, ignore_index=True))
     for file in partial_results:
         file.unlink(missing_ok=True)
