@@ -1,7 +1,7 @@
 """Analyses by name: a module NAME in one of the folders here defines the analysis NAME."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from analysis.analyses.base import Analysis
@@ -9,6 +9,7 @@ from bench.experiments.files import PAPER_TABLES, experiment_files, read_yaml
 from bench.experiments.results import RESERVED
 from bench.input.errors import UserError, unknown
 from bench.input.frozen import NAME
+from bench.input.preference import with_first_known
 from bench.input.registry import registered
 
 ANALYSES: Mapping[str, type[Analysis]] = registered(Analysis, __name__)
@@ -30,17 +31,25 @@ def parse_analysis(name: str, options: Mapping[str, Any]) -> Analysis:
     return analysis_class(name).parse(options, name)
 
 
-def load_analyses(experiment: str) -> dict[str, Analysis]:
+REFERENCES = ("reference", "towards")
+"""Options that name a method, or a partition, with which a run is compared."""
+
+
+def load_analyses(experiment: str, labels: Collection[str] = ()) -> dict[str, Analysis]:
     """All analyses by name, with the options in analyses.yaml in the folder of the experiment's file.
 
     A key of that file is the name of an analysis, or a new name for the analysis `analysis: NAME` with other options.
+    `labels`: methods and partitions of the experiment. A list of `REFERENCES` is in order of preference: the first one
+    that the experiment has is taken.
     The file of an experiment takes precedence over that of the experiment which it extends, and both over the defaults.
     If there is no such file, that of quick is used, whose options suit the default tables and figures.
     """
     analyses: dict[str, Analysis] = {name: cls() for name, cls in ANALYSES.items()}
     files = [file.with_name("analyses.yaml") for file in reversed(experiment_files(experiment))]
     for file in [file for file in files if file.is_file()] or [PAPER_TABLES / "quick" / "analyses.yaml"]:
-        analyses |= {name: _parse_key(name, value, f"'{file}': {name}") for name, value in read_yaml(file).items()}
+        for name, value in read_yaml(file).items():
+            chosen = with_first_known(value, REFERENCES, labels) if isinstance(value, dict) else value
+            analyses[name] = _parse_key(name, chosen, f"'{file}': {name}")
     return analyses
 
 

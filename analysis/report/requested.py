@@ -44,7 +44,8 @@ class RequestedExperiment:
     @cached_property
     def analyses(self) -> dict[str, Analysis]:
         """Every analysis by name, with the experiment's options, adapted to its scale."""
-        analyses = load_analyses(self.name_or_file)
+        partitions = [setting.partition for setting in self.experiment.settings]
+        analyses = load_analyses(self.name_or_file, {*self.experiment.methods, *partitions})
         return {name: at_scale(analysis, self.experiment) for name, analysis in analyses.items()}
 
     @property

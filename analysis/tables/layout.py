@@ -19,6 +19,7 @@ from bench.experiments.address import CellAddress, Setting
 from bench.experiments.experiment import Experiment
 from bench.input.errors import UserError, unknown
 from bench.input.frozen import Frozen
+from bench.input.preference import with_first_known
 
 
 class Column(Frozen):
@@ -372,9 +373,7 @@ def _with_references(column: Any, experiment: Experiment) -> Any:
     """A column's data, in which a list of methods in order of preference is replaced by the first that exists."""
     if not isinstance(column, dict):
         return column
-    lists = {key: given for key in ("relative_to", "target") if isinstance(given := column.get(key), list) and given}
-    first = {key: next((m for m in given if m in experiment.methods), given[0]) for key, given in lists.items()}
-    return {**column, **first}
+    return with_first_known(column, ("relative_to", "target"), experiment.methods)
 
 
 def _block(experiment: Experiment, setting: Setting, *, whole: bool) -> Block:

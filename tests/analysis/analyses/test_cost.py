@@ -164,3 +164,6 @@ def test_a_table_asks_for_targets_that_the_analysis_has(little: Path) -> None:
         "convergence: {targets: [80], reference: fedavg, window: 3}\n", encoding="utf-8"
     )
     assert Tables(RequestedExperiment("little.yaml", Path("results"))).inputs("t")
+    table.write_text(layout.replace("TARGET", "[fedprox, fedavg]"), encoding="utf-8")
+    (little / "analyses.yaml").write_text("convergence: {reference: [fedprox, fedavg]}\n", encoding="utf-8")
+    assert Tables(RequestedExperiment("little.yaml", Path("results"))).inputs("t")

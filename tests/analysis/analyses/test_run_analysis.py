@@ -324,3 +324,20 @@ def test_an_extension_keeps_the_options_that_it_does_not_change(tmp_path: Path) 
     assert loaded["hessian"].images == 7  # type: ignore[attr-defined]
     assert loaded["flatness"] == quick["flatness"] != parse_analysis("flatness", {})
     assert loaded["wide"] == parse_analysis("flatness", {"rho": 0.5})
+
+
+def test_references_are_in_order_of_preference(tmp_path: Path) -> None:
+    """The first one that the experiment has counts; the error for none names the first of the list."""
+    file = tmp_path / "experiments.yaml"
+    file.write_text("name: own\nextends: quick\n", encoding="utf-8")
+    (tmp_path / "analyses.yaml").write_text(
+        "surface: {reference: [fedavgm, fedsam, fedavg]}\ninterpolation: {towards: [other, dirichlet-0.6]}\n"
+        "convergence: {reference: [fedavgm, mimelite]}\n",
+        encoding="utf-8",
+    )
+    requested = RequestedExperiment(str(file), tmp_path)
+    labels = {name: requested.analyses[name].compared_labels() for name in ("surface", "interpolation", "convergence")}
+    assert labels == {"surface": ("fedsam",), "interpolation": ("dirichlet-0.6",), "convergence": ("fedavgm",)}
+    assert requested.compared(CELL + "fedavg", "surface") == [CELL + "fedsam"]
+    with pytest.raises(UserError, match=r"unknown method or partition to compare .* with 'fedavgm'"):
+        requested.compared(CELL + "fedavg", "convergence")
