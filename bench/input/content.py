@@ -5,6 +5,7 @@ import hashlib
 import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,13 +23,19 @@ def read_own(file: Path, kind: str) -> bytes:
 
     Only regular files are read: a device or a pipe, such as /dev/zero, may never end.
     """
-    try:
+    with _unreadable_in_one_line(file, kind):
         status = file.stat()
         if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
             raise UserError(f"cannot read the {kind} '{file}': it is a device or a pipe (allowed: a file)")
         if status.st_size > MOST_BYTES:
             raise UserError(f"cannot read the {kind} '{file}': it has {status.st_size:,} bytes (allowed: 1 GiB)")
         return file.read_bytes()
+
+
+@contextmanager
+def _unreadable_in_one_line(file: Path, kind: str) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise UserError(f"cannot read the {kind} '{file}': {error.strerror}") from None
     except ValueError as error:  # a NUL in the path, or a letter that the locale lacks
@@ -63,15 +70,11 @@ def file_hash(file: Path, kind: str) -> str:
 
     A `UserError` as for `read_own`.
     """
-    try:
+    with _unreadable_in_one_line(file, kind):
         status = file.stat()
         if not stat.S_ISREG(status.st_mode):
             raise UserError(f"cannot read the {kind} '{file}': it is no regular file")
         return _hash_of_file(file, status.st_size, status.st_mtime_ns)
-    except OSError as error:
-        raise UserError(f"cannot read the {kind} '{file}': {error.strerror}") from None
-    except ValueError as error:  # a NUL in the path, or a letter that the locale lacks
-        raise UserError(f"cannot read the {kind} '{file}': {error}") from None
 
 
 @functools.lru_cache(maxsize=32)

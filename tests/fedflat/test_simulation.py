@@ -59,22 +59,25 @@ def test_the_bits_of_a_run(method, settings, tmp_path):
     participants = []
     for state.round in range(3):
         participants.append(setup.active(state))
+    same = {
+        "lr": steps.lr,
+        "hyperparameters": config.method.hyperparameters,
+        "weight_decay": steps.weight_decay,
+        "aggregation": steps.aggregation,
+        "batch_size": steps.batch_size,
+        "lr_decay": steps.lr_decay,
+        "clip": steps.clip,
+        "seed": 5,
+        "keep_every_round": True,
+    }
     simulated = fedflat.simulate(
         method,
         setup.objective.module,
         [setup.train.batch(torch.from_numpy(own)) for own in setup.split],
         participants,
         local_steps=local_steps,
-        lr=steps.lr,
-        hyperparameters=config.method.hyperparameters,
-        weight_decay=steps.weight_decay,
-        aggregation=steps.aggregation,
-        batch_size=steps.batch_size,
-        lr_decay=steps.lr_decay,
-        clip=steps.clip,
-        seed=5,
         engine=fedflat.EngineChoice(**run.provenance["engine"]),
-        keep_every_round=True,
+        **same,
     )
     by_name = fedflat.simulate(
         method,
@@ -85,16 +88,8 @@ def test_the_bits_of_a_run(method, settings, tmp_path):
         rounds=3,
         local_epochs=steps.local_epochs,
         test=setup.test.batch(torch.arange(len(setup.test))),
-        lr=steps.lr,
-        hyperparameters=config.method.hyperparameters,
-        weight_decay=steps.weight_decay,
-        aggregation=steps.aggregation,
-        batch_size=steps.batch_size,
-        lr_decay=steps.lr_decay,
-        clip=steps.clip,
-        seed=5,
         engine=simulated.engine,
-        keep_every_round=True,
+        **same,
     )
     assert all(map(torch.equal, simulated.global_params, by_name.global_params))
     assert all(map(np.array_equal, by_name.split, setup.split))

@@ -13,7 +13,7 @@ from bench.data.root import ENVIRONMENT
 from bench.data.sources import parse_source
 from bench.data.sources.digits import Digits
 from bench.experiments import trusted_code
-from bench.experiments.experiment import load_experiment
+from bench.experiments.experiment import Cell, load_experiment
 from bench.experiments.run_config import RunConfig
 from bench.input.errors import UserError
 from bench.numerics.streams import numpy_stream
@@ -200,12 +200,18 @@ methods: {fedavg: {}}
 """
 
 
-def test_a_function_is_called_once_and_its_code_belongs_to_the_run(tmp_path, monkeypatch):
+@pytest.fixture
+def cell(tmp_path, monkeypatch) -> Cell:
+    """The only cell of an experiment with this function, in the present folder."""
     (tmp_path / "mine.py").write_text(BUILD, encoding="utf-8")
     (tmp_path / "own.yaml").write_text(EXPERIMENT, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(ENVIRONMENT, str(tmp_path / "root"))
     [cell] = load_experiment("own.yaml").cells().values()
+    return cell
+
+
+def test_a_function_is_called_once_and_its_code_belongs_to_the_run(cell, tmp_path):
     assert cell.path == "waves/iid/all-of-2/fedavg"
     run = train(cell.runs[0], tmp_path / "run", CPU)
     assert (run.path / "dataset.py").read_text(encoding="utf-8") == BUILD
@@ -217,13 +223,8 @@ def test_a_function_is_called_once_and_its_code_belongs_to_the_run(tmp_path, mon
     assert Path("calls.txt").read_text(encoding="utf-8") == "called\n" * 2
 
 
-def test_a_function_in_a_run_of_others_is_not_called(tmp_path, monkeypatch):
+def test_a_function_in_a_run_of_others_is_not_called(cell, tmp_path, monkeypatch):
     """Its code must be trusted; a configuration that names code outside of the run is refused."""
-    (tmp_path / "mine.py").write_text(BUILD, encoding="utf-8")
-    (tmp_path / "own.yaml").write_text(EXPERIMENT, encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv(ENVIRONMENT, str(tmp_path / "root"))
-    [cell] = load_experiment("own.yaml").cells().values()
     path = train(cell.runs[0], tmp_path / "run", CPU).path
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another user"))
     monkeypatch.setattr(trusted_code, "_trusted", set())

@@ -13,7 +13,6 @@ from PIL import Image
 
 from analysis.provenance.verify import verify_cell, verify_run
 from bench.experiments.experiment import load_experiment
-from bench.experiments.run_config import RunConfig
 from bench.files.csv_json import read_checked_json, write_checked_json
 from bench.input.errors import UserError
 from bench.training.directories.shared_runs import take_shared
@@ -21,7 +20,7 @@ from bench.training.run_directory import RunDirectory
 from bench.training.run_setup import load_dataset
 from bench.training.train import train_cell, train_runs
 from bench.training.training_run import TrainingRun
-from tests.bench.data.test_image_folder import folder_of_images
+from tests.bench.data.test_image_folder import folder_of_images, one_round
 from tests.bench.training.test_runs import SETTING, contents
 from tests.bench.training.test_runs_of_others import CELL as OWN_CELL
 from tests.bench.training.test_runs_of_others import written
@@ -229,17 +228,7 @@ def test_without_hard_links_the_files_are_copied(results, monkeypatch):
 def test_a_run_of_changed_images_is_not_taken(tmp_path, monkeypatch):
     monkeypatch.setenv("FEDFLAT_DATA", str(tmp_path / "data"))
     folder_of_images(tmp_path / "mine")
-    config = RunConfig.parse(
-        {
-            "dataset": {"name": "image_folder", "root": str(tmp_path / "mine")},
-            "model": "cnn_gn",
-            "partition": {"name": "iid", "clients": 2},
-            "participation": {"sampling": "full"},
-            "method": "fedavg",
-            "training": {"rounds": 1, "local_epochs": 1, "batch_size": 1, "lr": 0.01},
-            "seed": 0,
-        }
-    )
+    config = one_round(str(tmp_path / "mine"))
     runs = {name: train(config, place(tmp_path, name), CPU) for name in ("one", "two")}
     Image.new("RGB", (4, 4)).save(tmp_path / "mine/train/ant/1.png")
     load_dataset.cache_clear()  # as in a new process
