@@ -60,9 +60,11 @@ _MOST_BANDS = 4
 
 
 class FigureLayout(Layout):
-    """A figure of any kind. `needs` is the analysis (or the kind of a run's tidy file) that it draws."""
+    """A figure of any kind. `needs` is the analysis (or the kind of a run's tidy file) that it draws; `of_one_setting`:
+    whether it shows one setting, that of its key `select`."""
 
     needs: ClassVar[str]
+    of_one_setting: ClassVar[bool] = False
     kind: str = Field(description="one of those below")
     analysis: str | None = Field(
         default=None, description="name of the analysis that it draws; null: the one named like its kind"
@@ -142,7 +144,11 @@ class BandsLayout(FigureLayout):
 
     def has_bands(self, frame: pd.DataFrame) -> bool:
         """Whether lines of these rows have bands."""
-        return self.most_lines(frame) <= _MOST_BANDS if self.bands is None else self.bands
+        return self.allows_bands(self.most_lines(frame))
+
+    def allows_bands(self, lines: int) -> bool:
+        """Whether panels with at most this number of lines have bands."""
+        return lines <= _MOST_BANDS if self.bands is None else self.bands
 
     def most_lines(self, frame: pd.DataFrame) -> int:
         """The largest number of lines in a panel: by default, a line per method, and a panel per setting."""
@@ -191,6 +197,7 @@ AnyPanel = TypeVar("AnyPanel", bound=Panel)
 class OneSettingLayout(FigureLayout):
     """A figure of one setting."""
 
+    of_one_setting: ClassVar[bool] = True
     select: Panel = Field(default=Panel(), description="the setting; missing fields: those of the main setting")
 
     def settings(self, experiment: Experiment) -> tuple[Setting, ...]:

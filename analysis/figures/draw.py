@@ -21,7 +21,7 @@ from analysis.layouts.captions import (
     other_training_settings,
     smoke_scale,
 )
-from analysis.layouts.layout import load_layout
+from analysis.layouts.layout import layout_content, load_layout
 from analysis.layouts.tidy import Tidy
 from bench.experiments.experiment import Experiment
 from bench.experiments.results import IMAGES
@@ -37,9 +37,18 @@ KINDS: Mapping[str, type[FigureLayout]] = registered(FigureLayout, *_FOLDERS, ke
 """The layouts of figures by kind. A new file with a class in one of the folders is a new kind."""
 
 
-def load_figure(experiment_name: str, name: str, experiment: Experiment | None = None) -> FigureLayout:
-    """A figure's layout, validated and fitted to its experiment (None: as its file says)."""
-    return load_layout(KINDS, experiment_name, "figures", name, experiment)
+def load_figure(
+    experiment_name: str, name: str, experiment: Experiment | None = None, part: str | None = None
+) -> FigureLayout:
+    """A figure's layout, validated and fitted to its experiment (None: as its file says), or to one of its parts."""
+    return load_layout(KINDS, experiment_name, "figures", name, experiment, part)
+
+
+def shows_main_setting(experiment_name: str, name: str) -> bool:
+    """Whether a figure shows one setting, which its layout leaves open; its experiment is not read."""
+    content = layout_content(experiment_name, "figures", name)
+    kind = KINDS.get(str(content.get("kind")))
+    return kind is not None and kind.of_one_setting and "select" not in content
 
 
 def draw(layout: FigureLayout, tidy: Tidy) -> Figure:

@@ -189,15 +189,25 @@ def are_inherited(experiment_name: str, folder: Folder) -> bool:
     return _folder(experiment_name, folder).parent != experiment_file(experiment_name).parent
 
 
+def are_default(experiment_name: str, folder: Folder) -> bool:
+    """Whether an experiment's tables or figures are those of quick, which show any grid."""
+    return _folder(experiment_name, folder).resolve() == (DEFAULTS / folder).resolve()
+
+
 def layout_file(experiment_name: str, folder: Folder, name: str) -> Path:
     """The file of one layout; for an unknown name, a `UserError` suggests the nearest one."""
     names = layout_names(experiment_name, folder)
     if name not in names:
-        kind = folder.removesuffix("s")
-        if (own := name.removeprefix(f"{kind}_")) in names:  # as in Snakemake's targets
-            raise UserError(f"unknown {kind} of experiment {experiment_name} '{name}'; did you mean '{own}'?")
-        raise unknown(f"{kind} of experiment {experiment_name}", name, names)
+        raise unknown_layout(experiment_name, folder, name, names)
     return _folder(experiment_name, folder) / f"{name}.yaml"
+
+
+def unknown_layout(experiment_name: str, folder: Folder, name: str, names: Collection[str]) -> UserError:
+    """A `UserError` for a name that is not among an experiment's layouts."""
+    kind = folder.removesuffix("s")
+    if (own := name.removeprefix(f"{kind}_")) in names:  # as in Snakemake's targets
+        return UserError(f"unknown {kind} of experiment {experiment_name} '{name}'; did you mean '{own}'?")
+    return unknown(f"{kind} of experiment {experiment_name}", name, names)
 
 
 def layout_files(experiment_name: str, folder: Folder, name: str) -> list[Path]:
@@ -221,16 +231,20 @@ def load_layout(
     folder: Folder,
     name: str,
     experiment: Experiment | None = None,
+    part: str | None = None,
 ) -> AnyLayout:
     """One layout, validated and fitted to its experiment; a `UserError` says which file is wrong, and why.
 
     `kinds`: its class, or the classes by `kind`; `experiment`: None: the named experiment without overrides. With
     `like: NAME`, keys that a layout does not give are those of the layout NAME; a given key replaces the other layout's
-    value entirely. A layout without `methods` shows all methods of the experiment.
+    value entirely. A layout without `methods` shows all methods of the experiment. `part`: the label of the only part
+    of the experiment that is shown by a layout of one setting; its title names it.
     """
     files = layout_files(experiment_name, folder, name)
     experiment = load_experiment(experiment_name) if experiment is None else experiment
     data = {"methods": list(experiment.methods), **_content(files)}
+    if part is not None:
+        data |= {"title": f"{data.get('title')}: {part}", "select": {"dataset": part}}
     if isinstance(kinds, Mapping):
         if "kind" not in data:
             raise UserError(f"'{files[0]}' has no kind (allowed: {', '.join(kinds)})")
@@ -250,8 +264,13 @@ def shows_sweeps(experiment_name: str, folder: Folder, name: str) -> bool:
     files = layout_files(experiment_name, folder, name)
     if not any(word in file.read_text(encoding="utf-8") for file in files for word in ("kind: sweep", "swept:")):
         return False  # a quick answer for most of the files
-    data = _content(files)
+    data = layout_content(experiment_name, folder, name)
     return bool(data.get("swept")) or (data.get("kind") == "sweep" and not data.get("panels"))
+
+
+def layout_content(experiment_name: str, folder: Folder, name: str) -> dict[str, Any]:
+    """The keys of a layout, as its file and those that it is `like` give them."""
+    return _content(layout_files(experiment_name, folder, name))
 
 
 def _content(files: Iterable[Path]) -> dict[str, Any]:

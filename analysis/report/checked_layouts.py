@@ -2,19 +2,23 @@
 
 import itertools
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic, NamedTuple, TypeVar
 
 from analysis.layouts.layout import (
+    DEFAULTS,
     Folder,
     Layout,
+    are_default,
     are_inherited,
     layout_file,
     layout_files,
     layout_names,
     shows_sweeps,
+    unknown_layout,
 )
 from analysis.report.requested import RequestedExperiment
 from bench.experiments.results import RUN_FILES
@@ -23,12 +27,22 @@ from bench.input.errors import UserError, all_mistakes, located, unknown
 AnyLayout = TypeVar("AnyLayout", bound=Layout)
 
 
+class Source(NamedTuple):
+    """A layout's file, by experiment and name; `part`: the label of the only part that it shows, or None."""
+
+    experiment: str
+    name: str
+    part: str | None = None
+
+
 @dataclass(frozen=True)
 class CheckedLayouts(ABC, Generic[AnyLayout]):
     """The layouts of an experiment's tables or figures, which are files in the folder of the experiment's file.
 
     The experiment's own layouts must fit it. An inherited layout (of an experiment that it extends), or a default one,
-    is left out if it does not fit: it names settings that the experiment lacks, or shows what runs do not store.
+    is left out if it does not fit: it names settings that the experiment lacks, or shows what runs do not store. If no
+    inherited one shows its grid, the experiment has the default ones. A default layout of one setting exists once for
+    each part.
     """
 
     folder: ClassVar[Folder]
@@ -43,8 +57,12 @@ class CheckedLayouts(ABC, Generic[AnyLayout]):
         """Write these files; return them."""
 
     @abstractmethod
-    def _adapted(self, name: str) -> AnyLayout:
+    def _adapted(self, source: Source) -> AnyLayout:
         """A layout as its file gives it, adapted to the experiment."""
+
+    @abstractmethod
+    def _shows_one_setting(self, source: Source) -> bool:
+        """Whether it shows the experiment's main setting alone."""
 
     @abstractmethod
     def _check(self, layout: AnyLayout) -> None:
@@ -65,7 +83,8 @@ class CheckedLayouts(ABC, Generic[AnyLayout]):
 
     def names(self) -> list[str]:
         """All layouts that fit, sorted."""
-        return [name for name in self._possible if name not in self._unfit]
+        possible, unfit = self._sources
+        return [name for name in possible if name not in unfit]
 
     def shown(self) -> list[str]:
         """The layouts that show something of the chosen methods."""
@@ -73,13 +92,7 @@ class CheckedLayouts(ABC, Generic[AnyLayout]):
 
     def layout(self, name: str) -> AnyLayout:
         """A layout, adapted to the experiment; a `UserError` if it does not fit."""
-        layout = self._adapted(name)
-        try:
-            self._check(layout)
-            layout.cells(self.requested.experiment)
-        except UserError as error:
-            raise located(f"'{layout_file(self.requested.name_or_file, self.folder, name)}'", error) from None
-        return layout
+        return self._fitting(self._source(name))
 
     def rendered_layout(self, name: str) -> AnyLayout:
         """A layout that is rendered now; a `UserError` if it shows none of the chosen methods."""
@@ -92,7 +105,11 @@ class CheckedLayouts(ABC, Generic[AnyLayout]):
 
     def inputs(self, name: str) -> list[Path]:
         """The files that it is rendered from: its layout files, and tidy files, which need not exist yet."""
-        return [*layout_files(self.requested.name_or_file, self.folder, name), *self._tidy_files(self.layout(name))]
+        source = self._source(name)
+        return [
+            *layout_files(source.experiment, self.folder, source.name),
+            *self._tidy_files(self._fitting(source)),
+        ]
 
     def mistakes(self) -> list[UserError]:
         """The errors in the experiment's own layouts; none if its analyses have an error, which is reported instead."""
@@ -101,37 +118,93 @@ class CheckedLayouts(ABC, Generic[AnyLayout]):
             self.requested.analyses  # noqa: B018 - read once
         except UserError:
             return found
-        for name in [] if are_inherited(self.requested.name_or_file, self.folder) else self._possible:
+        source = self.requested.name_or_file
+        for own in [] if are_inherited(source, self.folder) else self._possible(source).values():
             try:
-                self.layout(name)
+                self._fitting(own)
             except UserError as error:
                 found.append(error)
         return found
 
     def left_out(self) -> list[str]:
-        """A line for each inherited or default layout that does not fit this experiment, with the reason."""
-        return [
-            f"{self.requested.experiment.name}: {self.kind} {name} is left out, because it does not fit ({why})"
-            for name, why in self._unfit.items()
+        """A line for each inherited or default layout that does not fit this experiment, with the reason.
+
+        If no inherited one shows the experiment's grid, a single line says so.
+        """
+        experiment, (possible, unfit) = self.requested.experiment.name, self._sources
+        lines = [
+            f"{experiment}: {self.kind} {name} is left out, because it does not fit ({why})"
+            for name, why in unfit.items()
         ]
+        inherited = self._possible(self.requested.name_or_file)
+        if possible != inherited:
+            why = "; ".join(f"{name}: {why}" for name, why in [*self._unfit(inherited).items()][:1])
+            lines.insert(0, f"{experiment}: no inherited {self.kind} shows its grid, so it has those of quick ({why})")
+        return lines
+
+    def _source(self, name: str) -> Source:
+        """The source of a layout; for an unknown name, a `UserError` that suggests the nearest one.
+
+        A name that is not among all layouts may be that of one which does not fit.
+        """
+        (possible, _), own = self._sources, self.requested.name_or_file
+        of_parts = any(source.name == name for source in possible.values())
+        if name not in possible and (of_parts or name not in layout_names(own, self.folder)):
+            raise unknown_layout(own, self.folder, name, possible)
+        return possible.get(name, Source(own, name))
 
     @cached_property
-    def _possible(self) -> list[str]:
-        """All layouts, without those of sweeps if the experiment has none."""
-        source = self.requested.name_or_file
-        names = layout_names(source, self.folder)
-        return [n for n in names if not shows_sweeps(source, self.folder, n) or self.requested.experiment.swept]
+    def _sources(self) -> tuple[dict[str, Source], dict[str, str]]:
+        """All layouts by name; and why those of them do not fit that are inherited, or default ones."""
+        own = self.requested.name_or_file
+        possible = self._possible(own)
+        if not are_inherited(own, self.folder):
+            return possible, {}
+        unfit = self._unfit(possible)
+        fitting = (self._fitting(source) for name, source in possible.items() if name not in unfit)
+        if not are_default(own, self.folder) and not any(
+            layout.settings(self.requested.experiment) for layout in fitting
+        ):
+            possible = self._possible(DEFAULTS.name)
+            unfit = self._unfit(possible)
+        return possible, unfit
 
-    @cached_property
-    def _unfit(self) -> dict[str, str]:
-        """Inherited and default layouts that do not fit, with the reason."""
-        source, unfit = self.requested.name_or_file, {}
-        for name in self._possible if are_inherited(source, self.folder) else []:
+    def _possible(self, experiment_name: str) -> dict[str, Source]:
+        """The layouts of a named experiment, by name; without those of sweeps if the requested experiment has none.
+
+        A default layout of one setting is there once for each part, with the part's label in its name.
+        """
+        found: dict[str, Source] = {}
+        for name in layout_names(experiment_name, self.folder):
+            source = Source(experiment_name, name)
+            if shows_sweeps(experiment_name, self.folder, name) and not self.requested.experiment.swept:
+                continue
+            of_parts = are_default(experiment_name, self.folder) and self._shows_one_setting(source)
+            if of_parts and len(parts := self.requested.experiment.resolved_parts) > 1:
+                found |= {f"{name}_{part}": source._replace(part=part) for part in parts}
+            else:
+                found[name] = source
+        return found
+
+    def _unfit(self, possible: Mapping[str, Source]) -> dict[str, str]:
+        """The layouts that do not fit, with the reason."""
+        unfit = {}
+        for name, source in possible.items():
             try:
-                self.layout(name)
+                self._fitting(source)
             except UserError as error:
                 unfit[name] = "; ".join(all_mistakes([error]))
         return unfit
+
+    def _fitting(self, source: Source) -> AnyLayout:
+        """A layout, adapted to the experiment; a `UserError` if it does not fit."""
+        layout = self._adapted(source)
+        try:
+            self._check(layout)
+            layout.cells(self.requested.experiment)
+        except UserError as error:
+            raise located(f"'{layout_file(source.experiment, self.folder, source.name)}'", error) from None
+        return layout
 
     def _check_analysis(self, kind: str, name: str, layout: Layout) -> None:
         """Check that the experiment has the analysis `name` of this kind, for all cells of the layout.

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 from analysis.figures.base import FigureLayout
-from analysis.figures.draw import caption, draw, load_figure, save
+from analysis.figures.draw import caption, draw, load_figure, save, shows_main_setting
 from analysis.layouts.captions import Caption
 from analysis.layouts.layout import subfigures
 from analysis.layouts.protocol import at_scale, with_requested_value, with_trained_headings
-from analysis.report.checked_layouts import CheckedLayouts
+from analysis.report.checked_layouts import CheckedLayouts, Source
 from analysis.report.page import PageFigure, figure_markdown
 from bench.files.atomic import write_text
 from bench.input.errors import UserError
@@ -47,10 +47,13 @@ class Figures(CheckedLayouts[FigureLayout]):
         except UserError as error:
             return PageFigure(name, layout.title, Caption(layout.title, f"Not shown: {error}"))
 
-    def _adapted(self, name: str) -> FigureLayout:
+    def _adapted(self, source: Source) -> FigureLayout:
         experiment = self.requested.experiment
-        layout = load_figure(self.requested.name_or_file, name, experiment)
+        layout = load_figure(source.experiment, source.name, experiment, source.part)
         return with_trained_headings(with_requested_value(at_scale(layout, experiment), experiment), experiment)
+
+    def _shows_one_setting(self, source: Source) -> bool:
+        return shows_main_setting(source.experiment, source.name)
 
     def _check(self, layout: FigureLayout) -> None:
         self._check_analysis(layout.needed_file, layout.file, layout)

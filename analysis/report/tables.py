@@ -5,7 +5,7 @@ from pathlib import Path
 from analysis.analyses.training.convergence import Convergence
 from analysis.layouts.protocol import with_trained_headings
 from analysis.published.numbers import papers
-from analysis.report.checked_layouts import CheckedLayouts
+from analysis.report.checked_layouts import CheckedLayouts, Source
 from analysis.report.page import table_page
 from analysis.tables.formats import FORMATS
 from analysis.tables.layout import Column, TableLayout, load_table
@@ -44,12 +44,15 @@ class Tables(CheckedLayouts[TableLayout]):
             write_text(file, text)
         return files
 
-    def _adapted(self, name: str) -> TableLayout:
+    def _adapted(self, source: Source) -> TableLayout:
         experiment = self.requested.experiment
-        layout = load_table(self.requested.name_or_file, name, experiment).adapted_to(experiment)
+        layout = load_table(source.experiment, source.name, experiment).adapted_to(experiment)
         columns = tuple(column for column in layout.columns if self._is_possible(column, layout))
         layout = layout.model_copy(update={"columns": columns}) if columns else layout
         return with_trained_headings(layout, experiment)
+
+    def _shows_one_setting(self, source: Source) -> bool:
+        return False
 
     def _is_possible(self, column: Column, layout: TableLayout) -> bool:
         """Whether a column is shown: all are, except optional ones for which runs lack something."""

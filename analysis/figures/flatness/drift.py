@@ -32,6 +32,7 @@ class DriftLayout(LinesLayout):
     sharpness only."""
 
     needs: ClassVar[str] = "drift"
+    of_one_setting: ClassVar[bool] = True
     kind: Literal["drift"] = "drift"
     show: tuple[Quantity, ...] = Field(
         default=("perturbation_drift", "sharpness"), min_length=1, description="the panels, two side by side"

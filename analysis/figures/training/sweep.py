@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pydantic import Field, model_validator
 
-from analysis.figures.base import draw_curve, draw_legend, means_and_deviations, new_figure
+from analysis.figures.base import BandsLayout, draw_curve, draw_legend, new_figure
 from analysis.figures.notes import diverged_note, missing_note, stopped_note
 from analysis.figures.palette import LINES, Style, styles
 from analysis.figures.training.final_values import FinalValuesLayout
@@ -115,7 +115,7 @@ class _Shown(NamedTuple):
     cell: CellAddress
 
 
-class SweepLayout(FinalValuesLayout):
+class SweepLayout(FinalValuesLayout, BandsLayout):
     """Panels of final values against a swept value, `columns` side by side."""
 
     kind: Literal["sweep"] = "sweep"
@@ -143,7 +143,7 @@ class SweepLayout(FinalValuesLayout):
         """The layout with panels of the experiment's sweeps, if its file has none, without methods that it lacks."""
         if self.panels:
             panels = [panel.model_copy(update=self._methods_in(panel)) for panel in self.panels]
-            return self.model_copy(update={"panels": tuple(panels)})
+            return self._with_panels(panels, experiment)
         axes = dict.fromkeys(axis for one in experiment.swept.values() for axis in one.axes)
         if not axes:
             raise UserError(f"experiment {experiment.name} has no sweep")
@@ -157,7 +157,13 @@ class SweepLayout(FinalValuesLayout):
             numbers = list(panel.ticks(experiment).values())
             is_wide = min(numbers) > 0 and max(numbers) >= _WIDE * min(numbers)
             made.append(panel.model_copy(update={"scale": "log" if is_wide else "linear"}))
-        return self.model_copy(update={"panels": tuple(made)})
+        return self._with_panels(made, experiment)
+
+    def _with_panels(self, panels: Sequence[SweepPanel], experiment: Experiment) -> Self:
+        """The layout with these panels, and with bands if they have few lines."""
+        lines = ({one.line for one in self.shown(panel, experiment) if one.x is not None} for panel in panels)
+        bands = self.allows_bands(max(map(len, lines)))
+        return self.model_copy(update={"panels": tuple(panels), "bands": bands})
 
     def _methods_in(self, panel: SweepPanel) -> dict[str, tuple[str, ...] | None]:
         """The methods of a panel that the figure shows."""
@@ -203,7 +209,7 @@ class SweepLayout(FinalValuesLayout):
     def statistics(self, frame: pd.DataFrame) -> str:
         """The meaning of points, bands and horizontal lines."""
         of_levels = " Horizontal lines: methods without the swept value." * any(p.levels for p in self.panels)
-        return means_and_deviations(frame, "Points") + of_levels
+        return self.means(frame, "Points") + of_levels
 
     def draw(self, tidy: Tidy, frame: pd.DataFrame) -> Figure:
         """The figure; panels share the y axis. A cell with a diverged run has no point, and is named at the foot."""
@@ -222,7 +228,7 @@ class SweepLayout(FinalValuesLayout):
         for axes in grid.flat[len(self.panels) :]:
             axes.set_visible(False)
         for axes, panel in zip(grid.flat, self.panels, strict=False):
-            seen |= _draw_panel(axes, panel, self, tidy, values, looks)
+            seen |= _draw_panel(axes, panel, self, tidy, values, looks, band=self.has_bands(frame))
         for axes in grid[:, 0]:
             axes.set_ylabel(self.quantity.title[0].upper() + self.quantity.title[1:])
         names = {**names, **self._titles_of_sweeps(tidy.experiment)}
@@ -256,7 +262,14 @@ class SweepLayout(FinalValuesLayout):
 
 
 def _draw_panel(
-    axes: Axes, panel: SweepPanel, layout: SweepLayout, tidy: Tidy, values: pd.DataFrame, looks: dict[str, Style]
+    axes: Axes,
+    panel: SweepPanel,
+    layout: SweepLayout,
+    tidy: Tidy,
+    values: pd.DataFrame,
+    looks: dict[str, Style],
+    *,
+    band: bool,
 ) -> set[str]:
     """Draw one panel; return the lines that have data in it."""
     ticks = panel.ticks(tidy.experiment)
@@ -268,7 +281,7 @@ def _draw_panel(
     found = found.sort_values("x", kind="stable")
     for name, line in found.dropna(subset="x").groupby("line", sort=False):
         look = looks[str(name)]
-        draw_curve(axes, line["x"], line["mean"], line["std"], look)
+        draw_curve(axes, line["x"], line["mean"], line["std"], look, band=band)
         axes.plot(line["x"], line["mean"], look.marker or ".", color=look.colour, markersize=4.5)
     for _, level in found[found["x"].isna()].iterrows():
         look = looks[str(level["line"])]

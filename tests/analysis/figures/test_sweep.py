@@ -52,6 +52,24 @@ def two(tmp_path: Path, quick: Experiment) -> Tidy:
     return tidy_in(tmp_path, quick)
 
 
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({}, True),
+        ({"methods": ["fedavg", "fedsam", "scaffold", "fedgf", "fedgamma"]}, False),
+        ({"methods": ["fedavg", "fedsam", "scaffold", "fedgf", "fedgamma"], "bands": True}, True),
+        ({"bands": False}, False),
+    ],
+)
+def test_bands_are_drawn_for_few_lines_or_on_request(
+    fields: dict[str, Any], expected: bool, two: Tidy, quick: Experiment
+) -> None:
+    shown = layout(PANEL, **fields).fitted(quick)
+    (axes,) = panels(figures.draw(shown, two))
+    assert len(axes.collections) == (2 if expected else 0), "two methods have data"
+    assert ("bands" in words(figures.caption(shown, two))) == expected
+
+
 def test_a_line_per_method_through_the_means_of_final_values(two: Tidy) -> None:
     shown = layout(PANEL)
     (axes,) = panels(figures.draw(shown, two))

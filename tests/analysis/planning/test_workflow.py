@@ -175,6 +175,15 @@ name: extended
 extends: quick
 methods: {fedavg: , fedsam: , other: {name: fedsam, hyperparameters: {rho: 0.2}}}
 """
+OTHER_GRID = """
+name: other
+extends: fedlesam
+dataset: digits
+model: cnn_gn
+parts: {}
+grid: {partition: [{name: iid, clients: 20}], participation: [{active: 5}], seeds: [0]}
+methods: {fedavg: , fedsam: }
+"""
 ONE_PARTITION = "  partition: [{name: dirichlet, alpha: 0.1, clients: 20}]\n"
 TWO_PARTICIPATIONS = "  participation: [{active: 4}, {active: 10}]\n"
 ONE_PARTICIPATION = "  participation: [{active: 4}]\n"
@@ -238,6 +247,40 @@ def test_what_needs_states_that_are_not_stored_is_left_out(tmp_path):
     flow = Workflow.of({"experiments": [requested.name_or_file]})
     [line] = flow.left_out()
     assert line.startswith("extended: figure drift is left out, because it does not fit (")
+
+
+def test_an_experiment_whose_grid_no_inherited_layout_shows_has_the_layouts_of_quick(tmp_path):
+    """FedLESAM's table 3 fits every grid, because it shows published numbers only."""
+    file = tmp_path / "other.yaml"
+    file.write_text(OTHER_GRID, encoding="utf-8")
+    tables, figures = (kind(RequestedExperiment(str(file), tmp_path)) for kind in (Tables, Figures))
+    assert tables.names() == ["accuracy", "flatness"]
+    assert figures.names() == [name for name in FIGURES if name != "drift"]
+    assert [line.partition("(")[0] for line in (*tables.left_out(), *figures.left_out())] == [
+        "other: no inherited table shows its grid, so it has those of quick ",
+        "other: no inherited figure shows its grid, so it has those of quick ",
+        "other: figure drift is left out, because it does not fit ",
+    ]
+    assert {cell.setting.partition for cell in tables.layout("accuracy").cells(tables.requested.experiment)} == {"iid"}
+    with pytest.raises(UserError, match=r"unknown figure of experiment .* 'surface'; did you mean 'surfaces'"):
+        figures.layout("surface")
+    with pytest.raises(UserError, match=r"1a\.yaml': experiment other has none of its methods"):
+        figures.layout("1a")
+
+
+def test_figures_of_one_setting_are_drawn_for_each_part(tmp_path):
+    parts = "parts: {few: {}, many: {grid: {partition: [{name: iid, clients: 40}]}}}\n"
+    figures = Figures(extended(tmp_path, parts))
+    single = [f"{name}_{part}" for name in ("cost", "drift", "surfaces") for part in ("few", "many")]
+    assert sorted(figures.names()) == sorted({*FIGURES, *single} - {"cost", "drift", "surfaces"})
+    experiment = figures.requested.experiment
+    for name in single:
+        layout, part = figures.layout(name), name.partition("_")[2]
+        assert {setting.dataset for setting in layout.settings(experiment)} == {part}
+        assert layout.title.endswith(f": {part}")
+        assert [file for file in figures.inputs(name) if f"extended/{part}/" in str(file)]
+    with pytest.raises(UserError, match=r"unknown figure of experiment .* 'cost'; did you mean 'cost_"):
+        figures.layout("cost")
 
 
 def test_own_layouts_must_fit(tmp_path):
