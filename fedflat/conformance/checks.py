@@ -51,13 +51,17 @@ _FILLED_UP = (
 
 @dataclass(frozen=True)
 class Subject:
-    """The method that is checked: `again` builds it as a new process would."""
+    """The method that is checked: `again` reads its recipe as a new process would."""
 
     recipe: Recipe
     values: dict[str, Any]
     method: Method
-    again: Callable[[], Method]
+    again: Callable[[], Recipe]
     sources: Sources
+
+    def rebuilt(self) -> Method:
+        """The method as in a new process, whose variables have their first values."""
+        return self.again().build(self.values)
 
     def place(self, slot: str, hook: str) -> Place:
         """Where a hook of a component returns its result."""
@@ -145,6 +149,12 @@ def signs(subject: Subject, watch: Watch) -> Iterator[Finding]:
             f"a mean cosine of {fmean(cosines):.2f} over {len(cosines)} rounds",
             "add server.mean_update: it is w_i⁺ − w, not a gradient",
         )  # fmt: skip
+    if (
+        not found
+        and subject.method.perturbation.ascends
+        and not isinstance(subject.method.perturbation, NoPerturbation)
+    ):
+        raise NotCheckedError("δ is zero in all steps; choose other values with --set NAME=VALUE")
 
 
 def radius(subject: Subject) -> Iterator[Finding]:
@@ -214,7 +224,7 @@ def resume(subject: Subject, reference: Sequence[FederationState]) -> Iterator[F
         file = Path(folder) / "state.safetensors"
         save_state(file, reference[1], {})
         loaded, _ = load_state(file, torch.device("cpu"))
-        resumed = Trial(subject.again()).resumed(loaded)
+        resumed = Trial(subject.rebuilt()).resumed(loaded)
     if differing := _differing(reference[-1], resumed):
         yield Finding(
             RESUME, subject.sources.of_variable(""), "the same bits after a kill and a resumption",
@@ -286,7 +296,7 @@ def neutral(subject: Subject) -> Iterator[Finding]:
 def costs(subject: Subject) -> Iterator[Finding]:
     """Counted costs that are not what the author declares."""
     declared = subject.recipe.costs
-    counted = measured_costs(subject.recipe, subject.values)
+    counted = measured_costs(subject.again(), subject.values)  # a model of another size
     names = [field.name for field in dataclasses.fields(type(declared))] if declared is not None else []
     expected = {name: getattr(declared, name) for name in names if getattr(declared, name) is not None}
     if not expected:

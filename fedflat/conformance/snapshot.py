@@ -4,7 +4,7 @@ import inspect
 import random
 from collections import deque
 from collections.abc import Iterable, Mapping
-from functools import singledispatch
+from functools import cached_property, singledispatch
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from fedflat.conformance.sources import own_classes
 def held(method: Method) -> dict[str, Any]:
     """A fingerprint of every variable of the method's modules, classes and objects, by its name in words.
 
-    The name ends in the variable's own name.
+    The name ends in the variable's own name. Cached properties are no variables: they follow from hyper-parameters.
     """
     found: dict[str, Any] = {}
     for cls in own_classes(method):
@@ -28,8 +28,10 @@ def held(method: Method) -> dict[str, Any]:
             found |= {f"the module's variable {name}": _print(v) for name, v in functions[0].__globals__.items()}
         found |= {f"{cls.__name__}'s variable {name}": _print(v) for name, v in vars(cls).items()}
     for component in method:
+        cls = type(component)
         own = {**vars(component), **(component.__pydantic_private__ or {})}
-        found |= {f"{type(component).__name__}'s attribute {name}": _print(v) for name, v in own.items()}
+        lasting = {name: v for name, v in own.items() if not isinstance(getattr(cls, name, None), cached_property)}
+        found |= {f"{cls.__name__}'s attribute {name}": _print(v) for name, v in lasting.items()}
     return {name: value for name, value in found.items() if not name.split()[-1].startswith("__")}
 
 

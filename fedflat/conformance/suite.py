@@ -89,16 +89,15 @@ def check_method(name: str, given: Mapping[str, Any] | None = None) -> Report:
 class _Suite:
     def __init__(self, found: Recipe, values: dict[str, Any], again: Callable[[], Recipe], file: Path | None) -> None:
         method = found.build(values)
-        self.subject = Subject(found, values, method, lambda: again().build(values), Sources(method, file))
+        self.subject = Subject(found, values, method, again, Sources(method, file))
         self._report = Report(f"{found.title} ({found.name})", values)
         self._watch = Watch(self.subject.sources)
 
     def report(self) -> Report:
         """All checks."""
-        report, method = self._report, self.subject.method
-        before, drawn = held(method), random_states()
+        report, drawn = self._report, random_states()
         try:
-            states = self._observed()
+            states, reference = self._observed()
         except (Exception, SystemExit) as error:
             report.findings += self._watch.findings
             failed = self._failure(error)
@@ -111,8 +110,6 @@ class _Suite:
             self._apply(SIGNS, checks.signs, self._watch)
             self._apply(RADIUS, checks.radius)
         self._apply(COSTS, checks.costs)
-        reference = Trial(method).states()
-        report.findings += self._changed(before, held(method))
         if not self._found(RANDOM):
             now = random_states()
             report.findings += [draws(name, self._main) for name in now if now[name] != drawn[name]]
@@ -141,8 +138,12 @@ class _Suite:
     def _main(self) -> Place:
         return Place(self.subject.sources.main)
 
-    def _observed(self) -> list[FederationState]:
-        """The states of the observed rounds; in float64, then one round in float32, and two without gradients."""
+    def _observed(self) -> tuple[list[FederationState], list[FederationState]]:
+        """The states of the observed rounds, and of the same rounds when they are not observed.
+
+        A round in float32 and two without gradients are observed, too, each with a module of its own: tensors that a
+        faulty method keeps in variables would not fit there, and hide the fault.
+        """
 
         def train(federation: Federation, works: Sequence[LocalWork]) -> list[LocalResult]:
             results = in_a_loop(federation, works)
@@ -150,12 +151,17 @@ class _Suite:
                 self._watch.report(str(finding), finding)
             return results
 
-        watch, method = self._watch, self.subject.method
+        watch, subject = self._watch, self.subject
+        before = held(subject.method)
         with watch:
-            states = Trial(watch.watched(method)).states(train=train)
-            Trial(watch.watched(method), torch.float32).states(1, train)
-            Trial(watch.watched(method, " where the gradient is zero"), flat=True).states(2, train)
-        return states
+            states = Trial(watch.watched(subject.method)).states(train=train)
+        reference = Trial(subject.method).states()
+        for finding in self._changed(before, held(subject.method)):
+            watch.report(finding.seen, finding)
+        with watch:
+            Trial(watch.watched(subject.rebuilt()), torch.float32).states(1, train)
+            Trial(watch.watched(subject.rebuilt(), " where the gradient is zero"), flat=True).states(2, train)
+        return states, reference
 
     def _apply(self, name: str, check: Callable[..., Iterator[Finding]], *given: object) -> None:
         try:

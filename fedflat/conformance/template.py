@@ -1,6 +1,8 @@
 """The file with which a new method begins."""
 
+import keyword
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from bench.files.atomic import write_text
@@ -98,8 +100,14 @@ def write_template(path: Path) -> Path:
         raise UserError(f"'{file}' exists; choose another name, or remove it")
     words = name.split("_")
     title = " ".join(filter(None, words))
-    text = TEMPLATE.replace("CLASS", "".join(word.title() for word in words))
+    text = TEMPLATE.replace("CLASS", _class_name(words))
     text = text.replace("FILE", name).replace("NAME", name).replace("TITLE", title[0].upper() + title[1:])
     file.parent.mkdir(parents=True, exist_ok=True)
     write_text(file, text)
     return file
+
+
+def _class_name(words: Sequence[str]) -> str:
+    """A name for the class that is neither a keyword nor a name that the template itself needs, such as Recipe."""
+    name = "".join(word.title() for word in words)
+    return f"{name}Method" if keyword.iskeyword(name) or re.search(rf"\b{name}\b", TEMPLATE) else name

@@ -44,7 +44,7 @@ class Trial:
     flat: bool = False
 
     def federation(self) -> Federation:
-        """A new federation; the model has 460 parameters, 406 if it is flat."""
+        """A new federation; the model has 460 parameters, 397 if it is flat."""
         images, labels = _digits()
         classes = 1 if self.flat else 10
         with torch.random.fork_rng(devices=[]):

@@ -7,6 +7,7 @@ import pytest
 
 from bench.input.errors import UserError
 from bench.methods.catalog import CATALOG
+from bench.methods.user_file import recipe_from_file
 from fedflat.conformance.finding import (
     COHORT,
     COSTS,
@@ -198,6 +199,17 @@ PLANTED = {
                (RETURN_Q, "self.calls[client.id] = client.step\n        return g")),
         HIDDEN, "Planted's variable calls changes",
     ),
+    "a list of vectors that is read": (
+        source(CORRECTION, (RETURN_Q, "q = g + 0.1 * seen[-1] if seen else g\n        seen.append(g)\n        return q"),
+               ("Neutral(0)", '"lam"')).replace("seen = []", "seen = []  # here"),
+        HIDDEN, "the module's variable seen changes",
+    ),
+    "vectors by client in a class": (
+        source(MEMORY, ('("memory",)', '()\n    memory: ClassVar[dict] = {}  # here'),
+               ('client.state["memory"] = w - client', "self.memory[client.id] = w - client"),
+               ('client.state["memory"]', "self.memory.get(client.id, 0)")),
+        HIDDEN, "Planted's variable memory changes",
+    ),
     "a private attribute": (
         source(CORRECTION, ('name = "planted"', 'name = "planted"\n    _last: object = PrivateAttr(None)  # here'),
                (RETURN_Q, "self._last = w\n        return g")),
@@ -308,6 +320,29 @@ def test_a_descending_perturbation_may_be_meant(checked):
         ('name = "planted"', 'name = "planted"\n    ascends = False'),
     )
     assert checked(source(SAM, *edits))[0].findings == []
+
+
+def test_a_cached_property_is_no_hidden_state(checked):
+    edits = (
+        ("class Planted", "from functools import cached_property\n\n\nclass Planted"),
+        (RETURN_DELTA, "return self.length * unit(gradient(w))\n\n    @cached_property\n    def length(self):\n"
+         "        return self.rho"),
+    )  # fmt: skip
+    report, _ = checked(source(SAM, *edits))
+    assert (report.findings, set(report.not_checked)) == ([], {COSTS})
+
+
+def test_signs_need_a_perturbation_that_is_not_zero(checked):
+    text = source(SAM, (RETURN_DELTA, "return -self.rho * unit(gradient(w))"), ("ge=0)", "ge=0, examples=[0.0])"))
+    report, _ = checked(text)
+    assert report.findings == []
+    assert report.not_checked[SIGNS] == "δ is zero in all steps; choose other values with --set NAME=VALUE"
+
+
+@pytest.mark.parametrize("name", ["recipe", "costs", "perturbation", "none", "true"])
+def test_the_template_runs_under_names_that_it_needs_itself(name, tmp_path):
+    made = recipe_from_file(write_template(tmp_path / name))
+    assert made.build({"rho": 0.1}).perturbation.name == made.name == name
 
 
 def test_the_template_passes_as_it_is_and_with_all_of_its_hooks(tmp_path):
