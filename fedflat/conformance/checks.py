@@ -131,8 +131,8 @@ def uploads_fit(subject: Subject, results: Sequence[LocalResult]) -> Iterator[Fi
 
 def signs(subject: Subject, watch: Watch) -> Iterator[Finding]:
     """δ that descends, q that ascends, and a server that steps back."""
-    found = [cosine for _, cosine in subject.perturbations]
-    if found and subject.method.perturbation.ascends and fmean(found) < 0:
+    perturbation, found = subject.method.perturbation, [cosine for _, cosine in subject.perturbations]
+    if found and perturbation.ascends and fmean(found) < 0:
         yield Finding(
             SIGNS, subject.place("perturbation", "delta"), "⟨δ, ∇F_i(w)⟩ > 0 on average, so that δ increases the loss",
             f"a mean cosine of {fmean(found):.2f} over {len(found)} steps",
@@ -149,11 +149,7 @@ def signs(subject: Subject, watch: Watch) -> Iterator[Finding]:
             f"a mean cosine of {fmean(cosines):.2f} over {len(cosines)} rounds",
             "add server.mean_update: it is w_i⁺ − w, not a gradient",
         )  # fmt: skip
-    if (
-        not found
-        and subject.method.perturbation.ascends
-        and not isinstance(subject.method.perturbation, NoPerturbation)
-    ):
+    if not found and perturbation.ascends and not isinstance(perturbation, NoPerturbation):
         raise NotCheckedError("δ is zero in all steps; choose other values with --set NAME=VALUE")
 
 

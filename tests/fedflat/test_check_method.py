@@ -200,8 +200,9 @@ PLANTED = {
         HIDDEN, "Planted's variable calls changes",
     ),
     "a list of vectors that is read": (
-        source(CORRECTION, (RETURN_Q, "q = g + 0.1 * seen[-1] if seen else g\n        seen.append(g)\n        return q"),
-               ("Neutral(0)", '"lam"')).replace("seen = []", "seen = []  # here"),
+        source(CORRECTION, ("Neutral(0)", '"lam"'),
+               (RETURN_Q, "q = g + 0.1 * seen[-1] if seen else g\n        seen.append(g)\n        return q"))
+        .replace("seen = []", "seen = []  # here"),
         HIDDEN, "the module's variable seen changes",
     ),
     "vectors by client in a class": (
