@@ -30,6 +30,11 @@ class Setting:
         """For example digits/dirichlet-0.1/4-of-20."""
         return f"{self.dataset}/{self.partition}/{self.participation}"
 
+    @property
+    def where_labels(self) -> tuple[str, str, str]:
+        """The labels under which a method's `where` has values for this setting; a later one takes precedence."""
+        return (self.partition, f"{self.partition}/{self.participation}", self.path)
+
 
 @dataclass(frozen=True, order=True)
 class CellAddress:

@@ -140,9 +140,14 @@ class Experiment(ExperimentFile):
         chosen = self.chosen
         if chosen is None:
             return frozenset(self.methods)
+        return frozenset(label for label, names in self.names_of_methods.items() if not names.isdisjoint(chosen))
+
+    @property
+    def names_of_methods(self) -> dict[str, set[str]]:
+        """By label, the names that choose a method: its label, its name in the catalog, and the label of its sweep."""
         names = {label: {label, str(entry.choice(label).name)} for label, entry in self.methods.items()}
         bases = {label: {one.base} for label, one in self._swept.items()}
-        return frozenset(label for label in names if not (names[label] | bases.get(label, set())).isdisjoint(chosen))
+        return {label: known | bases.get(label, set()) for label, known in names.items()}
 
     @cached_property
     def _grid(self) -> dict[CellAddress, CellInputs]:

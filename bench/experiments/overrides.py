@@ -11,6 +11,7 @@ from bench.experiments.address import CellAddress
 from bench.experiments.run_config import AMOUNTS, Evaluation, Training
 from bench.experiments.scale import Scale
 from bench.experiments.schema import ExperimentFile, ExperimentPart, Grid, MethodEntry, PartitionOverrides, differing
+from bench.experiments.tuning_section import Tuning
 from bench.input.errors import UserError
 from bench.input.frozen import REPORT, Frozen
 from bench.input.strict_yaml import DEPTH
@@ -23,6 +24,7 @@ CONFIG_KEYS = {
     "methods": "chosen",
     "report": "report",
     "engine": "engine.backend",
+    "trials": "tuning.trials",
 }
 """For each key of `--config`, the key of an experiment's file that it overrides."""
 
@@ -33,6 +35,7 @@ _FIELDS: dict[str, type[Frozen]] = {
     "training": Training,
     "evaluation": Evaluation,
     "engine": EngineSettings,
+    "tuning": Tuning,
     "grid": Grid,
 }
 """The sections of an experiment's file that have fixed fields."""
@@ -42,9 +45,9 @@ _FIELDS: dict[str, type[Frozen]] = {
 class Override:
     """A key of an experiment's file with its value on the command line.
 
-    `part`, `method` and `partition` are the labels in the key, such as fedsam in methods.fedsam.hyperparameters.rho;
-    None: the value applies to all of them. `names` are the names after the labels: hyperparameters and rho. The
-    label of a participation in `evaluation_where` is one of the names.
+    `part`, `method` and `partition` (or the path of a setting) are the labels in the key, such as fedsam in
+    methods.fedsam.hyperparameters.rho; None: the value applies to all of them. `names` are the names after the labels:
+    hyperparameters and rho. The label of a participation in `evaluation_where` is one of the names.
     """
 
     key: str
@@ -104,11 +107,9 @@ class Override:
 
     def applies_to(self, cell: CellAddress) -> bool:
         """Whether the labels in the key are those of the cell."""
-        given = (self.part, self.method, self.partition)
-        return all(
-            label in (None, actual)
-            for label, actual in zip(given, (cell.setting.dataset, cell.method, cell.setting.partition), strict=True)
-        )
+        if self.partition not in (None, *cell.setting.where_labels):
+            return False
+        return self.part in (None, cell.setting.dataset) and self.method in (None, cell.method)
 
     def in_run(self, participation: str) -> dict[str, Any]:
         """The value in the configuration of a run with this participation; empty if no run has the key."""
@@ -224,6 +225,7 @@ _ALLOWED: dict[str, tuple[Callable[[Any], bool], str]] = {
         lambda value: bool(re.fullmatch(REPORT, str(value))),
         "last, best, or mean_last_N, such as mean_last_100",
     ),
+    "trials": (_is_count, "a whole number of at least 1"),
     "engine": (lambda value: value in _BACKENDS, ", ".join(_BACKENDS)),
 }
 """For each key, whether a value is allowed, and the allowed values in words."""

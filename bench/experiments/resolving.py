@@ -3,8 +3,8 @@
 First the file, a mapping with the keys of `ExperimentFile`:
 
 1. `experiment_data`: the files that the experiment extends, the farthest first, and its own file: `training`,
-   `evaluation`, `evaluation_where`, `engine`, `grid` and methods are merged key by key; every other key replaces the
-   inherited one, and methods without an entry are left out
+   `evaluation`, `evaluation_where`, `engine`, `search`, `tuning`, `grid` and methods are merged key by key; every other
+   key replaces the inherited one, and methods without an entry are left out
 
 Then `FILE_LAYERS`:
 
@@ -26,7 +26,7 @@ Then the configuration of one cell (`CELL_LAYERS`):
    `evaluation_where` has for this participation
 7. `_released_code`: switches, training and sampling of the released code, for `variant: released`
 8. `_method_entry`: the method's entry: `hyperparameters` and `training`
-9. `_where`: the entry's `where` for this partition
+9. `_where`: the entry's `where` for this partition, then for this setting
 10. `_released_faults`: faults of the released code, which the method's entry cannot switch off, and its defaults of SWA
 11. `_smoke_scale`: data set, model and what they require, and SWA's start and cycle, for `scale: smoke`
 12. `_command_line`: the values of the command line, which layers 5 to 11 may have replaced
@@ -69,7 +69,7 @@ Data = dict[str, Any]
 Overrides = Sequence[Override]
 """The values of the command line, in the order of their precedence."""
 
-_MERGED_SECTIONS = ("training", "evaluation", "evaluation_where", "engine", "grid")
+_MERGED_SECTIONS = ("training", "evaluation", "evaluation_where", "engine", "search", "tuning", "grid")
 
 
 def resolved_file(name: str, overrides: Overrides) -> Data:
@@ -291,8 +291,10 @@ def _method_entry(config: Data, inputs: CellInputs) -> Data:
 
 
 def _where(config: Data, inputs: CellInputs) -> Data:
-    overrides = inputs.entry.where.get(inputs.partition.label)
-    return config if overrides is None else _with_method(config, overrides.hyperparameters, overrides.training)
+    for label in inputs.address.setting.where_labels:
+        if (overrides := inputs.entry.where.get(label)) is not None:
+            config = _with_method(config, overrides.hyperparameters, overrides.training)
+    return config
 
 
 def _released_faults(config: Data, inputs: CellInputs) -> Data:

@@ -2,6 +2,8 @@
 
     runs/EXPERIMENT/CELL/metrics.csv                       metrics of all seeds of a cell
     runs/EXPERIMENT/CELL/seed-N/                           one run directory
+    tuning/EXPERIMENT/CELL/trials.csv                      trials of a cell
+    tuning/EXPERIMENT/tuned.yaml                           the experiment with the values of the best trials
     analysis/EXPERIMENT/CELL/NAME.csv                      one analysis of all seeds of a cell
     partitions/EXPERIMENT/CELL/seed-N/partition.csv.gz     the split of a run, drawn without training
     partitions/EXPERIMENT/DATASET/PARTITION/N-clients/...  pictures and tables of `fedflat data partition`
@@ -71,6 +73,14 @@ class ResultPaths:
     def drawn_partition(self, experiment: str, dataset: str, partition: str, clients: int, seed: int) -> Path:
         """The folder in which `fedflat data partition` stores one split."""
         return run_in(self.root / "partitions" / experiment / dataset / partition / f"{clients}-clients", seed)
+
+    def tuning(self, experiment: str, cell: str) -> Path:
+        """The folder of the trials of a cell."""
+        return self.root / "tuning" / experiment / cell
+
+    def tuned(self, experiment: str) -> Path:
+        """The experiment's file with tuned values."""
+        return self.root / "tuning" / experiment / "tuned.yaml"
 
     def tidy(self, experiment: str, cell: str, kind: str, seed: int | str = 0) -> Path:
         """A tidy file by its kind: metrics, partition (of one seed), or an analysis."""

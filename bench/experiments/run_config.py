@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from bench.data.augmentation import Augmentations, Mixup
 from bench.data.partitions import AnyPartition
@@ -144,6 +144,7 @@ class Evaluation(Frozen):
     around: Windows | None = Field(
         default=None, description="windows of rounds, each of which is evaluated, too; null: none"
     )
+    also: tuple[Count, ...] | None = Field(default=None, description="further rounds that are evaluated; null: none")
     until: float | None = Field(
         default=None,
         gt=0,
@@ -172,14 +173,16 @@ class Evaluation(Frozen):
         description="rounds after which the participants' local models are saved: such as [10, 30], last, or null",
     )
 
-    @field_validator("local_models", mode="before")
+    @field_validator("also", "local_models", mode="before")
     @classmethod
-    def _rounds(cls, given: Any) -> Any:
+    def _rounds(cls, given: Any, info: ValidationInfo) -> Any:
         """Sorted and without duplicates, so that equal selections give the same identity."""
-        if given is None or given == "last":
+        has_last = info.field_name == "local_models"
+        if given is None or (has_last and given == "last"):
             return given
         if not isinstance(given, list | tuple) or not given or any(type(r) is not int or r < 1 for r in given):
-            raise UserError(f"local_models = {given!r} (allowed: a list of rounds from 1, such as [10, 30], or last)")
+            allowed = "a list of rounds from 1, such as [10, 30]" + (", or last" if has_last else "")
+            raise UserError(f"{info.field_name} = {given!r} (allowed: {allowed})")
         return tuple(sorted(set(given)))
 
     def count(self, training_images: int) -> int:
@@ -189,6 +192,7 @@ class Evaluation(Frozen):
     def evaluated_rounds(self, rounds: int) -> set[int]:
         """The rounds of `rounds` after which the global model is evaluated."""
         due = {*range(self.every, rounds + 1, self.every), *range(max(1, rounds + 1 - (self.last or 1)), rounds + 1)}
+        due |= {number for number in self.also or () if number <= rounds}
         return due if self.around is None else due | self.around.within(rounds)
 
     @property
@@ -199,6 +203,8 @@ class Evaluation(Frozen):
             parts.append(f"in each of the last {self.last} rounds")
         if self.around is not None:
             parts.append(f"in {self.around.rounds} rounds around each multiple of {self.around.every}")
+        if self.also is not None:
+            parts.append(f"after {len(self.also)} further rounds")
         return " and ".join(parts)
 
     @property

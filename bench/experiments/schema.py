@@ -10,6 +10,7 @@ from bench.engine.settings import EngineSettings
 from bench.experiments.method_choice import MethodChoice
 from bench.experiments.run_config import Evaluation, Training
 from bench.experiments.scale import Scale
+from bench.experiments.tuning_section import SearchRanges, Tuned, Tuning
 from bench.input.bounds import MOST_ENTRIES, Seed
 from bench.input.errors import UserError
 from bench.input.frozen import LABEL, NAME, REPORT, Frozen
@@ -36,7 +37,7 @@ def differing(where: dict[str, dict[str, Any] | None]) -> tuple[str, ...]:
 
 
 class PartitionOverrides(Frozen):
-    """Values of a method that apply with one of the partitions only."""
+    """Values of a method that apply with one of the partitions, or in one of the settings, only."""
 
     in_words: ClassVar[str] = "an entry of where"
 
@@ -57,7 +58,12 @@ class MethodEntry(MethodChoice):
     variant: str = Field(default=PUBLISHED, description="published; or released, as in the authors' code")
     training: dict[str, Any] = Field(default={}, description="fields of training that differ")
     where: dict[str, PartitionOverrides] = Field(
-        default={}, description="by the label of a partition, the values that differ with that partition"
+        default={},
+        description="values that differ with a partition, by its label, or in a setting, by its path, with or without "
+        "the data set, such as dirichlet-0.1/4-of-20",
+    )
+    search: SearchRanges = Field(
+        default={}, description="search ranges of values by name, over those of the experiment; null: not searched"
     )
     parts: tuple[str, ...] | None = Field(
         default=None, description="labels of the experiment's parts that have the method; null: all"
@@ -65,7 +71,7 @@ class MethodEntry(MethodChoice):
 
     def choice(self, label: str) -> MethodChoice:
         """The method under this label."""
-        fields = self.model_dump(exclude={"title", "training", "variant", "where", "parts"})
+        fields = self.model_dump(exclude={"title", "training", "variant", "where", "search", "parts"})
         if self.name is None and not self.slots and self.file is None:
             fields["name"] = label.removesuffix(SWA_SUFFIX)
         if label.endswith(SWA_SUFFIX) and "swa" not in self.hyperparameters:
@@ -145,6 +151,12 @@ class ExperimentFile(Frozen):
         "null: none",
     )
     engine: EngineSettings = EngineSettings()
+    search: SearchRanges = Field(
+        default={},
+        description="search ranges of values by name, over those that stand with the values; null: not searched",
+    )
+    tuning: Tuning = Tuning()
+    tuned: Tuned | None = Field(default=None, description="written by fedflat tune: what was searched")
     grid: Grid
     methods: dict[Annotated[str, Field(pattern=LABEL)], MethodEntry] = Field(min_length=1)
     parts: dict[Annotated[str, Field(pattern=LABEL)], ExperimentPart] = Field(

@@ -10,6 +10,10 @@ from bench.input.content import short_hash
 from bench.input.errors import UserError
 
 
+class FailingCodeError(UserError):
+    """Code of a user's file has raised an exception."""
+
+
 def check_suffix(file: Path, kind: str) -> None:
     """A `UserError` if this is not a Python file; `kind` names the kind of file in messages, such as "method file"."""
     if file.suffix != ".py":
@@ -45,10 +49,10 @@ def current_folder_importable() -> Iterator[None]:
         sys.path.remove(folder)
 
 
-def failure(file: Path, kind: str, error: BaseException) -> UserError:
+def failure(file: Path, kind: str, error: BaseException) -> FailingCodeError:
     """The one-line error for an exception that was raised while code of this file was running."""
     line = line_of(error, file)
-    return UserError(f"the {kind} '{file}' fails{'' if line is None else f' in line {line}'}: {reason(error)}")
+    return FailingCodeError(f"the {kind} '{file}' fails{'' if line is None else f' in line {line}'}: {reason(error)}")
 
 
 def line_of(error: BaseException, file: Path) -> int | None:

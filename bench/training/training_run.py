@@ -114,6 +114,16 @@ class TrainingRun:
         self.engine_choice = choice
 
     @property
+    def rows(self) -> list[dict[str, Any]]:
+        """A copy of the metrics of each finished round."""
+        return [dict(row) for row in self._rows]
+
+    @property
+    def seconds(self) -> float:
+        """The seconds of training and evaluation of all finished rounds."""
+        return sum(row["train_seconds"] + row.get("evaluation_seconds", 0.0) for row in self._times)
+
+    @property
     def ended(self) -> bool:
         """Whether all rounds are finished, or the last one diverged or reached the accuracy at which the run stops."""
         last = self._rows[-1] if self._rows else {}

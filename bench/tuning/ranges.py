@@ -1,11 +1,10 @@
 """The ranges among which the values of a method are searched: those that stand with the values, and those given."""
 
-from collections.abc import Mapping
-
 from bench.engine.step_settings import StepSettings
 from bench.experiments.method_choice import MethodConfig
 from bench.methods.base import Method
 from bench.methods.marks import Search, search_of
+from bench.methods.recipe import Recipe
 from bench.methods.swa import SWA
 
 Ranges = dict[str, Search]
@@ -36,17 +35,10 @@ def ranges_of(method: MethodConfig) -> Ranges:
     return of_training(method.built) | own
 
 
-def with_given(ranges: Ranges, given: Mapping[str, Search | None], places: Mapping[str, str]) -> Ranges:
-    """The ranges with the given ones, whose names are among `places`; None: the value is not searched."""
-    changed = {places[name]: search for name, search in given.items()}
-    return {place: search for place, search in (ranges | changed).items() if search is not None}
-
-
-def places_of(method: MethodConfig) -> dict[str, str]:
+def places_of(recipe: Recipe, *, has_swa: bool) -> dict[str, str]:
     """The places that can be searched, by their whole and by their short names, such as lr and hyperparameters.rho."""
-    recipe = method.recipe
     own = [*recipe.hyperparameters, *recipe.components.separate()]
-    if "swa" in method.hyperparameters:
+    if has_swa:
         own += [f"swa.{name}" for name in SWA.model_fields]
     found = {name: HYPERPARAMETERS + name for name in own}
     found |= {name: TRAINING + name for name in StepSettings.model_fields}

@@ -28,6 +28,7 @@ from fedflat.cli import (
     published,
     rendering,
     training,
+    tuning,
 )
 from fedflat.exit_codes import CLOSED_PIPE, INTERRUPTED
 from fedflat.explained import EXPLAINED, explained, is_closed_pipe
@@ -42,7 +43,7 @@ app = typer.Typer(
     help="Benchmark federated sharpness-aware learning: train, analyse, and render tables and figures.",
 )
 for subcommand in (
-    training.run,
+    training.run, tuning.tune,
     analysing.analyse, analysing.analyses,
     rendering.table, rendering.figure, rendering.report, rendering.summary, rendering.layouts,
     comparing.baselines, comparing.compare,

@@ -9,7 +9,7 @@ from bench.experiments.method_choice import MethodConfig
 from bench.input.errors import UserError
 from bench.methods import CATALOG
 from bench.methods.marks import Search
-from bench.tuning.ranges import HYPERPARAMETERS, TRAINING, places_of, ranges_of, with_given
+from bench.tuning.ranges import HYPERPARAMETERS, TRAINING, places_of, ranges_of
 
 SETTING = "digits/dirichlet-0.1/4-of-20"
 
@@ -57,16 +57,6 @@ def test_components_with_the_same_hyperparameter_may_be_searched_apart() -> None
     )
 
 
-def test_given_ranges_replace_add_and_remove() -> None:
-    chosen = method("fedsam")
-    narrow, steps = Search(low=0.1, high=0.2), Search(values=(0.99, 1.0))
-    given = {"rho": narrow, "lr_decay": steps, "training.server_lr": None}
-    found = with_given(ranges_of(chosen), given, places_of(chosen))
-    assert found.keys() == {"training.lr", "hyperparameters.rho", "training.lr_decay"}
-    assert found["hyperparameters.rho"] is narrow
-    assert found["training.lr_decay"] is steps
-
-
 def test_values_cover_the_range_evenly_or_evenly_in_the_logarithm() -> None:
     shares = np.linspace(0, 1, 101)
     even, log = Search(low=0.1, high=0.9), Search(low=0.001, high=0.1, log=True)
@@ -103,7 +93,7 @@ def test_empty_and_contradictory_ranges_are_refused(given: dict, message: str) -
 def test_every_range_names_a_place_that_can_be_given() -> None:
     for name in CATALOG:
         chosen = method(name)
-        places = places_of(chosen)
+        places = places_of(chosen.recipe, has_swa=False)
         assert {
             places[place.removeprefix(TRAINING).removeprefix(HYPERPARAMETERS)] for place in ranges_of(chosen)
         } == set(ranges_of(chosen))

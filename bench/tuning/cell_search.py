@@ -1,0 +1,201 @@
+"""The search in one cell: its trials, what they have scored so far, and the file that stores this."""
+
+import json
+import shutil
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from bench.data.root import data_root
+from bench.experiments.experiment import Cell, Experiment
+from bench.files.csv_json import read_checked_csv, write_checked_csv
+from bench.input.content import short_hash
+from bench.input.errors import UserError, located
+from bench.training.run_setup import load_dataset
+from bench.tuning.given import searched
+from bench.tuning.halving import Step, enumerated, next_step, rounds_of_rungs, winner
+from bench.tuning.ranges import Ranges
+from bench.tuning.score import LAST, evaluated_rounds
+from bench.tuning.trials import Trial, as_trial, trials
+
+TRIALS, PROGRESS = "trials.csv", "progress.csv"
+"""Files of a search: that of one that has ended, and that of one that goes on."""
+
+SEED_DISTANCE = 1000
+"""How far the default seed of tuning is from the first seed of the experiment."""
+
+TRAINED, DIVERGED, FAILED = "trained", "diverged", "failed"
+"""Outcomes of a step, as long as its rung goes on."""
+
+_TEXTS = ("score", "outcome", "reason", "identity", "code", "search")
+"""Columns that are read as text: scores, too, because earlier versions of pandas change their last digits."""
+_NUMBERS = ("trial", "rung", "round", "seconds")
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a step of the search gave.
+
+    `score` in percent; None if the trial diverged or failed, for the stated reason. `seconds` of training and
+    evaluation since the trial began; `code`: the fingerprint of the code that trained it.
+    """
+
+    outcome: str
+    score: float | None
+    seconds: float
+    code: str
+    reason: str = ""
+
+
+@dataclass
+class CellSearch:
+    """The search in one cell.
+
+    `rungs`: the rounds after which trials are compared; `judged`: for each rung, the rounds whose accuracies give the
+    score; `results`: of the steps that have been taken.
+    """
+
+    cell: Cell
+    folder: Path
+    report: str
+    rungs: tuple[int, ...]
+    judged: tuple[list[int], ...]
+    ranges: Ranges
+    trials: list[Trial]
+    results: dict[Step, Result] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, experiment: Experiment, path: str, folder: Path) -> "CellSearch":
+        """The search in a cell, without results; a `UserError` if its ranges are wrong."""
+        cell, tuning = experiment.cell(path), experiment.tuning
+        base, report = cell.runs[0], experiment.report or LAST
+        rungs = rounds_of_rungs(tuning.rungs, base.training.rounds)
+        judged = tuple(evaluated_rounds(report, base.evaluation, base.training.rounds, rung) for rung in rungs)
+        try:
+            ranges = searched(experiment, cell)
+            first = as_trial(base, seed_of(experiment), tuning.validation, sorted(set().union(*judged)))
+            found = trials(first, ranges, tuning.trials)
+        except UserError as error:
+            raise located(path, error) from None
+        return cls(cell, folder, report, rungs, judged, ranges, found)
+
+    @cached_property
+    def identity(self) -> str:
+        """Hash of what two searches have in common whose results can be used together; not the number of trials."""
+        first = self.trials[0].run
+        data = load_dataset(first.dataset, data_root()).content_hash() if first.dataset.own else None
+        ranges = {place: str(search) for place, search in self.ranges.items()}
+        return short_hash(json.dumps([first.identity, ranges, self.rungs, self.judged, self.report, data]))
+
+    def read(self) -> None:
+        """Read the stored results. A `UserError` if they are those of another search."""
+        for name in (TRIALS, PROGRESS):
+            if (file := self.folder / name).is_file():
+                self._read(file)
+
+    def _read(self, file: Path) -> None:
+        remedy = "delete it, and tune the cell again"
+        columns = (*_NUMBERS, *_TEXTS)
+        texts, whole = (*self.cell.address.columns, *self.ranges, *_TEXTS), ("trial", "rung", "round")
+        table = read_checked_csv(file, columns, remedy, texts=texts, whole=whole, keys=("trial", "rung"))
+        if (table["search"] != self.identity).any():
+            raise UserError(
+                f"'{file}' holds trials of another search (other values, ranges, seed, rungs or data): choose another "
+                "folder with --results, or replace them with --replace"
+            )
+        rows = table[list(columns)].astype(object).where(table[list(columns)].notna(), None).to_dict("records")
+        for row in rows:
+            if row["trial"] < len(self.trials) and row["identity"] == self.trials[row["trial"]].run.identity:
+                score = None if row["score"] is None else float(row["score"])
+                outcome = row["outcome"] if score is None else TRAINED
+                result = Result(outcome, score, row["seconds"], row["code"], row["reason"] or "")
+                self.results[Step(row["trial"], row["rung"] - 1)] = result
+
+    @property
+    def next_step(self) -> Step | None:
+        """The step that is taken next; None if the search has ended."""
+        return next_step(len(self.trials), len(self.rungs), self._scores)
+
+    @property
+    def winner(self) -> Trial | None:
+        """The best trial; None if all have failed."""
+        best = winner({step: result.score for step, result in self._steps_taken.items()})
+        return None if best is None else self.trials[best.trial]
+
+    @property
+    def _scores(self) -> dict[Step, float | None]:
+        return {step: result.score for step, result in self.results.items()}
+
+    @property
+    def _steps_taken(self) -> dict[Step, Result]:
+        """The results of the steps that belong to this number of trials, rung by rung."""
+        rungs = enumerated(len(self.trials), len(self.rungs), self._scores)
+        return {step: self.results[step] for steps in rungs for step in steps if step in self.results}
+
+    @property
+    def going_on(self) -> set[int]:
+        """The numbers of the trials that have not been stopped."""
+        return {step.trial for step in enumerated(len(self.trials), len(self.rungs), self._scores)[-1]}
+
+    def write(self) -> None:
+        """Write the results so far, or those of the whole search and then remove what was needed for it."""
+        has_ended = self.next_step is None
+        write_checked_csv(self.folder / (TRIALS if has_ended else PROGRESS), self.table())
+        for folder in self.folder.glob("trial-*.partial-*"):
+            if has_ended or int(folder.name[6:9]) not in self.going_on:
+                shutil.rmtree(folder, ignore_errors=True)
+        if has_ended:
+            (self.folder / PROGRESS).unlink(missing_ok=True)
+
+    def run_folder(self, trial: Trial) -> Path:
+        """Next to this folder are the files of a trial's unfinished run."""
+        return self.folder / f"trial-{trial.number:03d}"
+
+    def table(self) -> pd.DataFrame:
+        """One row for each trial and rung that it has reached, trial by trial."""
+        rungs = enumerated(len(self.trials), len(self.rungs), self._scores)
+        rows = [self._row(step, self._in_words(step, rungs)) for step in sorted(self._steps_taken)]
+        return pd.DataFrame(rows)
+
+    def _in_words(self, step: Step, rungs: list[list[Step]]) -> str:
+        """What became of a trial at a rung."""
+        outcome = self.results[step].outcome
+        if outcome != TRAINED:
+            return outcome
+        if step.rung == len(self.rungs) - 1:
+            return "finished"
+        if step.rung + 1 == len(rungs):
+            return TRAINED
+        return "goes on" if Step(step.trial, step.rung + 1) in rungs[step.rung + 1] else "stopped"
+
+    def _row(self, step: Step, outcome: str) -> dict[str, Any]:
+        trial, result = self.trials[step.trial], self.results[step]
+        return {
+            **self.cell.address.columns,
+            "trial": step.trial,
+            "rung": step.rung + 1,
+            "round": self.rungs[step.rung],
+            **trial.values,
+            "score": result.score,
+            "outcome": outcome,
+            "reason": result.reason,
+            "seconds": round(result.seconds, 3),
+            "identity": trial.run.identity,
+            "code": result.code,
+            "search": self.identity,
+        }
+
+
+def seed_of(experiment: Experiment) -> int:
+    """The seed of tuning; a `UserError` if it is one of the experiment's."""
+    given, seeds = experiment.tuning.seed, experiment.grid.seeds
+    seed = seeds[0] + SEED_DISTANCE if given is None else given
+    if seed in seeds:
+        raise UserError(
+            f"tuning.seed = {seed} is one of the seeds of experiment {experiment.name} (allowed: another one, so that "
+            "the tuned values are judged on partitions and models on which they were not chosen)"
+        )
+    return seed

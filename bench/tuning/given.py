@@ -1,0 +1,59 @@
+"""The ranges that are searched in a cell: those that stand with its values, and over them those of the experiment."""
+
+from collections.abc import Iterable
+
+from bench.experiments.experiment import Cell, Experiment
+from bench.experiments.tuning_section import SearchRanges
+from bench.input.errors import UserError, unknown
+from bench.methods.marks import Search
+from bench.tuning.ranges import HYPERPARAMETERS, TRAINING, Ranges, places_of, ranges_of
+
+SERVER_LR = "training.server_lr"
+
+
+def check_names(experiment: Experiment) -> None:
+    """A `UserError` if the experiment gives a range that none of its methods has, or that a method does not have."""
+    known: set[str] = set()
+    for label, entry in experiment.methods.items():
+        places = places_of(entry.choice(label).recipe, has_swa="swa" in entry.hyperparameters)
+        _check(f"search range of {label}", entry.search, places)
+        known |= places.keys()
+    _check(f"search range of experiment {experiment.name}", experiment.search, known)
+
+
+def searched(experiment: Experiment, cell: Cell) -> Ranges:
+    """The ranges of a cell. A range of the experiment has no effect on methods that lack the value."""
+    label, method = cell.address.method, cell.runs[0].method
+    if label in experiment.swept:
+        raise UserError(
+            f"{label} belongs to a sweep, whose methods are not tuned (allowed: one value, and its other values as a "
+            f"search range, such as methods.{experiment.swept[label].base}.search.rho: {{values: [0.01, 0.1]}})"
+        )
+    part = experiment.resolved_parts[cell.address.setting.dataset]
+    places = places_of(method.recipe, has_swa="swa" in method.hyperparameters)
+    own = _by_place(part.methods[label].search, places)
+    common = _by_place({name: one for name, one in part.search.items() if name in places}, places)
+    if method.built.server.needs_unit_server_lr():
+        common.pop(SERVER_LR, None)
+    found = {**ranges_of(method), **common}
+    fixed = _fixed(experiment, cell)
+    found = {place: search for place, search in found.items() if not place.startswith(fixed)}
+    return {place: search for place, search in (found | own).items() if search is not None}
+
+
+def _fixed(experiment: Experiment, cell: Cell) -> tuple[str, ...]:
+    """The beginnings of places that no method's entry can set: faults of a release, and SWA at smoke scale."""
+    release = experiment.methods[cell.address.method].release(cell.address.method)
+    faults = () if release is None else release.faults
+    return (*(HYPERPARAMETERS + name for name in faults), *[f"{HYPERPARAMETERS}swa."] * (experiment.scale == "smoke"))
+
+
+def _by_place(given: SearchRanges, places: dict[str, str]) -> dict[str, Search | None]:
+    return {places[name]: None if one is None else one.search for name, one in given.items()}
+
+
+def _check(kind: str, given: Iterable[str], known: Iterable[str]) -> None:
+    known = set(known)
+    for name in given:
+        if name not in known:
+            raise unknown(kind, name, {one for one in known if not one.startswith((TRAINING, HYPERPARAMETERS))})
