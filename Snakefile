@@ -81,7 +81,7 @@ resource_scopes:
 
 
 # Rendering takes seconds, less than submitting a job.
-localrules: split, table, figure, claims, page
+localrules: split, tuned, table, figure, claims, page
 
 
 def slot(wildcards):
@@ -116,6 +116,28 @@ rule train:
     run:
         fedflat(log, "run", FLOW.name_or_file(wildcards), FLOW.cell_path(wildcards), "--out", Path(output[0]).parent,
                 "--device", FLOW.device, "--threads", threads, *FLOW.replace, *FLOW.options)
+
+
+rule tune:
+    message: "tune " + SHOWN
+    output: PATHS.trials(E, CELL)
+    params: search=FLOW.searched
+    log: PATHS.log(E, "tune", CELL)
+    threads: FLOW.threads
+    resources: gpu=FLOW.gpus, slot=slot, mem_mb=FLOW.mebibytes, runtime=FLOW.minutes_of_tuning, tmpdir=None
+    run:
+        fedflat(log, "tune", FLOW.name_or_file(wildcards), FLOW.cell_path(wildcards),
+                "--device", FLOW.device, "--threads", threads, *FLOW.replace, *FLOW.options)
+
+
+rule tuned:
+    message: "tuned values of {wildcards.experiment}"
+    input: FLOW.trials
+    output: PATHS.tuned(E)
+    params: name_or_file=FLOW.name_or_file
+    log: PATHS.log(E, "tuned")
+    run:
+        fedflat(log, "tune", params.name_or_file, "--out", output[0], "--device", "cpu", *FLOW.options)
 
 
 rule split:
@@ -187,8 +209,8 @@ rule page:
         fedflat(log, "report", params.name_or_file, *FLOW.options)
 
 
-# Targets by name: an experiment (quick), all its runs (quick_runs), one analysis of all its runs
-# (quick_analysis_hessian), one table or figure (quick_table_accuracy, fedgf_figure_4), the claims of a paper
+# Targets by name: an experiment (quick), all its runs (quick_runs), its tuned values (quick_tune), one analysis of all
+# its runs (quick_analysis_hessian), one table or figure (quick_table_accuracy, fedgf_figure_4), the claims of a paper
 # (fedgf_claims), and all_tables, all_figures.
 for target, files in () if SUBMITTED else FLOW.targets.items():
 

@@ -35,6 +35,7 @@ docs/experiments/precedence
 :caption: Use
 
 docs/running
+docs/tuning
 docs/clusters
 docs/results
 docs/verification

@@ -52,6 +52,10 @@ SMALLER = {
     "--set through=[fedsam,fedasam]": "--set points=3",
     f"fedflat analyse hessian {QUICK}/*/seed-0 --set eigenvalues=10": "--set images=50",
     "fedflat audit": "--out audit.md",  # not into the tree
+    "fedflat tune quick --methods fedavg --methods fedsam --trials 8 --out mine/tuned.yaml": (
+        "--set training.rounds=2 --set tuning.rungs=[]"
+    ),
+    f"fedflat tune mine/ranges.yaml {CELLS}/fedsam": "--set training.rounds=2",
 }
 """Options that are appended."""
 

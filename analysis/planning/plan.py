@@ -15,11 +15,12 @@ from analysis.planning.gradient_times import Times
 from analysis.planning.run_cost import disk, seconds
 from analysis.planning.targets import experiments_with, find_targets
 from analysis.report.requested import RequestedExperiment
-from bench.experiments.results import PARTITION
+from bench.experiments.results import PARTITION, TRIALS
 from bench.experiments.run_config import RunConfig
 from bench.files.text_table import aligned
 from bench.training.directories.shared_runs import shared_run
 from bench.training.run_directory import is_complete
+from bench.tuning.halving import budget
 
 NamedCell = tuple[str, str]
 """A cell by the name of its experiment and its path."""
@@ -77,16 +78,32 @@ class CellCosts:
         Tidy files may belong to other experiments, if a paper quotes another one.
         """
         cells: dict[NamedCell, None] = {}
+        searches: dict[NamedCell, Path] = {}
         for file in files:
             found = requested.paths.cell_of(file)
             if found is None or file.name == PARTITION:  # a split needs no run
                 continue
             experiment, cell = found
+            if file.name == TRIALS:
+                searches[experiment, cell.path] = file
+                continue
             cells[experiment, cell.path] = None
             owner = self.experiments[experiment]
             if file.stem in owner.analyses:
                 cells |= dict.fromkeys((experiment, path) for path in owner.compared(cell.path, file.stem))
-        return {cell: self._cell(cell) for cell in cells}
+        costs = {cell: self._cell(cell) for cell in cells}
+        for (experiment, path), file in searches.items():
+            costs[f"{experiment} (trials)", path] = self._search(experiment, path, file)
+        return costs
+
+    def _search(self, experiment: str, path: str, trials: Path) -> Cost:
+        """The cost of the trials of a cell, which count as runs; their states are removed at the end."""
+        tuned = self.experiments[experiment].experiment
+        tuning, run = tuned.tuning, tuned.cell(path).runs[0]
+        if not self.ignore_finished and trials.is_file():
+            return Cost(tuning.trials, tuning.trials)
+        runs = budget(tuning.rungs, tuning.trials, run.training.rounds)
+        return Cost(tuning.trials, hours=runs * seconds(run, self.times) / 3600)
 
     def _cell(self, cell: NamedCell) -> Cost:
         if cell not in self._known:

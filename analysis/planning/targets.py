@@ -116,6 +116,20 @@ class Page(Target):
 
 
 @dataclass(frozen=True)
+class TunedFile(Target):
+    """The experiment with tuned values."""
+
+    def outputs(self) -> list[Path]:
+        """The file alone."""
+        return [self.requested.paths.tuned(self.requested.experiment.name)]
+
+    def inputs(self) -> list[Path]:
+        """The trials of each cell."""
+        requested, experiment = self.requested, self.requested.experiment
+        return [requested.paths.trials(experiment.name, cell) for cell in experiment.paths()]
+
+
+@dataclass(frozen=True)
 class ClaimsPage(Target):
     """The page with the claims of the experiment's paper."""
 
@@ -144,6 +158,7 @@ def targets_of(requested: RequestedExperiment) -> dict[str, Target]:
     by_ending: dict[str, Target] = {
         "": Page(requested),
         "_runs": TidyFiles(requested, "metrics"),
+        "_tune": TunedFile(requested),
         **{f"_analysis_{name}": TidyFiles(requested, name) for name in requested.analysis_names},
         **{f"_table_{name}": Rendered(requested, Tables, (name,)) for name in tables.names()},
         **{f"_figure_{name}": Rendered(requested, Figures, tuple(parts)) for name, parts in figure_parts.items()},

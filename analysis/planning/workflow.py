@@ -24,9 +24,12 @@ from bench.experiments.resolving import scaled_name
 from bench.experiments.results import ReportPaths, ResultPaths, run_in
 from bench.experiments.run_config import RunConfig
 from bench.host.torch_device import resolved_name
+from bench.input.content import short_hash
 from bench.input.errors import UserError, raise_all, unknown
 from bench.training.directories.shared_runs import shared_run
 from bench.training.run_directory import is_complete, is_finished
+from bench.tuning.given import check_names
+from bench.tuning.halving import budget
 
 KEYS = sorted([*CONFIG_KEYS, "device", "experiments", "replace", "results", "threads"])
 """The keys of config/config.yaml and of `snakemake --config`."""
@@ -203,6 +206,30 @@ class Workflow:
         return self.cell(w).identity
 
     @one_line_errors
+    def searched(self, w: Wildcards) -> str:
+        """What a cell's search depends on: the identity of its configuration, and how it searches."""
+        experiment, cell = self.experiments[w.experiment].experiment, self.cell(w)
+        ranges = [experiment.search, experiment.methods[cell.address.method].search]
+        return short_hash(f"{cell.identity} {experiment.tuning!r} {experiment.report} {ranges!r}")
+
+    @one_line_errors
+    def trials(self, w: Wildcards) -> list[Path]:
+        """The trials of all cells of an experiment."""
+        requested = self.experiments[w.experiment]
+        check_names(requested.experiment)
+        return targets.TunedFile(requested).inputs()
+
+    @one_line_errors
+    def minutes_of_tuning(self, w: Wildcards, attempt: int) -> int:
+        """The time that a job of tuning requests on a cluster; 0 if jobs are not submitted."""
+        if not self.submits:
+            return 0
+        tuning, run = self.experiments[w.experiment].experiment.tuning, self.cell(w).runs[0]
+        demand = of_training([run], self._times, self.threads(w), gpu=self.gpus > 0)
+        runs = budget(tuning.rungs, tuning.trials, run.training.rounds)
+        return replace(demand, seconds=runs * demand.seconds).minutes(attempt)
+
+    @one_line_errors
     def checked_identity(self, w: Wildcards) -> str:
         """The identity of a cell's configuration; an error, before any job starts, if stored runs have another one."""
         cell, folder = self.cell(w), self.paths.cell(w.experiment, self.cell_path(w))
@@ -219,7 +246,7 @@ class Workflow:
         """
         wanted: dict[str, Source] = {}
         for rule, w in jobs:
-            if rule in ("train", "split", "analyse"):
+            if rule in ("train", "split", "tune", "analyse"):
                 runs = self.cell(w).runs
                 if runs[0].dataset.label not in wanted and not (rule == "train" and self._has_runs(w, runs)):
                     wanted[runs[0].dataset.label] = runs[0].dataset

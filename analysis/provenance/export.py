@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.analyses.run_analysis import find_runs
-from analysis.planning.targets import Target, experiments_with, find_targets
+from analysis.planning.targets import Target, TunedFile, experiments_with, find_targets
 from analysis.provenance.archive import write_archive
 from analysis.provenance.crate import METADATA, README, REQUIREMENTS, Contents, metadata, readme, requirements
 from analysis.report.requested import RequestedExperiment
@@ -51,6 +51,8 @@ def export(
     A `UserError` if the target is unknown, or if one of its files is missing or damaged.
     """
     targets = find_targets([name], experiments_with(results, overrides, sources))
+    if any(isinstance(target, TunedFile) for target in targets):
+        raise UserError(f"{name} consists of trials, which are not exported (allowed: runs, tables, figures, pages)")
     tidy = _tidy_files(name, targets, results)
     _check_tidy_files(tidy, targets, results)
     cells = _cells(tidy, results)

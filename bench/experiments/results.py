@@ -23,6 +23,9 @@ from bench.experiments.address import CellAddress
 METRICS, PARTITION = "metrics.csv", "partition.csv.gz"
 """Names of files that a run writes."""
 
+TRIALS = "trials.csv"
+"""The name of the file of a cell's trials."""
+
 RUN_FILES = ("metrics", "partition")
 """Kinds of tidy files that runs write; every other kind is the name of an analysis."""
 
@@ -78,6 +81,10 @@ class ResultPaths:
         """The folder of the trials of a cell."""
         return self.root / "tuning" / experiment / cell
 
+    def trials(self, experiment: str, cell: str) -> Path:
+        """The trials of a cell; the file is written when its search has ended."""
+        return self.tuning(experiment, cell) / TRIALS
+
     def tuned(self, experiment: str) -> Path:
         """The experiment's file with tuned values."""
         return self.root / "tuning" / experiment / "tuned.yaml"
@@ -101,11 +108,11 @@ class ResultPaths:
         return self.root / "baselines" / f"{grid}.csv"
 
     def cell_of(self, file: Path) -> tuple[str, CellAddress] | None:
-        """The experiment and the cell to which a tidy file or a run directory belongs; None for other files."""
+        """The experiment and the cell to which a tidy file, a run directory or trials belong; None for other files."""
         if self.root not in file.parents:
             return None
         kind, *below = file.relative_to(self.root).parts
-        if kind not in {"runs", "analysis", "partitions"}:
+        if kind not in {"runs", "analysis", "partitions", "tuning"}:
             return None
         after = 2 if below[:1] == [CUSTOM] else 1
         experiment, place = "/".join(below[:after]), below[after:]

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -11,6 +12,7 @@ import pandas as pd
 
 from bench.data.root import data_root
 from bench.experiments.experiment import Cell, Experiment
+from bench.experiments.results import TRIALS
 from bench.files.csv_json import read_checked_csv, write_checked_csv
 from bench.input.content import short_hash
 from bench.input.errors import UserError, located
@@ -21,8 +23,10 @@ from bench.tuning.ranges import Ranges
 from bench.tuning.score import LAST, evaluated_rounds
 from bench.tuning.trials import Trial, as_trial, trials
 
-TRIALS, PROGRESS = "trials.csv", "progress.csv"
-"""Files of a search: that of one that has ended, and that of one that goes on."""
+PROGRESS = "progress.csv"
+"""The file with all results so far. Snakemake deletes the file of the ended search before it is made again."""
+
+FILES = (PROGRESS, TRIALS)
 
 SEED_DISTANCE = 1000
 """How far the default seed of tuning is from the first seed of the experiment."""
@@ -52,10 +56,10 @@ class Result:
 
 @dataclass
 class CellSearch:
-    """The search in one cell.
+    """The search in one cell, with the first `count` of the `trials`; further ones belong to an earlier search.
 
     `rungs`: the rounds after which trials are compared; `judged`: for each rung, the rounds whose accuracies give the
-    score; `results`: of the steps that have been taken.
+    score; `results`: of the steps that have been taken; `stored`: the steps in each file.
     """
 
     cell: Cell
@@ -65,7 +69,9 @@ class CellSearch:
     judged: tuple[list[int], ...]
     ranges: Ranges
     trials: list[Trial]
+    count: int
     results: dict[Step, Result] = field(default_factory=dict)
+    stored: dict[str, list[Step]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, experiment: Experiment, path: str, folder: Path) -> "CellSearch":
@@ -80,7 +86,7 @@ class CellSearch:
             found = trials(first, ranges, tuning.trials)
         except UserError as error:
             raise located(path, error) from None
-        return cls(cell, folder, report, rungs, judged, ranges, found)
+        return cls(cell, folder, report, rungs, judged, ranges, found, len(found))
 
     @cached_property
     def identity(self) -> str:
@@ -91,74 +97,87 @@ class CellSearch:
         return short_hash(json.dumps([first.identity, ranges, self.rungs, self.judged, self.report, data]))
 
     def read(self) -> None:
-        """Read the stored results. A `UserError` if they are those of another search."""
-        for name in (TRIALS, PROGRESS):
-            if (file := self.folder / name).is_file():
-                self._read(file)
+        """Read the stored results, also those of more trials. A `UserError` if they are those of another search."""
+        for name in FILES:
+            found = self._read(self.folder / name)
+            self.results |= found
+            self.stored[name] = sorted(found)
 
-    def _read(self, file: Path) -> None:
-        remedy = "delete it, and tune the cell again"
-        columns = (*_NUMBERS, *_TEXTS)
+    def _read(self, file: Path) -> dict[Step, Result]:
+        """The results in a file; none if there is no file."""
+        if not file.is_file():
+            return {}
+        remedy, columns = "delete it, and tune the cell again", [*_NUMBERS, *_TEXTS]
         texts, whole = (*self.cell.address.columns, *self.ranges, *_TEXTS), ("trial", "rung", "round")
-        table = read_checked_csv(file, columns, remedy, texts=texts, whole=whole, keys=("trial", "rung"))
+        table = read_checked_csv(file, columns, remedy, texts=texts, whole=whole, keys=("trial", "rung"))[columns]
         if (table["search"] != self.identity).any():
             raise UserError(
                 f"'{file}' holds trials of another search (other values, ranges, seed, rungs or data): choose another "
                 "folder with --results, or replace them with --replace"
             )
-        rows = table[list(columns)].astype(object).where(table[list(columns)].notna(), None).to_dict("records")
-        for row in rows:
+        if (needed := int(table["trial"].max()) + 1) > len(self.trials):
+            self.trials = trials(self.trials[0].run, self.ranges, needed)
+        found: dict[Step, Result] = {}
+        for row in table.astype(object).where(table.notna(), None).to_dict("records"):
+            score = None if row["score"] is None else float(row["score"])
+            outcome = row["outcome"] if score is None else TRAINED
             if row["trial"] < len(self.trials) and row["identity"] == self.trials[row["trial"]].run.identity:
-                score = None if row["score"] is None else float(row["score"])
-                outcome = row["outcome"] if score is None else TRAINED
-                result = Result(outcome, score, row["seconds"], row["code"], row["reason"] or "")
-                self.results[Step(row["trial"], row["rung"] - 1)] = result
+                step = Step(row["trial"], row["rung"] - 1)
+                found[step] = Result(outcome, score, row["seconds"], row["code"], row["reason"] or "")
+        return found
 
     @property
     def next_step(self) -> Step | None:
         """The step that is taken next; None if the search has ended."""
-        return next_step(len(self.trials), len(self.rungs), self._scores)
+        return next_step(self.count, len(self.rungs), self._scores)
 
     @property
     def winner(self) -> Trial | None:
         """The best trial; None if all have failed."""
-        best = winner({step: result.score for step, result in self._steps_taken.items()})
+        best = winner({step: self._scores[step] for step in self._steps_taken})
         return None if best is None else self.trials[best.trial]
+
+    @property
+    def going_on(self) -> set[int]:
+        """The numbers of the trials that have not been stopped."""
+        return {step.trial for step in self._steps[-1]}
 
     @property
     def _scores(self) -> dict[Step, float | None]:
         return {step: result.score for step, result in self.results.items()}
 
     @property
-    def _steps_taken(self) -> dict[Step, Result]:
-        """The results of the steps that belong to this number of trials, rung by rung."""
-        rungs = enumerated(len(self.trials), len(self.rungs), self._scores)
-        return {step: self.results[step] for steps in rungs for step in steps if step in self.results}
+    def _steps(self) -> list[list[Step]]:
+        """The steps of the search, rung by rung, as far as they are known."""
+        return enumerated(self.count, len(self.rungs), self._scores)
 
     @property
-    def going_on(self) -> set[int]:
-        """The numbers of the trials that have not been stopped."""
-        return {step.trial for step in enumerated(len(self.trials), len(self.rungs), self._scores)[-1]}
+    def _steps_taken(self) -> list[Step]:
+        return sorted(step for steps in self._steps for step in steps if step in self.results)
 
     def write(self) -> None:
-        """Write the results so far, or those of the whole search and then remove what was needed for it."""
+        """Write the results so far, and remove what trials have left that are not trained any more.
+
+        A file that has the same results is left as it is.
+        """
         has_ended = self.next_step is None
-        write_checked_csv(self.folder / (TRIALS if has_ended else PROGRESS), self.table())
+        files = {PROGRESS: sorted(self.results), **({TRIALS: self._steps_taken} if has_ended else {})}
+        for name, steps in files.items():
+            if self.stored.get(name) != steps:
+                write_checked_csv(self.folder / name, self._table(steps))
+                self.stored[name] = steps
         for folder in self.folder.glob("trial-*.partial-*"):
             if has_ended or int(folder.name[6:9]) not in self.going_on:
                 shutil.rmtree(folder, ignore_errors=True)
-        if has_ended:
-            (self.folder / PROGRESS).unlink(missing_ok=True)
 
     def run_folder(self, trial: Trial) -> Path:
         """Next to this folder are the files of a trial's unfinished run."""
         return self.folder / f"trial-{trial.number:03d}"
 
-    def table(self) -> pd.DataFrame:
-        """One row for each trial and rung that it has reached, trial by trial."""
-        rungs = enumerated(len(self.trials), len(self.rungs), self._scores)
-        rows = [self._row(step, self._in_words(step, rungs)) for step in sorted(self._steps_taken)]
-        return pd.DataFrame(rows)
+    def _table(self, steps: Sequence[Step]) -> pd.DataFrame:
+        """One row for each step."""
+        rungs = self._steps
+        return pd.DataFrame([self._row(step, self._in_words(step, rungs)) for step in steps])
 
     def _in_words(self, step: Step, rungs: list[list[Step]]) -> str:
         """What became of a trial at a rung."""
@@ -167,7 +186,7 @@ class CellSearch:
             return outcome
         if step.rung == len(self.rungs) - 1:
             return "finished"
-        if step.rung + 1 == len(rungs):
+        if step.rung + 1 >= len(rungs):
             return TRAINED
         return "goes on" if Step(step.trial, step.rung + 1) in rungs[step.rung + 1] else "stopped"
 

@@ -17,6 +17,15 @@ def rounds_of_rungs(shares: Sequence[float], rounds: int) -> tuple[int, ...]:
     return (*sorted({math.ceil(share * rounds) for share in shares} - {rounds}), rounds)
 
 
+def budget(shares: Sequence[float], trials: int, rounds: int) -> float:
+    """What a search costs in units of a run of all rounds, if no trial fails."""
+    trained, cost, before = trials, 0.0, 0
+    for rung in rounds_of_rungs(shares, rounds):
+        cost += trained * (rung - before) / rounds
+        trained, before = math.ceil(trained / 2), rung
+    return cost
+
+
 def better_half(scores: Mapping[int, float | None]) -> list[int]:
     """The trials that go on, of those with these scores: half of them, rounded up; of equal ones, the earlier ones.
 

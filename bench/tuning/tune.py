@@ -11,7 +11,7 @@ from bench.input.user_code import FailingCodeError
 from bench.training.code_version import code_fingerprint
 from bench.training.directories.open_runs import no_empty_folders
 from bench.training.unfinished import train_to
-from bench.tuning.cell_search import DIVERGED, FAILED, PROGRESS, TRAINED, TRIALS, CellSearch, Result
+from bench.tuning.cell_search import DIVERGED, FAILED, FILES, TRAINED, CellSearch, Result
 from bench.tuning.halving import Step
 from bench.tuning.score import score
 
@@ -21,15 +21,17 @@ def tune_cell(search: CellSearch, device: torch.device, progress: Progress, *, r
 
     A trial whose code fails, or that diverges, counts. With `replace`, stored results are not used.
     """
-    with no_empty_folders([search.folder / TRIALS]):
+    with no_empty_folders([search.folder / FILES[0]]):
         search.folder.mkdir(parents=True, exist_ok=True)
         with folder_lock(search.folder) as is_free:
             if not is_free:
                 raise UserError(f"another process is tuning '{search.folder}'")
             if replace:
-                for name in (TRIALS, PROGRESS):
+                for name in FILES:
                     (search.folder / name).unlink(missing_ok=True)
             search.read()
+            if search.next_step is None:
+                search.write()
             while (step := search.next_step) is not None:
                 search.results[step] = _result(search, step, device)
                 search.write()

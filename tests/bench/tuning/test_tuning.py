@@ -54,7 +54,7 @@ def searches(tmp_path_factory: pytest.TempPathFactory) -> dict[str, CellSearch]:
 
 def table(search: CellSearch) -> pd.DataFrame:
     """The stored trials of a search that has ended, after which nothing else is left."""
-    assert [file.name for file in search.folder.iterdir()] == ["trials.csv"]
+    assert sorted(file.name for file in search.folder.iterdir()) == ["progress.csv", "trials.csv"]
     return pd.read_csv(search.folder / "trials.csv").drop(columns=["checksum", *NOT_EQUAL])
 
 
@@ -141,6 +141,11 @@ def test_a_finished_search_trains_nothing_and_more_trials_only_what_is_missing(
     more = table(tuned(path, folder, **{"tuning.trials": 6}))
     assert {name[:9] for name in trained} >= {"trial-004", "trial-005"}
     assert table(tuned(path, tmp_path / "anew", **{"tuning.trials": 6})).equals(more)
+    trained.clear()
+    (folder / "trials.csv").unlink()  # as by Snakemake, before it makes the file again
+    assert table(tuned(path, folder)).equals(table(first))
+    assert table(tuned(path, folder, **{"tuning.trials": 6})).equals(more), "the further trials were kept"
+    assert trained == []
 
 
 def test_results_of_another_search_are_refused(searches: dict[str, CellSearch]) -> None:
