@@ -57,7 +57,7 @@ def _mapping(file: Path) -> dict[str, Any]:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UserError(f"'{file}' is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(data, dict):
-        raise UserError(f"'{file}' must hold a mapping, not {type(data).__name__}")
+        raise UserError(f"'{file}' holds no mapping (allowed: keys and values, such as `name: mine`)")
     return data
 
 

@@ -1,8 +1,7 @@
 """The base class of all configurations: immutable, validated, without unknown keys."""
 
-import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Literal, LiteralString, Self, get_args, get_origin
 
 from pydantic import (
@@ -135,14 +134,55 @@ def _mentions(annotation: Any, *types: type) -> bool:
 
 
 def explain(error: ValidationError, data: Any = None) -> list[str]:
-    """The errors that pydantic found in `data`, each as one line: the first one of each value."""
-    found: dict[tuple[int | str, ...], list[str]] = {}
+    """The errors that pydantic found in `data` (None: unknown), each as one line, and one for each value."""
+    found: dict[tuple[int | str, ...], list[ErrorDetails]] = {}
     for one in error.errors():
-        place = one["loc"] if one["type"] == "missing" else _place(one["loc"], data)
+        place = one["loc"] if one["type"] == "missing" or data is None else _place(one["loc"], data)
         empty = one["type"] == "too_short"  # because its entries were refused
         if not (empty and any(known[: len(place)] == place for known in found)):
-            found.setdefault(place, _explained(one))
-    return list(dict.fromkeys(itertools.chain.from_iterable(found.values())))
+            found.setdefault(place, []).append(one)
+    texts: list[str] = []
+    for place, errors in found.items():
+        if not _are_of_alternatives(place, errors):
+            texts += _explained(errors[0])
+        elif not any(other[: len(place)] == place != other for other in found):  # else one of the types has its keys
+            types = " or ".join(_EXPECTED[one["type"]] for one in errors)
+            texts.append(one_line(f"{_with_value(errors[0], place)} (allowed: {types})"))
+    return list(dict.fromkeys(texts))
+
+
+def _are_of_alternatives(place: tuple[int | str, ...], errors: Iterable[ErrorDetails]) -> bool:
+    """Whether a value has none of several types, such as text or a mapping."""
+    return all(one["type"] in _EXPECTED and one["loc"][:-1] == place and one["loc"][-1] != "[key]" for one in errors)
+
+
+def _with_value(error: ErrorDetails, place: Iterable[int | str]) -> str:
+    """The keys of a value, joined by points, and the value itself unless it has several lines."""
+    given = "" if isinstance(error["input"], dict | list) else f" = {as_in_yaml(error['input'])}"
+    return f"{'.'.join(str(key) for key in place)}{given}"
+
+
+def as_in_yaml(value: object) -> str:
+    """A value for messages."""
+    return "null" if value is None else repr(value)
+
+
+_EXPECTED = {
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "string_type": "text",
+    "path_type": "the path of a file or folder",
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "dict_type": "a mapping of keys and values",
+    "model_attributes_type": "a mapping of keys and values",
+}
+"""What a value should be, by pydantic's type of the error."""
 
 
 def _place(loc: tuple[int | str, ...], data: Any) -> tuple[int | str, ...]:
@@ -156,28 +196,52 @@ def _place(loc: tuple[int | str, ...], data: Any) -> tuple[int | str, ...]:
     return tuple(keys)
 
 
+_QUOTES = " '"
+
+
 def _explained(first: ErrorDetails) -> list[str]:
     """One error of pydantic in words."""
-    where = ".".join(str(part) for part in first["loc"])
     if first["type"] == _USER_ERROR:
         return all_mistakes([first["ctx"]["error"]])
-    if first["type"] == "union_tag_invalid":
-        context = first["ctx"]
-        allowed = [tag.strip(" '") for tag in context["expected_tags"].split(",")]
-        return [str(unknown(where, context["tag"], allowed))]
-    if first["type"] == "missing":
-        return [f"{where} is missing"]
-    given = "" if isinstance(first["input"], dict | list) else f" = {first['input']!r}"
-    if first["type"] == "model_type":
-        return [one_line(f"{where}{given}{_keys(where, first['ctx']['class_name'], first['input'])}")]
-    if first["type"] in ("dict_type", "model_attributes_type"):
-        return [one_line(f"{where}{given} (allowed: a mapping of keys and values)")]
-    message = first["msg"].replace("a valid tuple", "a list").replace("Tuple", "List")
-    if first["type"] == "string_pattern_mismatch" and first["ctx"]["pattern"] in _IN_WORDS:
-        message = f"allowed are {_IN_WORDS[first['ctx']['pattern']]}"
-    if first["loc"] and first["loc"][-1] == "[key]":
-        where = f"key of {'.'.join(str(part) for part in first['loc'][:-2])}"
-    return [one_line(f"{where}{given}: {message}")]
+    return [one_line(_in_words(first))]
+
+
+def _in_words(first: ErrorDetails) -> str:
+    place = tuple(part for part in first["loc"] if not _TYPE.fullmatch(str(part)))
+    kind, context = first["type"], first.get("ctx", {})
+    where, given = ".".join(str(part) for part in place), _with_value(first, place)
+    if kind in _MISSING:
+        return _MISSING[kind].format(where=where, key=str(context.get("discriminator")).strip(_QUOTES))
+    if kind == "union_tag_invalid":
+        allowed = [tag.strip(_QUOTES) for tag in context["expected_tags"].split(",")]
+        return str(unknown(where, context["tag"], allowed))
+    if kind == "model_type":
+        return f"{given}{_keys(where, context['class_name'], first['input'])}"
+    if kind in ("dict_type", "model_attributes_type"):
+        return f"{given} (allowed: {_EXPECTED[kind]})"
+    if place and place[-1] == "[key]":
+        given = f"key of {_with_value(first, place[:-2])}"
+    return f"{given}: {message_of(first)}"
+
+
+def message_of(first: ErrorDetails) -> str:
+    """What the value should be."""
+    kind, context = first["type"], first.get("ctx", {})
+    if kind in _EXPECTED:
+        return f"Input should be {_EXPECTED[kind]}"
+    if kind in _BOUNDS:
+        bound, key = _BOUNDS[kind]
+        return f"it should have at {bound} {context[key]:,} {'entry' if context[key] == 1 else 'entries'}"
+    if kind == "string_pattern_mismatch" and context["pattern"] in _IN_WORDS:
+        return f"allowed are {_IN_WORDS[context['pattern']]}"
+    return first["msg"]
+
+
+_TYPE = re.compile(r"(dict|list|tuple|literal|function-[a-z]+)\[.*\]", re.DOTALL)
+"""A type that pydantic tried, among the keys of a value."""
+
+_MISSING = {"missing": "{where} is missing", "union_tag_not_found": "{where}.{key} is missing"}
+_BOUNDS = {"too_short": ("least", "min_length"), "too_long": ("most", "max_length")}
 
 
 def _keys(where: str, class_name: str, given: object) -> str:

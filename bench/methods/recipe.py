@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from bench.input.errors import UserError, unknown
-from bench.input.frozen import refuse_bools
+from bench.input.frozen import as_in_yaml, message_of, refuse_bools
 from bench.methods.base import Aggregation, Component, Correction, Loss, Method, Perturbation, Server
 from bench.methods.corrections.none import NoCorrection
 from bench.methods.losses.cross_entropy import CrossEntropy
@@ -184,7 +184,8 @@ class Recipe:
                 built[slot] = component(**own)
             except ValidationError as error:
                 first = error.errors()[0]
-                raise UserError(f"{self.name}: {first['loc'][0]} = {first['input']!r}: {first['msg']}") from None
+                given = f"{first['loc'][0]} = {as_in_yaml(first['input'])}"
+                raise UserError(f"{self.name}: {given}: {message_of(first)}") from None
         return Method(self.name, **built, aggregation=self.aggregation)
 
 

@@ -138,7 +138,10 @@ def _field(field: FieldInfo) -> str:
 
 def _rates(entry: Recipe) -> str:
     """The fields of `training` that `fedflat tune` searches for the method."""
-    rates = of_training(entry.build(example(entry)))
+    try:
+        rates = of_training(entry.build(example(entry)))
+    except UserError as error:
+        return f"tuned rates are not known: {error}"
     return "tuned, too: " + "; ".join(f"{place} over {search}" for place, search in rates.items())
 
 

@@ -19,6 +19,7 @@ from bench.engine.federation import Federation, FederationState
 from bench.engine.local import LocalResult, LocalWork
 from bench.engine.method_costs import example_values, measured_costs
 from bench.input.errors import UserError
+from bench.input.frozen import explain
 from bench.methods.base import CannotBatchError, Component, Method
 from bench.methods.compose import SLOTS
 from bench.methods.marks import Neutral, Radius, has_mark
@@ -273,7 +274,7 @@ def neutral(subject: Subject) -> Iterator[Finding]:
         try:
             still = _changed(component, {**mark.given, name: mark.value})
         except (ValidationError, UserError) as error:
-            reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
+            reason = explain(error)[0] if isinstance(error, ValidationError) else str(error)
             mend = "allow the value, or change the mark"
             yield Finding(NEUTRAL, place, f"that {name} = {mark.value} is allowed", reason, mend)
             continue

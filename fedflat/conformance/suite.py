@@ -16,6 +16,7 @@ from bench.engine.federation import Federation, FederationState
 from bench.engine.local import LocalResult, LocalWork
 from bench.engine.method_costs import example
 from bench.input.errors import UserError
+from bench.input.frozen import explain
 from bench.input.user_code import reason
 from bench.methods.catalog import recipe
 from bench.methods.recipe import Recipe
@@ -189,8 +190,7 @@ class _Suite:
         code = self.subject.sources.text(place)
         mend = "correct this line; docs/experiments/methods.md lists what each hook gets"
         if isinstance(error, ValidationError):
-            first = error.errors()[0]
-            text = f"{first['loc'][0]}: {first['msg']}"
+            text = explain(error)[0]
         if "frozen" in text or "object has no field" in text:
             mend = f"{checks.STORE}; components hold hyper-parameters only"
         return Finding(EXCEPTIONS, place, f"no exception{where}", f"{text}{f': `{code}`' if code else ''}", mend)

@@ -144,7 +144,7 @@ MISTAKES = [
         {"training.server_lr": 0.5, "chosen": ["feddyn"]},
         "feddyn has no server learning rate: server_lr must be 1, not 0.5",
     ),
-    ({"grid.partition": []}, "at least 1 item"),
+    ({"grid.partition": []}, "at least 1 entry"),
     ({"grid.seeds": [1, 0, 1]}, "seed 1 is listed twice in seeds"),
     ({"methods.a/b": {"name": "fedavg"}}, "key of methods = 'a/b': allowed are letters, digits, '_', '.', '+' and '-'"),
     ({"name": "Quick run"}, "name = 'Quick run': allowed are lower-case letters, digits and '_'"),

@@ -1,8 +1,10 @@
 """Messages name configurations by words that users know, not by the classes of the code."""
 
+from pathlib import Path
 from typing import Literal
 
 import pytest
+from pydantic import Field
 
 from bench.engine.settings import EngineSettings
 from bench.experiments.run_config import Evaluation
@@ -20,6 +22,9 @@ class Named(Frozen):
 
 class Outer(Frozen):
     inner: TwoWordsAB = TwoWordsAB()
+    several: str | dict[str, int] | None = None
+    path: Path | None = None
+    many: tuple[int, ...] = Field(default=(0,), min_length=1, max_length=2)
 
 
 @pytest.mark.parametrize(
@@ -43,3 +48,22 @@ def test_a_value_instead_of_a_mapping(given, message):
     with pytest.raises(UserError) as error:
         Outer.parse({"inner": given})
     assert str(error.value) == message
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"several": 3}, "several = 3 (allowed: text or a mapping of keys and values)"),
+        ({"several": {"a": "x"}}, "several.a = 'x': Input should be a whole number"),
+        ({"path": 3}, "path = 3: Input should be the path of a file or folder"),
+        ({"many": "x"}, "many = 'x': Input should be a list"),
+        ({"many": None}, "many = null: Input should be a list"),
+        ({"many": [1, 2.5]}, "many.1 = 2.5: Input should be a whole number"),
+        ({"many": []}, "many: it should have at least 1 entry"),
+        ({"many": [1, 2, 3]}, "many: it should have at most 2 entries"),
+    ],
+)
+def test_types_are_named_in_words(given, message):
+    with pytest.raises(UserError) as caught:
+        Outer.parse(given)
+    assert str(caught.value) == message
