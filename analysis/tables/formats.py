@@ -18,27 +18,39 @@ from bench.files.text_table import markdown as markdown_table
 
 _ARROWS = {"higher": "↑", "lower": "↓", "none": ""}
 
+_GREEK = (
+    "αβγδεηθκλμνπρστφψωΓΔΘΛΣΦΨΩ",
+    "alpha beta gamma delta varepsilon eta theta kappa lambda mu nu pi rho sigma tau varphi psi omega "
+    "Gamma Delta Theta Lambda Sigma Phi Psi Omega",
+)
 _LATEX = {
     "\\": r"\textbackslash{}",
     **{character: f"\\{character}" for character in "&%$#_{}"},
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
+    **{character: f"${character}$" for character in "<>|"},
+    **{letter: f"$\\{name}$" for letter, name in zip(_GREEK[0], _GREEK[1].split(), strict=True)},
     "±": r"$\pm$",
     "×": r"$\times$",
     "≤": r"$\leq$",
     "≥": r"$\geq$",
     "↑": r"$\uparrow$",
     "↓": r"$\downarrow$",
-    "α": r"$\alpha$",
-    "β": r"$\beta$",
-    "λ": r"$\lambda$",
-    "ρ": r"$\rho$",
-    "σ": r"$\sigma$",
-    "τ": r"$\tau$",
+    "→": r"$\rightarrow$",
+    "·": r"$\cdot$",
+    "√": r"$\surd$",
+    "∇": r"$\nabla$",
+    "∞": r"$\infty$",
+    "≈": r"$\approx$",
+    "‖": r"$\Vert$",
     "−": r"$-$",
     "–": "--",
-    "Δ": r"$\Delta$",
 }
+_WIDE = 30.0
+"""Tables of more type sizes go over both columns of a page, one of which holds about 25."""
+_NOTES_OF_PAGE, _NOTES_OF_COLUMN = 5000, 4000
+"""About how many letters of notes fill a page, and a column of a two-column page."""
+_NEGATIVE = re.compile(r"(?<![\w$-])-(?=\d)")
 # Verdicts that are not printed: the doubt mark or the foot says why an entry is not judged, and the entry above a
 # published number says that it is not supported.
 _UNPRINTED = ("not judged", "not supported")
@@ -207,20 +219,24 @@ def _groups(columns: tuple[Column, ...]) -> list[tuple[str, int]]:
 
 
 def latex(table: Table) -> str:
-    """A `table` environment. A wide table becomes a `table*`, which is shrunk if it is wider than the page's text."""
+    """A `table` environment, or a `table*` for a wide table. A table that does not fit the page is shrunk."""
     columns = table.layout.columns
     marks = {1: r"\textbf{{}}", 2: r"\underline{{}}"}
     width = len(columns) + 1
-    wide = len(columns) > 4  # more than one column of a two-column page holds
+    wide = _width(table) > _WIDE
     environment = "table*" if wide else "table"
     label = re.sub(r"[^\w.-]", "-", "-".join(part for part in (table.experiment, table.name) if part))
+    notes = " ".join(escape_latex(note) for note in table.caption.notes)
+    foot = [*([rf"\textit{{Notes.}} {notes}"] if notes else []), *(escape_latex(part) for part in _foot(table))]
+    of_notes = sum(map(len, foot)) / (_NOTES_OF_PAGE if wide else _NOTES_OF_COLUMN)
+    height = max(0.3, 0.85 - of_notes)  # the rest of a page is for the caption
     lines = [
-        rf"% needs \usepackage{{booktabs{',graphicx' * wide}}}",
+        r"% needs \usepackage{booktabs,adjustbox}",
         rf"\begin{{{environment}}}",
-        r"\centering\footnotesize\setlength{\tabcolsep}{3pt}" if wide else r"\centering",
+        r"\centering\setlength{\belowcaptionskip}{6pt}" + wide * r"\footnotesize\setlength{\tabcolsep}{3pt}",
         rf"\caption[{{{escape_latex(table.caption.title)}}}]{{{escape_latex(table.caption.whole)}}}",
         rf"\label{{tab:{label}}}",
-        *([r"\resizebox{\ifdim\width>\textwidth\textwidth\else\width\fi}{!}{%"] if wide else []),
+        rf"\begin{{adjustbox}}{{max width=\linewidth, max totalheight={height:.2f}\textheight}}",
         rf"\begin{{tabular}}{{l{'r' * len(columns)}}}",
         r"\toprule",
     ]
@@ -238,13 +254,11 @@ def latex(table: Table) -> str:
         if block:
             lines.append(rf"\multicolumn{{{width}}}{{l}}{{\textit{{{block}}}}} \\")
         for line in body:
-            cells = [line.title, *line.cells]
+            cells = [line.title, *(_NEGATIVE.sub("$-$", cell) for cell in line.cells)]
             lines.append(_ampersands(cells if line.kind == "reproduced" else [rf"{{\scriptsize {c}}}" for c in cells]))
-    notes = " ".join(escape_latex(note) for note in table.caption.notes)
-    foot = [*([rf"\textit{{Notes.}} {notes}"] if notes else []), *(escape_latex(part) for part in _foot(table))]
     if foot:
         foot = [r"\par\smallskip\begin{minipage}{\linewidth}\footnotesize", "\n\\par\n".join(foot), r"\end{minipage}"]
-    lines += [r"\bottomrule", rf"\end{{tabular}}{'}' * wide}", *foot, rf"\end{{{environment}}}"]
+    lines += [r"\bottomrule", r"\end{tabular}", r"\end{adjustbox}", *foot, rf"\end{{{environment}}}"]
     return "\n".join(lines) + "\n"
 
 

@@ -256,9 +256,8 @@ def test_tables_of_unknown_data_sets_show_the_published_side_alone(tmp_path: Pat
 
 def test_a_wide_table_in_latex_fits_the_page_and_names_its_paper(tmp_path: Path) -> None:
     text = Tables(RequestedExperiment("fedlesam", tmp_path)).render("3")[1].read_text(encoding="utf-8")
-    assert text.startswith("% needs \\usepackage{booktabs,graphicx}\n\\begin{table*}")
-    assert "\\label{tab:fedlesam-3}\n\\resizebox{\\ifdim\\width>\\textwidth" in text
-    assert "\\end{tabular}}\n" in text
+    assert text.startswith("% needs \\usepackage{booktabs,adjustbox}\n\\begin{table*}")
+    assert "\\label{tab:fedlesam-3}\n\\begin{adjustbox}{max width=\\linewidth, max totalheight=" in text
 
 
 def test_the_foot_explains_the_marks_that_occur_at_smoke_scale_too() -> None:
