@@ -1,11 +1,12 @@
 """`fedflat tune`: from an experiment to a file with tuned values that is trained, and one line for each mistake."""
 
+import re
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from tests.commands import fedflat, refused
+from tests.commands import fedflat, refused, run
 
 CELL = "digits/dirichlet-0.1/4-of-20/{}"
 FILE = """
@@ -84,3 +85,18 @@ def test_a_mistake_is_one_line_and_nothing_is_written(
     assert message in line
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
     assert list(file.parent.iterdir()) == [file]
+
+
+def test_snakemake_tunes_each_cell_in_a_job_of_its_own(file: Path, tmp_path: Path) -> None:
+    """The same values as those of the command; nothing is done again, and more trials train only further ones."""
+    config = ["--config", f"experiments=[{file}]", "results=results"]
+    words = ["snakemake", "--directory", str(tmp_path), "--cores", "1", "mine_tune"]
+    done = run([*words, *config])
+    assert "3 jobs: 2 tune, 1 tuned" in done.stdout + done.stderr
+    tuned = (tmp_path / "results/tuning/mine/tuned.yaml").read_text(encoding="utf-8")
+    alone = fedflat("tune", file, "--results", "alone", "--out", "results/tuning/mine/alone.yaml", cwd=tmp_path)
+    assert alone.returncode == 0
+    assert (tmp_path / "results/tuning/mine/alone.yaml").read_text(encoding="utf-8") == tuned
+    assert "Nothing to be done" in (again := run([*words, "-n", *config])).stdout + again.stderr
+    planned = run([*words, "-n", *config, "trials=4"])
+    assert re.search(r"tune +2\n", planned.stdout + planned.stderr)

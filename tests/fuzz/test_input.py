@@ -182,7 +182,9 @@ KEYS = [
     "evaluation.until", "evaluation.around", "evaluation.local_models", "evaluation_where", "scale", "report", "chosen",
     "parts", "parts.x", "dataset", "model", "engine.backend", "engine.client_memory", "extends", "name", "description",
     "methods.fedsam.where.dirichlet-0.1.training.lr", "methods.fedsam.variant", "methods.fedsam.hyperparameters.swa",
-    "training.augmentation", "a." * 3000, "", ".", "..", "methods..x", "evaluation_where.4-of-20",
+    "training.augmentation", "search", "search.lr", "search.rho", "tuning",
+    "tuning.trials", "tuning.rungs", "tuned", "methods.fedsam.search",
+    "a." * 3000, "", ".", "..", "methods..x", "evaluation_where.4-of-20",
 ]  # fmt: skip
 WORDS = [
     "quick", "fedgf", CELL, "fedsam", "accuracy", "drift", "hessian", "--seed", "--set", "--out", "--results", "--root",
@@ -193,7 +195,7 @@ COMMANDS = [
     ["run", "quick", CELL], ["table", "quick"], ["figure", "quick"], ["report", "quick"], ["summary", "quick"],
     ["methods"], ["analyses"], ["schema"], ["published"], ["analyse", "sharpness", "nowhere"], ["data", "check"],
     ["compare", "fedsam"], ["claims", "none"], ["data", "split", "none"], ["data", "partition", "none"],
-    ["plan", "quick_runs"], [],
+    ["plan", "quick_runs"], ["tune", "quick"], [],
 ]  # fmt: skip
 """Commands that neither train nor measure with these words."""
 
@@ -210,7 +212,7 @@ def lines(draw: st.DrawFn) -> list[str]:
     command = list(draw(st.sampled_from(COMMANDS)))
     for word in draw(st.lists(st.one_of(st.sampled_from(WORDS), assignments.map("--set={}".format)), max_size=3)):
         command.insert(draw(st.integers(min(1, len(command)), len(command))), word)
-    return [*command, "--device", "nowhere"] if command[:1] in (["run"], ["analyse"], ["plan"]) else command
+    return [*command, "--device", "nowhere"] if command[:1] in (["run"], ["tune"], ["analyse"], ["plan"]) else command
 
 
 def test_command_lines(fuzz):

@@ -77,6 +77,15 @@ def test_targets_without_runs_are_reported() -> None:
         plan(["quick_table_accurace"], Path("none"), {}, one_second)
 
 
+def test_trials_cost_as_many_runs_as_halving_trains() -> None:
+    """Of 16 trials, 2 are trained to the end: together 5 runs of all rounds."""
+    changes = {"training.rounds": 16, "grid.seeds": [0], "chosen": ["fedavg"]}
+    [tuned] = plan(["quick_tune"], Path("none"), changes, one_second).values()
+    [runs] = plan(["quick_runs"], Path("none"), changes, one_second).values()
+    assert (tuned.runs, runs.runs) == (64, 4)
+    assert tuned.hours == pytest.approx(5 * runs.hours)
+
+
 def test_misspelt_experiments_suggest_targets() -> None:
     with pytest.raises(UserError, match="unknown target 'fedfg_table_1'; did you mean 'fedgf_table_1'"):
         plan(["fedfg_table_1"], Path("none"), {}, one_second)
