@@ -8,7 +8,6 @@ import inspect
 import re
 import sys
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
@@ -17,14 +16,15 @@ from bench.engine.method_costs import example, measured_costs
 from bench.files.text_table import aligned
 from bench.input.errors import UserError
 from bench.input.user_code import failure
-from bench.methods.catalog import CATALOG, recipe
+from bench.methods.catalog import CATALOG
 from bench.methods.compose import SLOTS
 from bench.methods.marks import Neutral, search_of
 from bench.methods.recipe import Components, Recipe
 from bench.methods.released import RELEASES, Release
 from bench.methods.swa import SWA
-from bench.methods.user_file import KIND, recipe_from_file
+from bench.methods.user_file import KIND
 from bench.tuning.ranges import of_training
+from fedflat.named_method import NamedMethod
 
 SYMBOLS = {
     "t": "number of the round",
@@ -73,23 +73,26 @@ def overview() -> str:
 def describe(name: str) -> str:
     """One method: components with equations, hyper-parameters, costs, and variants of released codes.
 
-    `name` is a name of the catalog, the path of a method file, or `swa`, which every method can use.
+    `name` is a name of the catalog, the path of a method file, a method of an experiment (EXPERIMENT:LABEL), or `swa`,
+    which every method can use.
     """
     if name == "swa":
         fields = [f"  swa.{key}: {_field(field)}" for key, field in SWA.model_fields.items()]
         return "\n".join([*_equations(SWA), "", *_legend(_equations(SWA)), "", *fields])
-    file = Path(name) if name.endswith(".py") else None
-    entry = recipe(name) if file is None else recipe_from_file(file)
+    named = NamedMethod.of(name)
+    entry = named.recipe
     lines = [f"{entry.title} ({entry.name}): {entry.citation}", f"aggregation: {entry.aggregation}"]
     for slot, component in entry.components.by_slot().items():
         if slot != "loss" or component is not Components().loss:
             lines += ["", f"{slot}: {component.name}", *_equations(component)]
     lines += ["", *_legend(lines)]
     lines += ["", "hyper-parameters:" if entry.hyperparameters else "hyper-parameters: none"]
-    lines += [f"  {key}: {_field(field)}" for key, field in entry.hyperparameters.items()]
+    for key, field in entry.hyperparameters.items():
+        here = f"; here {named.values[key]}" if key in named.values else ""
+        lines.append(f"  {key}: {_field(field)}{here}")
     lines += [f"  swa: {', '.join(SWA.model_fields)}: averages models on the server, see fedflat methods swa"]
     lines += [f"  {_rates(entry)}"]
-    lines += ["", "costs, measured in a small run (in model sizes):", *(f"  {line}" for line in _costs(entry, file))]
+    lines += ["", "costs, measured in a small run (in model sizes):", *(f"  {line}" for line in _costs(named))]
     releases = RELEASES.get(entry.name, {}) if entry is CATALOG.get(entry.name) else {}
     if not releases:
         lines += ["", "no released code is known: the only variant is published"]
@@ -145,10 +148,11 @@ def _rates(entry: Recipe) -> str:
     return "tuned, too: " + "; ".join(f"{place} over {search}" for place, search in rates.items())
 
 
-def _costs(entry: Recipe, file: Path | None) -> list[str]:
+def _costs(named: NamedMethod) -> list[str]:
     """The costs in words; a `UserError` if the code of the method's file fails."""
+    entry, file = named.recipe, named.file
     try:
-        costs = measured_costs(entry, example(entry))
+        costs = measured_costs(entry, {**example(entry), **named.values})
     except UserError as error:
         return [f"not measured: {error}; required hyper-parameters are set to their examples=[...]"]
     except Exception as error:  # user-defined methods may fail in any way

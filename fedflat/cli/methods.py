@@ -13,7 +13,8 @@ def methods(
     name: Annotated[
         str | None,
         typer.Argument(
-            help="A method's name, 'swa' (weight averaging), or a method's Python file. Default: list all.",
+            help="A method's name, 'swa' (weight averaging), a method's Python file, or a method of an experiment, "
+            "EXPERIMENT:LABEL. Default: list all.",
             metavar="METHOD",
         ),
     ] = None,
@@ -26,6 +27,7 @@ def methods(
     Examples:
       fedflat methods
       fedflat methods fedlesam_s
+      fedflat methods mine/experiments.yaml:combined
     """
     from fedflat.cli import method_description
 
@@ -66,10 +68,15 @@ def new_method(
 def check_method(
     name: Annotated[
         list[str],
-        typer.Argument(help="A method's Python file, or a name of the catalog. Several are allowed.", metavar="METHOD"),
+        typer.Argument(
+            help="A method's Python file, a name of the catalog, or a method of an experiment, EXPERIMENT:LABEL, with "
+            "its hyper-parameters. Several are allowed.",
+            metavar="METHOD",
+        ),
     ],
     assignments: Annotated[
-        list[Assignment] | None, set_option("a hyper-parameter, for example rho=0.05; default: its example")
+        list[Assignment] | None,
+        set_option("a hyper-parameter, for example rho=0.05; default: its value in the experiment, or its example"),
     ] = None,
 ) -> None:
     """Check that a method does what FedFlat expects of it.
@@ -84,6 +91,7 @@ def check_method(
       fedflat check-method mine/two_step.py
       fedflat check-method mine/two_step.py --set rho=0.05
       fedflat check-method fedsam scaffold
+      fedflat check-method mine/experiments.yaml:combined
     """
     import torch
 

@@ -4,7 +4,6 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +17,7 @@ from bench.engine.method_costs import example
 from bench.input.errors import UserError
 from bench.input.frozen import explain
 from bench.input.user_code import reason
-from bench.methods.catalog import recipe
 from bench.methods.recipe import Recipe
-from bench.methods.user_file import executed_again, recipe_from_file
 from fedflat.conformance import checks
 from fedflat.conformance.checks import NotCheckedError, Subject
 from fedflat.conformance.finding import (
@@ -45,6 +42,7 @@ from fedflat.conformance.snapshot import held, random_states
 from fedflat.conformance.sources import Sources
 from fedflat.conformance.trial import Trial, in_a_loop
 from fedflat.conformance.watch import Watch, draws
+from fedflat.named_method import NamedMethod
 
 
 @dataclass
@@ -70,21 +68,20 @@ class Report:
 
 
 def check_method(name: str, given: Mapping[str, Any] | None = None) -> Report:
-    """Check a method of the catalog by its name, or the one in a Python file.
+    """Check a method of the catalog by its name, the one in a Python file, or one of an experiment (EXPERIMENT:LABEL).
 
-    `given` are values of hyper-parameters; the others have their examples. A `UserError` if there is no such method, or
-    its file cannot be executed, or a value is not allowed.
+    `given` are values of hyper-parameters; the others are those of the experiment, or examples. A `UserError` if there
+    is no such method, or its file cannot be executed, or a value is not allowed.
     """
-    file = Path(name) if name.endswith(".py") else None
-    found = recipe(name) if file is None else recipe_from_file(file)
-    again = (lambda: found) if file is None else partial(executed_again, file)
-    values = {**example(found), **(given or {})}
+    named = NamedMethod.of(name)
+    found = named.recipe
+    values = {**example(found), **named.values, **(given or {})}
     try:
         found.build(values)
     except UserError as error:
         raise UserError(f"{error}; values for the check are those of examples=[...], or of --set NAME=VALUE") from None
     with _generators_restored():
-        return _Suite(found, values, again, file).report()
+        return _Suite(found, values, named.again, named.file).report()
 
 
 class _Suite:

@@ -8,6 +8,7 @@ import pytest
 from bench.input.errors import UserError
 from bench.methods.catalog import CATALOG
 from bench.methods.user_file import recipe_from_file
+from fedflat.cli.method_description import describe
 from fedflat.conformance.finding import (
     COHORT,
     COSTS,
@@ -386,6 +387,42 @@ def test_new_method_and_check_method(tmp_path):
     assert failed.stderr == "fedflat: Two step (two_step): 1 finding\n"
     [line] = [line for line in failed.stdout.splitlines() if line.startswith(str(file))]
     assert re.match(rf"{re.escape(str(file))}:\d+: signs: expected ", line)
+
+
+EXPERIMENT = """
+name: own
+extends: quick
+methods:
+  fedavg: {}
+  combined: {file: own.py, correction: fedcm, hyperparameters: {rho: 0.2, alpha: 0.3, swa: {cycle: 2}}}
+"""
+
+
+def test_a_method_of_an_experiment_is_checked_and_described_with_its_values(tmp_path):
+    """A composition of a file and the catalog: hidden state of the file's part is found."""
+    file = write_template(tmp_path / "own")
+    hidden = {"\n\nclass ": "\n\nseen = []\n\n\nclass ", "        return": "        seen.append(1)\n        return"}
+    experiment = tmp_path / "experiments.yaml"
+    experiment.write_text(EXPERIMENT, encoding="utf-8")
+    name = f"{experiment}:combined"
+    report = check_method(name)
+    assert report.findings == []
+    assert (report.title, report.values) == ("Own + fedcm (own + fedcm)", {"rho": 0.2, "alpha": 0.3})
+    assert check_method(name, {"rho": 0.4}).values["rho"] == 0.4
+    said = describe(name)
+    assert "correction: fedcm" in said
+    assert re.search(r"\n  rho: .*; here 0.2\n  alpha: .*; here 0.3\n", said)
+    for old, new in hidden.items():
+        file.write_text(file.read_text(encoding="utf-8").replace(old, new, 1), encoding="utf-8")
+    assert HIDDEN in {finding.check for finding in check_method(name).findings}
+    for wrong, message in (
+        (str(experiment), f"is an experiment (allowed: {experiment}:fedavg, {name})"),
+        (f"{experiment}:combine", "unknown method of .* 'combine'; did you mean 'combined'"),
+        ("quik:fedavg", "unknown experiment 'quik'; did you mean 'quick'"),
+    ):
+        for command in (check_method, describe):
+            with pytest.raises(UserError, match=message if ".*" in message else re.escape(message)):
+                command(wrong)
 
 
 def test_what_cannot_be_checked_is_one_line(tmp_path):
