@@ -17,7 +17,7 @@ from analysis.report.requested import RequestedExperiment
 from analysis.report.tables import Tables
 from bench.data.root import data_root
 from bench.data.sources.base import Source
-from bench.experiments.experiment import Cell
+from bench.experiments.experiment import Cell, unused_where
 from bench.experiments.files import PAPER_TABLES, experiment_names
 from bench.experiments.overrides import CONFIG_KEYS, config_overrides
 from bench.experiments.resolving import scaled_name
@@ -279,8 +279,9 @@ class Workflow:
     # Tables, figures and pages
 
     def left_out(self) -> list[str]:
-        """A line for each table and figure of the requested experiments that does not fit, with the reason."""
-        return [line for one in self.requested for kind in (Tables, Figures) for line in kind(one).left_out()]
+        """A line for each table and figure, and values in `where`, that do not fit the requested experiments."""
+        layouts = [line for one in self.requested for kind in (Tables, Figures) for line in kind(one).left_out()]
+        return [*layouts, *(line for one in self.requested for line in unused_where(one.experiment))]
 
     def report(self, experiment: str) -> ReportPaths:
         """The files of a report; `experiment` may be a wildcard."""

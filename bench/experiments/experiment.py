@@ -20,7 +20,7 @@ from bench.experiments.address import CellAddress, Setting
 from bench.experiments.files import experiment_file, experiment_names, read_yaml
 from bench.experiments.overrides import Override, parse_overrides
 from bench.experiments.resolving import CellInputs, cell_config, part_fields, resolved_file
-from bench.experiments.run_config import Evaluation, RunConfig
+from bench.experiments.run_config import Evaluation, RunConfig, Training, with_training
 from bench.experiments.schema import ExperimentFile, ExperimentPart, MethodEntry, differing
 from bench.experiments.shared_sections import SharedSections
 from bench.experiments.sweeps import WITH_LISTS, Swept, expanded
@@ -286,7 +286,9 @@ def load_experiment(name: str, overrides: Mapping[str, Any] | None = None) -> Ex
     experiment._swept = swept
     _check_owner(experiment.name, experiment_file(name))
     experiment._overrides = parsed
-    _check_evaluation_where(experiment, read_yaml(experiment_file(name)))
+    own = read_yaml(experiment_file(name))
+    if errors := [*_unknown_participations(experiment, own), *_unknown_partitions(experiment, own)]:
+        raise_all(where, [*errors, *_of_methods(data)])
     if not all(override.is_general for override in parsed):
         experiment.check_overrides(list(experiment._grid), f"the cells of experiment {experiment.name}")
     return experiment
@@ -302,12 +304,23 @@ def _of_methods(data: Mapping[str, Any]) -> Iterator[UserError]:
             entry = MethodEntry.parse(given or {})
         except UserError:  # reported with the file
             continue
+        where = {f"methods.{label}.where.{place}": values.training for place, values in entry.where.items()}
+        for place, training in {f"methods.{label}": entry.training, **where}.items():
+            try:
+                Training.parse(with_training(_NEEDED, training), f"{place}.training")
+            except UserError as error:
+                yield error
         try:
             recipe = entry.choice(str(label)).recipe
-            if not entry.where and entry.release(str(label)) is None:
-                recipe.build(entry.hyperparameters)
+            if entry.release(str(label)) is None:
+                for values in [one.hyperparameters for one in entry.where.values()] or [{}]:
+                    recipe.build({**entry.hyperparameters, **values})
         except UserError as error:
             yield error
+
+
+_NEEDED = {"rounds": 1, "local_epochs": 1, "batch_size": 1, "lr": 1.0}
+"""Values of `training` that are right, for those that an entry does not give."""
 
 
 @cache
@@ -316,23 +329,55 @@ def own_experiment(paper: str) -> Experiment:
     return load_experiment(paper)
 
 
-def _check_evaluation_where(experiment: Experiment, own: Mapping[str, Any]) -> None:
-    """A `UserError` if `evaluation_where` of the file `own` or of the command line has a label of no participation.
+def _unknown_participations(experiment: Experiment, own: Mapping[str, Any]) -> Iterator[UserError]:
+    """An error for each label of `evaluation_where` in the file `own` or on the command line without participation.
 
     An experiment's label must occur in one of its parts, a part's label in that part. Inherited labels are not checked,
     because a file may extend an experiment with another grid; nor is the file, if the command line has another grid.
     """
-    overrides = experiment._overrides
-    given = [(one.part, labels) for one in overrides if (labels := one.evaluated_participations)]
-    if not any(one.names[0] in ("grid", "parts") for one in overrides):
-        places = {None: own, **own.get("parts", {})}
-        given += [(part, differing(place.get("evaluation_where", {}))) for part, place in places.items()]
+    given = [(one.part, labels) for one in experiment._overrides if (labels := one.evaluated_participations)]
+    given += [(part, differing(place.get("evaluation_where", {}))) for part, place in _own_places(experiment, own)]
     for part, labels in given:
-        known = {setting.participation for setting in experiment.settings if part in (None, setting.dataset)}
+        settings = (setting for setting in experiment.settings if part in (None, setting.dataset)) if labels else ()
+        known = {setting.participation for setting in settings}
         for label in labels:
             if label not in known:
                 of = f"experiment {experiment.name}" if part is None else part
-                raise unknown(f"participation in evaluation_where of {of}", label, known)
+                yield unknown(f"participation in evaluation_where of {of}", label, known)
+
+
+def _unknown_partitions(experiment: Experiment, own: Mapping[str, Any]) -> Iterator[UserError]:
+    """The same for labels in `where` of methods: each must be that of a partition or setting, of any part."""
+    for _, place in _own_places(experiment, own):
+        for method, entry in (place.get("methods") or {}).items():
+            for label in (entry or {}).get("where", {}):
+                if label not in (known := _where_labels(experiment)):
+                    yield unknown(f"partition or setting in where of {method}", label, known)
+
+
+def unused_where(experiment: Experiment) -> list[str]:
+    """A line for each label in `where` of methods that the grid lacks, as inherited ones may be."""
+    found: dict[str, dict[str, None]] = {}
+    for method, entry in experiment.methods.items():
+        for label in entry.where:
+            if label not in _where_labels(experiment):
+                base = experiment.swept[method].base if method in experiment.swept else method
+                found.setdefault(label, {})[base] = None
+    return [
+        f"{experiment.name}: values for {label}, which its grid lacks, are left out ({', '.join(methods)})"
+        for label, methods in found.items()
+    ]
+
+
+def _where_labels(experiment: Experiment) -> set[str]:
+    return {label for setting in experiment.settings for label in setting.where_labels}
+
+
+def _own_places(experiment: Experiment, own: Mapping[str, Any]) -> Iterator[tuple[str | None, Mapping[str, Any]]]:
+    """The file `own` and its parts by label, unless the command line has another grid."""
+    if not any(one.names[0] in ("grid", "parts") for one in experiment._overrides):
+        yield None, own
+        yield from own.get("parts", {}).items()
 
 
 def _check_owner(name: str, file: Path) -> None:

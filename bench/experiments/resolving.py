@@ -30,7 +30,7 @@ Then the configuration of one cell (`CELL_LAYERS`):
 10. `_released_faults`: faults of the released code, which the method's entry cannot switch off, and its defaults of SWA
 11. `_smoke_scale`: data set, model and what they require, and SWA's start and cycle, for `scale: smoke`
 12. `_command_line`: the values of the command line, which layers 5 to 11 may have replaced
-13. `_sweep`: the value of this cell, where a list gives several
+13. `_sweep`: the value of this cell, where a list gives several; a more specific value than the list is an error
 
 At last `RunConfig` fills in what no layer gives, from the values of all layers:
 
@@ -322,6 +322,15 @@ def _command_line(config: Data, inputs: CellInputs) -> Data:
 def _sweep(config: Data, inputs: CellInputs) -> Data:
     if inputs.swept is None:
         return config
+    present = {**config["method"]["hyperparameters"], **config["training"]}
+    for name, value in inputs.swept.axes.items():
+        found = present.get(name)
+        if found != value and not isinstance(found, list):  # the list, if the command line gives it
+            setting = inputs.address.setting
+            raise UserError(
+                f"{inputs.swept.base}: {name} has a list of values, and the value {found} in a more specific place for "
+                f"{setting.dataset}/{setting.partition} (allowed: one of both)"
+            )
     return _with_method(config, *(inputs.swept.values[section] for section in SWEPT_SECTIONS))
 
 

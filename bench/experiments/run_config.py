@@ -20,7 +20,7 @@ from bench.experiments.method_choice import MethodConfig
 from bench.input.bounds import Count, Images, Seed
 from bench.input.content import short_hash
 from bench.input.errors import UserError
-from bench.input.frozen import Frozen
+from bench.input.frozen import Frozen, collected
 from bench.methods import user_file
 from bench.models import AnyModel
 from bench.models.user_model import UserModel
@@ -182,7 +182,7 @@ class Evaluation(Frozen):
             return given
         if not isinstance(given, list | tuple) or not given or any(type(r) is not int or r < 1 for r in given):
             allowed = "a list of rounds from 1, such as [10, 30]" + (", or last" if has_last else "")
-            raise UserError(f"{info.field_name} = {given!r} (allowed: {allowed})")
+            raise collected(UserError(f"{info.field_name} = {given!r} (allowed: {allowed})"), info)
         return tuple(sorted(set(given)))
 
     def count(self, training_images: int) -> int:

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, Field, field_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from bench.data.partitions import AnyPartition
 from bench.engine.participation import Participation
@@ -12,18 +12,24 @@ from bench.experiments.run_config import Evaluation, Training
 from bench.experiments.scale import Scale
 from bench.experiments.tuning_section import SearchRanges, Tuned, Tuning
 from bench.input.bounds import MOST_ENTRIES, Seed
-from bench.input.errors import UserError
-from bench.input.frozen import LABEL, NAME, REPORT, Frozen
+from bench.input.errors import SeveralMistakesError, UserError, all_mistakes
+from bench.input.frozen import LABEL, NAME, REPORT, Frozen, collected
 from bench.methods.released import Release, release
 
 SWA_SUFFIX = "+swa"
 PUBLISHED = "published"
 
 
-def _checked(where: dict[str, dict[str, Any] | None]) -> dict[str, dict[str, Any] | None]:
-    for label, fields in where.items():
-        if fields is not None:
-            Evaluation.parse(fields, f"evaluation_where.{label}")
+def _checked(where: dict[str, dict[str, Any] | None], info: ValidationInfo) -> dict[str, dict[str, Any] | None]:
+    errors = []
+    for label in differing(where):
+        try:
+            Evaluation.parse(where[label] or {}, label)
+        except UserError as error:
+            errors.append(error)
+    if mistakes := all_mistakes(errors):
+        several = SeveralMistakesError("evaluation_where", mistakes)
+        raise collected(several if len(mistakes) > 1 else UserError(f"evaluation_where.{mistakes[0]}"), info)
     return where
 
 
@@ -97,10 +103,10 @@ class Grid(Frozen):
 
     @field_validator("seeds")
     @classmethod
-    def _distinct_seeds(cls, seeds: tuple[int, ...]) -> tuple[int, ...]:
+    def _distinct_seeds(cls, seeds: tuple[int, ...], info: ValidationInfo) -> tuple[int, ...]:
         repeated = [seed for k, seed in enumerate(seeds) if seed in seeds[:k]]
         if repeated:
-            raise UserError(f"seed {repeated[0]} is listed twice in seeds")
+            raise collected(UserError(f"seed {repeated[0]} is listed twice in seeds"), info)
         return seeds
 
 

@@ -2,9 +2,12 @@
 
 import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, get_args, get_origin
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic.fields import FieldInfo
 
 from bench.experiments.run_config import Training, with_training
 from bench.experiments.schema import SWA_SUFFIX, MethodEntry
@@ -50,7 +53,7 @@ class Swept:
 
 def in_label(value: Any) -> str:
     """A value as text in labels and headings: the shortest digits that give the same number."""
-    return str(value).lower() if isinstance(value, bool) or value is None else str(value)
+    return str(value).lower() if isinstance(value, bool) or value is None else str(value).removesuffix(".0")
 
 
 def expanded(data: Data) -> tuple[Data, dict[str, Swept]]:
@@ -58,13 +61,13 @@ def expanded(data: Data) -> tuple[Data, dict[str, Swept]]:
 
     The label of the entry is followed by name and value, such as fedsam-rho-0.05. Several lists give all combinations.
     A list in the experiment's `training` sweeps every method that has no value of its own. Values that are lists by
-    themselves, such as `augmentation`, stay as they are.
+    themselves, such as `augmentation`, stay as they are. A `UserError` if a part gives another value of a shared list.
     """
     methods = data.get("methods")
     if not isinstance(methods, dict):
         return data, {}
     common = training if isinstance(training := data.get("training"), dict) else {}
-    shared = _lists(common, _is_no_sweep)
+    shared = _axes("training", common, Training.model_fields)
     entries: Data = {}
     swept: dict[str, Swept] = {}
     labels: dict[str, list[str]] = {}
@@ -77,12 +80,14 @@ def expanded(data: Data) -> tuple[Data, dict[str, Swept]]:
             labels.setdefault(str(label), []).append(key)
             if of_sweep is not None:
                 swept[key] = of_sweep
-    if not swept:
+    if not swept and not shared:
         return data, {}
     data = {**data, "methods": entries}
     if shared:  # no method is left that needs a value
         data["training"] = {**common, **{name: values[0] for name, values in shared.items()}}
     if isinstance(parts := data.get("parts"), dict):
+        for name, part in parts.items():
+            _check_part(str(name), part, shared, methods)
         data["parts"] = {name: _in_part(part, labels) for name, part in parts.items()}
     return data, swept
 
@@ -96,18 +101,18 @@ def _methods_of(label: str, entry: Any, shared: Mapping[str, list[Any]]) -> list
     if any(not isinstance(section, dict | None) for section in sections.values()):
         return [(entry, None)]
     own, training = (sections[name] or {} for name in SECTIONS)
-    axes = [("hyperparameters", *axis) for axis in _lists(own, _hyperparameters_with_lists(label, entry)).items()]
-    inherited = with_training(shared, training)
-    of_training = {name: values for name, values in shared.items() if name not in training and name in inherited}
-    of_training |= _lists(training, _is_no_sweep)
+    where = f"methods.{label}"
+    axes = [
+        ("hyperparameters", *axis)
+        for axis in _axes(f"{where}.hyperparameters", own, _hyperparameters(label, entry)).items()
+    ]
+    of_training = {name: values for name, values in shared.items() if name in _inherited(shared, training)}
+    of_training |= _axes(f"{where}.training", training, Training.model_fields)
     axes += [("training", *axis) for axis in of_training.items()]
     if not axes:
         return [(entry, None)]
-    for section, name, values in axes:
-        if len({in_label(value) for value in values}) < len(values):
-            raise UserError(f"methods.{label}.{section}.{name}: a value is listed twice in {values}")
     if (count := math.prod(len(values) for *_, values in axes)) > MOST_ENTRIES:
-        raise UserError(f"methods.{label} has {count:,} combinations of values (allowed: {MOST_ENTRIES:,})")
+        raise UserError(f"{where} has {count:,} combinations of values (allowed: {MOST_ENTRIES:,})")
     found: list[tuple[Any, Swept | None]] = []
     for combination in itertools.product(*(values for *_, values in axes)):
         chosen: dict[str, dict[str, Any]] = {name: {} for name in SECTIONS}
@@ -120,28 +125,71 @@ def _methods_of(label: str, entry: Any, shared: Mapping[str, list[Any]]) -> list
     return found
 
 
-def _lists(section: Mapping[str, Any], keeps: Callable[[str], bool]) -> dict[str, list[Any]]:
-    """The lists of single values in a section, by name, except those that `keeps` accepts as values."""
-    lists = {name: value for name, value in section.items() if isinstance(value, list) and not keeps(str(name))}
-    return {
-        name: values
-        for name, values in lists.items()
-        if values and not any(isinstance(value, dict | list) for value in values)
-    }
+def _inherited(shared: Mapping[str, list[Any]], training: Mapping[str, Any]) -> set[str]:
+    """The names of shared lists that stay where `training` has values of its own: epochs also replace steps."""
+    return set(with_training(shared, training)) - set(training)
 
 
-def _hyperparameters_with_lists(label: str, entry: Data) -> Callable[[str], bool]:
-    """Whether a hyper-parameter of this method may be a list; a wrong entry is reported later."""
+def _axes(where: str, section: Mapping[str, Any], fields: Mapping[str, FieldInfo]) -> dict[str, list[Any]]:
+    """The lists of single values in a section, by name, where a field has one value.
+
+    Values are those that a run has: 1e-2, which YAML reads as text, is 0.01. A `UserError` if two are the same; wrong
+    ones, and unknown names, stay and are reported with the configuration. `where`: the section, for messages.
+    """
+    axes: dict[str, list[Any]] = {}
+    for name, given in section.items():
+        if name not in fields or _mentions_a_list(fields[name].annotation) or not isinstance(given, list) or not given:
+            continue
+        if any(isinstance(value, dict | list) for value in given):
+            continue
+        values = _converted(given, fields[name])
+        if len(set(map(in_label, values))) < len(values):
+            raise UserError(f"{where}.{name}: a value is listed twice in {given}")
+        # Some fields store a value such as 0 as null; its label is that of the given one.
+        axes[name] = [one if value is None else value for one, value in zip(given, values, strict=True)]
+    return axes
+
+
+def _converted(given: list[Any], field: FieldInfo) -> list[Any]:
+    """The values as the field has them; a wrong one as it is given."""
+    adapter, values = TypeAdapter(field.rebuild_annotation()), []
+    for value in given:
+        try:
+            found = adapter.validate_python(value)
+        except (ValidationError, UserError):
+            found = value
+        values.append(value if isinstance(value, bool) and not isinstance(found, bool) else found)
+    return values
+
+
+def _hyperparameters(label: str, entry: Data) -> Mapping[str, FieldInfo]:
+    """The hyper-parameters of a method; none of a wrong entry, which is reported later."""
     try:
-        known = MethodEntry.parse(entry).choice(label).recipe.hyperparameters
+        recipe = MethodEntry.parse(entry).choice(label).recipe
     except UserError:
-        return lambda name: True
-    return lambda name: name == "swa" or (name in known and _mentions_a_list(known[name].annotation))
+        return {}
+    return {**recipe.components.separate(), **recipe.hyperparameters}
 
 
-def _is_no_sweep(name: str) -> bool:
-    """Whether a list is a value of this field of `training`, or there is no such field."""
-    return name not in Training.model_fields or name in WITH_LISTS
+def _check_part(name: str, part: Any, shared: Mapping[str, list[Any]], methods: Mapping[Any, Any]) -> None:
+    """A `UserError` if a part has another value of a shared list that sweeps one of its methods.
+
+    The list would have no effect there, although the methods' labels name its values.
+    """
+    training = part.get("training") if isinstance(part, dict) else None
+    if not isinstance(training, dict):
+        return
+    only = part.get("only")
+    for label, given in methods.items():
+        entry = given if isinstance(given, dict) else {}
+        own = entry.get("training") or {}
+        if name not in (entry.get("parts") or (name,)) or label not in (only or (label,)) or not isinstance(own, dict):
+            continue
+        for axis in sorted(_inherited(shared, own) - _inherited(shared, training)):
+            raise UserError(
+                f"training.{axis} has a list of values, and parts.{name}.training another value for {label} "
+                "(allowed: one of both; a list in a method's entry with parts: [...] is for these parts only)"
+            )
 
 
 def _mentions_a_list(annotation: Any) -> bool:

@@ -44,9 +44,14 @@ def _collected(data: Any, handler: ValidatorFunctionWrapHandler, info: Validatio
     try:
         return handler(data)
     except UserError as error:
-        if not isinstance(info.context, _Collects):
-            raise
-        raise PydanticCustomError(_USER_ERROR, "{text}", {"text": str(error), "error": error}) from None
+        raise collected(error, info) from None
+
+
+def collected(error: UserError, info: ValidationInfo) -> Exception:
+    """The error as validators of a field raise it: within `parse`, pydantic collects it and validates other fields."""
+    if not isinstance(info.context, _Collects):
+        return error
+    return PydanticCustomError(_USER_ERROR, "{text}", {"text": str(error), "error": error})
 
 
 _USER_ERROR: LiteralString = "user_error"

@@ -11,7 +11,7 @@ import yaml
 
 from analysis.published.numbers import papers
 from bench.data.root import data_root
-from bench.experiments.experiment import Experiment, load_experiment
+from bench.experiments.experiment import Experiment, load_experiment, unused_where
 from bench.experiments.scale import at_smoke_scale
 from bench.input.errors import UserError
 from bench.methods.swa import SWA
@@ -161,6 +161,34 @@ def test_inherited_labels_may_have_lost_their_participation(tmp_path: Path) -> N
     with pytest.raises(UserError, match="participation in evaluation_where of experiment mine '4-of-20'"):
         extended("grid: {participation: [{active: 3}]}\nevaluation_where: {4-of-20: {every: 3}}")
     assert "first/3-of-20" in every(extended("grid: {participation: [{active: 3}]}\nevaluation_where: {4-of-20: null}"))
+
+
+def test_values_of_a_method_need_a_partition_of_the_grid(tmp_path: Path) -> None:
+    """Inherited ones that have lost it are left out, and a line says so."""
+    quick = "name: mine\nextends: quick\n"
+    method = "methods: {fedsam: {where: {dirichlet-0.6: {hyperparameters: {rho: 0.2}}}}}\n"
+    other = "grid: {partition: [{name: dirichlet, clients: 20, alpha: 0.3}]}\n"
+    (tmp_path / "base.yaml").write_text(quick + method, "utf-8")
+    (file := tmp_path / "mine.yaml").write_text(quick + method + other, "utf-8")
+    with pytest.raises(UserError, match=r"unknown partition or setting in where of fedsam 'dirichlet-0.6'; did"):
+        load_experiment(str(file))
+    in_part = f"parts: {{a: {{}}, b: {{{method.strip()}}}}}\n"
+    file.write_text(quick + other + "methods: {fedsam: {}}\n" + in_part, "utf-8")
+    with pytest.raises(UserError, match=r"unknown partition or setting in where of fedsam 'dirichlet-0.6'"):
+        load_experiment(str(file))
+    file.write_text(f"name: mine\nextends: base.yaml\n{other}", "utf-8")
+    assert unused_where(load_experiment(str(file))) == [
+        "mine: values for dirichlet-0.6, which its grid lacks, are left out (fedsam)"
+    ]
+    assert unused_where(load_experiment(str(tmp_path / "base.yaml"))) == []
+
+
+def test_mistakes_of_methods_are_listed_with_labels_of_no_partition(tmp_path: Path) -> None:
+    where = "where: {dirichlet-0.7: {hyperparameters: {rho: 2}}}"
+    methods = f"{{fedsam: {{{where}}}, fedavg: {{training: {{lrr: 1}}}}}}"
+    (file := tmp_path / "mine.yaml").write_text(f"name: mine\nextends: quick\nmethods: {methods}\n", "utf-8")
+    with pytest.raises(UserError, match=r"2 mistakes\n.*'dirichlet-0.7'.*\n.*'lrr'"):
+        load_experiment(str(file))
 
 
 def test_papers_can_be_extended_with_other_participations(tmp_path: Path) -> None:

@@ -65,6 +65,57 @@ def test_a_method_with_epochs_of_its_own_is_not_swept_over_steps(tmp_path: Path)
     }  # fmt: skip
 
 
+def test_a_list_for_all_is_no_mistake_if_each_method_has_its_own_value(tmp_path: Path) -> None:
+    training = {**QUICK["training"], "lr": [0.1, 0.2]}
+    found = experiment(tmp_path, {"fedavg": {"training": {"lr": 0.3}}}, training=training)
+    assert list(found.methods) == ["fedavg"]
+    assert found.cell(CellAddress(PLACE, "fedavg").path).runs[0].training.lr == 0.3
+
+
+def test_labels_are_those_of_the_values_that_runs_have(tmp_path: Path) -> None:
+    """1e-2 is text in YAML; 1.0 is the same number as 1."""
+    given = {"hyperparameters": {"rho": ["1e-2", 1.0, "0.10"]}, "training": {"local_momentum": [0, 0.5]}}
+    swept = experiment(tmp_path, {"fedsam": given})
+    labels = [f"fedsam-rho-{rho}-local_momentum-{mu}" for rho in ("0.01", "1", "0.1") for mu in ("0", "0.5")]
+    assert list(swept.methods) == labels
+    single = experiment(tmp_path, {"fedsam": {"hyperparameters": {"rho": 0.01}}})
+    assert identity(swept, labels[0]) == identity(single, "fedsam")
+
+
+@pytest.mark.parametrize(
+    ("change", "overrides"),
+    [
+        ({"where": {"dirichlet-0.6": {"hyperparameters": {"rho": 0.7}}}}, {}),
+        ({}, {"methods.fedsam.where.dirichlet-0.6.hyperparameters.rho": 0.7}),
+        ({"parts": {"a": {}, "b": {"methods": {"fedsam": {"hyperparameters": {"rho": 0.7}}}}}}, {}),
+        ({"parts": {"a": {}, "b": {}}}, {"parts.b.methods.fedsam.hyperparameters.rho": 0.7}),
+        ({"training": {"lr": [0.1, 0.2]}, "parts": {"a": {}, "b": {}}}, {"parts.b.training.lr": 0.7}),
+        ({"variant": "released:fl_simulator", "training": {"lr": [0.1, 0.2]},
+          "where": {"dirichlet-0.1": {"training": {"lr": 0.3}}}}, {}),
+    ],
+)  # fmt: skip
+def test_a_more_specific_value_than_a_list_is_a_mistake(
+    change: dict[str, Any], overrides: dict[str, Any], tmp_path: Path
+) -> None:
+    """It would have no effect, or labels of methods would name values that their runs do not have."""
+    change = dict(change)
+    parts = change.pop("parts", {})
+    entry = {"hyperparameters": {"rho": [0.1, 0.2]}, **change}
+    with pytest.raises(UserError, match=r"fedsam: (rho|lr) has a list of values, and the value 0\.[37] in a more"):
+        experiment(tmp_path, {"fedavg": {}, "fedsam": entry}, overrides, parts=parts).cells()
+
+
+@pytest.mark.parametrize("of_part", [{"lr": 0.01}, {"local_steps": 3}])
+def test_a_value_of_a_part_below_a_list_for_all_is_one_line(of_part: dict[str, Any], tmp_path: Path) -> None:
+    training = {**QUICK["training"], "lr": [0.1, 0.2], "local_epochs": [1, 2]}
+    parts = {"a": {}, "b": {"training": of_part}}
+    with pytest.raises(UserError, match=r"training\.(lr|local_epochs) has a list of values, and parts\.b\.training"):
+        experiment(tmp_path, {"fedavg": {}}, training=training, parts=parts)
+    own = {"training": {"lr": [0.3, 0.4], "local_epochs": 1}}
+    swept = experiment(tmp_path, {"fedavg": own}, training=training, parts=parts)
+    assert {cell.runs[0].training.lr for cell in swept.cells().values()} == {0.3, 0.4}
+
+
 def test_values_that_are_lists_by_themselves_are_no_sweeps(tmp_path: Path) -> None:
     training = {**QUICK["training"], "augmentation": ["mixup"]}
     evaluation = {"every": 2, "local_models": [5, 10]}
@@ -101,6 +152,10 @@ def test_parts_have_the_methods_of_a_sweep(tmp_path: Path) -> None:
     ("methods", "message"),
     [
         ({"fedsam": {"hyperparameters": {"rho": [0.1, 0.1]}}}, "rho: a value is listed twice"),
+        ({"fedsam": {"hyperparameters": {"rho": [1, 1.0]}}}, "rho: a value is listed twice"),
+        ({"fedsam": {"hyperparameters": {"rho": [1.0e-05, "1e-5"]}}}, "rho: a value is listed twice"),
+        ({"fedsam": {"training": {"local_momentum": [0, None]}}}, "local_momentum: a value is listed twice"),
+        ({"fedsam": {"hyperparameters": {"rho": [True, 2]}}}, "rho = True: Input should be a number"),
         ({"fedsam": {"hyperparameters": {"rho": [0.1]}}, "fedsam-rho-0.1": {"name": "fedavg"}}, "have the label"),
         ({"fedsam": {"hyperparameters": {"rho": list(range(2000))}}}, "2,000 combinations of values"),
         ({"fedsam": {"hyperparameters": {"rho": [0.1, -1]}}}, "rho = -1: Input should be greater than or equal to 0"),

@@ -12,14 +12,18 @@ name: wrong
 extends: quick
 trainig: {}
 training: {rounds: 0, lr: -1, epoch: 3}
-evaluation: {evry: 2, local_models: 7}
+evaluation: {evry: 2, local_models: 7, every: 0}
+evaluation_where: {4-of-20: {evrey: 1}, 5-of-20: {every: 0}}
 grid:
+  seeds: [3, 3]
   partition: [{name: dirichlet, alpha: -1, clients: 0}, {name: dirichlett, clients: 3}]
 methods:
   fedavg: {}
   fedsma: {}
   fedsam: {hyperparameters: {rho: -0.1}}
   feddyn: {hyperparameters: {lamb: 3}}
+  fedavgm: {hyperparameters: {beta: 0.9}, training: {lrr: 1, lr: 0}}
+  fedprox: {hyperparameters: {lam: 0.1}, where: {iid: {hyperparameters: {lam: -1}, training: {clip: x}}}}
 """
 FOUND = (
     "unknown key of an experiment 'trainig'; did you mean 'training'?",
@@ -28,12 +32,20 @@ FOUND = (
     "training.rounds = 0: Input should be greater than or equal to 1",
     "training.lr = -1: Input should be greater than 0",
     "local_models = 7 (allowed: a list of rounds",
+    "evaluation.every = 0: Input should be",
+    "evaluation_where: 4-of-20: unknown key of evaluation 'evrey'",
+    "evaluation_where: 5-of-20: every = 0: Input should be",
+    "seed 3 is listed twice in seeds",
     "grid.partition.0.dirichlet.clients = 0: Input should be",
     "grid.partition.0.dirichlet.alpha = -1: Input should be",
     "unknown grid.partition.1 'dirichlett'; did you mean 'dirichlet'?",
     "unknown method 'fedsma'; did you mean 'fedsam'?",
     "fedsam: rho = -0.1: Input should be",
     "unknown hyper-parameter of feddyn 'lamb'; did you mean 'lam'?",
+    "methods.fedavgm.training: unknown key of training 'lrr'; did you mean 'lr'?",
+    "methods.fedavgm.training: lr = 0: Input should be",
+    "methods.fedprox.where.iid.training: clip = 'x': Input should be",
+    "fedprox: lam = -1: Input should be",
 )
 
 
