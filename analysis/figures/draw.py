@@ -20,6 +20,7 @@ from analysis.layouts.captions import (
     less_exact,
     other_training_settings,
     smoke_scale,
+    tuned_values,
 )
 from analysis.layouts.layout import layout_content, load_layout
 from analysis.layouts.tidy import Tidy
@@ -78,6 +79,7 @@ def caption(layout: FigureLayout, tidy: Tidy) -> Caption:
         "" if frame.empty else layout.statistics(frame),
         f"Computed: {computed}." if computed else "",
         *other_training_settings(tidy.experiment, layout.methods),
+        *tuned_values(tidy.experiment, layout.methods),
         *less_exact({layout.file: frame}, tidy.analyses),
         *computed_in_bf16({layout.file: frame}),
         *computed_by_other_code({layout.file: frame}, tidy.analyses),

@@ -136,6 +136,27 @@ def other_training_settings(experiment: Experiment, methods: Sequence[str], runs
         )
 
 
+def tuned_values(experiment: Experiment, methods: Sequence[str]) -> Iterator[str]:
+    """Sentences that say what `fedflat tune` has searched, and which of the methods it has not; none if it has not run.
+
+    The ranges themselves are in the experiment's file.
+    """
+    if (tuned := experiment.tuned) is None:
+        return
+    searched = [method for method in methods if method in tuned.ranges]
+    if searched:
+        names = dict.fromkeys(name for method in searched for name in tuned.ranges[method])
+        yield (
+            f"Tuned with {tuned.trials} trials for each method and setting: {', '.join(names)}; score: {tuned.score}, "
+            f"on {100 * tuned.validation:g} % of the clients' training images."
+        )
+    titles = method_titles(experiment, methods)
+    if others := [titles[method] for method in methods if method not in tuned.ranges]:
+        yield f"Not tuned: {', '.join(others)}."
+    if kept := [titles[method] for method in methods if method in tuned.untuned]:
+        yield f"In some settings all trials failed, and the values are not tuned: {', '.join(kept)}."
+
+
 def _shown(value: Any) -> str:
     """A value in words: items of a list are joined by +, and options follow a name."""
     if isinstance(value, list | tuple):

@@ -15,6 +15,7 @@ from analysis.layouts.captions import (
     less_exact,
     other_training_settings,
     smoke_scale,
+    tuned_values,
 )
 from analysis.layouts.tidy import Tidy
 from analysis.layouts.titles import method_titles
@@ -58,7 +59,9 @@ def caption(
             protocol.append("Analyses: of the same model." if same else when)
     if layout.supported:
         own = {cell.method for cell in own_cells(layout, tidy.experiment, quotations)}
-        protocol += other_training_settings(tidy.experiment, [m for m in layout.supported_methods if m in own])
+        shown_methods = [m for m in layout.supported_methods if m in own]
+        protocol += other_training_settings(tidy.experiment, shown_methods)
+        protocol += tuned_values(tidy.experiment, shown_methods)
     if quotations is not None:
         quoted = dict.fromkeys(cell.method for cell in quotations.all_cells)
         runs = f"runs for quoted numbers (experiment {quotations.experiment.name})"

@@ -30,8 +30,11 @@ def score(report: str, rows: Sequence[Mapping[str, Any]], rounds: Sequence[int])
 
 def in_words(report: str) -> str:
     """The score in words."""
-    which = {LAST: "after the last round", "best": "of the best evaluation"}
-    return f"validation accuracy {which.get(report, f'as mean of the last {_evaluations(report)} evaluations')}"
+    if report == LAST:
+        return "validation accuracy after the last round"
+    if report == "best":
+        return "best validation accuracy"
+    return f"mean validation accuracy of the last {_evaluations(report)} evaluations"
 
 
 def _evaluations(report: str) -> int:

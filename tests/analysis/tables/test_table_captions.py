@@ -8,7 +8,7 @@ import pytest
 
 from analysis.analyses import parse_analysis
 from analysis.analyses.provenance import name_value_pairs
-from analysis.layouts.captions import other_training_settings
+from analysis.layouts.captions import other_training_settings, tuned_values
 from analysis.layouts.tidy import Tidy
 from analysis.measures.forward_passes import DIFFERENCES
 from analysis.report.requested import RequestedExperiment
@@ -19,6 +19,7 @@ from bench.experiments.run_config import RunConfig
 from bench.input.errors import UserError
 from tests.analysis.conftest import CONFIGURED, HARD, IDENTITIES, tidy_in, words, write
 from tests.analysis.tables.tables_by_hand import ACCURACY, TARGET, layout, reaching
+from tests.documents import PAGES
 
 
 def test_caption_states_protocol_seeds_and_marks(tidy: Tidy) -> None:
@@ -160,3 +161,16 @@ def test_a_hash_that_looks_like_a_number_is_text(identity: str, tidy: Tidy, monk
     table = fill("t", layout(methods=["fedavg"]), tidy_in(tidy.results, tidy.experiment))
     assert table.entries[0][0][0].mean == 82
     assert "3 of 3 runs were computed by another version of the code." in words(table.caption)
+
+
+def test_what_was_tuned_is_said(tmp_path: Path) -> None:
+    extract = next(block.code for block in PAGES["docs/tuning.md"].blocks("yaml") if block.file == "mine/extract.yaml")
+    file = tmp_path / "extract.yaml"
+    file.write_text(extract + "  fedavg:\n", encoding="utf-8")
+    experiment = load_experiment(str(file))
+    assert list(tuned_values(experiment, ["fedsam", "fedavg"])) == [
+        "Tuned with 8 trials for each method and setting: lr, server_lr, rho; score: validation accuracy after the "
+        "last round, on 20 % of the clients' training images.",
+        "Not tuned: FedAvg.",
+    ]
+    assert list(tuned_values(load_experiment("quick"), ["fedsam"])) == []
