@@ -50,7 +50,7 @@ def _content(
     for search in searches:
         address = search.cell.address
         label, setting = address.method, _label(experiment, address.setting)
-        ranges[label] = {_short(place): as_yaml(one) for place, one in search.ranges.items()}
+        ranges.setdefault(label, {}).update({_short(place): as_yaml(one) for place, one in search.ranges.items()})
         entry = methods.setdefault(label, _inherited_where(experiment, label))
         if (winner := search.winner) is None:
             untuned.setdefault(label, {})[setting] = "all trials failed: " + _reasons(search)

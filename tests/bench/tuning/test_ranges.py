@@ -10,6 +10,7 @@ from bench.input.errors import UserError
 from bench.methods import CATALOG
 from bench.methods.marks import Search
 from bench.tuning.ranges import HYPERPARAMETERS, TRAINING, places_of, ranges_of
+from tests.documents import PAGES
 
 SETTING = "digits/dirichlet-0.1/4-of-20"
 
@@ -97,3 +98,15 @@ def test_every_range_names_a_place_that_can_be_given() -> None:
         assert {
             places[place.removeprefix(TRAINING).removeprefix(HYPERPARAMETERS)] for place in ranges_of(chosen)
         } == set(ranges_of(chosen))
+
+
+def test_the_documented_ranges_are_those_of_the_catalog() -> None:
+    rows = [line for line in PAGES["docs/tuning.md"].text.splitlines() if line.startswith("| `")]
+    for name in CATALOG:
+        for place, search in ranges_of(method(name, swa={"cycle": 5})).items():
+            short = place.removeprefix(TRAINING).removeprefix(HYPERPARAMETERS)
+            words = (
+                [f"{search.low:g} to {search.high:g}"] if search.values is None else [f"{v:g}" for v in search.values]
+            )
+            found = [row for row in rows if f"`{short}`" in row.split("|")[1]]
+            assert any(all(word in row.split("|")[3] for word in words) for row in found), (name, short)
