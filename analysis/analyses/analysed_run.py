@@ -11,9 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bench.data.dataset import Batches, DeviceData
+from bench.data.dataset import Batches, DeviceData, Subset
 from bench.data.partitions.base import Indices
-from bench.data.sources.base import Subset
 from bench.engine.federation import FederationState
 from bench.engine.participation import scheduled_rounds
 from bench.experiments.run_config import RunConfig

@@ -15,7 +15,8 @@ from analysis.measures.curvature.pyhessian_power import NAME as PYHESSIAN
 from analysis.measures.flatness import Ascent
 from analysis.measures.forward_passes import ForwardPrecision
 from analysis.measures.packaged_landscape import NAME as LOSS_LANDSCAPES
-from bench.data.sources.base import Source, Subset
+from bench.data.dataset import Subset
+from bench.data.sources.base import Source
 from bench.engine.objective import Batched
 from bench.experiments.run_config import Evaluation
 from bench.input.bounds import Count, Images, Seed

@@ -14,7 +14,7 @@ from analysis.measures.directions import Family
 from analysis.measures.forward_passes import differences, forward_precision, spread
 from analysis.measures.landscape import Grid, Point, Prepared, Score, chunks, points_together, score
 from analysis.measures.packaged_landscape import packaged_scores
-from bench.data.sources.base import Subset
+from bench.data.dataset import Subset
 from bench.input.content import short_hash
 
 

@@ -4,7 +4,7 @@ import math
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from bench.input.content import short_hash
 
 Images = NDArray[np.uint8] | NDArray[np.float32]
 Labels = NDArray[np.int64]
+Subset = Literal["train", "test"]
 
 
 @dataclass(frozen=True)

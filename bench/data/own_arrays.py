@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.data.dataset import Images, Labels, Samples
-from bench.data.sources.base import Subset
+from bench.data.dataset import Images, Labels, Samples, Subset
 from bench.input.bounds import MOST
 from bench.input.errors import UserError, unknown
 

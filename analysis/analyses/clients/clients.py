@@ -19,9 +19,9 @@ from analysis.measures.clients import (
     responses,
     summary,
 )
+from bench.data.dataset import Subset
 from bench.data.partitions import AnyPartition, parse_partition
 from bench.data.partitions.base import Partition
-from bench.data.sources.base import Subset
 from bench.input.errors import UserError
 from bench.numerics.streams import numpy_stream
 

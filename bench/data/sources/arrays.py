@@ -13,9 +13,9 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from bench.data.cache import cached, in_chunks
-from bench.data.dataset import Dataset, Samples
+from bench.data.dataset import Dataset, Samples, Subset
 from bench.data.own_arrays import check_names, number_of_classes, samples
-from bench.data.sources.base import Source, Subset, cache_place
+from bench.data.sources.base import Source, cache_place
 from bench.input.bounds import MOST
 from bench.input.content import expanded, file_hash, short_hash, stem
 from bench.input.errors import UserError

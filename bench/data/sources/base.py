@@ -5,16 +5,14 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from bench.data.cache import Cached, cached, is_cached, signature
-from bench.data.dataset import Dataset, Samples
+from bench.data.dataset import Dataset, Samples, Subset
 from bench.data.origin import MISSING, Origin
 from bench.input.content import short_hash
 from bench.input.errors import UserError
 from bench.input.frozen import Frozen
-
-Subset = Literal["train", "test"]
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ import numpy as np
 from pydantic import Field
 
 from bench.data.cache import Cached, in_chunks
-from bench.data.dataset import Dataset, Samples
+from bench.data.dataset import Dataset, Samples, Subset
 from bench.data.origin import File, Origin
-from bench.data.sources.base import Facts, Published, Subset
+from bench.data.sources.base import Facts, Published
 from bench.input.errors import UserError
 
 HOMEPAGE = "https://www.cs.toronto.edu/~kriz/cifar.html"

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from bench.data.cache import in_chunks
-from bench.data.dataset import Dataset, Samples
+from bench.data.dataset import Dataset, Samples, Subset
 from bench.data.origin import File, Origin
-from bench.data.sources.base import Facts, Published, Subset
+from bench.data.sources.base import Facts, Published
 from bench.data.sources.cifar import SHAPE, Cifar, Cifar10, Cifar100, Normalisation
 from bench.input.errors import UserError
 

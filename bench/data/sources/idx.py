@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from bench.data.dataset import Samples
+from bench.data.dataset import Samples, Subset
 from bench.data.origin import File, Origin
-from bench.data.sources.base import Facts, Published, Subset
+from bench.data.sources.base import Facts, Published
 from bench.input.errors import UserError
 from bench.numerics.streams import numpy_stream
 

@@ -10,8 +10,8 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from bench.data.cache import Cached, cached, signature
-from bench.data.dataset import Dataset, Images, Samples
-from bench.data.sources.base import Source, Subset, cache_place
+from bench.data.dataset import Dataset, Images, Samples, Subset
+from bench.data.sources.base import Source, cache_place
 from bench.files.column_file import read_columns, texts
 from bench.input.content import KnownFile, expanded
 from bench.input.errors import UserError

@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from bench.data.cache import Cached, cached
-from bench.data.dataset import Dataset, Samples
-from bench.data.sources.base import Facts, Source, Subset, cache_place
+from bench.data.dataset import Dataset, Samples, Subset
+from bench.data.sources.base import Facts, Source, cache_place
 from bench.input.content import short_hash
 from bench.input.errors import UserError
 

@@ -7,9 +7,9 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from bench.data.cache import in_chunks
-from bench.data.dataset import Samples
+from bench.data.dataset import Samples, Subset
 from bench.data.origin import File, Origin
-from bench.data.sources.base import Facts, Published, Subset
+from bench.data.sources.base import Facts, Published
 from bench.input.errors import UserError
 
 URL = "http://ufldl.stanford.edu/housenumbers"

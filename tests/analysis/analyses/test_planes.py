@@ -17,7 +17,7 @@ from torch import Tensor
 from analysis.analyses import parse_analysis, scores
 from analysis.analyses.analysed_run import AnalysedRun
 from analysis.analyses.run_analysis import run_analysis
-from bench.data.sources.base import Subset
+from bench.data.dataset import Subset
 from bench.experiments.experiment import load_experiment
 from bench.experiments.run_config import Evaluation
 from bench.input.errors import UserError
