@@ -6,8 +6,8 @@ files of the source change.
     meta.json     hash of the key for which the files were built, shape, number format, content hash, mean and
                   deviation per channel, and the size and time of the other files
 
-A cached subset appears complete, by one rename. Its pages are read on demand and stay in memory as long as there is
-room.
+A cached subset appears complete, by one rename; likewise several that are built together. Its pages are read on demand
+and stay in memory as long as there is room.
 """
 
 import json
@@ -81,18 +81,26 @@ def cached(place: Path, key: Mapping[str, Any], classes: int | None, chunks: Cal
     A second process waits for the first. Raises `UserError` if labels are not 0..classes−1 (None: they have been
     checked), images differ in size, or the folder cannot be written to; then no incomplete files remain.
     """
+    return cached_together(place, key, classes, {"": chunks})[""]
+
+
+def cached_together(
+    place: Path, key: Mapping[str, Any], classes: int | None, parts: Mapping[str, Callable[[], Iterable[Samples]]]
+) -> dict[str, Cached]:
+    """As `cached`, for several parts, each in a folder of its name in `place`: if one must be built, all are."""
     wanted = _digest(key)
-    found = _intact(place, wanted)
+    found = _all(_intact, place, wanted, parts)
     if found is not None:
         return found
     try:
         with locked(place):
-            found = _intact(place, wanted)
+            found = _all(_intact, place, wanted, parts)
             if found is None:
-                if _read(place, wanted) is not None:
-                    log.info("the cache '%s' is damaged: its content does not match its hash", place)
-                _build(place, wanted, classes, chunks)
-                found = _read(place, wanted)
+                for name in parts:
+                    if _read(place / name, wanted) is not None and _intact(place / name, wanted) is None:
+                        log.info("the cache '%s' is damaged: its content does not match its hash", place / name)
+                _build(place, wanted, classes, parts)
+                found = _all(_read, place, wanted, parts)
     except OSError as error:
         # A full disk is reported without a file name.
         failed = None if error.filename is None else Path(error.filename)
@@ -127,6 +135,15 @@ def _intact(place: Path, key: str) -> Cached | None:
     return found
 
 
+def _all(
+    read: Callable[[Path, str], Cached | None], place: Path, key: str, parts: Iterable[str]
+) -> dict[str, Cached] | None:
+    """What `_intact` or `_read` finds of each part; None if one is missing."""
+    found = {name: read(place / name, key) for name in parts}
+    whole = {name: part for name, part in found.items() if part is not None}
+    return whole if len(whole) == len(found) else None
+
+
 def _read(place: Path, key: str) -> Cached | None:
     """The cached samples for this key; None if files are missing or have other sizes or times. Pixels are not read."""
     try:
@@ -153,13 +170,15 @@ def _optional(file: Path) -> NDArray[Any] | None:
     return np.load(file, allow_pickle=False) if file.exists() else None
 
 
-def _build(place: Path, key: str, classes: int | None, chunks: Callable[[], Iterable[Samples]]) -> None:
+def _build(place: Path, key: str, classes: int | None, parts: Mapping[str, Callable[[], Iterable[Samples]]]) -> None:
     for abandoned in place.parent.glob(f".{place.name}.*.tmp"):  # left by killed processes; this process has the lock
         shutil.rmtree(abandoned)
     work = place.with_name(f".{place.name}.{secrets.token_hex(4)}.tmp")
     work.mkdir()
     try:
-        _write(work, place.name, key, classes, chunks())
+        for name, chunks in parts.items():
+            (work / name).mkdir(exist_ok=True)
+            _write(work / name, "-".join(filter(None, (place.name, name))), key, classes, chunks())
         if place.exists():  # built for another key; processes that have it mapped can still read it
             outdated = work.with_name(f".{place.name}.outdated.tmp")
             place.rename(outdated)
@@ -227,9 +246,10 @@ class _PixelSums:
         self._total = self._squares = np.zeros(1, np.int64)
 
     def add(self, pixels: NDArray[np.uint8]) -> None:
-        """Add pixels `[n, channels, ...]`."""
-        others = (0, *range(2, pixels.ndim))
-        self._count += pixels.size // pixels.shape[1]
+        """Add pixels `[n, channels, height, width]` or `[n, height, width]`, or features `[n, features]`."""
+        one_channel = pixels.ndim == 3
+        others = None if one_channel else (0, *range(2, pixels.ndim))
+        self._count += pixels.size // (1 if one_channel else pixels.shape[1])
         self._total = self._total + pixels.sum(others, dtype=np.int64)
         self._squares = self._squares + np.square(pixels, dtype=np.uint16).sum(others, dtype=np.int64)
 

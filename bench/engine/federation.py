@@ -114,7 +114,7 @@ class Federation:
         Measurements: `active`, `lr`, `local_loss` (mean over clients), `client_drift` (mean distance of w_i⁺ from the
         model that the client received), every broadcast scalar, such as FedGF's c, the round's costs: `download` and
         `upload` per client, `client_state` and `server_state` in model sizes, `gradients` per local step; and
-        `diverged`, 1 if the next model has a parameter that is not finite.
+        `diverged`, 1 if the next model has a parameter that is not finite, or a buffer that has become so.
         """
         work = self.work(state, active)
         results = (backend or Loop()).train(self.local, work, probe)
@@ -162,7 +162,7 @@ class Federation:
             "gradients": sum(row.gradient_samples for row in results) / sum(len(b) for w in work for b in w.batches),
         }
         scalars: dict[str, float | Tensor] = {
-            name: value for name, value in broadcast.vectors.items() if value.numel() == 1
+            name: value for name, value in broadcast.vectors.items() if value.numel() == 1 and name != BUFFERS
         }
         if taken := known.keys() & scalars:
             raise UserError(
@@ -170,7 +170,10 @@ class Federation:
                 "choose another name"
             )
         largest = torch.linalg.vector_norm(w_next, ord=float("inf"))  # much faster than testing every parameter
-        known |= scalars | {"diverged": largest.isfinite().logical_not()}
+        diverged = largest.isfinite().logical_not()
+        if isinstance(method.buffers, BufferExchange):
+            diverged = diverged | method.buffers.diverged(state.server[BUFFERS], server.state[BUFFERS])
+        known |= scalars | {"diverged": diverged}
         return FederationState(state.round + 1, w_next, server.state, clients), Measurements(known, w_next.device)
 
     def _sent(self, upload: Mapping[str, Tensor]) -> Mapping[str, Tensor]:

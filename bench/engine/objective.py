@@ -80,6 +80,8 @@ class Objective:
         names_shapes = [(name, tuple(p.shape)) for name, p in module.named_parameters()]
         self.layout = FlatLayout(tuple(n for n, _ in names_shapes), tuple(s for _, s in names_shapes))
         self._loaded = torch.cat([p.detach().reshape(-1) for p in self.parameters])
+        if buffer_mode is not None:
+            self._check_whole_numbers()
         self.buffer_mode = buffer_mode
         self.buffers = None if buffer_mode is None else self.current_buffers()
         """The buffers `[B]` with which models are evaluated; None if the model has none."""
@@ -133,6 +135,16 @@ class Objective:
         for parameter, view in zip(self.parameters, self.layout.split(self._loaded).values(), strict=True):
             parameter.data = view
         return self.module
+
+    def _check_whole_numbers(self) -> None:
+        """A `UserError` if a buffer has whole numbers that the parameters' number format cannot store."""
+        for name, buffer in self.module.named_buffers():
+            if not buffer.is_floating_point() and not torch.equal(buffer.to(self._loaded).to(buffer), buffer):
+                most, kind = int(2 / torch.finfo(self.dtype).eps), str(self.dtype).removeprefix("torch.")
+                raise UserError(
+                    f"the model's buffer '{name}' has numbers that {kind}, in which all buffers are sent, cannot store "
+                    f"exactly (allowed: whole numbers up to {most:,}; or keep it as a Python attribute of the module)"
+                )
 
     def current_buffers(self) -> Tensor:
         """A copy of the module's buffers as one vector `[B]` in the parameters' number format."""

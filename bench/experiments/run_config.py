@@ -27,7 +27,7 @@ from bench.models.user_model import UserModel
 from bench.numerics.precision import Precision
 
 USER_FILES: Mapping[str, Any] = {
-    "dataset": {"root": True, "clients": {"file": True}, "file": True, "module": True},
+    "dataset": {"root": True, "clients": {"file": True}, "file": True, "path_hash": True, "module": True},
     "method": {"file": True},
     "model": {"file": True, "module": True},
     "partition": {"file": True, "order": {"file": True}},

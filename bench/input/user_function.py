@@ -41,7 +41,12 @@ class UserFunction(Frozen):
             return data
         file = expanded(file, f"the path of the {kind}")
         check_suffix(file, kind)
-        return {**data, "file": file, "code": code_hash(file, data.get("code"), kind)}
+        return cls.with_path({**data, "file": file, "code": code_hash(file, data.get("code"), kind)}, file)
+
+    @classmethod
+    def with_path(cls, data: dict[str, Any], file: Path) -> dict[str, Any]:
+        """The fields, completed by those that depend on the path of the file."""
+        return data
 
     @model_validator(mode="after")
     def _found(self) -> "UserFunction":

@@ -80,7 +80,7 @@ def train_runs(
 
     A finished run is left as it is; one that another experiment of the same results has finished is taken. A
     `UserError` if a folder holds the run of another configuration; with `replace`, a run of another configuration, of
-    other code or of other images is trained again, and the old one is removed when the new one is complete. `budgets`:
+    other code or of other data is trained again, and the old one is removed when the new one is complete. `budgets`:
     the memory for the client states of each run, by default the configuration's; states beyond it are stored in a file,
     which changes no number. `on_round` receives the measurements of each round that is trained.
     """
@@ -127,13 +127,13 @@ def _due_runs(runs: Sequence[TrainingRun]) -> Iterator[list[TrainingRun]]:
 
 
 def _is_up_to_date(config: RunConfig, folder: Path, *, replace: bool) -> bool:
-    """Whether the folder contains the finished run of this configuration, trained on the current images."""
+    """Whether the folder contains the finished run of this configuration, trained on the present data."""
     if not is_finished(folder, config, replace=replace):
         return False
     if is_of_present_data(config, RunDirectory(folder).provenance.get("data_hash")):
         return True
     if not replace:
-        raise UserError(f"the images have changed since '{folder}' was trained; pass --replace, or another --out")
+        raise UserError(f"the data have changed since '{folder}' was trained; pass --replace, or another --out")
     return False
 
 

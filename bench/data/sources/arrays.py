@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from bench.data.cache import cached, in_chunks
+from bench.data.cache import cached_together, in_chunks
 from bench.data.dataset import Dataset, Samples, Subset
 from bench.data.own_arrays import check_names, number_of_classes, samples
 from bench.data.sources.base import Source, cache_place
@@ -31,8 +31,9 @@ SUBSETS: tuple[Subset, ...] = ("train", "test")
 class OwnArrays(Source):
     """The common base class: x_train, y_train, x_test, y_test, and perhaps client_train, the client of each sample.
 
-    uint8 inputs are normalised by mean and deviation of the training samples per channel; floating-point inputs are
-    used as they are, in float32. The identity of a run depends on the content that defines the arrays, not on its path.
+    uint8 inputs are normalised by mean and deviation of the training samples: per channel of `[n, channels, height,
+    width]`, per feature of `[n, features]`, over all values of `[n, height, width]`. Floating-point inputs are used as
+    they are, in float32. The identity of a run depends on the content that defines the arrays, not on its path.
     """
 
     title: str | None = Field(
@@ -43,6 +44,8 @@ class OwnArrays(Source):
     )
 
     own: ClassVar[bool] = True
+    version: ClassVar[int] = 2
+    """Of the cached numbers, as for `Published`."""
 
     @abstractmethod
     def read(self) -> Arrays:
@@ -58,21 +61,25 @@ class OwnArrays(Source):
     def what(self) -> str:
         """What holds the arrays, for messages."""
 
-    def _place(self, subset: Subset, root: Path) -> Path:
-        return cache_place(root, f"{self.name}-{subset}", self.content)
+    @property
+    def distinction(self) -> str:
+        """What keeps the arrays apart from others in the cache."""
+        return self.content
+
+    def place(self, root: Path) -> Path:
+        """The folder of the cached arrays below the root."""
+        return cache_place(root, self.name, self.distinction)
 
     def load(self, root: Path) -> Dataset:
-        """The arrays in a cache below the root. They are read once, and again after a change of their definition."""
+        """The arrays in a cache below the root. They are read once, and again after a change of their definition.
+
+        Training and test samples are stored together, so that they always come from one reading: another call of a
+        function may divide its samples differently.
+        """
         read = functools.cache(self.read)
-        train, test = (
-            cached(
-                self._place(subset, root),
-                {"source": self.name, "content": self.content},
-                None,
-                functools.partial(_chunks, read, subset),
-            )
-            for subset in SUBSETS
-        )
+        key = {"source": self.name, "version": self.version, "content": self.content}
+        parts = {str(subset): functools.partial(_chunks, read, subset) for subset in SUBSETS}
+        train, test = cached_together(self.place(root), key, None, parts).values()
         classes = number_of_classes(train.samples.labels, test.samples.labels, self.what, self.classes)
         return Dataset(self.label, train.samples, test.samples, classes, train.scale, train.mean, train.std)
 
@@ -155,8 +162,8 @@ def _stored(stored: Any, name: str, what: str) -> Any:
 class ArrayFunction(OwnArrays, UserFunction):
     """A function without arguments that returns a mapping with these arrays.
 
-    It is called once. Its values are stored in the cache, and belong to the code of its file: files that it reads are
-    not watched.
+    It is called once. Its values are stored in the cache, and belong to its file, by path and code: files that it reads
+    are not watched.
     """
 
     in_words: ClassVar[str] = "a user-defined data set"
@@ -164,6 +171,12 @@ class ArrayFunction(OwnArrays, UserFunction):
 
     name: Literal["function"] = "function"
     function: str = Field(description="called without arguments")
+    path_hash: str | None = Field(default=None, description="hash of the file's path, which a run keeps; filled in")
+
+    @classmethod
+    def with_path(cls, data: dict[str, Any], file: Path) -> dict[str, Any]:
+        """With the hash of the path, unless the file is a run's copy, which has that of the original."""
+        return {**data, "path_hash": data.get("path_hash") or short_hash(str(file.resolve()))}
 
     @property
     def label(self) -> str:
@@ -174,6 +187,11 @@ class ArrayFunction(OwnArrays, UserFunction):
     def content(self) -> str:
         """The hash of the code and of the function's name."""
         return short_hash(f"{self.code}:{self.function}")
+
+    @property
+    def distinction(self) -> str:
+        """The content, and the path: the function may read files that are beside its own."""
+        return f"{self.content}:{self.path_hash}"
 
     @property
     def what(self) -> str:
@@ -197,6 +215,5 @@ class ArrayFunction(OwnArrays, UserFunction):
 
     def prepare(self, root: Path, *, fetch: bool) -> Dataset:
         """Calls the function again: files that it reads may have changed."""
-        for subset in SUBSETS:
-            shutil.rmtree(self._place(subset, root), ignore_errors=True)
+        shutil.rmtree(self.place(root), ignore_errors=True)
         return super().prepare(root, fetch=fetch)

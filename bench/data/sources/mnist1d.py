@@ -38,9 +38,7 @@ class Mnist1D(Source):
 
     def check(self, root: Path) -> Iterator[str]:
         """Generates the signals and compares them with those of the pinned version of the package."""
-        found = short_hash(*(_generated(subset).content_hash() for subset in ("train", "test")))
-        if found != self.content:
-            raise UserError(f"mnist1d: the installed package generates other signals ({found}, not {self.content})")
+        self._generated()
         yield "mnist1d: the package generates the expected signals, nothing to do"
 
     def load(self, root: Path) -> Dataset:
@@ -50,13 +48,21 @@ class Mnist1D(Source):
 
     def _part(self, subset: Subset, root: Path) -> Cached:
         key = {"source": self.name, "version": self.version}
-        return cached(cache_place(root, f"{self.name}-{subset}"), key, self.facts.classes, lambda: [_generated(subset)])
+        place = cache_place(root, f"{self.name}-{subset}")
+        return cached(place, key, self.facts.classes, lambda: [self._generated()[subset]])
+
+    def _generated(self) -> dict[Subset, Samples]:
+        """The training and test signals; a `UserError` if they are not those of the pinned version of the package."""
+        parts: dict[Subset, Samples] = {"train": _samples(""), "test": _samples("_test")}
+        found = short_hash(*(part.content_hash() for part in parts.values()))
+        if found != self.content:
+            raise UserError(f"mnist1d: the installed package generates other signals ({found}, not {self.content})")
+        return parts
 
 
-def _generated(subset: Subset) -> Samples:
-    """The training or test signals `[n, 1, 40]`."""
-    made, suffix = _made(), "" if subset == "train" else "_test"
-    signals, labels = (made[f"{name}{suffix}"] for name in ("x", "y"))
+def _samples(suffix: str) -> Samples:
+    """Signals `[n, 1, 40]` and labels with this suffix in what the package generates."""
+    signals, labels = (_made()[f"{name}{suffix}"] for name in ("x", "y"))
     return Samples(signals[:, None].astype(np.float32), labels.astype(np.int64))
 
 

@@ -11,6 +11,7 @@ latest round, which serves the evaluation only.
 from collections.abc import Mapping
 from typing import ClassVar, Literal
 
+import torch
 from pydantic import ConfigDict
 from torch import Tensor
 
@@ -55,9 +56,15 @@ class BufferExchange(Component):
             client.state[BUFFERS] = client.scratch[BUFFERS]
 
     def aggregate(self, server: ServerRound) -> None:
-        """b^{t+1} as a step from b^t, so that buffers that never change keep their bits."""
-        b = server.state[BUFFERS]
-        server.state[BUFFERS] = b + server.mean(server.uploads[BUFFERS] - b)
+        """b^{t+1} as a step from b^t: numbers that never change keep their bits, and infinite ones stay infinite."""
+        b, received = server.state[BUFFERS], server.uploads[BUFFERS]
+        server.state[BUFFERS] = b + server.mean(torch.where(received == b, 0, received - b))
+
+    @staticmethod
+    def diverged(before: Tensor, after: Tensor) -> Tensor:
+        """Whether a number of b has become infinite or NaN in a round; constants of a model, such as masks, may be."""
+        stayed = (after == before) | (after.isnan() & before.isnan())
+        return (after.isfinite() | stayed).all().logical_not()
 
     def sent(self, upload: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The part of an upload that counts as traffic."""

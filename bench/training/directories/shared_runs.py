@@ -143,12 +143,12 @@ def _is_taken(config: RunConfig, folder: Path, progress: Progress, *, replace: b
 
 
 def _check(run: RunDirectory, config: RunConfig) -> None:
-    """A `UserError` if a file of the run is damaged or missing, or if its images are not the present ones."""
+    """A `UserError` if a file of the run is damaged or missing, or if its data are not the present ones."""
     check_models(run)
     for read in readers(run).values():
         read()
     if not is_of_present_data(config, run.provenance.get("data_hash")):
-        raise UserError("the images have changed since it was trained")
+        raise UserError("the data are other ones than those on which it was trained")
 
 
 def _link(run: RunDirectory, config: RunConfig, work: Path) -> None:

@@ -2,12 +2,14 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from bench.data import cache
 from bench.data.partitions import parse_partition
 from bench.data.root import ENVIRONMENT
 from bench.data.sources import parse_source
@@ -89,6 +91,19 @@ def test_bytes_are_normalised_by_channel(tmp_path):
     x, _ = data.on(CPU)[0].batch(torch.arange(30))
     assert torch.allclose(x.mean((0, 2, 3)), torch.zeros(3), atol=1e-5)
     assert torch.allclose(x.std((0, 2, 3), correction=0), torch.ones(3), atol=1e-5)
+
+
+def test_bytes_without_channels_have_one_mean(tmp_path):
+    """Rows of grey images are no channels; the columns of a table are features, each with its own mean."""
+    values = np.random.default_rng(0).integers(0, 256, (30, 4, 5), dtype=np.uint8)
+    y = np.arange(30) % 3
+    for name, x, means in (("images", values, 1), ("table", values.reshape(30, -1), 20)):
+        data = load(saved(tmp_path / f"{name}.npz", x_train=x, y_train=y, x_test=x[:3], y_test=y[:3]))
+        axes = None if means == 1 else 0
+        assert data.mean == pytest.approx(np.atleast_1d(x.mean(axes) / 255)), name
+        assert data.std == pytest.approx(np.atleast_1d(x.std(axes) / 255)), name
+        read, _ = data.on(CPU)[0].batch(torch.arange(30))
+        assert torch.allclose(read.mean(), torch.zeros(()), atol=1e-5)
 
 
 def config(dataset, **changes) -> RunConfig:
@@ -221,6 +236,42 @@ def test_a_function_is_called_once_and_its_code_belongs_to_the_run(cell, tmp_pat
     done = fedflat("data", "prepare", "mine.py:signals", "--root", "root")
     assert done.stdout.startswith("signals: 6 training and 3 test samples in 3 classes, hash "), done
     assert Path("calls.txt").read_text(encoding="utf-8") == "called\n" * 2
+
+
+UNSEEDED = """
+import numpy as np
+
+def build():
+    order = np.random.default_rng().permutation(40)
+    x, y = order[:, None].astype(float), order % 2
+    return {"x_train": x[:30], "y_train": y[:30], "x_test": x[30:], "y_test": y[30:]}
+"""
+
+
+def test_training_and_test_samples_are_of_one_call(tmp_path, monkeypatch):
+    """Also after a kill between the two, or the loss of either: no sample is in both."""
+    (tmp_path / "mine.py").write_text(UNSEEDED, encoding="utf-8")
+    source, root = parse_source(f"{tmp_path}/mine.py:build"), tmp_path / "root"
+    wrote, write = [], cache._write
+
+    def killed(work: Path, *arguments: object) -> None:
+        if wrote:
+            raise KeyboardInterrupt
+        wrote.append(write(work, *arguments))
+
+    def samples_of_both() -> list[float]:
+        data = source.load(root)
+        return [*data.train.images[:, 0].tolist(), *data.test.images[:, 0].tolist()]
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(cache, "_write", killed)
+        source.load(root)
+    for lost in (0, 1):
+        assert sorted(samples_of_both()) == [*range(40)]
+        shutil.rmtree(sorted(root.rglob("meta.json"))[lost].parent)
+    first = samples_of_both()
+    assert sorted(first) == [*range(40)]
+    assert samples_of_both() == first, "stored"
 
 
 def test_a_function_in_a_run_of_others_is_not_called(cell, tmp_path, monkeypatch):

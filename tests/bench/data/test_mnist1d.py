@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from bench.data.sources import parse_source
+from bench.data.sources import mnist1d, parse_source
 from bench.experiments.run_config import RunConfig
 from bench.input.errors import UserError
 from bench.models import build_model, parse_model
@@ -31,6 +31,18 @@ def test_the_package_generates_the_known_signals(root):
     assert abs(every.std() - 1) < 1e-5
     assert states == (random.getstate(), np.random.get_state()[1].tolist())  # noqa: NPY002
     assert not list(root.rglob("*.pkl"))
+
+
+def test_signals_of_another_package_are_not_stored(tmp_path, monkeypatch):
+    made = {**mnist1d._made()}
+    made["x_test"] = made["x_test"] * 2
+    monkeypatch.setattr(mnist1d, "_made", lambda: made)
+    for _ in range(2):
+        with pytest.raises(
+            UserError, match=r"the installed package generates other signals \(.*, not adfb238492514926"
+        ):
+            parse_source("mnist1d").load(tmp_path)
+    assert not [*tmp_path.rglob("meta.json")]
 
 
 def test_networks_for_signals():

@@ -52,13 +52,15 @@ def data() -> tuple[torch.Tensor, torch.Tensor]:
     return x + torch.arange(sum(SIZES))[:, None] / 5, torch.arange(sum(SIZES)) % 3
 
 
-def federation(method: str = "fedavg", mode: str = "average", **hyperparameters) -> Federation:
+def federation(
+    method: str = "fedavg", mode: str = "average", model: nn.Module | None = None, **hyperparameters
+) -> Federation:
     x, y = data()
     edges = np.cumsum([0, *SIZES])
     split = [np.arange(a, b) for a, b in pairwise(edges)]
     device_data = DeviceData(x, y, torch.zeros(()), torch.ones(()))
     settings = StepSettings(lr=0.1, aggregation="samples")
-    objective = Objective(network(), buffer_mode=mode)
+    objective = Objective(model or network(), buffer_mode=mode)
     method_ = recipe(method).build(hyperparameters)
     return Federation(method_, objective, device_data, FullBatches(split, STEPS), SIZES, settings, 0)
 
@@ -110,6 +112,56 @@ def test_each_client_keeps_its_own():
     assert torch.allclose(second.clients[1][BUFFERS], flat(by_torch(1, model)))
     assert torch.equal(second.server[BUFFERS], second.clients[1][BUFFERS])
     assert torch.equal(second.clients[0][BUFFERS], first.clients[0][BUFFERS])
+
+
+class Buffered(nn.Module):
+    """A linear model with one buffer; `step` makes a batch's buffer from the one before it."""
+
+    def __init__(self, buffer: torch.Tensor, step=None) -> None:
+        super().__init__()
+        with torch.random.fork_rng():
+            self.scores = nn.Linear(4, 3).double()
+        self.register_buffer("own", buffer)
+        self.step = step
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.training and self.step is not None:
+            self.own.copy_(self.step(self.own))
+        return self.scores(x)
+
+
+def test_a_buffer_of_one_number_is_no_metric():
+    fed = federation(model=Buffered(torch.zeros((), dtype=torch.float64), lambda own: own + 1))
+    state, row = fed.run_round(started(fed), [0, 1])
+    assert state.server[BUFFERS].tolist() == [STEPS]
+    assert BUFFERS not in row
+
+
+@pytest.mark.parametrize("mode", ["average", "local"])
+def test_infinite_constants_stay_and_what_becomes_infinite_has_diverged(mode):
+    """Attention masks have -inf, and a user may mark entries by NaN."""
+    mask = torch.tensor([-torch.inf, 0.0, torch.nan], dtype=torch.float64)
+    fed = federation(mode=mode, model=Buffered(mask.clone()))
+    state = started(fed)
+    for active in ([0, 1], [1, 2]):
+        state, row = fed.run_round(state, active)
+        assert row["diverged"] == 0
+        assert torch.equal(state.server[BUFFERS].nan_to_num(7), mask.nan_to_num(7))
+    for start, step in ((1e200, lambda own: own * 1e200), (-torch.inf, lambda own: -own)):
+        fed = federation(mode=mode, model=Buffered(torch.tensor([start], dtype=torch.float64), step))
+        state, row = fed.run_round(started(fed), [0, 1])
+        assert state.w.isfinite().all()
+        assert row["diverged"] == 1
+
+
+def test_whole_numbers_that_would_lose_digits_are_refused():
+    for number in (2**24 + 1, 2**62 + 1):
+        message = "the model's buffer 'own' has numbers that float32, .* cannot store exactly .* up to 16,777,216"
+        with pytest.raises(UserError, match=message):
+            Objective(Buffered(torch.tensor([0, number])).float(), buffer_mode="local")
+    buffers = Objective(Buffered(torch.tensor([True, False])).float(), buffer_mode="local").buffers
+    assert buffers.tolist() == [1, 0]
+    assert Objective(Buffered(torch.tensor(-(2**24))).float(), buffer_mode="local").buffers.tolist() == [-(2**24)]
 
 
 def test_only_the_first_gradient_of_a_step_counts():

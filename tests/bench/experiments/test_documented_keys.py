@@ -17,7 +17,7 @@ from bench.models.user_model import UserModel
 from tests.documents import PAGES
 
 KEYS = PAGES["docs/experiments/keys.md"].text
-FILLED_IN = {"hash", "code"}
+FILLED_IN = {"hash", "code", "path_hash"}
 """Keys of a run's configuration that FedFlat adds; users do not give them."""
 
 

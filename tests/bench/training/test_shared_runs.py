@@ -6,6 +6,7 @@ import threading
 import time
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -17,7 +18,7 @@ from bench.files.csv_json import read_checked_json, write_checked_json
 from bench.input.errors import UserError
 from bench.training.directories.shared_runs import take_shared
 from bench.training.run_directory import RunDirectory
-from bench.training.run_setup import load_dataset
+from bench.training.run_setup import RunSetup, load_dataset
 from bench.training.train import train_cell, train_runs
 from bench.training.training_run import TrainingRun
 from tests.bench.data.test_image_folder import folder_of_images, one_round
@@ -236,6 +237,48 @@ def test_a_run_of_changed_images_is_not_taken(tmp_path, monkeypatch):
     assert [is_taken(run.path) for run in runs.values()] == [False, True, False]
     hashes = [run.provenance["data_hash"] for run in runs.values()]
     assert hashes[0] == hashes[1] != hashes[2]
+
+
+READS = """
+from pathlib import Path
+import numpy as np
+
+def build():
+    return dict(np.load(Path(__file__).parent / "raw.npz"))
+"""
+
+
+OWN_DATA = """
+name: own
+extends: quick
+dataset: data.py:build
+model: mlp
+training: {rounds: 1, batch_size: 4}
+evaluation: {snapshot_every: null}
+engine: {backend: loop}
+grid: {partition: [{name: iid, clients: 2}], participation: [{sampling: full}], seeds: [0]}
+methods: {fedavg: {}}
+"""
+
+
+def test_a_run_of_the_same_code_beside_other_data_is_not_taken(tmp_path, monkeypatch):
+    """A function reads a file beside its own: the same code in two folders stands for two data sets."""
+    monkeypatch.setenv("FEDFLAT_DATA", str(tmp_path / "data"))
+    x, y = np.arange(24.0).reshape(12, 2), np.arange(12) % 2
+    made, said = {}, list[str]()
+    for name, shift in (("one", 0), ("other", 1), ("same", 0)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "data.py").write_text(READS, encoding="utf-8")
+        (tmp_path / name / "own.yaml").write_text(OWN_DATA, encoding="utf-8")
+        np.savez(tmp_path / name / "raw.npz", x_train=x + shift, y_train=y, x_test=x, y_test=y)
+        [cell] = load_experiment(str(tmp_path / name / "own.yaml")).cells().values()
+        [made[name]] = train_runs(cell.runs, [place(tmp_path, name)], CPU, said.append)
+    assert len({run.identity for run in made.values()}) == 1
+    assert [is_taken(run.path) for run in made.values()] == [False, False, True]
+    assert "/one/" in said[0]
+    assert "is not taken: the data are other ones than those on which it was trained" in said[0]
+    first = {name: float(RunSetup.build(run.config, CPU).dataset.train.images[0, 0]) for name, run in made.items()}
+    assert first == {"one": 0, "other": 1, "same": 0}, "a run's copy of the code stands for the run's data"
 
 
 def test_a_run_of_the_same_own_code_is_taken_from_wherever_the_files_were(tmp_path):
