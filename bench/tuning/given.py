@@ -36,16 +36,15 @@ def searched(experiment: Experiment, cell: Cell) -> Ranges:
     if method.built.server.needs_unit_server_lr():
         common.pop(SERVER_LR, None)
     found = {**ranges_of(method), **common}
-    fixed = _fixed(experiment, cell)
-    found = {place: search for place, search in found.items() if not place.startswith(fixed)}
+    found = {place: search for place, search in found.items() if not _is_fixed(place, experiment, label)}
     return {place: search for place, search in (found | own).items() if search is not None}
 
 
-def _fixed(experiment: Experiment, cell: Cell) -> tuple[str, ...]:
-    """The beginnings of places that no method's entry can set: faults of a release, and SWA at smoke scale."""
-    release = experiment.methods[cell.address.method].release(cell.address.method)
-    faults = () if release is None else release.faults
-    return (*(HYPERPARAMETERS + name for name in faults), *[f"{HYPERPARAMETERS}swa."] * (experiment.scale == "smoke"))
+def _is_fixed(place: str, experiment: Experiment, label: str) -> bool:
+    """Whether no method's entry can set the value: a fault of a release, or SWA at smoke scale."""
+    release, name = experiment.methods[label].release(label), place.removeprefix(HYPERPARAMETERS)
+    is_fault = release is not None and name in release.faults
+    return is_fault or (experiment.scale == "smoke" and name.startswith("swa."))
 
 
 def _by_place(given: SearchRanges, places: dict[str, str]) -> dict[str, Search | None]:

@@ -1,11 +1,12 @@
 """Tuning of a cell: one trial after the other is trained up to the round after which trials are compared."""
 
 import time
+from collections.abc import Iterator
 
 import torch
 
 from bench.files.locks import folder_lock
-from bench.host.progress import Progress
+from bench.host.progress import PROGRESS_SECONDS, Progress, Timer
 from bench.input.errors import UserError
 from bench.input.user_code import FailingCodeError
 from bench.training.code_version import code_fingerprint
@@ -32,10 +33,12 @@ def tune_cell(search: CellSearch, device: torch.device, progress: Progress, *, r
             search.read()
             if search.next_step is None:
                 search.write()
+            reports = Timer(PROGRESS_SECONDS)
             while (step := search.next_step) is not None:
                 search.results[step] = _result(search, step, device)
                 search.write()
-                _report(search, step, progress)
+                for line in _news(search, step, reports):
+                    progress(f"{search.cell.path}: {line}")
 
 
 def _result(search: CellSearch, step: Step, device: torch.device) -> Result:
@@ -44,27 +47,24 @@ def _result(search: CellSearch, step: Step, device: torch.device) -> Result:
     try:
         trained = train_to(trial.run, search.run_folder(trial), search.rungs[step.rung], device)
     except FailingCodeError as error:
-        return Result(FAILED, None, time.perf_counter() - began, code, str(error))
+        before = search.results[Step(step.trial, step.rung - 1)].seconds if step.rung else 0.0
+        return Result(FAILED, None, before + time.perf_counter() - began, code, str(error))
     last = trained.rows[-1]
     if last["diverged"]:
         return Result(DIVERGED, None, trained.seconds, code, f"diverged in round {last['round']}")
     return Result(TRAINED, score(search.report, trained.rows, search.judged[step.rung]), trained.seconds, code)
 
 
-def _report(search: CellSearch, step: Step, progress: Progress) -> None:
-    """One line for each rung that has ended, and for each trial that has failed."""
-    result, path = search.results[step], search.cell.path
-    if result.score is None:
-        progress(f"{path}: trial {step.trial}: {result.reason}")
-    following = search.next_step
+def _news(search: CellSearch, step: Step, reports: Timer) -> Iterator[str]:
+    """A line for a trial that has failed, for a rung that has ended, and in between every few seconds."""
+    if search.results[step].score is None:
+        yield f"trial {step.trial}: {search.results[step].reason}"
+    following, where = search.next_step, f"after round {search.rungs[step.rung]} of {search.rungs[-1]}"
+    scores = {at.trial: one.score for at, one in search.results.items() if at.rung == step.rung}
     if following is not None and following.rung == step.rung:
+        if reports.is_due():
+            yield f"{where}: {len(scores)} of {len(search.going_on)} trials"
         return
-    scores = [
-        (one.score, -at.trial) for at, one in search.results.items() if at.rung == step.rung and one.score is not None
-    ]
-    best = "all trials failed"
-    if scores:
-        value, trial = max(scores)
-        best = f"best validation accuracy {value:.2f} % (trial {-trial})"
-    left = f"{len(search.going_on)} go on" if following is not None else "the search has ended"
-    progress(f"{path}: after round {search.rungs[step.rung]} of {search.rungs[-1]}: {best}; {left}")
+    ranked = sorted((-value, trial) for trial, value in scores.items() if value is not None)
+    best = f"best validation accuracy {-ranked[0][0]:.2f} % (trial {ranked[0][1]})" if ranked else "all trials failed"
+    yield f"{where}: {best}; {'the search has ended' if following is None else f'{len(search.going_on)} go on'}"

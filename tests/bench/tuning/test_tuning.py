@@ -14,6 +14,7 @@ from bench.data.root import ENVIRONMENT
 from bench.data.sources.digits import Digits
 from bench.experiments.experiment import Experiment, load_experiment
 from bench.experiments.resolving import experiment_data
+from bench.files.locks import folder_lock
 from bench.input.errors import UserError
 from bench.training.cell_trainer import CellTrainer
 from bench.tuning.cell_search import CellSearch, seed_of
@@ -159,6 +160,18 @@ def test_results_of_another_search_are_refused(searches: dict[str, CellSearch]) 
     ):
         with pytest.raises(UserError, match="holds trials of another search"):
             tuned(f"{SETTING}/fedavg", folder, **changes)
+
+
+def test_replace_and_another_process(searches: dict[str, CellSearch], tmp_path: Path) -> None:
+    path, folder = f"{SETTING}/fedavg", tmp_path / "fedavg"
+    folder.mkdir()
+    (folder / "trials.csv").write_bytes((searches["fedavg"].folder / "trials.csv").read_bytes())
+    changes = {"training.rounds": 2, "tuning.trials": 2, "tuning.rungs": []}
+    other = CellSearch.of(experiment(**changes), path, folder)
+    with folder_lock(folder), pytest.raises(UserError, match="another process is tuning"):
+        tune_cell(other, CPU, lambda line: None, replace=True)
+    tune_cell(other, CPU, lambda line: None, replace=True)
+    assert table(other)["round"].tolist() == [2, 2]
 
 
 def arrays_experiment(folder: Path, test_labels: np.ndarray) -> Path:
