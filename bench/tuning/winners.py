@@ -1,7 +1,7 @@
 """The winners of a search, as the file of an experiment that extends the tuned one."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +55,7 @@ def _content(
         if (winner := search.winner) is None:
             untuned.setdefault(label, {})[setting] = "all trials failed: " + _reasons(search)
         else:
-            entry.setdefault("where", {})[setting] = _entry(winner.run, search.ranges)
+            entry.setdefault("where", {})[setting] = _entry(winner.run, search.ranges, _given_swa(experiment, label))
     return {
         "name": f"{experiment.name}{SUFFIX}",
         "extends": extends,
@@ -86,17 +86,20 @@ def _inherited_where(experiment: Experiment, label: str) -> dict[str, Any]:
     return {"where": {key: one.model_dump(exclude_defaults=True) for key, one in where.items()}} if where else {}
 
 
-def _entry(run: RunConfig, places: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The values of a run at these places, as an entry of `where`; of SWA, all values."""
+def _given_swa(experiment: Experiment, label: str) -> list[str]:
+    """The fields of SWA that the tuned experiment gives: an entry of `where` replaces all of them."""
+    return list(experiment.methods[label].hyperparameters.get("swa") or {})
+
+
+def _entry(run: RunConfig, places: Iterable[str], swa: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """The values of a run at these places, and those fields of SWA, as an entry of `where`."""
     found: dict[str, dict[str, Any]] = {}
     for place in places:
-        if place.startswith(TRAINING):
-            found.setdefault("training", {})[place.removeprefix(TRAINING)] = value_at(run, place)
-            continue
-        name = place.removeprefix(HYPERPARAMETERS)
-        own = found.setdefault("hyperparameters", {})
+        section, _, name = place.partition(".")
+        own = found.setdefault(section, {})
         if name.startswith("swa."):
-            own["swa"] = dict(run.method.hyperparameters["swa"])
+            names = dict.fromkeys([*swa, *own.get("swa", {}), name.removeprefix("swa.")])
+            own["swa"] = {name: run.method.hyperparameters["swa"][name] for name in names}
         else:
             own[name] = value_at(run, place)
     return found

@@ -304,6 +304,7 @@ def test_values_of_swa_and_of_an_entrys_where_are_kept(tmp_path: Path) -> None:
     write_winners(own, str(file), {}, [search], tmp_path / "tuned.yaml")
     where = experiment_data(str(tmp_path / "tuned.yaml"))["methods"]["fedavg+swa"]["where"]
     assert where["dirichlet-0.1"] == {"training": {"lr_decay": 0.5}}
+    assert where["dirichlet-0.1/4-of-20"]["hyperparameters"]["swa"].keys() == {"cycle", "lr_end"}, "no default is fixed"
     again = load_experiment(str(tmp_path / "tuned.yaml"), {**SMALL, "training.rounds": 2})
     run = again.cell(f"{SETTING}/fedavg+swa").runs[0]
     assert run.training.lr_decay == 0.5
