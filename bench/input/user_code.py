@@ -1,5 +1,7 @@
 """User-defined Python files: how they are executed, and how their errors are reported in one line."""
 
+import ast
+import importlib.util
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,6 +10,9 @@ from types import ModuleType
 
 from bench.input.content import short_hash
 from bench.input.errors import UserError
+
+_PROVIDED = sys.stdlib_module_names | {"analysis", "bench", "fedflat"}
+_INSTALLED = {"site-packages", "dist-packages"}
 
 
 class FailingCodeError(UserError):
@@ -36,6 +41,50 @@ def run_file(file: Path, source: bytes, kind: str, package: str = "") -> ModuleT
         del sys.modules[module.__name__]
         raise failure(file, kind, error) from None
     return module
+
+
+class OwnImportError(UserError):
+    """A user's file imports another one of its folder, in this line."""
+
+    def __init__(self, file: Path, kind: str, imported: str, line: int) -> None:
+        super().__init__(
+            f"the {kind} '{file}' imports '{imported}' in line {line}: edits of that file would not be noticed "
+            "(allowed: installed packages and FedFlat's; move the code into one file)"
+        )
+        self.file, self.imported, self.line = file, imported, line
+
+
+def refuse_own_imports(file: Path, source: bytes, kind: str) -> None:
+    """An `OwnImportError` if a file that has been executed imports another one of its folder, anywhere in its code.
+
+    The identity of a run contains the hash of this file only.
+    """
+    folder = file.parent.resolve()
+    for line, name in sorted(_imported(ast.parse(source))):
+        place = _place(name)
+        if place is not None and place.is_relative_to(folder):
+            raise OwnImportError(file, kind, str(place.relative_to(folder)), line)
+
+
+def _imported(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """The lines of imports, and the packages or modules of the highest level that they name."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name.partition(".")[0]) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module is not None and not node.level:
+            yield node.lineno, node.module.partition(".")[0]
+
+
+def _place(name: str) -> Path | None:
+    """Where a module or package of the user is; None if it is part of Python or FedFlat, or installed, or not there."""
+    try:
+        spec = None if name in _PROVIDED else importlib.util.find_spec(name)
+    except (ImportError, ValueError):
+        return None
+    if spec is None or not (places := [*(spec.submodule_search_locations or ()), *filter(None, [spec.origin])]):
+        return None
+    place = Path(places[0]).resolve()
+    return None if _INSTALLED & set(place.parts) else place
 
 
 @contextmanager

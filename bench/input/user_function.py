@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from bench.input.content import code_hash, expanded, read_own, short_hash
 from bench.input.errors import UserError, unknown
 from bench.input.frozen import Frozen
-from bench.input.user_code import check_suffix, current_folder_importable, failure, reason, run_file
+from bench.input.user_code import check_suffix, current_folder_importable, failure, reason, refuse_own_imports, run_file
 
 T = TypeVar("T")
 
@@ -19,7 +19,8 @@ class UserFunction(Frozen):
     """A `function` of a file or module; modules may be in the current folder. `noun` names its result in messages.
 
     The identity of a run depends on `code`, the hash of this file, and on the name of the function. It does not depend
-    on the path of the file, nor on modules that the file imports.
+    on the path of the file. A file may not import others of its folder; a module may, but the identity does not depend
+    on them.
     """
 
     noun: ClassVar[str]
@@ -73,6 +74,8 @@ class UserFunction(Frozen):
             )
         with current_folder_importable():
             module = run_file(self.file, source, kind, (self.module or "").rpartition(".")[0])
+            if self.module is None:
+                refuse_own_imports(self.file, source, kind)
             function = getattr(module, self.function, None)
             if not callable(function):
                 functions = [name for name, value in vars(module).items() if callable(value) and name[0] != "_"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bench.input.content import read_own
 from bench.input.errors import UserError
-from bench.input.user_code import run_file
+from bench.input.user_code import refuse_own_imports, run_file
 from bench.methods.compose import check_fit, combine
 from bench.methods.recipe import Recipe
 
@@ -16,7 +16,8 @@ KIND = "method file"
 def recipe_from_file(file: Path, chosen: Mapping[str, str] | None = None) -> Recipe:
     """The METHOD of a file, with the components of the catalog that `chosen` names in other slots.
 
-    Raises `UserError` if the file cannot be read or run, or defines no METHOD, or the components do not fit.
+    Raises `UserError` if the file cannot be read or run, imports another one of its folder, or defines no METHOD, or if
+    the components do not fit.
     """
     method = _load(file, read_own(file, KIND))
     try:
@@ -36,6 +37,7 @@ def executed_again(file: Path) -> Recipe:
 @lru_cache(maxsize=32)
 def _load(file: Path, source: bytes) -> Recipe:
     method = getattr(run_file(file, source, KIND), "METHOD", None)
+    refuse_own_imports(file, source, KIND)
     if not isinstance(method, Recipe):
         raise UserError(f"the {KIND} '{file}' must define METHOD = Recipe(...)")
     return method

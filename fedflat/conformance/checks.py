@@ -183,10 +183,10 @@ def radius(subject: Subject) -> Iterator[Finding]:
 
 def repeats(subject: Subject, reference: Sequence[FederationState]) -> Iterator[Finding]:
     """Rounds that differ when the same objects compute them again."""
-    if differing := _differing(reference[-1], Trial(subject.method).states()[-1]):
+    if part := _differing(reference[-1], Trial(subject.method).states()[-1]):
         yield Finding(
             HIDDEN, subject.sources.of_variable(""), "the same bits when the rounds are computed again",
-            f"{differing} differs", STORE,
+            f"{part} differs", STORE,
         )  # fmt: skip
 
 
@@ -206,11 +206,11 @@ def order(subject: Subject, reference: Sequence[FederationState]) -> Iterator[Fi
     one_state, another_state = (
         federation.aggregate(state, list(w), list(r))[0] for w, r in ((works, results), (works[::-1], results[::-1]))
     )
-    if differing := _far(one_state, another_state):
+    if part := far(one_state, another_state):
         hooks = [subject.sources.of_result(getattr(c, hook)) for c in subject.method for hook in _server_hooks(c)]
         yield Finding(
             ORDER, (hooks or [place])[0], "that the server's result does not depend on the order of the clients' rows",
-            f"{differing} differs by more than rounding if the rows are reversed",
+            f"{part} differs by more than rounding if the rows are reversed",
             "combine all rows alike: server.mean(rows), rows.mean(0), rows.sum(0)",
         )  # fmt: skip
 
@@ -222,10 +222,10 @@ def resume(subject: Subject, reference: Sequence[FederationState]) -> Iterator[F
         save_state(file, reference[1], {})
         loaded, _ = load_state(file, torch.device("cpu"))
         resumed = Trial(subject.rebuilt()).resumed(loaded)
-    if differing := _differing(reference[-1], resumed):
+    if part := _differing(reference[-1], resumed):
         yield Finding(
             RESUME, subject.sources.of_variable(""), "the same bits after a kill and a resumption",
-            f"{differing} differs", f"{STORE}: a new process has nothing else",
+            f"{part} differs", f"{STORE}: a new process has nothing else",
         )  # fmt: skip
 
 
@@ -242,10 +242,10 @@ def cohort(subject: Subject, reference: Sequence[FederationState]) -> Iterator[F
             reason = str(error).partition(". ")[0]
             raise NotCheckedError(f"clients can only be trained one after another, which is slower: {reason}") from None
         for work, one, another in zip(works, alone, together, strict=True):
-            if differing := _far_results(one, another):
+            if part := _far_results(one, another):
                 yield Finding(
                     COHORT, place, "the same numbers, up to rounding, from clients that are trained together",
-                    f"{differing} of client {work.client} in round {state.round + 1} differs",
+                    f"{part} of client {work.client} in round {state.round + 1} differs",
                     _FILLED_UP if own_loss else _ONE_BY_ONE,
                 )  # fmt: skip
                 return
@@ -338,7 +338,7 @@ def _differing(one: FederationState, another: FederationState) -> str:
     return next((name for name in a if name not in b or not torch.equal(a[name], b[name])), "")
 
 
-def _far(one: FederationState, another: FederationState) -> str:
+def far(one: FederationState, another: FederationState) -> str:
     """The first part of two states that differs by more than rounding."""
     a, b = _vectors(one), _vectors(another)
     return next((name for name in a if not _close(a[name], b[name])), "")

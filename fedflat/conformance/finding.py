@@ -6,6 +6,7 @@ from pathlib import Path
 from bench.input.errors import one_line
 
 EXCEPTIONS = "exceptions"
+IMPORTS = "imported files"
 SHAPES = "shapes and number formats"
 EDITS = "edits in place"
 FINITE = "finite numbers"
@@ -17,8 +18,25 @@ RANDOM = "random numbers"
 ORDER = "order of the clients"
 RESUME = "resuming"
 COHORT = "cohort and loop"
+EFFECTS = "effects"
 COSTS = "costs"
-CHECKS = (EXCEPTIONS, SHAPES, EDITS, FINITE, SIGNS, RADIUS, NEUTRAL, HIDDEN, RANDOM, ORDER, RESUME, COHORT, COSTS)
+CHECKS = (
+    EXCEPTIONS,
+    IMPORTS,
+    SHAPES,
+    EDITS,
+    FINITE,
+    SIGNS,
+    RADIUS,
+    NEUTRAL,
+    HIDDEN,
+    RANDOM,
+    ORDER,
+    RESUME,
+    COHORT,
+    EFFECTS,
+    COSTS,
+)
 """The names of the checks, in the order of the output."""
 
 

@@ -16,18 +16,21 @@ from bench.engine.local import LocalResult, LocalWork
 from bench.engine.method_costs import example
 from bench.input.errors import UserError
 from bench.input.frozen import explain
-from bench.input.user_code import reason
+from bench.input.user_code import OwnImportError, reason
 from bench.methods.recipe import Recipe
 from fedflat.conformance import checks
 from fedflat.conformance.checks import NotCheckedError, Subject
+from fedflat.conformance.effects import effects
 from fedflat.conformance.finding import (
     CHECKS,
     COHORT,
     COSTS,
     EDITS,
+    EFFECTS,
     EXCEPTIONS,
     FINITE,
     HIDDEN,
+    IMPORTS,
     NEUTRAL,
     ORDER,
     RADIUS,
@@ -73,8 +76,11 @@ def check_method(name: str, given: Mapping[str, Any] | None = None) -> Report:
     `given` are values of hyper-parameters; the others are those of the experiment, or examples. A `UserError` if there
     is no such method, or its file cannot be executed, or a value is not allowed.
     """
-    named = NamedMethod.of(name)
-    found = named.recipe
+    try:
+        named = NamedMethod.of(name)
+        found = named.recipe
+    except OwnImportError as error:
+        return _not_of_one_file(name, error)
     values = {**example(found), **named.values, **(given or {})}
     try:
         found.build(values)
@@ -82,6 +88,15 @@ def check_method(name: str, given: Mapping[str, Any] | None = None) -> Report:
         raise UserError(f"{error}; values for the check are those of examples=[...], or of --set NAME=VALUE") from None
     with _generators_restored():
         return _Suite(found, values, named.again, named.file).report()
+
+
+def _not_of_one_file(name: str, error: OwnImportError) -> Report:
+    finding = Finding(
+        IMPORTS, Place(error.file, error.line), "imports of installed packages and of FedFlat only",
+        f"the import of '{error.imported}', whose edits would change runs without being noticed",
+        "move its code into this file",
+    )  # fmt: skip
+    return Report(name, {}, [finding], dict.fromkeys(CHECKS, f"first mend {IMPORTS}"))
 
 
 class _Suite:
@@ -111,13 +126,14 @@ class _Suite:
         if not self._found(RANDOM):
             now = random_states()
             report.findings += [draws(name, self._main) for name in now if now[name] != drawn[name]]
-        if self._may_go_on((SHAPES, EDITS, FINITE, HIDDEN, RANDOM), (NEUTRAL, HIDDEN, ORDER, RESUME, COHORT)):
+        if self._may_go_on((SHAPES, EDITS, FINITE, HIDDEN, RANDOM), (NEUTRAL, HIDDEN, ORDER, RESUME, COHORT, EFFECTS)):
             self._apply(NEUTRAL, checks.neutral)
             self._apply(HIDDEN, checks.repeats, reference)
-            if self._may_go_on((HIDDEN,), (ORDER, RESUME, COHORT)):
+            if self._may_go_on((HIDDEN,), (ORDER, RESUME, COHORT, EFFECTS)):
                 self._apply(ORDER, checks.order, reference)
                 self._apply(RESUME, checks.resume, reference)
                 self._apply(COHORT, checks.cohort, reference)
+                self._apply(EFFECTS, effects, self._watch, reference)
         return report
 
     def _found(self, *names: str) -> list[str]:

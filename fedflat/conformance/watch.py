@@ -43,6 +43,8 @@ class _Guard:
     tensors: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
     kept: dict[str, tuple[Callable[[], object], object]] = field(default_factory=dict)
     """Names that must go on to mean the same tensor: how to look one up, and the tensor."""
+    states: dict[str, tuple[Mapping[str, object], Mapping[str, object]]] = field(default_factory=dict)
+    """The states, by `client.state` or `server.state`, and copies of these dictionaries."""
 
     @classmethod
     def of(cls, arguments: Mapping[str, object]) -> "_Guard":
@@ -53,6 +55,8 @@ class _Guard:
             elif isinstance(value, ClientRound | ServerRound):
                 for key in _FIELDS[type(value)]:
                     guard._add(f"{name}.{key}", getattr(value, key), functools.partial(getattr, value, key))
+                kind = "client.state" if isinstance(value, ClientRound) else "server.state"
+                guard.states[kind] = (value.state, dict(value.state))
                 for key in _ENTRIES[type(value)]:
                     guard._add_entries(f"{name}.{key}", getattr(value, key), fixed=key != _REPLACEABLE)
             elif isinstance(value, Mapping):
@@ -76,6 +80,11 @@ class _Guard:
             if not torch.equal(tensor.nan_to_num(), before.nan_to_num()):
                 yield name, tensor
 
+    def stored(self) -> Iterable[tuple[str, str]]:
+        """The entries of states that are other tensors than before, as `("client.state", name)`."""
+        for kind, (state, before) in self.states.items():
+            yield from ((kind, name) for name, value in state.items() if value is not before.get(name))
+
     def replaced(self) -> Iterable[str]:
         """The names that now mean another tensor."""
         return (name for name, (lookup, tensor) in self.kept.items() if lookup() is not tensor)
@@ -85,7 +94,7 @@ class Watch(TorchFunctionMode):
     """Observes the components of `watched`; within the context, also the lines that edit a tensor.
 
     `findings` are without repetitions. `cosines` holds the angles between g and q under `direction`, and between the
-    clients' mean update and the server's step under `step`.
+    clients' mean update and the server's step under `step`. `stored` are the entries of states that a hook has stored.
     """
 
     def __init__(self, sources: Sources) -> None:
@@ -93,6 +102,7 @@ class Watch(TorchFunctionMode):
         self.sources = sources
         self._found: dict[tuple[str, str], Finding] = {}
         self.cosines: dict[str, list[float]] = {"direction": [], "step": []}
+        self.stored: set[tuple[str, str]] = set()
         self._guards: list[_Guard] = []
         self._edits: dict[int, Place | None] = {}
         self._reported: list[Tensor] = []
@@ -137,6 +147,7 @@ class Watch(TorchFunctionMode):
                 result = original(component, *args, **options)
             finally:
                 self._guards.pop()
+            self.stored.update(guard.stored())
             self._check_changes(name, guard, place)
             self._check_result(name, result, arguments, place)
             return result

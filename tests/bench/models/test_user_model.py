@@ -132,6 +132,17 @@ def test_a_module_of_a_package_keeps_its_relative_imports(tmp_path, monkeypatch)
     assert build_model(again.model, (1, 8, 8), 10, 0)[1].out_features == 9
 
 
+def test_a_file_does_not_import_another_one_of_its_folder(own, monkeypatch):
+    """Edits of the other one would change runs, but not their identity."""
+    (own / "nets" / "parts_of_net.py").write_text("WIDTH = 9\n", encoding="utf-8")
+    (own / "nets" / "my_model.py").write_text(
+        SOURCE.replace("9", "WIDTH") + "from parts_of_net import WIDTH\n", encoding="utf-8"
+    )
+    monkeypatch.chdir(own / "nets")
+    with pytest.raises(UserError, match=r"the model file '.*my_model.py' imports 'parts_of_net.py' in line \d+: edits"):
+        build_model(config(own).model, (1, 8, 8), 10, 0)
+
+
 def test_an_edited_file_is_another_configuration(own, tmp_path):
     out = tmp_path / "run"
     train(config(own), out, CPU)
