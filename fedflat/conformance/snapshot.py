@@ -23,7 +23,8 @@ def held(method: Method) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     for cls in own_classes(method):
-        functions = [value for value in vars(cls).values() if inspect.isfunction(value)]
+        values = filter(inspect.isfunction, vars(cls).values())
+        functions = [value for value in values if value.__module__ == cls.__module__]
         if functions and not cls.__module__.startswith("bench."):
             found |= {f"the module's variable {name}": _print(v) for name, v in functions[0].__globals__.items()}
         found |= {f"{cls.__name__}'s variable {name}": _print(v) for name, v in vars(cls).items()}

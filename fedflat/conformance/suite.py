@@ -118,7 +118,7 @@ class _Suite:
                 report.findings.append(failed)
             self._leave_out("the method cannot be trained", CHECKS)
             return report
-        report.findings += [*self._watch.findings, *checks.state_shapes(self.subject, states)]
+        report.findings += [*self._watch.findings, *dict.fromkeys(checks.state_shapes(self.subject, states))]
         if self._may_go_on((SHAPES, FINITE), (SIGNS, RADIUS)):
             self._apply(SIGNS, checks.signs, self._watch)
             self._apply(RADIUS, checks.radius)

@@ -144,6 +144,9 @@ PLANTED = {
                (MEAN, "return server.mean_model + 0 * server.state")),
         SHAPES, r"a tensor \[\] of float64",
     ),
+    "the state of every client becomes a number": (
+        source(MEMORY, ("= w - client.w_global", "= 0 * w.sum()  # here")), SHAPES, r"seen: a tensor \[\] of float64",
+    ),
     "another number format": (
         source(SAM, (RETURN_DELTA, "return (self.rho * unit(gradient(w))).half()  # here")), SHAPES, "of float16",
     ),
@@ -207,6 +210,11 @@ PLANTED = {
         source(CORRECTION, ("Neutral(0)", '"lam"'),
                (RETURN_Q, "q = g + 0.1 * seen[-1] if seen else g\n        seen.append(g)\n        return q"))
         .replace("seen = []", "seen = []  # here"),
+        HIDDEN, "the module's variable seen changes",
+    ),
+    "a list next to another module's function": (
+        source(CORRECTION, ('name = "planted"', 'name = "planted"\n    other = unit'), ("Neutral(0)", '"lam"'),
+               (RETURN_Q, "seen.append(client.step)\n        return g * self.lam")),
         HIDDEN, "the module's variable seen changes",
     ),
     "vectors by client in a class": (
