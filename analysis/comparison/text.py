@@ -14,9 +14,6 @@ from bench.files.text_table import aligned
 WIDTH = 110
 """Characters per line of the notes below the tables."""
 
-FEW_SEEDS = 10
-"""With fewer seeds per setting, the output calls the intervals rough."""
-
 
 def as_text(comparison: Comparison, by_setting: bool) -> str:
     """The tables as text, followed by notes that explain them."""
@@ -42,12 +39,12 @@ def _notes(comparison: Comparison, tables: Sequence[pd.DataFrame]) -> list[str]:
     seeds = comparison.pairs.groupby([*IDS[:3], "method"]).size()
     low, high = seeds.min(), seeds.max()
     many = f"{low} seed{'s' if low > 1 else ''}" if low == high else f"{low} to {high} seeds"
-    rough = f"; with {many} per setting, intervals are rough" if low < FEW_SEEDS else ""
     whole = tables[0]
     against = int((~whole["same"]).sum())
     notes = [
         "pairs: same setting, seed, data, partition, initial model and schedule of clients",
-        f"interval: of the mean difference, {RESAMPLES:,} bootstrap resamples of the seeds within each setting{rough}",
+        f"interval: of the mean difference, by Student's t from the spread within each setting ({many} per setting); "
+        "for normal differences, it contains the true mean in 94 to 98 % of cases",
         f"p: sign-flip test of the paired differences, two-sided, "
         f"{'exact' if whole['pairs'].max() <= EXACT_PAIRS else f'{RESAMPLES:,} random flips'}; "
         f"Holm: corrected over the {against} method{'s' if against != 1 else ''} of a block",
@@ -57,7 +54,7 @@ def _notes(comparison: Comparison, tables: Sequence[pd.DataFrame]) -> list[str]:
         "diverged, the other one wins. Means, differences, intervals and p are computed from the other pairs",
     ]
     if any(table["interval_low"].isna().any() for table in tables):
-        notes.append("–: no value; an interval needs two pairs with values in every setting")
+        notes.append("–: no value; an interval needs two pairs with values in every setting, and three if there is one")
     same = whole.loc[whole["same"], "stored_method"].tolist()
     if same:
         notes.append(

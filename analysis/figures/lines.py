@@ -1,12 +1,14 @@
 """Panels of lines with bands, one line per method or for other cells, for several kinds of figures."""
 
 from abc import abstractmethod
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from analysis.figures.base import (
@@ -18,7 +20,7 @@ from analysis.figures.base import (
     grid_panels,
     most_side_by_side,
 )
-from analysis.figures.palette import LINES, Style, styles
+from analysis.figures.palette import Style, line_look, styles
 from analysis.layouts.grid import PANELS_OF_GRID, GridPart
 from analysis.layouts.layout import Selection, existing_cell
 from analysis.layouts.tidy import Tidy, of_cell
@@ -104,7 +106,7 @@ class LinesLayout(BandsLayout):
         places, alone = offsets(titles), len({line.method for line in panel.lines}) == len(panel.lines)
         for line in panel.lines:
             cell = existing_cell(panel.narrowed(line).setting(experiment), line.method, experiment)
-            look = looks[line.method] if alone else LINES[titles.index(line.title) % len(LINES)]
+            look = looks[line.method] if alone else line_look(titles.index(line.title))
             yield Curve(cell, line.title, look, places[line.title])
 
     def most_lines(self, frame: pd.DataFrame) -> int:
@@ -175,20 +177,35 @@ def draw_lines(
     return drawn
 
 
-def coinciding_note(layout: LinePanelsLayout, tidy: Tidy, lines: pd.DataFrame, x: str) -> str:
+def with_coinciding_note(
+    draw: Callable[[str], tuple[Figure, list[Axes]]],
+    layout: LinePanelsLayout,
+    tidy: Tidy,
+    lines: pd.DataFrame,
+    x: str,
+) -> Figure:
+    """The figure that `draw` makes, with a note about lines that cover each other, if there are any.
+
+    Only the drawn axes show which lines do; so the figure is drawn again with the note, which makes it higher. `draw`
+    takes the note and returns the figure and the axes of its panels; `lines` as for `draw_lines`.
+    """
+    figure, drawn = draw("")
+    note = _coinciding_note(layout, tidy, lines, x, drawn)
+    return draw(note)[0] if note else figure
+
+
+def _coinciding_note(layout: LinePanelsLayout, tidy: Tidy, lines: pd.DataFrame, x: str, drawn: Sequence[Axes]) -> str:
     """A note about lines that cover each other, because they differ by less than a line's width; empty if none do.
 
-    For example 'lines that coincide, within their width: FedAvg and FedProx (Dirichlet 0.1, 4 of 20 clients)'. `lines`
-    as for `draw_lines`.
+    For example 'lines that coincide, within their width: FedAvg and FedProx (Dirichlet 0.1, 4 of 20 clients)'.
     """
     where: dict[str, list[str]] = {}
-    for panel in layout.line_panels:
+    for axes, panel in zip(drawn, layout.line_panels, strict=True):
         curves = {curve.title: of_cell(lines, curve.cell) for curve in layout.curves(panel, tidy.experiment)}
-        values = {title: line.set_index(x)["mean"] for title, line in curves.items() if len(line) > 1}
-        width = _LINE_WIDTH * float(np.ptp(pd.concat(values.values()))) if values else 0.0
+        places = {title: _in_axes(axes, line[x], line["mean"]) for title, line in curves.items() if len(line) > 1}
         groups: list[list[str]] = []
-        for title, line in values.items():
-            group = next((group for group in groups if _cover(values[group[0]], line, width)), None)
+        for title, points in places.items():
+            group = next((group for group in groups if _cover(places[group[0]], points)), None)
             if group is None:
                 groups.append([title])
             else:
@@ -202,11 +219,23 @@ def coinciding_note(layout: LinePanelsLayout, tidy: Tidy, lines: pd.DataFrame, x
 
 
 _LINE_WIDTH = 0.01
-"""The width of a line in a panel of two inches, relative to the range of its lines."""
+"""The width of a line, relative to the height of a panel of two inches."""
 
 
-def _cover(one: pd.Series, another: pd.Series, width: float) -> bool:
-    return one.index.equals(another.index) and bool(((one - another).abs() <= width).all())
+def _in_axes(axes: Axes, x: pd.Series, y: pd.Series) -> NDArray[np.float64]:
+    """Points `[N, 2]` where the axes show them: from 0, the lower or left end, to 1; points beyond lie at the ends."""
+    axes.get_ylim()  # sets limits that follow the data
+    points = (axes.transData - axes.transAxes).transform(np.column_stack([x, y]))
+    return np.asarray(np.clip(points, 0, 1))
+
+
+def _cover(one: NDArray[np.float64], another: NDArray[np.float64]) -> bool:
+    """Whether lines through these points cover each other, where the axes show them."""
+    if one.shape != another.shape or not np.array_equal(one[:, 0], another[:, 0]):
+        return False
+    heights = np.column_stack([one[:, 1], another[:, 1]])
+    is_shown = ((heights > 0) & (heights < 1)).any()
+    return bool(is_shown and (np.abs(heights[:, 0] - heights[:, 1]) <= _LINE_WIDTH).all())
 
 
 def draw_lines_legend(body: Body, layout: LinesLayout, tidy: Tidy, lines: pd.DataFrame) -> None:

@@ -1,11 +1,10 @@
 """The look of a method, the same in every figure: its perturbation decides the hue, its correction the line style and
-tone, its server or loss the marker. A user-defined method is dark and solid, and on top of the others.
+tone, its server or loss the marker. A user's own method is dark and solid, and on top of the others.
 
 Hues are those of Okabe and Ito, which colour-blind readers can distinguish; line styles distinguish methods of one hue,
 also in black-and-white print.
 """
 
-import itertools
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -65,7 +64,6 @@ _OWN_MARKERS = {
 }
 
 # Of user-defined methods, in their order; all are solid.
-_OWN = "user-defined"
 _OWN_COLOURS = ("#000000", "#7A0019", "#00205B", "#003B2F")
 
 # Entries of one catalog method (such as a search over rho) differ in their markers only, if other methods are shown.
@@ -86,7 +84,12 @@ class Style:
 # black-and-white print.
 _COLOURS = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _DASHES: tuple[Dashes, ...] = ((0, ()), (0, (5, 2)), (0, (5, 1.5, 1, 1.5)), (0, (1, 1.2)))
-LINES = tuple(Style(colour, _DASHES[k % len(_DASHES)]) for k, colour in enumerate(_COLOURS))
+
+
+def line_look(number: int) -> Style:
+    """The look of a line by its number; from the eighth on, lines have markers, too."""
+    round_of_colours, colour = divmod(number, len(_COLOURS))
+    return Style(_COLOURS[colour], _DASHES[colour % len(_DASHES)], _MARKERS[round_of_colours % len(_MARKERS)])
 
 
 def style(method: Recipe, variant: int = 0) -> Style:
@@ -114,7 +117,7 @@ def _toned(hue: str, tone: float) -> str:
 def styles(experiment: Experiment, labels: Iterable[str] | None = None) -> dict[str, Style]:
     """The look of each method of an experiment, by label; equal methods get different markers.
 
-    User-defined methods get the dark colours, whatever their components are. `labels`: the methods that are shown
+    A user's own methods get the dark colours, whatever their components are. `labels`: the methods that are shown
     together. If all are entries of one catalog method, they get different colours.
     """
     seen: Counter[str] = Counter()
@@ -122,13 +125,11 @@ def styles(experiment: Experiment, labels: Iterable[str] | None = None) -> dict[
     for label, entry in experiment.methods.items():
         method = entry.choice(label).recipe
         looks[label], names[label] = style(method, seen[method.name]), method.name
-        if entry.file is not None:
-            looks[label] = _own_style(seen[_OWN])
-            seen[_OWN] += 1
         seen[method.name] += 1
+    looks |= {label: _own_style(number) for number, label in enumerate(experiment.own_methods)}
     if labels is None:
         return looks
     shown = list(labels)
     if len(shown) > 1 and len({names[label] for label in shown}) == 1:
-        return dict(zip(shown, itertools.cycle(LINES), strict=False))
+        return {label: line_look(number) for number, label in enumerate(shown)}
     return {label: looks[label] for label in shown}

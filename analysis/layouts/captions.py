@@ -11,7 +11,7 @@ import pandas as pd
 
 from analysis.analyses.base import Analysis, OfEigenvalues
 from analysis.analyses.provenance import analysis_fingerprint
-from analysis.layouts.titles import method_titles
+from analysis.layouts.titles import entry_titles, method_titles
 from analysis.measures.curvature.hessian import Estimator
 from analysis.measures.forward_passes import DIFFERENCES
 from bench.experiments.address import RUN_IDS, CellAddress
@@ -119,15 +119,19 @@ def smoke_scale(experiment: Experiment, cells: Iterable[CellAddress], *, shorten
 def other_training_settings(experiment: Experiment, methods: Sequence[str], runs: str = "") -> Iterator[str]:
     """A sentence if methods override fields of `training`, such as the learning rate. `runs`: of which runs, in words.
 
-    Methods are separated by semicolons, because a method may override several fields.
+    Methods are separated by semicolons, because a method may override several fields. Swept fields are those of a title
+    or of an axis, and are left out; methods of a sweep are named once.
     """
-    names, differing = method_titles(experiment, methods), []
+    names, differing = entry_titles(experiment, methods), dict[str, None]()
     for method in methods:
-        own = experiment.methods[method].training
+        own, swept = experiment.methods[method].training, experiment.swept.get(method)
         if experiment.scale == "smoke":
             own = trained_at_smoke_scale(own)
+        if swept is not None:
+            own = {key: value for key, value in own.items() if key not in swept.values["training"]}
         if own:
-            differing.append(f"{names[method]} ({', '.join(f'{key} {_shown(value)}' for key, value in own.items())})")
+            name = names[method if swept is None else swept.base]
+            differing[f"{name} ({', '.join(f'{key} {_shown(value)}' for key, value in own.items())})"] = None
     if differing:
         of_runs = f", in {runs}" if runs else ""
         yield (

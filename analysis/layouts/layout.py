@@ -80,8 +80,8 @@ class Layout(Frozen):
     )
     most: Count | None = Field(
         default=None,
-        description="largest number of methods: the first one of `methods` that exists, the user-defined ones, the "
-        "others of `methods`, then the others of the experiment; null: no limit",
+        description="largest number of methods: the first one of `methods` that exists, your own ones (with `file` or "
+        "components), the others of `methods`, then the others of the experiment; null: no limit",
     )
 
     @classmethod
@@ -126,8 +126,7 @@ class Layout(Frozen):
         listed = [label for label in dict.fromkeys(labels) if self._is_row(label, experiment)]
         if self.most is None:
             return tuple(listed)
-        own = [label for label, entry in experiment.methods.items() if entry.file is not None or entry.slots]
-        ranked = dict.fromkeys([*listed[:1], *own, *listed, *experiment.methods])
+        ranked = dict.fromkeys([*listed[:1], *experiment.own_methods, *listed, *experiment.methods])
         shown = [method for method in ranked if experiment.is_chosen(method)][: self.most]
         return tuple(method for method in experiment.methods if method in shown)
 

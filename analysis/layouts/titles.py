@@ -8,7 +8,6 @@ from bench.data.sources import parse_source
 from bench.experiments.address import Setting
 from bench.experiments.experiment import Experiment
 from bench.experiments.schema import SWA_SUFFIX, ExperimentFile, MethodEntry
-from bench.experiments.sweeps import Swept
 
 _PARTITIONS = {
     "iid": "IID",
@@ -94,19 +93,30 @@ def method_titles(experiment: Experiment, shown: Iterable[str] | None = None) ->
     """
     names = {label: _title(label, experiment.methods[label]) for label in (shown or experiment.methods)}
     names |= {label: f"{names[label]} ({one.title})" for label, one in experiment.swept.items() if label in names}
-    uses = Counter(names.values())
-    plain = {
-        label
-        for label in names
-        if uses[names[label]] == 1 or label.removesuffix(SWA_SUFFIX) == experiment.methods[label].choice(label).name
+    return _distinct(names, {label: (label, label) for label in names}, experiment)
+
+
+def entry_titles(experiment: Experiment, methods: Iterable[str]) -> dict[str, str]:
+    """The names of the file's entries with these methods, by label: all methods of a sweep are of one entry."""
+    entries = {experiment.swept[m].base if m in experiment.swept else m: m for m in methods}
+    titles = {label: _title(method, experiment.methods[method]) for label, method in entries.items()}
+    return _distinct(titles, {label: (label, method) for label, method in entries.items()}, experiment)
+
+
+def _distinct(
+    titles: Mapping[str, str], methods: Mapping[str, tuple[str, str]], experiment: Experiment
+) -> dict[str, str]:
+    """Titles, with the label of the method in parentheses where several are equal, unless it is the method's name.
+
+    `methods`: by the key of a title, the label in the file, and that of one of its methods in the experiment.
+    """
+    uses = Counter(titles.values())
+    names = {key: experiment.methods[label].choice(label).name for key, (_, label) in methods.items()}
+    return {
+        key: title if uses[title] == 1 or shown.removesuffix(SWA_SUFFIX) == names[key] else f"{title} ({shown})"
+        for key, title in titles.items()
+        for shown in (methods[key][0],)
     }
-    return {label: name if label in plain else f"{name} ({label})" for label, name in names.items()}
-
-
-def swept_title(experiment: Experiment, label: str, values: Swept) -> str:
-    """The name of the methods of a sweep that share these values; `label` is one of them."""
-    title = _title(label, experiment.methods[label])
-    return f"{title} ({values.title})" if values.axes else title
 
 
 def _title(label: str, entry: MethodEntry) -> str:

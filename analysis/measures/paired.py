@@ -1,4 +1,4 @@
-"""Statistics of paired differences: a stratified bootstrap interval, a sign-flip test, Holm's correction.
+"""Statistics of paired differences: a stratified t-interval, a sign-flip test, Holm's correction.
 
 Pure functions of arrays. A pair is two runs with the same setting and seed; a stratum is a setting, and its seeds are
 the replicates. Random draws use a constant seed: equal differences give equal numbers.
@@ -6,7 +6,7 @@ the replicates. Random draws use a constant seed: equal differences give equal n
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import bootstrap
+from scipy.stats import t as student
 
 Floats = NDArray[np.float64]
 
@@ -17,35 +17,27 @@ EXACT_PAIRS = 13
 
 
 def interval(differences: ArrayLike, strata: ArrayLike) -> tuple[float, float]:
-    """95 % bootstrap interval of the mean of all differences, resampled within each stratum.
+    """95 % t-interval of the mean of all differences, from the variances within strata (Welch, 1947).
 
-    Resampled means of n values have only (n - 1)/n of the correct variance: with n = 3, intervals would be 18 % too
-    narrow. Therefore each stratum is first stretched about its mean by √(n/(n - 1)) (Rao and Wu, 1988). Percentiles of
-    so few values remain rough: for normal differences with three seeds per setting, the interval over four settings
-    contains the true mean in 91 % of cases, the interval of one setting in 82 %.
+    The mean has the variance V = Σ v_h with v_h = n_h s_h²/n²; its degrees of freedom are V²/Σ(v_h²/(n_h − 1)). For
+    normal differences, the interval of one stratum contains the true mean in 95 % of cases for any number of seeds.
+    Over four strata with two, three or five seeds each, it does in 98, 97 or 95 % if their spreads are equal, and
+    in 96, 94 or 95 % if one spread is four times the others.
 
-    (nan, nan) if there are no differences, or if a stratum has a single value, whose spread is unknown.
+    (nan, nan) if there are no differences, if a stratum has a single value, whose spread is unknown, or if two values
+    in one stratum are all: their interval would be thirteen standard errors wide on each side.
     """
     d, strata = np.asarray(differences, dtype=float), np.asarray(strata)
     groups = [d[strata == stratum] for stratum in np.unique(strata)]
-    if not groups or min(map(len, groups)) < 2:
+    if not groups or min(map(len, groups)) < 2 or len(d) - len(groups) < 2:
         return (float("nan"), float("nan"))
-    stretched = [g.mean() + np.sqrt(len(g) / (len(g) - 1)) * (g - g.mean()) for g in groups]
-
-    def mean(*samples: Floats, axis: int = -1) -> Floats:
-        return np.asarray(sum(sample.sum(axis=axis) for sample in samples) / len(d))
-
-    found = bootstrap(
-        stretched,
-        mean,
-        n_resamples=RESAMPLES,
-        confidence_level=CONFIDENCE,
-        method="percentile",
-        vectorized=True,
-        random_state=np.random.default_rng(0),
-    ).confidence_interval
-    middle = float(d.mean())  # if all differences are equal, rounding can exclude their mean from the interval
-    return (min(float(found.low), middle), max(float(found.high), middle))
+    mean = float(d.mean())
+    shares = np.array([len(g) * g.var(ddof=1) for g in groups]) / len(d) ** 2
+    if not shares.any():
+        return (mean, mean)
+    freedom = shares.sum() ** 2 / sum(share**2 / (len(g) - 1) for share, g in zip(shares, groups, strict=True))
+    half = float(student.ppf((1 + CONFIDENCE) / 2, freedom) * np.sqrt(shares.sum()))
+    return (mean - half, mean + half)
 
 
 def sign_flip(differences: ArrayLike) -> float:

@@ -19,7 +19,7 @@ from bench.engine.participation import Participation
 from bench.experiments.address import CellAddress, Setting
 from bench.experiments.files import experiment_file, experiment_names, read_yaml
 from bench.experiments.overrides import Override, parse_overrides
-from bench.experiments.resolving import CellInputs, cell_config, part_fields, resolved_file
+from bench.experiments.resolving import CellInputs, cell_config, part_fields, resolved_file, scaled_name
 from bench.experiments.run_config import Evaluation, RunConfig, Training, with_training
 from bench.experiments.schema import ExperimentFile, ExperimentPart, MethodEntry, differing
 from bench.experiments.shared_sections import SharedSections
@@ -63,6 +63,15 @@ class Experiment(ExperimentFile):
         """The labels for which a method's name in layouts stands: itself, or all methods of its sweep."""
         return (
             [method] if method in self.methods else [label for label, one in self.swept.items() if one.base == method]
+        )
+
+    @cached_property
+    def own_methods(self) -> tuple[str, ...]:
+        """The labels of the user's own methods: those with a file, or with components, unless a paper has them."""
+        of_papers = {scaled_name(name, self.scale, self.evaluation.until) for name in experiment_names()}
+        by_components = self.name not in of_papers
+        return tuple(
+            label for label, entry in self.methods.items() if entry.file is not None or (by_components and entry.slots)
         )
 
     def _in_file(self, address: CellAddress) -> CellAddress:

@@ -3,11 +3,12 @@
 from typing import ClassVar, Literal
 
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pydantic import Field
 
 from analysis.figures.base import most_side_by_side, new_figure, whole_numbers
-from analysis.figures.lines import LinePanelsLayout, coinciding_note, draw_lines, label_outer, spread
+from analysis.figures.lines import LinePanelsLayout, draw_lines, label_outer, spread, with_coinciding_note
 from analysis.figures.notes import missing_note
 from analysis.layouts.tidy import Tidy
 
@@ -30,13 +31,17 @@ class EigenvaluesLayout(LinePanelsLayout):
     def draw(self, tidy: Tidy, frame: pd.DataFrame) -> Figure:
         """The figure; panels share both axes."""
         lines = spread(self.drawn(frame), "index", "value")
-        notes = [coinciding_note(self, tidy, lines, "index"), missing_note(frame, self, tidy)]
         columns = most_side_by_side(len(self.panels))
         height = 2.75 + 2.1 * (-(-len(self.panels) // columns) - 1)
-        figure, body = new_figure(self.width, height, notes)
-        drawn = draw_lines(body, self, tidy, lines, "index", columns=columns)
-        for axes in drawn:
-            axes.set_yscale(self.scale)
-            whole_numbers(axes.xaxis)
-        label_outer(drawn, columns, "Eigenvalue index $i$", "Hessian eigenvalue $λ_i$")
-        return figure
+        missing = missing_note(frame, self, tidy)
+
+        def draw(note: str) -> tuple[Figure, list[Axes]]:
+            figure, body = new_figure(self.width, height, [note, missing])
+            drawn = draw_lines(body, self, tidy, lines, "index", columns=columns)
+            for axes in drawn:
+                axes.set_yscale(self.scale)
+                whole_numbers(axes.xaxis)
+            label_outer(drawn, columns, "Eigenvalue index $i$", "Hessian eigenvalue $λ_i$")
+            return figure, drawn
+
+        return with_coinciding_note(draw, self, tidy, lines, "index")

@@ -5,13 +5,14 @@ from typing import ClassVar, Literal
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pydantic import Field
 
 from analysis.analyses.base import Analysis
 from analysis.analyses.flatness.perturbation import Perturbation
 from analysis.figures.base import DEVIATION, count_seeds, most_side_by_side, new_figure
-from analysis.figures.lines import LinePanelsLayout, coinciding_note, draw_lines, label_outer, spread
+from analysis.figures.lines import LinePanelsLayout, draw_lines, label_outer, spread, with_coinciding_note
 from analysis.figures.notes import missing_note
 from analysis.layouts.tidy import Tidy
 from bench.experiments.address import RUN_IDS
@@ -84,13 +85,17 @@ class PerturbationLayout(LinePanelsLayout):
                 f"[{self.direction}]; add it to the experiment's analyses.yaml"
             )
         lines = spread(self.values(rows), "radius", "value")
-        notes = [coinciding_note(self, tidy, lines, "radius"), missing_note(frame, self, tidy)]
         columns = most_side_by_side(len(self.panels))
         height = 2.75 + 2.1 * (-(-len(self.panels) // columns) - 1)
-        figure, body = new_figure(self.width, height, notes)
         within = (0 if self.show == "loss" else -np.inf, np.inf)
-        drawn = draw_lines(body, self, tidy, lines, "radius", columns=columns, within=within)
-        for axes in drawn:
-            axes.set_yscale(self.scale)
-        label_outer(drawn, columns, _LABELS[self.direction], _SHOWN[self.show])
-        return figure
+        missing = missing_note(frame, self, tidy)
+
+        def draw(note: str) -> tuple[Figure, list[Axes]]:
+            figure, body = new_figure(self.width, height, [note, missing])
+            drawn = draw_lines(body, self, tidy, lines, "radius", columns=columns, within=within)
+            for axes in drawn:
+                axes.set_yscale(self.scale)
+            label_outer(drawn, columns, _LABELS[self.direction], _SHOWN[self.show])
+            return figure, drawn
+
+        return with_coinciding_note(draw, self, tidy, lines, "radius")

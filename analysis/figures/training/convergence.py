@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from pydantic import Field
 
 from analysis.figures.base import new_figure, plain_numbers, whole_numbers
-from analysis.figures.lines import LinePanelsLayout, coinciding_note, draw_lines, label_outer, smoothing
+from analysis.figures.lines import LinePanelsLayout, draw_lines, label_outer, smoothing, with_coinciding_note
 from analysis.figures.notes import diverged_note, missing_note, stopped_note
 from analysis.layouts.grid import PANELS_OF_GRID, GridPart
 from analysis.layouts.tidy import Tidy, of_cell
@@ -76,30 +76,35 @@ class ConvergenceLayout(LinePanelsLayout):
         rows = -(-len(self.panels) // self.columns)
         names = method_titles(tidy.experiment)
         mean = curves(shown, self.metric)
+        has_curve = frame.set_index(IDS).index.isin(mean.set_index(IDS).index)
         notes = [
-            diverged_note(frame, names, "the curve ends at a cross"),
+            diverged_note(frame[has_curve], names, "the curve ends at a cross"),
+            diverged_note(frame[~has_curve], names, "before the first value that is shown, so there is no curve"),
             stopped_note(frame, names),
-            coinciding_note(self, tidy, mean, "round"),
-            missing_note(frame, self, tidy),
         ]
-        figure, body = new_figure(self.width, 2.0 * rows + 0.55, notes)
         within = (0, 100) if self.metric.endswith("accuracy") else (0, np.inf)
-        drawn = draw_lines(body, self, tidy, mean, "round", columns=self.columns, within=within, side_by_side=True)
         diverged = frame[frame.groupby(IDS)["diverged"].transform("max") > 0]
-        for axes, panel in zip(drawn, self.panels, strict=True):
-            for curve in self.curves(panel, tidy.experiment):
-                if not of_cell(diverged, curve.cell).empty:
-                    _cross_the_end(axes, of_cell(mean, curve.cell), curve.look.colour, curve.offset)
-            for target in self.targets:
-                axes.axhline(target, color="#777777", linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
-            if self.rounds_scale == "log":
-                axes.set_xscale("log")
-                plain_numbers(axes.xaxis, *axes.get_xlim())
-            else:
-                whole_numbers(axes.xaxis)
-        label_outer(drawn, self.columns, "Communication round", _LABELS[self.metric])
-        drawn[0].set_ylim(*_limits(self, mean.groupby(IDS)["mean"].last()))
-        return figure
+        missing = missing_note(frame, self, tidy)
+
+        def draw(note: str) -> tuple[Figure, list[Axes]]:
+            figure, body = new_figure(self.width, 2.0 * rows + 0.55, [*notes, note, missing])
+            drawn = draw_lines(body, self, tidy, mean, "round", columns=self.columns, within=within, side_by_side=True)
+            for axes, panel in zip(drawn, self.panels, strict=True):
+                for curve in self.curves(panel, tidy.experiment):
+                    if not of_cell(diverged, curve.cell).empty:
+                        _cross_the_end(axes, of_cell(mean, curve.cell), curve.look.colour, curve.offset)
+                for target in self.targets:
+                    axes.axhline(target, color="#777777", linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
+                if self.rounds_scale == "log":
+                    axes.set_xscale("log")
+                    plain_numbers(axes.xaxis, *axes.get_xlim())
+                else:
+                    whole_numbers(axes.xaxis)
+            label_outer(drawn, self.columns, "Communication round", _LABELS[self.metric])
+            drawn[0].set_ylim(*_limits(self, mean.groupby(IDS)["mean"].last()))
+            return figure, drawn
+
+        return with_coinciding_note(draw, self, tidy, mean, "round")
 
 
 def _cross_the_end(axes: Axes, curve: pd.DataFrame, colour: str, offset: float) -> None:

@@ -7,11 +7,12 @@ from typing import ClassVar, Literal
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from pydantic import Field
 
 from analysis.figures.base import new_figure, whole_numbers
-from analysis.figures.lines import LinePanelsLayout, coinciding_note, draw_lines, label_outer, smoothing
+from analysis.figures.lines import LinePanelsLayout, draw_lines, label_outer, smoothing, with_coinciding_note
 from analysis.figures.notes import missing_note
 from analysis.layouts.grid import PANELS_OF_GRID, GridPart
 from analysis.layouts.tidy import Tidy
@@ -64,16 +65,18 @@ class CurvesLayout(LinePanelsLayout):
             )
         columns = min(self.columns, len(self.panels))
         rows = -(-len(self.panels) // columns)
-        notes = [coinciding_note(self, tidy, mean, "round"), missing_note(frame, self, tidy)]
-        figure, body = new_figure(self.width, 2.0 * rows + 0.55, notes)
         within = (-np.inf if self.lowest is None else self.lowest, np.inf if self.highest is None else self.highest)
-        drawn = draw_lines(
-            body, self, tidy, mean, "round", columns=columns, within=within, side_by_side=True
-        )  # fmt: skip
-        for axes in drawn:
-            whole_numbers(axes.xaxis)
-            axes.set(yscale=self.scale)
-            axes.update_datalim([(0, bound) for bound in within if np.isfinite(bound)], updatex=False)
-            axes.autoscale_view()
-        label_outer(drawn, columns, "Communication round", self.label or self.metric)
-        return figure
+        missing = missing_note(frame, self, tidy)
+
+        def draw(note: str) -> tuple[Figure, list[Axes]]:
+            figure, body = new_figure(self.width, 2.0 * rows + 0.55, [note, missing])
+            drawn = draw_lines(body, self, tidy, mean, "round", columns=columns, within=within, side_by_side=True)
+            for axes in drawn:
+                whole_numbers(axes.xaxis)
+                axes.set(yscale=self.scale)
+                axes.update_datalim([(0, bound) for bound in within if np.isfinite(bound)], updatex=False)
+                axes.autoscale_view()
+            label_outer(drawn, columns, "Communication round", self.label or self.metric)
+            return figure, drawn
+
+        return with_coinciding_note(draw, self, tidy, mean, "round")

@@ -12,12 +12,12 @@ from pydantic import Field, model_validator
 
 from analysis.figures.base import BandsLayout, draw_curve, draw_legend, new_figure
 from analysis.figures.notes import diverged_note, missing_note, stopped_note
-from analysis.figures.palette import LINES, Style, styles
+from analysis.figures.palette import Style, line_look, styles
 from analysis.figures.training.final_values import FinalValuesLayout
 from analysis.layouts.grid import PANELS_OF_GRID, GridPart, grid_settings, part_prefix
 from analysis.layouts.layout import Selection, existing_cell
 from analysis.layouts.tidy import Tidy, of_cell
-from analysis.layouts.titles import method_titles, partition_title, swept_title
+from analysis.layouts.titles import entry_titles, method_titles, partition_title
 from bench.experiments.address import CellAddress, Setting
 from bench.experiments.experiment import Experiment
 from bench.experiments.sweeps import Swept, in_label
@@ -154,9 +154,13 @@ class SweepLayout(FinalValuesLayout, BandsLayout):
             title = f"{part_prefix(experiment, place)}{partition_title(place.partition)}"
             select = Selection(dataset=place.dataset, partition=place.partition, participation=place.participation)
             panel = SweepPanel(title=title, axis=axis, select=select, levels=levels)
+            if all(one.x is None for one in self.shown(panel, experiment)):  # no method of this part sweeps it
+                continue
             numbers = list(panel.ticks(experiment).values())
             is_wide = min(numbers) > 0 and max(numbers) >= _WIDE * min(numbers)
             made.append(panel.model_copy(update={"scale": "log" if is_wide else "linear"}))
+        if not made:
+            raise UserError(f"none of its methods is swept in experiment {experiment.name}")
         return self._with_panels(made, experiment)
 
     def _with_panels(self, panels: Sequence[SweepPanel], experiment: Experiment) -> Self:
@@ -184,18 +188,19 @@ class SweepLayout(FinalValuesLayout, BandsLayout):
                 cell = existing_cell(setting, method + point.suffix, experiment)
                 yield _Shown(line, f"{point.x:g}", cell)
         for method in panel.levels:
-            yield _Shown(method, None, existing_cell(place.setting(experiment), method, experiment))
+            setting = place.setting(experiment)
+            if panel.axis is None or method in experiment.resolved_parts[setting.dataset].methods:
+                yield _Shown(method, None, existing_cell(setting, method, experiment))
 
     def _swept(self, axis: str, setting: Setting, experiment: Experiment) -> Iterator[_Shown]:
-        """The cells of the methods that sweep an axis, in the order of its values."""
+        """The cells of the methods of this part that sweep an axis, in the order of its values."""
         swept = {label: one for label, one in experiment.swept.items() if axis in one.axes}
         if not swept:
             known = {name for one in experiment.swept.values() for name in one.axes}
             raise unknown(f"axis of experiment {experiment.name}", axis, known)
         for label, one in swept.items():
-            if label in self.methods:
-                cell = existing_cell(setting, label, experiment)
-                yield _Shown(one.without(axis).label, in_label(one.axes[axis]), cell)
+            if label in self.methods and label in experiment.resolved_parts[setting.dataset].methods:
+                yield _Shown(_line_of(one.without(axis)), in_label(one.axes[axis]), CellAddress(setting, label))
 
     def settings(self, experiment: Experiment) -> tuple[Setting, ...]:
         """The settings of all points and levels, each once."""
@@ -244,8 +249,8 @@ class SweepLayout(FinalValuesLayout, BandsLayout):
         if len({one.base for _, one in swept.values()}) == len(swept):
             looks |= {line: styles(experiment)[method] for line, (method, _) in swept.items()}
         else:
-            looks |= dict(zip(swept, itertools.cycle(LINES), strict=False))
-        return looks | dict(zip(settings, itertools.cycle(LINES), strict=False))
+            looks |= {line: line_look(number) for number, line in enumerate(swept)}
+        return looks | {title: line_look(number) for number, title in enumerate(settings)}
 
     def _lines_of_sweeps(self, experiment: Experiment) -> dict[str, tuple[str, Swept]]:
         """By line of panels with an axis, its first method, and the values that all its points share."""
@@ -253,12 +258,23 @@ class SweepLayout(FinalValuesLayout, BandsLayout):
         for axis in dict.fromkeys(panel.axis for panel in self.panels if panel.axis is not None):
             for label, one in experiment.swept.items():
                 if axis in one.axes and label in self.methods:
-                    found.setdefault((rest := one.without(axis)).label, (label, rest))
+                    found.setdefault(_line_of(rest := one.without(axis)), (label, rest))
         return found
 
     def _titles_of_sweeps(self, experiment: Experiment) -> dict[str, str]:
-        lines = self._lines_of_sweeps(experiment).items()
-        return {line: swept_title(experiment, method, rest) for line, (method, rest) in lines}
+        """The names of the lines of sweeps: that of the entry, and the values that all points share."""
+        lines = self._lines_of_sweeps(experiment)
+        levels = (level for panel in self.panels for level in panel.levels)
+        names = entry_titles(experiment, [*levels, *(method for method, _ in lines.values())])
+        return {
+            line: f"{names[rest.base]} ({rest.title})" if rest.axes else names[rest.base]
+            for line, (_, rest) in lines.items()
+        }
+
+
+def _line_of(values: Swept) -> str:
+    """The key of a line: the entry's label, and the values that all points share; no two lines have the same."""
+    return f"{values.base}: {values.title}"
 
 
 def _draw_panel(

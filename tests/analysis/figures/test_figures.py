@@ -299,6 +299,15 @@ def test_the_rise_of_the_loss_starts_at_zero(realistic: Tidy) -> None:
         figures.draw(hard, realistic)
 
 
+def test_a_method_that_never_had_a_value_has_no_curve_that_ends(tmp_path: Path, quick: Experiment) -> None:
+    write(tmp_path, CellAddress(HARD, "fedavg"), "metrics", metrics([80, 90], diverged={1: 3}))
+    write(tmp_path, CellAddress(HARD, "fedsam"), "metrics", metrics([80, 90], diverged={0: 1, 1: 1}))
+    note = foot(drawn("convergence", tidy_in(tmp_path, quick)))
+    assert "diverged (the curve ends at a cross): FedAvg (1 of 2 runs)" in note
+    early = "diverged (before the first value that is shown, so there is no curve): FedSAM (2 of 2 runs)"
+    assert early in note
+
+
 def test_differences_are_paired_and_sorted_and_show_every_run(tmp_path: Path, quick: Experiment) -> None:
     for method, finals in {"fedavg": [80, 90], "fedgf": [70, 84], "fedsam": [82, 93]}.items():
         write(tmp_path, CellAddress(HARD, method), "metrics", metrics(finals))
@@ -310,6 +319,60 @@ def test_differences_are_paired_and_sorted_and_show_every_run(tmp_path: Path, qu
     assert list(worse_runs.get_xdata()) == pytest.approx([-10, -6])
     assert [float(line.get_xdata()[0]) for line in (mean, worse_mean)] == pytest.approx([2.5, -8])
     assert set(runs.get_ydata()) != set(mean.get_ydata()), "the interval hides no run"
+
+
+def differences_of(results: Path, finals: dict[Setting, dict[str, list[float]]], **options: Any) -> None:
+    for setting, by_method in finals.items():
+        for method, values in by_method.items():
+            write(results, CellAddress(setting, method), "metrics", metrics(values, **options))
+
+
+def foot(figure: Figure) -> str:
+    return " ".join(" ".join(texts(figure)).split())
+
+
+def test_a_method_that_failed_in_the_hard_setting_is_not_ranked_by_the_easy_one(
+    tmp_path: Path, quick: Experiment
+) -> None:
+    """It has no mean over all settings, stands last, and its missing settings are named."""
+    finals = {
+        EASY: {"fedavg": [80.0, 81.0, 79.0], "fedsam": [81.0, 82.0, 79.0], "fedgf": [95.0, 95.0, 94.0]},
+        HARD: {"fedavg": [60.0, 61.0, 59.0], "fedsam": [61.0, 62.0, 59.0]},
+    }
+    differences_of(tmp_path, finals)
+    differences_of(tmp_path, {HARD: {"fedgf": [60.0, 61.0, 59.0]}}, diverged=dict.fromkeys(range(3), 3))
+    tidy = tidy_in(tmp_path, quick)
+    figure = drawn("differences", tidy)
+    whole = panels(figure)[0]
+    assert whole.get_title() == "2 of 4 settings"
+    assert [label.get_text() for label in whole.get_yticklabels()] == ["FedSAM", "FedGF"]
+    assert [len(line.get_xdata()) for line in whole.lines[1:]] == [2, 1, 1], "no large point of FedGF"
+    assert len(whole.collections) == 1, "and no interval"
+    assert "no mean over all settings: FedGF (no pair in Dirichlet 0.1, 4 of 20 clients)" in foot(figure)
+    caption = words(figures.caption(figures.load_figure("quick", "differences"), tidy))
+    assert "95 % t-intervals from the spread within settings, which contain the true mean in 94 to 98 %" in caption
+
+
+def test_a_single_pair_in_one_setting_is_named_where_the_interval_is_missing(tmp_path: Path, quick: Experiment) -> None:
+    finals = {
+        EASY: {"fedavg": [80.0, 81.0, 79.0], "fedsam": [81.0, 82.0, 79.0]},
+        HARD: {"fedavg": [60.0, 61.0, 59.0], "fedsam": [61.0]},
+    }
+    differences_of(tmp_path, finals)
+    figure = drawn("differences", tidy_in(tmp_path, quick))
+    assert not panels(figure)[0].collections
+    assert "no interval over all settings: FedSAM (one pair in Dirichlet 0.1, 4 of 20 clients)" in foot(figure)
+
+
+def test_one_seed_has_no_intervals_and_no_means_over_seeds(tmp_path: Path, quick: Experiment) -> None:
+    differences_of(tmp_path, {place: {"fedavg": [80.0], "fedsam": [81.0]} for place in (EASY, HARD)})
+    tidy = tidy_in(tmp_path, quick)
+    figure = drawn("differences", tidy)
+    caption = words(figures.caption(figures.load_figure("quick", "differences"), tidy))
+    assert "interval" not in caption + foot(figure)
+    assert "over seeds" not in caption
+    assert "1 seed. Points: runs; in the panel of all settings, large points: means over settings." in caption
+    assert not any(axes.collections for axes in panels(figure))
 
 
 def test_labels_show_the_counts(realistic: Tidy) -> None:

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from analysis.figures import draw as figures
 from analysis.figures.base import FigureLayout, draw_curve
 from analysis.figures.draw import KINDS
-from analysis.figures.palette import LINES, styles
+from analysis.figures.palette import line_look, styles
 from analysis.layouts.tidy import Tidy, of_cell
 from analysis.measures.convergence import curves
 from bench.experiments.address import CellAddress, Setting
@@ -19,7 +19,7 @@ from bench.experiments.experiment import Experiment, load_experiment
 from bench.experiments.files import read_yaml
 from bench.input.errors import UserError
 from fedflat.conformance.template import write_template
-from tests.analysis.conftest import HARD, QUICK
+from tests.analysis.conftest import HARD, QUICK, metrics, tidy_in, write
 
 EASY = Setting("digits", "dirichlet-0.6", "4-of-20")
 EASY_LINE = {"partition": "dirichlet-0.6", "method": "fedavg", "title": "easy"}
@@ -51,7 +51,7 @@ def test_one_panel_has_a_line_per_setting(kind: str, fields: dict[str, str], rea
     for line, cell in zip(axes.lines, cells, strict=True):
         assert list(line.get_ydata()) == list(of_cell(mean, cell)["mean"])
     assert legend(figure) == ["easy", "hard", "SAM, hard"]
-    assert [line.get_color() for line in axes.lines] == [look.colour for look in LINES[:3]]
+    assert [line.get_color() for line in axes.lines] == [line_look(number).colour for number in range(3)]
     assert axes.get_title() == ""
 
 
@@ -101,6 +101,20 @@ def test_a_users_method_is_solid_dark_and_on_top(tmp_path: Path) -> None:
     assert users.get_linewidth() > others.get_linewidth()
 
 
+def test_compositions_are_the_users_own_except_those_of_papers() -> None:
+    """In pictures, and where a layout shows few methods."""
+    rho = {"hyperparameters": {"rho": 0.1}}
+    methods = {"fedavg": {}, "fedsam": rho, "fedgamma": rho, "mine": {"perturbation": "sam", "server": "adam", **rho}}
+    data = {**read_yaml(QUICK), "methods": methods}
+    experiment = Experiment.parse({**data, "name": "own"})
+    assert experiment.own_methods == ("mine",)
+    assert [label for label, look in styles(experiment).items() if look.on_top] == ["mine"]
+    few = {"kind": "labels", "title": "T", "caption": "C.", "methods": ["fedavg", "fedsam", "fedgamma"], "most": 2}
+    assert KINDS["labels"].parse(few).fitted(experiment).methods == ("fedavg", "mine")
+    for paper in ({}, {"scale": "smoke"}):
+        assert not load_experiment("fedsam_caldarola", paper).own_methods
+
+
 def test_lines_that_coincide_are_named_below_the_figure(realistic: Tidy) -> None:
     """In the panel where they do; a difference that can be seen is none of them."""
     panels = [{"partition": partition, "participation": "4-of-20"} for partition in ("dirichlet-0.1", "dirichlet-0.6")]
@@ -120,3 +134,27 @@ def test_lines_that_coincide_are_named_below_the_figure(realistic: Tidy) -> None
     assert "lines that coincide, within their width: FedAvg and FedSAM (Dirichlet 0.1, 4 of 20 clients)" in note()
     frame.assign(test_accuracy=frame["test_accuracy"] + 2).to_csv(sam, index=False)
     assert "coincide" not in note()
+
+
+@pytest.mark.parametrize(
+    ("fields", "coincide"),
+    [
+        ({"kind": "convergence"}, True),
+        ({"kind": "convergence", "y_min": 85}, False),
+        ({"kind": "curves", "metric": "client_drift"}, True),
+        ({"kind": "curves", "metric": "client_drift", "scale": "log"}, False),
+    ],
+)
+def test_lines_coincide_if_their_axes_show_it(
+    fields: dict[str, Any], coincide: bool, tmp_path: Path, quick: Experiment
+) -> None:
+    """What is within a line's width of the whole range is far apart where the axis is cut, or logarithmic."""
+    drifts = {"fedavg": [1e-4, 1e-2, 0.1, 1.0], "fedsam": [5e-3, 1.4e-2, 0.1, 1.0]}
+    for (method, drift), final in zip(drifts.items(), (90, 90.4), strict=True):
+        write(tmp_path, CellAddress(HARD, method), "metrics", metrics([final]).assign(client_drift=drift))
+    panels = [{"partition": "dirichlet-0.1", "participation": "4-of-20"}]
+    given = {"title": "T", "caption": "C.", "methods": ["fedavg", "fedsam"], "panels": panels, **fields}
+    figure = figures.draw(KINDS[given["kind"]].parse(given), tidy_in(tmp_path, quick))
+    foot = " ".join(text.get_text() for part in figure.subfigs for text in part.texts)
+    assert ("coincide" in foot) == coincide
+    assert len(figure.get_axes()) == (1 if fields["kind"] == "curves" else 2), "one of them invisible"

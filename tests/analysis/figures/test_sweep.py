@@ -7,6 +7,7 @@ from typing import Any
 import matplotlib.axes
 import pandas as pd
 import pytest
+import yaml
 from matplotlib.figure import Figure
 
 from analysis.figures import draw as figures
@@ -14,7 +15,7 @@ from analysis.figures.training.sweep import SweepLayout
 from analysis.layouts.protocol import with_requested_value
 from analysis.layouts.tidy import Tidy
 from bench.experiments.address import CellAddress, Setting
-from bench.experiments.experiment import Experiment
+from bench.experiments.experiment import Experiment, load_experiment
 from bench.experiments.results import ResultPaths
 from bench.input.errors import UserError
 from tests.analysis.conftest import HARD, metrics, tidy_in, words, write
@@ -184,3 +185,66 @@ def test_a_panel_of_one_method_has_a_line_per_setting(two: Tidy) -> None:
     figures.save(figure, two.results / "shown")
     with pytest.raises(UserError, match="a panel with settings must have one method"):
         layout({**panel, "points": points, "methods": None}, methods=["fedlesam", "fedsam"])
+
+
+def swept(folder: Path, methods: dict[str, Any], **keys: Any) -> Experiment:
+    """Quick with these methods, one setting and two seeds."""
+    grid = {"partition": [{"name": "dirichlet", "clients": 20, "alpha": 0.1}], "participation": [{"active": 4}]}
+    data = {"name": "own", "extends": "quick", "grid": {**grid, "seeds": [0, 1]}, "methods": methods, **keys}
+    (folder / "own.yaml").write_text(yaml.safe_dump(data), "utf-8")
+    return load_experiment(str(folder / "own.yaml"))
+
+
+def legend(figure: Figure) -> list[str]:
+    (found,) = [one for part in [figure, *figure.subfigs] for one in part.legends]
+    return [text.get_text() for text in found.get_texts()]
+
+
+def trained(folder: Path, experiment: Experiment) -> Tidy:
+    """Metrics of all its cells: the k-th cell ends at 50 + k."""
+    for k, (path, cell) in enumerate(experiment.cells().items()):
+        file = ResultPaths(folder).tidy("own", path, "metrics")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        identities = {run.seed: run.identity for run in cell.runs}
+        frame = metrics([50 + k, 50 + k]).assign(experiment="own", **cell.address.columns, code="x")
+        frame.assign(identity=frame["seed"].map(identities)).to_csv(file, index=False)
+    return tidy_in(folder, experiment)
+
+
+RHO = {"hyperparameters": {"rho": [0.1, 0.2]}}
+
+
+def test_lines_of_two_entries_of_a_method_have_two_names(tmp_path: Path) -> None:
+    lr = {"training": {"lr": [0.1, 0.2]}}
+    methods = {"fedavg": {}, "own": {"name": "fedavg", **lr}, "fedsam": RHO, "b": {"name": "fedsam", **RHO}}
+    experiment = swept(tmp_path, methods)
+    figure = figures.draw(figures.load_figure("quick", "sweep_accuracy", experiment), trained(tmp_path, experiment))
+    assert sorted(legend(figure)) == ["FedAvg", "FedAvg (own)", "FedSAM", "FedSAM (b)"]
+
+
+def test_lines_are_told_apart_by_entry_and_values_and_not_by_their_text(tmp_path: Path) -> None:
+    """The entry fedsam-lr-0.1 is no part of the line of fedsam with the rate 0.1."""
+    other = {"name": "fedsam", "hyperparameters": {"rho": [0.3, 0.5]}}
+    methods = {"fedsam": {**RHO, "training": {"lr": [0.1, 0.2]}}, "fedsam-lr-0.1": other}
+    experiment = swept(tmp_path, methods)
+    shown = figures.load_figure("quick", "sweep_accuracy", experiment)
+    of_rho = panels(figures.draw(shown, trained(tmp_path, experiment)))[0]
+    assert [len(one.get_xdata()) for one in of_rho.lines[::2]] == [2, 2, 2]
+
+
+def test_more_than_seven_lines_look_different(tmp_path: Path) -> None:
+    rates = [0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.08]
+    experiment = swept(tmp_path, {"fedsam": {**RHO, "training": {"lr": rates}}})
+    shown = figures.load_figure("quick", "sweep_accuracy", experiment)
+    looks = [look for line, look in shown.looks(experiment).items() if line.startswith("fedsam: ")]
+    assert len(looks) == len(set(looks)) == len(rates) + 2
+
+
+def test_a_part_without_the_swept_method_has_no_panel(tmp_path: Path) -> None:
+    parts = {"a": {}, "b": {"only": ["fedavg", "fedprox"]}, "c": {"only": ["fedsam"]}}
+    fedprox = {"hyperparameters": {"lam": 0.1}}
+    experiment = swept(tmp_path, {"fedavg": {}, "fedprox": fedprox, "fedsam": RHO}, parts=parts)
+    shown = figures.load_figure("quick", "sweep_accuracy", experiment)
+    first, last = panels(figures.draw(shown, trained(tmp_path, experiment)))
+    assert (first.get_title(), last.get_title()) == ("a, Dirichlet 0.1", "c, Dirichlet 0.1")
+    assert (len(first.lines), len(last.lines)) == (3, 2), "c has no level"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from analysis.measures.paired import EXACT_PAIRS, holm, interval, sign_flip
 
 values = st.floats(-100, 100, allow_nan=False).map(lambda v: round(v, 6))
-strata = st.lists(st.lists(values, min_size=2, max_size=5), min_size=1, max_size=4)
+strata = st.lists(st.lists(values, min_size=3, max_size=5), min_size=1, max_size=4)
 p_values = st.lists(st.floats(1e-6, 1), max_size=12)
 few = settings(max_examples=40, deadline=None)
 
@@ -21,11 +21,26 @@ def flat(groups: list[list[float]]) -> tuple[np.ndarray, list[int]]:
 
 
 def test_interval_by_hand() -> None:
-    # Two values 0 and 2 are stretched to 1 ± √2; a resample has the mean 1 - √2, 1 or 1 + √2, with 1/4, 1/2, 1/4.
-    assert interval([0, 2], [0, 0]) == pytest.approx((1 - math.sqrt(2), 1 + math.sqrt(2)))
+    # Mean 1, variance 1, three values: t = 4.3027 with 2 degrees of freedom.
+    assert interval([0, 1, 2], [0, 0, 0]) == pytest.approx((1 - 4.3027 / 3**0.5, 1 + 4.3027 / 3**0.5), abs=1e-4)
+    # Two strata of variance 2 and 0: V = 2·2/16, and one degree of freedom, with t = 12.7062.
+    assert interval([0, 2, 4, 4], [0, 0, 1, 1]) == pytest.approx((2.5 - 12.7062 / 2, 2.5 + 12.7062 / 2), abs=1e-4)
+    # Variance 2 in both: V = 1/2, and V²/(2 (1/4)²) = 2 degrees of freedom.
+    half = 4.3027 * 0.5**0.5
+    assert interval([0, 2, 4, 6], [0, 0, 1, 1]) == pytest.approx((3 - half, 3 + half), abs=1e-4)
 
 
-def test_resampling_stays_within_settings() -> None:
+@pytest.mark.parametrize(
+    ("seeds", "spreads"), [(3, (1,)), (5, (1,)), (2, (1, 1, 1, 1)), (2, (1, 1, 1, 4)), (3, (1, 1, 1, 4))]
+)
+def test_interval_contains_the_true_mean_as_often_as_it_says(seeds: int, spreads: tuple[int, ...]) -> None:
+    rng, strata = np.random.default_rng(7), np.repeat(np.arange(len(spreads)), seeds)
+    drawn = rng.normal(0, np.repeat(spreads, seeds), (2000, strata.size))
+    hits = np.mean([low <= 0 <= high for low, high in (interval(d, strata) for d in drawn)])
+    assert 0.93 < hits < 0.99
+
+
+def test_spread_is_that_within_settings() -> None:
     # What differs between the settings only is no spread.
     assert interval([1, 1, 5, 5], ["a", "a", "b", "b"]) == (3, 3)
     low, high = interval([1, 1, 5, 5], ["a"] * 4)
@@ -47,8 +62,8 @@ def test_interval_of_three_seeds_has_the_right_spread() -> None:
     assert (high - low) / 2 == pytest.approx(1.96 * spread, rel=0.04)
 
 
-@pytest.mark.parametrize(("d", "groups"), [([], []), ([1.0], [0]), ([1.0, 2.0, 3.0], [0, 0, 1])])
-def test_no_interval_where_a_setting_has_one_pair(d: list[float], groups: list[int]) -> None:
+@pytest.mark.parametrize(("d", "groups"), [([], []), ([1.0], [0]), ([1.0, 2.0, 3.0], [0, 0, 1]), ([1.0, 2.0], [0, 0])])
+def test_no_interval_where_a_setting_has_one_pair_or_two_pairs_are_all(d: list[float], groups: list[int]) -> None:
     assert all(map(math.isnan, interval(d, groups)))
 
 
@@ -78,7 +93,7 @@ def test_interval_contains_the_mean_and_repeats(groups: list[list[float]]) -> No
 
 
 @few
-@given(st.lists(values, min_size=1, max_size=5), st.integers(2, 7))
+@given(st.lists(values, min_size=1, max_size=5), st.integers(3, 7))
 def test_equal_differences_contain_their_mean_in_spite_of_roundings(means: list[float], seeds: int) -> None:
     d, labels = flat([[mean / 3] * seeds for mean in means])
     low, high = interval(d, labels)
@@ -87,7 +102,7 @@ def test_equal_differences_contain_their_mean_in_spite_of_roundings(means: list[
 
 
 @few
-@given(st.integers(2, 20))
+@given(st.integers(3, 20))
 def test_no_differences_give_zero_and_one(n: int) -> None:
     assert interval(np.zeros(n), np.zeros(n)) == (0, 0)
     assert sign_flip(np.zeros(n)) == 1

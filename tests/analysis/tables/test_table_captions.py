@@ -54,6 +54,15 @@ def test_what_smoke_scale_drops_is_not_reported(tmp_path: Path) -> None:
     assert not list(other_training_settings(load_experiment(str(file), {"scale": "smoke"}), ["fedavg"]))
 
 
+def test_swept_values_are_not_repeated_for_each_value(tmp_path: Path) -> None:
+    file = tmp_path / "experiments.yaml"
+    sam = "{hyperparameters: {rho: [0.05, 0.1]}, training: {lr: [0.1, 0.2], clip: 3}}"
+    own = f"methods: {{fedavg: {{training: {{lr: [0.1, 0.2]}}}}, fedsam: {sam}}}\n"
+    file.write_text(f"name: mine\nextends: quick\n{own}", encoding="utf-8")
+    experiment = load_experiment(str(file))
+    assert list(other_training_settings(experiment, list(experiment.methods))) == [f"{OVERRIDES}: FedSAM (clip 3)."]
+
+
 @pytest.mark.parametrize("supported", [True, False])
 def test_nothing_is_said_of_runs_that_a_table_has_none_of(tmp_path: Path, supported: bool) -> None:
     smoke = RequestedExperiment("quick", tmp_path, {"scale": "smoke"}).tidy
