@@ -13,7 +13,7 @@ PACKAGES = ("bench", "analysis", "fedflat")
 ROOMS = (
     "bench.input", "bench.files", "bench.host", "bench.numerics",
     "bench.data", "bench.models", "bench.methods",
-    "bench.engine", "bench.experiments", "bench.training",
+    "bench.engine", "bench.experiments", "bench.training", "bench.tuning",
     "analysis.measures", "analysis.analyses", "analysis.layouts", "analysis.published",
     "analysis.verdicts", "analysis.tables", "analysis.figures",
     "analysis.report", "analysis.claims", "analysis.comparison", "analysis.planning", "analysis.provenance",

@@ -17,7 +17,7 @@ from analysis.measures.forward_passes import DIFFERENCES
 from bench.experiments.address import RUN_IDS, CellAddress
 from bench.experiments.experiment import Experiment
 from bench.experiments.results import RUN_FILES
-from bench.experiments.scale import CLIENTS, trained_at_smoke_scale
+from bench.experiments.sections.scale import CLIENTS, trained_at_smoke_scale
 from bench.training.code_version import code_fingerprint
 
 _MOST_WORDS = 4

@@ -6,8 +6,8 @@ from math import ceil
 from analysis.planning.gradient_times import Gradient, Times
 from bench.data.root import data_root
 from bench.engine.method_costs import measured_costs
-from bench.experiments.method_choice import MethodConfig
 from bench.experiments.run_config import RunConfig
+from bench.experiments.sections.method_choice import MethodConfig
 from bench.training.run_setup import load_dataset
 
 OVERHEAD = 1.2

@@ -9,9 +9,9 @@ from typing import Any, get_args
 from bench.engine.settings import EngineSettings
 from bench.experiments.address import CellAddress
 from bench.experiments.run_config import AMOUNTS, Evaluation, Training
-from bench.experiments.scale import Scale
 from bench.experiments.schema import ExperimentFile, ExperimentPart, Grid, MethodEntry, PartitionOverrides, differing
-from bench.experiments.tuning_section import Tuning
+from bench.experiments.sections.scale import Scale
+from bench.experiments.sections.tuning import Tuning
 from bench.input.errors import UserError
 from bench.input.frozen import REPORT, Frozen
 from bench.input.strict_yaml import DEPTH

@@ -53,8 +53,8 @@ from bench.experiments.address import CellAddress
 from bench.experiments.files import experiment_files, read_yaml
 from bench.experiments.overrides import Override, full_key
 from bench.experiments.run_config import AMOUNTS, with_training
-from bench.experiments.scale import ROUNDS, at_smoke_scale
 from bench.experiments.schema import ExperimentFile, ExperimentPart, MethodEntry
+from bench.experiments.sections.scale import ROUNDS, at_smoke_scale
 from bench.experiments.sweeps import SECTIONS as SWEPT_SECTIONS
 from bench.experiments.sweeps import Swept
 from bench.input.content import expanded

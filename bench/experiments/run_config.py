@@ -16,7 +16,7 @@ from bench.engine.batches import LocalSteps
 from bench.engine.participation import Participation
 from bench.engine.settings import EngineSettings
 from bench.engine.step_settings import StepSettings
-from bench.experiments.method_choice import MethodConfig
+from bench.experiments.sections.method_choice import MethodConfig
 from bench.input.bounds import Count, Images, Seed
 from bench.input.content import short_hash
 from bench.input.errors import UserError

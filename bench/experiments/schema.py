@@ -7,10 +7,10 @@ from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 from bench.data.partitions import AnyPartition
 from bench.engine.participation import Participation
 from bench.engine.settings import EngineSettings
-from bench.experiments.method_choice import MethodChoice
 from bench.experiments.run_config import Evaluation, Training
-from bench.experiments.scale import Scale
-from bench.experiments.tuning_section import SearchRanges, Tuned, Tuning
+from bench.experiments.sections.method_choice import MethodChoice
+from bench.experiments.sections.scale import Scale
+from bench.experiments.sections.tuning import SearchRanges, Tuned, Tuning
 from bench.input.bounds import MOST_ENTRIES, Seed
 from bench.input.errors import SeveralMistakesError, UserError, all_mistakes
 from bench.input.frozen import LABEL, NAME, REPORT, Frozen, collected

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from bench.experiments.experiment import Cell, Experiment
-from bench.experiments.tuning_section import SearchRanges
+from bench.experiments.sections.tuning import SearchRanges
 from bench.input.errors import UserError, unknown
 from bench.methods.marks import Search
 from bench.tuning.ranges import HYPERPARAMETERS, TRAINING, Ranges, places_of, ranges_of

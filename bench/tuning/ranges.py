@@ -1,7 +1,7 @@
 """The ranges among which the values of a method are searched: those that stand with the values, and those given."""
 
 from bench.engine.step_settings import StepSettings
-from bench.experiments.method_choice import MethodConfig
+from bench.experiments.sections.method_choice import MethodConfig
 from bench.methods.base import Method
 from bench.methods.marks import Search, search_of
 from bench.methods.recipe import Recipe

@@ -9,8 +9,8 @@ from pydantic.fields import FieldInfo
 from scipy.stats import qmc
 
 from bench.engine.step_settings import StepSettings
-from bench.experiments.method_choice import MethodConfig
 from bench.experiments.run_config import Evaluation, RunConfig
+from bench.experiments.sections.method_choice import MethodConfig
 from bench.input.errors import UserError
 from bench.methods.swa import SWA
 from bench.numerics.streams import numpy_stream

@@ -11,7 +11,7 @@ from bench.experiments.address import Setting
 from bench.experiments.experiment import Experiment
 from bench.experiments.files import experiment_names
 from bench.experiments.run_config import RunConfig
-from bench.experiments.tuning_section import as_yaml
+from bench.experiments.sections.tuning import as_yaml
 from bench.files.atomic import write_text
 from bench.tuning.cell_search import CellSearch, seed_of
 from bench.tuning.ranges import HYPERPARAMETERS, TRAINING

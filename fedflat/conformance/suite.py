@@ -45,7 +45,7 @@ from fedflat.conformance.snapshot import held, random_states
 from fedflat.conformance.sources import Sources
 from fedflat.conformance.trial import Trial, in_a_loop
 from fedflat.conformance.watch import Watch, draws
-from fedflat.named_method import NamedMethod
+from fedflat.methods.named_method import NamedMethod
 
 
 @dataclass

@@ -8,7 +8,6 @@ import pytest
 from bench.input.errors import UserError
 from bench.methods.catalog import CATALOG
 from bench.methods.user_file import recipe_from_file
-from fedflat.cli.method_description import describe
 from fedflat.conformance.finding import (
     COHORT,
     COSTS,
@@ -28,6 +27,7 @@ from fedflat.conformance.finding import (
 )
 from fedflat.conformance.suite import Report, check_method
 from fedflat.conformance.template import TEMPLATE, write_template
+from fedflat.methods.description import describe
 from tests.commands import fedflat, refused
 
 HEAD = """

@@ -26,7 +26,7 @@ from bench.methods.catalog import CATALOG
 from bench.numerics.streams import numpy_stream
 from fedflat.cli.analysing import analysis_questions
 from fedflat.cli.app import app
-from fedflat.cli.method_description import SYMBOLS, describe, overview
+from fedflat.methods.description import SYMBOLS, describe, overview
 from tests.commands import fedflat, refused
 from tests.places import ROOT
 

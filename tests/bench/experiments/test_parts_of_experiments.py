@@ -12,7 +12,7 @@ import yaml
 from analysis.published.numbers import papers
 from bench.data.root import data_root
 from bench.experiments.experiment import Experiment, load_experiment, unused_where
-from bench.experiments.scale import at_smoke_scale
+from bench.experiments.sections.scale import at_smoke_scale
 from bench.input.errors import UserError
 from bench.methods.swa import SWA
 from bench.numerics.streams import numpy_stream

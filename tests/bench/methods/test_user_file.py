@@ -11,8 +11,8 @@ import torch
 from analysis.planning.workflow import Workflow
 from bench.experiments.experiment import Experiment, load_experiment
 from bench.experiments.files import read_yaml
-from bench.experiments.method_choice import MethodConfig
 from bench.experiments.run_config import RunConfig
+from bench.experiments.sections.method_choice import MethodConfig
 from bench.input.errors import UserError
 from bench.methods.base import Perturbation
 from bench.methods.catalog import CATALOG
@@ -22,7 +22,7 @@ from bench.methods.user_file import recipe_from_file
 from bench.training.cell_trainer import CellTrainer
 from bench.training.run_directory import RunDirectory
 from bench.training.train import train_cell
-from fedflat.cli.method_description import describe
+from fedflat.methods.description import describe
 from tests.bench.training.test_runs import contents, interrupted_after_three_rounds
 from tests.commands import fedflat, refused
 from tests.places import ROOT

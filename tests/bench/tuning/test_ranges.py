@@ -5,7 +5,7 @@ import pytest
 
 from bench.engine.step_settings import StepSettings
 from bench.experiments.experiment import load_experiment
-from bench.experiments.method_choice import MethodConfig
+from bench.experiments.sections.method_choice import MethodConfig
 from bench.input.errors import UserError
 from bench.methods import CATALOG
 from bench.methods.marks import Search

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.experiments.experiment import load_experiment
-from bench.experiments.method_choice import MethodChoice
+from bench.experiments.sections.method_choice import MethodChoice
 from bench.input.errors import UserError, unknown
 from bench.methods.compose import combine
 from bench.methods.recipe import Recipe

@@ -24,7 +24,7 @@ from bench.methods.released import RELEASES, Release
 from bench.methods.swa import SWA
 from bench.methods.user_file import KIND
 from bench.tuning.ranges import of_training
-from fedflat.named_method import NamedMethod
+from fedflat.methods.named_method import NamedMethod
 
 SYMBOLS = {
     "t": "number of the round",

@@ -1,0 +1,1 @@
+"""A method that a command names, and its description."""
