@@ -29,9 +29,9 @@ def methods(
       fedflat methods fedlesam_s
       fedflat methods mine/experiments.yaml:combined
     """
-    from fedflat.cli import method_description
+    from fedflat.methods import description
 
-    typer.echo(method_description.overview() if name is None else method_description.describe(name))
+    typer.echo(description.overview() if name is None else description.describe(name))
 
 
 def new_method(
