@@ -63,7 +63,7 @@ class CellCosts:
     ignore_finished: bool = False
     _known: dict[NamedCell, Cost] = field(default_factory=dict, init=False)
     _planned: set[tuple[str, str]] = field(default_factory=set, init=False)
-    """The runs that are trained, by the path of their cell and their identity: other experiments take them."""
+    """The runs that are trained, by the path of their setting and their identity: other cells take them."""
 
     @classmethod
     def of_experiments(
@@ -115,7 +115,7 @@ class CellCosts:
                 folders = {run.seed: requested.paths.run(experiment, path, run.seed) for run in runs}
                 missing = [run for run in runs if not is_complete(folders[run.seed])]
                 taken = sum(self._is_shared(path, run, folders[run.seed]) for run in missing)
-                self._planned.update((path, run.identity) for run in missing)
+                self._planned.update((_setting(path), run.identity) for run in missing)
             left = len(missing) - taken
             # The runs of a cell differ in their seeds alone. If all are finished, no gradient is timed.
             hours, size = (seconds(runs[0], self.times) / 3600, disk(runs[0])) if left else (0.0, 0.0)
@@ -123,8 +123,13 @@ class CellCosts:
         return self._known[cell]
 
     def _is_shared(self, path: str, run: RunConfig, folder: Path) -> bool:
-        """Whether another experiment has the run, or trains it."""
-        return (path, run.identity) in self._planned or shared_run(run, folder) is not None
+        """Whether another cell or experiment has the run, or trains it."""
+        return (_setting(path), run.identity) in self._planned or shared_run(run, folder) is not None
+
+
+def _setting(cell: str) -> str:
+    """The path of a cell without its method."""
+    return cell.rpartition("/")[0]
 
 
 def plan(

@@ -167,17 +167,23 @@ def runs_folder(run: Path) -> Path | None:
     return runs if runs.name == "runs" else None
 
 
-def same_run_of_others(run: Path) -> list[Path]:
-    """The existing folders of the same cell and seed in the other experiments of the results that contain the run.
+def same_setting(run: Path) -> list[Path]:
+    """The existing folders of a run's setting in all experiments of the results that contain the run.
 
     `run`: the directory of a run. Empty if it is not in a folder of results.
     """
-    runs, parts = runs_folder(run), run.absolute().parts
+    runs, setting = runs_folder(run), run.absolute().parts[-5:-2]
     if runs is None:
         return []
     experiments = [folder for place in (runs, runs / CUSTOM) if place.is_dir() for folder in sorted(place.iterdir())]
-    places = [experiment.joinpath(*parts[-5:]) for experiment in experiments]
-    return [place for place in places if place.is_dir() and place != Path(*parts)]
+    return [place for experiment in experiments if (place := experiment.joinpath(*setting)).is_dir()]
+
+
+def same_run_of_others(run: Path) -> list[Path]:
+    """The existing folders of the same cell and seed in the other experiments; `run` as for `same_setting`."""
+    here = run.absolute()
+    places = [setting.joinpath(*here.parts[-2:]) for setting in same_setting(run)]
+    return [place for place in places if place.is_dir() and place != here]
 
 
 def custom_analysis(folder: Path, name: str) -> Path:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import torch
 
-from bench.experiments.results import same_run_of_others
 from bench.input.errors import UserError
 from bench.training.calibration import choose_engine, train_together
 from bench.training.cell_trainer import CellTrainer
+from bench.training.directories.runs_by_identity import places_of
 from bench.training.engine_choice import EngineChoice
 from bench.training.provenance import device_name
 from bench.training.run_directory import RunDirectory
@@ -67,8 +67,8 @@ def _at_start(run: TrainingRun) -> EngineChoice | None:
 
 
 def _computed_before(run: TrainingRun) -> EngineChoice | None:
-    """The choice of a finished run of this identity: the one to be replaced, or one of another experiment."""
-    for folder in (run.folder, *same_run_of_others(run.folder)):
+    """The choice of a finished run of this identity: the one to be replaced, or one of another experiment or label."""
+    for folder in (run.folder, *places_of(run.config.identity, run.folder)):
         choice = _choice_in(folder, run)
         if choice is not None and _is_usable(choice, run):
             run.log.info("engine: as in '%s'", folder)

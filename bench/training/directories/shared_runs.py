@@ -1,4 +1,4 @@
-"""Runs that another experiment of the same results has finished: their files are taken, and nothing is trained again.
+"""Runs that are in the same results under another experiment or label: they are taken, and nothing is trained again.
 
 A taken run consists of hard links to the files of the other run, which no command ever changes in place. Log,
 configuration and provenance are its own. So deleting or replacing one of the two runs leaves the other as it is.
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from bench.experiments.results import runs_folder, same_run_of_others
+from bench.experiments.results import runs_folder
 from bench.experiments.run_config import RunConfig
 from bench.files.atomic import replacing, write_bytes
 from bench.files.csv_json import write_checked_json
@@ -19,6 +19,7 @@ from bench.files.locks import folder_lock, lock_file
 from bench.host.progress import Progress
 from bench.input.errors import UserError
 from bench.training.directories.run_files import check_models, readers
+from bench.training.directories.runs_by_identity import look_again, places_of
 from bench.training.directories.working_directory import locked_directory, publish, remove_stale
 from bench.training.engine_choice import EngineChoice
 from bench.training.run_directory import CONFIG, LOG, PROVENANCE, RunDirectory, is_complete, is_finished
@@ -26,6 +27,8 @@ from bench.training.run_setup import is_of_present_data
 
 TAKEN_FROM = "taken_from"
 """The entry of provenance.json with the path of the run that was taken, relative to the folder of results."""
+
+REPLACED = "it was replaced meanwhile"
 
 WAITING_SECONDS = 0.5
 
@@ -49,6 +52,7 @@ def take_shared(
                     remaining.add(folder)
                     locks.push(lock.pop_all())
         yield [(config, folder) for config, folder in wanted if folder in remaining]
+        look_again()
 
 
 def remove_lock(config: RunConfig, folder: Path) -> None:
@@ -60,18 +64,30 @@ def remove_lock(config: RunConfig, folder: Path) -> None:
 
 
 def shared_run(config: RunConfig, folder: Path, *, replace: bool = False) -> RunDirectory | None:
-    """A finished run of another experiment that can be taken instead of training the run in `folder`; None: no run.
+    """The first of `shared_runs`; None: there is none."""
+    return next(shared_runs(config, folder, replace=replace), None)
 
-    Its files are not checked. With `replace`, it is of the present code.
+
+def shared_runs(config: RunConfig, folder: Path, *, replace: bool = False) -> Iterator[RunDirectory]:
+    """Finished runs that can be taken instead of training the run in `folder`; those of the present code come first.
+
+    They are in other experiments, or have another label of the method. Their files are not checked. With `replace`, all
+    are of the present code.
     """
-    found = []
-    for place in same_run_of_others(folder):
-        run = RunDirectory(place) if is_complete(place) else None
-        with suppress(UserError):  # of another version, or damaged
-            if run is not None and run.identity == config.identity and _is_computed_as(run, config):
-                found.append(run)
-    ours = [run for run in found if run.of_this_code]
-    return next(iter(ours if replace else [*ours, *found]), None)
+    of_other_code = []
+    for place in places_of(config.identity, folder):
+        try:
+            run = RunDirectory(place)
+            ours = run.of_this_code
+            if run.identity != config.identity or not _is_computed_as(run, config):
+                continue
+        except UserError:  # unfinished, of another version, or damaged
+            continue
+        if ours:
+            yield run
+        else:
+            of_other_code.append(run)
+    yield from () if replace else of_other_code
 
 
 def _is_computed_as(run: RunDirectory, config: RunConfig) -> bool:
@@ -122,41 +138,39 @@ def _content(file: Path) -> str:
 
 def _is_taken(config: RunConfig, folder: Path, progress: Progress, *, replace: bool) -> bool:
     """Whether the run need not be trained: another process has finished it meanwhile, or it was taken now."""
-    run = shared_run(config, folder, replace=replace)
-    if run is None:
+    look_again()
+    found = list(shared_runs(config, folder, replace=replace))
+    if not found:
         return False
     with locked_directory(folder, config) as work:
         if not replace and is_finished(folder, config):
             return True
         if is_complete(work):  # it only has to be published
             return False
-        try:
-            _check(run, config)
-            _link(run, config, work)
-        except (UserError, OSError) as error:
-            progress(f"seed {config.seed}: '{_place(run)}' is not taken: {error}")
+        for run in found:
+            try:
+                _link(run, config, work)
+            except (UserError, OSError) as error:
+                progress(f"seed {config.seed}: '{_place(run)}' is not taken: {error}")
+                continue
+            publish(work, folder)
+            remove_stale(folder, progress)
+            break
+        else:
             return False
-        publish(work, folder)
-        remove_stale(folder, progress)
     progress(f"seed {config.seed}: taken from '{_place(run)}', which has the same configuration")
     return True
-
-
-def _check(run: RunDirectory, config: RunConfig) -> None:
-    """A `UserError` if a file of the run is damaged or missing, or if its data are not the present ones."""
-    check_models(run)
-    for read in readers(run).values():
-        read()
-    if not is_of_present_data(config, run.provenance.get("data_hash")):
-        raise UserError("the data are other ones than those on which it was trained")
 
 
 def _link(run: RunDirectory, config: RunConfig, work: Path) -> None:
     """Make a run's working directory a complete run with the files of another one; the configuration comes last.
 
-    Settings of the engine remain those with which the run was computed.
+    Settings of the engine remain those with which the run was computed. A `UserError` if the other run cannot be taken.
     """
     folder = run.path.stat()
+    if RunDirectory(run.path).provenance != run.provenance:
+        raise UserError(REPLACED)
+    _check(run, config)
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir()
     about = {**run.provenance, TAKEN_FROM: _place(run)}
@@ -168,9 +182,18 @@ def _link(run: RunDirectory, config: RunConfig, work: Path) -> None:
     line = f"{time.strftime('%Y-%m-%d %H:%M:%S')},000 taken from '{_place(run)}'\n"
     write_bytes(work / LOG, log + line.encode())
     if not os.path.samestat(folder, run.path.stat()):
-        raise UserError("it was replaced meanwhile")
+        raise UserError(REPLACED)
     own = config.model_copy(update={"engine": run.config.engine})
     write_checked_json(work / CONFIG, own.model_dump(mode="json"))
+
+
+def _check(run: RunDirectory, config: RunConfig) -> None:
+    """A `UserError` if a file of the run is damaged or missing, or if its data are not the present ones."""
+    check_models(run)
+    for read in readers(run).values():
+        read()
+    if not is_of_present_data(config, run.provenance.get("data_hash")):
+        raise UserError("the data are other ones than those on which it was trained")
 
 
 def _place(run: RunDirectory) -> str:

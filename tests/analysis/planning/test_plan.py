@@ -41,6 +41,12 @@ def test_a_table_needs_the_runs_that_it_shows(tmp_path: Path) -> None:
     assert mine.hours == pytest.approx(after.hours)
     both = plan(["quick_table_flatness", "mine_table_flatness"], tmp_path, ONE, one_second, [str(own)])
     assert (both["mine: digits"].taken, both["mine: digits"].hours) == (24, 0)
+    swept = "name: mine\nextends: quick\nmethods: {fedsam: {hyperparameters: {rho: [0.01, 0.05]}}}\n"
+    own.write_text(swept, encoding="utf-8")
+    [alone] = plan(["mine_runs"], tmp_path, ONE, one_second, [str(own)]).values()
+    both = plan(["quick_runs", "mine_runs"], tmp_path, ONE, one_second, [str(own)])
+    assert (alone.runs, alone.taken) == (8, 1), "two radii in four settings; one run is there, under another label"
+    assert both["mine: digits"].taken == 4, "the first experiment trains one of the radii"
 
 
 def test_runs_that_analyses_compare_with_are_needed_too() -> None:

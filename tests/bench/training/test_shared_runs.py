@@ -14,9 +14,10 @@ from PIL import Image
 
 from analysis.provenance.verify import verify_cell, verify_run
 from bench.experiments.experiment import load_experiment
+from bench.experiments.run_config import RunConfig
 from bench.files.csv_json import read_checked_json, write_checked_json
 from bench.input.errors import UserError
-from bench.training.directories.shared_runs import take_shared
+from bench.training.directories.shared_runs import shared_run, take_shared
 from bench.training.run_directory import RunDirectory
 from bench.training.run_setup import RunSetup, load_dataset
 from bench.training.train import train_cell, train_runs
@@ -37,7 +38,8 @@ SEEDS = {
     "engine.backend": "cohort",
     "engine.checkpoint_seconds": 0,
 }
-CONFIGS = load_experiment("quick", SEEDS).cell(f"{SETTING}/fedlesam_s").runs
+OWN = f"{SETTING}/fedlesam_s"
+CONFIGS = load_experiment("quick", SEEDS).cell(OWN).runs
 
 
 def place(results: Path, experiment: str, seed: int = 0) -> Path:
@@ -133,6 +135,39 @@ def test_a_single_run_with_chosen_seeds_is_taken_and_can_be_taken(results):
     assert "taken from 'runs/custom/quick/" in trained_for(results, "mine")[0]
 
 
+def test_a_run_under_another_label_is_taken(results):
+    """As after a value of the same experiment has become a list of values: rho 0.05 is now fedsam-rho-0.05."""
+    said: list[str] = []
+    for experiment in ("quick", "mine"):
+        folder = results / "runs" / experiment / SETTING / "fedlesam_s-rho-0.05" / "seed-1"
+        assert shared_run(CONFIGS[1], folder) is not None
+        assert shared_run(CONFIGS[1], folder.with_name("seed-2")) is None, "not of this seed"
+        assert shared_run(CONFIGS[1], Path(str(folder).replace("4-of-20", "5-of-20"))) is None, "not of this setting"
+        train_runs([CONFIGS[1]], [folder], CPU, said.append)
+        assert contents(folder) == contents(place(results, "quick", 1))
+    assert [line.partition(", ")[0] for line in said] == [
+        f"seed 1: taken from 'runs/quick/{SETTING}/fedlesam_s/seed-1'",
+        f"seed 1: taken from 'runs/quick/{SETTING}/fedlesam_s-rho-0.05/seed-1'",
+    ]
+
+
+def test_a_run_that_others_finish_under_another_label_is_found(results):
+    """Also if this process has looked before."""
+    folder = results / "runs" / "quick" / SETTING / "other" / "seed-0"
+    away = shutil.move(place(results, "quick"), results / "away")
+    assert shared_run(CONFIGS[0], folder) is None
+    shutil.move(away, place(results, "quick"))
+    assert "taken_from" in train(CONFIGS[0], folder, CPU).provenance
+
+
+def test_after_a_damaged_run_the_next_one_is_taken(results):
+    shutil.copytree(results / "runs" / "quick", results / "runs" / "first")
+    (place(results, "first") / "final.safetensors").unlink()
+    wrong, right = trained_for(results, "mine")
+    assert wrong.startswith(f"seed 0: 'runs/first/{SETTING}/fedlesam_s/seed-0' is not taken: ")
+    assert right.startswith(f"seed 0: taken from 'runs/quick/{SETTING}/fedlesam_s/seed-0'")
+
+
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
@@ -166,6 +201,23 @@ def test_a_run_that_is_replaced_while_it_is_taken_is_not_taken(results, first, m
 
     monkeypatch.setattr(os, "link", replaced)
     assert "it was replaced meanwhile" in trained_for(results, "mine")[0]
+    assert contents(place(results, "mine")) == contents(place(first, "quick"))
+
+
+def test_a_run_that_is_replaced_by_another_configuration_is_not_taken(results, first, monkeypatch):
+    """After its files have been checked: the others would be taken unseen."""
+    [other] = load_experiment("quick", {**SEEDS, "training.lr": 0.01, "grid.seeds": [0]}).cell(OWN).runs
+    train(other, results / "other", CPU)
+
+    def replaced(config: RunConfig, data_hash: str | None) -> bool:
+        monkeypatch.undo()
+        shutil.move(place(results, "quick"), results / "old")
+        shutil.move(results / "other", place(results, "quick"))
+        return True
+
+    monkeypatch.setattr("bench.training.directories.shared_runs.is_of_present_data", replaced)
+    [said] = trained_for(results, "mine")
+    assert said.endswith("is not taken: it was replaced meanwhile")
     assert contents(place(results, "mine")) == contents(place(first, "quick"))
 
 
