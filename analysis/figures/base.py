@@ -15,11 +15,12 @@ from matplotlib.figure import Figure, SubFigure
 from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
 from matplotlib.textpath import TextPath
-from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, StrMethodFormatter
 from pydantic import Field
 
 from analysis.analyses.base import Analysis
 from analysis.figures.palette import Style, styles
+from analysis.layouts.captions import definition
 from analysis.layouts.grid import PANELS_OF_GRID, GridPart, grid_settings, part_prefix
 from analysis.layouts.layout import Layout, Selection
 from analysis.layouts.tidy import Tidy
@@ -57,6 +58,8 @@ LEGEND: dict[str, Any] = {"frameon": False, "handlelength": 3.2, "columnspacing"
 DEVIATION = "± one sample standard deviation"
 _MOST_BANDS = 4
 """More bands hide each other's lines."""
+_FEW_POINTS = 5
+"""Lines through at most so many points show them: two points are no trend."""
 
 
 class FigureLayout(Layout):
@@ -120,6 +123,11 @@ class FigureLayout(Layout):
     def drawn(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The rows of its tidy files that it draws."""
         return frame
+
+    def computed(self, frame: pd.DataFrame) -> str:
+        """A sentence for the caption: what was computed, from the column `definition`; empty if there is none."""
+        text = definition(self.drawn(frame), self.file)
+        return f"Computed: {text}." if text else ""
 
     def reported_value(self, experiment: Experiment) -> str:
         """A sentence for the caption: which value of a run is shown; empty for figures of other data."""
@@ -279,7 +287,11 @@ def draw_curve(
         # Equal space on the other side of x keeps its tick in the middle of the axis.
         axes.update_datalim([(x.iloc[0] - offset, mean.iloc[0])])
         return
-    axes.plot(x, mean, markevery=0.1, **_line(look))
+    line = _line(look)
+    if len(x) <= _FEW_POINTS:
+        axes.plot(x, mean, **{**line, "marker": look.marker or "."})
+    else:
+        axes.plot(x, mean, markevery=0.1, **line)
     if not band:
         return
     # Thin edges distinguish many overlapping bands, and pale areas leave the lines readable.
@@ -291,12 +303,16 @@ def whole_numbers(axis: Axis) -> None:
     axis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10], integer=True, min_n_ticks=1))
 
 
-def plain_numbers(axis: Axis, low: float, high: float) -> None:
-    """Plain numbers on a logarithmic axis from `low` to `high`: 20, 30, 40; 1, 2, 5, 10; or 1, 10, 100 if long."""
-    subs = range(1, 10) if high < 10 * low else (1, 2, 5) if high < 100 * low else (1,)
-    axis.set_major_locator(LogLocator(subs=subs))
+def plain_numbers(axis: Axis, low: float, high: float, decades: int = 2) -> None:
+    """Plain numbers on a logarithmic axis from `low` to `high`: 20, 30, 40; 1, 2, 5, 10; or 1, 10, 100 if it has
+    more than these `decades`.
+
+    An axis that is short, such as from 1.05 to 1.15, has equal steps.
+    """
+    subs = range(1, 10) if high < 10 * low else (1, 2, 5) if high < 10**decades * low else (1,)
+    axis.set_major_locator(MaxNLocator(5) if high < 3 * low else LogLocator(subs=subs))
     axis.set_major_formatter(StrMethodFormatter("{x:,g}"))
-    axis.set_minor_formatter(NullFormatter())
+    axis.set_minor_locator(NullLocator())
 
 
 def _line(look: Style) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Draw, caption and save figures; the kinds of figures register themselves."""
 
 import pkgutil
+import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -16,7 +17,6 @@ from analysis.layouts.captions import (
     Caption,
     computed_by_other_code,
     computed_in_bf16,
-    definition,
     less_exact,
     other_training_settings,
     smoke_scale,
@@ -24,6 +24,7 @@ from analysis.layouts.captions import (
 )
 from analysis.layouts.layout import layout_content, load_layout
 from analysis.layouts.tidy import Tidy
+from analysis.layouts.titles import method_titles
 from bench.experiments.experiment import Experiment
 from bench.experiments.results import IMAGES
 from bench.files.atomic import replacing
@@ -71,13 +72,13 @@ def draw(layout: FigureLayout, tidy: Tidy) -> Figure:
 def caption(layout: FigureLayout, tidy: Tidy) -> Caption:
     """The layout's caption; as notes the meaning of lines and bands, what was computed, and what is missing."""
     frame = _gather(layout, tidy)
-    computed = definition(layout.drawn(frame), layout.file)
     note = missing_note(frame, layout, tidy)
     notes = [
         f"Not drawn: {layout.unsupported}." if layout.unsupported else "",
         "" if frame.empty else layout.reported_value(tidy.experiment),
         "" if frame.empty else layout.statistics(frame),
-        f"Computed: {computed}." if computed else "",
+        layout.computed(frame),
+        _left_out(layout, tidy.experiment),
         *other_training_settings(tidy.experiment, layout.methods),
         *tuned_values(tidy.experiment, layout.methods),
         *less_exact({layout.file: frame}, tidy.analyses),
@@ -87,6 +88,15 @@ def caption(layout: FigureLayout, tidy: Tidy) -> Caption:
     ]
     smoke = smoke_scale(tidy.experiment, layout.cells(tidy.experiment), shortens=layout.spans_rounds)
     return Caption.of(layout.title, layout.caption, notes, smoke=smoke)
+
+
+def _left_out(layout: FigureLayout, experiment: Experiment) -> str:
+    """A sentence that names the methods beyond the largest number that the figure compares; empty if there are none."""
+    if layout.most in (None, 1):
+        return ""
+    hidden = [label for label in experiment.methods if experiment.is_chosen(label) and label not in layout.methods]
+    names = method_titles(experiment)
+    return f"Methods not shown: {', '.join(names[label] for label in hidden)}." if hidden else ""
 
 
 def save(figure: Figure, stem: Path) -> list[Path]:
@@ -105,11 +115,29 @@ def save(figure: Figure, stem: Path) -> list[Path]:
 def _settle(figure: Figure) -> None:
     """Fix the layout at rounded positions: the last digits of the layout solver differ from call to call."""
     figure.draw_without_rendering()
+    if break_titles(figure):
+        figure.draw_without_rendering()
     figure.set_layout_engine("none")
     for subfigure in figure.subfigs:
         subfigure.bbox_relative.set_points(subfigure.bbox_relative.get_points().round(6))
     for axes in figure.get_axes():
         axes.set_position(Bbox(axes.get_position(original=True).get_points().round(6)))
+
+
+def break_titles(figure: Figure) -> bool:
+    """Break titles that are wider than their panel, and would cover those beside it; whether there are any.
+
+    The figure must have been laid out.
+    """
+    broken = False
+    for axes in figure.get_axes():
+        title, room = axes.get_title(), axes.get_window_extent().width
+        needed = axes.title.get_window_extent().width if title else 0
+        if needed > room:
+            lines = textwrap.wrap(title, max(1, int(len(title) * room / needed)), break_long_words=False)
+            axes.set_title("\n".join(lines))
+            broken |= len(lines) > 1
+    return broken
 
 
 def _gather(layout: FigureLayout, tidy: Tidy) -> pd.DataFrame:

@@ -19,6 +19,10 @@ _MOST_CELLS = 40
 """With more rows or columns, cells are too small for numbers and for lines between them."""
 
 
+_WIDEST = 0.4
+"""Inches of the widest cell with a class of a client."""
+
+
 def draw_counts(
     body: Body, tables: Sequence[pd.DataFrame], headings: Sequence[str], *, numbers: bool = True
 ) -> list[Axes]:
@@ -51,6 +55,14 @@ def body_height(table: pd.DataFrame, panels: int) -> float:
     if is_wide(table):
         return panels * (0.55 + min(max(0.145 * table.shape[1], 1.3), 2.6)) + 0.2
     return -(-panels // most_side_by_side(panels)) * min(max(0.5 + 0.165 * len(table), 1.6), 9)
+
+
+def body_width(table: pd.DataFrame, panels: int, most: float) -> float:
+    """Inches that panels of such tables need, `most` at most: cells are not much wider than high."""
+    if is_wide(table):
+        return most
+    side_by_side = most_side_by_side(panels)
+    return min(most, side_by_side * (_WIDEST * table.shape[1] + 0.2) + 1.2)
 
 
 def is_wide(table: pd.DataFrame) -> bool:

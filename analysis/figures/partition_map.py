@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from analysis.figures.base import STYLE, TEXT_WIDTH, new_figure
 from analysis.figures.draw import save
-from analysis.figures.heatmap import body_height, draw_counts
+from analysis.figures.heatmap import body_height, body_width, draw_counts
 from analysis.layouts.titles import partition_title
 from bench.data.dataset import Labels
 from bench.data.partitions.base import Indices, partition_hash
@@ -34,7 +34,7 @@ def partition_map(labels: Labels, split: Sequence[Indices], title: str) -> Figur
     """A heat map of `split`, the indices of each client's images, over the training set's `labels`."""
     counts = class_counts(labels, split)
     with matplotlib.rc_context(STYLE):
-        figure, body = new_figure(TEXT_WIDTH, body_height(counts, 1))
+        figure, body = new_figure(body_width(counts, 1, TEXT_WIDTH), body_height(counts, 1))
         draw_counts(body, [counts], [title])
     return figure
 
@@ -72,6 +72,12 @@ def _summary(name: str, labels: Labels, split: Sequence[Indices]) -> str:
     sizes = [len(indices) for indices in split]
     held = (class_counts(labels, split) > 0).sum(axis=1)
     return (
-        f"{name}: {len(split)} clients of {min(sizes)} to {max(sizes)} images, {held.min()} to {held.max()} classes "
+        f"{name}: {len(split)} clients of {_range(sizes)} images, {_range(held)} classes "
         f"({held.mean():.2f} on average), hash {partition_hash(list(split))}"
     )
+
+
+def _range(counts: Sequence[int] | pd.Series) -> str:
+    """The smallest and the largest count, or the only one."""
+    low, high = min(counts), max(counts)
+    return f"{low}" if low == high else f"{low} to {high}"

@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +12,7 @@ import pandas as pd
 from analysis.analyses.base import Analysis, OfEigenvalues
 from analysis.analyses.provenance import analysis_fingerprint
 from analysis.layouts.titles import entry_titles, method_titles
+from analysis.measures.convergence import FinalValue
 from analysis.measures.curvature.hessian import Estimator
 from analysis.measures.forward_passes import DIFFERENCES
 from bench.experiments.address import RUN_IDS, CellAddress
@@ -134,10 +135,7 @@ def other_training_settings(experiment: Experiment, methods: Sequence[str], runs
             differing[f"{name} ({', '.join(f'{key} {_shown(value)}' for key, value in own.items())})"] = None
     if differing:
         of_runs = f", in {runs}" if runs else ""
-        yield (
-            f"Settings of single methods, where they differ from the rest of their experiment{of_runs}: "
-            f"{'; '.join(differing)}."
-        )
+        yield f"Methods with training settings of their own{of_runs}: {'; '.join(differing)}."
 
 
 def tuned_values(experiment: Experiment, methods: Sequence[str]) -> Iterator[str]:
@@ -168,6 +166,13 @@ def _shown(value: Any) -> str:
     if isinstance(value, Mapping):
         return " ".join(str(part) if key == "name" else f"{key} {_shown(part)}" for key, part in value.items())
     return str(value)
+
+
+def reported_as(finals: Mapping[str, FinalValue], rounds: str = "") -> str:
+    """The reported value of most methods, and those of the others by name. `rounds`: the last round, in words."""
+    usual = Counter(finals.values()).most_common(1)[0][0]
+    others = [f"{method}: {final.description}" for method, final in finals.items() if final != usual]
+    return "; ".join([f"{usual.description}{rounds}", *others])
 
 
 def less_exact(frames: Mapping[str, pd.DataFrame], analyses: Mapping[str, Analysis]) -> Iterator[str]:

@@ -14,6 +14,7 @@ from analysis.layouts.captions import (
     definition,
     less_exact,
     other_training_settings,
+    reported_as,
     smoke_scale,
     tuned_values,
 )
@@ -49,7 +50,7 @@ def caption(
         rounds = f" (round {last[0]})" if len(last) == 1 else f" (rounds {last[0]} to {last[-1]})" if last else ""
         if any(column.follows_protocol for column in layout.supported):
             requested = "" if tidy.experiment.report is None else ", as requested instead of the table's own protocol"
-            protocol.append(f"Values{requested}: {_reported_as(finals, rounds)}.")
+            protocol.append(f"Values{requested}: {reported_as(finals, rounds)}.")
         for final in dict.fromkeys(column.final for column in layout.supported if column.final is not None):
             protocol.append(f"{_columns_with(layout, final)}: {final.description}.")
         protocol += _evaluations(metrics, _shown_rules(layout, finals))
@@ -162,10 +163,3 @@ def _evaluations(metrics: pd.DataFrame, shown: Iterable[FinalValue]) -> Iterator
         yield f"Runs have as few as {fewest} evaluations."
     elif fewest < most and any(final.rule == "best" for final in shown):
         yield f"Runs have {fewest} to {most} evaluations."
-
-
-def _reported_as(finals: Mapping[str, FinalValue], rounds: str) -> str:
-    """The reported value of most methods, and those of the other methods by name."""
-    usual = Counter(finals.values()).most_common(1)[0][0]
-    others = [f"{method}: {final.description}" for method, final in finals.items() if final != usual]
-    return "; ".join([f"{usual.description}{rounds}", *others])

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from pydantic import Field
 
 from analysis.figures.base import OneSeedLayout, PanelLayout, new_figure
-from analysis.figures.heatmap import body_height, draw_counts
+from analysis.figures.heatmap import body_height, body_width, draw_counts
 from analysis.figures.notes import missing_note
 from analysis.layouts.tidy import Tidy, of_setting
 from analysis.layouts.titles import partition_title
@@ -36,7 +36,9 @@ class LabelsLayout(OneSeedLayout, PanelLayout):
             rows = rows[rows["method"] == rows["method"].min()]  # one method's rows: those of the others are equal
             counts = pd.crosstab(rows["client"], rows["label"])
             tables.append(counts.reindex(index=clients, columns=classes, fill_value=0))
-        figure, body = new_figure(self.width, body_height(tables[0], len(tables)), [note])
+        figure, body = new_figure(
+            body_width(tables[0], len(tables), self.width), body_height(tables[0], len(tables)), [note]
+        )
         headings = [
             panel.title or partition_title(setting.partition)
             for panel, setting in zip(self.panels, settings, strict=True)

@@ -55,6 +55,11 @@ class DriftLayout(LinesLayout):
         """The meaning of lines and bands."""
         return self.means_of_curves(frame, *self.show)
 
+    def computed(self, frame: pd.DataFrame) -> str:
+        """What was computed; runs without perturbations, which the foot names, lack a part of it."""
+        perturbed = frame[frame["perturbation_drift"].notna()]
+        return super().computed(frame if perturbed.empty else perturbed)
+
     def draw(self, tidy: Tidy, frame: pd.DataFrame) -> Figure:
         """The figure."""
         title = self.panel_title(self.select, tidy.experiment)

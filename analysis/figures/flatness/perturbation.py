@@ -61,8 +61,12 @@ class PerturbationLayout(LinePanelsLayout):
         cut = ", cut at zero, because no loss is negative" if self.show == "loss" else ""
         if self.direction != "random":
             return self.means(rows, bands=f"{DEVIATION}{cut}")
-        bands = f"; bands: {DEVIATION} over directions and seeds together{cut}" if self.has_bands(rows) else ""
-        return f"Lines: mean over {draws} random directions for each of {count_seeds(frame)}{bands}."
+        seeds = count_seeds(frame)
+        of_runs, over = (
+            ("", "directions") if seeds == "1 seed" else (f" for each of {seeds}", "directions and seeds together")
+        )
+        bands = f"; bands: {DEVIATION} over {over}{cut}" if self.has_bands(rows) else ""
+        return f"Lines: mean over {draws} random directions{of_runs}{bands}."
 
     def values(self, rows: pd.DataFrame) -> pd.DataFrame:
         """The rows with what is shown, in a column `value`; the rise of a run is that above its loss at radius 0."""

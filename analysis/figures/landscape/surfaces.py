@@ -8,11 +8,11 @@ from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, MaxNLocator, StrMethodFormatter
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 from pydantic import Field
 
-from analysis.figures.base import OneSeedLayout, OneSettingLayout, new_figure
+from analysis.figures.base import OneSeedLayout, OneSettingLayout, new_figure, plain_numbers
 from analysis.figures.landscape.grid import grid
 from analysis.figures.notes import missing_note
 from analysis.layouts.tidy import Tidy, of_cell
@@ -37,8 +37,9 @@ class SurfacesLayout(OneSeedLayout, OneSettingLayout):
         """The meaning of the axes, the seed, and the cut."""
         cut = f" Losses above {self.ceiling:g} are cut off." if self.ceiling else ""
         return (
-            "Directions a and b: the same Gaussian draws for all models (dots), in units of filter norms. "
-            f"Seed {frame['seed'].iloc[0]}; one range of loss for all.{cut} Surfaces and λ_max may order methods "
+            "Dots: the models. Directions a and b: the same two random vectors for all models, scaled to the norms of "
+            f"each model's filters. Runs of seed {frame['seed'].iloc[0]}; all panels share the colours and the axis of "
+            f"the loss.{cut} Surfaces and λ_max may order methods "
             "differently: steps are large here, in two random directions, and relative to the norms of each model's "
             "filters; λ_max is the curvature per unit of distance at the model, in the steepest direction."
         )
@@ -57,7 +58,7 @@ class SurfacesLayout(OneSeedLayout, OneSettingLayout):
         if losses.size == 0:
             raise UserError(f"nothing to draw for '{self.title}': no finite loss of seed {seed}")
         ceiling = min(self.ceiling or np.inf, float(losses.max()))
-        lowest = min(max(float(losses.min()), ceiling * 1e-4), ceiling / 2)
+        lowest = min(max(float(losses.min()), ceiling * 1e-4), ceiling * 0.99)
         norm, levels = LogNorm(lowest, ceiling), np.geomspace(lowest, ceiling, 13)
 
         names = method_titles(tidy.experiment)
@@ -70,8 +71,7 @@ class SurfacesLayout(OneSeedLayout, OneSettingLayout):
             _draw_contours(body.add_subplot(panels[1, column]), (a, b, loss), norm, levels)
         bar = body.colorbar(ScalarMappable(norm, _COLOURS), ax=list(body.get_axes()), shrink=0.85, aspect=35, pad=0.01)
         bar.set_label("Loss (log colour scale)")
-        bar.ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        bar.ax.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        plain_numbers(bar.ax.yaxis, lowest, ceiling, decades=4)
         return figure
 
 

@@ -1,5 +1,6 @@
 """Accuracy or loss against communication round: one panel per setting, one line per method."""
 
+from collections.abc import Callable
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
@@ -27,6 +28,9 @@ _LABELS = {
     "local_loss": "Mean local loss",
 }
 
+_MOST_HIDDEN = 0.2
+"""The largest share of the points that a limit of the y axis hides."""
+
 
 class ConvergenceLayout(LinePanelsLayout):
     """Panels of convergence curves, `columns` side by side."""
@@ -44,8 +48,11 @@ class ConvergenceLayout(LinePanelsLayout):
     window: Count = Field(default=1, description="evaluations to average around each one, run by run; 1: none")
     every: Count = Field(default=1, description="rounds between the points of a curve")
     targets: tuple[Annotated[float, Field(gt=0)], ...] = Field(default=(), description="values marked by a line")
-    y_min: float | None = Field(default=None, description="lowest value shown, unless a curve ends below it")
-    y_max: float | None = Field(default=None, description="highest value shown, unless a curve ends above it")
+    y_min: float | None = Field(
+        default=None,
+        description="lowest value shown, unless a curve ends below it, or it hides more than a fifth of all points",
+    )
+    y_max: float | None = Field(default=None, description="highest value shown, likewise")
 
     def statistics(self, frame: pd.DataFrame) -> str:
         """The meaning of lines and bands, how runs are smoothed and thinned, and which values are not shown."""
@@ -53,7 +60,7 @@ class ConvergenceLayout(LinePanelsLayout):
         if shown.empty:
             return ""
         mean = curves(shown, self.metric)
-        low, high = _limits(self, mean.groupby(IDS)["mean"].last())
+        low, high = _limits(self, mean)
         hidden = [
             *([f"below {low:g}"] if low is not None and (mean["mean"] < low).any() else []),
             *([f"above {high:g}"] if high is not None and (mean["mean"] > high).any() else []),
@@ -101,7 +108,7 @@ class ConvergenceLayout(LinePanelsLayout):
                 else:
                     whole_numbers(axes.xaxis)
             label_outer(drawn, self.columns, "Communication round", _LABELS[self.metric])
-            drawn[0].set_ylim(*_limits(self, mean.groupby(IDS)["mean"].last()))
+            drawn[0].set_ylim(*_limits(self, mean))
             return figure, drawn
 
         return with_coinciding_note(draw, self, tidy, mean, "round")
@@ -113,11 +120,19 @@ def _cross_the_end(axes: Axes, curve: pd.DataFrame, colour: str, offset: float) 
     axes.plot(end[:, 0] + (offset if len(curve) == 1 else 0), end[:, 1], "x", color=colour, ms=5, markeredgewidth=1.5)
 
 
-def _limits(layout: ConvergenceLayout, ends: pd.Series) -> tuple[float | None, float | None]:
-    """The layout's limits of the y axis; None, to be chosen from the data, if a curve ends beyond a limit.
+def _limits(layout: ConvergenceLayout, mean: pd.DataFrame) -> tuple[float | None, float | None]:
+    """The layout's limits of the y axis; None, to be chosen from the data, if curves end beyond a limit, or much of
+    them lies there.
 
     Limits show the ends of curves well; a limit that suits long runs must not hide short or failed ones.
     """
-    y_min = layout.y_min if layout.y_min is not None and (ends > layout.y_min).all() else None
-    y_max = layout.y_max if layout.y_max is not None and (ends < layout.y_max).all() else None
-    return y_min, y_max
+    ends = mean.groupby(IDS)["mean"].last()
+
+    def suits(beyond: Callable[[pd.Series], "pd.Series[bool]"]) -> bool:
+        return not beyond(ends).any() and bool(beyond(mean["mean"]).mean() <= _MOST_HIDDEN)
+
+    low, high = layout.y_min, layout.y_max
+    return (
+        low if low is not None and suits(lambda values: values <= low) else None,
+        high if high is not None and suits(lambda values: values >= high) else None,
+    )

@@ -1,6 +1,8 @@
 """The costs of methods: traffic, gradients, seconds (FedLESAM, Tables 7 and 8; FedGF, Table 3)."""
 
+import math
 import textwrap
+from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -13,6 +15,7 @@ from pydantic import Field, field_validator
 from analysis.figures.base import DEVIATION, OneSettingLayout, means_and_deviations, new_figure
 from analysis.figures.notes import missing_note
 from analysis.figures.palette import Style, styles
+from analysis.layouts.captions import definition
 from analysis.layouts.tidy import Tidy, of_cell
 from analysis.layouts.titles import method_titles
 from analysis.tables.quantities import QUANTITIES
@@ -21,8 +24,11 @@ from bench.input.errors import unknown
 
 _KNOWN = [name for name, quantity in QUANTITIES.items() if quantity.file == "cost"]
 
+_PALE = 0.3
+"""How opaque times are drawn: they depend on other load."""
+
 _SPLIT, _PART = "seconds_per_round", "train_seconds_per_round"
-"""A quantity, and the part of it that is drawn in full colour."""
+"""A time, and the part of it that is filled."""
 
 
 class CostLayout(OneSettingLayout):
@@ -50,8 +56,22 @@ class CostLayout(OneSettingLayout):
 
     def statistics(self, frame: pd.DataFrame) -> str:
         """The meaning of bars."""
-        pale = " Seconds per round: pale for evaluation." if _SPLIT in self.quantities else ""
-        return means_and_deviations(frame, "Bars", f"lines on them: {DEVIATION}") + pale
+        split = " Seconds per round: white for evaluation." if _SPLIT in self.quantities else ""
+        load = " Times include what else the machine did: they do not compare methods." if self._has_times else ""
+        return means_and_deviations(frame, "Bars", f"lines on them: {DEVIATION}") + split + load
+
+    @property
+    def _has_times(self) -> bool:
+        return any(map(_is_time, self.quantities))
+
+    def computed(self, frame: pd.DataFrame) -> str:
+        """What was computed, for the quantities with one definition together."""
+        titles: dict[str, list[str]] = {}
+        for name in self.quantities:
+            if text := definition(frame[frame["metric"] == name], self.file):
+                titles.setdefault(text, []).append(QUANTITIES[name].title.partition(" (")[0])
+        sentences = ("; ".join(names) + f": {text}." for text, names in titles.items())
+        return " ".join(f"{sentence[0].upper()}{sentence[1:]}" for sentence in sentences)
 
     def draw(self, tidy: Tidy, frame: pd.DataFrame) -> Figure:
         """The figure; panels share the methods."""
@@ -61,16 +81,21 @@ class CostLayout(OneSettingLayout):
         figure, body = new_figure(self.width, 0.17 * len(present) + 0.9, [missing_note(frame, self, tidy)])
         panels = body.subplots(1, len(self.quantities), sharey=True, squeeze=False)[0]
         for axes, name in zip(panels, self.quantities, strict=True):
-            for place, method in enumerate(present):
-                rows = of_cell(frame, CellAddress(setting, method))
-                values = rows.loc[rows["metric"] == name, "value"].to_numpy(float)
-                if values.size:
-                    _draw_bar(axes, place, values, looks[method], pale=name == _SPLIT)
+            values = {
+                method: rows.loc[rows["metric"] == name, "value"].to_numpy(float)
+                for method in present
+                if name in set((rows := of_cell(frame, CellAddress(setting, method)))["metric"])
+            }
+            digits = decimals([float(of_method.mean()) for of_method in values.values()])
+            for method, of_method in values.items():
+                _draw_bar(axes, present.index(method), of_method, looks[method], digits, pale=_is_time(name))
                 if name == _SPLIT:
+                    rows = of_cell(frame, CellAddress(setting, method))
                     part = rows.loc[rows["metric"] == _PART, "value"].mean()
-                    axes.barh(place, part, height=0.7, color=looks[method].colour)
+                    axes.barh(present.index(method), part, height=0.7, color=looks[method].colour, alpha=_PALE)
             title = QUANTITIES[name].title
-            axes.set_xlabel(textwrap.fill(f"{title[0].upper()}{title[1:]}", 26))
+            load = ", with other load" if _is_time(name) else ""
+            axes.set_xlabel(textwrap.fill(f"{title[0].upper()}{title[1:]}{load}", 26))
             axes.grid(visible=False, axis="y")
             axes.margins(x=0.2)
             axes.set_xlim(left=0)
@@ -80,11 +105,29 @@ class CostLayout(OneSettingLayout):
         return figure
 
 
-def _draw_bar(axes: Axes, place: int, values: NDArray[np.float64], look: Style, *, pale: bool) -> None:
+def decimals(values: Sequence[float]) -> int:
+    """The decimals with which the largest value has three digits; none for whole numbers."""
+    finite = [abs(value) for value in values if math.isfinite(value)]
+    if all(value == round(value) for value in finite):
+        return 0
+    return min(max(0, 2 - math.floor(math.log10(max(finite)))), 6)
+
+
+def _is_time(name: str) -> bool:
+    return "seconds" in name
+
+
+def _draw_bar(axes: Axes, place: int, values: NDArray[np.float64], look: Style, digits: int, *, pale: bool) -> None:
+    """A bar with its number; the `pale` ones of times are no more than outlines."""
     mean, spread = float(values.mean()), float(np.std(values, ddof=1)) if values.size > 1 else 0.0
-    axes.barh(place, mean, height=0.7, color=look.colour, alpha=0.4 if pale else 1)
+    axes.barh(place, mean, height=0.7, color="none" if pale else look.colour, edgecolor=look.colour, linewidth=0.8)
     if spread:
         axes.errorbar(mean, place, xerr=spread, color="black", linewidth=0.8)
     axes.annotate(
-        f"{mean:.3g}", (mean + spread, place), xytext=(2, 0), textcoords="offset points", va="center", fontsize=7
+        f"{mean:,.{digits}f}",
+        (mean + spread, place),
+        xytext=(2, 0),
+        textcoords="offset points",
+        va="center",
+        fontsize=7,
     )

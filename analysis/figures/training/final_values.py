@@ -7,7 +7,9 @@ import pandas as pd
 from pydantic import Field, field_validator
 
 from analysis.figures.base import FigureLayout
+from analysis.layouts.captions import reported_as
 from analysis.layouts.protocol import final_at_scale
+from analysis.layouts.titles import method_titles
 from analysis.measures.convergence import FinalValue, reported
 from analysis.tables.layout import Column
 from analysis.tables.quantities import Quantity, quantity
@@ -57,19 +59,23 @@ class FinalValuesLayout(FigureLayout):
         """Which value of a run is shown: a sentence for the caption."""
         if self.needed_file != "metrics":
             return ""
-        value = "the one that each method reports (after the last round, unless its released code reports another)"
         requested = "" if experiment.report is None else ", as requested instead of the figure's own protocol"
-        return f"Values{requested}: {value if self.final is None else self.final.description}."
+        if self.final is not None:
+            return f"Values{requested}: {self.final.description}."
+        names, finals = method_titles(experiment, self.methods), self._reported(experiment)
+        return f"Values{requested}: {reported_as({names[method]: finals[method] for method in self.methods})}."
 
     def values(self, frame: pd.DataFrame, experiment: Experiment) -> pd.DataFrame:
         """One row per run: the columns that name it, and its `value`, NaN for a run that diverged."""
         column = Column(
             header=self.metric, metric=self.metric, final=self.final if self.needed_file == "metrics" else None
         )
-        finals = {
-            label: final_at_scale(reported(entry.release(label)), experiment)
-            for label, entry in experiment.methods.items()
-        }
+        finals = self._reported(experiment)
         values = values_of(column, finals, frame)
         rows = [(*cell, value.seed, value.number) for cell, of_seeds in values.items() for value in of_seeds]
         return pd.DataFrame(rows, columns=[*RUN_IDS, "value"])
+
+    def _reported(self, experiment: Experiment) -> dict[str, FinalValue]:
+        """The rule of each method's results, over as many evaluations as the scale allows."""
+        entries = experiment.methods.items()
+        return {label: final_at_scale(reported(entry.release(label)), experiment) for label, entry in entries}

@@ -115,21 +115,25 @@ def test_the_cross_of_a_single_point_stands_on_it(tmp_path: Path, quick: Experim
     assert (mark.get_xydata() == cross.get_xydata()).all()
 
 
-# Finals of runs whose curve rises linearly to them over 4 rounds, and where the axis then starts and ends.
+# Finals of runs with ten evaluations, which they have reached after the first `early` ones, and where the axis then
+# starts and ends.
 @pytest.mark.parametrize(
-    ("finals", "y_min", "y_max"),
+    ("finals", "early", "y_min", "y_max"),
     [
-        ({"fedavg": 80, "fedsam": 90}, 50, 95),  # both curves begin below 50, and end between the limits
-        ({"fedavg": 20, "fedsam": 30}, None, 95),
-        ({"fedavg": 20, "fedsam": 90}, None, 95),
-        ({"fedavg": 97, "fedsam": 90}, 50, None),
+        ({"fedavg": 80, "fedsam": 90}, 2, 50, 95),  # both curves begin below 50, and end between the limits
+        ({"fedavg": 80, "fedsam": 90}, 3, None, 95),  # 3 of 10 points are below 50
+        ({"fedavg": 20, "fedsam": 30}, 2, None, 95),
+        ({"fedavg": 20, "fedsam": 90}, 2, None, 95),
+        ({"fedavg": 97, "fedsam": 90}, 2, 50, None),
     ],
 )
 def test_limits_of_the_layout_hide_no_curve(
-    finals: dict[str, float], y_min: float | None, y_max: float | None, tmp_path: Path, quick: Experiment
+    finals: dict[str, float], early: int, y_min: float | None, y_max: float | None, tmp_path: Path, quick: Experiment
 ) -> None:
     for method, final in finals.items():
-        write(tmp_path, CellAddress(HARD, method), "metrics", metrics([final, final]))
+        rising = metrics([final, final], rounds=10, every=1)
+        rising["test_accuracy"] = rising["test_accuracy"].mask(rising["round"] > early, final)
+        write(tmp_path, CellAddress(HARD, method), "metrics", rising)
     layout = figures.load_figure("quick", "convergence").model_copy(update={"y_min": 50, "y_max": 95})
     axes = panels(figures.draw(layout, tidy_in(tmp_path, quick)))[1]
     low, high = axes.get_ylim()

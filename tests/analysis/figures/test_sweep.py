@@ -79,7 +79,7 @@ def test_a_line_per_method_through_the_means_of_final_values(two: Tidy) -> None:
     assert [tick.get_text() for tick in axes.get_xticklabels()] == ["0.1", "0.6"]
     caption = words(figures.caption(shown, two))
     assert "Points: mean over 2 seeds; bands: ± one sample standard deviation." in caption
-    assert "the one that each method reports" in caption
+    assert "Values: after the last round. " in caption
     assert "2 of 3 seeds" in caption
 
 

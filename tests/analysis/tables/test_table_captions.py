@@ -24,14 +24,14 @@ from tests.documents import PAGES
 
 def test_caption_states_protocol_seeds_and_marks(tidy: Tidy) -> None:
     assert words(fill("accuracy", layout(), tidy).caption) == (
-        "Accuracy. Test images. Values: after the last round (round 4). Settings of single methods, where they differ "
-        "from the rest of their experiment: FedDyn (lr_decay 0.9995); FedGF (lr 0.03). Mean ± sample standard "
+        "Accuracy. Test images. Values: after the last round (round 4). Methods with training settings of their own: "
+        "FedDyn (lr_decay 0.9995); FedGF (lr 0.03). Mean ± sample standard "
         "deviation over 2 to 3 seeds. Bold: best mean of a column; underlined: second best."
     )
 
 
 PAPER = "fedsam_caldarola"
-OVERRIDES = "Settings of single methods, where they differ from the rest of their experiment"
+OVERRIDES = "Methods with training settings of their own"
 
 
 def test_augmentations_are_reported_in_words() -> None:
@@ -69,7 +69,7 @@ def test_nothing_is_said_of_runs_that_a_table_has_none_of(tmp_path: Path, suppor
     column = ACCURACY if supported else {**ACCURACY, "unsupported": "data set not supported yet"}
     caption = words(fill("t", layout(columns=[column]), smoke).caption)
     assert ("digits replace the data" in caption) == supported
-    assert ("Settings of single methods" in caption) == supported
+    assert (OVERRIDES in caption) == supported
 
 
 def test_runs_of_other_code_are_reported(tidy: Tidy) -> None:

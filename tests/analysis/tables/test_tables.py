@@ -152,7 +152,7 @@ def test_one_seed_has_no_spread(tmp_path: Path, quick: Experiment) -> None:
 def test_nothing_run_is_a_table_of_not_run(tmp_path: Path, quick: Experiment) -> None:
     table = fill("t", layout(), tidy_in(tmp_path, quick))
     assert {row[0].note for row in table.entries[0]} == {"not run"}
-    assert words(table.caption).startswith("Accuracy. Test images. Settings of single methods")
+    assert words(table.caption).startswith("Accuracy. Test images. Methods with training settings")
 
 
 @pytest.mark.parametrize(("metric", "file"), [("lpf", "flatness"), ("lambda_max", "hessian"), ("trace", "spectrum")])
