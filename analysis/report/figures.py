@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
-from analysis.figures.base import FigureLayout
+from PIL import Image
+
+from analysis.figures.base import STYLE, TEXT_WIDTH, FigureLayout
 from analysis.figures.draw import caption, draw, load_figure, save, shows_main_setting
 from analysis.layouts.captions import Caption
 from analysis.layouts.layout import subfigures
@@ -11,6 +13,13 @@ from analysis.report.checked_layouts import CheckedLayouts, Source
 from analysis.report.page import PageFigure, figure_markdown
 from bench.files.atomic import write_text
 from bench.input.errors import UserError
+
+PAGE_ORDER = (
+    "convergence", "curves", "differences", "sweep", "sharpness", "perturbation", "surfaces", "drift", "eigenvalues",
+    "density", "client_eigenvalues", "interpolation", "plane", "local_plane", "clients", "client_rounds", "corruptions",
+    "cost", "labels",
+)  # fmt: skip
+"""Kinds of figures in the order of the page: results, flatness, single clients, and what describes the runs."""
 
 
 class Figures(CheckedLayouts[FigureLayout]):
@@ -21,6 +30,13 @@ class Figures(CheckedLayouts[FigureLayout]):
     def outputs(self, name: str) -> list[Path]:
         """The files of a figure: two images, and the caption."""
         return self.requested.report_paths.figure(name)
+
+    def in_page_order(self) -> list[str]:
+        """The figures that are shown: numbered ones first, as in papers, then the others by kind."""
+        return sorted(self.shown(), key=lambda name: -1 if name[:1].isdigit() else self._place_of_kind(name))
+
+    def _place_of_kind(self, name: str) -> int:
+        return PAGE_ORDER.index(self.layout(name).kind)
 
     def subfigures(self) -> dict[str, list[str]]:
         """Figures that consist of several, such as 4a and 4b, by their number."""
@@ -42,8 +58,9 @@ class Figures(CheckedLayouts[FigureLayout]):
         """A figure for the page. An outdated tidy file is reported in its place, and does not stop the page."""
         layout, report = self.layout(name), self.requested.report_paths
         files = tuple(file.relative_to(report.folder) for file in report.figure(name) if file.is_file())
+        share = _share_of_text_width(report.figure(name)[0])
         try:
-            return PageFigure(name, layout.title, caption(layout, self.requested.tidy), files)
+            return PageFigure(name, layout.title, caption(layout, self.requested.tidy), files, share)
         except UserError as error:
             return PageFigure(name, layout.title, Caption(layout.title, f"Not shown: {error}"))
 
@@ -64,3 +81,12 @@ class Figures(CheckedLayouts[FigureLayout]):
 
     def _is_shown(self, layout: FigureLayout) -> bool:
         return layout.is_shown(self.requested.experiment)
+
+
+def _share_of_text_width(picture: Path) -> float:
+    """How wide a drawn figure is, relative to a page's text; 1 at most, and for a picture that cannot be read."""
+    try:
+        with Image.open(picture) as image:
+            return min(1.0, image.width / STYLE["savefig.dpi"] / TEXT_WIDTH)
+    except OSError:
+        return 1.0

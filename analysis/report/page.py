@@ -1,7 +1,8 @@
 """The report page: one static HTML file with all tables and figures, an inline style and relative links.
 
-It prints whole: wide tables shrink to the paper, and figures stay with their headings. On a phone, wide tables and
-figures scroll sideways within the page.
+It prints whole: wide tables shrink to the paper, tables are not broken if they fit on a page, and figures stay with
+their headings. On a phone, wide tables and figures scroll sideways within the page, and say so: a table by a shadow at
+its edge, a figure in words.
 """
 
 import html
@@ -45,7 +46,7 @@ th.block { font-style: italic; color: var(--soft); padding-top: .6rem; }
 td strong { font-weight: 700; }
 td.note { font-style: italic; }
 figure { margin: 0; }
-img { max-width: 100%; height: auto; }
+img { display: block; width: calc(100% * var(--share)); max-width: 100%; height: auto; }
 figcaption, .caption { font-size: .95rem; max-width: 48rem; margin: .5rem 0; }
 .notes { font-size: .85rem; max-width: 54rem; padding-left: 1.1rem; color: var(--soft); }
 .files { font-size: .85rem; }
@@ -56,7 +57,11 @@ h1, h2, p, li { overflow-wrap: break-word; }
   nav li { padding: .2rem 0; }
   th, td { padding: .3rem .5rem; }
   th:first-child:not(.block) { position: sticky; left: 0; background: var(--paper); }
-  .scroll img { max-width: none; width: 38rem; }
+  .scroll img { max-width: none; width: calc(38rem * var(--share)); }
+  figure:has(.scroll)::before { content: "Wider than the screen: scroll sideways →"; color: var(--soft);
+    font-size: .85rem; }
+  .scroll { background: linear-gradient(to left, var(--paper) 30%, transparent) local right / 3rem 100% no-repeat,
+    linear-gradient(to left, var(--soft), transparent) right / 1rem 100% no-repeat; }
 }
 @media print {
   @page { margin: 1.5cm; }
@@ -68,21 +73,26 @@ h1, h2, p, li { overflow-wrap: break-word; }
   table { font-size: min(9pt, calc(100cqw / var(--em))); }
   th, td { padding: .15em .5em; }
   thead { display: table-header-group; }
-  tr, img, figure, li, .caption, figcaption { break-inside: avoid; }
-  .figure { break-inside: avoid; }
-  img { max-height: 17cm; max-width: 100%; width: auto; border-radius: 0; }
+  tr, img, figure, li, .caption, figcaption, table { break-inside: avoid; }
+  tr:has(th.block) { break-after: avoid; }
+  figcaption, .caption { font-size: 9pt; margin: .3rem 0; max-width: none; }
+  .notes { columns: 2; column-gap: 1.5em; margin: .3rem 0; font-size: 7.5pt; line-height: 1.35; break-before: avoid; }
+  img { width: calc(88% * var(--share)); max-height: 17cm; object-fit: contain; object-position: left;
+    border-radius: 0; }
 }
 """
 
 
 @dataclass(frozen=True)
 class PageFigure:
-    """A figure of the page; `files` are those that exist, relative to the page."""
+    """A figure of the page; `files` are those that exist, relative to the page, and `share` is its printed width as a
+    share of the text's."""
 
     name: str
     title: str
     caption: Caption
     files: tuple[Path, ...] = ()
+    share: float = 1.0
 
     @property
     def drawn(self) -> Path:
@@ -152,7 +162,8 @@ def _shown(table: Table) -> str:
 def _figure(figure: PageFigure) -> str:
     title = html.escape(figure.title)
     if figure.drawn in figure.files:
-        image = f'<div class="scroll"><img src="{_url(figure.drawn)}" alt="{title}"></div>'
+        picture = f'<img src="{_url(figure.drawn)}" alt="{title}">'
+        image = f'<div class="scroll" style="--share: {figure.share:.2f}">{picture}</div>'
         files = _links(figure.files)
     else:
         image, files = '<p class="lead">Not drawn yet.</p>', ""

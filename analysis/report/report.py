@@ -11,11 +11,11 @@ from bench.files.atomic import write_text
 
 
 def render_page(requested: RequestedExperiment) -> Path:
-    """Write the page that gathers all tables and figures; it says which figures have not been drawn."""
+    """Write the page that gathers all tables, then all figures; it says which figures have not been drawn."""
     requested.check_runs(requested.target)
     tables, figures = Tables(requested), Figures(requested)
     filled = [tables.filled(name) for name in tables.shown()]
-    drawn = [figures.on_page(name) for name in figures.shown()]
+    drawn = [figures.on_page(name) for name in figures.in_page_order()]
     file = requested.report_paths.page
     write_text(file, page(requested.experiment, headline(requested.tidy), filled, drawn))
     return file

@@ -144,6 +144,35 @@ def test_limits_of_the_layout_hide_no_curve(
     assert ("Values below 50 are not shown." in words(figures.caption(layout, tidy_in(tmp_path, quick)))) == hidden
 
 
+def test_long_titles_do_not_cover_those_beside_them() -> None:
+    figure = Figure(figsize=(6.75, 2), layout="constrained")
+    first, second = figure.subplots(1, 2)
+    first.set_title("IID, 600 clients, each with probability 0.4, in the first of two parts")
+    second.set_title("LDA")
+    figure.draw_without_rendering()
+    assert first.title.get_window_extent().width > first.get_window_extent().width
+    assert figures.break_titles(figure)
+    figure.draw_without_rendering()
+    assert first.title.get_window_extent().width <= first.get_window_extent().width
+    assert second.get_title() == "LDA"
+    assert not figures.break_titles(figure)
+
+
+def test_captions_name_the_methods_beyond_the_largest_number(realistic: Tidy) -> None:
+    found = {name: figures.caption(figures.load_figure("quick", name), realistic).notes for name in NAMES}
+    hidden = {name: note for name, notes in found.items() for note in notes if note.startswith("Methods not shown")}
+    assert hidden.keys() == {"drift", "perturbation", "perturbation_rise", "surfaces"}
+    assert hidden["drift"] == "Methods not shown: SCAFFOLD, FedDyn."
+    assert hidden["surfaces"].count(",") == len(realistic.experiment.methods) - 4 - 1
+
+
+@pytest.mark.parametrize(("rounds", "has_points"), [(5, True), (6, False)])
+def test_lines_through_few_points_show_them(rounds: int, has_points: bool, tmp_path: Path, quick: Experiment) -> None:
+    write(tmp_path, CellAddress(HARD, "fedsam"), "metrics", metrics([80], rounds=rounds, every=1))
+    (line,) = panels(drawn("convergence", tidy_in(tmp_path, quick)))[1].lines
+    assert (line.get_marker() == ".") == has_points
+
+
 @pytest.mark.parametrize("rounds", [1, 2, 3, 4, 5, 30])
 def test_ticks_of_rounds_are_whole_numbers(rounds: int, tmp_path: Path, quick: Experiment) -> None:
     cell = CellAddress(HARD, "fedsam")
@@ -249,6 +278,21 @@ def test_surfaces_share_their_range(realistic: Tidy) -> None:
     assert "Surfaces and λ_max may order methods differently" in words(
         figures.caption(figures.load_figure("quick", "surfaces"), realistic)
     )
+
+
+def test_colours_of_surfaces_cover_the_losses_that_occur(realistic: Tidy) -> None:
+    """Also of nearly flat ones; the numbers of the colour bar have one format."""
+    for method in ("fedavg", "fedsam", "fedgamma", "fedlesam_d"):
+        cell = CellAddress(HARD, method)
+        plane = pd.read_csv(realistic.path("surface", cell))
+        plane["loss"] = np.linspace(1.06, 1.19, len(plane))
+        write(realistic.results, cell, "surface", plane[["seed", "a", "b", "loss", "error"]])
+    figure = drawn("surfaces", realistic)
+    figure.draw_without_rendering()
+    (bar,) = [axes for axes in figure.get_axes() if axes.get_label() == "<colorbar>"]
+    assert bar.get_ylim() == pytest.approx((1.06, 1.19))
+    numbers = [label.get_text() for label in bar.get_yticklabels(which="both")]
+    assert [number for number in numbers if 1.06 <= float(number) <= 1.19] == ["1.075", "1.1", "1.125", "1.15", "1.175"]
 
 
 def test_surfaces_of_a_seed_without_data_or_infinite_losses(realistic: Tidy) -> None:
@@ -516,6 +560,7 @@ def test_layouts_are_figure_layouts() -> None:
 @pytest.mark.parametrize(
     ("low", "high", "labels"),
     [
+        (1.04, 1.16, ["1.05", "1.075", "1.1", "1.125", "1.15"]),
         (14, 47, ["20", "30", "40"]),
         (0.8, 12, ["1", "2", "5", "10"]),
         (1, 200_000, ["1", "10", "100", "1,000", "10,000", "100,000"]),

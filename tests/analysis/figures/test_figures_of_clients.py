@@ -15,6 +15,7 @@ from analysis.figures.bars import draw_bars
 from analysis.figures.base import FigureLayout
 from analysis.figures.draw import KINDS
 from analysis.figures.palette import Style
+from analysis.figures.training.cost import decimals
 from analysis.layouts.tidy import Tidy
 from bench.experiments.address import CellAddress
 from bench.experiments.experiment import Experiment, load_experiment
@@ -233,12 +234,39 @@ def test_the_nineteen_corruptions_of_cifar_c_get_the_whole_width(tidy: Tidy) -> 
 
 
 def test_bars_of_cost(tidy: Tidy) -> None:
-    drawn = panels(figures.draw(layout("cost"), tidy))
+    shown = layout("cost")
+    drawn = panels(figures.draw(shown, tidy))
     widths = [[bar.get_width() for bar in axes.patches] for axes in drawn]
     assert widths == [[2, 2], [1, 1], [10, 2.5, 20, 5]]  # the last with the part of training on each bar
-    assert drawn[2].get_xlabel().replace("\n", " ") == "Training and evaluation per round (s)"
+    assert drawn[2].get_xlabel().replace("\n", " ") == "Training and evaluation per round (s), with other load"
+    numbers = [[text.get_text() for text in axes.texts] for axes in drawn]
+    assert numbers == [["2", "2"], ["1", "1"], ["10", "20"]]
+    opaque = [{bar.get_facecolor()[3] for bar in axes.patches} for axes in drawn]
+    assert opaque[:2] == [{1}, {1}]
+    assert max(opaque[2]) < 0.5, "times are pale, because they do not compare methods"
+    assert "they do not compare methods" in words(figures.caption(shown, tidy))
     with pytest.raises(UserError, match="unknown quantity of cost 'second_per_round'; did you mean"):
         layout("cost", quantities=["second_per_round"])
+
+
+@pytest.mark.parametrize(
+    ("values", "digits"),
+    [([2, 1], 0), ([0.059, 0.15], 3), ([2.5, 12.25], 1), ([1234.5, 3], 0), ([0, 0], 0), ([0.00021, 0.0011], 5)],
+)
+def test_numbers_of_a_panel_have_equal_digits(values: list[float], digits: int) -> None:
+    assert decimals(values) == digits
+
+
+def test_each_cost_has_its_own_definition(tidy: Tidy) -> None:
+    for factor, method in ((10, "fedavg"), (20, "fedsam")):
+        rows = cost(factor)
+        rows["definition"] = (
+            rows["metric"].str.contains("seconds").map({True: "over 8 rounds, on cpu", False: "over 8 rounds"})
+        )
+        write(tidy.results, CellAddress(HARD, method), "cost", rows)
+    notes_below = figures.caption(layout("cost"), tidy).notes
+    assert "Models sent and received per round; gradients per local step: over 8 rounds." in notes_below
+    assert "Training and evaluation per round: over 8 rounds, on cpu." in notes_below
 
 
 def test_smoothed_curves_and_targets(tidy: Tidy) -> None:

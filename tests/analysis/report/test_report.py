@@ -6,11 +6,12 @@ import shutil
 from functools import partial
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from analysis.figures import draw as figures
 from analysis.layouts.tidy import Tidy
-from analysis.report.figures import Figures
+from analysis.report.figures import PAGE_ORDER, Figures
 from analysis.report.headline import summary
 from analysis.report.report import render_page
 from analysis.report.requested import RequestedExperiment
@@ -105,6 +106,33 @@ def test_the_page_shrinks_wide_tables_in_print_and_lists_notes(realistic: Tidy) 
     assert text.count('<ul class="notes">') == 10
     for figure in re.findall(r'<section class="figure".*?</section>', text, re.DOTALL):
         assert re.search(r"<figcaption>.*?</figcaption></figure>\n<ul class=.notes.>", figure)
+
+
+def test_the_page_begins_with_results_and_ends_with_what_describes_the_runs() -> None:
+    assert set(PAGE_ORDER) == set(figures.KINDS)
+    shown = [
+        "convergence", "differences", "perturbation", "perturbation_rise", "surfaces", "drift", "cost", "labels",
+    ]  # fmt: skip
+    assert Figures(QUICK).in_page_order() == shown
+    numbered = Figures(RequestedExperiment("fedlesam", Path("results")))
+    assert numbered.in_page_order()[:4] == ["1a", "1b", "1c", "2"]
+
+
+def test_narrow_figures_are_narrow_on_the_page(realistic: Tidy) -> None:
+    """A map of three classes is narrower than the text; a file that is no picture has a place, too."""
+    requested = RequestedExperiment("quick", realistic.results)
+    for cell in realistic.experiment.addresses:
+        file = realistic.path("partition", cell)
+        if file.is_file():
+            rows = pd.read_csv(file)
+            rows[rows["label"] < 3].to_csv(file, index=False)
+    Figures(requested).render("labels")
+    share = Figures(requested).on_page("labels").share
+    assert 0.3 < share < 0.7
+    text = render_page(requested).read_text(encoding="utf-8")
+    assert f'style="--share: {share:.2f}"><img src="figures/labels.png"' in text
+    requested.report_paths.figure("labels")[0].write_bytes(b"none")
+    assert Figures(requested).on_page("labels").share == 1
 
 
 def test_page_leaves_no_dead_link(realistic: Tidy) -> None:

@@ -95,7 +95,7 @@ def test_latex_has_booktabs_marks_and_blocks(tidy: Tidy) -> None:
     assert r"\caption[{Accuracy}]{Accuracy. Test images.}" in text.splitlines()
     notes = text[text.index(r"\end{tabular}") :]
     assert r"\begin{minipage}{\linewidth}\footnotesize" in notes
-    assert r"\textit{Notes.} Values: after the last round (round 4). Settings of" in notes
+    assert r"\textit{Notes.} Values: after the last round (round 4). Methods with" in notes
 
 
 @pytest.mark.parametrize(
