@@ -87,6 +87,6 @@ def _share_of_text_width(picture: Path) -> float:
     """How wide a drawn figure is, relative to a page's text; 1 at most, and for a picture that cannot be read."""
     try:
         with Image.open(picture) as image:
-            return min(1.0, image.width / STYLE["savefig.dpi"] / TEXT_WIDTH)
+            return min(1.0, image.width / float(STYLE["savefig.dpi"]) / TEXT_WIDTH)
     except OSError:
         return 1.0

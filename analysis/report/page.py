@@ -58,7 +58,7 @@ h1, h2, p, li { overflow-wrap: break-word; }
   th, td { padding: .3rem .5rem; }
   th:first-child:not(.block) { position: sticky; left: 0; background: var(--paper); }
   .scroll img { max-width: none; width: calc(38rem * var(--share)); }
-  figure:has(.scroll)::before { content: "Wider than the screen: scroll sideways →"; color: var(--soft);
+  figure.wide::before { content: "Wider than the screen: scroll sideways →"; color: var(--soft);
     font-size: .85rem; }
   .scroll { background: linear-gradient(to left, var(--paper) 30%, transparent) local right / 3rem 100% no-repeat,
     linear-gradient(to left, var(--soft), transparent) right / 1rem 100% no-repeat; }
@@ -81,6 +81,10 @@ h1, h2, p, li { overflow-wrap: break-word; }
     border-radius: 0; }
 }
 """
+
+
+_NARROW = 0.6
+"""Figures up to this share of the text's width fit on a phone without scrolling."""
 
 
 @dataclass(frozen=True)
@@ -167,8 +171,9 @@ def _figure(figure: PageFigure) -> str:
         files = _links(figure.files)
     else:
         image, files = '<p class="lead">Not drawn yet.</p>', ""
+    wide = ' class="wide"' if files and figure.share > _NARROW else ""
     return (
-        f'<section class="figure" id="{_url(f"figure-{figure.name}")}">\n<h2>{title}</h2>\n<figure>{image}\n'
+        f'<section class="figure" id="{_url(f"figure-{figure.name}")}">\n<h2>{title}</h2>\n<figure{wide}>{image}\n'
         f"<figcaption>{escape_html(figure.caption.text)}</figcaption></figure>\n{html_notes(figure.caption)}{files}"
         "</section>\n"
     )
