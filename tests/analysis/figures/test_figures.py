@@ -291,8 +291,10 @@ def test_colours_of_surfaces_cover_the_losses_that_occur(realistic: Tidy) -> Non
     figure.draw_without_rendering()
     (bar,) = [axes for axes in figure.get_axes() if axes.get_label() == "<colorbar>"]
     assert bar.get_ylim() == pytest.approx((1.06, 1.19))
-    numbers = [label.get_text() for label in bar.get_yticklabels(which="both")]
-    assert [number for number in numbers if 1.06 <= float(number) <= 1.19] == ["1.075", "1.1", "1.125", "1.15", "1.175"]
+    numbers = [float(label.get_text()) for label in bar.get_yticklabels(which="both")]
+    shown = [number for number in numbers if 1.06 <= number <= 1.19]
+    assert len(shown) > 2
+    assert np.diff(shown) == pytest.approx(shown[1] - shown[0])
 
 
 def test_surfaces_of_a_seed_without_data_or_infinite_losses(realistic: Tidy) -> None:
