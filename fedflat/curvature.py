@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
 from math import inf, prod
+from numbers import Real
 
 import pandas as pd
 import torch
@@ -47,6 +48,8 @@ def hessian(
     Raises `UserError` if k is not smaller than the number of parameters, if `data` are empty or do not fit the
     model, or if the model has torch's dropout.
     """
+    check_count("k", k)
+    _check_lengths({"tolerance": tolerance})
     with _own(model, data, batch_size) as (objective, w, batches):
         return top_eigenvalues(objective, w, batches, k, tolerance=tolerance)
 
@@ -74,7 +77,7 @@ def sharpness(
     check_count("steps", steps)
     _check_lengths({"rho": rho, "step": step})
     with _own(model, data, batch_size) as (objective, w, batches):
-        return measured_sharpness(objective, w, batches, rho, Ascent(steps, step))
+        return measured_sharpness(objective, w, batches, float(rho), Ascent(steps, float(step)))
 
 
 def surface(
@@ -104,7 +107,7 @@ def surface(
     """
     check_count("points", points)
     _check_lengths({"extent": extent})
-    grid = Grid((symmetric_axis(extent, points),) * 2)
+    grid = Grid((symmetric_axis(float(extent), points),) * 2)
     if biases not in ("zero", "normalised"):
         raise UserError(f"biases = {biases!r} (allowed: zero, normalised)")
     stream = torch_stream(seed, "surface-directions")
@@ -120,7 +123,7 @@ def surface(
 
 def _check_lengths(values: Mapping[str, object]) -> None:
     for name, value in values.items():
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < inf:
+        if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < inf:
             raise UserError(f"{name} = {value!r} (allowed: numbers above 0)")
 
 

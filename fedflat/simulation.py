@@ -346,6 +346,8 @@ def _check_participants(participants: Sequence[Sequence[int]], clients: int) -> 
     if not isinstance(participants, Sequence) or not all(isinstance(active, Sequence) for active in participants):
         raise UserError(f"participants = {participants} (allowed: for each round a list of ids, such as [[0, 1], [1]])")
     for t, active in enumerate(participants):
+        if any(isinstance(i, bool) or not isinstance(i, int | np.integer) for i in active):
+            raise UserError(f"participants of round {t} are {list(active)} (allowed: ids, whole numbers)")
         if not active or len(set(active)) < len(active) or not set(active) <= set(range(clients)):
             raise UserError(
                 f"participants of round {t} are {list(active)}: "

@@ -104,9 +104,10 @@ class LocalSteps:
                 "local training needs local_steps (mini-batches of a client per round) or local_epochs (passes over "
                 "its data), and not both"
             )
-        check_count("local_steps", self.steps)
-        check_count("local_epochs", self.epochs)
-        check_count("batch_size", self.batch_size)
+        given = {"local_steps": self.steps, "local_epochs": self.epochs, "batch_size": self.batch_size}
+        for name, value in given.items():
+            if value is not None:
+                check_count(name, value)
 
     def count(self, samples: int) -> int:
         """The number of steps of a client with this number of samples."""

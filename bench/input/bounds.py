@@ -40,6 +40,6 @@ Columns = Annotated[int, Field(ge=1, le=MOST_COLUMNS)]
 
 
 def check_count(name: str, value: object) -> None:
-    """A `UserError` unless the value is None or a whole number from 1."""
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1):
+    """A `UserError` unless the value is a whole number from 1."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
         raise UserError(f"{name} is {value} (allowed: whole numbers of at least 1)")

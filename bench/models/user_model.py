@@ -61,13 +61,19 @@ class UserModel(UserFunction, ModelChoice):
         return model
 
 
-def _try(model: nn.Module, image_shape: ImageShape, classes: int) -> None:
-    """Raises `UserError` for mistakes that would make training or evaluation fail later."""
+def check_parameters(model: nn.Module) -> None:
+    """A `UserError` if a model has no parameters, or frozen ones."""
     parameters = dict(model.named_parameters())
     if not parameters:
         raise UserError("the model has no parameters")
     if frozen := [name for name, parameter in parameters.items() if not parameter.requires_grad]:
         raise UserError(f"every parameter is trained, so none may be frozen (requires_grad=False): {first_few(frozen)}")
+
+
+def _try(model: nn.Module, image_shape: ImageShape, classes: int) -> None:
+    """Raises `UserError` for mistakes that would make training or evaluation fail later."""
+    check_parameters(model)
+    parameters = dict(model.named_parameters())
     if has_buffers(model):
         model = deepcopy(model)  # a forward pass changes them
         parameters = dict(model.named_parameters())

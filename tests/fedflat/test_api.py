@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -125,6 +126,8 @@ def test_errors_are_one_line(folder, tmp_path):
 
 X, Y = torch.randn(8, 3), torch.arange(8) % 2
 LINEAR = torch.nn.Linear(3, 2)
+FROZEN = torch.nn.Linear(3, 2)
+FROZEN.weight.requires_grad_(False)
 WRONG_DATA = [
     ((X, Y.float()), "client 1: labels have dtype float32 (allowed: integers from 0)"),
     ((X, Y * 5), "client 1: labels are 0 to 5 (allowed: integers 0 to 1)"),
@@ -163,6 +166,10 @@ WRONG_OPTIONS = [
     ({"test": (X[:, :2], Y)}, "the model fails for inputs of the shape [2, 2]"),
     ({"test": X.numpy()}, "test: the data are ndarray"),
     ({"evaluate_every": 0}, "evaluate_every is 0"),
+    ({"evaluate_every": None}, "evaluate_every is None (allowed: whole numbers of at least 1)"),
+    ({"participants": [[0], [0.0, 1]]}, "participants of round 1 are [0.0, 1] (allowed: ids, whole numbers)"),
+    ({"participants": [[True]]}, "participants of round 0 are [True] (allowed: ids, whole numbers)"),
+    ({"model": FROZEN}, "every parameter is trained, so none may be frozen (requires_grad=False): weight"),
     ({"on_round": 3}, "on_round = 3 (allowed: a function"),
     ({"hyperparameters": 3}, "hyperparameters = 3 (allowed: values by name"),
     ({"participants": None, "rounds": 2, "participation": "full"}, "participation = 'full' (allowed: a number of"),
@@ -192,6 +199,9 @@ def test_labels_may_be_small_integers():
         (curvature.sharpness, {"rho": 0}, "rho = 0 (allowed: numbers above 0)"),
         (curvature.sharpness, {"steps": 0}, "steps is 0 (allowed: whole numbers"),
         (curvature.surface, {"extent": "wide"}, "extent = 'wide' (allowed: numbers above 0)"),
+        (curvature.hessian, {"k": None}, "k is None (allowed: whole numbers of at least 1)"),
+        (curvature.hessian, {"batch_size": None}, "batch_size is None (allowed: whole numbers of at least 1)"),
+        (curvature.hessian, {"tolerance": -1}, "tolerance = -1 (allowed: numbers above 0)"),
         (curvature.surface, {"points": 4}, "4 grid points per axis (allowed: odd numbers from 3"),
         (curvature.surface, {"biases": "all"}, "biases = 'all' (allowed: zero, normalised)"),
     ],
@@ -199,6 +209,13 @@ def test_labels_may_be_small_integers():
 def test_a_measure_with_wrong_options_is_refused(measure, options, message):
     with pytest.raises(fedflat.UserError, match=re.escape(message)):
         measure(LINEAR, (X, Y), **options)
+
+
+def test_measures_take_numbers_of_numpy_but_no_frozen_model():
+    radius = np.float32(0.25)
+    assert fedflat.sharpness(LINEAR, (X, Y), rho=radius) == fedflat.sharpness(LINEAR, (X, Y), rho=0.25)
+    with pytest.raises(fedflat.UserError, match=r"none may be frozen \(requires_grad=False\): weight"):
+        fedflat.hessian(FROZEN, (X, Y), k=2)
 
 
 @pytest.mark.parametrize(("wrong", "message"), [((X, Y.float()), "data: labels have dtype"), (X, "data: the data are")])
