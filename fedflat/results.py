@@ -34,7 +34,7 @@ class Run(RunDirectory):
         return objective.load(final.w).eval()
 
     def data(self, subset: str = "test") -> tuple[Tensor, Tensor]:
-        """All normalised inputs `[n, ...]`, such as images `[n, channels, height, width]`, and labels `[n]` of a subset."""
+        """All normalised inputs `[n, ...]`, such as `[n, channels, height, width]`, and labels `[n]` of a subset."""
         train, test = load_dataset(self.config.dataset, data_root()).on(torch.device("cpu"))
         images = {"train": train, "test": test}
         if subset not in images:
