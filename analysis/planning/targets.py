@@ -198,6 +198,9 @@ def find_targets(names: Iterable[str], experiments: Iterable[RequestedExperiment
     """What the names of targets stand for; for an unknown one, a `UserError` suggests the nearest name."""
     known, found = all_targets(experiments), []
     for name in names:
+        if name.endswith((".yaml", ".yml")):
+            hint = "give it with --experiment, and a target such as NAME_runs"
+            raise UserError(f"'{name}' is a file, not a target: {hint}")
         if name not in known:
             raise unknown("target", name, known)
         found += known[name]

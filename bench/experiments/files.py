@@ -26,8 +26,11 @@ def experiment_file(name: str) -> Path:
         return Path(name)
     if name not in experiment_names():
         if Path(name).is_dir():
-            raise UserError(f"'{name}' is a folder; give its YAML file, for example {name}/experiments.yaml")
-        raise unknown("experiment", name, experiment_names())
+            files = sorted(map(str, (*Path(name).glob("*.yaml"), *Path(name).glob("*.yml"))))
+            example = (*files, "mine.yaml")[0]
+            raise UserError(f"'{name}' is a folder (allowed: an experiment's YAML file, such as {example})")
+        mistake = unknown("experiment", name, experiment_names())
+        raise UserError(f"{mistake}; name an experiment of yours by its YAML file")
     return PAPER_TABLES / name / "experiments.yaml"
 
 
