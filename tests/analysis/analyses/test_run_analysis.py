@@ -149,7 +149,7 @@ def test_the_surface_is_that_of_the_first_seed_unless_one_is_named(tmp_path: Pat
     surface = pd.read_csv(tmp_path / "analysis" / "mini" / CELL / "fedsam" / "surface.csv")
     assert set(surface["seed"]) == {1}
     requested = RequestedExperiment(MINI, tmp_path, changes)
-    assert "Seed 1" in render_page(requested).read_text(encoding="utf-8")
+    assert "Runs of seed 1; " in render_page(requested).read_text(encoding="utf-8")
     assert all(file.stat().st_size for name in ("surfaces", "labels") for file in Figures(requested).render(name))
     runs = tmp_path / "runs" / "mini" / CELL / "fedsam"
     with pytest.raises(UserError, match=r"surface.seed = 7 \(allowed: 1"):
