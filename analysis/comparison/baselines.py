@@ -4,7 +4,6 @@ One row per run and metric. Two runs can only be compared if their columns `prot
 are equal.
 """
 
-import json
 import re
 from collections.abc import Hashable, Mapping
 from pathlib import Path
@@ -13,15 +12,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from analysis.comparison.run_table import AMOUNT, STEPS, as_json, protocol
 from analysis.layouts.titles import method_titles
 from analysis.measures.convergence import Better
 from analysis.report.requested import RequestedExperiment
-from bench.engine.step_settings import StepSettings
 from bench.experiments.address import IDS
 from bench.experiments.results import ResultPaths, run_in
-from bench.experiments.run_config import AMOUNTS, USER_FILES, RunConfig
+from bench.experiments.run_config import AMOUNTS
 from bench.files.csv_json import read_checked_csv, write_checked_csv
-from bench.input.content import short_hash
 from bench.input.errors import UserError, unknown
 from bench.input.frozen import NAME
 from bench.training.run_directory import RunDirectory, finished_run
@@ -40,9 +38,6 @@ PAIR = [*IDS[:3], "seed"]
 SHARED = ["protocol", "partition_hash", "data_hash"]
 """Columns in which the two runs of a pair must not differ."""
 
-AMOUNT = ["rounds", *AMOUNTS, "batch_size"]
-"""Columns that say how much a run trains: either of local epochs and local steps is empty."""
-
 COLUMNS = [
     *IDS[:3], "method", "title", "seed", "metric", "value", "outcome", "last_round",
     "model", *AMOUNT, "hyperparameters", "training",
@@ -52,21 +47,6 @@ NUMBERS = {"seed": int, "value": float, "last_round": int, "rounds": int, "batch
 
 Row = Mapping[Hashable, Any]
 """One row of a frame, by columns."""
-
-_TUNING = set(StepSettings.model_fields)
-"""Fields of `training` that are tuned for each method: rates, decay, clipping, aggregation."""
-
-
-def protocol(config: RunConfig) -> str:
-    """Hash (16 hex digits) of the part of a configuration that must be equal for two runs to be comparable.
-
-    Not included: the method, the seed, evaluation, the engine, the fields of `training` that are tuned for each method,
-    and the folder of user-defined images, whose content is hashed separately.
-    """
-    left_out: dict[str, Any] = dict.fromkeys(("method", "seed", "evaluation", "engine"), True)
-    left_out["training"] = _TUNING | ({"local_steps"} if config.training.local_steps is None else set())
-    content = config.model_dump(mode="json", exclude={**USER_FILES, **left_out})
-    return short_hash(_compact(content))
 
 
 def run_rows(run: RunDirectory, ids: Mapping[str, str], title: str) -> pd.DataFrame:
@@ -90,8 +70,8 @@ def run_rows(run: RunDirectory, ids: Mapping[str, str], title: str) -> pd.DataFr
         "rounds": config.training.rounds,
         **{name: _text(getattr(config.training, name)) for name in AMOUNTS},
         "batch_size": config.training.batch_size,
-        "hyperparameters": _compact(config.method.hyperparameters),
-        "training": _compact(config.training.model_dump(mode="json", include=_TUNING, exclude_none=True)),
+        "hyperparameters": as_json(config.method.hyperparameters),
+        "training": as_json(config.training.model_dump(mode="json", include=STEPS, exclude_none=True)),
         "identity": run.identity,
         "protocol": protocol(config),
         "partition_hash": provenance.get("partition_hash"),
@@ -202,7 +182,3 @@ def _check_comparable(rows: pd.DataFrame, where: str) -> None:
 
 def _text(count: int | None) -> str:
     return "" if count is None else str(count)
-
-
-def _compact(content: Any) -> str:
-    return json.dumps(content, sort_keys=True, separators=(",", ":"))

@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 
 from analysis.comparison.baselines import (
-    AMOUNT,
     PAIR,
     SHARED,
     STORED_METRICS,
@@ -22,6 +21,7 @@ from analysis.comparison.baselines import (
     place_of,
     run_rows,
 )
+from analysis.comparison.run_table import AMOUNT
 from analysis.measures.convergence import Better
 from analysis.measures.paired import holm, interval, sign_flip
 from analysis.report.requested import RequestedExperiment

@@ -7,7 +7,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis.comparison.baselines import COLUMNS, STORED_METRICS, collect, load, protocol, run_rows, store
+from analysis.comparison.baselines import COLUMNS, STORED_METRICS, collect, load, run_rows, store
+from analysis.comparison.run_table import protocol
 from analysis.report.requested import RequestedExperiment
 from bench.experiments.experiment import load_experiment
 from bench.experiments.run_config import RunConfig

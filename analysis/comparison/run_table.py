@@ -1,0 +1,242 @@
+"""The finished runs of an experiment as two frames: one row per run, and one row per evaluation of a run.
+
+Numbers come from the files of runs and from the tidy files of analyses. An analysis that is not computed leaves NaN.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pandas as pd
+
+from analysis.analyses.training.convergence import Convergence
+from analysis.layouts.protocol import final_at_scale
+from analysis.layouts.titles import method_titles
+from analysis.measures.convergence import Better, FinalValue, final_values, first_reaching
+from analysis.measures.cost import images_of_steps, spending
+from analysis.report.requested import RequestedExperiment
+from bench.engine.step_settings import StepSettings
+from bench.experiments.address import RUN_IDS, CellAddress
+from bench.experiments.experiment import Experiment
+from bench.experiments.run_config import AMOUNTS, USER_FILES, RunConfig
+from bench.input.content import short_hash
+from bench.training.run_directory import RunDirectory, finished_run
+
+TARGETS = (60.0, 70.0, 80.0, 90.0)
+"""Test accuracies in percent to which every run's rounds are counted."""
+
+RATED: dict[str, Better] = {
+    "test_accuracy": "higher",
+    "test_loss": "lower",
+    "train_accuracy": "higher",
+    "train_loss": "lower",
+}
+"""Columns of a run's evaluations, and whether higher or lower values are better."""
+
+ANALYSED = {
+    "lambda_max": "hessian",
+    "trace": "spectrum",
+    "flatness_discrepancy": "discrepancy",
+    "lpf": "flatness",
+    "sharpness": "flatness",
+}
+"""Columns with a value of an analysis, and the analysis: its metric has the name of the column."""
+
+DRIFT = "drift"
+"""The analysis and the column of the perturbation drift after the last stored round."""
+
+SPENT = ("communicated_mb", "gradients", "seconds")
+"""Columns of what a whole run has spent."""
+
+AMOUNT = ["rounds", *AMOUNTS, "batch_size"]
+"""Columns that say how much a run trains: either of local epochs and local steps is empty."""
+
+CURVE = ("test_accuracy", "test_loss", "communicated_mb", "gradients")
+"""The measured columns of a curve."""
+
+CURVE_IDS = [*RUN_IDS, "variant", "identity"]
+"""The columns that name the run of a curve."""
+
+UNTUNED, TUNED = "untuned", "tuned"
+
+STEPS = set(StepSettings.model_fields)
+"""Fields of `training` that belong to a method, and not to the protocol: rates, decay, clipping, aggregation."""
+
+
+def target_column(target: float) -> str:
+    """The column with the rounds to a test accuracy in percent: rounds_to_80 for 80.0."""
+    return f"rounds_to_{target:g}"
+
+
+def protocol(config: RunConfig) -> str:
+    """Hash (16 hex digits) of the part of a configuration that must be equal for two runs to be comparable.
+
+    Not included: the method, the seed, evaluation, the engine, the fields of `training` that are tuned for each method,
+    and the folder of user-defined images, whose content is hashed separately.
+    """
+    left_out: dict[str, Any] = dict.fromkeys(("method", "seed", "evaluation", "engine"), True)
+    left_out["training"] = STEPS | ({"local_steps"} if config.training.local_steps is None else set())
+    content = config.model_dump(mode="json", exclude={**USER_FILES, **left_out})
+    return short_hash(as_json(content))
+
+
+def as_json(content: Any) -> str:
+    """One line of JSON, sorted and without spaces: equal contents give equal texts."""
+    return json.dumps(content, sort_keys=True, separators=(",", ":"))
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """A finished run of an experiment, in the cell with this address."""
+
+    address: CellAddress
+    directory: RunDirectory
+
+    @property
+    def ids(self) -> dict[str, Any]:
+        """The columns `RUN_IDS` with their values."""
+        return {**self.address.columns, "seed": self.directory.config.seed}
+
+    @cached_property
+    def metrics(self) -> pd.DataFrame:
+        """The run's metrics."""
+        return self.directory.metrics()
+
+    @cached_property
+    def spent(self) -> pd.DataFrame:
+        """What the run has spent after each round: `communicated_mb` and `gradients`."""
+        run = self.directory
+        table = spending(self.metrics, run.times(), int(run.provenance["parameters"]), images_of_steps(run))
+        return pd.DataFrame({"communicated_mb": 1000 * table["gigabytes"], "gradients": table["image_gradients"]})
+
+    @property
+    def curve(self) -> pd.DataFrame:
+        """One row per evaluated round: `round` and the columns of `CURVE`."""
+        table = self.metrics.assign(**self.spent)
+        return table.loc[table["test_accuracy"].notna(), ["round", *CURVE]]
+
+    @property
+    def seconds(self) -> float:
+        """The wall-clock time of training and evaluation."""
+        times = self.directory.times()
+        return math.fsum([*times["train_seconds"], *times["evaluation_seconds"].dropna()])
+
+
+def finished_runs(requested: RequestedExperiment) -> list[FinishedRun]:
+    """The finished runs of an experiment, in its order; a `UserError` if the runs are not evaluated on test images."""
+    found = []
+    for cell in requested.experiment.cells().values():
+        cell.runs[0].evaluation.require_test(f"a comparison of the runs in '{cell.path}'")
+        for config in cell.runs:
+            run = finished_run(requested.paths.run(requested.experiment.name, cell.path, config.seed), config)
+            if run is not None:
+                found.append(FinishedRun(cell.address, run))
+    return found
+
+
+def run_table(requested: RequestedExperiment, runs: Sequence[FinishedRun] | None = None) -> pd.DataFrame:
+    """One row per finished run of an experiment, with the columns of `run_columns`.
+
+    Accuracies are in percent, by the experiment's `report`; the generalisation gap is training minus test accuracy, in
+    points. Rounds are those of the first evaluation that reaches the target. `communicated_mb` (10^6 bytes, up and
+    down), `gradients` (of single images) and `seconds` are those of the whole run and all its clients. NaN: a run that
+    diverged or stopped has no such value, the target was not reached, or the analysis is not computed.
+    `runs`: those of `finished_runs`, if they are known.
+    """
+    experiment, runs = requested.experiment, finished_runs(requested) if runs is None else runs
+    titles, targets = method_titles(experiment), targets_of(requested)
+    final = final_at_scale(FinalValue.named(experiment.report or "last"), experiment)
+    rows = [
+        {**run.ids, "title": titles[run.address.method], **_numbers(run, final, targets), **_about(run)} for run in runs
+    ]
+    table = pd.DataFrame(rows).assign(**_variant(experiment))
+    for analysed in _analysed(requested):
+        table = table.merge(analysed, on=RUN_IDS, how="left") if rows else table
+    return table.reindex(columns=run_columns(targets))
+
+
+def curve_table(requested: RequestedExperiment, runs: Sequence[FinishedRun] | None = None) -> pd.DataFrame:
+    """One row per evaluation of a finished run: the columns `CURVE_IDS`, `round`, and `CURVE`.
+
+    `communicated_mb` and `gradients` are sums from the first round on, as in `run_table`; `runs` as there.
+    """
+    runs, variant = finished_runs(requested) if runs is None else runs, _variant(requested.experiment)["variant"]
+    curves = [run.curve.assign(**run.ids, variant=variant, identity=run.directory.identity) for run in runs]
+    columns = [*CURVE_IDS, "round", *CURVE]
+    return pd.concat(curves, ignore_index=True)[columns] if curves else pd.DataFrame(columns=columns)
+
+
+def targets_of(requested: RequestedExperiment) -> list[float]:
+    """The test accuracies in percent to which rounds are counted: `TARGETS` and those of the analysis convergence."""
+    convergence = requested.analyses["convergence"]
+    further = convergence.targets if isinstance(convergence, Convergence) else ()
+    return sorted({*TARGETS, *further})
+
+
+def run_columns(targets: Iterable[float] = TARGETS) -> list[str]:
+    """The columns of `run_table` with these targets."""
+    return [
+        *RUN_IDS[:4], "title", "seed", "variant", "trials", "outcome", "last_round",
+        *RATED, "generalisation_gap", *map(target_column, targets), *ANALYSED, DRIFT,
+        *SPENT, "model", *AMOUNT, "hyperparameters", "training",
+        "identity", "protocol", "partition_hash", "data_hash", "code", "versions", "device", "engine",
+    ]  # fmt: skip
+
+
+def _numbers(run: FinishedRun, final: FinalValue, targets: Iterable[float]) -> dict[str, float]:
+    """What a run has measured and spent."""
+    table = run.metrics.assign(**run.ids)
+    rated = {name: float(final_values(table, name, final, better)["value"][0]) for name, better in RATED.items()}
+    evaluations = run.metrics.set_index("round")["test_accuracy"].dropna()
+    reached = {target_column(target): first_reaching(evaluations, target) for target in targets}
+    return {
+        **rated,
+        "generalisation_gap": rated["train_accuracy"] - rated["test_accuracy"],
+        **{name: math.nan if first is None else float(first) for name, first in reached.items()},
+        **{str(name): float(total) for name, total in run.spent.iloc[-1].items()},
+        "seconds": run.seconds,
+        "last_round": int(run.metrics["round"].iloc[-1]),
+    }
+
+
+def _about(run: FinishedRun) -> dict[str, Any]:
+    """How a run was configured and computed."""
+    config, provenance = run.directory.config, run.directory.provenance
+    training = config.training
+    return {
+        "outcome": provenance["outcome"],
+        "model": config.model.label,
+        **{name: getattr(training, name) for name in AMOUNT},
+        "hyperparameters": as_json(config.method.hyperparameters),
+        "training": as_json(training.model_dump(mode="json", include=STEPS, exclude_none=True)),
+        "identity": run.directory.identity,
+        "protocol": protocol(config),
+        "partition_hash": provenance.get("partition_hash"),
+        "data_hash": provenance.get("data_hash"),
+        "code": f"{provenance['code'].get('version')}+{run.directory.fingerprint}",
+        "versions": as_json(provenance.get("libraries", {})),
+        "device": provenance.get("device"),
+        "engine": as_json(provenance.get("engine", {})),
+    }
+
+
+def _variant(experiment: Experiment) -> dict[str, Any]:
+    """Whether the values of an experiment are tuned, and with how many trials."""
+    tuned = experiment.tuned
+    return {"variant": UNTUNED, "trials": 0} if tuned is None else {"variant": TUNED, "trials": tuned.trials}
+
+
+def _analysed(requested: RequestedExperiment) -> Iterator[pd.DataFrame]:
+    """The values of each analysis that is computed: the columns `RUN_IDS`, and those of `ANALYSED` or `DRIFT`."""
+    cells = requested.experiment.addresses
+    for name in dict.fromkeys(ANALYSED.values()):
+        rows = requested.tidy.gather(name, cells)
+        metrics = [metric for metric, analysis in ANALYSED.items() if analysis == name]
+        chosen = rows[rows["metric"].isin(metrics)]
+        yield chosen.pivot(index=RUN_IDS, columns="metric", values="value").reindex(columns=metrics).reset_index()
+    rows = requested.tidy.gather(DRIFT, cells).sort_values("round")
+    last = rows.drop_duplicates(RUN_IDS, keep="last").rename(columns={"perturbation_drift": DRIFT})
+    yield last[[*RUN_IDS, DRIFT]]
