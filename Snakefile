@@ -3,6 +3,7 @@
 #   snakemake --cores 2                            the experiment quick, whose data come with scikit-learn
 #   snakemake --cores 2 quick_table_accuracy       one table, and all missing runs that it shows
 #   snakemake --cores 2 --config rounds=5 seeds=[0] results=/tmp/try     the same at a smaller scale, in another folder
+#   snakemake --cores 2 compare --config method=mine.py grid=bench1d     a method of your own against stored baselines
 #   snakemake --cores 8 --config device=cuda       on a GPU, one job at a time; with --resources gpu=4: on four GPUs
 #   snakemake --profile profiles/slurm quick       on a cluster (docs/clusters.md)
 #
@@ -81,7 +82,7 @@ resource_scopes:
 
 
 # Rendering takes seconds, less than submitting a job.
-localrules: split, tuned, table, figure, claims, page
+localrules: split, tuned, table, figure, claims, page, compared
 
 
 def slot(wildcards):
@@ -130,7 +131,7 @@ rule tune:
                 "--device", FLOW.device, "--threads", threads, *FLOW.replace, *FLOW.options)
 
 
-rule tuned:
+checkpoint tuned:
     message: "tuned values of {wildcards.experiment}"
     input: FLOW.trials
     output: PATHS.tuned(E)
@@ -209,9 +210,26 @@ rule page:
         fedflat(log, "report", params.name_or_file, *FLOW.options)
 
 
+def runs_compared(wildcards):
+    """The files of the compared runs; their configurations are known when the tuned values are written."""
+    if FLOW.compared.is_tuned:
+        checkpoints.tuned.get(experiment=FLOW.compared.name)
+    return FLOW.comparison_inputs(wildcards)
+
+
+rule compared:
+    message: "comparison of {wildcards.experiment} with stored baselines"
+    input: runs_compared
+    output: report(REPORT.comparison / "report.md", category=E)
+    log: PATHS.log(E, "compared")
+    run:
+        fedflat(log, "compare", FLOW.compared.label, "--grid", FLOW.compared.grid,
+                "--experiment", FLOW.name_or_file(wildcards), "--out", Path(output[0]).parent, *FLOW.options)
+
+
 # Targets by name: an experiment (quick), all its runs (quick_runs), its tuned values (quick_tune), one analysis of all
 # its runs (quick_analysis_hessian), one table or figure (quick_table_accuracy, fedgf_figure_4), the claims of a paper
-# (fedgf_claims), and all_tables, all_figures.
+# (fedgf_claims), all_tables, all_figures, and compare.
 for target, files in () if SUBMITTED else FLOW.targets.items():
 
     rule:

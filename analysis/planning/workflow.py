@@ -10,6 +10,7 @@ from typing import Any, ParamSpec, TypeVar
 import torch
 
 from analysis.planning import targets
+from analysis.planning.compared_method import COMPARED_KEYS, ComparedMethod
 from analysis.planning.demands import SHORT_SECONDS, TINY_SECONDS, Demand, of_analysis, of_training
 from analysis.planning.gradient_times import GradientTimes
 from analysis.report.figures import Figures
@@ -31,7 +32,7 @@ from bench.training.run_directory import is_complete, is_finished
 from bench.tuning.given import check_names
 from bench.tuning.halving import budget
 
-KEYS = sorted([*CONFIG_KEYS, "device", "experiments", "replace", "results", "threads"])
+KEYS = sorted([*CONFIG_KEYS, *COMPARED_KEYS, "device", "experiments", "replace", "results", "threads"])
 """The keys of config/config.yaml and of `snakemake --config`."""
 
 P = ParamSpec("P")
@@ -69,6 +70,7 @@ class Workflow:
     overrides: Mapping[str, Any]
     requested: tuple[RequestedExperiment, ...]
     experiments: Mapping[str, RequestedExperiment]
+    compared: ComparedMethod | None = None
     submits: bool = False
 
     @classmethod
@@ -83,7 +85,8 @@ class Workflow:
             if key not in KEYS:
                 raise unknown("--config key", key, KEYS)
         config = {key: value for key, value in config.items() if value is not None}
-        overrides = config_overrides(config)
+        untuned = config.get("method") is not None and config.get("trials") == 0
+        overrides = config_overrides({key: value for key, value in config.items() if key != "trials" or not untuned})
         results, replace = config.get("results", "results"), str(config.get("replace", False)).lower()
         if not isinstance(results, str) or not results:
             raise UserError(f"--config results={results} (allowed: the path of a folder)")
@@ -112,9 +115,11 @@ class Workflow:
             scaled_name(name, scale, until): RequestedExperiment(name, Path(results), overrides)
             for name in experiment_names()
         }
+        compared = ComparedMethod.of(config, Path(results), overrides)
+        own = {} if compared is None else {compared.name: compared.experiment, compared.judged_name: compared.judged}
         return cls(
             ResultPaths(Path(results)), device, cores or 1, threads, replace == "true", overrides,
-            tuple(requested.values()), named | requested, submits,
+            tuple(requested.values()), named | requested | own, compared, submits,
         )  # fmt: skip
 
     # All jobs
@@ -138,7 +143,13 @@ class Workflow:
     @one_line_errors
     def analysis_names(self) -> list[str]:
         """The names of the analyses of all experiments."""
-        return list(dict.fromkeys(name for one in self.experiments.values() for name in one.analysis_names))
+        return list(dict.fromkeys(name for one in self._written for name in one.analysis_names))
+
+    @property
+    def _written(self) -> list[RequestedExperiment]:
+        """All experiments, without that of tuned values, whose file a job writes."""
+        tuned = self.compared.judged_name if self.compared is not None and self.compared.is_tuned else None
+        return [one for name, one in self.experiments.items() if name != tuned]
 
     # One cell
 
@@ -340,7 +351,20 @@ class Workflow:
         def files(parts: list[targets.Target]) -> Callable[[Wildcards], list[Path]]:
             return one_line_errors(lambda w: [file for part in parts for file in part.outputs()])
 
-        return {name: files(parts) for name, parts in targets.all_targets(self.experiments.values()).items()}
+        named = {name: files(parts) for name, parts in targets.all_targets(self._written).items()}
+        return named | {"compare": one_line_errors(self._comparison)}
+
+    def _comparison(self, w: Wildcards) -> list[Path]:
+        if self.compared is None:
+            raise UserError("the target compare needs --config method=mine.py grid=bench1d")
+        return [self.compared.report.comparison / "report.md"]
+
+    @one_line_errors
+    def comparison_inputs(self, w: Wildcards) -> list[Path]:
+        """The metrics and analyses of all runs of the compared method; its tuned values must have been written."""
+        assert self.compared is not None  # a job of a comparison has its name from there
+        kinds = ["metrics", *self.compared.analyses]
+        return [file for kind in kinds for file in targets.TidyFiles(self.compared.judged, kind).outputs()]
 
     @one_line_errors
     def unknown_target(self, w: Wildcards) -> list[Path]:

@@ -4,6 +4,7 @@
     runs/EXPERIMENT/CELL/seed-N/                           one run directory
     tuning/EXPERIMENT/CELL/trials.csv                      trials of a cell
     tuning/EXPERIMENT/tuned.yaml                           the experiment with the values of the best trials
+    compare/GRID/LABEL.yaml                                the experiment of a method that is compared with baselines
     analysis/EXPERIMENT/CELL/NAME.csv                      one analysis of all seeds of a cell
     partitions/EXPERIMENT/CELL/seed-N/partition.csv.gz     the split of a run, drawn without training
     partitions/EXPERIMENT/DATASET/PARTITION/N-clients/...  pictures and tables of `fedflat data partition`
@@ -89,6 +90,10 @@ class ResultPaths:
         """The experiment's file with tuned values."""
         return self.root / "tuning" / experiment / "tuned.yaml"
 
+    def compared(self, grid: str, label: str) -> Path:
+        """The experiment's file of a method that is compared with the baselines of a grid."""
+        return self.root / "compare" / grid / f"{label}.yaml"
+
     def tidy(self, experiment: str, cell: str, kind: str, seed: int | str = 0) -> Path:
         """A tidy file by its kind: metrics, partition (of one seed), or an analysis."""
         if kind == "partition":
@@ -134,6 +139,11 @@ class ReportPaths:
     def claims(self) -> Path:
         """The page with the claims of a paper."""
         return self.folder / "claims.md"
+
+    @property
+    def comparison(self) -> Path:
+        """The folder of the comparison with stored baselines."""
+        return self.folder / "comparison"
 
     @property
     def tables(self) -> Path:

@@ -1,0 +1,138 @@
+"""A method that Snakemake tunes, trains, analyses and compares with the stored baselines of a grid.
+
+Its experiment is written to results/compare/GRID/LABEL.yaml: the method in all settings of the grid's experiment.
+`fedflat tune` adds the experiment with the tuned values, which extends it.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from analysis.comparison.baselines import load
+from analysis.comparison.run_table import ANALYSED, DRIFT
+from analysis.report.requested import RequestedExperiment
+from bench.engine.method_costs import example
+from bench.experiments.files import experiment_names
+from bench.experiments.overrides import CONFIG_KEYS
+from bench.experiments.resolving import experiment_data
+from bench.experiments.results import ReportPaths, ResultPaths
+from bench.files.atomic import write_text
+from bench.input.errors import UserError, unknown
+from bench.input.frozen import NAME
+from bench.methods.catalog import CATALOG
+from bench.methods.user_file import recipe_from_file
+from bench.tuning.winners import SUFFIX
+
+COMPARED_KEYS = ("method", "grid")
+"""The keys of `--config` that request a comparison."""
+
+_ALLOWED = {"trials", "seeds", "engine"}
+"""The keys of `--config` that leave runs comparable with the stored ones."""
+
+
+@dataclass(frozen=True)
+class ComparedMethod:
+    """A method by its `label` in an experiment of its own, and the `grid` of stored baselines.
+
+    `analyses`: those of the stored runs. `is_tuned`: its values are tuned first; with trials=0, those of its file are
+    compared.
+    """
+
+    label: str
+    grid: str
+    experiment: RequestedExperiment
+    analyses: tuple[str, ...]
+    is_tuned: bool
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any], results: Path, overrides: Mapping[str, Any]) -> "ComparedMethod | None":
+        """The comparison that the keys `method` and `grid` request; None without them.
+
+        A `UserError` if one of them is missing or unknown, or if other keys would make runs that cannot be compared.
+        """
+        given = [key for key in COMPARED_KEYS if key in config]
+        if not given:
+            return None
+        if len(given) < len(COMPARED_KEYS):
+            raise UserError("a comparison needs two keys: --config method=mine.py grid=bench1d")
+        method, grid = (config[key] for key in COMPARED_KEYS)
+        if not isinstance(method, str) or not isinstance(grid, str):
+            raise UserError(f"--config method={method} grid={grid} (allowed: a file or method, and the name of a grid)")
+        for key, overridden in CONFIG_KEYS.items():
+            if overridden in overrides and key not in _ALLOWED:
+                raise UserError(f"--config {key}: runs with it cannot be compared with stored ones")
+        if grid not in (names := experiment_names()):
+            raise unknown("grid", grid, names)
+        stored = load(grid)  # before hours of training: whether there are baselines, and whether they are whole
+        label, entry = _entry(method, grid)
+        file = ResultPaths(results).compared(grid, label)
+        _write(file, grid, label, entry)
+        kinds = {**ANALYSED, DRIFT: DRIFT}
+        measured = [kind for column, kind in kinds.items() if column in stored and stored[column].notna().any()]
+        requested = RequestedExperiment(str(file), results, overrides)
+        return cls(label, grid, requested, tuple(dict.fromkeys(measured)), is_tuned=config.get("trials") != 0)
+
+    @property
+    def name(self) -> str:
+        """The name of the experiment that is tuned."""
+        return self.experiment.experiment.name
+
+    @property
+    def judged(self) -> RequestedExperiment:
+        """The experiment whose runs are compared: with tuned values, its file is written by the search."""
+        if not self.is_tuned:
+            return self.experiment
+        file = self.experiment.paths.tuned(self.name)
+        return RequestedExperiment(str(file), self.experiment.results, self.experiment.overrides)
+
+    @property
+    def judged_name(self) -> str:
+        """The name of the experiment whose runs are compared, also before its file is written."""
+        return f"{self.name}{SUFFIX}" if self.is_tuned else self.name
+
+    @property
+    def report(self) -> ReportPaths:
+        """The files of its report."""
+        return self.experiment.paths.report(self.judged_name)
+
+
+def _entry(method: str, grid: str) -> tuple[str, dict[str, Any]]:
+    """Label and entry of a Python file, of EXPERIMENT:LABEL, or of a method that the grid or the catalog names."""
+    known = experiment_data(grid)["methods"]
+    if method.endswith(".py"):
+        label = Path(method).stem.lower().replace("-", "_")
+        if not re.fullmatch(NAME, label):
+            raise UserError(f"--config method={method} (allowed: a file named with letters, digits, '_' and '-')")
+        if label in known:
+            raise UserError(f"--config method={method}: grid {grid} has a method named {label}; rename the file")
+        if not Path(method).is_file():
+            raise UserError(f"--config method={method}: there is no such file")
+        file = Path(method).absolute()
+        return label, {"file": str(file), "hyperparameters": example(recipe_from_file(file))}
+    source, colon, label = method.rpartition(":")
+    if colon:
+        methods = experiment_data(source).get("methods") or {}
+        if label not in methods:
+            raise unknown(f"method of '{source}'", label, methods)
+        return label, dict(methods[label])
+    if method not in known and method not in CATALOG:
+        raise unknown("method", method, {*known, *CATALOG})
+    return method, {}
+
+
+def _write(file: Path, grid: str, label: str, entry: Mapping[str, Any]) -> None:
+    """Write the experiment's file, unless it has this content."""
+    name = f"{grid}_{re.sub('[^a-z0-9_]', '_', label.lower())}"
+    content = {
+        "name": name,
+        "extends": grid,
+        "description": f"{label} in the settings of {grid}.",
+        "methods": {label: dict(entry) or None},
+    }
+    text = yaml.safe_dump(content, sort_keys=False, default_flow_style=None, width=118, allow_unicode=True)
+    if not file.is_file() or file.read_text(encoding="utf-8") != text:
+        write_text(file, text)
