@@ -99,5 +99,5 @@ def test_what_cannot_be_compared_is_refused_before_any_job(
 
 def test_the_target_names_the_keys_that_it_needs(tmp_path: Path) -> None:
     flow = Workflow.of({"results": str(tmp_path)})
-    with pytest.raises(SystemExit, match="the target compare needs --config method=mine.py grid=bench1d"):
+    with pytest.raises(SystemExit, match=r"the target compare needs --config method=mine.py grid=bench1d"):
         flow.targets["compare"](None)
