@@ -98,7 +98,8 @@ NOT_RUN = {
     "fedflat data prepare cifar10 --root /scratch/data --download": "downloads a data set",
     f"fedflat run quick {CELLS}/fedsam --device cuda": "needs a GPU",
     "fedflat plan fedgf_table_1": "times a large network; tests/analysis/planning runs it on small ones",
-    "fedflat baselines quick_all --grid quick": "needs 312 finished runs; tests/analysis/comparison stores fewer",
+    "fedflat baselines add quick_all --grid quick --without-analyses": "needs 312 runs; tests/analysis/comparison has "
+    "fewer",
     "snakemake -n all_tables": "plans thousands of jobs; only that the target exists",
     "snakemake -n all_figures": "plans thousands of jobs; only that the target exists",
     "snakemake --cores 2 fedgf_cifar10_jpeg_table_1 --config threads=1": "needs images that are not in the repository",

@@ -1,184 +1,187 @@
-"""Stored baselines: the final metrics of an experiment's finished runs, one CSV per grid, committed with the code.
+"""Stored baselines: the finished runs of a grid as files that are committed with the code.
 
-One row per run and metric. Two runs can only be compared if their columns `protocol`, `partition_hash` and `data_hash`
-are equal.
+results/baselines/GRID/runs.csv     one row per run: what it has measured and spent
+results/baselines/GRID/about.csv    what runs have in common: how they were configured and computed
+results/baselines/GRID/curves.csv   one row per run: its evaluations, in columns such as test_accuracy_10
+
+A row of runs.csv names its row of about.csv. The other two files may have further rows, which a killed command leaves:
+runs.csv is written last.
 """
 
-import re
-from collections.abc import Hashable, Mapping
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from analysis.comparison.run_table import AMOUNT, STEPS, as_json, protocol
-from analysis.layouts.titles import method_titles
+from analysis.comparison.comparable import check_comparable
+from analysis.comparison.run_table import ABOUT, AMOUNT, CURVE, CURVE_IDS, RATED, ROUNDS_TO, better, run_columns
 from analysis.measures.convergence import Better
-from analysis.report.requested import RequestedExperiment
-from bench.experiments.address import IDS
-from bench.experiments.results import ResultPaths, run_in
-from bench.experiments.run_config import AMOUNTS
+from bench.experiments.address import RUN_IDS
+from bench.experiments.results import ResultPaths
 from bench.files.csv_json import read_checked_csv, write_checked_csv
+from bench.input.content import short_hash
 from bench.input.errors import UserError, unknown
-from bench.input.frozen import NAME
-from bench.training.run_directory import RunDirectory, finished_run
 
-STORED_METRICS: dict[str, Better] = {
-    "test_accuracy": "higher",
-    "test_loss": "lower",
-    "train_loss": "lower",
-    "train_accuracy": "higher",
-}
-"""The stored metrics of a run's last evaluation, and whether higher or lower values are better."""
+KEY = [*RUN_IDS, "variant"]
+"""Columns in which no two stored runs are equal."""
 
-PAIR = [*IDS[:3], "seed"]
-"""Columns that are equal for the two runs of a pair."""
+RUNS, COMMON, CURVES = "runs.csv", "about.csv", "curves.csv"
+"""Names of the files of a grid."""
 
-SHARED = ["protocol", "partition_hash", "data_hash"]
-"""Columns in which the two runs of a pair must not differ."""
+REFERENCE = "about"
+"""The column of runs.csv that names a row of about.csv."""
 
-COLUMNS = [
-    *IDS[:3], "method", "title", "seed", "metric", "value", "outcome", "last_round",
-    "model", *AMOUNT, "hyperparameters", "training",
-    "identity", *SHARED, "code", "device",
-]  # fmt: skip
-NUMBERS = {"seed": int, "value": float, "last_round": int, "rounds": int, "batch_size": int}
+MOST_EVALUATIONS = 40
+"""Of a longer curve, this many evaluations are stored, evenly spaced, the first and the last one among them."""
 
-Row = Mapping[Hashable, Any]
-"""One row of a frame, by columns."""
+DIGITS = 6
+"""Significant digits of stored numbers. The accuracies and losses of runs.csv have all digits: their bits are
+verified."""
+
+_DERIVED = "generalisation_gap"
+_COUNTS = ["trials", *AMOUNT]
+_TEXTS = [*RUN_IDS[:4], "variant", "outcome", "identity", "partition_hash", REFERENCE, *(set(ABOUT) - set(_COUNTS))]
 
 
-def run_rows(run: RunDirectory, ids: Mapping[str, str], title: str) -> pd.DataFrame:
-    """The rows of one finished run: its metrics after the last round, NaN if it diverged.
+@dataclass(frozen=True)
+class Baselines:
+    """The stored runs of a grid: `runs` has the columns of `run_table`, `curves` those of `curve_table`."""
 
-    A `UserError` if it stopped before the last round.
-    """
-    config, provenance = run.config, run.provenance
-    if run.stopped:
-        raise UserError(f"'{run.path}' stopped at its target accuracy: a comparison needs runs of all rounds")
-    config.evaluation.require_test(f"a comparison with '{run.path}'")
-    last = run.metrics().iloc[-1]
-    code = provenance["code"]
-    about = {
-        **ids,
-        "title": title,
-        "seed": config.seed,
-        "outcome": provenance["outcome"],
-        "last_round": int(last["round"]),
-        "model": config.model.label,
-        "rounds": config.training.rounds,
-        **{name: _text(getattr(config.training, name)) for name in AMOUNTS},
-        "batch_size": config.training.batch_size,
-        "hyperparameters": as_json(config.method.hyperparameters),
-        "training": as_json(config.training.model_dump(mode="json", include=STEPS, exclude_none=True)),
-        "identity": run.identity,
-        "protocol": protocol(config),
-        "partition_hash": provenance.get("partition_hash"),
-        "data_hash": provenance.get("data_hash"),
-        "code": f"{code.get('version')}+{code['fingerprint']}",
-        "device": provenance.get("device"),
-    }
-    values = [{"metric": name, "value": np.nan if run.diverged else float(last[name])} for name in STORED_METRICS]
-    return pd.DataFrame([{**about, **value} for value in values])[COLUMNS]
+    runs: pd.DataFrame
+    curves: pd.DataFrame
+
+    @property
+    def metrics(self) -> dict[str, Better]:
+        """The measured columns, and whether higher or lower values are better."""
+        return rated_columns(self.runs)
+
+    def of_variant(self, variant: str) -> "Baselines":
+        """The runs with untuned values, or those with tuned ones."""
+        return Baselines(*(frame[frame["variant"] == variant] for frame in (self.runs, self.curves)))
 
 
-def collect(requested: RequestedExperiment) -> pd.DataFrame:
-    """The rows of all runs of an experiment; a `UserError` if a run is missing or if methods cannot be compared."""
-    experiment = requested.experiment
-    names, frames, missing, planned = method_titles(experiment), [], 0, 0
-    for cell in experiment.cells().values():
-        for config in cell.runs:
-            planned += 1
-            run = finished_run(requested.paths.run(experiment.name, cell.path, config.seed), config)
-            if run is None:
-                missing += 1
-            elif not missing:
-                frames.append(run_rows(run, cell.address.columns, names[cell.address.method]))
-    if missing:
-        raise UserError(
-            f"{missing} of {planned} runs of experiment {experiment.name} are missing under '{requested.results}'; "
-            f"train them with: {requested.snakemake(f'{requested.target}_runs')}"
-        )
-    rows = pd.concat(frames, ignore_index=True)
-    _check_comparable(rows, f"experiment {experiment.name}")
-    return rows
+def rated_columns(runs: pd.DataFrame) -> dict[str, Better]:
+    """The measured columns of a frame of runs, and whether higher or lower values are better."""
+    rated = {column: better(column) for column in map(str, runs)}
+    return {column: best for column, best in rated.items() if best is not None}
 
 
-def store(requested: RequestedExperiment, grid: str, out: Path | None = None) -> Path:
-    """Write the baselines of a grid atomically; return the file."""
-    if not re.fullmatch(NAME, grid):
-        raise UserError(f"--grid '{grid}': allowed are lower-case letters, digits and '_'")
-    file = out or ResultPaths().baselines(grid)
-    write_checked_csv(file, collect(requested))
-    return file
+def stored_grids(place: Path | None = None) -> list[str]:
+    """The grids with stored baselines in the folder of all grids."""
+    return sorted(file.parent.name for file in (place or folder_of("any").parent).glob(f"*/{RUNS}"))
 
 
-def load(grid: str, file: Path | None = None) -> pd.DataFrame:
+def folder_of(grid: str) -> Path:
+    """The folder of the stored baselines of a grid."""
+    return ResultPaths().baselines(grid)
+
+
+def load(grid: str, folder: Path | None = None) -> Baselines:
     """The stored baselines of a grid; if there are none, a `UserError` names the stored grids and the command."""
-    default = ResultPaths().baselines(grid)
-    place = file or default
-    if not place.is_file():
-        stored = sorted(found.stem for found in default.parent.glob("*.csv"))
-        if file is None and stored:
+    place = folder or folder_of(grid)
+    add = f"fedflat baselines add EXPERIMENT --grid {grid}" + ("" if folder is None else f" --baselines {folder}")
+    if not (place / RUNS).is_file():
+        if (earlier := place.with_name(f"{place.name}.csv")).is_file():
+            raise UserError(f"'{earlier}' has the form of an earlier version; delete it, and store again with: {add}")
+        if folder is None and (stored := stored_grids()):
             raise unknown("grid of stored baselines", grid, stored)
-        raise UserError(
-            f"no stored baselines at '{place}' (stored grids: {', '.join(stored) or 'none'}); "
-            f"store them with: fedflat baselines EXPERIMENT --grid {grid}{_out(file)}"
-        )
-    rows = read_checked_csv(
-        place,
-        [column for column in COLUMNS if column != "local_steps"],  # older files have epochs only
-        f"store them again with: fedflat baselines EXPERIMENT --grid {grid}{_out(file)}",
-        texts=[column for column in COLUMNS if column not in NUMBERS],
-        whole=[column for column, kind in NUMBERS.items() if kind is int],
-        keys=[*PAIR, "method", "metric"],
-        keep_default_na=False,
-        na_values={"value": [""]},
-    ).reindex(columns=COLUMNS, fill_value="")
-    _check_comparable(rows, f"'{place}'")
-    return rows
+        raise UserError(f"no stored baselines at '{place}' (stored grids: none); store them with: {add}")
+    remedy = f"restore '{place}', or delete it and store the runs with: {add}"
+    runs = _read(place / RUNS, [*KEY, "outcome", "last_round", *RATED, REFERENCE], KEY, remedy)
+    about = _read(place / COMMON, [REFERENCE, *ABOUT], [REFERENCE], remedy)
+    curves = _read(place / CURVES, CURVE_IDS, CURVE_IDS, remedy)
+    for file, keys in ((about, [REFERENCE]), (curves, CURVE_IDS)):
+        known = runs[keys].merge(file[keys], on=keys, how="left", indicator=True)["_merge"] == "both"
+        if not known.all():
+            name = COMMON if file is about else CURVES
+            raise UserError(f"'{place / name}' lacks {(~known).sum()} of {len(runs)} runs of {RUNS}: {remedy}")
+    runs = runs.merge(about, on=REFERENCE).drop(columns=REFERENCE)
+    runs[_DERIVED] = runs["train_accuracy"] - runs["test_accuracy"]
+    runs = runs.astype({**dict.fromkeys(rated_columns(runs), float), **dict.fromkeys(AMOUNT, "Int64")})[_ordered(runs)]
+    check_comparable(runs, f"'{place}'")
+    return Baselines(runs, _long(runs[CURVE_IDS].merge(curves, on=CURVE_IDS)))
 
 
-def _out(file: Path | None) -> str:
-    """The option that stores baselines in this file; empty for the default file."""
-    return "" if file is None else f" --out {file}"
+def save(place: Path, baselines: Baselines) -> None:
+    """Write the files of a grid. A kill leaves the old baselines or the new ones."""
+    runs, wide = baselines.runs, _wide(baselines)
+    names = [short_hash("\n".join(map(str, row)), digits=8) for row in runs[ABOUT].itertuples(index=False)]
+    common = runs[ABOUT].assign(**{REFERENCE: names})
+    measured = runs.drop(columns=[*ABOUT, _DERIVED]).assign(**{REFERENCE: common[REFERENCE]})
+    numbers = [name for name in baselines.metrics if name not in (*RATED, _DERIVED)]
+    new = {
+        COMMON: common.drop_duplicates(REFERENCE)[[REFERENCE, *ABOUT]],
+        CURVES: _rounded(wide, [column for column in map(str, wide) if column not in CURVE_IDS]),
+        RUNS: _rounded(measured, numbers),
+    }
+    keys = {COMMON: [REFERENCE], CURVES: CURVE_IDS}
+    for name, columns in keys.items():  # with the old rows, which the old runs.csv needs
+        write_checked_csv(place / name, _with_old(new[name], place / name, columns))
+    write_checked_csv(place / RUNS, new[RUNS])
+    for name in keys:
+        write_checked_csv(place / name, new[name])
 
 
-def difference(one: Row, other: Row, names: tuple[str, str]) -> str | None:
-    """Why two runs, called by their `names`, cannot be compared, in words; None if they can."""
-
-    def differing(what: str, column: str) -> str:
-        return f"{what}: {one[column] or 'none'} {names[0]}, {other[column] or 'none'} {names[1]}"
-
-    if one["protocol"] != other["protocol"]:
-        for name in ("model", *AMOUNT):
-            if one[name] != other[name]:
-                return differing(name, name)
-        return "options of data set, partition, participation or augmentation"
-    if one["data_hash"] != other["data_hash"]:
-        return differing("content of the data set", "data_hash")
-    if one["partition_hash"] != other["partition_hash"]:
-        return differing("content of the partition", "partition_hash")
-    return None
+def _read(file: Path, columns: Sequence[str], keys: Sequence[str], remedy: str) -> pd.DataFrame:
+    whole = [name for name in ("seed", "trials", "last_round") if name in columns]
+    table = read_checked_csv(
+        file, columns, remedy, texts=_TEXTS, whole=whole, keys=keys, keep_default_na=False, na_values=[""]
+    )
+    return table.fillna(dict.fromkeys(_TEXTS, ""))
 
 
-def place_of(row: Row) -> str:
-    """Setting and seed of a run, for messages: digits/dirichlet-0.1/4-of-20/seed-0."""
-    return str(run_in(Path(row["dataset"], row["partition"], row["participation"]), row["seed"]))
+def _with_old(new: pd.DataFrame, file: Path, keys: Sequence[str]) -> pd.DataFrame:
+    """The new rows and those of the file that have other keys; a file that cannot be read has none."""
+    try:
+        old = _read(file, keys, keys, "")
+    except UserError:
+        return new
+    return pd.concat([new.astype(object), old.astype(object)], ignore_index=True).drop_duplicates(list(keys))
 
 
-def _check_comparable(rows: pd.DataFrame, where: str) -> None:
-    """A `UserError` if two methods with the same setting and seed cannot be compared."""
-    for _, group in rows.drop_duplicates([*PAIR, "method"]).groupby(PAIR, sort=False):
-        first, *others = group.to_dict("records")
-        for other in others:
-            why = difference(first, other, (f"in {first['method']}", f"in {other['method']}"))
-            if why is not None:
-                raise UserError(
-                    f"{where}: {first['method']} and {other['method']} cannot be compared in {place_of(first)} ({why})"
-                )
+def _ordered(runs: pd.DataFrame) -> list[str]:
+    """The columns of `run_table`, with the targets that these runs have."""
+    targets = [float(column.removeprefix(ROUNDS_TO)) for column in map(str, runs) if column.startswith(ROUNDS_TO)]
+    return run_columns(targets)
 
 
-def _text(count: int | None) -> str:
-    return "" if count is None else str(count)
+def _rounded(table: pd.DataFrame, columns: Iterable[str]) -> pd.DataFrame:
+    """The table with `DIGITS` significant digits in these columns, and whole numbers without a decimal point."""
+    rounded = {column: [_short(value) for value in table[column].tolist()] for column in columns}
+    return table.assign(
+        **{name: pd.Series(values, index=table.index, dtype=object) for name, values in rounded.items()}
+    )
+
+
+def _short(value: float) -> float | int | None:
+    if value is None or math.isnan(value):
+        return None
+    return int(value) if value == int(value) else float(f"{value:.{DIGITS}g}")
+
+
+def _wide(baselines: Baselines) -> pd.DataFrame:
+    """One row per run, with a column for each measured number and round."""
+    curves = baselines.curves
+    rounds = np.sort(curves["round"].unique())
+    spaced = np.linspace(0, len(rounds) - 1, min(len(rounds), MOST_EVALUATIONS)).round().astype(int)
+    chosen = curves[curves["round"].isin(rounds[spaced])]
+    wide = chosen.pivot(index=CURVE_IDS, columns="round", values=list(CURVE))
+    wide.columns = pd.Index([f"{column[0]}_{column[1]}" for column in wide.columns])
+    return baselines.runs[CURVE_IDS].merge(wide.reset_index(), on=CURVE_IDS, how="left")
+
+
+def _long(wide: pd.DataFrame) -> pd.DataFrame:
+    """The curves as `curve_table` gives them."""
+    rounds = [
+        int(str(column).removeprefix(f"{CURVE[0]}_")) for column in wide if str(column).startswith(f"{CURVE[0]}_")
+    ]
+    frames = [
+        wide[CURVE_IDS].assign(round=number, **{name: wide[f"{name}_{number}"] for name in CURVE}) for number in rounds
+    ]
+    if not frames:
+        return pd.DataFrame(columns=[*CURVE_IDS, "round", *CURVE])
+    long = pd.concat(frames).sort_index(kind="stable").astype(dict.fromkeys(CURVE, float))
+    return long[long[CURVE[0]].notna()].reset_index(drop=True)

@@ -1,9 +1,11 @@
 """Compare one method with the stored baselines: runs paired by setting and seed, with intervals and tests.
 
 Both runs of a pair have the same data, partition, initial model and schedule of clients, so they differ only in the
-method. A run that diverged has no value: its partner wins, and means, intervals and tests leave the pair out.
+method. A run that diverged or missed a target has no value: its partner wins, and means, intervals and tests leave the
+pair out.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,16 +14,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.comparison.baselines import (
-    PAIR,
-    SHARED,
-    STORED_METRICS,
-    difference,
-    load,
-    place_of,
-    run_rows,
-)
-from analysis.comparison.run_table import AMOUNT
+from analysis.comparison.baselines import Baselines, load
+from analysis.comparison.comparable import PAIR, SHARED, difference, place_of
+from analysis.comparison.run_table import AMOUNT, ANALYSED, FinishedRun, as_json, better, require_all_rounds, run_table
 from analysis.measures.convergence import Better
 from analysis.measures.paired import holm, interval, sign_flip
 from analysis.report.requested import RequestedExperiment
@@ -44,14 +39,17 @@ class Comparison:
     """A method's runs paired with the stored ones; `pairs` has one row per pair and stored method.
 
     Columns of `pairs`: those that identify a pair, the stored `method` and its `title`, the values `mine` and `stored`
-    (NaN for runs that diverged), `same` (both runs have the same configuration). `unpaired` says in words which runs
+    (NaN for runs that diverged, or missed a target), `same` (both runs have the same configuration). `variant`: of the
+    stored runs. `report`: of which evaluations accuracies and losses are, in words. `unpaired` says in words which runs
     have no partner.
     """
 
     method: str
     experiment: str
     grid: str
+    variant: str
     metric: str
+    report: str
     about: str
     pairs: pd.DataFrame
     unpaired: tuple[str, ...]
@@ -59,7 +57,7 @@ class Comparison:
     @property
     def better(self) -> Better:
         """Whether higher or lower values of the metric are better."""
-        return STORED_METRICS[self.metric]
+        return better(self.metric) or "none"
 
     def tables(self, by_setting: bool) -> dict[tuple[str, str, str], pd.DataFrame]:
         """One table over all settings and, if requested, one for each setting."""
@@ -88,20 +86,36 @@ def compare(
     experiment: str | None = None,
     overrides: Mapping[str, Any] | None = None,
     metric: str = "test_accuracy",
+    variant: str | None = None,
     baselines: Path | None = None,
 ) -> Comparison:
     """Pair a method's finished runs with the stored baselines of a grid.
 
     `experiment`: name or YAML file of the experiment with the method's runs; None: the experiment named like the grid.
+    `variant`: untuned or tuned stored runs; None: as the method's runs, if such runs are stored.
     """
-    if metric not in STORED_METRICS:
-        raise unknown("metric of stored baselines", metric, STORED_METRICS)
     stored = load(grid, baselines)
+    if metric not in stored.metrics:
+        raise unknown("metric of stored baselines", metric, stored.metrics)
     requested = RequestedExperiment(experiment or _of_grid(grid), results, overrides or {})
     mine = method_rows(method, requested)
-    pairs, unpaired = paired(mine, stored, metric, method, grid)
+    variant = _variant(stored, grid, variant, mine)
+    partners = stored.runs[stored.runs["variant"] == variant]
+    pairs, unpaired = paired(mine, partners, metric, method, grid)
     tuning = f"hyperparameters {mine['hyperparameters'][0]}\ntraining {mine['training'][0]}"
-    return Comparison(method, requested.experiment.name, grid, metric, tuning, pairs, unpaired)
+    report = str(mine["report"][0])
+    return Comparison(method, requested.experiment.name, grid, variant, metric, report, tuning, pairs, unpaired)
+
+
+def _variant(stored: Baselines, grid: str, wanted: str | None, mine: pd.DataFrame) -> str:
+    """The requested variant of the stored runs; without a request, that of the method's runs if it is stored."""
+    known = list(stored.runs["variant"].unique())
+    if wanted is None:
+        own = str(mine["variant"][0])
+        return own if own in known else known[0]
+    if wanted not in known:
+        raise unknown(f"variant of the baselines of grid {grid}", wanted, known)
+    return wanted
 
 
 def _of_grid(grid: str) -> str:
@@ -124,19 +138,20 @@ def method_rows(method: str, requested: RequestedExperiment) -> pd.DataFrame:
     if method not in experiment.methods:
         error = unknown(f"method of experiment {experiment.name}", method, experiment.methods)
         raise UserError(f"{error}; give the experiment of another method with --experiment FILE")
-    rows = [
-        run_rows(run, cell.columns, method)
+    runs = [
+        FinishedRun(cell, run)
         for cell in experiment.addresses
         if cell.method == method
         for config in experiment.cell(cell.path).runs
         if (run := _found(config, requested.paths.run(experiment.name, cell.path, config.seed))) is not None
     ]
-    if not rows:
+    if not runs:
         raise UserError(
             f"no finished run of {method} of experiment {experiment.name} under '{requested.results}'; "
             f"train it with: {requested.snakemake(f'{requested.target}_runs')}"
         )
-    return pd.concat(rows, ignore_index=True)
+    require_all_rounds(runs)
+    return run_table(requested, runs)
 
 
 def _found(config: RunConfig, folder: Path) -> RunDirectory | None:
@@ -171,20 +186,47 @@ def paired(
             f"no run of {method} has a setting and seed of the baselines of grid {grid} "
             f"(here: {first_few(list(runs))}; stored: {first_few(list(partners))})"
         )
-    unpaired = []
+    unpaired: list[str] = []
     if unpaired_runs := [place for place in runs if place not in partners]:
         unpaired.append(f"left out, because nothing is stored for them: {first_few(unpaired_runs)} of {method}")
     if unpaired_runs := [place for place in partners if place not in runs]:
         unpaired.append(f"left out, because {method} has no finished run there: stored {first_few(unpaired_runs)}")
 
-    columns = [*PAIR, "value", "identity"]
-    left = mine.loc[mine["metric"] == metric, columns].rename(columns={"value": "mine", "identity": "mine_identity"})
-    right = stored.loc[stored["metric"] == metric, [*columns, "method", "title"]].rename(columns={"value": "stored"})
+    if metric in ANALYSED:
+        mine, stored, left_out = _analysed(mine, stored, metric, method, grid)
+        unpaired += left_out
+    columns = [*PAIR, metric, "identity"]
+    left = mine[columns].rename(columns={metric: "mine", "identity": "mine_identity"})
+    right = stored[[*columns, "method", "title"]].rename(columns={metric: "stored"})
     pairs = left.merge(right, on=PAIR).sort_values(["method", *PAIR], ignore_index=True)
-    for side in ("mine", "stored"):
-        pairs[side] = pairs[side].where(np.isfinite(pairs[side]))
     pairs["same"] = pairs["identity"] == pairs["mine_identity"]
     return pairs[[*PAIR, "method", "title", "mine", "stored", "same"]], tuple(unpaired)
+
+
+def _analysed(
+    mine: pd.DataFrame, stored: pd.DataFrame, metric: str, method: str, grid: str
+) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
+    """Both tables without runs that finished and are not analysed, and texts that count those.
+
+    A `UserError` if none is left, or if the analyses have other options.
+    """
+    kept, texts, options = [], [], []
+    for rows, whose in ((mine, f"of {method}"), (stored, f"in the baselines of grid {grid}")):
+        has_value = rows[metric].notna()
+        if not has_value.any():
+            raise UserError(f"no run {whose} has a value of {metric}: the analysis {ANALYSED[metric]} is not computed")
+        without = (rows["outcome"] == "finished") & ~has_value
+        if without.any():
+            texts.append(f"left out, because the analysis {ANALYSED[metric]} is not computed: {without.sum()} {whose}")
+        kept.append(rows[~without])
+        options.append({as_json(json.loads(text)[ANALYSED[metric]]) for text in rows.loc[has_value, "analyses"]})
+    if options[0] != options[1]:
+        here, there = (" and ".join(sorted(one)) for one in options)
+        raise UserError(
+            f"{metric} of {method} and of grid {grid} have other options of the analysis {ANALYSED[metric]} "
+            f"(here: {here}; stored: {there})"
+        )
+    return kept[0], kept[1], texts
 
 
 def summary(pairs: pd.DataFrame, better: Better) -> pd.DataFrame:

@@ -5,7 +5,7 @@ Numbers come from the files of runs and from the tidy files of analyses. An anal
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -21,12 +21,16 @@ from analysis.report.requested import RequestedExperiment
 from bench.engine.step_settings import StepSettings
 from bench.experiments.address import RUN_IDS, CellAddress
 from bench.experiments.experiment import Experiment
-from bench.experiments.run_config import AMOUNTS, USER_FILES, RunConfig
+from bench.experiments.run_config import AMOUNTS, NOT_IDENTITY, USER_FILES, Evaluation, RunConfig
 from bench.input.content import short_hash
+from bench.input.errors import UserError
 from bench.training.run_directory import RunDirectory, finished_run
 
 TARGETS = (60.0, 70.0, 80.0, 90.0)
 """Test accuracies in percent to which every run's rounds are counted."""
+
+ROUNDS_TO = "rounds_to_"
+"""The beginning of a column with the rounds to a target."""
 
 RATED: dict[str, Better] = {
     "test_accuracy": "higher",
@@ -42,17 +46,21 @@ ANALYSED = {
     "flatness_discrepancy": "discrepancy",
     "lpf": "flatness",
     "sharpness": "flatness",
+    "drift": "drift",
 }
-"""Columns with a value of an analysis, and the analysis: its metric has the name of the column."""
-
-DRIFT = "drift"
-"""The analysis and the column of the perturbation drift after the last stored round."""
+"""Columns with a value of an analysis, and the analysis; the drift is that after the last stored round."""
 
 SPENT = ("communicated_mb", "gradients", "seconds")
 """Columns of what a whole run has spent."""
 
 AMOUNT = ["rounds", *AMOUNTS, "batch_size"]
 """Columns that say how much a run trains: either of local epochs and local steps is empty."""
+
+ABOUT = [
+    "experiment", "title", "trials", "report", "model", *AMOUNT, "hyperparameters", "training", "configuration",
+    "protocol", "data_hash", "code", "versions", "device", "processor", "engine", "analyses",
+]  # fmt: skip
+"""Columns that say how a run was configured and computed; mostly equal for all seeds of a cell."""
 
 CURVE = ("test_accuracy", "test_loss", "communicated_mb", "gradients")
 """The measured columns of a curve."""
@@ -62,13 +70,22 @@ CURVE_IDS = [*RUN_IDS, "variant", "identity"]
 
 UNTUNED, TUNED = "untuned", "tuned"
 
+_NOT_SHARED: Mapping[str, Any] = {**NOT_IDENTITY, "seed": True}
+"""Fields of a configuration that are not part of `configuration`: the others are equal for all seeds of a cell."""
+
 STEPS = set(StepSettings.model_fields)
 """Fields of `training` that belong to a method, and not to the protocol: rates, decay, clipping, aggregation."""
 
 
 def target_column(target: float) -> str:
     """The column with the rounds to a test accuracy in percent: rounds_to_80 for 80.0."""
-    return f"rounds_to_{target:g}"
+    return f"{ROUNDS_TO}{target:g}"
+
+
+def better(column: str) -> Better | None:
+    """Whether higher or lower values of a measured column are better; None for a column that is not measured."""
+    measured = column in ("generalisation_gap", *ANALYSED, *SPENT) or column.startswith(ROUNDS_TO)
+    return RATED.get(column, "lower" if measured else None)
 
 
 def protocol(config: RunConfig) -> str:
@@ -126,10 +143,9 @@ class FinishedRun:
 
 
 def finished_runs(requested: RequestedExperiment) -> list[FinishedRun]:
-    """The finished runs of an experiment, in its order; a `UserError` if the runs are not evaluated on test images."""
+    """The finished runs of an experiment, in its order."""
     found = []
     for cell in requested.experiment.cells().values():
-        cell.runs[0].evaluation.require_test(f"a comparison of the runs in '{cell.path}'")
         for config in cell.runs:
             run = finished_run(requested.paths.run(requested.experiment.name, cell.path, config.seed), config)
             if run is not None:
@@ -137,25 +153,47 @@ def finished_runs(requested: RequestedExperiment) -> list[FinishedRun]:
     return found
 
 
-def run_table(requested: RequestedExperiment, runs: Sequence[FinishedRun] | None = None) -> pd.DataFrame:
+def require_all_rounds(runs: Iterable[FinishedRun]) -> None:
+    """A `UserError` if a run stopped at its target accuracy."""
+    for run in runs:
+        if run.directory.stopped:
+            path = run.directory.path
+            raise UserError(f"'{path}' stopped at its target accuracy: a comparison needs runs of all rounds")
+
+
+def run_table(
+    requested: RequestedExperiment, runs: Sequence[FinishedRun] | None = None, *, analyses: bool = True
+) -> pd.DataFrame:
     """One row per finished run of an experiment, with the columns of `run_columns`.
 
     Accuracies are in percent, by the experiment's `report`; the generalisation gap is training minus test accuracy, in
     points. Rounds are those of the first evaluation that reaches the target. `communicated_mb` (10^6 bytes, up and
     down), `gradients` (of single images) and `seconds` are those of the whole run and all its clients. NaN: a run that
     diverged or stopped has no such value, the target was not reached, or the analysis is not computed.
-    `runs`: those of `finished_runs`, if they are known.
+    `runs`: those of `finished_runs`, if they are known. Without `analyses`, their columns are empty.
     """
     experiment, runs = requested.experiment, finished_runs(requested) if runs is None else runs
+    for run in runs:
+        run.directory.config.evaluation.require_test(f"a comparison with '{run.directory.path}'")
     titles, targets = method_titles(experiment), targets_of(requested)
     final = final_at_scale(FinalValue.named(experiment.report or "last"), experiment)
     rows = [
-        {**run.ids, "title": titles[run.address.method], **_numbers(run, final, targets), **_about(run)} for run in runs
+        {**run.ids, "title": titles[run.address.method], **measured(run, final, targets), **about(run, final)}
+        for run in runs
     ]
-    table = pd.DataFrame(rows).assign(**_variant(experiment))
-    for analysed in _analysed(requested):
-        table = table.merge(analysed, on=RUN_IDS, how="left") if rows else table
-    return table.reindex(columns=run_columns(targets))
+    columns = run_columns(targets)
+    if not rows:
+        return pd.DataFrame(columns=columns)
+    table = pd.DataFrame(rows).assign(experiment=experiment.name, **_variant(experiment))
+    computed: list[dict[str, Any]] = [{} for _ in rows]
+    for name, values in _analysed(requested, [run.address for run in runs] if analyses else []):
+        table = table.merge(values, on=RUN_IDS, how="left")
+        has_value = table[[column for column in values if column not in RUN_IDS]].notna().any(axis=1)
+        options = requested.analyses[name].model_dump(mode="json")
+        for known, is_computed in zip(computed, has_value, strict=True):
+            known.update({name: options} if is_computed else {})
+    table["analyses"] = [as_json(known) for known in computed]
+    return table.astype(dict.fromkeys(AMOUNT, "Int64"))[columns]
 
 
 def curve_table(requested: RequestedExperiment, runs: Sequence[FinishedRun] | None = None) -> pd.DataFrame:
@@ -179,14 +217,14 @@ def targets_of(requested: RequestedExperiment) -> list[float]:
 def run_columns(targets: Iterable[float] = TARGETS) -> list[str]:
     """The columns of `run_table` with these targets."""
     return [
-        *RUN_IDS[:4], "title", "seed", "variant", "trials", "outcome", "last_round",
-        *RATED, "generalisation_gap", *map(target_column, targets), *ANALYSED, DRIFT,
-        *SPENT, "model", *AMOUNT, "hyperparameters", "training",
-        "identity", "protocol", "partition_hash", "data_hash", "code", "versions", "device", "engine",
+        *RUN_IDS, "variant", "outcome", "last_round",
+        *RATED, "generalisation_gap", *map(target_column, targets), *ANALYSED,
+        *SPENT,
+        "identity", "partition_hash", *ABOUT,
     ]  # fmt: skip
 
 
-def _numbers(run: FinishedRun, final: FinalValue, targets: Iterable[float]) -> dict[str, float]:
+def measured(run: FinishedRun, final: FinalValue, targets: Iterable[float]) -> dict[str, float]:
     """What a run has measured and spent."""
     table = run.metrics.assign(**run.ids)
     rated = {name: float(final_values(table, name, final, better)["value"][0]) for name, better in RATED.items()}
@@ -202,25 +240,38 @@ def _numbers(run: FinishedRun, final: FinalValue, targets: Iterable[float]) -> d
     }
 
 
-def _about(run: FinishedRun) -> dict[str, Any]:
+def about(run: FinishedRun, final: FinalValue) -> dict[str, Any]:
     """How a run was configured and computed."""
     config, provenance = run.directory.config, run.directory.provenance
     training = config.training
     return {
         "outcome": provenance["outcome"],
+        "report": _report(final, config.evaluation),
         "model": config.model.label,
         **{name: getattr(training, name) for name in AMOUNT},
         "hyperparameters": as_json(config.method.hyperparameters),
         "training": as_json(training.model_dump(mode="json", include=STEPS, exclude_none=True)),
+        "configuration": as_json(config.model_dump(mode="json", exclude=_NOT_SHARED, exclude_none=True)),
         "identity": run.directory.identity,
         "protocol": protocol(config),
-        "partition_hash": provenance.get("partition_hash"),
-        "data_hash": provenance.get("data_hash"),
+        "partition_hash": provenance.get("partition_hash") or "",
+        "data_hash": provenance.get("data_hash") or "",
         "code": f"{provenance['code'].get('version')}+{run.directory.fingerprint}",
         "versions": as_json(provenance.get("libraries", {})),
-        "device": provenance.get("device"),
+        "device": provenance.get("device") or "",
+        "processor": provenance.get("processor") or "",
         "engine": as_json(provenance.get("engine", {})),
     }
+
+
+def _report(final: FinalValue, evaluation: Evaluation) -> str:
+    """Of which evaluations a run's values are: last, or such as 'mean_last_5, evaluated every 10 rounds'."""
+    return final.name if final.rule == "last" else f"{final.name}, evaluated {evaluation.schedule}"
+
+
+def rule_of(report: str) -> FinalValue:
+    """The rule in a value of the column `report`."""
+    return FinalValue.named(report.partition(",")[0])
 
 
 def _variant(experiment: Experiment) -> dict[str, Any]:
@@ -229,14 +280,14 @@ def _variant(experiment: Experiment) -> dict[str, Any]:
     return {"variant": UNTUNED, "trials": 0} if tuned is None else {"variant": TUNED, "trials": tuned.trials}
 
 
-def _analysed(requested: RequestedExperiment) -> Iterator[pd.DataFrame]:
-    """The values of each analysis that is computed: the columns `RUN_IDS`, and those of `ANALYSED` or `DRIFT`."""
-    cells = requested.experiment.addresses
+def _analysed(requested: RequestedExperiment, cells: Sequence[CellAddress]) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Each analysis, and its values as far as they are computed: `RUN_IDS`, and columns of `ANALYSED`."""
     for name in dict.fromkeys(ANALYSED.values()):
-        rows = requested.tidy.gather(name, cells)
-        metrics = [metric for metric, analysis in ANALYSED.items() if analysis == name]
-        chosen = rows[rows["metric"].isin(metrics)]
-        yield chosen.pivot(index=RUN_IDS, columns="metric", values="value").reindex(columns=metrics).reset_index()
-    rows = requested.tidy.gather(DRIFT, cells).sort_values("round")
-    last = rows.drop_duplicates(RUN_IDS, keep="last").rename(columns={"perturbation_drift": DRIFT})
-    yield last[[*RUN_IDS, DRIFT]]
+        rows, columns = requested.tidy.gather(name, cells), [key for key, of in ANALYSED.items() if of == name]
+        if name == "drift":
+            last = rows.sort_values("round").drop_duplicates(RUN_IDS, keep="last")
+            yield name, last.rename(columns={"perturbation_drift": "drift"})[[*RUN_IDS, *columns]]
+        else:
+            chosen = rows[rows["metric"].isin(columns)]
+            wide = chosen.pivot(index=RUN_IDS, columns="metric", values="value")
+            yield name, wide.reindex(columns=columns).reset_index()

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.comparison.compare import ALL, MARKED_PAIRS, Comparison
+from analysis.comparison.run_table import ANALYSED, RATED, ROUNDS_TO, rule_of
 from analysis.measures.paired import EXACT_PAIRS, RESAMPLES
 from bench.experiments.address import IDS
 from bench.files.text_table import aligned
@@ -19,8 +20,9 @@ def as_text(comparison: Comparison, by_setting: bool) -> str:
     """The tables as text, followed by notes that explain them."""
     sign = "above" if comparison.better == "higher" else "below"
     parts = [
-        f"{comparison.method} (experiment {comparison.experiment}) and the stored baselines of grid {comparison.grid}\n"
-        f"{comparison.metric} after the last round; difference: {comparison.method} − stored, {sign} 0 is better\n"
+        f"{comparison.method} (experiment {comparison.experiment}) and the stored baselines of grid {comparison.grid} "
+        f"({comparison.variant})\n"
+        f"{_metric(comparison)}; difference: {comparison.method} − stored, {sign} 0 is better\n"
         f"{comparison.about}"
     ]
     tables = comparison.tables(by_setting)
@@ -33,6 +35,11 @@ def as_text(comparison: Comparison, by_setting: bool) -> str:
     notes = _notes(comparison, list(tables.values()))
     parts.append("\n".join(textwrap.fill(note, WIDTH, subsequent_indent="  ") for note in notes))
     return "\n\n".join(parts)
+
+
+def _metric(comparison: Comparison) -> str:
+    rated = comparison.metric in (*RATED, "generalisation_gap")
+    return f"{comparison.metric} {rule_of(comparison.report).description}" if rated else comparison.metric
 
 
 def _notes(comparison: Comparison, tables: Sequence[pd.DataFrame]) -> list[str]:
@@ -48,10 +55,11 @@ def _notes(comparison: Comparison, tables: Sequence[pd.DataFrame]) -> list[str]:
         f"p: sign-flip test of the paired differences, two-sided, "
         f"{'exact' if whole['pairs'].max() <= EXACT_PAIRS else f'{RESAMPLES:,} random flips'}; "
         f"Holm: corrected over the {against} method{'s' if against != 1 else ''} of a block",
-        f"*: the interval excludes 0 (never with fewer than {MARKED_PAIRS} pairs, nor in favour of a method that "
-        "diverged in one)",
-        f"diverged: number of runs of {comparison.method} | of stored runs that diverged; where one run of a pair "
-        "diverged, the other one wins. Means, differences, intervals and p are computed from the other pairs",
+        f"*: the interval excludes 0 (never with fewer than {MARKED_PAIRS} pairs, nor in favour of a method "
+        "without a value in one)",
+        f"no value: number of runs of {comparison.method} | of stored runs that {_without_value(comparison.metric)}; "
+        "where one run of a pair did, the other one wins. Means, differences, intervals and p are computed from the "
+        "other pairs",
     ]
     if any(table["interval_low"].isna().any() for table in tables):
         notes.append("–: no value; an interval needs two pairs with values in every setting, and three if there is one")
@@ -64,9 +72,13 @@ def _notes(comparison: Comparison, tables: Sequence[pd.DataFrame]) -> list[str]:
     return [*notes, *comparison.unpaired]
 
 
+def _without_value(metric: str) -> str:
+    return "missed the target" if metric.startswith(ROUNDS_TO) else "diverged"
+
+
 def _columns(method: str, metric: str, table: pd.DataFrame) -> str:
     """A table in columns: text aligned to the left, numbers to the right."""
-    digits = 2 if metric.endswith("accuracy") else 4
+    digits = 4 if metric.endswith("loss") or metric in ANALYSED else 2
 
     def number(value: float, form: str = f".{digits}f") -> str:
         return "–" if np.isnan(value) else format(value + 0.0, form)
@@ -82,7 +94,7 @@ def _columns(method: str, metric: str, table: pd.DataFrame) -> str:
         "wins",
         "p",
         "Holm",
-        "diverged",
+        "no value",
     ]
     lines = [header]
     for row in table.to_dict("records"):

@@ -45,6 +45,11 @@ class FinalValue(Frozen):
         return cls(rule=f"{rule}_last_n", n=int(number)) if number else cls(rule=rule)
 
     @property
+    def name(self) -> str:
+        """The name, as `named` reads it."""
+        return self.rule if self.n is None else f"{self.rule.removesuffix('_n')}_{self.n}"
+
+    @property
     def description(self) -> str:
         """The rule in words, for captions."""
         return {

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from analysis.comparison.baselines import load
-from analysis.comparison.run_table import ANALYSED, DRIFT
+from analysis.comparison.run_table import ANALYSED
 from analysis.report.requested import RequestedExperiment
 from bench.engine.method_costs import example
 from bench.experiments.files import experiment_names
@@ -67,12 +67,11 @@ class ComparedMethod:
                 raise UserError(f"--config {key}: runs with it cannot be compared with stored ones")
         if grid not in (names := experiment_names()):
             raise unknown("grid", grid, names)
-        stored = load(grid)  # before hours of training: whether there are baselines, and whether they are whole
+        stored = load(grid).runs  # before hours of training: whether there are baselines, and whether they are whole
         label, entry = _entry(method, grid)
         file = ResultPaths(results).compared(grid, label)
         _write(file, grid, label, entry)
-        kinds = {**ANALYSED, DRIFT: DRIFT}
-        measured = [kind for column, kind in kinds.items() if column in stored and stored[column].notna().any()]
+        measured = [analysis for column, analysis in ANALYSED.items() if stored[column].notna().any()]
         requested = RequestedExperiment(str(file), results, overrides)
         return cls(label, grid, requested, tuple(dict.fromkeys(measured)), is_tuned=config.get("trials") != 0)
 

@@ -10,7 +10,7 @@
     partitions/EXPERIMENT/DATASET/PARTITION/N-clients/...  pictures and tables of `fedflat data partition`
     reports/EXPERIMENT/tables, figures, index.html         reports/EXPERIMENT_best/... for another reported value
     logs/EXPERIMENT/...                                    output of Snakemake's jobs
-    baselines/GRID.csv                                     stored values with which `fedflat compare` compares
+    baselines/GRID/                                        stored runs with which `fedflat compare` compares
     imported/NAME/results/...                              a folder of results from an archive of `fedflat export`
 
 EXPERIMENT is custom/NAME for single runs with overrides, and for analyses that are not part of an experiment.
@@ -109,8 +109,8 @@ class ResultPaths:
         return self.root / "logs" / experiment / cell / f"{name}.log"
 
     def baselines(self, grid: str) -> Path:
-        """The stored baselines of a grid."""
-        return self.root / "baselines" / f"{grid}.csv"
+        """The folder of the stored baselines of a grid."""
+        return self.root / "baselines" / grid
 
     def cell_of(self, file: Path) -> tuple[str, CellAddress] | None:
         """The experiment and the cell to which a tidy file, a run directory or trials belong; None for other files."""

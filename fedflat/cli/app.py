@@ -46,7 +46,7 @@ for subcommand in (
     training.run, tuning.tune,
     analysing.analyse, analysing.analyses,
     rendering.table, rendering.figure, rendering.report, rendering.summary, rendering.layouts,
-    comparing.baselines, comparing.compare,
+    comparing.compare,
     provenance.verify, provenance.export,
     methods.methods, methods.new_method, methods.check_method, methods.schema,
     published.published, published.audit, published.claims,
@@ -55,6 +55,7 @@ for subcommand in (
     app.command()(subcommand)
 app.command("import")(provenance.import_)  # a word that Python reserves
 app.add_typer(data.app, name="data")
+app.add_typer(comparing.app, name="baselines")
 
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 """The base class of command-line errors, from Click or from Typer's copy of Click; Typer does not export it."""

@@ -1,37 +1,140 @@
-"""The commands `fedflat baselines`, which stores finished runs, and `fedflat compare`, which uses them."""
+"""The commands `fedflat baselines ...`, which store and verify finished runs, and `fedflat compare`."""
 
+import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from fedflat.cli.options import ExperimentName, Results, Set, file_path, overrides_of
+from bench.host.allocator import keep_freed_memory
+from bench.host.progress import silent
+from bench.host.threads import available_cores
+from fedflat.cli.batch import resources_used
+from fedflat.cli.options import Device, Results, Set, file_path, folder_path, overrides_of
+
+app = typer.Typer(rich_markup_mode=None)
+
+Stored = Annotated[
+    Path | None,
+    typer.Option(
+        "--baselines",
+        help="The folder of the baselines. Default: results/baselines/GRID.",
+        parser=folder_path,
+        metavar="FOLDER",
+    ),
+]
 
 
-def baselines(
-    experiment: ExperimentName,
-    grid: Annotated[str, typer.Option(help="The name under which the baselines are stored.", metavar="GRID")],
-    set_: Set = None,
-    results: Results = Path("results"),
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="The CSV file to write. Default: results/baselines/GRID.csv.", parser=file_path, metavar="FILE"
+@app.callback(invoke_without_command=True)
+def baselines(context: typer.Context) -> None:
+    """Store finished runs as baselines, verify and list them; 'fedflat compare' compares methods with them."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+@app.command()
+def add(
+    experiment: Annotated[
+        list[str],
+        typer.Argument(
+            help="The names of experiments (folders of paper_tables/), or the paths of YAML files.",
+            metavar="EXPERIMENT...",
         ),
-    ] = None,
+    ],
+    grid: Annotated[str, typer.Option(help="The name under which the runs are stored.", metavar="GRID")],
+    set_: Set = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace stored runs of these experiments, and of the same runs.")
+    ] = False,
+    without_analyses: Annotated[
+        bool, typer.Option("--without-analyses", help="Store runs whose analyses are not computed, without analyses.")
+    ] = False,
+    results: Results = Path("results"),
+    stored: Stored = None,
 ) -> None:
-    """Store an experiment's final metrics as baselines.
+    """Add all runs of experiments to the baselines of a grid.
 
-    All runs of the experiment must be finished. 'fedflat compare' compares other methods with these baselines.
+    All runs must be finished, and the analyses that the experiment's analyses.yaml names must be computed. Runs of
+    other experiments in the grid are kept. An experiment that 'fedflat tune' has written adds its runs as tuned ones.
+
+    \b
+    Examples:
+      fedflat baselines add quick_all --grid quick --without-analyses
+      fedflat baselines add bench1d results/tuning/bench1d/tuned.yaml --grid bench1d
+    """
+    from analysis.comparison.adding import add as add_runs
+    from analysis.report.requested import RequestedExperiment
+
+    requests = [RequestedExperiment(name, results, overrides_of(set_)) for name in experiment]
+    place = add_runs(requests, grid, stored, analyses=not without_analyses, replace=replace)
+    typer.echo(str(place))
+
+
+@app.command()
+def show(
+    grid: Annotated[
+        str | None, typer.Argument(help="The name of a grid. Default: list all grids.", metavar="GRID")
+    ] = None,
+    stored: Stored = None,
+) -> None:
+    """List the grids with stored baselines, or show what one of them contains.
+
+    \b
+    Examples:
+      fedflat baselines show
+      fedflat baselines show quick
+    """
+    from analysis.comparison.overview import grids, overview
+
+    if stored is not None and grid is None:
+        raise typer.BadParameter("--baselines needs the name of the grid")
+    for line in grids() if grid is None else overview(grid, stored):
+        typer.echo(line)
+
+
+@app.command()
+def verify(
+    grid: Annotated[str, typer.Argument(help="The name of a grid.", metavar="GRID")],
+    sample: Annotated[
+        int, typer.Option(help="How many stored runs are trained again, drawn at random.", min=1, metavar="N")
+    ] = 5,
+    seed: Annotated[int, typer.Option(help="The seed of the draw.", min=0, metavar="N")] = 0,
+    device: Device = "cpu",
+    stored: Stored = None,
+) -> None:
+    """Train randomly drawn stored runs again, and compare.
+
+    A run is trained from its stored configuration, in a temporary folder. With the same code, versions of libraries,
+    processor and engine's choice, all stored numbers must have the same bits; else accuracies may differ by 3 points,
+    and losses by a tenth. Prints one line for each run. The exit code is 1 if a run differs.
 
     \b
     Example:
-      fedflat baselines quick_all --grid quick
+      fedflat baselines verify quick --sample 2
     """
-    from analysis.comparison.baselines import store
-    from analysis.report.requested import RequestedExperiment
+    started = time.perf_counter()
+    keep_freed_memory()
+    from analysis.comparison.baselines import load
+    from analysis.provenance.stored_runs import TOLERANCE, as_table, drawn, has_changed
+    from analysis.provenance.stored_runs import verify as train_again
+    from bench.host.torch_device import prepare_device
 
-    typer.echo(str(store(RequestedExperiment(experiment, results, overrides_of(set_)), grid, out)))
+    chosen = drawn(load(grid, stored), sample, seed)
+    torch_device = prepare_device(device, available_cores(), typer.echo)
+    verdicts = []
+    for number, run in enumerate(chosen, start=1):
+        typer.echo(f"run {number} of {len(chosen)}", err=True)
+        verdicts.append(train_again(run, torch_device, silent))
+    for line in as_table(verdicts):
+        typer.echo(line)
+    for line in dict.fromkeys(filter(None, map(has_changed, chosen))):
+        typer.echo(f"changed since: {line}")
+    limits = f"tolerance where bits may differ: {TOLERANCE['accuracy']:g} points, {TOLERANCE['loss']:.0%} of a loss"
+    typer.echo(limits)
+    differing = sum(verdict.differs for verdict in verdicts)
+    typer.echo(f"{differing} of {len(verdicts)} runs differ; {resources_used(started)}")
+    if differing:
+        raise typer.Exit(1)
 
 
 def compare(
@@ -45,20 +148,25 @@ def compare(
         ),
     ] = None,
     metric: Annotated[
-        str, typer.Option(help="test_accuracy, test_loss, train_loss or train_accuracy.", metavar="METRIC")
+        str,
+        typer.Option(
+            help="A measured column of the baselines, such as test_accuracy, test_loss, generalisation_gap, "
+            "rounds_to_80 or lambda_max.",
+            metavar="METRIC",
+        ),
     ] = "test_accuracy",
+    variant: Annotated[
+        str | None,
+        typer.Option(
+            help="untuned or tuned stored runs. Default: tuned if the method's experiment is, and if such runs are "
+            "stored.",
+            metavar="VARIANT",
+        ),
+    ] = None,
     by_setting: Annotated[bool, typer.Option("--by-setting", help="Also show one table for each setting.")] = False,
     set_: Set = None,
     results: Results = Path("results"),
-    stored: Annotated[
-        Path | None,
-        typer.Option(
-            "--baselines",
-            help="The file of the baselines. Default: results/baselines/GRID.csv.",
-            parser=file_path,
-            metavar="FILE",
-        ),
-    ] = None,
+    stored: Stored = None,
     csv: Annotated[
         Path | None,
         typer.Option(help="Also write the comparison to this tidy CSV file.", parser=file_path, metavar="FILE"),
@@ -79,7 +187,14 @@ def compare(
     from bench.files.csv_json import write_csv
 
     comparison = compare_with_stored(
-        method, grid, results, experiment=experiment, overrides=overrides_of(set_), metric=metric, baselines=stored
+        method,
+        grid,
+        results,
+        experiment=experiment,
+        overrides=overrides_of(set_),
+        metric=metric,
+        variant=variant,
+        baselines=stored,
     )
     if csv is not None:
         write_csv(csv, comparison.csv(by_setting))

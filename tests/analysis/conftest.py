@@ -9,8 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.analyses import ANALYSES, load_analyses
+from analysis.analyses import ANALYSES, load_analyses, parse_analysis
 from analysis.analyses.provenance import analysis_fingerprint, name_value_pairs
+from analysis.analyses.run_analysis import run_analysis
 from analysis.layouts.captions import Caption
 from analysis.layouts.tidy import Tidy
 from bench.experiments.address import IDS, CellAddress, Setting
@@ -192,6 +193,14 @@ def train_all(source: Path, results: Path) -> None:
     experiment = load_experiment(str(source))
     for path, cell in experiment.cells().items():
         train_cell(experiment.name, cell, results / "runs" / experiment.name / path, prepare_device("cpu", 1), silent)
+
+
+def analyse(folder: Path, experiment: str, cell: str, name: str, options: dict[str, object]) -> Path:
+    """Analyse the runs of a cell where the pipeline would; return the tidy file."""
+    paths = ResultPaths(folder / "results")
+    out = paths.analysis(experiment, cell, name)
+    run_analysis(parse_analysis(name, options), paths.cell(experiment, cell), out, prepare_device("cpu", 1), silent)
+    return out
 
 
 @pytest.fixture(scope="session")

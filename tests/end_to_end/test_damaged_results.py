@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from analysis.analyses import parse_analysis
 from analysis.analyses.run_analysis import run_analysis
-from analysis.comparison.baselines import store
+from analysis.comparison.adding import add
 from analysis.comparison.compare import compare
 from analysis.figures.draw import caption, draw
 from analysis.report.figures import Figures
@@ -105,11 +105,12 @@ def figure(name: str) -> Callable[[Path], str]:
 
 
 def baselines(results: Path) -> str:
-    return store(requested(results), "mini", results / "stored.csv").read_text(encoding="utf-8")
+    folder = add([requested(results)], "mini", results / "stored", analyses=False, replace=True)
+    return "".join(file.read_text(encoding="utf-8") for file in sorted(folder.iterdir()))
 
 
 def comparison(results: Path) -> str:
-    options = {"experiment": MINI, "overrides": EXPERIMENT, "baselines": results / "baselines.csv"}
+    options = {"experiment": MINI, "overrides": EXPERIMENT, "baselines": results / "baselines" / "mini"}
     return compare("fedsam", "mini", results, **options).csv(by_setting=True).to_csv()
 
 
@@ -127,8 +128,8 @@ COMMANDS = {
     "figure surfaces": (figure("surfaces"), r"fedsam/surface\.csv"),
     "figure perturbation": (figure("perturbation"), r"fedsam/perturbation\.csv"),
     "figure labels": (figure("labels"), r"partitions/.*partition\.csv\.gz"),
-    "baselines": (baselines, rf"{RUN}(metrics|config|provenance)\..*"),
-    "compare": (comparison, rf"baselines\.csv|{RUN}(metrics|config|provenance)\..*"),
+    "baselines": (baselines, rf"{RUN}(metrics|times|partition|config|provenance)\..*"),
+    "compare": (comparison, rf"mini/(runs|about|curves)\.csv|{RUN}(metrics|config|provenance)\..*"),
 }
 """Each command, and the files that it reads."""
 
@@ -153,7 +154,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     split = paths.partition("mini", METHODS[0], 0)
     split.parent.mkdir(parents=True)
     shutil.copy(paths.run("mini", METHODS[0], 0) / "partition.csv.gz", split)
-    store(wanted, "mini", results / "baselines.csv")
+    add([wanted], "mini", results / "baselines" / "mini", analyses=False)
     return results
 
 
@@ -323,21 +324,20 @@ def test_after_any_damage_of_a_checkpoint_the_run_ends_with_the_same_bits(data, 
         (["figure", "drift"], f"analysis/mini/{METHODS[1]}/drift.csv"),
         (["summary"], f"runs/mini/{METHODS[1]}/metrics.csv"),
         (["report"], f"runs/mini/{METHODS[1]}/metrics.csv"),
-        (["baselines", "--grid", "mini"], f"runs/mini/{METHODS[1]}/seed-0/config.json"),
-        (["compare", "fedsam", "--grid", "mini"], "baselines/mini.csv"),
+        (["baselines", "add", "--grid", "again", "--without-analyses"], f"runs/mini/{METHODS[1]}/seed-0/config.json"),
+        (["compare", "fedsam", "--grid", "mini"], "baselines/mini/runs.csv"),
     ],
 )
 def test_the_command_ends_with_one_line_and_code_2(words, file, finished, tmp_path):
     results = Path(shutil.copytree(finished, tmp_path / "results"))
-    (results / "baselines").mkdir()
-    shutil.copy(results / "baselines.csv", results / "baselines" / "mini.csv")
     damaged = results / file
     damaged.write_bytes(damaged.read_bytes()[: damaged.stat().st_size // 2])
     name, *others = words
+    command, others = (["baselines", "add"], others[1:]) if name == "baselines" else ([name], others)
     experiment = ["--experiment", MINI] if name == "compare" else [MINI]
     options = [f"--set={key}={json.dumps(value)}" for key, value in EXPERIMENT.items()]
     others = [str(results / word) if word.startswith("runs/") else word for word in others]
-    done = commands.run(["fedflat", name, *experiment, *others, "--results", str(results), *options], cwd=tmp_path)
+    done = commands.run(["fedflat", *command, *experiment, *others, "--results", str(results), *options], cwd=tmp_path)
     assert done.returncode == 2, done.stderr
     [line] = done.stderr.splitlines()
     assert re.fullmatch(rf"fedflat: '.*{file}' is damaged \(.*\): .*", line)

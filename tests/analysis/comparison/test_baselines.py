@@ -1,4 +1,4 @@
-"""Stored baselines: every run of an experiment, with the numbers and the identity that it has, or a clear refusal."""
+"""Stored baselines: the files of a grid hold what the tables of runs hold, or there is a clear refusal."""
 
 import json
 import shutil
@@ -7,20 +7,26 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis.comparison.baselines import COLUMNS, STORED_METRICS, collect, load, run_rows, store
-from analysis.comparison.run_table import protocol
+from analysis.comparison import baselines
+from analysis.comparison.adding import add, collect
+from analysis.comparison.baselines import Baselines, load, save, stored_grids
+from analysis.comparison.overview import grids, overview
+from analysis.comparison.run_table import ANALYSED, RATED, protocol
 from analysis.report.requested import RequestedExperiment
 from bench.experiments.experiment import load_experiment
 from bench.experiments.run_config import RunConfig
 from bench.input.errors import UserError
-from bench.training.run_directory import RunDirectory
-from tests.analysis.conftest import LITTLE, train_all
+from tests.analysis.conftest import LITTLE, analyse, train_all
+from tests.commands import fedflat, refused
 
 CELL = "digits/dirichlet-0.1/4-of-20/fedsam"
+METHODS = ("fedavg", "fedsam", "wild")
+TINY = Path("results/baselines/tiny")
+TUNED = "tuned: {experiment: little, trials: 7, seed: 1000, validation: 0.2, score: best, rungs: [], ranges: {}}\n"
 
 
-def requested(folder: Path) -> RequestedExperiment:
-    return RequestedExperiment(str(folder / "little.yaml"), folder / "results")
+def requested(folder: Path, name: str = "little.yaml") -> RequestedExperiment:
+    return RequestedExperiment(str(folder / name), folder / "results")
 
 
 def quick_run(cell: str = CELL, **changes: object) -> RunConfig:
@@ -28,53 +34,153 @@ def quick_run(cell: str = CELL, **changes: object) -> RunConfig:
     return load_experiment("quick", keys).cell(cell).runs[0]
 
 
-def test_every_run_and_metric_is_stored_as_the_run_has_it(little: Path) -> None:
-    file = store(requested(little), "tiny")
-    assert file == Path("results/baselines/tiny.csv")
-    rows = load("tiny")
-    assert list(rows.columns) == COLUMNS
-    assert len(rows) == 2 * 3 * 3 * len(STORED_METRICS)
-    run = RunDirectory(little / "results" / "runs" / "little" / CELL / "seed-1")
-    of_run = rows[(rows["method"] == "fedsam") & (rows["partition"] == "dirichlet-0.1") & (rows["seed"] == 1)]
-    last = run.metrics().iloc[-1]
-    assert dict(zip(of_run["metric"], of_run["value"], strict=True)) == {name: last[name] for name in STORED_METRICS}
-    row = of_run.iloc[0]
-    assert (row["identity"], row["title"], row["outcome"]) == (run.config.identity, "FedSAM", "finished")
-    assert (row["rounds"], row["last_round"], row["batch_size"]) == (1, 1, 45)
-    assert json.loads(row["hyperparameters"]) == {"rho": 0.05}
-    assert json.loads(row["training"])["lr"] == 0.1
-    assert row["partition_hash"] == run.provenance["partition_hash"]
-    assert row["data_hash"] == run.provenance["data_hash"]
-    assert row["code"] == f"{run.provenance['code']['version']}+{run.provenance['code']['fingerprint']}"
-    assert row["device"] == run.provenance["device"]
+def contents(folder: Path = TINY) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in folder.iterdir()}
 
 
-def test_runs_that_diverged_are_stored_without_values(little: Path) -> None:
-    rows = collect(requested(little))
-    wild = rows[rows["method"] == "wild"]
-    assert len(wild) == 2 * 3 * len(STORED_METRICS)
-    assert set(wild["outcome"]) == {"diverged"}
-    assert wild["value"].isna().all()
-    assert rows.loc[rows["method"] != "wild", "value"].notna().all()
+def variant(folder: Path, name: str, change: tuple[str, str]) -> str:
+    """A file with other, tuned values of FedAvg in little.yaml, and its runs."""
+    text = LITTLE.replace("name: little", f"name: {name}").replace(*change).partition("  fedsam:")[0]
+    (folder / f"{name}.yaml").write_text(text + TUNED, encoding="utf-8")
+    train_all(folder / f"{name}.yaml", folder / "results")
+    return f"{name}.yaml"
+
+
+def test_what_is_read_again_is_what_was_stored(little: Path) -> None:
+    assert add([requested(little)], "tiny") == TINY
+    assert sorted(contents()) == ["about.csv", "curves.csv", "runs.csv"]
+    before, after = collect(requested(little)), load("tiny")
+    exact = [column for column in before.runs if column not in ("seconds", "communicated_mb")]
+    pd.testing.assert_frame_equal(after.runs[exact], before.runs[exact], check_exact=True)
+    pd.testing.assert_frame_equal(after.runs, before.runs, check_exact=False, rtol=1e-5)
+    pd.testing.assert_frame_equal(after.curves, before.curves, check_exact=False, rtol=1e-5)
+    assert len(after.runs) == 18
+    assert set(after.runs.loc[after.runs["method"] == "wild", "outcome"]) == {"diverged"}
+
+
+def test_measured_columns_say_what_is_better(little: Path) -> None:
+    metrics = collect(requested(little)).metrics
+    assert {name for name, better in metrics.items() if better == "higher"} == {"test_accuracy", "train_accuracy"}
+    assert {*RATED, *ANALYSED, "rounds_to_80", "communicated_mb", "gradients", "seconds"} < {*metrics}
+    assert "last_round" not in metrics
+
+
+def test_long_curves_are_thinned_with_both_ends(little: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(baselines, "MOST_EVALUATIONS", 3)
+    one = collect(requested(little))
+    runs = one.runs[one.runs["method"] == "fedavg"].head(2)
+    ids = runs[baselines.CURVE_IDS]
+    curves = pd.concat(
+        [ids.assign(round=r, test_accuracy=r, test_loss=1.0, communicated_mb=r, gradients=r) for r in range(1, 10)]
+    )
+    save(TINY, Baselines(runs, curves))
+    assert load("tiny").curves["round"].tolist() == [1, 5, 9] * 2
+
+
+def test_untuned_and_tuned_values_stand_side_by_side(little: Path) -> None:
+    add([requested(little)], "tiny")
+    before = load("tiny")
+    add([requested(little, variant(little, "little_tuned", ("lr: 0.1", "lr: 0.2")))], "tiny")
+    after = load("tiny")
+    assert set(zip(after.runs["variant"], after.runs["trials"], strict=True)) == {("untuned", 0), ("tuned", 7)}
+    pd.testing.assert_frame_equal(after.of_variant("untuned").runs.reset_index(drop=True), before.runs)
+    assert len(after.of_variant("tuned").runs) == 6
+    lines = " ".join(" ".join(overview("tiny")).split())
+    for words in ("24, 6 of which diverged", "little (18 runs), little_tuned (6 runs)", "tuned (7 trials)"):
+        assert words in lines
+    [_, line] = grids()
+    assert line.split()[:5] == ["tiny", "24", "2", "3", "3"]
+
+
+def test_stored_runs_are_replaced_only_on_request(little: Path) -> None:
+    add([requested(little)], "tiny")
+    before = contents()
+    with pytest.raises(UserError, match=r"18 runs are there already, such as fedavg \(untuned\) in .*--replace"):
+        add([requested(little)], "tiny")
+    assert contents() == before
+    text = LITTLE.replace("rho: 0.05", "rho: 0.07").replace("  wild:", "  # wild:")
+    (little / "little.yaml").write_text(text, encoding="utf-8")
+    shutil.rmtree(little / "results/runs")
+    train_all(little / "little.yaml", little / "results")
+    add([requested(little)], "tiny", replace=True)
+    runs = load("tiny").runs
+    assert set(runs["method"]) == {"fedavg", "fedsam"}
+    assert set(runs.loc[runs["method"] == "fedsam", "hyperparameters"]) == {'{"rho":0.07}'}
+    assert not any(b"wild" in content for content in contents().values())
+
+
+def test_a_kill_leaves_the_old_baselines_or_the_new_ones(little: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    add([requested(little)], "tiny")
+    old = load("tiny")
+    new = Baselines(*(frame.assign(variant="tuned") for frame in (old.runs.assign(trials=7), old.curves)))
+    written = baselines.write_checked_csv
+    seen = []
+    for survived in range(5):
+        save(TINY, old)
+        left = [survived]
+
+        def killed(file: Path, table: pd.DataFrame, left: list[int] = left) -> None:
+            if left[0] == 0:
+                raise KeyboardInterrupt
+            left[0] -= 1
+            written(file, table)
+
+        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+            patched.setattr(baselines, "write_checked_csv", killed)
+            save(TINY, new)
+        found = load("tiny").runs
+        assert len(found) == 18
+        seen.append(found["variant"].iloc[0])
+        pd.testing.assert_frame_equal(found, load("tiny").runs)
+    assert seen == ["untuned"] * 3 + ["tuned"] * 2
+    save(TINY, new)
+    assert not any(b"untuned" in content for content in contents().values())
 
 
 def test_hashes_that_look_like_numbers_stay_text(little: Path) -> None:
-    rows = collect(requested(little)).assign(identity="1234567890123456", data_hash="12e4567890123456")
-    rows.to_csv("odd.csv", index=False)
-    again = load("odd", Path("odd.csv"))
-    assert set(again["identity"]) == {"1234567890123456"}
+    one = collect(requested(little))
+    runs = one.runs.assign(data_hash="12e4567890123456", partition_hash="1234567890123456")
+    save(TINY, Baselines(runs, one.curves))
+    again = load("tiny").runs
+    assert set(again["partition_hash"]) == {"1234567890123456"}
     assert set(again["data_hash"]) == {"12e4567890123456"}
 
 
 def test_missing_runs_are_counted_with_the_command_that_produces_them(little: Path) -> None:
-    store(requested(little), "tiny")
-    before = Path("results/baselines/tiny.csv").read_bytes()
+    add([requested(little)], "tiny")
+    before = contents()
     shutil.rmtree(little / "results" / "runs" / "little" / CELL / "seed-1")
     shutil.rmtree(little / "results" / "runs" / "little" / "digits" / "iid" / "4-of-20" / "wild")
     with pytest.raises(UserError, match=r"4 of 18 runs of experiment little are missing") as caught:
-        store(requested(little), "tiny")
+        add([requested(little)], "tiny", replace=True)
     assert "snakemake --cores 2 little_runs --config" in str(caught.value)
-    assert Path("results/baselines/tiny.csv").read_bytes() == before
+    assert contents() == before
+
+
+def test_missing_analyses_are_counted_with_the_command_that_computes_them(little: Path) -> None:
+    """An analysis is complete if all cells have it; it is required if analyses.yaml names it or a cell has it."""
+    (little / "analyses.yaml").write_text("flatness: {images: 20, draws: 2}\n", encoding="utf-8")
+    cells = [f"digits/{partition}/4-of-20/{method}" for partition in ("dirichlet-0.1", "iid") for method in METHODS]
+    files = {cell: little / "results/analysis/little" / cell / "flatness.csv" for cell in cells}
+    with pytest.raises(UserError, match=r"flatness of experiment little is missing in 6 of 6 cells .*_analysis_flatn"):
+        collect(requested(little))
+    for cell in cells:
+        analyse(little, "little", cell, "flatness", {"images": 20, "draws": 2})
+    runs = collect(requested(little)).runs
+    assert runs.loc[runs["outcome"] == "finished", "lpf"].notna().all()
+    assert json.loads(runs["analyses"][0])["flatness"]["draws"] == 2
+    save(TINY, collect(requested(little)))
+    assert load("tiny").runs["lpf"].tolist() == pytest.approx(runs["lpf"].tolist(), rel=1e-5, nan_ok=True)
+    (little / "analyses.yaml").write_text("hessian: {images: 20}\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"hessian of experiment little is missing in 6 of 6 cells"):
+        collect(requested(little))
+    (little / "analyses.yaml").unlink()
+    files[cells[1]].unlink()
+    with pytest.raises(UserError, match=r"flatness of experiment little is missing in 1 of 6 cells"):
+        collect(requested(little))
+    without = collect(requested(little), analyses=False).runs
+    assert without[list(ANALYSED)].isna().all(axis=None)
+    assert set(without["analyses"]) == {"{}"}
 
 
 def test_runs_of_another_configuration_are_not_stored(little: Path) -> None:
@@ -95,6 +201,24 @@ def test_methods_that_do_not_share_the_protocol_are_not_stored_together(little: 
     why = r"\(local_epochs: 1 in fedavg, none in wild\)"
     with pytest.raises(UserError, match=f"fedavg and wild cannot be compared .* {why}"):
         collect(requested(little))
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (("rounds: 1", "rounds: 2"), r"cannot be compared in .*seed-0 \(rounds: 1 in fedavg, 2 in fedavg\)"),
+        (("methods:", "report: best\nmethods:"), r"reported value: last in fedavg, best, evaluated every 1 rounds in"),
+        (("seeds: [0, 1, 2]", "seeds: [0, 1]"), r"has 2 seeds in .*, and fedavg \(untuned\) has 3"),
+        (("seeds: [0, 1, 2]", "seeds: [0]"), r"fedavg \(tuned\) has 1 seed in .* \(allowed: at least 2 seeds\)"),
+    ],
+    ids=["protocol", "report", "other seeds", "too few seeds"],
+)
+def test_runs_that_do_not_fit_the_stored_ones_are_refused(little: Path, change: tuple[str, str], why: str) -> None:
+    add([requested(little)], "tiny")
+    before, other = contents(), requested(little, variant(little, "other", change))
+    with pytest.raises(UserError, match=why):
+        add([other], "tiny")
+    assert contents() == before
 
 
 @pytest.mark.parametrize(
@@ -152,51 +276,51 @@ def test_the_place_of_images_is_no_part_of_the_protocol() -> None:
 
 
 def test_baselines_that_are_not_there(little: Path) -> None:
-    with pytest.raises(UserError, match=r"store them with: fedflat baselines EXPERIMENT --grid quick$"):
+    with pytest.raises(UserError, match=r"store them with: fedflat baselines add EXPERIMENT --grid quick$"):
         load("quick")
-    with pytest.raises(UserError, match=r"fedflat baselines EXPERIMENT --grid quick --out my.csv$"):
-        load("quick", Path("my.csv"))
-    store(requested(little), "tiny")
+    with pytest.raises(UserError, match=r"fedflat baselines add EXPERIMENT --grid quick --baselines mine$"):
+        load("quick", Path("mine"))
+    add([requested(little)], "tiny")
+    assert stored_grids() == ["tiny"]
     with pytest.raises(UserError, match=r"unknown grid of stored baselines 'tny'; did you mean 'tiny'\? .*: tiny\)"):
         load("tny")
     with pytest.raises(UserError, match="lower-case letters"):
-        store(requested(little), "../tiny")
+        add([requested(little)], "../tiny")
+    Path("results/baselines/old.csv").write_text("dataset,metric\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"old.csv' has the form of an earlier version"):
+        load("old")
 
 
 def test_damaged_baselines_are_reported(little: Path) -> None:
-    rows = pd.read_csv(store(requested(little), "tiny"))
-    unchecked = rows.drop(columns="checksum")
-    for damaged, message in [
-        (rows.iloc[:-3], r"'odd.csv' is damaged \(it has \d+ of \d+ rows\): store them again with: fedflat baselines"),
-        (unchecked.drop(columns="protocol"), r"'odd.csv' is damaged \(it lacks the column protocol"),
-        (pd.concat([unchecked, unchecked.iloc[:1]]), "two rows have the same dataset and partition"),
-        (unchecked.assign(value="much"), r"'odd.csv' is damaged \(value = 'much' is not a number"),
-        (
-            unchecked.assign(rounds=rows.index, protocol=rows.index),
-            "cannot be compared in digits/dirichlet-0.1/4-of-20/",
-        ),
+    add([requested(little)], "tiny")
+    for name, damage, message in [
+        ("runs.csv", lambda rows: rows.iloc[:-3], r"runs.csv' is damaged \(it has \d+ of \d+ rows\): restore 'odd'"),
+        ("runs.csv", lambda rows: rows.assign(seed=1, test_loss=0), r"runs.csv' is damaged \(its content does not"),
+        ("runs.csv", without_checksum(lambda rows: rows.drop(columns="outcome")), "it lacks the column outcome"),
+        ("runs.csv", without_checksum(lambda rows: pd.concat([rows, rows])), "two rows have the same dataset"),
+        ("runs.csv", without_checksum(lambda rows: rows.assign(gradients="much")), "gradients = 'much' is not a num"),
+        ("about.csv", without_checksum(lambda rows: rows.iloc[1:]), r"about.csv' lacks 3 of 18 runs of runs.csv"),
+        ("curves.csv", without_checksum(lambda rows: rows.iloc[1:]), r"curves.csv' lacks 1 of 18 runs of runs.csv"),
+        ("about.csv", without_checksum(lambda rows: rows.assign(protocol=rows.index)), "cannot be compared in digits"),
     ]:
-        damaged.to_csv("odd.csv", index=False)
+        shutil.rmtree("odd", ignore_errors=True)
+        shutil.copytree(TINY, "odd")
+        damage(pd.read_csv(TINY / name, dtype=str)).to_csv(Path("odd", name), index=False)
         with pytest.raises(UserError, match=message):
-            load("odd", Path("odd.csv"))
+            load("odd", Path("odd"))
 
 
-def test_a_run_has_one_row_per_metric(little: Path) -> None:
-    run = RunDirectory(little / "results" / "runs" / "little" / CELL / "seed-0")
-    rows = run_rows(run, {"dataset": "d", "partition": "p", "participation": "a", "method": "m"}, "M")
-    assert rows["metric"].tolist() == list(STORED_METRICS)
+def without_checksum(change):
+    return lambda rows: change(rows.drop(columns="checksum"))
 
 
-def test_the_last_round_is_stored(tmp_path: Path) -> None:
-    file = tmp_path / "little.yaml"
-    file.write_text(
-        LITTLE.replace("rounds: 1", "rounds: 3").replace("seeds: [0, 1, 2]", "seeds: [0]"), encoding="utf-8"
-    )
-    train_all(file, tmp_path / "results")
-    rows = collect(requested(tmp_path))
-    metrics = RunDirectory(tmp_path / "results" / "runs" / "little" / CELL / "seed-0").metrics()
-    of_run = rows[(rows["method"] == "fedsam") & (rows["partition"] == "dirichlet-0.1")].set_index("metric")
-    assert of_run["value"].to_dict() == {name: metrics[name].iloc[2] for name in STORED_METRICS}
-    assert set(of_run["last_round"]) == {3}
-    wild = rows[rows["method"] == "wild"]
-    assert (wild["last_round"] < wild["rounds"]).all()
+def test_the_commands_store_and_show(little: Path) -> None:
+    stored = fedflat("baselines", "add", "little.yaml", "--grid", "tiny")
+    assert (stored.returncode, stored.stdout) == (0, "results/baselines/tiny\n")
+    shown = fedflat("baselines", "show")
+    assert shown.stdout.splitlines()[1].startswith("tiny")
+    assert "methods      fedavg, fedsam, wild" in fedflat("baselines", "show", "tiny").stdout
+    assert "are there already" in refused("baselines", "add", "little.yaml", "--grid", "tiny")
+    assert "unknown grid" in refused("baselines", "show", "tin")
+    assert "missing" in refused("baselines", "add", "little.yaml", "--grid", "tiny", "--set", "grid.seeds=[0, 5]")
+    assert "--baselines needs" in refused("baselines", "show", "--baselines", "tiny")

@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.comparison.baselines import store
+from analysis.comparison.adding import add
+from analysis.comparison.baselines import Baselines, load, save
 from analysis.comparison.compare import Comparison, compare, summary
+from analysis.comparison.run_table import run_table
 from analysis.comparison.text import as_text
 from analysis.report.requested import RequestedExperiment
 from bench.experiments.address import IDS
@@ -21,7 +23,7 @@ from bench.host.progress import silent
 from bench.host.torch_device import prepare_device
 from bench.input.errors import UserError
 from bench.training.train import train_cell
-from tests.analysis.conftest import LITTLE, train_all
+from tests.analysis.conftest import LITTLE, analyse, train_all
 from tests.commands import fedflat, refused
 
 SETTINGS = [("digits", "dirichlet-0.1", "4-of-20"), ("digits", "iid", "4-of-20")]
@@ -54,7 +56,7 @@ def mine(folder: Path, grid: str = LITTLE) -> Path:
 
 @pytest.fixture
 def stored(little: Path) -> Path:
-    store(RequestedExperiment("little.yaml", Path("results")), "tiny")
+    add([RequestedExperiment("little.yaml", Path("results"))], "tiny")
     return little
 
 
@@ -126,7 +128,7 @@ def test_runs_that_diverged_are_counted_and_lose(stored: Path) -> None:
     against = row(found.tables(False)["all", "all", "all"], "fedavg")
     assert (against["wins"], against["losses"], against["diverged"]) == (0, 6, 6)
     assert "6 | 0" in as_text(found, False)
-    assert "where one run of a pair diverged, the other one wins" in " ".join(as_text(found, False).split())
+    assert "that diverged; where one run of a pair did, the other one wins" in " ".join(as_text(found, False).split())
 
 
 def test_the_output_says_how_many_seeds_there_are_and_what_is_missing(stored: Path) -> None:
@@ -179,7 +181,7 @@ def test_another_tuning_is_no_other_protocol(stored: Path) -> None:
 
 @pytest.mark.parametrize(("column", "why"), [("data_hash", "content of the data set"), ("partition_hash", "partition")])
 def test_other_data_and_partitions_are_refused(stored: Path, column: str, why: str) -> None:
-    file = Path("results/baselines/tiny.csv")
+    file = Path("results/baselines/tiny", "about.csv" if column == "data_hash" else "runs.csv")
     pd.read_csv(file, dtype=str).drop(columns="checksum").assign(**{column: "f" * 16}).to_csv(file, index=False)
     with pytest.raises(UserError, match=rf"cannot be compared .*{why}.*ffffffffffffffff stored"):
         compared()
@@ -190,7 +192,7 @@ def test_without_an_experiment_the_runs_are_those_of_the_one_named_like_the_grid
         UserError, match=r"no experiment has the name of the grid, tiny: give the experiment .* --experiment"
     ):
         compare("fedsam", "tiny", Path("results"))
-    shutil.copy("results/baselines/tiny.csv", "results/baselines/quick.csv")
+    shutil.copytree("results/baselines/tiny", "results/baselines/quick")
     with pytest.raises(UserError, match="no finished run of fedsam of experiment quick under 'results'"):
         compare("fedsam", "quick", Path("results"))
 
@@ -254,10 +256,6 @@ def test_the_command_prints_the_tables_and_writes_a_tidy_csv(stored: Path) -> No
     expected = compared().csv(by_setting=True)
     assert table["difference"].tolist() == pytest.approx(expected["difference"].tolist(), rel=0, abs=0, nan_ok=True)
 
-    done = fedflat("baselines", "little.yaml", "--grid", "again", "--out", "again.csv")
-    assert (done.returncode, done.stdout) == (0, "again.csv\n")
-    assert Path("again.csv").read_bytes() == Path("results/baselines/tiny.csv").read_bytes()
-
     assert "unknown grid of stored baselines 'quick'" in refused("compare", "fedsam", "--grid", "quick")
 
 
@@ -269,6 +267,53 @@ def frame(**methods: list[tuple[str, float, float]]) -> pd.DataFrame:
         for seed, (partition, a, b) in enumerate(pairs)
     ]
     return pd.DataFrame(rows, columns=[*IDS[:3], "seed", "method", "title", "mine", "stored", "same"])
+
+
+def test_a_missed_target_loses_without_a_value(stored: Path) -> None:
+    """After one round, no run reaches 90 %, and all have spent the same traffic."""
+    missed = compared(metric="rounds_to_90")
+    against = row(missed.tables(False)["all", "all", "all"], "fedavg")
+    assert (against["wins"], against["losses"], against["diverged"], against["diverged_stored"]) == (0, 0, 6, 6)
+    assert "of stored runs that missed the target" in " ".join(as_text(missed, False).split())
+    gradients = row(compared(metric="gradients").tables(False)["all", "all", "all"], "fedavg")
+    assert gradients["mean"] == 2 * gradients["mean_stored"]
+
+
+def test_values_of_analyses_are_compared_where_they_are_computed(stored: Path) -> None:
+    with pytest.raises(UserError, match="no run of fedsam has a value of lpf: the analysis flatness is not computed"):
+        compared(metric="lpf")
+    for setting, method in ((SETTINGS[0], "fedsam"), (SETTINGS[0], "fedavg"), (SETTINGS[1], "fedsam")):
+        analyse(stored, "little", "/".join((*setting, method)), "flatness", {"images": 20, "draws": 2})
+    Path("analyses.yaml").write_text("flatness: {images: 20, draws: 2}\n", encoding="utf-8")
+    partly = run_table(RequestedExperiment("little.yaml", Path("results")))
+    old = load("tiny")
+    save(Path("results/baselines/tiny"), Baselines(partly, old.curves))
+    found = compared(metric="lpf")
+    against = row(found.tables(False)["all", "all", "all"], "fedavg")
+    values = partly.set_index(["partition", "method", "seed"])["lpf"]
+    expected = [values["dirichlet-0.1", "fedsam", s] - values["dirichlet-0.1", "fedavg", s] for s in range(3)]
+    assert against["pairs"] == 3
+    assert against["difference"] == pytest.approx(np.mean(expected), abs=1e-4)
+    assert "left out, because the analysis flatness is not computed: 3 in the baselines" in as_text(found, False)
+    other = partly.assign(analyses=partly["analyses"].str.replace('"draws":2', '"draws":3'))
+    save(Path("results/baselines/tiny"), Baselines(other, old.curves))
+    with pytest.raises(UserError, match="lpf of fedsam and of grid tiny have other options of the analysis flatness"):
+        compared(metric="lpf")
+
+
+def test_like_is_compared_with_like(stored: Path) -> None:
+    """Untuned runs with untuned ones, tuned runs with tuned ones, unless another variant is requested."""
+    old = load("tiny")
+    tuned = old.runs.assign(variant="tuned", trials=8, test_accuracy=old.runs["test_accuracy"] + 1)
+    curves = pd.concat([old.curves, old.curves.assign(variant="tuned")])
+    save(Path("results/baselines/tiny"), Baselines(pd.concat([old.runs, tuned]), curves))
+    untuned, against_tuned = compared(), compared(variant="tuned")
+    assert (untuned.variant, against_tuned.variant) == ("untuned", "tuned")
+    one, other = (row(found.tables(False)["all", "all", "all"], "fedavg") for found in (untuned, against_tuned))
+    assert other["difference"] == pytest.approx(one["difference"] - 1)
+    assert "grid tiny (tuned)" in as_text(against_tuned, False)
+    with pytest.raises(UserError, match="unknown variant of the baselines of grid tiny 'best'"):
+        compared(variant="best")
 
 
 def test_summary_by_hand() -> None:

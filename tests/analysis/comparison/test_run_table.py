@@ -23,8 +23,7 @@ from analysis.report.requested import RequestedExperiment
 from bench.engine.participation import active_clients
 from bench.input.errors import UserError
 from bench.training.run_directory import RunDirectory
-from tests.analysis.conftest import LITTLE, train_all
-from tests.commands import fedflat
+from tests.analysis.conftest import LITTLE, analyse, train_all
 
 SETTING = {"dataset": "digits", "partition": "dirichlet-0.1", "participation": "4-of-20"}
 LONGER = LITTLE.replace("rounds: 1", "rounds: 6").replace("seeds: [0, 1, 2]", "seeds: [0, 1]") + (
@@ -127,12 +126,8 @@ def test_analyses_fill_their_columns_where_they_are_computed(little: Path) -> No
         "flatness": {"draws": 2, "images": 20},
     }
     (little / "analyses.yaml").write_text(json.dumps(options), encoding="utf-8")
-    files = {}
-    for name, chosen in options.items():
-        files[name] = little.joinpath("results", "analysis", "little", *SETTING.values(), "fedsam", f"{name}.csv")
-        words = [word for option, value in chosen.items() for word in ("--set", f"{option}={value}")]
-        done = fedflat("analyse", name, cell(little, "fedsam"), *words, "--out", files[name])
-        assert done.returncode == 0, done
+    path = "/".join((*SETTING.values(), "fedsam"))
+    files = {name: analyse(little, "little", path, name, chosen) for name, chosen in options.items()}
     table = run_table(requested(little))
     stored = {name: pd.read_csv(file) for name, file in files.items()}
     for seed in range(3):
@@ -170,7 +165,8 @@ def test_missing_runs_have_no_rows_and_other_configurations_are_refused(little: 
 
 
 def test_runs_without_test_images_are_refused(tmp_path: Path) -> None:
-    text = LITTLE.replace("{name: iid, clients: 20}", "{name: dirichlet, alpha: 1, clients: 20}")
+    text = LITTLE.replace(", {name: iid, clients: 20}", "").partition("  fedsam:")[0]
     (tmp_path / "little.yaml").write_text(f"{text}evaluation: {{validation: 0.2}}\n", encoding="utf-8")
+    train_all(tmp_path / "little.yaml", tmp_path / "results")
     with pytest.raises(UserError, match="needs evaluations on test images"):
         run_table(requested(tmp_path))

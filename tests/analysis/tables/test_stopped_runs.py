@@ -9,7 +9,7 @@ import torch
 
 from analysis.analyses import parse_analysis
 from analysis.analyses.run_analysis import run_analysis
-from analysis.comparison.baselines import run_rows
+from analysis.comparison.run_table import FinishedRun, require_all_rounds
 from analysis.figures.notes import stopped_note
 from analysis.layouts.tidy import Tidy
 from analysis.layouts.titles import method_titles
@@ -112,4 +112,4 @@ def test_costs_until_a_target_are_those_of_whole_runs(tmp_path: Path) -> None:
     assert pd.read_csv(tmp_path / "cost.csv").empty
     assert "stopped at its target accuracy: no rows" in log[-1]
     with pytest.raises(UserError, match="stopped at its target accuracy: a comparison needs runs of all rounds"):
-        run_rows(RunDirectory(tmp_path / "part" / "seed-0"), {}, "FedAvg")
+        require_all_rounds([FinishedRun(CellAddress(HARD, "fedavg"), RunDirectory(tmp_path / "part" / "seed-0"))])

@@ -32,7 +32,7 @@ def test_identities_are_those_of_earlier_versions(name):
 
 
 def test_stored_baselines_are_runs_of_this_version():
-    stored = pd.read_csv(ROOT / "results" / "baselines" / "quick.csv", dtype={"identity": str})
+    stored = pd.read_csv(ROOT / "results" / "baselines" / "quick" / "runs.csv", dtype={"identity": str})
     cells = load_experiment("quick_all").cells()
     here = {(path, run.seed): run.identity for path, cell in cells.items() for run in cell.runs}
     rows = stored[["dataset", "partition", "participation", "method", "seed", "identity"]].drop_duplicates()

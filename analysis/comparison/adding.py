@@ -1,0 +1,136 @@
+"""Adding the runs of experiments to stored baselines: all runs, or a clear refusal."""
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from analysis.comparison.baselines import KEY, Baselines, folder_of, load, save
+from analysis.comparison.comparable import check_comparable, place_of
+from analysis.comparison.run_table import ANALYSED, CURVE_IDS, curve_table, finished_runs, require_all_rounds, run_table
+from analysis.report.requested import RequestedExperiment
+from bench.experiments.address import IDS, CellAddress
+from bench.experiments.files import experiment_files, read_yaml
+from bench.files.locks import folder_lock
+from bench.input.errors import UserError, first_few
+from bench.input.frozen import NAME
+
+FEWEST_SEEDS = 2
+"""Runs of fewer seeds are not stored: one seed shows no spread."""
+
+
+def add(
+    requests: Sequence[RequestedExperiment],
+    grid: str,
+    folder: Path | None = None,
+    *,
+    analyses: bool = True,
+    replace: bool = False,
+) -> Path:
+    """Add all runs of experiments to the baselines of a grid, whose other rows are kept; return the folder.
+
+    A `UserError`, and nothing is written, if runs or analyses are missing (see `collect`), if a run is stored already,
+    or if runs cannot be compared with stored ones of the same setting. With `replace`, stored rows of these
+    experiments and of the same runs are replaced.
+    """
+    if not re.fullmatch(NAME, grid):
+        raise UserError(f"--grid '{grid}': allowed are lower-case letters, digits and '_'")
+    place = folder or folder_of(grid)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    added = [collect(requested, analyses=analyses) for requested in requests]
+    with folder_lock(place) as is_free:
+        if not is_free:
+            raise UserError(f"another process is writing '{place}'")
+        stored = [load(grid, folder)] if place.exists() and any(place.iterdir()) else []
+        if replace:
+            names = {requested.experiment.name for requested in requests}
+            stored = [_without(one, names, added) for one in stored]
+        together = Baselines(
+            pd.concat([one.runs for one in (*stored, *added)], ignore_index=True),
+            pd.concat([one.curves for one in (*stored, *added)], ignore_index=True),
+        )
+        _check_distinct(together.runs, place)
+        check_comparable(together.runs, f"'{place}'")
+        _check_seeds(together.runs, place)
+        save(place, together)
+    return place
+
+
+def collect(requested: RequestedExperiment, *, analyses: bool = True) -> Baselines:
+    """The runs of an experiment; a `UserError` if runs are missing, stopped early, or cannot be compared.
+
+    An analysis is required for all cells if the analyses.yaml of the experiment, or of one that it extends, names it,
+    or if it is computed for some cells. Without `analyses`, the columns of analyses are empty.
+    """
+    experiment = requested.experiment
+    runs = finished_runs(requested)
+    planned = sum(len(cell.runs) for cell in experiment.cells().values())
+    if len(runs) < planned:
+        raise UserError(
+            f"{planned - len(runs)} of {planned} runs of experiment {experiment.name} are missing under "
+            f"'{requested.results}'; train them with: {requested.snakemake(f'{requested.target}_runs')}"
+        )
+    require_all_rounds(runs)
+    if analyses:
+        _check_analyses(requested)
+    table = run_table(requested, runs, analyses=analyses)
+    check_comparable(table, f"experiment {experiment.name}")
+    return Baselines(table, curve_table(requested, runs))
+
+
+def _check_analyses(requested: RequestedExperiment) -> None:
+    """A `UserError` if an analysis is missing in cells to which it applies, but is named, or computed in others."""
+    files = [file.with_name("analyses.yaml") for file in experiment_files(requested.name_or_file)]
+    named = {key for file in files if file.is_file() for key in read_yaml(file)}
+    for name in dict.fromkeys(ANALYSED.values()):
+        try:
+            cells = [CellAddress.of(path) for path in requested.analysed(name)]
+        except UserError:  # the runs do not save what it needs
+            continue
+        missing = [cell.path for cell in cells if not requested.tidy.path(name, cell).is_file()]
+        if missing and (name in named or len(missing) < len(cells)):
+            command = requested.snakemake(f"{requested.target}_analysis_{name}")
+            raise UserError(
+                f"analysis {name} of experiment {requested.experiment.name} is missing in {len(missing)} of "
+                f"{len(cells)} cells ({first_few(missing, 2)}); compute it with: {command}; or store no analyses, with "
+                "--without-analyses"
+            )
+
+
+def _without(stored: Baselines, names: Iterable[str], added: Sequence[Baselines]) -> Baselines:
+    """The stored runs that are neither of these experiments nor among the added ones."""
+    keys = pd.concat([one.runs[KEY] for one in added])
+    again = stored.runs[KEY].merge(keys, on=KEY, how="left", indicator=True)["_merge"] == "both"
+    kept = stored.runs[~(again.to_numpy() | stored.runs["experiment"].isin(names).to_numpy())]
+    return Baselines(kept, stored.curves.merge(kept[CURVE_IDS], on=CURVE_IDS))
+
+
+def _check_distinct(runs: pd.DataFrame, place: Path) -> None:
+    """A `UserError` if a run is there twice."""
+    if (twice := runs.duplicated(KEY)).any():
+        first = runs[twice].to_dict("records")[0]
+        names = runs.loc[(runs[KEY] == pd.Series(first)[KEY]).all(axis=1), "experiment"]
+        raise UserError(
+            f"'{place}': {twice.sum()} runs are there already, such as {first['method']} ({first['variant']}) in "
+            f"{place_of(first)} (experiments {' and '.join(dict.fromkeys(names))}); --replace replaces them"
+        )
+
+
+def _check_seeds(runs: pd.DataFrame, place: Path) -> None:
+    """A `UserError` if a cell has too few seeds, or other seeds than another one of its setting."""
+    for _, setting in runs.groupby(IDS[:3], sort=False):
+        first: tuple[str, tuple[int, ...]] | None = None
+        for (method, variant), rows in setting.groupby(["method", "variant"], sort=False):
+            label, seeds = f"{method} ({variant})", tuple(sorted(rows["seed"]))
+            where = Path(*rows[IDS[:3]].iloc[0])
+            if len(seeds) < FEWEST_SEEDS:
+                raise UserError(
+                    f"'{place}': {label} has {len(seeds)} seed in {where} (allowed: at least {FEWEST_SEEDS} seeds)"
+                )
+            first = first or (label, seeds)
+            if seeds != first[1]:
+                raise UserError(
+                    f"'{place}': {label} has {len(seeds)} seeds in {where}, and {first[0]} has {len(first[1])} "
+                    "(allowed: the same seeds for all methods of a setting)"
+                )

@@ -1,0 +1,80 @@
+"""What is stored as baselines, as lines of text."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+import pandas as pd
+
+from analysis.comparison.baselines import folder_of, load, stored_grids
+from analysis.comparison.run_table import ANALYSED
+from bench.experiments.address import IDS
+from bench.files.text_table import aligned
+from bench.input.errors import first_few
+
+
+def grids() -> list[str]:
+    """One line for each stored grid."""
+    rows = [("grid", "runs", "settings", "methods", "seeds", "variants", "size")]
+    for grid in stored_grids():
+        runs = load(grid).runs
+        seeds = runs.groupby([*IDS, "variant"]).size()
+        rows.append(
+            (
+                grid,
+                f"{len(runs):,}",
+                str(len(runs.drop_duplicates(IDS[:3]))),
+                str(runs["method"].nunique()),
+                _range(seeds),
+                ", ".join(_variants(runs)),
+                f"{size(folder_of(grid)) / 1e6:.2f} MB",
+            )
+        )
+    return aligned(rows, right={1, 2, 3, 4, 6}) if len(rows) > 1 else ["no grid has stored baselines"]
+
+
+def overview(grid: str, folder: Path | None = None) -> list[str]:
+    """What the baselines of a grid contain."""
+    runs = load(grid, folder).runs
+    analysed = [column for column in ANALYSED if runs[column].notna().any()]
+    diverged = (runs["outcome"] == "diverged").sum()
+    rows = [
+        ("runs", f"{len(runs):,}" + (f", {diverged} of which diverged" if diverged else "")),
+        ("experiments", _counted(runs["experiment"])),
+        ("variants", ", ".join(_variants(runs))),
+        ("settings", ", ".join("/".join(setting) for setting in runs[IDS[:3]].drop_duplicates().to_numpy())),
+        ("seeds", ", ".join(map(str, sorted(runs["seed"].unique())))),
+        ("methods", ", ".join(runs["method"].unique())),
+        ("reported", " | ".join(runs["report"].unique())),
+        ("analyses", ", ".join(analysed) or "none"),
+        ("size", f"{size(folder or folder_of(grid)) / 1e6:.2f} MB"),
+        ("code", first_few(list(runs["code"].unique()))),
+        ("libraries", " | ".join(_versions(text) for text in runs["versions"].unique())),
+        ("devices", ", ".join(runs["device"].unique())),
+        ("processors", ", ".join(filter(None, runs["processor"].unique())) or "unknown"),
+        ("hours", f"{runs['seconds'].sum() / 3600:.1f} of training and evaluation"),
+    ]
+    return aligned(rows)
+
+
+def size(folder: Path) -> int:
+    """The bytes of the files in a folder."""
+    return sum(file.stat().st_size for file in folder.glob("*.csv"))
+
+
+def _variants(runs: pd.DataFrame) -> list[str]:
+    pairs = runs[["variant", "trials"]].drop_duplicates().itertuples(index=False, name=None)
+    return [f"{variant} ({trials} trials)" if trials else str(variant) for variant, trials in pairs]
+
+
+def _range(counts: Iterable[int]) -> str:
+    low, high = min(counts), max(counts)
+    return str(low) if low == high else f"{low} to {high}"
+
+
+def _counted(column: pd.Series) -> str:
+    return ", ".join(f"{name} ({count:,} runs)" for name, count in column.value_counts(sort=False).items())
+
+
+def _versions(text: str) -> str:
+    return ", ".join(f"{name} {version}" for name, version in json.loads(text).items())

@@ -1,0 +1,158 @@
+"""Stored runs are trained again from what is stored: equal bits on this machine, a difference where one is made."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from analysis.comparison.adding import add
+from analysis.comparison.baselines import Baselines, load, save
+from analysis.provenance.stored_runs import TOLERANCE, Verdict, as_table, configuration, drawn, has_changed, verify
+from analysis.report.requested import RequestedExperiment
+from bench.experiments.experiment import load_experiment
+from bench.host.progress import silent
+from bench.input.errors import UserError
+from tests.commands import fedflat, refused
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def stored_files(little_files: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with little.yaml and the stored runs of its grid, without the runs themselves."""
+    folder = tmp_path_factory.mktemp("stored")
+    shutil.copy(little_files / "little.yaml", folder)
+    experiment = RequestedExperiment(str(little_files / "little.yaml"), little_files / "results")
+    add([experiment], "tiny", folder / "results" / "baselines" / "tiny")
+    return folder
+
+
+@pytest.fixture
+def stored(stored_files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of `stored_files`, which is the current folder."""
+    folder = Path(shutil.copytree(stored_files, tmp_path / "stored"))
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def rows(**values: object) -> dict[str, dict[str, object]]:
+    """The stored runs of the first setting and seed by method, with these values."""
+    runs = load("tiny").runs.drop_duplicates("method").assign(**values)
+    return {row["method"]: row for row in runs.to_dict("records")}
+
+
+def again(row: dict[str, object]) -> Verdict:
+    return verify(row, CPU, silent)
+
+
+def test_a_run_is_trained_again_with_the_same_bits(stored: Path) -> None:
+    for row in rows().values():
+        verdict = again(row)
+        assert (verdict.words, verdict.differs) == ("same bits", False)
+        assert verdict.again == row["test_accuracy"] or np.isnan(verdict.again)
+    assert not list(stored.glob("results/runs/**/*.csv")), "nothing is written there"
+
+
+@pytest.mark.parametrize(
+    ("column", "change"),
+    [("test_loss", 1e-12), ("train_accuracy", 1e-9), ("gradients", 1), ("last_round", 1), ("test_accuracy", np.nan)],
+)
+def test_another_number_is_a_difference(stored: Path, column: str, change: float) -> None:
+    row = rows()["fedavg"]
+    verdict = again({**row, column: row[column] + change})
+    assert verdict.differs
+    assert f"DIFFERS: {column}" in verdict.words
+    assert "though the bits must be the same" in verdict.words
+
+
+@pytest.mark.parametrize("column", ["data_hash", "partition_hash", "outcome"])
+def test_other_data_partitions_and_outcomes_are_differences(stored: Path, column: str) -> None:
+    verdict = again({**rows()["fedavg"], column: "another"})
+    assert verdict.differs
+    assert "another stored" in verdict.words
+
+
+def test_where_bits_may_differ_the_tolerance_counts(stored: Path) -> None:
+    row = rows(code="0.1.0+0123456789abcdef")["fedavg"]
+    assert again(row).words == "same bits (other code)"
+    near = again({**row, "test_accuracy": row["test_accuracy"] + 0.9 * TOLERANCE["accuracy"]})
+    assert (near.words, near.differs) == ("within the tolerance (other code)", False)
+    for column, change in (("test_accuracy", 1.1 * TOLERANCE["accuracy"]), ("test_loss", row["test_loss"])):
+        far = again({**row, column: row[column] + change})
+        assert far.differs, column
+        assert "more than the tolerance (other code)" in far.words
+
+
+def test_a_tolerance_excuses_no_run_that_has_no_value(stored: Path) -> None:
+    row = rows(code="0.1.0+0123456789abcdef")["fedavg"]
+    assert again({**row, "test_loss": np.nan}).differs
+
+
+def test_every_reason_for_other_bits_is_named(stored: Path) -> None:
+    row = rows()["fedavg"]
+    other = {"device": "cpu (arm64)", "processor": "Mine", "versions": row["versions"].replace("torch", "sorch")}
+    words = again({**row, **other}).words
+    for reason in ("another device", "another processor", "torch None instead of"):
+        assert reason in words
+    backend = again({**row, "engine": "{}"}).words
+    assert "another choice of the engine" in backend
+
+
+def test_configurations_that_cannot_be_trained_are_named(stored: Path) -> None:
+    row = rows()["fedsam"]
+    identity = load_experiment("little.yaml").cell("digits/dirichlet-0.1/4-of-20/fedsam").runs[0].identity
+    assert configuration(row).identity == identity
+    own = row["configuration"].replace('"name":"fedsam"', '"code":"0123456789abcdef","name":"fedsam"')
+    for text, why in (
+        (own, "the method or the model is a Python file"),
+        (row["configuration"].replace("fedsam", "fedsum"), "cannot be read by this version"),
+        (row["configuration"].replace("0.05", "0.06"), "reads the stored configuration as another one"),
+    ):
+        with pytest.raises(UserError, match=why):
+            configuration({**row, "configuration": text})
+        assert again({**row, "configuration": text}).words.startswith("not verified: ")
+
+
+def test_a_changed_experiment_is_named(stored: Path) -> None:
+    row = {**rows()["fedsam"], "experiment": "quick"}
+    assert has_changed(row) == "experiment quick has other values for digits/dirichlet-0.1/4-of-20/fedsam now"
+    assert (
+        has_changed({**row, "method": "mine"})
+        == "experiment quick has no cell digits/dirichlet-0.1/4-of-20/mine any more"
+    )
+    run = load_experiment("quick").cell("digits/dirichlet-0.1/4-of-20/fedsam").runs[0]
+    assert has_changed({**row, "identity": run.identity}) is None
+
+
+def test_runs_are_drawn_once_each_and_by_the_seed(stored: Path) -> None:
+    found = load("tiny")
+    names = [[row["identity"] for row in drawn(found, 5, seed)] for seed in (0, 0, 1)]
+    assert names[0] == names[1] != names[2]
+    assert len(set(names[0])) == 5
+    assert len(drawn(found, 100, 0)) == len(found.runs)
+
+
+def test_the_command_prints_a_table_and_says_by_its_code_whether_runs_differ(stored: Path) -> None:
+    done = fedflat("baselines", "verify", "tiny", "--sample", 2)
+    assert done.returncode == 0, done
+    assert done.stdout.count("same bits") == 2
+    assert "0 of 2 runs differ" in done.stdout
+    old = load("tiny")
+    wrong = Baselines(old.runs.assign(test_accuracy=old.runs["test_accuracy"] + 1), old.curves)
+    save(Path("results/baselines/tiny"), wrong)
+    both = {"finished", "diverged"}  # runs that diverged have no accuracy
+    seed = next(seed for seed in range(99) if {row["outcome"] for row in drawn(old, 2, seed)} == both)
+    done = fedflat("baselines", "verify", "tiny", "--sample", 2, "--seed", seed)
+    assert done.returncode == 1
+    assert "1 of 2 runs differ" in done.stdout
+    assert done.stdout.count("same bits\n") == 1
+    assert "unknown grid" in refused("baselines", "verify", "tny")
+    assert "sample" in refused("baselines", "verify", "tiny", "--sample", 0)
+
+
+def test_lines_of_the_table_are_aligned() -> None:
+    lines = as_table([Verdict("a", 12.0, 1.5, "same bits"), Verdict("longer", np.nan, np.nan, "not verified: why")])
+    assert lines[1].index("same") == lines[2].index("not verified")
+    assert "-10.50" in lines[1]
