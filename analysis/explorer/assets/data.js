@@ -1,0 +1,79 @@
+// The data of the page: runs as objects, and entries, which are the methods with untuned or with tuned values.
+
+const DATA = JSON.parse(document.getElementById("data").textContent);
+
+function decoded(column) {
+  return column.values ?? column.codes.map((code) => column.levels[code]);
+}
+
+const COLUMNS = Object.fromEntries(
+  Object.entries(DATA.runs.columns).map(([name, column]) => [name, decoded(column)])
+);
+
+const RUNS = Array.from({ length: DATA.runs.count }, (_, index) => {
+  const run = { index };
+  for (const [name, values] of Object.entries(COLUMNS)) run[name] = values[index];
+  run.setting = `${run.dataset}/${run.partition}/${run.participation}`;
+  run.entry = `${run.method} ${run.variant}`;
+  return run;
+});
+
+/** A run's curve by column, or null. */
+function curve(run) {
+  if (DATA.curves.runs.round[run.index] === null) return null;
+  const columns = Object.entries(DATA.curves.pool);
+  return Object.fromEntries(columns.map(([name, pool]) => [name, pool[DATA.curves.runs[name][run.index]]]));
+}
+
+const CURVES = new Map(RUNS.map((run) => [run, curve(run)]));
+const SETTINGS = Object.keys(DATA.settings);
+const VARIANTS = [...new Set(COLUMNS.variant)];
+
+/** A method with one kind of values, and its runs by setting. */
+function entriesOf(runs) {
+  const found = new Map();
+  for (const run of runs) {
+    if (!found.has(run.entry)) {
+      const look = DATA.methods[run.method];
+      const title = VARIANTS.length > 1 ? `${look.title}, ${run.variant}` : look.title;
+      found.set(run.entry, { key: run.entry, method: run.method, variant: run.variant, title, look, runs: {} });
+    }
+    const bySetting = found.get(run.entry).runs;
+    (bySetting[run.setting] ??= []).push(run);
+  }
+  return [...found.values()];
+}
+
+const ENTRIES = entriesOf(RUNS);
+
+/** Runs of an entry in the given settings. */
+const runsIn = (entry, settings) => settings.flatMap((setting) => entry.runs[setting] ?? []);
+
+const diverged = (run) => run.outcome === "diverged";
+
+/** Whether any run has a value of this column. */
+const hasColumn = (name) => COLUMNS[name]?.some((value) => value !== null) ?? false;
+
+const NAMES = {
+  test_accuracy: "Test accuracy (%)",
+  test_loss: "Test loss",
+  train_accuracy: "Training accuracy (%)",
+  train_loss: "Training loss",
+  generalisation_gap: "Generalisation gap (points)",
+  gradients: "Gradients",
+  communicated_mb: "Traffic (MB)",
+  seconds: "Seconds",
+  round: "Rounds",
+  lambda_max: "λ max",
+  trace: "Trace",
+  flatness_discrepancy: "Flatness discrepancy",
+  lpf: "LPF",
+  sharpness: "Sharpness",
+  drift: "Perturbation drift",
+};
+
+const TARGETS = Object.keys(COLUMNS).filter((name) => name.startsWith("rounds_to_") && hasColumn(name));
+for (const name of TARGETS) NAMES[name] = `Rounds to ${name.slice("rounds_to_".length)} %`;
+
+const COSTS = ["gradients", "communicated_mb", "seconds"].filter(hasColumn);
+const FLATNESS = DATA.flatness;
