@@ -82,7 +82,7 @@ resource_scopes:
 
 
 # Rendering takes seconds, less than submitting a job.
-localrules: split, tuned, table, figure, claims, page, compared
+localrules: split, tuned, table, figure, claims, explore, page, compared
 
 
 def slot(wildcards):
@@ -200,6 +200,16 @@ rule claims:
         fedflat(log, "claims", params.name_or_file, "--out", output[0], *FLOW.options)
 
 
+rule explore:
+    message: "interactive page of {wildcards.experiment}"
+    input: FLOW.explorer_inputs
+    output: REPORT.explorer
+    params: cells=FLOW.identities_shown, name_or_file=FLOW.name_or_file, description=FLOW.description
+    log: PATHS.log(E, "explore")
+    run:
+        fedflat(log, "explore", params.name_or_file, *FLOW.options)
+
+
 rule page:
     message: "page of {wildcards.experiment}"
     input: FLOW.page_inputs
@@ -227,9 +237,10 @@ rule compared:
                 "--experiment", FLOW.name_or_file(wildcards), "--out", Path(output[0]).parent, *FLOW.options)
 
 
-# Targets by name: an experiment (quick), all its runs (quick_runs), its tuned values (quick_tune), one analysis of all
-# its runs (quick_analysis_hessian), one table or figure (quick_table_accuracy, fedgf_figure_4), the claims of a paper
-# (fedgf_claims), all_tables, all_figures, and compare.
+# Targets by name: an experiment (quick), all its runs (quick_runs), its interactive page (quick_explore), its tuned
+# values (quick_tune), one analysis of all its runs (quick_analysis_hessian), one table or figure
+# (quick_table_accuracy, fedgf_figure_4), the claims of a paper (fedgf_claims), all_tables, all_figures, and
+# compare.
 for target, files in () if SUBMITTED else FLOW.targets.items():
 
     rule:

@@ -16,7 +16,8 @@ ROOMS = (
     "bench.engine", "bench.experiments", "bench.training", "bench.tuning",
     "analysis.measures", "analysis.analyses", "analysis.layouts", "analysis.published",
     "analysis.verdicts", "analysis.tables", "analysis.figures",
-    "analysis.report", "analysis.claims", "analysis.comparison", "analysis.planning", "analysis.provenance",
+    "analysis.report", "analysis.claims", "analysis.explorer",
+    "analysis.comparison", "analysis.planning", "analysis.provenance",
     "fedflat",
 )  # fmt: skip
 """From the lowest to the highest: a package imports from itself and from packages before it in this list."""

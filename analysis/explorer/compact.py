@@ -38,7 +38,7 @@ def compact_curves(runs: pd.DataFrame, curves: pd.DataFrame) -> dict[str, Any]:
     rounds = sorted(curves["round"].unique())
     step = _thinning(len(rounds), len(runs))
     kept = curves["round"].isin(rounds[::-1][::step]) | ~curves.duplicated(RUN_KEY, keep="last")
-    by_run = {key: rows for key, rows in curves[kept].groupby(RUN_KEY, sort=False)}
+    by_run = dict(iter(curves[kept].groupby(RUN_KEY, sort=False)))
     pool: dict[str, dict[tuple[Any, ...], int]] = {name: {} for name in CURVES}
     numbers: dict[str, list[int | None]] = {name: [] for name in CURVES}
     for key in runs[RUN_KEY].itertuples(index=False, name=None):

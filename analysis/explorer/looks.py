@@ -14,7 +14,6 @@ _LEAST_CONTRAST = 4.0
 """Of a line on a dark background; WCAG 2.2 asks for 3."""
 
 _SYMBOLS = {
-    "": "circle",
     "o": "circle",
     "s": "square",
     "D": "diamond",
@@ -33,16 +32,28 @@ _SYMBOLS = {
 }
 """Markers of Matplotlib as Plotly names them."""
 
+_BY_DASHES = {
+    (): "circle",
+    (5, 2): "square",
+    (5, 1.5, 1, 1.5): "diamond",
+    (1, 1.2): "cross",
+    (7, 1.5, 1, 1.5, 1, 1.5): "x",
+    (3, 1): "triangle-up",
+    (1, 2.5): "pentagon",
+    (9, 2): "star",
+    (8, 2, 1, 2, 1, 2): "hexagon",
+}
+"""The points of methods whose lines have no marker, by the dashes of the line."""
+
 
 class WebLook(TypedDict):
-    """Colours on light and dark backgrounds, on-off lengths of dashes in line widths, a marker, and whether the curve
-    has markers; `own`: a user's own method, which is on top of the others."""
+    """Colours on light and dark backgrounds, on-off lengths of dashes in line widths, and a marker; `own`: a user's own
+    method, which is on top of the others."""
 
     colour: str
     dark: str
     dashes: list[float]
     symbol: str
-    marked: bool
     own: bool
 
 
@@ -52,8 +63,7 @@ def web_look(style: Style) -> WebLook:
         "colour": style.colour,
         "dark": _inverted(style.colour) if style.on_top else on_dark(style.colour),
         "dashes": list(style.dashes[1]),
-        "symbol": _SYMBOLS[style.marker],
-        "marked": bool(style.marker),
+        "symbol": _SYMBOLS[style.marker] if style.marker else _BY_DASHES[style.dashes[1]],
         "own": style.on_top,
     }
 

@@ -1,4 +1,4 @@
-"""The interactive page from frames: the run table, the curve table, and if there are any, loss surfaces and a verdict."""
+"""The interactive page, made from frames: the run table, the curve table, and perhaps loss surfaces and a verdict."""
 
 import json
 from collections.abc import Mapping

@@ -9,6 +9,7 @@ from typing import Any
 from analysis.claims.evidence import Printed, Runs
 from analysis.claims.page import judged, page
 from analysis.claims.schema import claims_file, papers_with_claims
+from analysis.comparison.explore import render_explorer
 from analysis.report.checked_layouts import CheckedLayouts
 from analysis.report.figures import Figures
 from analysis.report.report import render_page
@@ -116,6 +117,27 @@ class Page(Target):
 
 
 @dataclass(frozen=True)
+class ExplorerPage(Target):
+    """The interactive page of an experiment."""
+
+    def outputs(self) -> list[Path]:
+        """The page alone."""
+        return [self.requested.report_paths.explorer]
+
+    def inputs(self) -> list[Path]:
+        """The metrics of all cells, and the files that the tables and figures of the experiment need."""
+        return list(dict.fromkeys([*TidyFiles(self.requested, "metrics").outputs(), *Page(self.requested).inputs()]))
+
+    def render(self) -> None:
+        """Write the page."""
+        render_explorer(self.requested)
+
+    def commands(self) -> list[list[str]]:
+        """The command that writes the page."""
+        return [["explore", self.requested.name_or_file]]
+
+
+@dataclass(frozen=True)
 class TunedFile(Target):
     """The experiment with tuned values."""
 
@@ -157,6 +179,7 @@ def targets_of(requested: RequestedExperiment) -> dict[str, Target]:
     figure_parts = {name: [name] for name in figures.names()} | figures.subfigures()
     by_ending: dict[str, Target] = {
         "": Page(requested),
+        "_explore": ExplorerPage(requested),
         "_runs": TidyFiles(requested, "metrics"),
         "_tune": TunedFile(requested),
         **{f"_analysis_{name}": TidyFiles(requested, name) for name in requested.analysis_names},

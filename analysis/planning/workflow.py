@@ -315,9 +315,15 @@ class Workflow:
 
     @one_line_errors
     def page_inputs(self, w: Wildcards) -> list[Path]:
-        """The files of the tables and figures of a page."""
-        contents = targets.Page(self.experiments[w.experiment]).contents
-        return [file for rendered in contents for file in rendered.outputs()]
+        """The files of the tables and figures of a page, and the interactive page that it links."""
+        requested = self.experiments[w.experiment]
+        contents = targets.Page(requested).contents
+        return [*(file for rendered in contents for file in rendered.outputs()), requested.report_paths.explorer]
+
+    @one_line_errors
+    def explorer_inputs(self, w: Wildcards) -> list[Path]:
+        """The tidy files behind an interactive page."""
+        return targets.ExplorerPage(self.experiments[w.experiment]).inputs()
 
     @one_line_errors
     def identities_shown(self, w: Wildcards, input: Iterable[str]) -> str:  # noqa: A002 - Snakemake's name

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.analyses.run_analysis import find_runs
-from analysis.planning.targets import Target, TunedFile, experiments_with, find_targets
+from analysis.planning.targets import ExplorerPage, Target, TunedFile, experiments_with, find_targets
 from analysis.provenance.archive import write_archive
 from analysis.provenance.crate import METADATA, README, REQUIREMENTS, Contents, metadata, readme, requirements
 from analysis.report.requested import RequestedExperiment
@@ -53,6 +53,10 @@ def export(
     targets = find_targets([name], experiments_with(results, overrides, sources))
     if any(isinstance(target, TunedFile) for target in targets):
         raise UserError(f"{name} consists of trials, which are not exported (allowed: runs, tables, figures, pages)")
+    for target in targets:
+        if isinstance(target, ExplorerPage):
+            file = target.outputs()[0]
+            raise UserError(f"{name} is one file that needs no archive: pass on '{file}', which fedflat explore writes")
     tidy = _tidy_files(name, targets, results)
     _check_tidy_files(tidy, targets, results)
     cells = _cells(tidy, results)

@@ -109,11 +109,14 @@ def page(
     headline: Sequence[str],
     tables: Sequence[Table],
     figures: Sequence[PageFigure],
+    explorer: Path | None = None,
 ) -> str:
-    """The whole page."""
+    """The whole page; `explorer`: the interactive page, relative to this one, if it exists."""
     titles = [(_url(f"table-{table.name}"), table.layout.title) for table in tables]
     titles += [(_url(f"figure-{figure.name}"), figure.title) for figure in figures]
     links = "".join(f'<li><a href="#{anchor}">{html.escape(title)}</a></li>' for anchor, title in titles)
+    if explorer is not None:
+        links += f'<li><a href="{_url(explorer)}">Interactive page</a></li>'
     lead = "".join(f'<p class="lead">{html.escape(line)}</p>' for line in headline)
     body = [_table(table) for table in tables] + [_figure(figure) for figure in figures]
     return _document(

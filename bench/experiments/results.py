@@ -9,6 +9,7 @@
     partitions/EXPERIMENT/CELL/seed-N/partition.csv.gz     the split of a run, drawn without training
     partitions/EXPERIMENT/DATASET/PARTITION/N-clients/...  pictures and tables of `fedflat data partition`
     reports/EXPERIMENT/tables, figures, index.html         reports/EXPERIMENT_best/... for another reported value
+    reports/EXPERIMENT/explore.html                        the interactive page
     logs/EXPERIMENT/...                                    output of Snakemake's jobs
     baselines/GRID/                                        stored runs with which `fedflat compare` compares
     imported/NAME/results/...                              a folder of results from an archive of `fedflat export`
@@ -134,6 +135,11 @@ class ReportPaths:
     def page(self) -> Path:
         """The page with all tables and figures."""
         return self.folder / "index.html"
+
+    @property
+    def explorer(self) -> Path:
+        """The interactive page with all runs."""
+        return self.folder / "explore.html"
 
     @property
     def claims(self) -> Path:

@@ -45,7 +45,7 @@ app = typer.Typer(
 for subcommand in (
     training.run, tuning.tune,
     analysing.analyse, analysing.analyses,
-    rendering.table, rendering.figure, rendering.report, rendering.summary, rendering.layouts,
+    rendering.table, rendering.figure, rendering.report, rendering.explore, rendering.summary, rendering.layouts,
     comparing.compare,
     provenance.verify, provenance.export,
     methods.methods, methods.new_method, methods.check_method, methods.schema,

@@ -1,4 +1,4 @@
-"""The commands that show results: `fedflat table`, `figure`, `report` and `summary`."""
+"""The commands that show results: `fedflat table`, `figure`, `report`, `explore` and `summary`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -74,6 +74,33 @@ def report(experiment: ExperimentName, set_: Set = None, results: Results = Path
     from analysis.report.requested import RequestedExperiment
 
     typer.echo(str(render_page(RequestedExperiment(experiment, results, overrides_of(set_)))))
+
+
+def explore(
+    experiment: ExperimentName,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="The HTML file to write. Default: explore.html next to the report.", parser=file_path, metavar="FILE"
+        ),
+    ] = None,
+    set_: Set = None,
+    results: Results = Path("results"),
+) -> None:
+    """Write an interactive page with all finished runs.
+
+    One HTML file that needs no network: a leaderboard to sort and filter, curves, accuracy at a chosen budget, cost,
+    flatness, loss surfaces, and the settings, command and provenance of each number. Flatness and surfaces are shown
+    where they have been analysed.
+
+    \b
+    Example:
+      fedflat explore quick
+    """
+    from analysis.comparison.explore import render_explorer
+    from analysis.report.requested import RequestedExperiment
+
+    typer.echo(str(render_explorer(RequestedExperiment(experiment, results, overrides_of(set_)), out)))
 
 
 def summary(experiment: ExperimentName, set_: Set = None, results: Results = Path("results")) -> None:

@@ -48,7 +48,7 @@ def finished(tmp_path_factory) -> Path:
 def test_each_job_is_one_line(finished):
     first, *lines = (finished / "printed").read_text(encoding="utf-8").splitlines()[1:]
     jobs = int(first.split()[0])
-    assert first == f"{jobs} jobs: 1 split, 2 train, 12 analyse, 5 figure, 2 table, 1 page"
+    assert first == f"{jobs} jobs: 1 split, 2 train, 12 analyse, 5 figure, 2 table, 1 explore, 1 page"
     ended = [
         re.fullmatch(rf"(\d+) of {jobs}(?:, about \d+ (?:s|min) left)?: (\w+ .*) \(\d+ (?:s|min)\)", line)
         for line in lines

@@ -54,8 +54,7 @@ function budgetItem(row, rank, low, high) {
 function showBudget() {
   const most = mostSpent(shownEntries());
   const amount = budget.share * most;
-  const shown = budget.axis === "round" ? Math.floor(amount) : amount;
-  const words = `${short(shown)} ${UNITS[budget.axis]}`;
+  const words = budget.axis === "round" ? `${Math.floor(amount)} rounds` : `${short(amount)} ${UNITS[budget.axis]}`;
   slider.setAttribute("aria-valuetext", words);
   document.getElementById("budget-value").textContent = words;
   const rows = budgetRows(amount);
@@ -70,7 +69,7 @@ function showBudget() {
     : "No method has been evaluated within this budget.";
 }
 
-const UNITS = { round: "rounds", gradients: "gradients", communicated_mb: "MB" };
+const UNITS = { gradients: "gradients", communicated_mb: "MB" };
 
 function buildBudget() {
   slider.max = STEPS;

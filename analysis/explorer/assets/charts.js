@@ -34,6 +34,9 @@ function layout(xTitle, yTitle, extra = {}) {
   };
 }
 
+/** A text that Plotly shows as it is: it reads some markup. */
+const escaped = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;");
+
 const dashOf = (entry, width) =>
   entry.look.dashes.length ? entry.look.dashes.map((length) => `${length * width}px`).join(",") : "solid";
 

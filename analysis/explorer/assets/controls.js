@@ -35,11 +35,13 @@ const methodRows = new Map(
 function showMethodRows() {
   for (const [entry, item] of methodRows) {
     item.hidden = !(ofVariant(entry) && matches(entry));
+    item.querySelector(".swatch").replaceWith(swatch(entry));
+    item.querySelector(".check span").textContent = entry.title;
     item.querySelector("input").checked = !state.hidden.has(entry.key);
     item.querySelector(".pin").setAttribute("aria-pressed", String(state.pinned.has(entry.key)));
   }
   const count = shownEntries().length;
-  document.getElementById("method-count").textContent = `${count} of ${ENTRIES.filter(ofVariant).length} shown`;
+  document.getElementById("method-count").textContent = `${count} of ${ENTRIES.filter(ofVariant).length}`;
 }
 
 function buildControls() {

@@ -14,7 +14,7 @@ function meanCurve(runs, x, y) {
   return { rounds, x: column(x).map((values) => mean(known(values))), y: band(column(y)) };
 }
 
-function curveTraces(entry, anyPinned) {
+function curveTraces(entry) {
   const runs = entry.runs[state.setting] ?? [];
   if (!runs.length) return [];
   const { x, y } = curveChoice;
@@ -23,11 +23,10 @@ function curveTraces(entry, anyPinned) {
   const width = pinned || isOwn(entry) ? 3 : 1.8;
   const colour = colourOf(entry);
   const line = {
-    type: "scatter", x: points.x, y: points.y.map((point) => point.centre), name: entry.title,
-    mode: entry.look.marked || isOpen(entry) ? "lines+markers" : "lines",
+    type: "scatter", x: points.x, y: points.y.map((point) => point.centre), name: escaped(entry.title),
+    mode: "lines+markers",
     line: { color: colour, width, dash: dashOf(entry, width) },
-    marker: { ...markerOf(entry, 6), maxdisplayed: 12 },
-    opacity: anyPinned && !pinned && !isOwn(entry) ? 0.55 : 1,
+    marker: { ...markerOf(entry, 6), maxdisplayed: 8 },
     customdata: points.rounds.map((round, index) => [round, points.y[index].spread === null ? "" : ` ± ${valueText(y, points.y[index].spread)}`]),
     hovertemplate: `<b>%{fullData.name}</b><br>%{y:.4~g}%{customdata[1]}<br>round %{customdata[0]}${x === "round" ? "" : `<br>${NAMES[x]}: %{x:.3~s}`}<extra></extra>`,
     meta: { behind: [entry, runs, y], entry: entry.key },
@@ -38,15 +37,14 @@ function curveTraces(entry, anyPinned) {
   const hidden = { type: "scatter", mode: "lines", hoverinfo: "skip", line: { width: 0 }, x: points.x };
   return [
     { ...hidden, y: edge(-1) },
-    { ...hidden, y: edge(1), fill: "tonexty", fillcolor: faded(colour, 0.2), meta: undefined, name: `band of ${entry.title}` },
+    { ...hidden, y: edge(1), fill: "tonexty", fillcolor: faded(colour, 0.2), meta: undefined, name: `band of ${escaped(entry.title)}` },
     line,
   ];
 }
 
 function showCurves() {
   const entries = shownEntries();
-  const anyPinned = entries.some((entry) => state.pinned.has(entry.key));
-  const traces = entries.flatMap((entry) => curveTraces(entry, anyPinned));
+  const traces = entries.flatMap(curveTraces);
   draw("curves-chart", traces, layout(NAMES[curveChoice.x], NAMES[curveChoice.y]));
 }
 
@@ -57,8 +55,8 @@ function buildCurves() {
   };
   document.getElementById("curves-choices").append(
     settingSelect(),
-    select("Across", AXES.map((name) => [name, NAMES[name]]), "round", choose("x")),
-    select("Up", ["test_accuracy", "test_loss"].map((name) => [name, NAMES[name]]), "test_accuracy", choose("y"))
+    select("x axis", AXES.map((name) => [name, NAMES[name]]), "round", choose("x")),
+    select("y axis", ["test_accuracy", "test_loss"].map((name) => [name, NAMES[name]]), "test_accuracy", choose("y"))
   );
 }
 

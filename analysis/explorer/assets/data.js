@@ -34,9 +34,13 @@ function entriesOf(runs) {
   const found = new Map();
   for (const run of runs) {
     if (!found.has(run.entry)) {
-      const look = DATA.methods[run.method];
-      const title = VARIANTS.length > 1 ? `${look.title}, ${run.variant}` : look.title;
-      found.set(run.entry, { key: run.entry, method: run.method, variant: run.variant, title, look, runs: {} });
+      const { entry: key, method, variant } = run, look = DATA.methods[method];
+      found.set(key, {
+        key, method, variant, look, runs: {},
+        get title() {
+          return showsBoth() ? `${look.title}, ${variant}` : look.title;
+        },
+      });
     }
     const bySetting = found.get(run.entry).runs;
     (bySetting[run.setting] ??= []).push(run);

@@ -14,28 +14,28 @@ const board = document.getElementById("board");
 /** The columns that are shown: a key, a title, the direction of better values, and the cell of each entry. */
 function boardColumns() {
   const settings = shownSettings();
-  const mean_of = (column, better, decimals) => ({
-    key: column, title: NAMES[column], better,
-    cell: (entry) => numberCell(entry, runsIn(entry, settings), column, decimals),
+  const meanOf = (column, better, marksBest = false) => ({
+    key: column, title: NAMES[column], better, marksBest,
+    cell: (entry) => numberCell(runsIn(entry, settings), column, marksBest),
   });
   const columns = [];
   if (GROUPS.accuracy.on) {
     columns.push(
       ...settings.map((setting) => ({
-        key: setting, title: DATA.settings[setting], group: "Test accuracy (%)", better: 1,
-        cell: (entry) => numberCell(entry, entry.runs[setting] ?? [], "test_accuracy", true),
+        key: setting, title: DATA.settings[setting], group: NAMES.test_accuracy, better: 1, marksBest: true,
+        cell: (entry) => numberCell(entry.runs[setting] ?? [], "test_accuracy", true),
       }))
     );
   }
-  if (GROUPS.cost.on) columns.push(...COSTS.map((name) => mean_of(name, -1, false)));
-  if (GROUPS.gap.on && hasColumn("generalisation_gap")) columns.push(mean_of("generalisation_gap", 0, true));
-  if (GROUPS.flatness.on) columns.push(...FLATNESS.map((name) => mean_of(name, -1, true)));
-  if (GROUPS.targets.on) columns.push(...TARGETS.map((name) => mean_of(name, -1, false)));
+  if (GROUPS.cost.on) columns.push(...COSTS.map((name) => meanOf(name, -1)));
+  if (GROUPS.gap.on && hasColumn("generalisation_gap")) columns.push(meanOf("generalisation_gap", -1));
+  if (GROUPS.flatness.on) columns.push(...FLATNESS.map((name) => meanOf(name, -1, true)));
+  if (GROUPS.targets.on) columns.push(...TARGETS.map((name) => meanOf(name, -1)));
   return columns;
 }
 
 /** The mean of a column over runs, as a value and as text. */
-function numberCell(entry, runs, column, withSpread) {
+function numberCell(runs, column, withSpread) {
   const values = known(runs.map((run) => run[column]));
   const value = mean(values);
   const spread = withSpread && new Set(runs.map((run) => run.setting)).size < 2 ? spreadOf(values) : null;
@@ -54,7 +54,7 @@ function meanRanks(entries) {
   const settings = shownSettings();
   const found = new Map(entries.map((entry) => [entry, []]));
   for (const setting of settings) {
-    const cells = new Map(entries.map((entry) => [entry, numberCell(entry, entry.runs[setting] ?? [], "test_accuracy", false)]));
+    const cells = new Map(entries.map((entry) => [entry, numberCell(entry.runs[setting] ?? [], "test_accuracy", false)]));
     const ranked = entries.filter((entry) => cells.get(entry).runs.length);
     const order = (one, other) => {
       const [a, b] = [cells.get(one), cells.get(other)];
@@ -104,7 +104,7 @@ function boardRow(row, columns, best) {
   const cells = columns.map((column) => {
     const cell = row.cells.get(column.key);
     if (cell.value === null && !cell.lost) return element("td", {}, MISSING);
-    const isBest = column.better !== 0 && best.get(column.key) === cell.value && !cell.lost;
+    const isBest = column.marksBest && best.get(column.key) === cell.value && !cell.lost;
     const button = element(
       "button",
       { type: "button", class: isBest ? "number best" : "number", tabindex: -1, onclick: () => showDetails(row.entry, cell.runs, cell.column) },

@@ -23,16 +23,20 @@ function forPaper() {
   document.documentElement.dataset.theme = "light";
   surfacesSeen = DATA.surfaces.length > 0;
   for (const show of shows) show();
-  for (const chart of document.querySelectorAll(".chart.js-plotly-plot")) {
-    const width = chart.closest(".pair") ? PAPER_WIDTH / 2 : PAPER_WIDTH;
-    Plotly.relayout(chart, { width, height: chart.closest(".pair") ? 300 : 380 });
-  }
+  panel.open = true;
+  board.style.setProperty("--em", board.scrollWidth / parseFloat(getComputedStyle(board).fontSize));
+  for (const chart of flatCharts()) Plotly.relayout(chart, { width: PAPER_WIDTH, height: 360 });
+  // Surfaces are drawn in a later frame, too late for the paper: they are made smaller instead.
+  const pair = document.querySelector(".pair");
+  if (pair) pair.style.cssText = `width: ${pair.offsetWidth}px; zoom: ${Math.min(1, PAPER_WIDTH / pair.offsetWidth)}`;
 }
 
+const flatCharts = () => document.querySelectorAll(".chart.js-plotly-plot:not(.pair .chart)");
+
 function forScreen() {
-  for (const chart of document.querySelectorAll(".chart.js-plotly-plot")) {
-    Plotly.relayout(chart, { width: null, height: null, autosize: true });
-  }
+  for (const chart of flatCharts()) Plotly.relayout(chart, { width: null, height: null, autosize: true });
+  document.querySelector(".pair")?.removeAttribute("style");
+  fitPanel();
   applyTheme();
 }
 
@@ -40,7 +44,7 @@ window.addEventListener("beforeprint", forPaper);
 window.addEventListener("afterprint", forScreen);
 
 /** On a wide window the choices are open beside the results; on a phone they open by a tap. */
-const wide = window.matchMedia("(min-width: 64rem)");
+const wide = window.matchMedia("screen and (min-width: 64rem), print");
 const panel = document.getElementById("panel");
 const fitPanel = () => {
   panel.open = wide.matches;
@@ -50,9 +54,9 @@ fitPanel();
 
 /** The own method, or the one with the best mean rank. */
 function firstPinned() {
-  const byRank = meanRanks(ENTRIES);
+  const entries = shownEntries(), byRank = meanRanks(entries);
   const best = Math.min(...known([...byRank.values()]));
-  return ENTRIES.find(isOwn) ?? ENTRIES.find((entry) => byRank.get(entry) === best) ?? ENTRIES[0];
+  return entries.find(isOwn) ?? entries.find((entry) => byRank.get(entry) === best) ?? entries[0];
 }
 
 state.pinned.add(firstPinned().key);

@@ -34,7 +34,7 @@ const SHAPES = {
 };
 
 /** Untuned values have open markers where tuned ones are shown, too. */
-const isOpen = (entry) => VARIANTS.length > 1 && entry.variant === "untuned";
+const isOpen = (entry) => showsBoth() && !isTuned(entry);
 
 /** A method's line and marker; the colours of both themes are in its style. */
 function swatch(entry, withLine = true) {
@@ -51,14 +51,13 @@ function swatch(entry, withLine = true) {
       fill: isOpen(entry) ? "var(--paper)" : "currentColor",
     })
   );
-  const parts = withLine ? [line, look.marked || VARIANTS.length > 1 ? marker : null] : [marker];
   return element(
     "svg",
     {
       class: "swatch", width: withLine ? 34 : 14, height: 14, "aria-hidden": "true",
       style: `--light: ${look.colour}; --dark: ${look.dark}`,
     },
-    ...parts
+    ...(withLine ? [line, marker] : [marker])
   );
 }
 

@@ -15,8 +15,8 @@ function meanPoints(x, y) {
 function pointTrace(point, x, y, named) {
   const spread = point.ys.length > 1 ? spreadOf(point.ys) : null;
   return {
-    type: "scatter", x: [point.x], y: [point.y], name: point.entry.title,
-    mode: named ? "markers+text" : "markers", text: [point.entry.title], textposition: "top center", textfont: { size: 11 },
+    type: "scatter", x: [point.x], y: [point.y], name: escaped(point.entry.title),
+    mode: named ? "markers+text" : "markers", text: [escaped(point.entry.title)], textposition: "top center", textfont: { size: 11 },
     cliponaxis: false, marker: markerOf(point.entry),
     error_y: { type: "data", array: [spread ?? 0], visible: spread !== null && state.pinned.has(point.entry.key), color: colourOf(point.entry) },
     customdata: [spread === null ? "" : ` ± ${valueText(y, spread)}`],
@@ -28,8 +28,9 @@ function pointTrace(point, x, y, named) {
 function showTradeoff() {
   const points = meanPoints(tradeoff.x, "test_accuracy").filter((point) => !point.runs.some(diverged));
   const front = paretoFront(points, (point) => point.x, (point) => point.y);
+  const dearest = Math.max(...points.map((point) => point.x));
   const line = {
-    type: "scatter", mode: "lines", x: front.map((point) => point.x), y: front.map((point) => point.y),
+    type: "scatter", mode: "lines", x: [...front.map((point) => point.x), dearest], y: [...front, front.at(-1)].map((point) => point?.y),
     line: { color: css("--soft"), width: 1.5, dash: "dot", shape: "hv" }, hoverinfo: "skip", name: "Pareto front",
   };
   const isNamed = (point) => front.includes(point) || state.pinned.has(point.entry.key) || isOwn(point.entry);
@@ -46,7 +47,7 @@ function showTradeoff() {
 function runTrace(point, x, y) {
   const runs = point.runs.filter((run) => run[x] !== null && run[y] !== null);
   return {
-    type: "scatter", mode: "markers", x: runs.map((run) => run[x]), y: runs.map((run) => run[y]), name: point.entry.title,
+    type: "scatter", mode: "markers", x: runs.map((run) => run[x]), y: runs.map((run) => run[y]), name: escaped(point.entry.title),
     marker: { ...markerOf(point.entry, 7), opacity: 0.8 }, customdata: runs.map((run) => run.seed),
     hovertemplate: `<b>%{fullData.name}</b>, seed %{customdata}<br>${NAMES[y]}: %{y:.4~g}<br>${NAMES[x]}: %{x:.3~s}<extra></extra>`,
     meta: { behind: [point.entry, point.runs, y], entry: point.entry.key },
@@ -85,8 +86,8 @@ function buildScatter() {
   const upward = ["test_accuracy", "generalisation_gap", "test_loss"].filter(hasColumn);
   document.getElementById("flatness-choices").append(
     settingSelect(),
-    select("Across", FLATNESS.map((name) => [name, NAMES[name]]), flat.x, choose("x")),
-    select("Up", upward.map((name) => [name, NAMES[name]]), flat.y, choose("y")),
+    select("x axis", FLATNESS.map((name) => [name, NAMES[name]]), flat.x, choose("x")),
+    select("y axis", upward.map((name) => [name, NAMES[name]]), flat.y, choose("y")),
     select("Points", [["means", "one per method"], ["runs", "one per run"]], flat.points, choose("points"))
   );
   onChange(showFlatness);

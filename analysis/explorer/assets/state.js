@@ -1,7 +1,18 @@
 // What the reader has chosen, and the functions that show a change.
 
+const isOwn = (entry) => entry.method === DATA.own;
+
+const isTuned = (entry) => entry.variant === "tuned";
+
+/** The values at the start: those of the own method, else tuned ones. */
+function firstVariant() {
+  const own = ENTRIES.filter(isOwn);
+  const all = own.length ? own : ENTRIES;
+  return (all.find(isTuned) ?? all[0]).variant;
+}
+
 const state = {
-  variant: VARIANTS.length > 1 ? "all" : VARIANTS[0],
+  variant: firstVariant(),
   settings: new Set(SETTINGS),
   setting: SETTINGS[0],
   hidden: new Set(),
@@ -9,6 +20,8 @@ const state = {
   pinned: new Set(),
   spread: "deviation",
 };
+
+const showsBoth = () => state.variant === "all" && VARIANTS.length > 1;
 
 const shows = [];
 let scheduled = false;
@@ -40,8 +53,6 @@ function shownEntries() {
 }
 
 const shownSettings = () => SETTINGS.filter((setting) => state.settings.has(setting));
-
-const isOwn = (entry) => entry.method === DATA.own;
 
 /** Half the width of what stands behind ±, as the reader has chosen. */
 const spreadOf = (values) =>

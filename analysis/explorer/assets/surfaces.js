@@ -40,8 +40,6 @@ function surfaceLayout(title, range, camera) {
   };
 }
 
-const escaped = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;");
-
 function showSurfaces() {
   if (!surfacesSeen) return;
   const shown = SIDES.map(surfaceOf);

@@ -1,0 +1,73 @@
+"""The interactive page of an experiment: it shows the finished runs, and what is analysed."""
+
+import json
+import re
+from pathlib import Path
+
+from analysis.comparison.explore import render_explorer
+from analysis.comparison.run_table import curve_table, run_table
+from analysis.report.report import render_page
+from analysis.report.requested import RequestedExperiment
+from tests.commands import fedflat, refused
+
+
+def requested(folder: Path) -> RequestedExperiment:
+    return RequestedExperiment(str(folder / "little.yaml"), folder / "results")
+
+
+def data_of(page: Path) -> dict:
+    """The data that a page contains."""
+    text = page.read_text(encoding="utf-8")
+    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', text).group(1))
+
+
+def test_the_command_writes_all_finished_runs_of_an_experiment(little: Path) -> None:
+    done = fedflat("explore", "little.yaml", cwd=little)
+    assert done.returncode == 0, done.stderr
+    page = little / done.stdout.strip()
+    assert page == little / "results" / "reports" / "little" / "explore.html"
+    data, runs = data_of(page), run_table(requested(little))
+    assert data["runs"]["count"] == len(runs)
+    columns = data["runs"]["columns"]
+    assert set(columns) == {*runs, "experiment"}
+    assert columns["experiment"]["levels"] == ["little.yaml"], "so that the page shows the command that trains a run"
+    assert columns["identity"]["values"] == runs["identity"].tolist()
+    rounds, numbers = data["curves"]["pool"]["round"], data["curves"]["runs"]["round"]
+    assert sum(len(rounds[number]) for number in numbers if number is not None) == len(curve_table(requested(little)))
+    for outcome, number in zip(runs["outcome"], numbers, strict=True):
+        assert (number is None) == (outcome == "diverged"), "a run that diverged in its only round has no curve"
+    assert data["surfaces"] == []
+    assert set(data["methods"]) == set(runs["method"])
+    assert f"{len(runs)} of {len(runs)} runs are finished" in page.read_text(encoding="utf-8")
+
+
+def test_it_shows_surfaces_that_are_analysed(little: Path) -> None:
+    cell = requested(little).experiment.addresses[0]
+    options = requested(little).analyses["surface"].options()
+    settings = [f"--set={name}={value}" for name, value in options.items()]
+    folder = Path("results", "runs", "little", cell.path)
+    out = Path("results", "analysis", "little", cell.path, "surface.csv")
+    done = fedflat("analyse", "surface", folder, "--out", out, *settings, cwd=little)
+    assert done.returncode == 0, done.stderr
+    [surface] = data_of(render_explorer(requested(little)))["surfaces"]
+    assert [surface["method"], len(surface["loss"])] == [cell.method, int(options["points"])]
+
+
+def test_the_two_pages_link_each_other(little: Path) -> None:
+    request = requested(little)
+    assert "explore.html" not in render_page(request).read_text(encoding="utf-8")
+    assert '<a href="index.html">' in render_explorer(request).read_text(encoding="utf-8")
+    assert '<a href="explore.html">Interactive page</a>' in render_page(request).read_text(encoding="utf-8")
+    elsewhere = render_explorer(request, little / "sent.html").read_text(encoding="utf-8")
+    assert "index.html" not in elsewhere
+
+
+def test_without_runs_it_is_one_line(tmp_path: Path) -> None:
+    line = refused("explore", "quick", "--results", tmp_path)
+    assert line.endswith(f"snakemake --cores 2 quick_runs --config results={tmp_path}")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_page_is_not_exported(little: Path) -> None:
+    line = refused("export", "little_explore", "--experiment", "little.yaml", cwd=little)
+    assert "needs no archive" in line

@@ -1,0 +1,169 @@
+"""The interactive page without a browser: its data are those of the frames, and nothing in it comes from elsewhere."""
+
+import hashlib
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from analysis.explorer.compact import CURVES, RUN_KEY, compact_columns, compact_curves
+from analysis.explorer.looks import DARK_PAPER, contrast, web_look
+from analysis.explorer.page import ASSETS, PLOTLY, SCRIPTS
+from analysis.figures.palette import style
+from bench.methods.catalog import CATALOG
+from tests.analysis.explorer.frames_by_hand import HOSTILE, OWN, explorer, frames, looks, surfaces
+
+PLOTLY_SHA256 = "aab04dcd9c103a92b18723f8c837712fe820f325d0bcd2421e415e8124a75b9f"
+"""Of plotly-gl3d.min.js in the npm package plotly.js-gl3d-dist-min 4.1.1."""
+
+
+class Parsed(HTMLParser):
+    """The elements of a page, its scripts, and its text."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[str] = []
+        self.text = ""
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_data(self, data: str) -> None:
+        if self.elements and self.elements[-1][0] == "script" and self.scripts and not self.scripts[-1]:
+            self.scripts[-1] = data
+        elif self.elements and self.elements[-1][0] not in ("script", "style"):
+            self.text += data
+
+
+@pytest.fixture(scope="module")
+def page() -> Parsed:
+    return Parsed(explorer().page())
+
+
+def decoded(columns: dict[str, dict]) -> pd.DataFrame:
+    """The frame behind compact columns, as the page decodes them."""
+    return pd.DataFrame(
+        {
+            name: column["values"] if "values" in column else [column["levels"][code] for code in column["codes"]]
+            for name, column in columns.items()
+        }
+    )
+
+
+def test_the_page_contains_all_runs(page: Parsed) -> None:
+    runs, _ = frames()
+    data = json.loads(page.scripts[0])
+    found = decoded(data["runs"]["columns"])
+    assert list(found) == list(runs)
+    for name in runs:
+        if pd.api.types.is_numeric_dtype(runs[name]):
+            np.testing.assert_allclose(found[name].astype(float), runs[name].astype(float), rtol=5e-6)
+        else:
+            assert found[name].tolist() == runs[name].tolist()
+    assert data["methods"][OWN]["title"] == HOSTILE
+    assert data["settings"]["digits/dirichlet-0.1/4-of-20"] == "Dirichlet 0.1, 4 of 20 clients"
+    assert data["flatness"] == ["lambda_max"], "a measure without values is left out"
+
+
+def test_the_page_contains_all_curves_and_surfaces(page: Parsed) -> None:
+    runs, curves = frames()
+    data = json.loads(page.scripts[0])["curves"]
+    assert data["step"] == 1
+    by_run = dict(iter(curves.groupby(RUN_KEY)))
+    for index, key in enumerate(runs[RUN_KEY].itertuples(index=False, name=None)):
+        for name in CURVES:
+            found = data["pool"][name][data["runs"][name][index]]
+            np.testing.assert_allclose(found, by_run[key][name], rtol=5e-4 if "test" in name else 5e-6)
+    assert len(data["pool"]["round"]) == 2, "equal sequences are stored once: all runs', and that of the diverged one"
+    [bowl] = [one for one in json.loads(page.scripts[0])["surfaces"] if one["method"] == "fedsam"]
+    expected = surfaces(runs).query("method == 'fedsam'").pivot(index="a", columns="b", values="loss")
+    np.testing.assert_allclose(bowl["loss"], expected, rtol=5e-4, atol=1e-9)
+    np.testing.assert_allclose(bowl["a"], expected.index, rtol=5e-6)
+
+
+def test_many_long_curves_are_thinned_to_their_last_evaluations() -> None:
+    runs = pd.DataFrame([{"dataset": "d", "partition": "p", "participation": "q", "method": "m", "variant": "v"}])
+    runs = runs.loc[[0] * 3000].assign(seed=range(3000))
+    long = runs.head(2).merge(pd.DataFrame({"round": range(1, 401)}), how="cross")
+    long = long[(long["seed"] == 0) | (long["round"] <= 333)]
+    long = long.assign(test_accuracy=1.0, test_loss=1.0, communicated_mb=1.0, gradients=1.0)
+    found = compact_curves(runs, long)
+    assert found["step"] == 10
+    whole, short = found["pool"]["round"]
+    assert whole == list(range(10, 401, 10))
+    assert short == [*range(10, 331, 10), 333], "the last evaluation of a run is kept"
+    assert found["runs"]["round"] == [0, 1, *[None] * 2998]
+
+
+def test_numbers_are_as_short_as_they_can_be() -> None:
+    values = [1 / 3, 100.0, np.nan, np.inf, 1e-9, -1234567.8]
+    column = compact_columns(pd.DataFrame({"x": values, "same": ["a"] * 6}))
+    assert json.dumps(column["x"]) == '{"values": [0.333333, 100, null, null, 1e-09, -1234570]}'
+    assert column["same"] == {"levels": ["a"], "codes": [0] * 6}
+
+
+def test_texts_of_others_are_text(page: Parsed) -> None:
+    assert not [tag for tag, _ in page.elements if tag == "img"]
+    assert len(page.scripts) == 3, "data, Plotly, and the page's own script"
+    assert page.text.count(HOSTILE) == 4, "the title, the heading, the description, and the verdict"
+    assert ("strong", {}) in page.elements, "the verdict is Markdown"
+    assert ("td", {}) in page.elements
+
+
+def test_the_page_needs_nothing_else(page: Parsed) -> None:
+    links = [attributes[name] for _, attributes in page.elements for name in ("src", "href") if name in attributes]
+    assert [link for link in links if not link.startswith("#")] == ["index.html"]
+    [policy] = [about["content"] for tag, about in page.elements if tag == "meta" and "http-equiv" in about]
+    assert policy.startswith("default-src 'none'; script-src 'unsafe-inline'")
+    assert "connect-src" not in policy, "so that the default forbids connections"
+    own = "\n".join((ASSETS / name).read_text(encoding="utf-8") for name in SCRIPTS)
+    assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", own)
+    assert {file.name for file in ASSETS.glob("*.js")} == set(SCRIPTS)
+
+
+def test_every_control_has_a_name(page: Parsed) -> None:
+    ids = {attributes.get("id") for _, attributes in page.elements}
+    for tag, attributes in page.elements:
+        if tag == "section":
+            assert attributes.get("aria-label") or attributes["aria-labelledby"] in ids
+        if attributes.get("role") in ("img", "region"):
+            assert "aria-label" in attributes or attributes["id"].startswith("surface-")
+
+
+def test_plotly_is_the_published_file() -> None:
+    text = PLOTLY.read_bytes()
+    assert hashlib.sha256(text).hexdigest() == PLOTLY_SHA256
+    assert b"plotly.js (gl3d - minified) v4.1.1" in text[:200]
+    assert b"</script" not in text
+    assert "MIT License" in (PLOTLY.parent / "LICENSE").read_text(encoding="utf-8")
+
+
+def test_lines_are_distinct_and_can_be_seen_on_both_backgrounds() -> None:
+    found = [web_look(style(recipe)) for recipe in CATALOG.values()]
+    assert all(contrast(look["dark"], DARK_PAPER) >= 4 for look in found)
+    assert len({(look["colour"], tuple(look["dashes"]), look["symbol"]) for look in found}) == len(found)
+    assert len({(look["dark"], tuple(look["dashes"]), look["symbol"]) for look in found}) == len(found)
+    own = web_look(looks()[OWN])
+    assert [own["colour"], own["dark"], own["own"]] == ["#000000", "#ffffff", True]
+
+
+def test_many_runs_make_a_page_below_four_megabytes() -> None:
+    runs, curves = frames()
+    rng = np.random.default_rng(0)
+    copies = [[frame.assign(seed=frame["seed"] + 3 * copy) for frame in (runs, curves)] for copy in range(57)]
+    many, long = (pd.concat(parts, ignore_index=True) for parts in zip(*copies, strict=True))
+    for frame in (many, long):
+        for name in ("test_accuracy", "test_loss", "gradients", "seconds", "lambda_max"):
+            if name in frame:
+                frame[name] *= rng.uniform(0.9, 1.1, len(frame))
+    assert len(many) == 2736
+    assert len(replace(explorer(), runs=many, curves=long).page().encode()) < 4e6
