@@ -9,7 +9,7 @@ runs.csv is written last.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -139,7 +139,7 @@ def _with_old(new: pd.DataFrame, file: Path, keys: Sequence[str]) -> pd.DataFram
         old = _read(file, keys, keys, "")
     except UserError:
         return new
-    return pd.concat([new.astype(object), old.astype(object)], ignore_index=True).drop_duplicates(list(keys))
+    return pd.concat([new.astype(object), old.astype(object)], ignore_index=True).drop_duplicates(list(keys)).copy()
 
 
 def _ordered(runs: pd.DataFrame) -> list[str]:
@@ -148,12 +148,11 @@ def _ordered(runs: pd.DataFrame) -> list[str]:
     return run_columns(targets)
 
 
-def _rounded(table: pd.DataFrame, columns: Iterable[str]) -> pd.DataFrame:
+def _rounded(table: pd.DataFrame, columns: Collection[str]) -> pd.DataFrame:
     """The table with `DIGITS` significant digits in these columns, and whole numbers without a decimal point."""
-    rounded = {column: [_short(value) for value in table[column].tolist()] for column in columns}
-    return table.assign(
-        **{name: pd.Series(values, index=table.index, dtype=object) for name, values in rounded.items()}
-    )
+    rounded = {name: [_short(value) for value in table[name].tolist()] for name in columns}
+    short = pd.DataFrame(rounded, index=table.index, dtype=object)
+    return pd.concat([table.drop(columns=list(columns)), short], axis=1)[list(table)].copy()  # in one block
 
 
 def _short(value: float) -> float | int | None:

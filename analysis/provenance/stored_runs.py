@@ -28,9 +28,8 @@ from bench.training.train import train_runs
 TOLERANCE = {"accuracy": 3.0, "loss": 0.1}
 """Largest difference of an accuracy in points, and of a loss in units of the stored one, if other rounding is possible.
 
-Rounding grows with the rounds. Another back end (the loop instead of the cohort), measured on eight methods of bench1d
-with 200 rounds and on nine of quick: single accuracies differed by up to 2.1 points, reported ones by up to 1 point.
-Losses differed by less than 0.02 of the stored ones.
+Rounding grows with the rounds. With another back end (the loop instead of the cohort), reported accuracies of bench1d
+differed by up to 1.6 points, and losses by up to 0.03 of their values (docs/results.md).
 """
 
 Row = Mapping[Any, Any]
