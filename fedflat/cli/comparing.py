@@ -128,7 +128,7 @@ def verify(
     for line in as_table(verdicts):
         typer.echo(line)
     for line in dict.fromkeys(filter(None, map(has_changed, chosen))):
-        typer.echo(f"changed since: {line}")
+        typer.echo(f"note: {line}")
     limits = f"tolerance where bits may differ: {TOLERANCE['accuracy']:g} points, {TOLERANCE['loss']:.0%} of a loss"
     typer.echo(limits)
     differing = sum(verdict.differs for verdict in verdicts)
