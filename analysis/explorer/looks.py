@@ -69,12 +69,12 @@ def web_look(style: Style) -> WebLook:
 
 
 def on_dark(colour: str) -> str:
-    """The colour, made as light as a line on a dark background needs."""
+    """The colour, made as light as a line on a dark background needs; of two tones, the lighter one stays lighter."""
     hue, lightness, saturation = colorsys.rgb_to_hls(*to_rgb(colour))
-    while contrast(colour, DARK_PAPER) < _LEAST_CONTRAST:
-        lightness = min(lightness + 0.01, 1.0)
-        colour = to_hex(colorsys.hls_to_rgb(hue, lightness, saturation))
-    return colour
+    lightness = 0.42 + 0.5 * lightness
+    while contrast(found := to_hex(colorsys.hls_to_rgb(hue, lightness, saturation)), DARK_PAPER) < _LEAST_CONTRAST:
+        lightness += 0.01
+    return found
 
 
 def _inverted(colour: str) -> str:

@@ -1,4 +1,4 @@
-// The theme, printing, and the first show of the page.
+// The theme, printing, and the start of the page.
 
 const dark = window.matchMedia("(prefers-color-scheme: dark)");
 const toggle = document.getElementById("theme");

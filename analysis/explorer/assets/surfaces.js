@@ -47,7 +47,7 @@ function showSurfaces() {
   const range = [Math.min(...values), Math.max(...values)];
   shown.forEach((surface, index) => {
     const place = document.getElementById(`surface-${SIDES[index]}`);
-    const camera = place._fullLayout?.scene?.camera ?? { eye: { x: 1.4, y: -1.4, z: 0.9 } };
+    const camera = place._fullLayout?.scene?.camera ?? { eye: { x: 1.65, y: -1.65, z: 1 } };
     const title = escaped(surfaceEntry(surface).title);
     Plotly.react(place, [surfaceTrace(surface, range)], surfaceLayout(title, range, camera), CONFIG);
     place.setAttribute("aria-label", `Surface of ${surfaceEntry(surface).title}`);
@@ -56,7 +56,7 @@ function showSurfaces() {
       place.on("plotly_relayout", (change) => turnOther(index, change["scene.camera"]));
     }
   });
-  document.getElementById("surface-definition").textContent = `${shown[0].definition}. Seed ${shown[0].seed}.`;
+  document.getElementById("surface-definition").textContent = `Shown: ${shown[0].definition}; seed ${shown[0].seed}.`;
 }
 
 async function turnOther(index, camera) {

@@ -152,6 +152,9 @@ def test_lines_are_distinct_and_can_be_seen_on_both_backgrounds() -> None:
     assert all(contrast(look["dark"], DARK_PAPER) >= 4 for look in found)
     assert len({(look["colour"], tuple(look["dashes"]), look["symbol"]) for look in found}) == len(found)
     assert len({(look["dark"], tuple(look["dashes"]), look["symbol"]) for look in found}) == len(found)
+    tones = [web_look(style(CATALOG[name]))["dark"] for name in ("scaffold", "fedavg", "feddyn")]
+    assert [contrast(tone, DARK_PAPER) for tone in tones] == sorted(contrast(tone, DARK_PAPER) for tone in tones)
+    assert len(set(tones)) == 3, "methods of one hue keep their tones"
     own = web_look(looks()[OWN])
     assert [own["colour"], own["dark"], own["own"]] == ["#000000", "#ffffff", True]
 
