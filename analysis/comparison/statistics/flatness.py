@@ -1,0 +1,45 @@
+"""Flatness measures against the score: means of methods, and rank correlations between methods."""
+
+import numpy as np
+import pandas as pd
+from scipy.stats import kendalltau
+
+from analysis.comparison.statistics.scores import Scores
+from bench.experiments.address import IDS
+
+MEASURES = {
+    "lambda_max": "λ_max",
+    "trace": "trace of the Hessian",
+    "flatness_discrepancy": "flatness discrepancy",
+    "lpf": "LPF",
+    "sharpness": "sharpness",
+}
+"""Columns with flatness measures, and their names: lower values are flatter."""
+
+
+def stored_measures(rows: pd.DataFrame) -> list[str]:
+    """The flatness measures that more than one method has."""
+    return [name for name in MEASURES if name in rows and rows.loc[rows[name].notna(), "method"].nunique() > 1]
+
+
+def flatness(rows: pd.DataFrame, scores: Scores) -> pd.DataFrame:
+    """One row per method: its mean score over settings and seeds, and the geometric means of the stored measures.
+
+    A method is NaN in a measure that it lacks in a setting.
+    """
+    table = pd.DataFrame({"method": scores.methods, "mean": scores.values.mean(axis=(1, 2))})
+    for name in stored_measures(rows):
+        logs = np.log(rows[name].where(rows[name] > 0))
+        of_setting = logs.groupby([rows[key] for key in ("method", *IDS[:3])]).mean().unstack("method")
+        table[name] = table["method"].map(np.exp(of_setting.mean(skipna=False)))
+    return table
+
+
+def correlations(table: pd.DataFrame) -> pd.DataFrame:
+    """Kendall's τ_b of each measure with the score over methods, its p-value, and the number of methods."""
+    rows = []
+    for name in (column for column in MEASURES if column in table):
+        known = table[np.isfinite(table[name].astype(float))]
+        found = kendalltau(known[name], known["mean"])
+        rows.append({"measure": name, "tau": float(found.statistic), "p": float(found.pvalue), "methods": len(known)})
+    return pd.DataFrame(rows, columns=["measure", "tau", "p", "methods"])

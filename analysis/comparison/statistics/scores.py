@@ -1,0 +1,83 @@
+"""The values that a comparison judges: one per method, setting and seed, without gaps.
+
+A run that diverged counts as the worst finished run of its setting, in means, ranks and tests.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from analysis.measures.convergence import Better
+from bench.experiments.address import IDS, Setting
+from bench.input.errors import UserError
+
+Floats = NDArray[np.float64]
+
+LEAST_SEEDS = 6
+"""A sign-flip test of fewer pairs cannot reach a p-value below 0.05: with fewer seeds there is no verdict."""
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """`values` and `diverged` `[methods, settings, seeds]`: all methods have the same seeds in all settings."""
+
+    methods: tuple[str, ...]
+    settings: tuple[Setting, ...]
+    seeds: tuple[int, ...]
+    values: Floats
+    diverged: NDArray[np.bool_]
+    better: Better = "higher"
+
+    @classmethod
+    def of(cls, rows: pd.DataFrame, metric: str, better: Better) -> Self:
+        """The scores of runs: each method has one row per setting and seed.
+
+        A `UserError` if all runs of a setting diverged.
+        """
+        columns = [*IDS[:3], "seed"]
+        wide = rows.pivot(index="method", columns=columns, values=metric)
+        wide = wide.reindex(columns=pd.MultiIndex.from_frame(rows[columns].drop_duplicates()))
+        settings = tuple(dict.fromkeys(Setting(*map(str, key[:3])) for key in wide.columns))
+        seeds = tuple(sorted({int(key[3]) for key in wide.columns}))
+        keys = [(s.dataset, s.partition, s.participation, seed) for s in settings for seed in seeds]
+        methods = tuple(map(str, dict.fromkeys(rows["method"])))
+        values = wide.loc[list(methods), keys].to_numpy(dtype=float).reshape(len(methods), len(settings), len(seeds))
+        diverged = ~np.isfinite(values)
+        if (empty := diverged.all(axis=(0, 2))).any():
+            raise UserError(f"all runs diverged in {settings[int(empty.argmax())].path}: nothing to compare there")
+        worst = (np.nanmin if better == "higher" else np.nanmax)(np.where(diverged, np.nan, values), axis=(0, 2))
+        filled = np.where(diverged, worst[None, :, None], values)
+        return cls(methods, settings, seeds, filled, diverged, better)
+
+    @cached_property
+    def gains(self) -> Floats:
+        """The values, with their sign changed if lower ones are better: higher gains are always better."""
+        return self.values if self.better == "higher" else -self.values
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether there are enough seeds for a verdict."""
+        return len(self.seeds) >= LEAST_SEEDS
+
+    def place(self, method: str) -> int:
+        """The number of a method."""
+        return self.methods.index(method)
+
+    def of_setting(self, setting: Setting) -> "Scores":
+        """The scores in one setting. Diverged runs keep the values that they count as."""
+        one = slice(self.settings.index(setting), self.settings.index(setting) + 1)
+        return Scores(
+            self.methods, (setting,), self.seeds, self.values[:, one], self.diverged[:, one], self.better
+        )
+
+    def of_methods(self, methods: Sequence[str]) -> "Scores":
+        """The scores of some methods, in this order."""
+        chosen = [self.place(method) for method in methods]
+        return Scores(
+            tuple(methods), self.settings, self.seeds, self.values[chosen], self.diverged[chosen], self.better
+        )

@@ -1,0 +1,102 @@
+"""Is a method better? Paired differences with every rival, their intervals, tests, and verdicts.
+
+The unit of all tests is the seed: its difference is the mean over the settings, because runs with the same seed in several
+settings are not independent (they share the initial model, and where only the participation differs, the split).
+"""
+
+import math
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from analysis.comparison.statistics.scores import Floats, Scores
+from analysis.measures.paired import interval, sign_flip, sign_flip_corrected
+
+ALPHA = 0.05
+"""The chance of any wrong verdict about a method is at most this."""
+
+POWER = 0.8
+"""The chance with which a difference of the detectable size is found."""
+
+BETTER, UNCLEAR, WORSE, NONE = "better", "cannot tell", "worse", ""
+"""Verdicts on a method; none with too few seeds."""
+
+
+def verdicts(scores: Scores, method: str) -> pd.DataFrame:
+    """One row per rival, the best one first: means, difference, interval, wins, p-values and the verdict on the method.
+
+    Differences are method − rival in the unit of the scores; `better` means that the method is better. A verdict needs
+    a corrected p-value below 0.05 and a 95 % interval that excludes 0.
+    """
+    rivals = [other for other in scores.methods if other != method]
+    own, others = scores.place(method), [scores.place(rival) for rival in rivals]
+    by_run = scores.gains[own] - scores.gains[others]
+    by_seed = by_run.mean(axis=1)
+    sign = 1.0 if scores.better == "higher" else -1.0
+    corrected = corrected_p(by_seed.T, scores)
+    rows = []
+    for k, (rival, place) in enumerate(zip(rivals, others, strict=True)):
+        gain, (low, high) = float(by_seed[k].mean()), interval(by_seed[k], np.zeros(by_seed.shape[1]))
+        rows.append(
+            {
+                "rival": rival,
+                "mean": float(scores.values[own].mean()),
+                "mean_rival": float(scores.values[place].mean()),
+                "difference": sign * gain + 0.0,
+                "interval_low": low if sign > 0 else -high,
+                "interval_high": high if sign > 0 else -low,
+                "wins": int((by_run[k] > 0).sum()),
+                "losses": int((by_run[k] < 0).sum()),
+                "p": sign_flip(by_seed[k]) if scores.is_judged else math.nan,
+                "p_corrected": float(corrected[k]),
+                "verdict": verdict(low, high, float(corrected[k])),
+                "diverged": int(scores.diverged[own].sum()),
+                "diverged_rival": int(scores.diverged[place].sum()),
+            }
+        )
+    return pd.DataFrame(rows).sort_values(
+        ["mean_rival", "rival"], ascending=[scores.better == "lower", True], kind="stable", ignore_index=True
+    )
+
+
+def corrected_p(differences: Floats, scores: Scores) -> Floats:
+    """Corrected p-values of differences `[seeds, tests]`; NaN with too few seeds for a verdict."""
+    return sign_flip_corrected(differences) if scores.is_judged else np.full(differences.shape[1], math.nan)
+
+
+def verdict(low: float, high: float, p_corrected: float) -> str:
+    """The verdict from the interval of a gain and its corrected p-value."""
+    if math.isnan(p_corrected):
+        return NONE
+    if p_corrected >= ALPHA or low <= 0 <= high:
+        return UNCLEAR
+    return BETTER if low > 0 else WORSE
+
+
+def detectable_difference(scores: Scores, method: str) -> float:
+    """The difference that is found with a chance of 80 %, for the median rival; NaN with too few seeds.
+
+    The chance that |t| exceeds the largest |t| which all rivals reach by chance: its 95 % quantile is taken from the
+    sign flips of the centred differences.
+    """
+    if not scores.is_judged:
+        return math.nan
+    own = scores.place(method)
+    d = np.delete(scores.gains[own] - scores.gains, own, axis=0).mean(axis=1)
+    n = d.shape[1]
+    errors = d.std(axis=1, ddof=1) / math.sqrt(n)
+    limit = stats.t.ppf(1 - ALPHA / 2, n - 1) if len(d) == 1 else _limit(d - d.mean(axis=1, keepdims=True))
+    return float((limit + stats.t.ppf(POWER, n - 1)) * np.median(errors))
+
+
+def _limit(centred: Floats) -> float:
+    """The 95 % quantile of the largest |t| over the rows, by 10,000 random normal draws with their correlation."""
+    n = centred.shape[1]
+    length = np.sqrt((centred**2).sum(axis=1, keepdims=True))
+    unit = centred / np.where(length > 0, length, 1)
+    rng = np.random.default_rng(0)
+    # Rows of weights @ unit have the rows' sample correlation; n such draws make one simulated comparison.
+    drawn = rng.normal(size=(2000, n, n)) @ unit.T
+    t = drawn.mean(axis=1) / (drawn.std(axis=1, ddof=1) / math.sqrt(n) + 1e-300)
+    return float(np.quantile(np.abs(t).max(axis=1), 1 - ALPHA))
