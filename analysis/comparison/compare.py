@@ -1,47 +1,37 @@
-"""Compare one method with the stored baselines: runs paired by setting and seed, with intervals and tests.
+"""Compare one method with the stored baselines: runs paired by setting and seed.
 
 Both runs of a pair have the same data, partition, initial model and schedule of clients, so they differ only in the
-method. A run that diverged or missed a target has no value: its partner wins, and means, intervals and tests leave the
-pair out.
+method.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
-from analysis.comparison.baselines import Baselines, load
-from analysis.comparison.comparable import PAIR, SHARED, difference, place_of
-from analysis.comparison.run_table import AMOUNT, ANALYSED, FinishedRun, as_json, better, require_all_rounds, run_table
+from analysis.comparison.baselines import PAIR, difference, load, place_of
+from analysis.comparison.run_table import RATED, TUNED, FinishedRun, run_table
+from analysis.comparison.statistics.scores import Scores
+from analysis.comparison.statistics.verdicts import verdicts
 from analysis.measures.convergence import Better
-from analysis.measures.paired import holm, interval, sign_flip
 from analysis.report.requested import RequestedExperiment
-from bench.experiments.address import IDS
+from bench.experiments.address import IDS, Setting
 from bench.experiments.files import experiment_names
 from bench.experiments.run_config import RunConfig
 from bench.input.errors import UserError, first_few, unknown
 from bench.training.directories.shared_runs import shared_run
 from bench.training.run_directory import RunDirectory, finished_run, is_complete
 
-MARKED_PAIRS = 6
-"""A result over fewer pairs is never marked: its two-sided sign-flip test cannot reach a p-value below 0.05."""
-
-ALL = "all"
-"""The value of the columns dataset, partition and participation in rows over all settings."""
-
 
 @dataclass(frozen=True)
 class Comparison:
-    """A method's runs paired with the stored ones; `pairs` has one row per pair and stored method.
+    """A method's runs and those of its rivals: `rows` of `run_table`, without gaps, the method's first.
 
-    Columns of `pairs`: those that identify a pair, the stored `method` and its `title`, the values `mine` and `stored`
-    (NaN for runs that diverged, or missed a target), `same` (both runs have the same configuration). `variant`: of the
-    stored runs. `report`: of which evaluations accuracies and losses are, in words. `unpaired` says in words which runs
-    have no partner.
+    The labels in `rows` are distinct: a rival with the method's label is called `LABEL (stored)`. `notes` says in words
+    what is left out.
     """
 
     method: str
@@ -49,33 +39,36 @@ class Comparison:
     grid: str
     variant: str
     metric: str
-    report: str
-    about: str
-    pairs: pd.DataFrame
-    unpaired: tuple[str, ...]
+    rows: pd.DataFrame
+    notes: tuple[str, ...] = ()
 
     @property
     def better(self) -> Better:
         """Whether higher or lower values of the metric are better."""
-        return better(self.metric) or "none"
+        return RATED[self.metric]
 
-    def tables(self, by_setting: bool) -> dict[tuple[str, str, str], pd.DataFrame]:
-        """One table over all settings and, if requested, one for each setting."""
-        blocks = {(ALL, ALL, ALL): summary(self.pairs, self.better)}
-        if by_setting:
-            for setting, rows in self.pairs.groupby(IDS[:3], sort=False):
-                dataset, partition, participation = map(str, setting)
-                blocks[dataset, partition, participation] = summary(rows, self.better)
-        return blocks
+    @cached_property
+    def scores(self) -> Scores:
+        """The values of the metric."""
+        return Scores.of(self.rows, self.metric, self.better)
 
-    def csv(self, by_setting: bool) -> pd.DataFrame:
-        """All tables as one tidy frame."""
-        frames = []
-        for setting, table in self.tables(by_setting).items():
-            ids = dict(zip(IDS[:3], setting, strict=True))
-            front = pd.DataFrame({**ids, "method": self.method, "metric": self.metric}, index=table.index)
-            frames.append(pd.concat([front, table], axis=1))
-        return pd.concat(frames, ignore_index=True)
+    @cached_property
+    def titles(self) -> dict[str, str]:
+        """The title of each method by its label."""
+        named = self.rows.drop_duplicates("method")
+        return dict(zip(named["method"], named["title"], strict=True))
+
+    @cached_property
+    def verdicts(self) -> pd.DataFrame:
+        """The verdicts over all settings, one row per rival."""
+        return verdicts(self.scores, self.method)
+
+    @cached_property
+    def by_setting(self) -> dict[Setting, pd.DataFrame]:
+        """The verdicts in each setting, one row per rival; of one setting, those over all settings."""
+        return {
+            setting: verdicts(self.scores.of_setting(setting), self.method) for setting in self.scores.settings
+        }
 
 
 def compare(
@@ -92,30 +85,23 @@ def compare(
     """Pair a method's finished runs with the stored baselines of a grid.
 
     `experiment`: name or YAML file of the experiment with the method's runs; None: the experiment named like the grid.
-    `variant`: untuned or tuned stored runs; None: as the method's runs, if such runs are stored.
+    `variant`: with tuned or untuned rivals; None: tuned ones, if there are any.
     """
-    stored = load(grid, baselines)
-    if metric not in stored.metrics:
-        raise unknown("metric of stored baselines", metric, stored.metrics)
+    if metric not in RATED:
+        raise unknown("metric of a comparison", metric, RATED)
+    rivals, variant = _of_variant(load(grid, baselines).runs, grid, variant)
     requested = RequestedExperiment(experiment or _of_grid(grid), results, overrides or {})
-    mine = method_rows(method, requested)
-    variant = _variant(stored, grid, variant, mine)
-    partners = stored.runs[stored.runs["variant"] == variant]
-    pairs, unpaired = paired(mine, partners, metric, method, grid)
-    tuning = f"hyperparameters {mine['hyperparameters'][0]}\ntraining {mine['training'][0]}"
-    report = str(mine["report"][0])
-    return Comparison(method, requested.experiment.name, grid, variant, metric, report, tuning, pairs, unpaired)
+    rows, notes = paired(method_rows(method, requested), rivals, grid)
+    return Comparison(method, requested.experiment.name, grid, variant, metric, rows, notes)
 
 
-def _variant(stored: Baselines, grid: str, wanted: str | None, mine: pd.DataFrame) -> str:
-    """The requested variant of the stored runs; without a request, that of the method's runs if it is stored."""
-    known = list(stored.runs["variant"].unique())
-    if wanted is None:
-        own = str(mine["variant"][0])
-        return own if own in known else known[0]
-    if wanted not in known:
-        raise unknown(f"variant of the baselines of grid {grid}", wanted, known)
-    return wanted
+def _of_variant(stored: pd.DataFrame, grid: str, variant: str | None) -> tuple[pd.DataFrame, str]:
+    """The stored rows of a variant, and its name."""
+    variants = list(dict.fromkeys(stored["variant"]))
+    chosen = variant or (TUNED if TUNED in variants else variants[0])
+    if chosen not in variants:
+        raise unknown(f"variant of the baselines of grid {grid}", chosen, variants)
+    return stored[stored["variant"] == chosen], chosen
 
 
 def _of_grid(grid: str) -> str:
@@ -150,7 +136,11 @@ def method_rows(method: str, requested: RequestedExperiment) -> pd.DataFrame:
             f"no finished run of {method} of experiment {experiment.name} under '{requested.results}'; "
             f"train it with: {requested.snakemake(f'{requested.target}_runs')}"
         )
-    require_all_rounds(runs)
+    for run in runs:
+        if run.directory.stopped:
+            raise UserError(
+                f"'{run.directory.path}' stopped at its target accuracy: a comparison needs runs of all rounds"
+            )
     return run_table(requested, runs)
 
 
@@ -165,108 +155,84 @@ def _found(config: RunConfig, folder: Path) -> RunDirectory | None:
     return finished_run(folder, config)
 
 
-def paired(
-    mine: pd.DataFrame, stored: pd.DataFrame, metric: str, method: str, grid: str
-) -> tuple[pd.DataFrame, tuple[str, ...]]:
-    """The pairs of a method's rows with the stored ones, and texts that name the rows of either side without a partner.
+def paired(mine: pd.DataFrame, stored: pd.DataFrame, grid: str) -> tuple[pd.DataFrame, tuple[str, ...]]:
+    """The rows of a method and of its rivals in the same settings with the same seeds, and texts on what is left out.
 
-    A `UserError` if no run has a partner, or if a run differs from its partner in a column that a pair must share.
+    A `UserError` if no run has a partner, if a run cannot be compared with its partner, or if no rival is left.
     """
-    keys = [*PAIR, *SHARED, "model", *AMOUNT]
-    runs, partners = (
-        {place_of(row): row for row in rows.drop_duplicates(PAIR)[keys].to_dict("records")} for rows in (mine, stored)
-    )
-    for place, run in runs.items():
-        why = difference(run, partners[place], ("here", "stored")) if place in partners else None
+    method = str(mine["method"].iloc[0])
+    runs, partners = (_by_place(rows) for rows in (mine, stored))
+    for place in runs.keys() & partners.keys():
+        why = difference(runs[place], partners[place], ("here", "stored"))
         if why is not None:
             raise UserError(f"{method} and the baselines of grid {grid} cannot be compared in {place} ({why})")
-    common = [place for place in runs if place in partners]
-    if not common:
+    common = mine.merge(stored[PAIR].drop_duplicates(), on=PAIR)
+    if common.empty:
         raise UserError(
             f"no run of {method} has a setting and seed of the baselines of grid {grid} "
             f"(here: {first_few(list(runs))}; stored: {first_few(list(partners))})"
         )
-    unpaired: list[str] = []
-    if unpaired_runs := [place for place in runs if place not in partners]:
-        unpaired.append(f"left out, because nothing is stored for them: {first_few(unpaired_runs)} of {method}")
-    if unpaired_runs := [place for place in partners if place not in runs]:
-        unpaired.append(f"left out, because {method} has no finished run there: stored {first_few(unpaired_runs)}")
-
-    if metric in ANALYSED:
-        mine, stored, left_out = _analysed(mine, stored, metric, method, grid)
-        unpaired += left_out
-    columns = [*PAIR, metric, "identity"]
-    left = mine[columns].rename(columns={metric: "mine", "identity": "mine_identity"})
-    right = stored[[*columns, "method", "title"]].rename(columns={metric: "stored"})
-    pairs = left.merge(right, on=PAIR).sort_values(["method", *PAIR], ignore_index=True)
-    pairs["same"] = pairs["identity"] == pairs["mine_identity"]
-    return pairs[[*PAIR, "method", "title", "mine", "stored", "same"]], tuple(unpaired)
-
-
-def _analysed(
-    mine: pd.DataFrame, stored: pd.DataFrame, metric: str, method: str, grid: str
-) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
-    """Both tables without runs that finished and are not analysed, and texts that count those.
-
-    A `UserError` if none is left, or if the analyses have other options.
-    """
-    kept, texts, options = [], [], []
-    for rows, whose in ((mine, f"of {method}"), (stored, f"in the baselines of grid {grid}")):
-        has_value = rows[metric].notna()
-        if not has_value.any():
-            raise UserError(f"no run {whose} has a value of {metric}: the analysis {ANALYSED[metric]} is not computed")
-        without = (rows["outcome"] == "finished") & ~has_value
-        if without.any():
-            texts.append(f"left out, because the analysis {ANALYSED[metric]} is not computed: {without.sum()} {whose}")
-        kept.append(rows[~without])
-        options.append({as_json(json.loads(text)[ANALYSED[metric]]) for text in rows.loc[has_value, "analyses"]})
-    if options[0] != options[1]:
-        here, there = (" and ".join(sorted(one)) for one in options)
-        raise UserError(
-            f"{metric} of {method} and of grid {grid} have other options of the analysis {ANALYSED[metric]} "
-            f"(here: {here}; stored: {there})"
-        )
-    return kept[0], kept[1], texts
+    own = _with_shared_seeds(common, method)
+    rivals, notes = _complete(stored.merge(own[PAIR], on=PAIR), len(own), method)
+    notes = [*_unpaired(runs, partners, _by_place(own), method), *notes]
+    same = set(own["identity"])
+    themselves = rivals.groupby("method", sort=False)["identity"].agg(lambda ids: set(ids) <= same)
+    if names := list(themselves.index[themselves]):
+        notes.append(f"left out, because stored with the same configuration: {', '.join(names)} is {method} itself")
+        rivals = rivals[~rivals["method"].isin(names)]
+    if rivals.empty:
+        raise UserError(f"{method} has no rival in the baselines of grid {grid} ({'; '.join(notes)})")
+    if method in set(rivals["method"]):
+        is_named = rivals["method"] == method
+        for column in ("method", "title"):
+            rivals[column] = rivals[column].where(~is_named, rivals[column] + " (stored)")
+    return pd.concat([own, rivals], ignore_index=True), tuple([*notes, *_unequal_budgets(own, rivals, method)])
 
 
-def summary(pairs: pd.DataFrame, better: Better) -> pd.DataFrame:
-    """One row per stored method, the best stored mean first: pairs, means, difference, interval, wins, p-values.
-
-    Pairs of a run with itself are left out, unless a method has no others.
-    """
-    groups = ((str(method), group, group[~group["same"]]) for method, group in pairs.groupby("method", sort=True))
-    rows = [_row(method, group if rivals.empty else rivals, better) for method, group, rivals in groups]
-    table = pd.DataFrame(rows).sort_values("mean_stored", ascending=better == "lower", kind="stable", ignore_index=True)
-    tested = ~table["same"] & table["p"].notna()
-    table["p_holm"] = table["p"]
-    table.loc[tested, "p_holm"] = holm(table.loc[tested, "p"])
-    return table
+def _by_place(rows: pd.DataFrame) -> dict[str, Any]:
+    return {place_of(row): row for row in rows.drop_duplicates(PAIR).to_dict("records")}
 
 
-def _row(stored_method: str, pairs: pd.DataFrame, better: Better) -> dict[str, Any]:
-    mine, stored = pairs["mine"].to_numpy(dtype=float), pairs["stored"].to_numpy(dtype=float)
-    both = np.isfinite(mine) & np.isfinite(stored)
-    d = (mine - stored)[both]
-    strata = pairs.loc[both, IDS[:3]].agg("/".join, axis=1).to_numpy() if both.any() else np.empty(0, dtype=str)
-    gain = d if better == "higher" else -d
-    low, high = interval(d, strata)
-    lost_here, lost_there = ~np.isfinite(mine), ~np.isfinite(stored)
-    favours_mine = bool(gain.mean() > 0) if len(d) else False
-    diverged = lost_here.any() if favours_mine else lost_there.any()
-    return {
-        "stored_method": stored_method,
-        "stored_title": pairs["title"].iloc[0],
-        "pairs": len(pairs),
-        "mean": mine[both].mean() if len(d) else np.nan,
-        "mean_stored": stored[both].mean() if len(d) else np.nan,
-        "difference": d.mean() if len(d) else np.nan,
-        "interval_low": low,
-        "interval_high": high,
-        "marked": bool(len(d) >= MARKED_PAIRS and (low > 0 or high < 0) and not diverged),
-        "wins": int((gain > 0).sum() + (lost_there & ~lost_here).sum()),
-        "losses": int((gain < 0).sum() + (lost_here & ~lost_there).sum()),
-        "p": sign_flip(d) if len(d) else np.nan,
-        "diverged": int(lost_here.sum()),
-        "diverged_stored": int(lost_there.sum()),
-        "same": bool(pairs["same"].all()),
+def _with_shared_seeds(rows: pd.DataFrame, method: str) -> pd.DataFrame:
+    """The rows whose seed occurs in all settings; a `UserError` if there is none."""
+    settings = rows[IDS[:3]].drop_duplicates()
+    counts = rows.groupby("seed").size()
+    shared = rows[rows["seed"].isin(counts.index[counts == len(settings)])]
+    if shared.empty:
+        raise UserError(f"{method} has no seed that is finished in all of its {len(settings)} settings")
+    return shared
+
+
+def _complete(rivals: pd.DataFrame, runs: int, method: str) -> tuple[pd.DataFrame, list[str]]:
+    """The rows of the rivals with all runs of the method, and a text that names the others."""
+    counts = rivals.groupby("method", sort=False).size()
+    partial = counts[counts < runs]
+    notes = [
+        f"left out, because it has no stored run for each of {method}: {name} ({count} of {runs})"
+        for name, count in partial.items()
+    ]
+    return rivals[~rivals["method"].isin(partial.index)].copy(), notes
+
+
+def _unpaired(
+    runs: Mapping[str, Any], partners: Mapping[str, Any], used: Mapping[str, Any], method: str
+) -> list[str]:
+    """Texts that name the runs of either side without a partner, and those whose seed is missing in other settings."""
+    without = [place for place in runs if place not in partners]
+    unfinished = [place for place in partners if place not in runs]
+    uneven = [place for place in runs if place in partners and place not in used]
+    texts = {
+        f"left out, because nothing is stored for them: {first_few(without)} of {method}": without,
+        f"left out, because {method} has no finished run there: stored {first_few(unfinished)}": unfinished,
+        f"left out, because {method} lacks their seeds in other settings: {first_few(uneven)}": uneven,
     }
+    return [text for text, places in texts.items() if places]
+
+
+def _unequal_budgets(own: pd.DataFrame, rivals: pd.DataFrame, method: str) -> list[str]:
+    """A text if the method and its rivals were tuned with different numbers of trials."""
+    mine, theirs = (sorted(set(rows["trials"])) for rows in (own, rivals))
+    if mine == theirs:
+        return []
+    of_mine, of_theirs = (" or ".join(f"{int(trials)} trials" if trials else "no tuning" for trials in found) for found in (mine, theirs))
+    return [f"budgets of tuning differ: {method} {of_mine}, rivals {of_theirs}"]

@@ -222,47 +222,69 @@ def latex(table: Table) -> str:
     """A `table` environment, or a `table*` for a wide table. A table that does not fit the page is shrunk."""
     columns = table.layout.columns
     marks = {1: r"\textbf{{}}", 2: r"\underline{{}}"}
-    width = len(columns) + 1
-    wide = _width(table) > _WIDE
-    environment = "table*" if wide else "table"
-    label = re.sub(r"[^\w.-]", "-", "-".join(part for part in (table.experiment, table.name) if part))
-    notes = " ".join(escape_latex(note) for note in table.caption.notes)
-    foot = [*([rf"\textit{{Notes.}} {notes}"] if notes else []), *(escape_latex(part) for part in _foot(table))]
-    of_notes = sum(map(len, foot)) / (_NOTES_OF_PAGE if wide else _NOTES_OF_COLUMN)
-    height = max(0.3, 0.85 - of_notes)  # the rest of a page is for the caption
-    lines = [
-        r"% needs \usepackage{booktabs,adjustbox}",
-        rf"\begin{{{environment}}}",
-        r"\centering\setlength{\belowcaptionskip}{6pt}" + wide * r"\footnotesize\setlength{\tabcolsep}{3pt}",
-        rf"\caption[{{{escape_latex(table.caption.title)}}}]{{{escape_latex(table.caption.whole)}}}",
-        rf"\label{{tab:{label}}}",
-        rf"\begin{{adjustbox}}{{max width=\linewidth, max totalheight={height:.2f}\textheight}}",
-        rf"\begin{{tabular}}{{l{'r' * len(columns)}}}",
-        r"\toprule",
-    ]
+    names = (f"{escape_latex(c.header)} {escape_latex(_ARROWS[c.direction])}".strip() for c in columns)
+    lines = []
     if any(column.group for column in columns):
         heads, rules, start = [""], [], 2
         for group, size in _groups(columns):
             heads.append(rf"\multicolumn{{{size}}}{{c}}{{{escape_latex(group)}}}")
             rules.append(rf"\cmidrule(lr){{{start}-{start + size - 1}}}" if group else "")
             start += size
-        lines += [_ampersands(heads), "".join(rules)]
-    names = (f"{escape_latex(c.header)} {escape_latex(_ARROWS[c.direction])}".strip() for c in columns)
-    lines.append(_ampersands(["Method", *names]))
+        lines += [ampersands(heads), "".join(rules)]
+    lines.append(ampersands(["Method", *names]))
     for block, body in _body(table, r" $\pm$ ", marks, escape_latex):
         lines.append(r"\midrule")
         if block:
-            lines.append(rf"\multicolumn{{{width}}}{{l}}{{\textit{{{block}}}}} \\")
+            lines.append(rf"\multicolumn{{{len(columns) + 1}}}{{l}}{{\textit{{{block}}}}} \\")
         for line in body:
             cells = [line.title, *(_NEGATIVE.sub("$-$", cell) for cell in line.cells)]
-            lines.append(_ampersands(cells if line.kind == "reproduced" else [rf"{{\scriptsize {c}}}" for c in cells]))
-    if foot:
-        foot = [r"\par\smallskip\begin{minipage}{\linewidth}\footnotesize", "\n\\par\n".join(foot), r"\end{minipage}"]
-    lines += [r"\bottomrule", r"\end{tabular}", r"\end{adjustbox}", *foot, rf"\end{{{environment}}}"]
-    return "\n".join(lines) + "\n"
+            lines.append(ampersands(cells if line.kind == "reproduced" else [rf"{{\scriptsize {c}}}" for c in cells]))
+    label = "-".join(part for part in (table.experiment, table.name) if part)
+    return latex_table(table.caption, label, f"l{'r' * len(columns)}", lines, _width(table), _foot(table))
 
 
-def _ampersands(cells: list[str]) -> str:
+def latex_table(
+    caption: Caption, label: str, columns: str, lines: Sequence[str], width: float, foot: Sequence[str] = ()
+) -> str:
+    """A `table` environment, or a `table*` if it is wide, around the `lines` between the rules of a `tabular`.
+
+    `columns`: their alignments; `width`: about how many type sizes they need; `foot`: further paragraphs for below the
+    notes of the caption.
+    """
+    wide = width > _WIDE
+    environment = "table*" if wide else "table"
+    notes = " ".join(escape_latex(note) for note in caption.notes)
+    below = [*([rf"\textit{{Notes.}} {notes}"] if notes else []), *(escape_latex(part) for part in foot)]
+    of_notes = sum(map(len, below)) / (_NOTES_OF_PAGE if wide else _NOTES_OF_COLUMN)
+    height = max(0.3, 0.85 - of_notes)  # the rest of a page is for the caption
+    if below:
+        below = [r"\par\smallskip\begin{minipage}{\linewidth}\footnotesize", "\n\\par\n".join(below), r"\end{minipage}"]
+    parts = [
+        r"% needs \usepackage{booktabs,adjustbox}",
+        rf"\begin{{{environment}}}",
+        r"\centering\setlength{\belowcaptionskip}{6pt}" + wide * r"\footnotesize\setlength{\tabcolsep}{3pt}",
+        rf"\caption[{{{escape_latex(caption.title)}}}]{{{escape_latex(caption.whole)}}}",
+        rf"\label{{tab:{latex_label(label)}}}",
+        rf"\begin{{adjustbox}}{{max width=\linewidth, max totalheight={height:.2f}\textheight}}",
+        rf"\begin{{tabular}}{{{columns}}}",
+        r"\toprule",
+        *lines,
+        r"\bottomrule",
+        r"\end{tabular}",
+        r"\end{adjustbox}",
+        *below,
+        rf"\end{{{environment}}}",
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def latex_label(name: str) -> str:
+    """A name for a label, in which LaTeX allows few characters."""
+    return re.sub(r"[^\w.-]", "-", name)
+
+
+def ampersands(cells: Sequence[str]) -> str:
+    """A row of a LaTeX table."""
     return " & ".join(cells) + r" \\"
 
 
@@ -291,10 +313,15 @@ def html(table: Table) -> str:
 
 
 def _width(table: Table) -> float:
-    """About how many type sizes a table needs: its longest cells, without wrapping."""
+    """About how many type sizes a table needs."""
     plain = {1: "{}", 2: "{}"}
     rows = [["Method", *(f"{column.header} {_ARROWS[column.direction]}" for column in table.layout.columns)]]
     rows += [[line.title, *line.cells] for _, body in _body(table, " ± ", plain, str) for line in body]
+    return text_width(rows)
+
+
+def text_width(rows: Sequence[Sequence[str]]) -> float:
+    """About how many type sizes rows of cells need: the longest cell of each column, without wrapping."""
     return sum(0.65 * max(map(len, cells)) + 1.0 for cells in zip(*rows, strict=True))
 
 

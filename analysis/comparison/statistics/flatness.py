@@ -23,15 +23,14 @@ def stored_measures(rows: pd.DataFrame) -> list[str]:
 
 
 def flatness(rows: pd.DataFrame, scores: Scores) -> pd.DataFrame:
-    """One row per method: its mean score over settings and seeds, and the geometric means of the stored measures.
+    """One row per method: its mean score over settings and seeds, and the means of the stored measures.
 
     A method is NaN in a measure that it lacks in a setting.
     """
     table = pd.DataFrame({"method": scores.methods, "mean": scores.values.mean(axis=(1, 2))})
     for name in stored_measures(rows):
-        logs = np.log(rows[name].where(rows[name] > 0))
-        of_setting = logs.groupby([rows[key] for key in ("method", *IDS[:3])]).mean().unstack("method")
-        table[name] = table["method"].map(np.exp(of_setting.mean(skipna=False)))
+        of_setting = rows.groupby(["method", *IDS[:3]])[name].mean().unstack("method")
+        table[name] = table["method"].map(of_setting.mean(skipna=False))
     return table
 
 

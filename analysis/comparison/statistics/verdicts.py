@@ -77,8 +77,7 @@ def verdict(low: float, high: float, p_corrected: float) -> str:
 def detectable_difference(scores: Scores, method: str) -> float:
     """The difference that is found with a chance of 80 %, for the median rival; NaN with too few seeds.
 
-    The chance that |t| exceeds the largest |t| which all rivals reach by chance: its 95 % quantile is taken from the
-    sign flips of the centred differences.
+    Its |t| must exceed the 95 % quantile of the largest |t| over all rivals without true differences.
     """
     if not scores.is_judged:
         return math.nan

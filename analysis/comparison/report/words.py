@@ -1,0 +1,85 @@
+"""The answer in words: better than how many rivals, at what cost; the best rivals, and what could be detected."""
+
+import math
+from collections.abc import Sequence
+
+import pandas as pd
+
+from analysis.comparison.compare import Comparison
+from analysis.comparison.statistics.costs import REFERENCE, costs
+from analysis.comparison.statistics.scores import LEAST_SEEDS, Scores
+from analysis.comparison.statistics.verdicts import ALPHA, BETTER, POWER, UNCLEAR, WORSE, detectable_difference
+from analysis.measures.paired import CONFIDENCE
+from bench.experiments.address import Setting
+
+RULE = (
+    f"Better or worse: the corrected p-value of the paired differences is below {ALPHA:g}, and their "
+    f"{100 * CONFIDENCE:g} % interval excludes 0. The same rule holds for all settings together and for each one."
+)
+
+_MOST_RIVALS = 3
+
+
+def verdict(comparison: Comparison) -> list[str]:
+    """The sentences of the verdict over all settings: counts and costs, then the best rivals and what was detectable."""
+    scores = comparison.scores
+    if not scores.is_judged:
+        return [too_few_seeds(scores), f"{_best_rivals(comparison)}."]
+    size = detectable_difference(scores, comparison.method)
+    found = (
+        f"with {len(scores.seeds)} seeds, a difference of {_amount(comparison, size)} "
+        f"is found with a probability of {100 * POWER:g} %"
+    )
+    counted = counts(comparison.verdicts["verdict"], f" ({comparison.variant})")
+    at = relative_costs(comparison)
+    return [f"{comparison.method}: {counted}{f'; {at}' if at else ''}.", f"{_best_rivals(comparison)}; {found}."]
+
+
+def of_setting(comparison: Comparison, setting: Setting) -> str:
+    """The verdict in one setting, such as 'better than 3 of 26, cannot tell from 22, worse than 1'."""
+    return counts(comparison.by_setting[setting]["verdict"])
+
+
+def counts(found: Sequence[str] | pd.Series, of: str = "") -> str:
+    """Verdicts in words: 'better than 19 of 26 (tuned), cannot tell from 5, worse than 2'."""
+    number = pd.Series(found).value_counts()
+    better, unclear, worse = (int(number.get(kind, 0)) for kind in (BETTER, UNCLEAR, WORSE))
+    return f"better than {better} of {len(found)}{of}, cannot tell from {unclear}, worse than {worse}"
+
+
+def too_few_seeds(scores: Scores) -> str:
+    """Why there is no verdict."""
+    return f"No verdict: {len(scores.seeds)} seed{'s' * (len(scores.seeds) != 1)}; a verdict needs at least {LEAST_SEEDS}."
+
+
+def relative_costs(comparison: Comparison) -> str:
+    """For example 'at 2.0 × the gradients and 1.0 × the traffic of FedAvg'; empty if FedAvg's costs are not stored."""
+    table = costs(comparison.rows, comparison.scores).set_index("method")
+    parts = [
+        f"{table.loc[comparison.method, f'{cost}_relative']:.1f} × the {name}"
+        for cost, name in (("gradients", "gradients"), ("communicated_mb", "traffic"))
+        if f"{cost}_relative" in table and math.isfinite(table.loc[comparison.method, f"{cost}_relative"])
+    ]
+    return f"at {' and '.join(parts)} of {comparison.titles[REFERENCE]}" if parts else ""
+
+
+def _best_rivals(comparison: Comparison) -> str:
+    """The best rivals by their means, and how far the method is above or below them."""
+    best = comparison.verdicts.head(_MOST_RIVALS)
+    named = [
+        f"{comparison.titles[row['rival']]} ({comparison.method} is {_relation(comparison, row['difference'])})"
+        for row in best.to_dict("records")
+    ]
+    return f"Best rival{'s' if len(named) > 1 else ''}: {', '.join(named)}"
+
+
+def _relation(comparison: Comparison, difference: float) -> str:
+    """For example '0.8 points above'."""
+    return f"{_amount(comparison, abs(difference))} {'above' if difference >= 0 else 'below'}"
+
+
+def _amount(comparison: Comparison, size: float) -> str:
+    """A difference with its unit."""
+    if not comparison.metric.endswith("accuracy"):
+        return f"{size:.3g}"
+    return f"{size:.1f} points" if size >= 0.05 else f"{size:.2f} points"
