@@ -4,6 +4,7 @@ Both runs of a pair have the same data, partition, initial model and schedule of
 method.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,8 +13,9 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.comparison.baselines import PAIR, difference, load, place_of
-from analysis.comparison.run_table import RATED, TUNED, FinishedRun, run_table
+from analysis.comparison.baselines import Baselines, load
+from analysis.comparison.comparable import PAIR, difference, place_of
+from analysis.comparison.run_table import ANALYSED, FinishedRun, as_json, better, require_all_rounds, run_table
 from analysis.comparison.statistics.scores import Scores
 from analysis.comparison.statistics.verdicts import verdicts
 from analysis.measures.convergence import Better
@@ -45,7 +47,7 @@ class Comparison:
     @property
     def better(self) -> Better:
         """Whether higher or lower values of the metric are better."""
-        return RATED[self.metric]
+        return better(self.metric) or "higher"
 
     @cached_property
     def scores(self) -> Scores:
@@ -66,9 +68,7 @@ class Comparison:
     @cached_property
     def by_setting(self) -> dict[Setting, pd.DataFrame]:
         """The verdicts in each setting, one row per rival; of one setting, those over all settings."""
-        return {
-            setting: verdicts(self.scores.of_setting(setting), self.method) for setting in self.scores.settings
-        }
+        return {setting: verdicts(self.scores.of_setting(setting), self.method) for setting in self.scores.settings}
 
 
 def compare(
@@ -85,23 +85,30 @@ def compare(
     """Pair a method's finished runs with the stored baselines of a grid.
 
     `experiment`: name or YAML file of the experiment with the method's runs; None: the experiment named like the grid.
-    `variant`: with tuned or untuned rivals; None: tuned ones, if there are any.
+    `variant`: with untuned or tuned rivals; None: as the method's runs, if such runs are stored.
     """
-    if metric not in RATED:
-        raise unknown("metric of a comparison", metric, RATED)
-    rivals, variant = _of_variant(load(grid, baselines).runs, grid, variant)
+    stored = load(grid, baselines)
+    if metric not in stored.metrics:
+        raise unknown("metric of stored baselines", metric, stored.metrics)
     requested = RequestedExperiment(experiment or _of_grid(grid), results, overrides or {})
-    rows, notes = paired(method_rows(method, requested), rivals, grid)
-    return Comparison(method, requested.experiment.name, grid, variant, metric, rows, notes)
+    mine = method_rows(method, requested)
+    variant = _variant(stored, grid, variant, mine)
+    rivals, notes = stored.of_variant(variant).runs, list[str]()
+    if metric in ANALYSED:
+        mine, rivals, notes = _analysed(mine, rivals, metric, grid)
+    rows, left_out = paired(mine, rivals, grid)
+    return Comparison(method, requested.experiment.name, grid, variant, metric, rows, (*notes, *left_out))
 
 
-def _of_variant(stored: pd.DataFrame, grid: str, variant: str | None) -> tuple[pd.DataFrame, str]:
-    """The stored rows of a variant, and its name."""
-    variants = list(dict.fromkeys(stored["variant"]))
-    chosen = variant or (TUNED if TUNED in variants else variants[0])
-    if chosen not in variants:
-        raise unknown(f"variant of the baselines of grid {grid}", chosen, variants)
-    return stored[stored["variant"] == chosen], chosen
+def _variant(stored: Baselines, grid: str, wanted: str | None, mine: pd.DataFrame) -> str:
+    """The requested variant of the stored runs; without a request, that of the method's runs if it is stored."""
+    known = list(stored.runs["variant"].unique())
+    if wanted is None:
+        own = str(mine["variant"].iloc[0])
+        return own if own in known else str(known[0])
+    if wanted not in known:
+        raise unknown(f"variant of the baselines of grid {grid}", wanted, known)
+    return wanted
 
 
 def _of_grid(grid: str) -> str:
@@ -136,11 +143,7 @@ def method_rows(method: str, requested: RequestedExperiment) -> pd.DataFrame:
             f"no finished run of {method} of experiment {experiment.name} under '{requested.results}'; "
             f"train it with: {requested.snakemake(f'{requested.target}_runs')}"
         )
-    for run in runs:
-        if run.directory.stopped:
-            raise UserError(
-                f"'{run.directory.path}' stopped at its target accuracy: a comparison needs runs of all rounds"
-            )
+    require_all_rounds(runs)
     return run_table(requested, runs)
 
 
@@ -186,7 +189,7 @@ def paired(mine: pd.DataFrame, stored: pd.DataFrame, grid: str) -> tuple[pd.Data
         is_named = rivals["method"] == method
         for column in ("method", "title"):
             rivals[column] = rivals[column].where(~is_named, rivals[column] + " (stored)")
-    return pd.concat([own, rivals], ignore_index=True), tuple([*notes, *_unequal_budgets(own, rivals, method)])
+    return pd.concat([own, rivals], ignore_index=True), (*notes, *_unequal_budgets(own, rivals, method))
 
 
 def _by_place(rows: pd.DataFrame) -> dict[str, Any]:
@@ -214,9 +217,7 @@ def _complete(rivals: pd.DataFrame, runs: int, method: str) -> tuple[pd.DataFram
     return rivals[~rivals["method"].isin(partial.index)].copy(), notes
 
 
-def _unpaired(
-    runs: Mapping[str, Any], partners: Mapping[str, Any], used: Mapping[str, Any], method: str
-) -> list[str]:
+def _unpaired(runs: Mapping[str, Any], partners: Mapping[str, Any], used: Mapping[str, Any], method: str) -> list[str]:
     """Texts that name the runs of either side without a partner, and those whose seed is missing in other settings."""
     without = [place for place in runs if place not in partners]
     unfinished = [place for place in partners if place not in runs]
@@ -234,5 +235,34 @@ def _unequal_budgets(own: pd.DataFrame, rivals: pd.DataFrame, method: str) -> li
     mine, theirs = (sorted(set(rows["trials"])) for rows in (own, rivals))
     if mine == theirs:
         return []
-    of_mine, of_theirs = (" or ".join(f"{int(trials)} trials" if trials else "no tuning" for trials in found) for found in (mine, theirs))
+    of_mine, of_theirs = (
+        " or ".join(f"{int(trials)} trials" if trials else "no tuning" for trials in found) for found in (mine, theirs)
+    )
     return [f"budgets of tuning differ: {method} {of_mine}, rivals {of_theirs}"]
+
+
+def _analysed(
+    mine: pd.DataFrame, stored: pd.DataFrame, metric: str, grid: str
+) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
+    """Both tables without runs that finished and are not analysed, and texts that count those.
+
+    A `UserError` if none is left, or if the analyses have other options.
+    """
+    analysis, method = ANALYSED[metric], mine["method"].iloc[0]
+    kept, texts, options = [], [], []
+    for rows, whose in ((mine, f"of {method}"), (stored, f"in the baselines of grid {grid}")):
+        has_value = rows[metric].notna()
+        if not has_value.any():
+            raise UserError(f"no run {whose} has a value of {metric}: the analysis {analysis} is not computed")
+        without = (rows["outcome"] == "finished") & ~has_value
+        if without.any():
+            texts.append(f"left out, because the analysis {analysis} is not computed: {without.sum()} {whose}")
+        kept.append(rows[~without])
+        options.append({as_json(json.loads(text)[analysis]) for text in rows.loc[has_value, "analyses"]})
+    if options[0] != options[1]:
+        here, there = (" and ".join(sorted(one)) for one in options)
+        raise UserError(
+            f"{metric} of {method} and of grid {grid} have other options of the analysis {analysis} "
+            f"(here: {here}; stored: {there})"
+        )
+    return kept[0], kept[1], texts

@@ -4,6 +4,7 @@ Pure functions of arrays. A pair is two runs with the same setting and seed; a s
 the replicates. Random draws use a constant seed: equal differences give equal numbers.
 """
 
+import math
 from functools import cache
 
 import numpy as np
@@ -63,14 +64,27 @@ def sign_flip_corrected(differences: ArrayLike) -> Floats:
     the true means, the chance of any false positive below α is at most α.
     """
     d = np.asarray(differences, dtype=float)
-    length = np.sqrt((d**2).sum(axis=0))
-    # |t| grows with |sum| / length, which needs no variance, and is 0 where all differences are 0.
-    found = np.abs(_flips(len(d)) @ (d / np.where(length > 0, length, 1)))
+    found = _flipped(d)
     order = np.argsort(-found[0], kind="stable")
     largest = np.maximum.accumulate(found[:, order[::-1]], axis=1)[:, ::-1]
     corrected = np.empty(d.shape[1])
     corrected[order] = np.maximum.accumulate(np.mean(largest >= largest[0] - 1e-9, axis=0))
     return corrected
+
+
+def sign_flip_limit(differences: ArrayLike, alpha: float) -> float:
+    """The |t| that a test of `sign_flip_corrected` must exceed for p < `alpha`, from differences without a true mean."""
+    d = np.asarray(differences, dtype=float)
+    n, largest = len(d), np.sort(_flipped(d).max(axis=1))[::-1]
+    reached = math.ceil(alpha * len(largest)) - 3  # by so many flips, besides those of the seen signs and their opposite
+    limit = min(float(largest[max(reached, 0)]), math.sqrt(n) * (1 - 1e-9))
+    return limit * math.sqrt((n - 1) / (n - limit**2))
+
+
+def _flipped(d: Floats) -> Floats:
+    """|Σ d| / √(Σ d²) of the columns under all flips `[flips, tests]`; it grows with |t|, and is 0 if all d are 0."""
+    length = np.sqrt((d**2).sum(axis=0))
+    return np.asarray(np.abs(_flips(len(d)) @ (d / np.where(length > 0, length, 1))))
 
 
 @cache

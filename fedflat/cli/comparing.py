@@ -10,7 +10,7 @@ from bench.host.allocator import keep_freed_memory
 from bench.host.progress import silent
 from bench.host.threads import available_cores
 from fedflat.cli.batch import resources_used
-from fedflat.cli.options import Device, Results, Set, file_path, folder_path, overrides_of
+from fedflat.cli.options import Device, Results, Set, folder_path, overrides_of
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -167,12 +167,19 @@ def compare(
     set_: Set = None,
     results: Results = Path("results"),
     stored: Stored = None,
-    csv: Annotated[
+    out: Annotated[
         Path | None,
-        typer.Option(help="Also write the comparison to this tidy CSV file.", parser=file_path, metavar="FILE"),
+        typer.Option(
+            help="Also write the report to this folder: report.md, report.tex, tables and figures.",
+            parser=folder_path,
+            metavar="FOLDER",
+        ),
     ] = None,
+    width: Annotated[
+        float, typer.Option(help="The width of the report's figures, in inches, as printed.", min=2, max=20)
+    ] = 6.75,
 ) -> None:
-    """Compare a method with stored baselines.
+    """Is a method better than the stored baselines? Prints the answer in words, and a table of all rivals.
 
     Each finished run of the method is compared with the stored runs of the same setting and seed. A run is found by its
     configuration, in whichever experiment of the results it was trained.
@@ -180,11 +187,10 @@ def compare(
     \b
     Examples:
       fedflat compare fedsam --grid quick
-      fedflat compare my_method --grid quick --experiment mine/experiments.yaml --by-setting --csv mine.csv
+      fedflat compare my_method --grid quick --experiment mine/experiments.yaml --out report
     """
     from analysis.comparison.compare import compare as compare_with_stored
-    from analysis.comparison.text import as_text
-    from bench.files.csv_json import write_csv
+    from analysis.comparison.report.text import as_text
 
     comparison = compare_with_stored(
         method,
@@ -196,6 +202,9 @@ def compare(
         variant=variant,
         baselines=stored,
     )
-    if csv is not None:
-        write_csv(csv, comparison.csv(by_setting))
-    typer.echo(as_text(comparison, by_setting))
+    text = as_text(comparison, by_setting)
+    if out is not None:
+        from analysis.comparison.report.write import write  # the library of one figure takes seconds to import
+
+        text += f"\n\n{write(comparison, out, width)}"
+    typer.echo(text)

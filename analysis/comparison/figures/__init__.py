@@ -1,1 +1,1 @@
-"""The figures of a comparison."""
+"""The figures of a comparison, in the order of the report."""

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 import pandas as pd
 
 from analysis.comparison.compare import Comparison
-from analysis.comparison.statistics.costs import REFERENCE, costs
+from analysis.comparison.statistics.costs import REFERENCE, costs, stored_costs
+from analysis.comparison.statistics.flatness import stored_measures
 from analysis.comparison.statistics.scores import LEAST_SEEDS, Scores
 from analysis.comparison.statistics.verdicts import ALPHA, BETTER, POWER, UNCLEAR, WORSE, detectable_difference
 from analysis.measures.paired import CONFIDENCE
@@ -21,7 +22,7 @@ _MOST_RIVALS = 3
 
 
 def verdict(comparison: Comparison) -> list[str]:
-    """The sentences of the verdict over all settings: counts and costs, then the best rivals and what was detectable."""
+    """The sentences of the verdict over all settings: counts and costs; the best rivals and what was detectable."""
     scores = comparison.scores
     if not scores.is_judged:
         return [too_few_seeds(scores), f"{_best_rivals(comparison)}."]
@@ -32,7 +33,10 @@ def verdict(comparison: Comparison) -> list[str]:
     )
     counted = counts(comparison.verdicts["verdict"], f" ({comparison.variant})")
     at = relative_costs(comparison)
-    return [f"{comparison.method}: {counted}{f'; {at}' if at else ''}.", f"{_best_rivals(comparison)}; {found}."]
+    return [
+        f"{comparison.titles[comparison.method]}: {counted}{f'; {at}' if at else ''}.",
+        f"{_best_rivals(comparison)}; {found}.",
+    ]
 
 
 def of_setting(comparison: Comparison, setting: Setting) -> str:
@@ -47,19 +51,37 @@ def counts(found: Sequence[str] | pd.Series, of: str = "") -> str:
     return f"better than {better} of {len(found)}{of}, cannot tell from {unclear}, worse than {worse}"
 
 
+def about(comparison: Comparison) -> list[str]:
+    """The method's values, what was left out, and which parts of the report are missing because runs lack columns."""
+    own = comparison.rows[comparison.rows["method"] == comparison.method]
+    values = [" or ".join(dict.fromkeys(map(str, own[name]))) for name in ("hyperparameters", "training")]
+    missing = {
+        "no costs: they are not stored for all methods": not stored_costs(comparison.rows),
+        f"no costs relative to {REFERENCE}: it is not among the methods": REFERENCE not in comparison.scores.methods,
+        "no flatness: no measure is stored for two methods": not stored_measures(comparison.rows),
+    }
+    return [
+        f"{comparison.method} (experiment {comparison.experiment}): hyperparameters {values[0]}, training {values[1]}",
+        f"reported value: {own['report'].iloc[0]}",
+        *comparison.notes,
+        *(text for text, is_so in missing.items() if is_so),
+    ]
+
+
 def too_few_seeds(scores: Scores) -> str:
     """Why there is no verdict."""
-    return f"No verdict: {len(scores.seeds)} seed{'s' * (len(scores.seeds) != 1)}; a verdict needs at least {LEAST_SEEDS}."
+    return (
+        f"No verdict: {len(scores.seeds)} seed{'s' * (len(scores.seeds) != 1)}; a verdict needs at least {LEAST_SEEDS}."
+    )
 
 
 def relative_costs(comparison: Comparison) -> str:
     """For example 'at 2.0 × the gradients and 1.0 × the traffic of FedAvg'; empty if FedAvg's costs are not stored."""
     table = costs(comparison.rows, comparison.scores).set_index("method")
-    parts = [
-        f"{table.loc[comparison.method, f'{cost}_relative']:.1f} × the {name}"
-        for cost, name in (("gradients", "gradients"), ("communicated_mb", "traffic"))
-        if f"{cost}_relative" in table and math.isfinite(table.loc[comparison.method, f"{cost}_relative"])
-    ]
+    parts = []
+    for cost, name in (("gradients", "gradients"), ("communicated_mb", "traffic")):
+        if (column := f"{cost}_relative") in table and math.isfinite(times := table[column][comparison.method]):
+            parts.append(f"{times:.1f} × the {name}")
     return f"at {' and '.join(parts)} of {comparison.titles[REFERENCE]}" if parts else ""
 
 
@@ -67,10 +89,10 @@ def _best_rivals(comparison: Comparison) -> str:
     """The best rivals by their means, and how far the method is above or below them."""
     best = comparison.verdicts.head(_MOST_RIVALS)
     named = [
-        f"{comparison.titles[row['rival']]} ({comparison.method} is {_relation(comparison, row['difference'])})"
+        f"{_relation(comparison, row['difference'])} {comparison.titles[row['rival']]}"
         for row in best.to_dict("records")
     ]
-    return f"Best rival{'s' if len(named) > 1 else ''}: {', '.join(named)}"
+    return f"Best rival{'s' * (len(named) > 1)}: {comparison.titles[comparison.method]} is {', '.join(named)}"
 
 
 def _relation(comparison: Comparison, difference: float) -> str:

@@ -1,4 +1,4 @@
-"""What methods cost: means over settings and seeds, costs relative to a reference, and which methods no other dominates."""
+"""What methods cost: means over settings and seeds, relative to FedAvg, and which methods no other one dominates."""
 
 import numpy as np
 import pandas as pd
@@ -14,9 +14,7 @@ REFERENCE = "fedavg"
 
 def stored_costs(rows: pd.DataFrame) -> list[str]:
     """The costs that all methods have."""
-    return [
-        cost for cost in COSTS if cost in rows and rows.groupby("method")[cost].agg(lambda v: v.notna().any()).all()
-    ]
+    return [cost for cost in COSTS if cost in rows and (rows.groupby("method")[cost].count() > 0).all()]
 
 
 def costs(rows: pd.DataFrame, scores: Scores) -> pd.DataFrame:
@@ -38,7 +36,7 @@ def costs(rows: pd.DataFrame, scores: Scores) -> pd.DataFrame:
 
 
 def pareto_front(costs: Floats, gains: Floats) -> np.ndarray:
-    """Which points no other one dominates, with costs at most as high and gains at least as high, and one of them better.
+    """Which points no other one dominates, with costs at most as high, gains at least as high, and one better.
 
     Points without a cost or gain are not on the front.
     """

@@ -25,7 +25,7 @@ def gap_profile(scores: Scores) -> pd.DataFrame:
 
 
 def cost_profile(rows: pd.DataFrame, methods: Sequence[str], target: str, cost: str) -> pd.DataFrame:
-    """The shares of problems in which each method reaches a target accuracy with at most `distance` times the least cost.
+    """The shares of problems in which each method reaches an accuracy with at most `distance` times the least cost.
 
     `target`: a column of rounds to an accuracy; `cost`: `rounds`, or the column of what a run has spent in all rounds,
     which is spent evenly. Problems in which no method reaches the target are left out.

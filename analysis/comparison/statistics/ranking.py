@@ -1,11 +1,11 @@
-"""Ranks: of means in one setting, with intervals; and mean ranks over settings, with what the tests cannot tell apart."""
+"""Ranks: of means in one setting, with intervals; and mean ranks over settings, with the critical difference."""
 
+import math
 from dataclasses import dataclass
-from itertools import combinations
 
 import numpy as np
 import pandas as pd
-from scipy.stats import rankdata
+from scipy.stats import rankdata, studentized_range
 
 from analysis.comparison.statistics.scores import Scores
 from analysis.comparison.statistics.verdicts import ALPHA, corrected_p
@@ -54,22 +54,28 @@ def _clearly_better_and_worse(scores: Scores, m: int) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class MeanRanks:
-    """`ranks`: of each method, the mean over settings and seeds (1: best); `p`: corrected p-values of all pairs."""
+    """`ranks`: of each method, the mean over settings and seeds (1: best), the best one first.
+
+    `critical`: two methods are told apart if their mean ranks differ by more; infinite with too few seeds.
+    """
 
     ranks: pd.Series
-    p: pd.DataFrame
+    critical: float
 
 
 def mean_ranks(scores: Scores) -> MeanRanks:
-    """Mean ranks, and sign-flip tests of the ranks of all pairs of methods, corrected for their number.
+    """Mean ranks, and their critical difference by Tukey's test, whose unit is the seed with its ranks over settings.
 
-    The unit of the tests is the seed with its mean rank over settings; with too few seeds, all p-values are 1.
+    s² is the variance that methods and seeds leave unexplained, with (k − 1)(n − 1) degrees of freedom for k methods
+    and n seeds; the critical difference is q s / √n, with the 95 % quantile q of the studentized range.
     """
     ranks = rankdata(-scores.gains.round(12), axis=0).mean(axis=1)  # [methods, seeds]
-    pairs = list(combinations(range(len(scores.methods)), 2))
-    first, second = np.array(pairs, dtype=int).reshape(-1, 2).T
-    p = np.ones((len(ranks), len(ranks)))
-    if scores.is_judged and pairs:
-        p[first, second] = p[second, first] = corrected_p((ranks[first] - ranks[second]).T, scores)
-    names = list(scores.methods)
-    return MeanRanks(pd.Series(ranks.mean(axis=1), index=names), pd.DataFrame(p, index=names, columns=names))
+    k, n = ranks.shape
+    critical = math.inf
+    if scores.is_judged and k > 1:
+        rest = ranks - ranks.mean(axis=1, keepdims=True) - ranks.mean(axis=0) + ranks.mean()
+        freedom = (k - 1) * (n - 1)
+        quantile = float(studentized_range.ppf(1 - ALPHA, k, freedom))
+        critical = quantile * math.sqrt(float((rest**2).sum()) / freedom / n)
+    means = pd.Series(ranks.mean(axis=1), index=list(scores.methods)).sort_values(kind="stable")
+    return MeanRanks(means, critical)

@@ -1,6 +1,7 @@
 """The values that a comparison judges: one per method, setting and seed, without gaps.
 
-A run that diverged counts as the worst finished run of its setting, in means, ranks and tests.
+A run without a value, because it diverged or missed a target, counts as the worst of the others in its
+setting, in means, ranks and tests.
 """
 
 from collections.abc import Sequence
@@ -46,7 +47,7 @@ class Scores:
         seeds = tuple(sorted({int(key[3]) for key in wide.columns}))
         keys = [(s.dataset, s.partition, s.participation, seed) for s in settings for seed in seeds]
         methods = tuple(map(str, dict.fromkeys(rows["method"])))
-        values = wide.loc[list(methods), keys].to_numpy(dtype=float).reshape(len(methods), len(settings), len(seeds))
+        values = wide.loc[list(methods)][keys].to_numpy(dtype=float).reshape(len(methods), len(settings), len(seeds))
         diverged = ~np.isfinite(values)
         if (empty := diverged.all(axis=(0, 2))).any():
             raise UserError(f"all runs diverged in {settings[int(empty.argmax())].path}: nothing to compare there")
@@ -71,9 +72,7 @@ class Scores:
     def of_setting(self, setting: Setting) -> "Scores":
         """The scores in one setting. Diverged runs keep the values that they count as."""
         one = slice(self.settings.index(setting), self.settings.index(setting) + 1)
-        return Scores(
-            self.methods, (setting,), self.seeds, self.values[:, one], self.diverged[:, one], self.better
-        )
+        return Scores(self.methods, (setting,), self.seeds, self.values[:, one], self.diverged[:, one], self.better)
 
     def of_methods(self, methods: Sequence[str]) -> "Scores":
         """The scores of some methods, in this order."""

@@ -1,7 +1,7 @@
 """Is a method better? Paired differences with every rival, their intervals, tests, and verdicts.
 
-The unit of all tests is the seed: its difference is the mean over the settings, because runs with the same seed in several
-settings are not independent (they share the initial model, and where only the participation differs, the split).
+The unit of all tests is the seed: its difference is the mean over the settings, because runs with the same seed in
+several settings are not independent (they share the initial model and, if only the participation differs, the split).
 """
 
 import math
@@ -9,9 +9,10 @@ import math
 import numpy as np
 import pandas as pd
 from scipy import stats
+from scipy.optimize import brentq
 
 from analysis.comparison.statistics.scores import Floats, Scores
-from analysis.measures.paired import interval, sign_flip, sign_flip_corrected
+from analysis.measures.paired import interval, sign_flip, sign_flip_corrected, sign_flip_limit
 
 ALPHA = 0.05
 """The chance of any wrong verdict about a method is at most this."""
@@ -75,27 +76,17 @@ def verdict(low: float, high: float, p_corrected: float) -> str:
 
 
 def detectable_difference(scores: Scores, method: str) -> float:
-    """The difference that is found with a chance of 80 %, for the median rival; NaN with too few seeds.
+    """The difference that is found with a chance of 80 %, for a rival with the median spread; NaN with too few seeds.
 
-    Its |t| must exceed the 95 % quantile of the largest |t| over all rivals without true differences.
+    Its |t| must exceed the 95 % quantile of the largest |t| over all rivals without true differences; t is noncentral.
     """
     if not scores.is_judged:
         return math.nan
     own = scores.place(method)
-    d = np.delete(scores.gains[own] - scores.gains, own, axis=0).mean(axis=1)
-    n = d.shape[1]
-    errors = d.std(axis=1, ddof=1) / math.sqrt(n)
-    limit = stats.t.ppf(1 - ALPHA / 2, n - 1) if len(d) == 1 else _limit(d - d.mean(axis=1, keepdims=True))
-    return float((limit + stats.t.ppf(POWER, n - 1)) * np.median(errors))
-
-
-def _limit(centred: Floats) -> float:
-    """The 95 % quantile of the largest |t| over the rows, by 10,000 random normal draws with their correlation."""
-    n = centred.shape[1]
-    length = np.sqrt((centred**2).sum(axis=1, keepdims=True))
-    unit = centred / np.where(length > 0, length, 1)
-    rng = np.random.default_rng(0)
-    # Rows of weights @ unit have the rows' sample correlation; n such draws make one simulated comparison.
-    drawn = rng.normal(size=(2000, n, n)) @ unit.T
-    t = drawn.mean(axis=1) / (drawn.std(axis=1, ddof=1) / math.sqrt(n) + 1e-300)
-    return float(np.quantile(np.abs(t).max(axis=1), 1 - ALPHA))
+    d = np.delete(scores.gains[own] - scores.gains, own, axis=0).mean(axis=1).T
+    n = len(d)
+    limit = sign_flip_limit(d - d.mean(axis=0), ALPHA)
+    median = math.sqrt(float(stats.chi2.median(n - 1)) / (n - 1))  # of a sample deviation, for a true one of 1
+    error = float(np.median(d.std(axis=0, ddof=1))) / median / math.sqrt(n)
+    distance = brentq(lambda size: float(stats.nct.sf(limit, n - 1, size)) - POWER, 0, 10 * (limit + 1))
+    return float(distance) * error

@@ -1,0 +1,51 @@
+"""What the figures of a comparison share: name, caption and frame of each; colours of verdicts; looks of methods."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from analysis.comparison.compare import Comparison
+from analysis.comparison.statistics.costs import REFERENCE
+from analysis.comparison.statistics.verdicts import BETTER, NONE, UNCLEAR, WORSE
+from analysis.figures.palette import Style, line_look
+from analysis.layouts.captions import Caption
+
+OWN = "#000000"
+OTHER = "#8a8a8a"
+COLOURS = {BETTER: "#0072B2", UNCLEAR: "#8a8a8a", WORSE: "#D55E00", NONE: "#8a8a8a"}
+"""Verdicts on the method; hues of Okabe and Ito."""
+
+MARKERS = {BETTER: "o", UNCLEAR: "|", WORSE: "s", NONE: "|"}
+"""Also the shapes differ, for black-and-white print."""
+
+ROW = 0.145
+"""Height of a line of text, in inches."""
+
+_MOST_NAMED = 5
+
+
+@dataclass(frozen=True)
+class ReportFigure:
+    """A figure with its name, caption, and the frame that it draws."""
+
+    name: str
+    caption: Caption
+    frame: pd.DataFrame
+    figure: Figure
+
+
+def named_looks(comparison: Comparison, best: Sequence[str]) -> dict[str, Style]:
+    """The looks of the methods that a figure names: the compared one, the `best` others, and FedAvg."""
+    shown = [method for method in best if method != comparison.method][:_MOST_NAMED]
+    if REFERENCE in comparison.scores.methods and REFERENCE not in (comparison.method, *shown):
+        shown.append(REFERENCE)
+    return {method: line_look(number) for number, method in enumerate((comparison.method, *shown))}
+
+
+def bold_own(axes: Axes, methods: Sequence[str], method: str) -> None:
+    """Print the method's name in bold among the labels of the y axis."""
+    for label, name in zip(axes.get_yticklabels(), methods, strict=True):
+        label.set_fontweight("bold" if name == method else "normal")

@@ -1,0 +1,312 @@
+"""The tables of a comparison: one data frame each, and their text as Markdown, LaTeX and aligned columns."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from analysis.comparison.compare import Comparison
+from analysis.comparison.report.words import RULE
+from analysis.comparison.statistics.costs import REFERENCE, costs, stored_costs
+from analysis.comparison.statistics.flatness import MEASURES, correlations, flatness, stored_measures
+from analysis.comparison.statistics.profiles import gap_profile, share_within
+from analysis.comparison.statistics.ranking import mean_ranks, ranking
+from analysis.comparison.statistics.verdicts import BETTER, NONE, UNCLEAR, WORSE
+from analysis.layouts.captions import Caption
+from analysis.layouts.titles import setting_title
+from analysis.tables.formats import ampersands, escape_latex, latex_table, markdown_notes, text_width
+from bench.experiments.address import IDS, Setting
+from bench.files.text_table import aligned, markdown, without_html
+
+MARKS = {BETTER: "+", WORSE: "−", UNCLEAR: "", NONE: ""}
+"""Significance marks of entries of rivals."""
+
+COST_TITLES = {"communicated_mb": "traffic (MB)", "gradients": "gradients", "seconds": "seconds"}
+
+DISTANCES = (0.0, 0.5, 1.0, 2.0, 5.0)
+"""Distances of the table of profiles, in points."""
+
+
+@dataclass(frozen=True)
+class ReportTable:
+    """A table of text with the frame behind it. `bold`: the number of the row of the compared method, if it has one."""
+
+    name: str
+    caption: Caption
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    frame: pd.DataFrame
+    bold: int | None = None
+
+    @property
+    def _right(self) -> range:
+        return range(1, len(self.header))
+
+    def text(self) -> str:
+        """Columns for a terminal, without caption."""
+        return "\n".join(aligned([self.header, *self.rows], right=self._right))
+
+    def markdown(self) -> str:
+        """The title, one pipe table and the notes."""
+        rows = [[f"**{cell}**" if k == self.bold and cell else cell for cell in row] for k, row in enumerate(self.rows)]
+        lines = [without_html(self.caption.text), "", *markdown(self.header, rows, right=self._right)]
+        return "\n".join([f"## {self.caption.title}", "", *lines, *markdown_notes(self.caption)]) + "\n"
+
+    def latex(self) -> str:
+        """A `table` environment."""
+        lines = [ampersands([escape_latex(cell) for cell in self.header]), r"\midrule"]
+        for k, row in enumerate(self.rows):
+            cells = [escape_latex(cell) for cell in row]
+            lines.append(ampersands([rf"\textbf{{{cell}}}" for cell in cells] if k == self.bold else cells))
+        width = text_width([self.header, *self.rows])
+        return latex_table(self.caption, f"compare-{self.name}", f"l{'r' * len(self._right)}", lines, width)
+
+
+def tables(comparison: Comparison) -> Iterator[ReportTable]:
+    """All tables for which the stored runs have the columns."""
+    yield verdict_table(comparison)
+    yield setting_table(comparison)
+    yield rank_table(comparison)
+    yield profile_table(comparison)
+    if stored_costs(comparison.rows):
+        yield cost_table(comparison)
+    if stored_measures(comparison.rows):
+        yield flatness_table(comparison)
+
+
+def shown(comparison: Comparison) -> Callable[..., str]:
+    """Numbers of the metric as text: 84.12, or +0.31 with a sign; a dash for none."""
+    form = ".2f" if comparison.metric.endswith("accuracy") else ".4g"
+    return lambda value, sign="": number(value, f"{sign}{form}")
+
+
+def number(value: float, form: str) -> str:
+    """A number as text, with a minus sign; a dash for none."""
+    return "–" if math.isnan(value) else format(value + 0.0, form).replace("-", "−")
+
+
+def metric_words(comparison: Comparison) -> str:
+    """The metric with its unit: test accuracy (%)."""
+    return comparison.metric.replace("_", " ") + " (%)" * comparison.metric.endswith("accuracy")
+
+
+def _columns_of(setting: Setting) -> dict[str, str]:
+    return dict(zip(IDS[:3], (setting.dataset, setting.partition, setting.participation), strict=True))
+
+
+def verdict_rows(comparison: Comparison, table: pd.DataFrame) -> list[tuple[str, ...]]:
+    """The rows of rivals as text."""
+    value = shown(comparison)
+    rows: list[tuple[str, ...]] = []
+    for row in table.to_dict("records"):
+        low, high = (value(row[f"interval_{end}"], "+") for end in ("low", "high"))
+        lost = [f"{row[key]} {who}" for key, who in (("diverged", "own"), ("diverged_rival", "stored")) if row[key]]
+        rows.append(
+            (
+                comparison.titles[row["rival"]],
+                value(row["mean_rival"]),
+                value(row["difference"], "+"),
+                "–" if low == "–" else f"[{low}, {high}]",
+                f"{row['wins']}–{row['losses']}",
+                number(row["p"], ".4f"),
+                number(row["p_corrected"], ".4f"),
+                row["verdict"] or "–",
+                ", ".join(lost) or "0",
+            )
+        )
+    return rows
+
+
+def verdict_header(comparison: Comparison) -> tuple[str, ...]:
+    """The header of `verdict_rows`."""
+    names = ("difference", "95 % interval", "won–lost", "p", "corrected p", comparison.titles[comparison.method])
+    return ("rival", metric_words(comparison), *names, "diverged")
+
+
+def verdict_table(comparison: Comparison) -> ReportTable:
+    """The paired differences with each rival over all settings; its frame also has those in each setting."""
+    title = comparison.titles[comparison.method]
+    frames = [(dict.fromkeys(IDS[:3], "all"), comparison.verdicts)]
+    frames += [(_columns_of(setting), table) for setting, table in comparison.by_setting.items()]
+    frame = pd.concat(
+        [
+            pd.concat([pd.DataFrame({**ids, "method": comparison.method}, index=t.index), t], axis=1)
+            for ids, t in frames
+        ],
+        ignore_index=True,
+    )
+    scores = comparison.scores
+    caption = Caption.of(
+        f"{title} and its rivals",
+        f"Differences of {metric_words(comparison)}, {title} minus rival, over {_amount(scores.settings, 'setting')} "
+        f"with {_amount(scores.seeds, 'seed')}; {'above' if scores.better == 'higher' else 'below'} 0 is better.",
+        [
+            RULE,
+            "Pairs: runs with the same setting, seed, data, partition, initial model and schedule of clients.",
+            "The unit of intervals and tests is the seed, with its mean difference over the settings. Intervals: "
+            "Student's t. p: sign-flip test, two-sided. Corrected p: over all rivals, by Westfall and Young's "
+            "step-down correction.",
+            "A run without a value (it diverged, or missed a target) counts as the worst other run of its setting.",
+        ],
+    )
+    return ReportTable(
+        "verdicts", caption, verdict_header(comparison), tuple(verdict_rows(comparison, comparison.verdicts)), frame
+    )
+
+
+def setting_table(comparison: Comparison) -> ReportTable:
+    """The means in each setting, with significance marks, the best method over all settings first."""
+    scores, value = comparison.scores, shown(comparison)
+    parts = {setting: scores.of_setting(setting) for setting in scores.settings}
+    marks = {
+        setting: dict(zip(table["rival"], table["verdict"], strict=True))
+        for setting, table in (*comparison.by_setting.items(), (None, comparison.verdicts))
+    }
+    records, rows = [], []
+    order = _best_first(scores.gains.mean(axis=(1, 2)).tolist())
+    for m in order:
+        method = scores.methods[m]
+        found = {setting: (part.values[m].mean(), part.values[m].std(ddof=1)) for setting, part in parts.items()}
+        cells = [
+            f"{value(mean)} ± {value(std)} {MARKS[marks[setting].get(method, NONE)]}".rstrip()
+            if len(scores.seeds) > 1
+            else value(mean)
+            for setting, (mean, std) in found.items()
+        ]
+        over_all = f"{value(scores.values[m].mean())} {MARKS[marks[None].get(method, NONE)]}".rstrip()
+        rows.append((comparison.titles[method], *cells, over_all))
+        records += [
+            {
+                **_columns_of(setting),
+                "method": method,
+                "mean": mean,
+                "std": std,
+                "verdict": marks[setting].get(method, NONE),
+            }
+            for setting, (mean, std) in found.items()
+        ]
+    title = comparison.titles[comparison.method]
+    caption = Caption.of(
+        "Results in each setting",
+        f"Mean and sample standard deviation of {metric_words(comparison)} over {_amount(scores.seeds, 'seed')}.",
+        [f"+: {title} is better than this rival, −: it is worse, no mark: the tests cannot tell. {RULE}"],
+    )
+    header = ("method", *map(setting_title, scores.settings), "mean")
+    own = [scores.methods[m] for m in order].index(comparison.method)
+    return ReportTable("settings", caption, header, tuple(rows), pd.DataFrame(records), own)
+
+
+def rank_table(comparison: Comparison) -> ReportTable:
+    """The rank of each method in each setting, with intervals, and its mean rank."""
+    scores, frame = comparison.scores, ranking(comparison.scores)
+    means = mean_ranks(scores).ranks
+    cells = {
+        (row["method"], _setting_of(row)): f"{row['rank']:g} [{row['rank_low']}–{row['rank_high']}]"
+        for row in frame.to_dict("records")
+    }
+    rows = [
+        (comparison.titles[str(method)], *(cells[method, s] for s in scores.settings), f"{mean:.1f}")
+        for method, mean in means.items()
+    ]
+    caption = Caption.of(
+        "Ranking",
+        "Rank of the mean in each setting (1: best) with its 95 % interval, and the mean rank over settings and seeds.",
+        [
+            "The interval of a rank begins after the methods that are better by the corrected tests, and ends before "
+            "those that are worse; it contains the rank of the true mean in at least 95 % of cases."
+        ],
+    )
+    header = ("method", *map(setting_title, scores.settings), "mean rank")
+    own = list(means.index).index(comparison.method)
+    return ReportTable("ranking", caption, header, tuple(rows), frame.assign(mean_rank=frame["method"].map(means)), own)
+
+
+def profile_table(comparison: Comparison) -> ReportTable:
+    """In which share of settings and seeds a method is within some distances of the best one."""
+    scores = comparison.scores
+    profile = gap_profile(scores)
+    shares = pd.DataFrame({distance: share_within(profile, scores.methods, distance) for distance in DISTANCES})
+    shares = shares.iloc[np.lexsort(shares.to_numpy()[:, ::-1].T)[::-1]]
+    rows = tuple(
+        (comparison.titles[str(method)], *(f"{100 * share:.0f}" for share in row))
+        for method, row in zip(shares.index, shares.to_numpy(), strict=True)
+    )
+    unit = "points" if comparison.metric.endswith("accuracy") else "units"
+    caption = Caption.of(
+        "Distance to the best",
+        f"Percentage of the {len(scores.settings) * len(scores.seeds)} problems (setting and seed) in which a method "
+        f"is at most so many {unit} of {metric_words(comparison)} worse than the best method.",
+        ["A run that diverged is within no distance."],
+    )
+    header = ("method", "the best", *(f"within {distance:g}" for distance in DISTANCES[1:]))
+    return ReportTable("profile", caption, header, rows, profile, list(shares.index).index(comparison.method))
+
+
+def cost_table(comparison: Comparison) -> ReportTable:
+    """What runs cost, and which methods no other one dominates."""
+    scores, value = comparison.scores, shown(comparison)
+    frame = costs(comparison.rows, scores)
+    columns = stored_costs(comparison.rows)
+    order = frame.sort_values("mean", ascending=scores.better == "lower", kind="stable")
+    relative = f"{columns[0]}_relative" in frame
+    rows = []
+    for row in order.to_dict("records"):
+        cells = []
+        for cost in columns:
+            front = " *" if row[f"front_{cost}"] else ""
+            times = f" ({row[f'{cost}_relative']:.2f} ×)" if relative else ""
+            cells.append(f"{row[cost]:,.4g}{times}{front}" if math.isfinite(row[cost]) else "–")
+        rows.append((comparison.titles[row["method"]], value(row["mean"]), *cells))
+    notes = ["*: no other method is at least as good and costs at most as much (Pareto front)."]
+    if relative:
+        notes.append(f"In parentheses: relative to {comparison.titles[REFERENCE]}.")
+    if "gradients" in columns:
+        notes.append("Gradients: of single images, over all clients.")
+    if "communicated_mb" in columns:
+        notes.append("Traffic: up and down, all clients, in 10^6 bytes.")
+    caption = Caption.of(
+        "Costs", "What a whole run costs, as mean over settings and seeds, with the mean of its results.", notes
+    )
+    header = ("method", metric_words(comparison), *(COST_TITLES[cost] for cost in columns))
+    own = list(order["method"]).index(comparison.method)
+    return ReportTable("costs", caption, header, tuple(rows), frame, own)
+
+
+def flatness_table(comparison: Comparison) -> ReportTable:
+    """The stored flatness measures of each method, and their rank correlations with the results."""
+    scores, value = comparison.scores, shown(comparison)
+    frame = flatness(comparison.rows, scores)
+    order = frame.sort_values("mean", ascending=scores.better == "lower", kind="stable")
+    measures = stored_measures(comparison.rows)
+    rows = [
+        (
+            comparison.titles[row["method"]],
+            value(row["mean"]),
+            *("–" if math.isnan(row[name]) else number(row[name], ".4g") for name in measures),
+        )
+        for row in order.to_dict("records")
+    ]
+    found = correlations(frame).set_index("measure")
+    rows.append(("Kendall's τ", "", *(number(float(found["tau"][name]), "+.2f") for name in measures)))
+    caption = Caption.of(
+        "Flatness",
+        f"Flatness measures and {metric_words(comparison)}, as means over settings and seeds; lower is flatter.",
+        ["Kendall's τ: rank correlation of a measure with the results over methods. It says nothing about causes."],
+    )
+    header = ("method", metric_words(comparison), *(MEASURES[name] for name in measures))
+    own = list(order["method"]).index(comparison.method)
+    return ReportTable("flatness", caption, header, tuple(rows), frame, own)
+
+
+def _setting_of(row: dict[object, object]) -> Setting:
+    return Setting(*(str(row[name]) for name in IDS[:3]))
+
+
+def _amount(things: Sequence[object], name: str) -> str:
+    return f"{len(things)} {name}{'s' * (len(things) != 1)}"
+
+
+def _best_first(gains: Sequence[float]) -> list[int]:
+    return sorted(range(len(gains)), key=lambda k: -gains[k])

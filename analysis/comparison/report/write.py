@@ -1,0 +1,108 @@
+"""The report of a comparison as a folder: report.md, report.tex, tables as CSV, figures as PDF and PNG."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from analysis.comparison.compare import Comparison
+from analysis.comparison.figures import differences, points, profiles, ranks
+from analysis.comparison.figures.common import ReportFigure
+from analysis.comparison.report.tables import ReportTable, tables
+from analysis.comparison.report.words import about, of_setting, verdict
+from analysis.comparison.statistics.costs import stored_costs
+from analysis.comparison.statistics.flatness import stored_measures
+from analysis.figures.base import TEXT_WIDTH
+from analysis.figures.draw import save
+from analysis.layouts.captions import Caption
+from analysis.layouts.titles import setting_title
+from analysis.tables.formats import escape_latex, latex_label, markdown_notes
+from bench.files.atomic import write_text
+from bench.files.csv_json import write_csv
+from bench.files.text_table import without_html
+
+_BESIDE = {"verdicts": ("differences",), "ranking": ("ranking", "critical"), "profile": ("profiles",),
+           "costs": ("costs",), "flatness": ("flatness",)}  # fmt: skip
+"""The figures that follow a table."""
+
+
+def figures(comparison: Comparison, width: float = TEXT_WIDTH) -> Iterator[ReportFigure]:
+    """All figures for which the stored runs have the columns; `width` in inches."""
+    yield differences.draw(comparison, width)
+    yield ranks.draw_ranking(comparison, width)
+    yield ranks.draw_critical(comparison, width)
+    yield profiles.draw(comparison, width)
+    if stored_costs(comparison.rows):
+        yield points.draw_costs(comparison, width)
+    if stored_measures(comparison.rows):
+        yield points.draw_flatness(comparison, width)
+
+
+def write(comparison: Comparison, folder: Path, width: float = TEXT_WIDTH) -> Path:
+    """Write all files of the report; the pages are written last. Return report.md."""
+    all_tables, all_figures = list(tables(comparison)), list(figures(comparison, width))
+    for table in all_tables:
+        write_csv(folder / "tables" / f"{table.name}.csv", table.frame)
+    for figure in all_figures:
+        save(figure.figure, folder / "figures" / figure.name)
+        write_csv(folder / "figures" / f"{figure.name}.csv", figure.frame)
+    drawn = {figure.name: figure for figure in all_figures}
+    page = folder / "report.md"
+    write_text(folder / "report.tex", latex(comparison, all_tables, drawn, width))
+    write_text(page, markdown(comparison, all_tables, drawn))
+    return page
+
+
+def markdown(comparison: Comparison, shown: list[ReportTable], drawn: dict[str, ReportFigure]) -> str:
+    """The verdict, and all tables and figures."""
+    lines = [f"# {_title(comparison)}", "", *(f"{sentence}\n" for sentence in verdict(comparison))]
+    if comparison.scores.is_judged and len(comparison.scores.settings) > 1:
+        lines += [
+            f"- {setting_title(setting)}: {of_setting(comparison, setting)}." for setting in comparison.by_setting
+        ]
+        lines.append("")
+    lines += [f"- {note}" for note in about(comparison)]
+    for table in shown:
+        lines += ["", table.markdown().rstrip()]
+        for name in _BESIDE.get(table.name, ()):
+            caption = drawn[name].caption
+            lines += ["", f"![{caption.title}](figures/{name}.png)", "", without_html(caption.whole)]
+            lines += markdown_notes(caption)
+    return "\n".join(lines) + "\n"
+
+
+def latex(comparison: Comparison, shown: list[ReportTable], drawn: dict[str, ReportFigure], width: float) -> str:
+    """The same as LaTeX, to be read by `\\input` from a paper; paths of figures are relative to this file's folder."""
+    sentences = [*verdict(comparison), *(f"{_capital(note)}." for note in about(comparison))]
+    lines = [r"% needs \usepackage{booktabs,adjustbox,graphicx}", " ".join(map(escape_latex, sentences)), ""]
+    for table in shown:
+        lines.append(table.latex())
+        lines += [_latex_figure(drawn[name], width) for name in _BESIDE.get(table.name, ())]
+    return "\n".join(lines)
+
+
+def _latex_figure(figure: ReportFigure, width: float) -> str:
+    """A `figure` environment, or a `figure*` for a wide figure."""
+    environment = "figure*" if width > TEXT_WIDTH / 2 else "figure"
+    caption: Caption = figure.caption
+    notes = " ".join(map(escape_latex, caption.notes))
+    lines = [
+        rf"\begin{{{environment}}}",
+        r"\centering",
+        rf"\includegraphics[width=\linewidth]{{figures/{figure.name}.pdf}}",
+        rf"\caption[{{{escape_latex(caption.title)}}}]{{{escape_latex(caption.whole)}}}",
+        rf"\label{{fig:{latex_label(f'compare-{figure.name}')}}}",
+        *(
+            [rf"\par\smallskip\begin{{minipage}}{{\linewidth}}\footnotesize \textit{{Notes.}} {notes}\end{{minipage}}"]
+            if notes
+            else []
+        ),
+        rf"\end{{{environment}}}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _title(comparison: Comparison) -> str:
+    return f"{comparison.titles[comparison.method]} and the {comparison.variant} baselines of {comparison.grid}"
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
