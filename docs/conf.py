@@ -38,6 +38,7 @@ docs/running
 docs/tuning
 docs/clusters
 docs/results
+docs/comparison
 docs/explorer
 docs/verification
 docs/python

@@ -97,7 +97,19 @@ def compare(
     if metric in ANALYSED:
         mine, rivals, notes = _analysed(mine, rivals, metric, grid)
     rows, left_out = paired(mine, rivals, grid)
-    return Comparison(method, requested.experiment.name, grid, variant, metric, rows, (*notes, *left_out))
+    rows, empty = _with_values(rows, metric)
+    return Comparison(method, requested.experiment.name, grid, variant, metric, rows, (*notes, *left_out, *empty))
+
+
+def _with_values(rows: pd.DataFrame, metric: str) -> tuple[pd.DataFrame, list[str]]:
+    """The rows of settings in which a run has a value, and a text that names the others; a `UserError` without any."""
+    has_value = rows.groupby(IDS[:3])[metric].transform("count") > 0
+    empty = ["/".join(map(str, setting)) for setting in rows.loc[~has_value, IDS[:3]].drop_duplicates().to_numpy()]
+    if not has_value.any():
+        raise UserError(f"no run of the comparison has a value of {metric}")
+    return rows[has_value], [
+        f"left out, because no run has a value of {metric} there: {first_few(empty)}"
+    ] if empty else []
 
 
 def _variant(stored: Baselines, grid: str, wanted: str | None, mine: pd.DataFrame) -> str:
@@ -165,24 +177,20 @@ def paired(mine: pd.DataFrame, stored: pd.DataFrame, grid: str) -> tuple[pd.Data
     """
     method = str(mine["method"].iloc[0])
     runs, partners = (_by_place(rows) for rows in (mine, stored))
-    for place in runs.keys() & partners.keys():
+    common = [place for place in runs if place in partners]
+    for place in common:
         why = difference(runs[place], partners[place], ("here", "stored"))
         if why is not None:
             raise UserError(f"{method} and the baselines of grid {grid} cannot be compared in {place} ({why})")
-    common = mine.merge(stored[PAIR].drop_duplicates(), on=PAIR)
-    if common.empty:
+    if not common:
         raise UserError(
             f"no run of {method} has a setting and seed of the baselines of grid {grid} "
             f"(here: {first_few(list(runs))}; stored: {first_few(list(partners))})"
         )
-    own = _with_shared_seeds(common, method)
-    rivals, notes = _complete(stored.merge(own[PAIR], on=PAIR), len(own), method)
-    notes = [*_unpaired(runs, partners, _by_place(own), method), *notes]
-    same = set(own["identity"])
-    themselves = rivals.groupby("method", sort=False)["identity"].agg(lambda ids: set(ids) <= same)
-    if names := list(themselves.index[themselves]):
-        notes.append(f"left out, because stored with the same configuration: {', '.join(names)} is {method} itself")
-        rivals = rivals[~rivals["method"].isin(names)]
+    others, notes = _without_itself(stored, mine, method)
+    own = _with_shared_seeds(mine.merge(others[PAIR].drop_duplicates(), on=PAIR), method)
+    rivals, partial = _complete(others.merge(own[PAIR], on=PAIR), len(own), method)
+    notes += [*_unpaired(runs, partners, _by_place(own), method), *partial]
     if rivals.empty:
         raise UserError(f"{method} has no rival in the baselines of grid {grid} ({'; '.join(notes)})")
     if method in set(rivals["method"]):
@@ -190,6 +198,15 @@ def paired(mine: pd.DataFrame, stored: pd.DataFrame, grid: str) -> tuple[pd.Data
         for column in ("method", "title"):
             rivals[column] = rivals[column].where(~is_named, rivals[column] + " (stored)")
     return pd.concat([own, rivals], ignore_index=True), (*notes, *_unequal_budgets(own, rivals, method))
+
+
+def _without_itself(stored: pd.DataFrame, mine: pd.DataFrame, method: str) -> tuple[pd.DataFrame, list[str]]:
+    """The stored rows without those of methods all of whose runs are the method's, and a text that names these."""
+    is_same = stored.merge(mine[PAIR], on=PAIR).assign(same=lambda rows: rows["identity"].isin(mine["identity"]))
+    of_method = is_same.groupby("method", sort=False)["same"].all()
+    names = list(of_method.index[of_method])
+    text = f"left out, because it is stored with the same configuration: {', '.join(names)} is {method} itself"
+    return stored[~stored["method"].isin(names)], [text] if names else []
 
 
 def _by_place(rows: pd.DataFrame) -> dict[str, Any]:
@@ -201,7 +218,7 @@ def _with_shared_seeds(rows: pd.DataFrame, method: str) -> pd.DataFrame:
     settings = rows[IDS[:3]].drop_duplicates()
     counts = rows.groupby("seed").size()
     shared = rows[rows["seed"].isin(counts.index[counts == len(settings)])]
-    if shared.empty:
+    if shared.empty and not rows.empty:
         raise UserError(f"{method} has no seed that is finished in all of its {len(settings)} settings")
     return shared
 

@@ -73,10 +73,12 @@ def sign_flip_corrected(differences: ArrayLike) -> Floats:
 
 
 def sign_flip_limit(differences: ArrayLike, alpha: float) -> float:
-    """The |t| that a test of `sign_flip_corrected` must exceed for p < `alpha`, from differences without a true mean."""
+    """The |t| that a test of `sign_flip_corrected` must exceed for p < `alpha`, from centred differences."""
     d = np.asarray(differences, dtype=float)
     n, largest = len(d), np.sort(_flipped(d).max(axis=1))[::-1]
-    reached = math.ceil(alpha * len(largest)) - 3  # by so many flips, besides those of the seen signs and their opposite
+    reached = (
+        math.ceil(alpha * len(largest)) - 3
+    )  # by so many flips, besides those of the seen signs and their opposite
     limit = min(float(largest[max(reached, 0)]), math.sqrt(n) * (1 - 1e-9))
     return limit * math.sqrt((n - 1) / (n - limit**2))
 

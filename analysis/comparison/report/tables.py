@@ -102,7 +102,7 @@ def verdict_rows(comparison: Comparison, table: pd.DataFrame) -> list[tuple[str,
     rows: list[tuple[str, ...]] = []
     for row in table.to_dict("records"):
         low, high = (value(row[f"interval_{end}"], "+") for end in ("low", "high"))
-        lost = [f"{row[key]} {who}" for key, who in (("diverged", "own"), ("diverged_rival", "stored")) if row[key]]
+        lost = [f"{row[key]} {who}" for key, who in (("missing", "own"), ("missing_rival", "stored")) if row[key]]
         rows.append(
             (
                 comparison.titles[row["rival"]],
@@ -122,7 +122,7 @@ def verdict_rows(comparison: Comparison, table: pd.DataFrame) -> list[tuple[str,
 def verdict_header(comparison: Comparison) -> tuple[str, ...]:
     """The header of `verdict_rows`."""
     names = ("difference", "95 % interval", "won–lost", "p", "corrected p", comparison.titles[comparison.method])
-    return ("rival", metric_words(comparison), *names, "diverged")
+    return ("rival", metric_words(comparison), *names, "no value")
 
 
 def verdict_table(comparison: Comparison) -> ReportTable:
@@ -238,7 +238,7 @@ def profile_table(comparison: Comparison) -> ReportTable:
         "Distance to the best",
         f"Percentage of the {len(scores.settings) * len(scores.seeds)} problems (setting and seed) in which a method "
         f"is at most so many {unit} of {metric_words(comparison)} worse than the best method.",
-        ["A run that diverged is within no distance."],
+        ["A run without a value is within no distance."],
     )
     header = ("method", "the best", *(f"within {distance:g}" for distance in DISTANCES[1:]))
     return ReportTable("profile", caption, header, rows, profile, list(shares.index).index(comparison.method))

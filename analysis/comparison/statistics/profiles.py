@@ -17,10 +17,10 @@ COLUMNS = ("measure", "method", "distance", "share")
 def gap_profile(scores: Scores) -> pd.DataFrame:
     """The shares of problems in which each method is at most `distance` units worse than the best one.
 
-    One row per method and step; shares grow with the distance. A diverged run is within no distance.
+    One row per method and step; shares grow with the distance. A run without a value is within no distance.
     """
     gaps = scores.gains.max(axis=0) - scores.gains
-    gaps = np.where(scores.diverged, np.inf, gaps).reshape(len(scores.methods), -1)
+    gaps = np.where(scores.missing, np.inf, gaps).reshape(len(scores.methods), -1)
     return _profile("gap", scores.methods, gaps)
 
 

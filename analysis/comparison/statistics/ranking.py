@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -38,7 +39,7 @@ def ranking(scores: Scores) -> pd.DataFrame:
                     "rank": float(ranks[m]),
                     "rank_low": 1 + above,
                     "rank_high": len(scores.methods) - below,
-                    "diverged": int(own.diverged[m].sum()),
+                    "missing": int(own.missing[m].sum()),
                 }
             )
     return pd.DataFrame(rows)
@@ -75,7 +76,12 @@ def mean_ranks(scores: Scores) -> MeanRanks:
     if scores.is_judged and k > 1:
         rest = ranks - ranks.mean(axis=1, keepdims=True) - ranks.mean(axis=0) + ranks.mean()
         freedom = (k - 1) * (n - 1)
-        quantile = float(studentized_range.ppf(1 - ALPHA, k, freedom))
-        critical = quantile * math.sqrt(float((rest**2).sum()) / freedom / n)
+        critical = _tukey(k, freedom) * math.sqrt(float((rest**2).sum()) / freedom / n)
     means = pd.Series(ranks.mean(axis=1), index=list(scores.methods)).sort_values(kind="stable")
     return MeanRanks(means, critical)
+
+
+@cache  # it takes half a second
+def _tukey(k: int, freedom: int) -> float:
+    """The 95 % quantile of the studentized range."""
+    return float(studentized_range.ppf(1 - ALPHA, k, freedom))

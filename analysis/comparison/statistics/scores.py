@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from analysis.measures.convergence import Better
 from bench.experiments.address import IDS, Setting
-from bench.input.errors import UserError
 
 Floats = NDArray[np.float64]
 
@@ -25,21 +24,18 @@ LEAST_SEEDS = 6
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """`values` and `diverged` `[methods, settings, seeds]`: all methods have the same seeds in all settings."""
+    """`values` and `missing` `[methods, settings, seeds]`: all methods have the same seeds in all settings."""
 
     methods: tuple[str, ...]
     settings: tuple[Setting, ...]
     seeds: tuple[int, ...]
     values: Floats
-    diverged: NDArray[np.bool_]
+    missing: NDArray[np.bool_]
     better: Better = "higher"
 
     @classmethod
     def of(cls, rows: pd.DataFrame, metric: str, better: Better) -> Self:
-        """The scores of runs: each method has one row per setting and seed.
-
-        A `UserError` if all runs of a setting diverged.
-        """
+        """The scores of runs: each method has one row per setting and seed; in each setting, a run has a value."""
         columns = [*IDS[:3], "seed"]
         wide = rows.pivot(index="method", columns=columns, values=metric)
         wide = wide.reindex(columns=pd.MultiIndex.from_frame(rows[columns].drop_duplicates()))
@@ -48,12 +44,10 @@ class Scores:
         keys = [(s.dataset, s.partition, s.participation, seed) for s in settings for seed in seeds]
         methods = tuple(map(str, dict.fromkeys(rows["method"])))
         values = wide.loc[list(methods)][keys].to_numpy(dtype=float).reshape(len(methods), len(settings), len(seeds))
-        diverged = ~np.isfinite(values)
-        if (empty := diverged.all(axis=(0, 2))).any():
-            raise UserError(f"all runs diverged in {settings[int(empty.argmax())].path}: nothing to compare there")
-        worst = (np.nanmin if better == "higher" else np.nanmax)(np.where(diverged, np.nan, values), axis=(0, 2))
-        filled = np.where(diverged, worst[None, :, None], values)
-        return cls(methods, settings, seeds, filled, diverged, better)
+        missing = ~np.isfinite(values)
+        worst = (np.nanmin if better == "higher" else np.nanmax)(np.where(missing, np.nan, values), axis=(0, 2))
+        filled = np.where(missing, worst[None, :, None], values)
+        return cls(methods, settings, seeds, filled, missing, better)
 
     @cached_property
     def gains(self) -> Floats:
@@ -72,11 +66,9 @@ class Scores:
     def of_setting(self, setting: Setting) -> "Scores":
         """The scores in one setting. Diverged runs keep the values that they count as."""
         one = slice(self.settings.index(setting), self.settings.index(setting) + 1)
-        return Scores(self.methods, (setting,), self.seeds, self.values[:, one], self.diverged[:, one], self.better)
+        return Scores(self.methods, (setting,), self.seeds, self.values[:, one], self.missing[:, one], self.better)
 
     def of_methods(self, methods: Sequence[str]) -> "Scores":
         """The scores of some methods, in this order."""
         chosen = [self.place(method) for method in methods]
-        return Scores(
-            tuple(methods), self.settings, self.seeds, self.values[chosen], self.diverged[chosen], self.better
-        )
+        return Scores(tuple(methods), self.settings, self.seeds, self.values[chosen], self.missing[chosen], self.better)

@@ -52,8 +52,8 @@ def verdicts(scores: Scores, method: str) -> pd.DataFrame:
                 "p": sign_flip(by_seed[k]) if scores.is_judged else math.nan,
                 "p_corrected": float(corrected[k]),
                 "verdict": verdict(low, high, float(corrected[k])),
-                "diverged": int(scores.diverged[own].sum()),
-                "diverged_rival": int(scores.diverged[place].sum()),
+                "missing": int(scores.missing[own].sum()),
+                "missing_rival": int(scores.missing[place].sum()),
             }
         )
     return pd.DataFrame(rows).sort_values(

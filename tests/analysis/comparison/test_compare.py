@@ -1,21 +1,17 @@
 """A method compared with stored baselines: pairs, numbers against those of the runs, and refusals in one line."""
 
-import json
-import math
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from analysis.comparison.adding import add
 from analysis.comparison.baselines import Baselines, load, save
-from analysis.comparison.compare import Comparison, compare, summary
+from analysis.comparison.compare import Comparison, compare, paired
+from analysis.comparison.report.text import as_text
 from analysis.comparison.run_table import run_table
-from analysis.comparison.text import as_text
 from analysis.report.requested import RequestedExperiment
 from bench.experiments.address import IDS
 from bench.experiments.experiment import load_experiment
@@ -23,11 +19,11 @@ from bench.host.progress import silent
 from bench.host.torch_device import prepare_device
 from bench.input.errors import UserError
 from bench.training.train import train_cell
+from tests.analysis.comparison.frames import runs as table
 from tests.analysis.conftest import LITTLE, analyse, train_all
 from tests.commands import fedflat, refused
 
 SETTINGS = [("digits", "dirichlet-0.1", "4-of-20"), ("digits", "iid", "4-of-20")]
-NAN = math.nan
 
 
 def accuracy(folder: Path, setting: tuple[str, ...], method: str, seed: int, experiment: str = "little") -> float:
@@ -41,10 +37,6 @@ def compared(method: str = "fedsam", experiment: str | None = None, **options: o
     return compare(method, "tiny", Path("results"), experiment=experiment or own, **options)
 
 
-def row(table: pd.DataFrame, method: str) -> pd.Series:
-    return table.set_index("stored_method").loc[method]
-
-
 def mine(folder: Path, grid: str = LITTLE) -> Path:
     """An experiment of one method on the grid of another experiment's text, and its runs."""
     file = folder / "mine.yaml"
@@ -54,48 +46,18 @@ def mine(folder: Path, grid: str = LITTLE) -> Path:
     return file
 
 
+def row(found: Comparison, rival: str) -> pd.Series:
+    return found.verdicts.set_index("rival").loc[rival]
+
+
+def printed(found: Comparison, *, by_setting: bool = False) -> str:
+    return " ".join(as_text(found, by_setting).split())
+
+
 @pytest.fixture
 def stored(little: Path) -> Path:
     add([RequestedExperiment("little.yaml", Path("results"))], "tiny")
     return little
-
-
-def test_numbers_are_those_of_the_runs(stored: Path) -> None:
-    mine(stored)
-    found = compared("sharper")
-    one = [accuracy(stored, s, "sharper", seed, "mine") for s in SETTINGS for seed in range(3)]
-    other = [accuracy(stored, s, "fedavg", seed) for s in SETTINGS for seed in range(3)]
-    against = row(found.tables(False)["all", "all", "all"], "fedavg")
-    assert against["pairs"] == 6
-    assert against["mean"] == pytest.approx(np.mean(one))
-    assert against["mean_stored"] == pytest.approx(np.mean(other))
-    assert against["difference"] == pytest.approx(np.mean(one) - np.mean(other))
-    assert against["wins"] == sum(a > b for a, b in zip(one, other, strict=True))
-    assert against["losses"] == sum(a < b for a, b in zip(one, other, strict=True))
-    assert against["interval_low"] < against["difference"] < against["interval_high"]
-    assert not against["same"]
-    assert (found.experiment, found.unpaired) == ("mine", ())
-
-
-def test_one_table_per_setting(stored: Path) -> None:
-    tables = compared().tables(by_setting=True)
-    assert list(tables) == [("all", "all", "all"), *SETTINGS]
-    against = row(tables[SETTINGS[1]], "fedavg")
-    differences = [
-        accuracy(stored, SETTINGS[1], "fedsam", s) - accuracy(stored, SETTINGS[1], "fedavg", s) for s in range(3)
-    ]
-    assert against["pairs"] == 3
-    assert against["difference"] == pytest.approx(np.mean(differences))
-
-
-def test_a_method_that_is_stored_itself_is_shown_and_named(stored: Path) -> None:
-    found = compared()
-    itself = row(found.tables(False)["all", "all", "all"], "fedsam")
-    assert (itself["difference"], itself["interval_low"], itself["interval_high"], itself["p"]) == (0, 0, 0, 1)
-    assert itself["same"]
-    assert "fedsam is compared with itself" in " ".join(as_text(found, False).split())
-    mine(stored)
-    assert "with itself" not in as_text(compared("sharper"), False)
 
 
 def test_runs_are_found_by_their_identity(stored: Path) -> None:
@@ -105,9 +67,9 @@ def test_runs_are_found_by_their_identity(stored: Path) -> None:
     place = Path(*SETTINGS[0], "fedsam")
     (runs / "other" / place.parent).mkdir(parents=True)
     shutil.move(runs / "little" / place, runs / "other" / place)
-    pd.testing.assert_frame_equal(compared().pairs, before.pairs)
+    pd.testing.assert_frame_equal(compared().rows, before.rows)
     shutil.copytree(runs / "other", runs / "custom" / "copy")
-    pd.testing.assert_frame_equal(compared().pairs, before.pairs)
+    pd.testing.assert_frame_equal(compared().rows, before.rows)
 
     sharper = {"methods.fedsam.hyperparameters.rho": 0.5}
     with pytest.raises(UserError, match="holds a run of another configuration"):
@@ -115,48 +77,8 @@ def test_runs_are_found_by_their_identity(stored: Path) -> None:
     cell = load_experiment("little.yaml", sharper).cell(Path(*SETTINGS[1], "fedsam").as_posix())
     train_cell("little", cell, runs / "custom" / "little" / cell.path, prepare_device("cpu", 1), silent)
     found = compared(overrides=sharper)
-    assert row(found.tables(False)["all", "all", "all"], "fedsam")["pairs"] == 3
-    assert not found.pairs["same"].any()
-
-
-def test_runs_that_diverged_are_counted_and_lose(stored: Path) -> None:
-    against = row(compared().tables(False)["all", "all", "all"], "wild")
-    assert (against["pairs"], against["wins"], against["losses"]) == (6, 6, 0)
-    assert (against["diverged"], against["diverged_stored"]) == (0, 6)
-    assert math.isnan(against["difference"])
-    found = compared("wild")
-    against = row(found.tables(False)["all", "all", "all"], "fedavg")
-    assert (against["wins"], against["losses"], against["diverged"]) == (0, 6, 6)
-    assert "6 | 0" in as_text(found, False)
-    assert "that diverged; where one run of a pair did, the other one wins" in " ".join(as_text(found, False).split())
-
-
-def test_the_output_says_how_many_seeds_there_are_and_what_is_missing(stored: Path) -> None:
-    shutil.rmtree(Path("results/runs/little", *SETTINGS[0], "fedsam", "seed-2"))
-    text = " ".join(as_text(compared(), False).split())
-    assert "from the spread within each setting (2 to 3 seeds per setting)" in text
-    assert "fedsam has no finished run there: stored digits/dirichlet-0.1/4-of-20/seed-2" in text
-    assert row(compared().tables(False)["all", "all", "all"], "fedavg")["pairs"] == 5
-
-
-def test_columns_are_aligned(stored: Path) -> None:
-    mine(stored)
-    _, block, _ = as_text(compared("sharper", metric="test_loss"), False).split("\n\n")
-    header, *lines = block.splitlines()[1:]
-    assert len(lines) == 3
-    for title in ("pairs", "sharper", " stored", "difference", "wins", "Holm"):
-        end = header.rindex(title) + len(title)
-        assert all(line[end - 1] != " " and line[end : end + 1] in {"", " "} for line in lines), title
-
-
-def test_lower_is_better_for_losses(stored: Path) -> None:
-    found = compared("fedsam", metric="test_loss")
-    table = found.tables(False)["all", "all", "all"]
-    finite = table["mean_stored"].dropna()
-    assert finite.is_monotonic_increasing
-    losses = found.pairs[found.pairs["method"] == "fedavg"]
-    assert row(table, "fedavg")["wins"] == (losses["mine"] < losses["stored"]).sum()
-    assert "below 0 is better" in as_text(found, False)
+    assert len(found.rows) == 3 * 4  # three seeds of one setting, and three rivals
+    assert row(found, "fedsam (stored)")["difference"] != 0
 
 
 @pytest.mark.parametrize(
@@ -176,7 +98,7 @@ def test_runs_under_another_protocol_are_refused(stored: Path, old: str, new: st
 
 def test_another_tuning_is_no_other_protocol(stored: Path) -> None:
     mine(stored, LITTLE.replace("lr: 0.1", "lr: 0.2, clip: 10"))
-    assert row(compared("sharper").tables(False)["all", "all", "all"], "fedavg")["pairs"] == 6
+    assert compared("sharper").scores.values.shape == (4, 2, 3)
 
 
 @pytest.mark.parametrize(("column", "why"), [("data_hash", "content of the data set"), ("partition_hash", "partition")])
@@ -200,7 +122,11 @@ def test_without_an_experiment_the_runs_are_those_of_the_one_named_like_the_grid
 def test_unfinished_runs_are_not_read(stored: Path) -> None:
     run = Path("results/runs/little", *SETTINGS[0], "fedsam", "seed-2")
     run.rename(run.with_name("seed-2.partial-01234567"))
-    assert row(compared().tables(False)["all", "all", "all"], "fedavg")["pairs"] == 5
+    found = compared()
+    assert found.scores.seeds == (0, 1)
+    here, there = (f"digits/{partition}/4-of-20/seed-2" for partition in ("dirichlet-0.1", "iid"))
+    assert f"fedsam has no finished run there: stored {here}" in printed(found)
+    assert f"fedsam lacks their seeds in other settings: {there}" in printed(found)
 
 
 def test_runs_of_two_tunings_are_not_mixed(stored: Path) -> None:
@@ -245,56 +171,21 @@ def test_runs_without_any_partner_are_reported(stored: Path) -> None:
         compared("sharper")
 
 
-def test_the_command_prints_the_tables_and_writes_a_tidy_csv(stored: Path) -> None:
-    options = ["--grid", "tiny", "--experiment", "little.yaml", "--by-setting", "--csv", "out.csv"]
-    done = fedflat("compare", "fedsam", *options)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == as_text(compared(), by_setting=True) + "\n"
-    table = pd.read_csv("out.csv")
-    assert len(table) == 3 * 3
-    assert table[IDS[:3]].drop_duplicates().to_numpy().tolist() == [["all"] * 3, *map(list, SETTINGS)]
-    expected = compared().csv(by_setting=True)
-    assert table["difference"].tolist() == pytest.approx(expected["difference"].tolist(), rel=0, abs=0, nan_ok=True)
-
-    assert "unknown grid of stored baselines 'quick'" in refused("compare", "fedsam", "--grid", "quick")
-
-
-def frame(**methods: list[tuple[str, float, float]]) -> pd.DataFrame:
-    """Pairs (partition, mine, stored) per stored method; seeds count up."""
-    rows = [
-        ("digits", partition, "4-of-20", seed, method, method.upper(), a, b, False)
-        for method, pairs in methods.items()
-        for seed, (partition, a, b) in enumerate(pairs)
-    ]
-    return pd.DataFrame(rows, columns=[*IDS[:3], "seed", "method", "title", "mine", "stored", "same"])
-
-
-def test_a_missed_target_loses_without_a_value(stored: Path) -> None:
-    """After one round, no run reaches 90 %, and all have spent the same traffic."""
-    missed = compared(metric="rounds_to_90")
-    against = row(missed.tables(False)["all", "all", "all"], "fedavg")
-    assert (against["wins"], against["losses"], against["diverged"], against["diverged_stored"]) == (0, 0, 6, 6)
-    assert "of stored runs that missed the target" in " ".join(as_text(missed, False).split())
-    gradients = row(compared(metric="gradients").tables(False)["all", "all", "all"], "fedavg")
-    assert gradients["mean"] == 2 * gradients["mean_stored"]
-
-
 def test_values_of_analyses_are_compared_where_they_are_computed(stored: Path) -> None:
     with pytest.raises(UserError, match="no run of fedsam has a value of lpf: the analysis flatness is not computed"):
         compared(metric="lpf")
-    for setting, method in ((SETTINGS[0], "fedsam"), (SETTINGS[0], "fedavg"), (SETTINGS[1], "fedsam")):
+    for setting, method in ((SETTINGS[0], "fedsam"), (SETTINGS[0], "fedavg"), (SETTINGS[1], "fedavg")):
         analyse(stored, "little", "/".join((*setting, method)), "flatness", {"images": 20, "draws": 2})
     Path("analyses.yaml").write_text("flatness: {images: 20, draws: 2}\n", encoding="utf-8")
     partly = run_table(RequestedExperiment("little.yaml", Path("results")))
     old = load("tiny")
     save(Path("results/baselines/tiny"), Baselines(partly, old.curves))
     found = compared(metric="lpf")
-    against = row(found.tables(False)["all", "all", "all"], "fedavg")
     values = partly.set_index(["partition", "method", "seed"])["lpf"]
     expected = [values["dirichlet-0.1", "fedsam", s] - values["dirichlet-0.1", "fedavg", s] for s in range(3)]
-    assert against["pairs"] == 3
-    assert against["difference"] == pytest.approx(np.mean(expected), abs=1e-4)
-    assert "left out, because the analysis flatness is not computed: 3 in the baselines" in as_text(found, False)
+    assert row(found, "fedavg")["difference"] == pytest.approx(np.mean(expected), abs=1e-4)
+    assert found.better == "lower"
+    assert "left out, because the analysis flatness is not computed: 3 of fedsam" in printed(found)
     other = partly.assign(analyses=partly["analyses"].str.replace('"draws":2', '"draws":3'))
     save(Path("results/baselines/tiny"), Baselines(other, old.curves))
     with pytest.raises(UserError, match="lpf of fedsam and of grid tiny have other options of the analysis flatness"):
@@ -309,97 +200,99 @@ def test_like_is_compared_with_like(stored: Path) -> None:
     save(Path("results/baselines/tiny"), Baselines(pd.concat([old.runs, tuned]), curves))
     untuned, against_tuned = compared(), compared(variant="tuned")
     assert (untuned.variant, against_tuned.variant) == ("untuned", "tuned")
-    one, other = (row(found.tables(False)["all", "all", "all"], "fedavg") for found in (untuned, against_tuned))
+    one, other = (row(found, "fedavg") for found in (untuned, against_tuned))
     assert other["difference"] == pytest.approx(one["difference"] - 1)
-    assert "grid tiny (tuned)" in as_text(against_tuned, False)
+    assert "budgets of tuning differ: fedsam no tuning, rivals 8 trials" in printed(against_tuned)
+    assert "budgets" not in printed(untuned)
     with pytest.raises(UserError, match="unknown variant of the baselines of grid tiny 'best'"):
         compared(variant="best")
 
 
-def test_summary_by_hand() -> None:
-    table = summary(
-        frame(
-            weak=[("a", 5, 4), ("a", 7, 5), ("b", 9, 6), ("b", 9, 9)],
-            strong=[("a", 5, 8), ("a", 7, NAN), ("b", NAN, 9), ("b", 9, 10)],
-        ),
-        "higher",
+def test_numbers_are_those_of_the_runs(stored: Path) -> None:
+    mine(stored)
+    found = compared("sharper")
+    one = np.array([[accuracy(stored, s, "sharper", seed, "mine") for s in SETTINGS] for seed in range(3)])
+    other = np.array([[accuracy(stored, s, "fedavg", seed) for s in SETTINGS] for seed in range(3)])
+    against = row(found, "fedavg")
+    assert (against["mean"], against["mean_rival"]) == pytest.approx((one.mean(), other.mean()))
+    assert against["difference"] == pytest.approx((one - other).mean())
+    by_seed = (one - other).mean(axis=1)
+    half = 4.302653 * by_seed.std(ddof=1) / 3**0.5
+    assert (against["interval_low"], against["interval_high"]) == pytest.approx(
+        (by_seed.mean() - half, by_seed.mean() + half), abs=1e-5
     )
-    assert table["stored_method"].tolist() == ["strong", "weak"]
-    # strong: differences -3 and -1 remain, one in each setting; one run of either side diverged.
-    strong = row(table, "strong")
-    assert (strong["pairs"], strong["mean"], strong["mean_stored"], strong["difference"]) == (4, 7, 9, -2)
-    assert (strong["wins"], strong["losses"], strong["diverged"], strong["diverged_stored"]) == (1, 3, 1, 1)
-    assert math.isnan(strong["interval_low"])
-    # weak: differences 1, 2, 3, 0, a tie wins nothing; 4 of 16 flips (those of all but the 0) reach 6.
-    weak = row(table, "weak")
-    assert (weak["difference"], weak["wins"], weak["losses"], weak["p"]) == (1.5, 3, 0, 4 / 16)
-    # strong has p = 2/4: Holm doubles the smaller p.
-    assert (strong["p"], weak["p_holm"], strong["p_holm"]) == (0.5, 0.5, 0.5)
+    assert (against["wins"], against["losses"]) == ((one > other).sum(), (one < other).sum())
+    in_one = found.by_setting[found.scores.settings[1]].set_index("rival").loc["fedavg"]
+    assert in_one["difference"] == pytest.approx((one - other)[:, 1].mean())
+    assert (found.experiment, found.notes) == ("mine", ())
+    wild = row(found, "wild")
+    assert (wild["missing"], wild["missing_rival"]) == (0, 6)
+    lower = compared("sharper", metric="test_loss")
+    assert lower.verdicts["mean_rival"].is_monotonic_increasing
+    assert "below 0 is better" in printed(lower)
 
 
-def test_marks_need_pairs_and_no_divergence_of_the_winner() -> None:
-    better = [("a", 5 + s, 4.0) for s in range(3)] + [("b", 6 + s, 4.0) for s in range(3)]
-    gone, lost = ("b", NAN, 4.0), ("b", 5.0, NAN)
-    marks = summary(
-        frame(enough=better, few=better[:5], winner_lost=[*better, gone], loser_lost=[*better, lost]), "higher"
-    ).set_index("stored_method")["marked"]
-    assert marks.to_dict() == {"enough": True, "few": False, "winner_lost": False, "loser_lost": True}
+def test_a_method_that_is_stored_itself_is_left_out_and_named(stored: Path) -> None:
+    found = compared()
+    assert set(found.verdicts["rival"]) == {"fedavg", "wild"}
+    assert "the same configuration: fedsam is fedsam itself" in printed(found)
+    mine(stored)
+    assert "itself" not in printed(compared("sharper"))
 
 
-def test_holm_leaves_out_the_method_itself() -> None:
-    pairs = frame(
-        itself=[("a", 1, 1), ("a", 2, 2), ("a", 3, 3)],
-        one=[("a", 1, 0), ("a", 2, 0), ("a", 3, 0)],
-        other=[("a", 1, 0), ("a", 2, 0), ("a", 3, 0)],
-    )
-    pairs["same"] = pairs["method"] == "itself"
-    assert summary(pairs, "higher").set_index("stored_method")["p_holm"].to_dict() == {
-        "itself": 1.0, "one": 0.5, "other": 0.5,
+def test_a_method_that_diverged_is_the_worst(stored: Path) -> None:
+    found = compared("wild")
+    assert row(found, "fedavg")["missing"] == 6
+    assert (found.verdicts["difference"] <= 0).all()
+
+
+def test_the_command_answers_in_words_and_writes_the_report(stored: Path) -> None:
+    options = ["--grid", "tiny", "--experiment", "little.yaml", "--by-setting", "--out", "report"]
+    done = fedflat("compare", "fedsam", *options)
+    assert (done.returncode, done.stderr) == (0, "")
+    text = as_text(compared(), by_setting=True)
+    assert done.stdout == f"{text}\n\nreport/report.md\n"
+    assert text.startswith("No verdict: 3 seeds; a verdict needs at least 6.\nBest rivals: ")
+    assert "no flatness: no measure is stored for two methods" in text
+    table = pd.read_csv("report/tables/verdicts.csv")
+    assert table[IDS[:3]].drop_duplicates().to_numpy().tolist() == [["all"] * 3, *map(list, SETTINGS)]
+    assert table["verdict"].isna().all()
+    assert {file.name for file in Path("report/figures").glob("*.pdf")} == {
+        "costs.pdf", "critical.pdf", "differences.pdf", "profiles.pdf", "ranking.pdf",
     }  # fmt: skip
+    assert "unknown grid of stored baselines 'quick'" in refused("compare", "fedsam", "--grid", "quick")
 
 
-def test_a_pair_of_a_run_with_itself_is_no_comparison() -> None:
-    pairs = frame(partly=[("a", 1, 1), ("b", 5, 2)])
-    pairs["same"] = pairs["mine"] == pairs["stored"]
-    partly = row(summary(pairs, "higher"), "partly")
-    assert (partly["pairs"], partly["difference"], partly["wins"], partly["same"]) == (1, 3, 1, False)
+def test_targets_that_nobody_reaches_are_no_metric(stored: Path) -> None:
+    with pytest.raises(UserError, match="no run of the comparison has a value of rounds_to_90"):
+        compared(metric="rounds_to_90")
+    assert (row(compared(metric="gradients"), "fedavg")[["mean", "mean_rival"]] / [2, 1]).nunique() == 1
 
 
-number = st.floats(-50, 50).map(lambda v: round(v, 3))
+def test_rivals_without_all_runs_are_left_out_and_named() -> None:
+    rows = table(["mine", "whole", "partial"], seeds=7)
+    rows = rows[(rows["method"] != "partial") | (rows["seed"] < 5)]
+    is_mine = rows["method"] == "mine"
+    chosen, notes = paired(rows[is_mine], rows[~is_mine], "grid")
+    assert chosen["method"].unique().tolist() == ["mine", "whole"]
+    assert notes == ("left out, because it has no stored run for each of mine: partial (20 of 28)",)
+    with pytest.raises(
+        UserError, match=r"mine has no rival in the baselines of grid grid \(left out, because .*partial"
+    ):
+        paired(rows[is_mine], rows[~is_mine & ((rows["method"] == "partial") | (rows["seed"] > 3))], "grid")
 
 
-@settings(max_examples=30, deadline=None)
-@given(st.lists(st.tuples(st.sampled_from("ab"), number | st.just(NAN), number | st.just(NAN)), min_size=1, max_size=8))
-def test_swapping_the_sides_negates(pairs: list[tuple[str, float, float]]) -> None:
-    one = summary(frame(m=pairs), "higher").iloc[0]
-    other = summary(frame(m=[(s, b, a) for s, a, b in pairs]), "higher").iloc[0]
-
-    def numbers(row: pd.Series, *names: str) -> list[float]:
-        return [row[name] for name in names]
-
-    assert numbers(one, "difference", "interval_low", "interval_high") == pytest.approx(
-        [-other["difference"], -other["interval_high"], -other["interval_low"]], abs=1e-9, nan_ok=True
-    )
-    assert numbers(one, "wins", "losses", "diverged", "p", "marked") == pytest.approx(
-        numbers(other, "losses", "wins", "diverged_stored", "p", "marked"), nan_ok=True
-    )
-    reverse = summary(frame(m=pairs), "lower").iloc[0]
-    assert numbers(reverse, "wins", "losses", "difference") == pytest.approx(
-        numbers(one, "losses", "wins", "difference"), nan_ok=True
-    ) or (one["diverged"] + one["diverged_stored"] > 0)
+def test_a_partly_equal_configuration_is_a_rival() -> None:
+    rows = table(["mine", "rival"], seeds=6)
+    is_mine, first = rows["method"] == "mine", rows["partition"] == "iid"
+    rows.loc[~is_mine & first, "identity"] = rows.loc[is_mine & first, "identity"].to_numpy()
+    chosen, notes = paired(rows[is_mine], rows[~is_mine], "grid")
+    assert (chosen["method"].nunique(), len(chosen), notes) == (2, 48, ())
 
 
-@settings(max_examples=20, deadline=None)
-@given(st.lists(st.tuples(number, number), min_size=3, max_size=6), number)
-def test_what_both_sides_share_changes_no_difference(pairs: list[tuple[float, float]], shift: float) -> None:
-    one = summary(frame(m=[("a", *pair) for pair in pairs]), "higher").iloc[0]
-    other = summary(frame(m=[("a", a + shift, b + shift) for a, b in pairs]), "higher").iloc[0]
-    for name in ("difference", "interval_low", "interval_high", "p"):
-        assert other[name] == pytest.approx(one[name], abs=1e-9)
-    assert other["mean"] == pytest.approx(one["mean"] + shift)
-
-
-def test_hyperparameters_are_reported(stored: Path) -> None:
-    about = compared().about
-    assert json.loads(about.splitlines()[0].removeprefix("hyperparameters ")) == {"rho": 0.05}
-    assert '"lr":0.1' in about
+def test_no_seed_in_all_settings_is_reported() -> None:
+    rows = table(["mine", "rival"], seeds=2)
+    is_mine = rows["method"] == "mine"
+    uneven = rows[is_mine & ((rows["partition"] == "iid") == (rows["seed"] == 0))]
+    with pytest.raises(UserError, match="mine has no seed that is finished in all of its 4 settings"):
+        paired(uneven, rows[~is_mine], "grid")
