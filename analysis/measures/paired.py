@@ -86,7 +86,7 @@ def sign_flip_limit(differences: ArrayLike, alpha: float) -> float:
 def _flipped(d: Floats) -> Floats:
     """|Σ d| / √(Σ d²) of the columns under all flips `[flips, tests]`; it grows with |t|, and is 0 if all d are 0."""
     length = np.sqrt((d**2).sum(axis=0))
-    return np.asarray(np.abs(_flips(len(d)) @ (d / np.where(length > 0, length, 1))))
+    return np.asarray(np.abs(_flips(len(d)) @ (d / np.where(length > 0, length, 1))), dtype=np.float64)
 
 
 @cache
