@@ -86,14 +86,14 @@ def sign_flip_limit(differences: ArrayLike, alpha: float) -> float:
 def _flipped(d: Floats) -> Floats:
     """|Σ d| / √(Σ d²) of the columns under all flips `[flips, tests]`; it grows with |t|, and is 0 if all d are 0."""
     length = np.sqrt((d**2).sum(axis=0))
-    return np.asarray(np.abs(_flips(len(d)) @ (d / np.where(length > 0, length, 1))), dtype=np.float64)
+    return np.asarray(np.abs(_flips(len(d)) @ (d / np.where(length > 0, length, 1))))
 
 
 @cache
 def _flips(n: int) -> Floats:
     """Signs `[flips, n]`: those that were seen, and all others, or random ones."""
     if n <= EXACT_PAIRS:
-        return 1.0 - 2.0 * ((np.arange(2**n)[:, None] >> np.arange(n)) & 1)
+        return np.asarray(1.0 - 2.0 * ((np.arange(2**n)[:, None] >> np.arange(n)) & 1), dtype=np.float64)
     drawn = np.random.default_rng(0).choice([-1.0, 1.0], size=(RESAMPLES, n))
     return np.vstack([np.ones(n), drawn])
 

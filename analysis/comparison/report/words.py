@@ -24,8 +24,9 @@ _MOST_RIVALS = 3
 def verdict(comparison: Comparison) -> list[str]:
     """The sentences of the verdict over all settings: counts and costs; the best rivals and what was detectable."""
     scores = comparison.scores
+    at = relative_costs(comparison)
     if not scores.is_judged:
-        return [too_few_seeds(scores), f"{_best_rivals(comparison)}."]
+        return [too_few_seeds(scores), f"{_best_rivals(comparison)}{f', {at}' if at else ''}."]
     size = detectable_difference(scores, comparison.method)
     found = (
         f"with {len(scores.seeds)} seeds, a difference of {_amount(comparison, size)} "
