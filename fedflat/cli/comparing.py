@@ -179,7 +179,7 @@ def compare(
         float, typer.Option(help="The width of the report's figures, in inches, as printed.", min=2, max=20)
     ] = 6.75,
 ) -> None:
-    """Is a method better than the stored baselines? Prints the answer in words, and a table of all rivals.
+    """Is a method better than the stored baselines?
 
     Each finished run of the method is compared with the stored runs of the same setting and seed. A run is found by its
     configuration, in whichever experiment of the results it was trained.
