@@ -176,7 +176,7 @@ def compare(
         ),
     ] = None,
     width: Annotated[
-        float, typer.Option(help="The width of the report's figures, in inches, as printed.", min=2, max=20)
+        float, typer.Option(help="The width of the report's figures, as printed.", min=2, max=20, metavar="INCHES")
     ] = 6.75,
 ) -> None:
     """Is a method better than the stored baselines?
