@@ -37,8 +37,8 @@ def add(
     if not re.fullmatch(NAME, grid):
         raise UserError(f"--grid '{grid}': allowed are lower-case letters, digits and '_'")
     place = folder or folder_of(grid)
-    place.parent.mkdir(parents=True, exist_ok=True)
     added = [collect(requested, analyses=analyses) for requested in requests]
+    place.parent.mkdir(parents=True, exist_ok=True)
     with folder_lock(place) as is_free:
         if not is_free:
             raise UserError(f"another process is writing '{place}'")

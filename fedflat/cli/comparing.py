@@ -105,8 +105,9 @@ def verify(
     """Train randomly drawn stored runs again, and compare.
 
     A run is trained from its stored configuration, in a temporary folder. With the same code, versions of libraries,
-    processor and engine's choice, all stored numbers must have the same bits; else accuracies may differ by 3 points,
-    and losses by a tenth. Prints one line for each run. The exit code is 1 if a run differs.
+    processor and engine's choice, all stored numbers must have the same bits; else accuracies may differ by 3 points
+    and losses by a tenth, or both by three standard deviations over the seeds of the cell. Prints one line for each
+    run. The exit code is 1 if a run differs.
 
     \b
     Example:
@@ -115,22 +116,25 @@ def verify(
     started = time.perf_counter()
     keep_freed_memory()
     from analysis.comparison.baselines import load
-    from analysis.provenance.stored_runs import TOLERANCE, as_table, drawn, has_changed
+    from analysis.provenance.stored_runs import DEVIATIONS, TOLERANCE, as_table, drawn, has_changed
     from analysis.provenance.stored_runs import verify as train_again
     from bench.host.torch_device import prepare_device
 
-    chosen = drawn(load(grid, stored), sample, seed)
+    baselines = load(grid, stored)
+    chosen = drawn(baselines, sample, seed)
     torch_device = prepare_device(device, available_cores(), typer.echo)
     verdicts = []
     for number, run in enumerate(chosen, start=1):
         typer.echo(f"run {number} of {len(chosen)}", err=True)
-        verdicts.append(train_again(run, torch_device, silent))
+        verdicts.append(train_again(baselines, run, torch_device, silent))
     for line in as_table(verdicts):
         typer.echo(line)
     for line in dict.fromkeys(filter(None, map(has_changed, chosen))):
         typer.echo(f"note: {line}")
-    limits = f"tolerance where bits may differ: {TOLERANCE['accuracy']:g} points, {TOLERANCE['loss']:.0%} of a loss"
-    typer.echo(limits)
+    typer.echo(
+        f"tolerance where bits may differ: {TOLERANCE['accuracy']:g} points, {TOLERANCE['loss']:.0%} of a loss, or "
+        f"{DEVIATIONS:g} standard deviations over the seeds of the cell"
+    )
     differing = sum(verdict.differs for verdict in verdicts)
     typer.echo(f"{differing} of {len(verdicts)} runs differ; {resources_used(started)}")
     if differing:

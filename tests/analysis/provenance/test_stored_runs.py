@@ -9,7 +9,17 @@ import torch
 
 from analysis.comparison.adding import add
 from analysis.comparison.baselines import Baselines, load, save
-from analysis.provenance.stored_runs import TOLERANCE, Verdict, as_table, configuration, drawn, has_changed, verify
+from analysis.comparison.run_table import RATED
+from analysis.provenance.stored_runs import (
+    TOLERANCE,
+    Verdict,
+    as_table,
+    configuration,
+    drawn,
+    has_changed,
+    limits,
+    verify,
+)
 from analysis.report.requested import RequestedExperiment
 from bench.experiments.experiment import load_experiment
 from bench.host.progress import silent
@@ -44,7 +54,7 @@ def rows(**values: object) -> dict[str, dict[str, object]]:
 
 
 def again(row: dict[str, object]) -> Verdict:
-    return verify(row, CPU, silent)
+    return verify(load("tiny"), row, CPU, silent)
 
 
 def test_a_run_is_trained_again_with_the_same_bits(stored: Path) -> None:
@@ -77,12 +87,22 @@ def test_other_data_partitions_and_outcomes_are_differences(stored: Path, column
 def test_where_bits_may_differ_the_tolerance_counts(stored: Path) -> None:
     row = rows(code="0.1.0+0123456789abcdef")["fedavg"]
     assert again(row).words == "same bits (other code)"
-    near = again({**row, "test_accuracy": row["test_accuracy"] + 0.9 * TOLERANCE["accuracy"]})
-    assert (near.words, near.differs) == ("within the tolerance (other code)", False)
-    for column, change in (("test_accuracy", 1.1 * TOLERANCE["accuracy"]), ("test_loss", row["test_loss"])):
-        far = again({**row, column: row[column] + change})
-        assert far.differs, column
-        assert "more than the tolerance (other code)" in far.words
+    allowed = limits(load("tiny"), row)
+    for column, limit in allowed.items():
+        near, far = (again({**row, column: row[column] + share * limit}) for share in (0.9, 1.2))
+        assert near.words.startswith("within the tolerance, ") and not near.differs, column
+        assert f"DIFFERS: {column}" in far.words and far.differs
+        assert "more than the tolerance" in far.words
+
+
+def test_the_tolerance_is_wider_where_seeds_differ_more(stored: Path) -> None:
+    found, row = load("tiny"), rows()["fedsam"]
+    fixed = {name: TOLERANCE["accuracy"] if "accuracy" in name else TOLERANCE["loss"] * row[name] for name in RATED}
+    alike = found.runs.assign(**{name: row[name] for name in RATED})
+    assert limits(Baselines(alike, found.curves), row) == pytest.approx(fixed)
+    cell = (found.runs["method"] == "fedsam") & (found.runs["partition"] == row["partition"])
+    apart = alike.assign(test_accuracy=alike["test_accuracy"].where(~cell, [20.0 * s for s in found.runs["seed"]]))
+    assert limits(Baselines(apart, found.curves), row) == pytest.approx({**fixed, "test_accuracy": 60})
 
 
 def test_a_tolerance_excuses_no_run_that_has_no_value(stored: Path) -> None:
