@@ -180,7 +180,7 @@ def compare(
         ),
     ] = None,
     width: Annotated[
-        float, typer.Option(help="The width of the report's figures, as printed.", min=2, max=20, metavar="INCHES")
+        float, typer.Option(help="The width of the report's figures, as printed.", min=2, metavar="INCHES")
     ] = 6.75,
 ) -> None:
     """Is a method better than the stored baselines?
