@@ -256,3 +256,4 @@ rule unknown:
 
 if LINES:
     LINES.targets |= {"all", *FLOW.targets}
+    LINES.unfinished = lambda: [job.rule.name for job in workflow.dag.needrun_jobs()]

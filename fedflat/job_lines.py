@@ -8,7 +8,7 @@ import logging
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,8 @@ NOISE = (
     "Assuming unrestricted shared filesystem", "Building DAG", "Using shell:", "Group jobs:", "Select jobs to execute",
     "Execute ", "Complete log(s):", "Elapsed time:", "Config file ", "Reasons:", "Exiting because a job execution",
     "WorkflowError:\nAt least one job did not complete successfully", "RuleException:\nCalledProcessError",
-    "Removing output files of failed job",
+    "Removing output files of failed job", "DAG of jobs will be updated", "Updating checkpoint dependencies",
+    "The run involves checkpoint jobs",
 )  # fmt: skip
 """How the other messages begin that say nothing about the workflow, or what is said in other words at the end."""
 
@@ -43,12 +44,14 @@ class _Job:
 class JobLines(logging.Handler):
     """Prints a line for each job that ends, and messages of Snakemake that are not `NOISE`.
 
-    In a dry run, a line for each job that would run. `targets`: the names of rules that only have input.
+    In a dry run, a line for each job that would run. `targets`: the names of rules that only have input. `unfinished`:
+    the rules of the jobs that have not finished, asked when a checkpoint has added jobs.
     """
 
     def __init__(self, *, dryrun: bool) -> None:
         super().__init__()
         self.targets: set[str] = set()
+        self.unfinished: Callable[[], Iterable[str]] | None = None
         self._dryrun = dryrun
         self._jobs: dict[int, _Job] = {}
         self._failed: dict[int, _Job] = {}
@@ -103,6 +106,10 @@ class JobLines(logging.Handler):
             return []
         job = _Job(about["rule_msg"] or rule, rule, about["log"], time.monotonic())
         self._jobs[about["jobid"]] = job
+        if self.unfinished is not None and self._left[rule] < sum(one.rule == rule for one in self._jobs.values()):
+            done = self._total - self._left.total()
+            self._left = Counter(name for name in self.unfinished() if name not in self.targets)
+            self._total = done + self._left.total()
         return [job.message] if self._dryrun else []
 
     def _finished(self, number: int) -> list[str]:

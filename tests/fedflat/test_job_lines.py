@@ -141,3 +141,20 @@ def test_the_lines_replace_those_of_snakemake_if_it_is_quiet(quiet, printed):
 @pytest.mark.parametrize(("seconds", "text"), [(3.6, "4 s"), (99, "99 s"), (130, "2 min"), (7200, "2.0 h")])
 def test_times_are_short(seconds, text):
     assert duration(seconds) == text
+
+
+def test_jobs_that_a_checkpoint_adds_are_counted(workflow, capsys):
+    workflow.plan(tune=1, compared=1, quick_runs=1)
+    workflow.lines.unfinished = lambda: ["train", "train", "compared", "quick_runs"]
+    workflow.start(1, "tune", "tune a cell")
+    workflow.finish(1, now=10)
+    workflow.start(2)
+    workflow.finish(2, now=20)
+    workflow.start(3)
+    workflow.finish(3, now=30)
+    assert capsys.readouterr().err.splitlines() == [
+        "2 jobs: 1 tune, 1 compared",
+        "1 of 2, about 10 s left: tune a cell (10 s)",
+        "2 of 4, about 20 s left: train a cell (10 s)",
+        "3 of 4, about 10 s left: train a cell (10 s)",
+    ]
