@@ -82,7 +82,7 @@ resource_scopes:
 
 
 # Rendering takes seconds, less than submitting a job.
-localrules: split, tuned, table, figure, claims, explore, page, compared
+localrules: split, tuned, table, figure, claims, explore, page, study, compared
 
 
 def slot(wildcards):
@@ -220,6 +220,16 @@ rule page:
         fedflat(log, "report", params.name_or_file, *FLOW.options)
 
 
+rule study:
+    message: "study of flatness of {wildcards.experiment}"
+    input: FLOW.study_inputs
+    output: report(REPORT.study / "study.md", category=E)
+    params: cells=FLOW.identities_shown, command=FLOW.study_command
+    log: PATHS.log(E, "study")
+    run:
+        fedflat(log, *params.command, "--out", Path(output[0]).parent, *FLOW.options)
+
+
 def runs_compared(wildcards):
     """The files of the compared runs; their configurations are known when the tuned values are written."""
     if FLOW.compared.is_tuned:
@@ -239,8 +249,8 @@ rule compared:
 
 # Targets by name: an experiment (quick), all its runs (quick_runs), its interactive page (quick_explore), its tuned
 # values (quick_tune), one analysis of all its runs (quick_analysis_hessian), one table or figure
-# (quick_table_accuracy, fedgf_figure_4), the claims of a paper (fedgf_claims), all_tables, all_figures, and
-# compare.
+# (quick_table_accuracy, fedgf_figure_4), the claims of a paper (fedgf_claims), the study of flatness (quick_study),
+# all_tables, all_figures, and compare.
 for target, files in () if SUBMITTED else FLOW.targets.items():
 
     rule:

@@ -94,11 +94,16 @@ def line_look(number: int) -> Style:
 
 def style(method: Recipe, variant: int = 0) -> Style:
     """The look of a method; `variant` numbers the entries of an experiment with the same catalog method."""
-    hue = _HUES.get(method.components.perturbation.name, _OTHER_HUE)
     line = _LINES.get(method.components.correction.name, _OTHER_LINE)
     parts = (method.components.server.name, method.components.loss.name)
     own = next((_OWN_MARKERS[part] for part in parts if part in _OWN_MARKERS), "")
-    return Style(_toned(hue, line.tone), line.dashes, _MARKERS[variant % len(_MARKERS)] or own)
+    colour = _toned(hue(method.components.perturbation.name), line.tone)
+    return Style(colour, line.dashes, _MARKERS[variant % len(_MARKERS)] or own)
+
+
+def hue(perturbation: str) -> str:
+    """The hue of methods with this perturbation, by its name."""
+    return _HUES.get(perturbation, _OTHER_HUE)
 
 
 def _own_style(number: int) -> Style:
@@ -107,10 +112,10 @@ def _own_style(number: int) -> Style:
     return Style(_OWN_COLOURS[colour], (0, ()), _MARKERS[round_of_colours % len(_MARKERS)], on_top=True)
 
 
-def _toned(hue: str, tone: float) -> str:
-    """The hue mixed with white (tone > 0) or black (tone < 0)."""
+def _toned(colour: str, tone: float) -> str:
+    """The colour mixed with white (tone > 0) or black (tone < 0)."""
     towards = 1.0 if tone > 0 else 0.0
-    red, green, blue = (channel + abs(tone) * (towards - channel) for channel in to_rgb(hue))
+    red, green, blue = (channel + abs(tone) * (towards - channel) for channel in to_rgb(colour))
     return to_hex((red, green, blue))
 
 

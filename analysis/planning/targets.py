@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,15 @@ from typing import Any
 from analysis.claims.evidence import Printed, Runs
 from analysis.claims.page import judged, page
 from analysis.claims.schema import claims_file, papers_with_claims
+from analysis.comparison.baselines import RUNS, folder_of
 from analysis.comparison.explore import render_explorer
+from analysis.comparison.run_table import ANALYSED
 from analysis.report.checked_layouts import CheckedLayouts
 from analysis.report.figures import Figures
 from analysis.report.report import render_page
 from analysis.report.requested import RequestedExperiment
 from analysis.report.tables import Tables
+from analysis.study.source import has_stored_measures
 from bench.experiments.files import experiment_names
 from bench.files.atomic import write_text
 from bench.input.errors import UserError, unknown
@@ -152,6 +156,38 @@ class TunedFile(Target):
 
 
 @dataclass(frozen=True)
+class StudyReport(Target):
+    """The study of flatness: of stored baselines with flatness measures, if there are any, else of the runs."""
+
+    @property
+    def from_runs(self) -> bool:
+        """Whether the runs of the experiment are read, as always if its values are overridden."""
+        named = self.requested.name_or_file in experiment_names()
+        return bool(self.requested.overrides) or not (named and has_stored_measures(self.requested.name_or_file))
+
+    def outputs(self) -> list[Path]:
+        """The page, which is written last."""
+        return [self.requested.report_paths.study / "study.md"]
+
+    def inputs(self) -> list[Path]:
+        """The file of stored runs; or the tidy files of all cells, with the analyses that measure flatness.
+
+        An analysis for which the runs lack something, such as local models, is left out.
+        """
+        if not self.from_runs:
+            return [folder_of(self.requested.name_or_file) / RUNS]
+        files = TidyFiles(self.requested, "metrics").outputs()
+        for kind in dict.fromkeys(ANALYSED.values()):
+            with suppress(UserError):
+                files += TidyFiles(self.requested, kind).outputs()
+        return files
+
+    def commands(self) -> list[list[str]]:
+        """The command that writes the report."""
+        return [["study", self.requested.name_or_file, *(["--runs"] if self.from_runs else [])]]
+
+
+@dataclass(frozen=True)
 class ClaimsPage(Target):
     """The page with the claims of the experiment's paper."""
 
@@ -182,6 +218,7 @@ def targets_of(requested: RequestedExperiment) -> dict[str, Target]:
         "_explore": ExplorerPage(requested),
         "_runs": TidyFiles(requested, "metrics"),
         "_tune": TunedFile(requested),
+        "_study": StudyReport(requested),
         **{f"_analysis_{name}": TidyFiles(requested, name) for name in requested.analysis_names},
         **{f"_table_{name}": Rendered(requested, Tables, (name,)) for name in tables.names()},
         **{f"_figure_{name}": Rendered(requested, Figures, tuple(parts)) for name, parts in figure_parts.items()},

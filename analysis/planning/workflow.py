@@ -314,6 +314,16 @@ class Workflow:
         return targets.ClaimsPage(self.experiments[w.experiment]).inputs()
 
     @one_line_errors
+    def study_inputs(self, w: Wildcards) -> list[Path]:
+        """The stored baselines, or the metrics and analyses of all runs, that a study of flatness reads."""
+        return targets.StudyReport(self.experiments[w.experiment]).inputs()
+
+    def study_command(self, w: Wildcards) -> list[str]:
+        """The `fedflat` command of a study, without its output."""
+        [command] = targets.StudyReport(self.experiments[w.experiment]).commands()
+        return command
+
+    @one_line_errors
     def page_inputs(self, w: Wildcards) -> list[Path]:
         """The files of the tables and figures of a page, and the interactive page that it links."""
         requested = self.experiments[w.experiment]

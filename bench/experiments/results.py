@@ -152,6 +152,11 @@ class ReportPaths:
         return self.folder / "comparison"
 
     @property
+    def study(self) -> Path:
+        """The folder of the study of flatness."""
+        return self.folder / "study"
+
+    @property
     def tables(self) -> Path:
         """The folder of all tables."""
         return self.folder / "tables"

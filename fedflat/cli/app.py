@@ -45,7 +45,8 @@ app = typer.Typer(
 for subcommand in (
     training.run, tuning.tune,
     analysing.analyse, analysing.analyses,
-    rendering.table, rendering.figure, rendering.report, rendering.explore, rendering.summary, rendering.layouts,
+    rendering.table, rendering.figure, rendering.report, rendering.explore, rendering.summary, rendering.study,
+    rendering.layouts,
     comparing.compare,
     provenance.verify, provenance.export,
     methods.methods, methods.new_method, methods.check_method, methods.schema,

@@ -1,11 +1,11 @@
-"""The commands that show results: `fedflat table`, `figure`, `report`, `explore` and `summary`."""
+"""The commands that show results: `fedflat table`, `figure`, `report`, `explore`, `summary` and `study`."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from fedflat.cli.options import ExperimentName, Results, Set, file_path, overrides_of
+from fedflat.cli.options import ExperimentName, Results, Set, file_path, folder_path, overrides_of
 
 
 def table(
@@ -156,3 +156,61 @@ def layouts(
     else:
         write_text(out, reference())
         typer.echo(str(out))
+
+
+def study(
+    grid: Annotated[
+        str,
+        typer.Argument(help="The name of stored baselines, or with --runs that of an experiment.", metavar="GRID"),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="The folder to write: study.md, study.tex, tables and figures. Default: RESULTS/reports/GRID/study.",
+            parser=folder_path,
+            metavar="FOLDER",
+        ),
+    ] = None,
+    runs: Annotated[
+        bool, typer.Option("--runs", help="Read finished runs and their analyses instead of stored baselines.")
+    ] = False,
+    fitted: Annotated[
+        float,
+        typer.Option(
+            help="Mean training accuracy in percent from which a method counts as fitted. All numbers are also "
+            "computed for fitted methods alone.",
+            min=0,
+            max=100,
+        ),
+    ] = 90.0,
+    set_: Set = None,
+    results: Results = Path("results"),
+    stored: Annotated[
+        Path | None,
+        typer.Option(
+            "--baselines",
+            help="The folder of the baselines. Default: results/baselines/GRID.",
+            parser=folder_path,
+            metavar="FOLDER",
+        ),
+    ] = None,
+    width: Annotated[
+        float, typer.Option(help="The width of the figures, in inches, as printed.", min=2, max=20)
+    ] = 6.75,
+) -> None:
+    """Does flatness matter? Correlate flatness measures with accuracy and with the generalisation gap.
+
+    Rank correlations between and within methods with intervals, the granulated coefficient and the conditional mutual
+    information of Jiang et al. (2020).
+
+    \b
+    Examples:
+      fedflat study bench1d
+      fedflat study quick --runs --out study
+    """
+    from analysis.study.source import Source
+    from analysis.study.study import Study
+    from analysis.study.write import write
+
+    source = Source(grid, results, overrides_of(set_), from_runs=runs, baselines=stored)
+    typer.echo(str(write(Study.of(source.runs(), source.name, fitted), out or source.folder, width)))

@@ -31,7 +31,8 @@ DISTANCES = (0.0, 0.5, 1.0, 2.0, 5.0)
 
 @dataclass(frozen=True)
 class ReportTable:
-    """A table of text with the frame behind it. `bold`: the number of the row of the compared method, if it has one."""
+    """A table of text with the frame behind it. `bold`: the number of the row of the compared method, if it has one;
+    `report`: the beginning of its label in LaTeX."""
 
     name: str
     caption: Caption
@@ -39,6 +40,7 @@ class ReportTable:
     rows: tuple[tuple[str, ...], ...]
     frame: pd.DataFrame
     bold: int | None = None
+    report: str = "compare"
 
     @property
     def _right(self) -> range:
@@ -61,7 +63,7 @@ class ReportTable:
             cells = [escape_latex(cell) for cell in row]
             lines.append(ampersands([rf"\textbf{{{cell}}}" for cell in cells] if k == self.bold else cells))
         width = text_width([self.header, *self.rows])
-        return latex_table(self.caption, f"compare-{self.name}", f"l{'r' * len(self._right)}", lines, width)
+        return latex_table(self.caption, f"{self.report}-{self.name}", f"l{'r' * len(self._right)}", lines, width)
 
 
 def tables(comparison: Comparison) -> Iterator[ReportTable]:

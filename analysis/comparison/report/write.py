@@ -75,12 +75,12 @@ def latex(comparison: Comparison, shown: list[ReportTable], drawn: dict[str, Rep
     lines = [r"% needs \usepackage{booktabs,adjustbox,graphicx}", " ".join(map(escape_latex, sentences)), ""]
     for table in shown:
         lines.append(table.latex())
-        lines += [_latex_figure(drawn[name], width) for name in _BESIDE.get(table.name, ())]
+        lines += [latex_figure(drawn[name], width) for name in _BESIDE.get(table.name, ())]
     return "\n".join(lines)
 
 
-def _latex_figure(figure: ReportFigure, width: float) -> str:
-    """A `figure` environment, or a `figure*` for a wide figure."""
+def latex_figure(figure: ReportFigure, width: float, report: str = "compare") -> str:
+    """A `figure` environment, or a `figure*` for a wide figure; `report`: the beginning of its label."""
     environment = "figure*" if width > TEXT_WIDTH / 2 else "figure"
     caption: Caption = figure.caption
     notes = " ".join(map(escape_latex, caption.notes))
@@ -89,7 +89,7 @@ def _latex_figure(figure: ReportFigure, width: float) -> str:
         r"\centering",
         rf"\includegraphics[width=\linewidth]{{figures/{figure.name}.pdf}}",
         rf"\caption[{{{escape_latex(caption.title)}}}]{{{escape_latex(caption.whole)}}}",
-        rf"\label{{fig:{latex_label(f'compare-{figure.name}')}}}",
+        rf"\label{{fig:{latex_label(f'{report}-{figure.name}')}}}",
         *(
             [rf"\par\smallskip\begin{{minipage}}{{\linewidth}}\footnotesize \textit{{Notes.}} {notes}\end{{minipage}}"]
             if notes

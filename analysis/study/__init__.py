@@ -1,0 +1,1 @@
+"""Does flatness matter? Statistics of flatness measures against results, over a table of runs."""

@@ -1,0 +1,128 @@
+"""Rank correlation at three levels: between methods, within methods, and over all runs of a setting.
+
+The intervals are 95 % percentile intervals of a bootstrap. It draws whole methods, and whole seeds, which all methods
+share: runs of one method, or with one seed, are not independent.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analysis.study.kendall import Floats, partial, tau_b
+
+BETWEEN, WITHIN, ALL = "between", "within", "all"
+LEVELS = {BETWEEN: "between methods", WITHIN: "within methods", ALL: "all runs"}
+
+RESAMPLES = 1000
+LEAST_CLUSTERS = 6
+"""With fewer methods, or fewer seeds where they are drawn, there is no interval."""
+
+LEAST_SEEDS = 4
+"""A method with fewer seeds has no rank correlation over its seeds."""
+
+
+@dataclass(frozen=True, eq=False)
+class Clusters:
+    """How often each method and each seed occurs in the bootstrap samples `[1 + samples, clusters]`.
+
+    The first row, of ones, is the sample itself.
+    """
+
+    methods: Floats
+    seeds: Floats
+
+    @classmethod
+    def drawn(cls, methods: int, seeds: int, samples: int = RESAMPLES) -> "Clusters":
+        """The same draws for the same numbers. Seeds are drawn independently of methods."""
+        random = np.random.default_rng(0)
+
+        def counts(size: int) -> Floats:
+            drawn = random.multinomial(size, np.full(size, 1 / size), samples)
+            return np.vstack([np.ones(size), drawn])
+
+        return cls(counts(methods), counts(seeds))
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Values of one setting: `x`, `y` and `z` `[configurations, seeds]`, NaN where there is no run.
+
+    A configuration is a method with untuned or tuned values; `methods` numbers its method.
+    """
+
+    methods: NDArray[np.int_]
+    x: Floats
+    y: Floats
+    z: Floats | None = None
+
+    def levels(self, clusters: Clusters) -> dict[str, Floats]:
+        """By level, τ_b of x and y, or the partial τ given z, for all bootstrap samples."""
+        columns = [column for column in (self.x, self.y, self.z) if column is not None]
+        known = np.isfinite(columns).all(axis=0)
+        x, y, *z = (np.where(known, column, np.nan) for column in columns)
+        found = self._levels(x, y, clusters)
+        if not z:
+            return found
+        of_x, of_y = (self._levels(column, z[0], clusters) for column in (x, y))
+        return {level: partial(found[level], of_x[level], of_y[level]) for level in LEVELS}
+
+    def _levels(self, x: Floats, y: Floats, clusters: Clusters) -> dict[str, Floats]:
+        of_method, of_seed = clusters.methods[:, self.methods], clusters.seeds
+        of_run = (of_method[:, :, None] * of_seed[:, None, :]).reshape(len(of_method), -1)
+        return {
+            BETWEEN: tau_b(_means(x), _means(y), of_method),
+            WITHIN: self._within(x, y, of_method, of_seed),
+            ALL: tau_b(x.ravel(), y.ravel(), of_run),
+        }
+
+    @staticmethod
+    def _within(x: Floats, y: Floats, of_method: Floats, of_seed: Floats) -> Floats:
+        """The mean over configurations of τ_b over their seeds."""
+        has_seeds = np.isfinite(x).sum(axis=1) >= LEAST_SEEDS
+        found = tau_b(x[has_seeds], y[has_seeds], of_seed).T
+        weights = np.where(np.isfinite(found), of_method[:, has_seeds], 0.0)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.asarray((np.nan_to_num(found) * weights).sum(axis=1) / weights.sum(axis=1))
+
+
+def _means(values: Floats) -> Floats:
+    """Means over the seeds that a configuration has; NaN if it has none."""
+    known = np.isfinite(values)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.where(known, values, 0).sum(axis=1) / known.sum(axis=1))
+
+
+@dataclass(frozen=True)
+class Correlation:
+    """τ with its 95 % interval, which is NaN if there are too few methods or seeds."""
+
+    tau: float
+    low: float
+    high: float
+
+
+Levels = Mapping[str, Floats]
+"""By level, the τ of all bootstrap samples."""
+
+
+def pooled(by_setting: Sequence[Levels], clusters: Clusters) -> dict[str, Correlation]:
+    """By level, the mean of the τ of several settings. Each τ compares runs of one setting only."""
+    return {level: _summary(level, np.array([one[level] for one in by_setting]), clusters) for level in LEVELS}
+
+
+def _summary(level: str, found: Floats, clusters: Clusters) -> Correlation:
+    found = found[np.isfinite(found[:, 0])]  # the settings in which it is defined
+    defined = np.isfinite(found)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        means = np.where(defined, found, 0).sum(axis=0) / defined.sum(axis=0)
+    drawn = [clusters.methods.shape[1], *([] if level == BETWEEN else [clusters.seeds.shape[1]])]
+    return with_interval(means, enough=min(drawn) >= LEAST_CLUSTERS)
+
+
+def with_interval(values: Floats, *, enough: bool) -> Correlation:
+    """The first value, and the percentiles of the others, if there are `enough` clusters."""
+    drawn = values[1:][np.isfinite(values[1:])]
+    low, high = np.percentile(drawn, [2.5, 97.5]) if enough and len(drawn) else (np.nan, np.nan)
+    return Correlation(float(values[0]), float(low), float(high))

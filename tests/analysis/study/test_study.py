@@ -1,0 +1,152 @@
+"""The whole study: what it finds in runs whose order is known, what it leaves out, and the files that it writes."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.image import imread
+from typer.testing import CliRunner
+
+from analysis.study.measures import fitted
+from analysis.study.source import Source
+from analysis.study.study import EVERY, FITTED, POOLED, Study
+from analysis.study.tables import tables
+from analysis.study.write import write
+from bench.input.errors import UserError
+from tests.analysis.study.frames import study_runs
+from tests.places import ROOT
+
+
+@pytest.fixture(scope="module")
+def study() -> Study:
+    return Study.of(study_runs(), "the runs", least=80.0)
+
+
+@pytest.fixture(scope="module")
+def folder(study: Study, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("study")
+    assert write(study, folder, 3.25) == folder / "study.md"
+    return folder
+
+
+def tau(study: Study, measure: str, level: str, **values: str) -> pd.Series:
+    chosen = {"runs": EVERY, "result": "test_accuracy", "setting": POOLED, "given": ""} | values
+    [(_, row)] = study.rows(study.correlations, measure=measure, level=level, **chosen).iterrows()
+    return row
+
+
+def test_it_finds_the_order_of_methods_and_no_order_of_seeds(study: Study) -> None:
+    flat = tau(study, "lambda_max", "between")
+    assert flat["high"] < -0.9 <= flat["high"] + 0.1
+    within = tau(study, "lambda_max", "within")
+    assert within["low"] < 0 < within["high"]
+    random = tau(study, "trace", "between")
+    assert random["low"] < 0 < random["high"]
+    assert tau(study, "oracle", "all")["tau"] == pytest.approx(1)
+    noisy = [tau(study, name, "within")["tau"] for name in ("oracle", "oracle_1", "oracle_5")]
+    assert noisy == sorted(noisy, reverse=True)
+
+
+def test_random_numbers_say_less_than_a_measure_of_the_order(study: Study) -> None:
+    rows = study.rows(study.information, runs=EVERY, result="test_accuracy", axis="K").set_index("measure")["value"]
+    assert rows["oracle"] == pytest.approx(1)
+    assert rows["lambda_max"] > 3 * rows["random"]
+    assert rows["gradients"] < rows["lambda_max"]
+
+
+def test_methods_that_do_not_fit_are_also_left_out(study: Study) -> None:
+    """All seeds of a method are kept, or none; a diverged run counts as not fitted."""
+    runs = study_runs()
+    kept = fitted(runs, 80.0)
+    assert 0 < len(kept) < len(runs)
+    assert set(kept.groupby(["partition", "participation", "method"]).size()) == {8}
+    assert (
+        kept["train_accuracy"].groupby([kept["partition"], kept["participation"], kept["method"]]).mean() >= 80
+    ).all()
+    runs.loc[0, ["train_accuracy", "test_accuracy"]] = np.nan
+    key = ["partition", "participation", "method"]
+    assert not fitted(runs, 0.0)[key].eq(runs.loc[0, key]).all(axis=1).any()
+    assert study.has_fitted
+    assert set(study.correlations["runs"]) == {EVERY, FITTED}
+    assert (study.counts["fitted"] < study.counts["methods"]).any()
+
+
+def test_a_diverged_run_has_no_value_and_is_counted() -> None:
+    runs = study_runs(seeds=4)
+    lost = runs["method"].eq("mine") & runs["seed"].eq(0)
+    runs.loc[lost, ["test_accuracy", "train_accuracy", "generalisation_gap", "train_loss", "lambda_max", "trace"]] = (
+        np.nan
+    )
+    runs.loc[lost, "outcome"] = "diverged"
+    found = Study.of(runs, "the runs", least=0.0)
+    assert list(found.counts["diverged"]) == [1] * 4
+    assert list(found.counts["fitted"]) == [7] * 4
+    assert np.isfinite(tau(found, "lambda_max", "all")["tau"])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"lambda_max": np.nan, "trace": np.nan},
+            "no flatness measure of two or more methods in the runs; compute an analysis",
+        ),
+        ({"method": ["fedavg", "fedsam"] * 8}, r"flatness measures of 2 methods in the runs \(allowed: at least 3\)"),
+    ],
+)
+def test_too_little_is_one_line(change: dict[str, object], message: str) -> None:
+    runs = study_runs(seeds=1).head(16).assign(**change)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match=message):
+        Study.of(runs, "the runs", 90.0)
+
+
+def test_the_report_has_all_tables_and_figures(study: Study, folder: Path) -> None:
+    page = (folder / "study.md").read_text(encoding="utf-8")
+    latex = (folder / "study.tex").read_text(encoding="utf-8")
+    for table in tables(study):
+        assert table.caption.title in page
+        assert rf"\label{{tab:study-{table.name}}}" in latex
+        written = pd.read_csv(folder / "tables" / f"{table.name}.csv")
+        assert len(written) == len(table.frame) > 0
+    images = sorted(file.stem for file in (folder / "figures").glob("*.png"))
+    assert images == [
+        "correlation", "correlation_fitted", "granulated", "information",
+        "scatter_generalisation_gap", "scatter_test_accuracy",
+    ]  # fmt: skip
+    for name in images:
+        assert f"figures/{name}.png" in page
+        assert imread(folder / "figures" / f"{name}.png").std() > 0.02
+
+
+def test_a_table_shows_the_numbers_of_its_frame(study: Study) -> None:
+    table = next(found for found in tables(study) if found.name == "correlation_test_accuracy")
+    row = tau(study, "lambda_max", "between")
+    cell = dict(zip(table.header, table.rows[0], strict=True))["between methods"]
+    assert table.rows[0][0] == "λ_max"
+    assert cell == f"{row['tau']:+.2f} [{row['low']:+.2f}, {row['high']:+.2f}]".replace("-", "−")
+
+
+def test_wrong_requests_are_one_line(tmp_path: Path) -> None:
+    from fedflat.cli.app import app
+
+    for words, message in {
+        ("study", "quik"): "quik",
+        ("study", "quick", "--set", "training.rounds=3"): "--set",
+        ("study", "quick", "--runs", "--baselines", str(tmp_path)): "exclude each other",
+        ("study", "quick", "--runs", "--results", str(tmp_path)): "no finished runs of quick",
+    }.items():
+        result = CliRunner().invoke(app, [*words, "--out", str(tmp_path / "out")])
+        assert result.exit_code != 0
+        assert isinstance(result.exception, UserError)
+        assert message in str(result.exception)
+        assert not (tmp_path / "out").exists()
+
+
+def test_configurations_of_stored_runs_name_their_components(tmp_path: Path) -> None:
+    """The real table of runs has the column that the axes are read from."""
+    [first, *_] = Source("quick", tmp_path, {}, baselines=ROOT / "results" / "baselines" / "quick").runs()[
+        "configuration"
+    ]
+    assert json.loads(first)["method"]["name"] == "fedavg"
