@@ -39,6 +39,7 @@ docs/tuning
 docs/clusters
 docs/results
 docs/comparison
+docs/study
 docs/explorer
 docs/verification
 docs/python

@@ -17,7 +17,7 @@ ROOMS = (
     "analysis.measures", "analysis.analyses", "analysis.layouts", "analysis.published",
     "analysis.verdicts", "analysis.tables", "analysis.figures",
     "analysis.report", "analysis.claims", "analysis.explorer",
-    "analysis.comparison", "analysis.study", "analysis.planning", "analysis.provenance",
+    "analysis.comparison", "analysis.planning", "analysis.provenance",
     "fedflat",
 )  # fmt: skip
 """From the lowest to the highest: a package imports from itself and from packages before it in this list."""

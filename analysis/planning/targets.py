@@ -13,12 +13,12 @@ from analysis.claims.schema import claims_file, papers_with_claims
 from analysis.comparison.baselines import RUNS, folder_of
 from analysis.comparison.explore import render_explorer
 from analysis.comparison.run_table import ANALYSED
+from analysis.comparison.study.source import has_stored_measures
 from analysis.report.checked_layouts import CheckedLayouts
 from analysis.report.figures import Figures
 from analysis.report.report import render_page
 from analysis.report.requested import RequestedExperiment
 from analysis.report.tables import Tables
-from analysis.study.source import has_stored_measures
 from bench.experiments.files import experiment_names
 from bench.files.atomic import write_text
 from bench.input.errors import UserError, unknown

@@ -198,19 +198,19 @@ def study(
         float, typer.Option(help="The width of the figures, in inches, as printed.", min=2, max=20)
     ] = 6.75,
 ) -> None:
-    """Does flatness matter? Correlate flatness measures with accuracy and with the generalisation gap.
+    """Does flatness predict accuracy? Write tables and figures.
 
-    Rank correlations between and within methods with intervals, the granulated coefficient and the conditional mutual
-    information of Jiang et al. (2020).
+    Correlates flatness measures with test accuracy and with the generalisation gap: rank correlations between and
+    within methods with intervals, and the coefficients of Jiang et al. (2020).
 
     \b
     Examples:
       fedflat study bench1d
       fedflat study quick --runs --out study
     """
-    from analysis.study.source import Source
-    from analysis.study.study import Study
-    from analysis.study.write import write
+    from analysis.comparison.study.source import Source
+    from analysis.comparison.study.study import Study
+    from analysis.comparison.study.write import write
 
     source = Source(grid, results, overrides_of(set_), from_runs=runs, baselines=stored)
     typer.echo(str(write(Study.of(source.runs(), source.name, fitted), out or source.folder, width)))

@@ -5,11 +5,11 @@ from pathlib import Path
 from analysis.comparison.figures.common import ReportFigure
 from analysis.comparison.report.tables import ReportTable
 from analysis.comparison.report.write import latex_figure
+from analysis.comparison.study.figures import figures
+from analysis.comparison.study.study import Study
+from analysis.comparison.study.tables import REPORT, tables
 from analysis.figures.base import TEXT_WIDTH
 from analysis.figures.draw import save
-from analysis.study.figures import figures
-from analysis.study.study import Study
-from analysis.study.tables import REPORT, tables
 from analysis.tables.formats import markdown_notes
 from bench.files.atomic import write_text
 from bench.files.csv_json import write_csv

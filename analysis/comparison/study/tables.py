@@ -1,20 +1,20 @@
 """The tables of a study: one data frame each, and their text as Markdown and LaTeX."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from analysis.comparison.comparable import Row
 from analysis.comparison.report.tables import ReportTable, number
+from analysis.comparison.study.configurations import AXES
+from analysis.comparison.study.granulated import OVERALL
+from analysis.comparison.study.information import MOST_AXES, K
+from analysis.comparison.study.levels import BETWEEN, LEVELS, RESAMPLES
+from analysis.comparison.study.measures import NAMES, RESULTS, TRAIN_LOSS
+from analysis.comparison.study.study import EVERY, FITTED, POOLED, Study
 from analysis.layouts.captions import Caption
 from analysis.layouts.titles import setting_title
-from analysis.study.configurations import AXES
-from analysis.study.granulated import OVERALL
-from analysis.study.information import MOST_AXES, K
-from analysis.study.levels import BETWEEN, LEVELS, RESAMPLES
-from analysis.study.measures import NAMES, RESULTS, TRAIN_LOSS
-from analysis.study.study import EVERY, FITTED, POOLED, Study
 from bench.experiments.address import Setting
 
 REPORT = "study"
@@ -165,7 +165,7 @@ def _count_table(study: Study) -> ReportTable:
     return ReportTable("runs", caption, header, rows, study.counts, report=REPORT)
 
 
-def _with_interval(row: dict[str, Any]) -> str:
+def _with_interval(row: Row) -> str:
     low, high = (number(row[end], "+.2f") for end in ("low", "high"))
     return number(row["tau"], "+.2f") + ("" if np.isnan(row["low"]) else f" [{low}, {high}]")
 
@@ -175,7 +175,7 @@ def _table(
     caption: Caption,
     columns: dict[str, pd.DataFrame],
     frame: pd.DataFrame,
-    text: Callable[[dict[str, Any]], str],
+    text: Callable[[Row], str],
 ) -> ReportTable:
     """A table with one row per measure; `columns`: by heading, the rows of the frame that it shows."""
     cells = {

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.study.configurations import CONFIGURATION, Configurations
-from analysis.study.granulated import granulated
-from analysis.study.information import information
-from analysis.study.kendall import Floats
-from analysis.study.levels import Clusters, Sample, pooled
-from analysis.study.measures import (
+from analysis.comparison.study.configurations import CONFIGURATION, Configurations
+from analysis.comparison.study.granulated import granulated
+from analysis.comparison.study.information import information
+from analysis.comparison.study.kendall import Floats
+from analysis.comparison.study.levels import Clusters, Sample, pooled
+from analysis.comparison.study.measures import (
     FLATNESS,
     RANDOM,
     REFERENCES,
@@ -93,7 +93,7 @@ class Study:
 def _correlations(runs: pd.DataFrame, measures: list[str], result: str) -> Iterator[dict[str, Any]]:
     methods, seeds = list(runs["method"].unique()), sorted(runs["seed"].unique())
     clusters = Clusters.drawn(len(methods), len(seeds))
-    settings = {"/".join(key): rows for key, rows in runs.groupby(IDS[:3], sort=False)}
+    settings = {"/".join(map(str, key)): rows for key, rows in runs.groupby(IDS[:3], sort=False)}
     for measure in measures:
         for given in ("", TRAIN_LOSS) if measure in FLATNESS else ("",):
             columns = [measure, result, *([given] if given else [])]
@@ -152,7 +152,7 @@ def _counts(runs: pd.DataFrame, kept: pd.DataFrame) -> pd.DataFrame:
         same = kept[(kept[IDS[:3]] == list(key)).all(axis=1)]
         rows.append(
             {
-                "setting": "/".join(key),
+                "setting": "/".join(map(str, key)),
                 "methods": len(group[CONFIGURATION].drop_duplicates()),
                 "runs": len(group),
                 "diverged": int((group["outcome"] == "diverged").sum()),

@@ -6,8 +6,8 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.study.configurations import Configurations
-from analysis.study.kendall import Floats, signs
+from analysis.comparison.study.configurations import Configurations
+from analysis.comparison.study.kendall import Floats, signs
 
 MOST_AXES = 2
 """So many axes are known at once, as in the paper."""

@@ -9,13 +9,13 @@ import pytest
 from matplotlib.image import imread
 from typer.testing import CliRunner
 
-from analysis.study.measures import fitted
-from analysis.study.source import Source
-from analysis.study.study import EVERY, FITTED, POOLED, Study
-from analysis.study.tables import tables
-from analysis.study.write import write
+from analysis.comparison.study.measures import fitted
+from analysis.comparison.study.source import Source
+from analysis.comparison.study.study import EVERY, FITTED, POOLED, Study
+from analysis.comparison.study.tables import tables
+from analysis.comparison.study.write import write
 from bench.input.errors import UserError
-from tests.analysis.study.frames import study_runs
+from tests.analysis.comparison.study_frames import study_runs
 from tests.places import ROOT
 
 

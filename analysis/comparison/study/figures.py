@@ -12,16 +12,16 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, StrMethodFormatter
 
 from analysis.comparison.figures.common import ReportFigure
+from analysis.comparison.study.configurations import AXES, CONFIGURATION, perturbation
+from analysis.comparison.study.granulated import OVERALL
+from analysis.comparison.study.information import K
+from analysis.comparison.study.levels import ALL, BETWEEN, LEVELS, WITHIN
+from analysis.comparison.study.measures import FLATNESS, NAMES, RESULTS
+from analysis.comparison.study.study import EVERY, FITTED, POOLED, Study
+from analysis.comparison.study.tables import INTERVALS, ORACLE, SIGNS, heading, information_heading, which_runs
 from analysis.figures.base import LEGEND, STYLE, Body, legend_columns, new_figure
 from analysis.figures.palette import hue
 from analysis.layouts.captions import Caption
-from analysis.study.configurations import AXES, CONFIGURATION, perturbation
-from analysis.study.granulated import OVERALL
-from analysis.study.information import K
-from analysis.study.levels import ALL, BETWEEN, LEVELS, WITHIN
-from analysis.study.measures import FLATNESS, NAMES, RESULTS
-from analysis.study.study import EVERY, FITTED, POOLED, Study
-from analysis.study.tables import INTERVALS, ORACLE, SIGNS, heading, information_heading, which_runs
 from bench.experiments.address import IDS
 
 _WIDE = 4.5
@@ -86,8 +86,8 @@ def _correlations(study: Study, subset: str, width: float) -> ReportFigure:
 def _scatter(study: Study, result: str, width: float) -> ReportFigure:
     """A row of panels per setting, a panel per measure: methods, and small points for their runs."""
     runs = study.runs[np.isfinite(study.runs[result].astype(float))]
-    chosen = zip(runs["configuration"], runs["method"], strict=True)
-    runs = runs.assign(perturbation=[perturbation(*pair) for pair in chosen])
+    of_runs = zip(runs["configuration"], runs["method"], strict=True)
+    runs = runs.assign(perturbation=[perturbation(*pair) for pair in of_runs])
     means = runs.groupby([*CONFIGURATION, "perturbation"], as_index=False, sort=False)[[*study.measures, result]].mean()
     settings = list(dict.fromkeys(means[IDS[:3]].itertuples(index=False, name=None)))
     per_setting = -(-len(study.measures) // (6 if width >= _WIDE else 3))

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import kendalltau
 
-from analysis.study.configurations import Configurations
-from analysis.study.granulated import OVERALL, granulated
-from analysis.study.information import K, information, normalised
-from analysis.study.kendall import Floats
-from analysis.study.levels import Clusters
-from tests.analysis.study.frames import study_runs
+from analysis.comparison.study.configurations import Configurations
+from analysis.comparison.study.granulated import OVERALL, granulated
+from analysis.comparison.study.information import K, information, normalised
+from analysis.comparison.study.kendall import Floats
+from analysis.comparison.study.levels import Clusters
+from tests.analysis.comparison.study_frames import study_runs
 
 SIZES = (3, 2, 4)
 
