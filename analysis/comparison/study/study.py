@@ -106,7 +106,7 @@ def _correlations(runs: pd.DataFrame, measures: list[str], result: str) -> Itera
 def _sample(rows: pd.DataFrame, columns: list[str], methods: list[str], seeds: list[int]) -> Sample:
     wide = rows.pivot(index=["method", "variant"], columns="seed", values=columns)
     numbers = np.array([methods.index(method) for method in wide.index.get_level_values("method")])
-    return Sample(numbers, *(wide[column].reindex(columns=seeds).to_numpy(float) for column in columns))
+    return Sample(numbers, *(wide.xs(column, axis=1).reindex(columns=seeds).to_numpy(float) for column in columns))
 
 
 def _granulated(runs: pd.DataFrame, measures: list[str], result: str) -> Iterator[dict[str, Any]]:
@@ -127,8 +127,8 @@ def _information(runs: pd.DataFrame, measures: list[str], result: str) -> Iterat
     draws = np.random.default_rng(0).standard_normal((RANDOM_DRAWS, len(configurations.means)))
     of_result = configurations.means[result].to_numpy(float)
     table = pd.DataFrame([information(configurations, draw, of_result) for draw in draws])
-    for axis in table:
-        yield {"measure": RANDOM, "axis": axis, "value": float(table[axis].mean())}
+    for name, column in table.items():
+        yield {"measure": RANDOM, "axis": str(name), "value": float(column.mean())}
 
 
 def _means(configurations: Configurations, runs: pd.DataFrame, measure: str, result: str) -> tuple[Floats, Floats]:

@@ -36,7 +36,7 @@ GRID_VALUES = st.lists(st.integers(0, 1000), min_size=24, max_size=24, unique=Tr
 @settings(max_examples=30)
 @given(GRID_VALUES, GRID_VALUES)
 def test_in_a_full_grid_psi_is_that_of_the_paper(measure: Floats, result: Floats) -> None:
-    """The mean over all values of the other axes of τ along one axis: equations (5) and (6)."""
+    """The mean over all values of the other axes of τ along one axis."""
     grid = full_grid()
     found = granulated(grid, measure, result, Clusters.drawn(SIZES[0], 1, samples=5))
     cubes = measure.reshape(SIZES), result.reshape(SIZES)

@@ -8,6 +8,7 @@ import torch
 
 from analysis.planning.plan import CellCosts, Cost, as_text, plan, rounded, total
 from analysis.planning.run_cost import BYTES_PER_ROUND, FORWARD, OVERHEAD, disk, seconds
+from analysis.planning.targets import StudyReport
 from analysis.report.figures import Figures
 from analysis.report.requested import RequestedExperiment
 from bench.experiments.experiment import load_experiment
@@ -55,6 +56,17 @@ def test_runs_that_analyses_compare_with_are_needed_too() -> None:
     methods = [path.split("/")[-1] for _, path in costs.of(requested, Figures(requested).inputs("plane"))]
     assert methods == [*Figures(requested).layout("plane").methods, *requested.analyses["plane"].compared_labels()]
     assert len(methods) == 3
+
+
+def test_a_study_reads_runs_and_the_analyses_that_they_allow(tmp_path: Path) -> None:
+    study = StudyReport(RequestedExperiment("quick", tmp_path, ONE))
+    kinds = {file.name for file in study.inputs()}
+    assert kinds == {"metrics.csv", "hessian.csv", "spectrum.csv", "discrepancy.csv", "flatness.csv", "drift.csv"}
+    assert study.commands() == [["study", "quick", "--runs"]]
+    paper = StudyReport(RequestedExperiment("fedtoga", tmp_path))
+    assert "discrepancy.csv" not in {file.name for file in paper.inputs()}, "its runs store no local models"
+    [estimate] = plan(["quick_study"], tmp_path, ONE, one_second).values()
+    assert estimate.runs == len(load_experiment("quick", ONE).paths())
 
 
 def test_a_figure_in_parts_and_an_analysis_are_targets_too() -> None:
