@@ -179,8 +179,7 @@ def study(
         typer.Option(
             help="Mean training accuracy in percent from which a method counts as fitted. All numbers are also "
             "computed for fitted methods alone.",
-            min=0,
-            max=100,
+            metavar="PERCENT",
         ),
     ] = 90.0,
     set_: Set = None,
@@ -194,9 +193,7 @@ def study(
             metavar="FOLDER",
         ),
     ] = None,
-    width: Annotated[
-        float, typer.Option(help="The width of the figures, in inches, as printed.", min=2, max=20)
-    ] = 6.75,
+    width: Annotated[float, typer.Option(help="The width of the figures, as printed.", min=2, metavar="INCHES")] = 6.75,
 ) -> None:
     """Does flatness predict accuracy? Write tables and figures.
 

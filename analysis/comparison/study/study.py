@@ -54,6 +54,8 @@ class Study:
     @classmethod
     def of(cls, runs: pd.DataFrame, source: str, least: float) -> "Study":
         """The study of a table of runs, called by its `source` in messages; a `UserError` if there is too little."""
+        if not 0 <= least <= 100:
+            raise UserError(f"--fitted {least:g} (allowed: a training accuracy from 0 to 100 %)")
         measures = measured(runs)
         if not measures:
             raise UserError(
@@ -106,7 +108,8 @@ def _correlations(runs: pd.DataFrame, measures: list[str], result: str) -> Itera
 def _sample(rows: pd.DataFrame, columns: list[str], methods: list[str], seeds: list[int]) -> Sample:
     wide = rows.pivot(index=["method", "variant"], columns="seed", values=columns)
     numbers = np.array([methods.index(method) for method in wide.index.get_level_values("method")])
-    return Sample(numbers, *(wide.xs(column, axis=1).reindex(columns=seeds).to_numpy(float) for column in columns))
+    values = (wide.reindex(columns=[(column, seed) for seed in seeds]).to_numpy(float) for column in columns)
+    return Sample(numbers, *values)
 
 
 def _granulated(runs: pd.DataFrame, measures: list[str], result: str) -> Iterator[dict[str, Any]]:

@@ -100,6 +100,8 @@ def test_too_little_is_one_line(change: dict[str, object], message: str) -> None
     runs = study_runs(seeds=1).head(16).assign(**change)  # type: ignore[arg-type]
     with pytest.raises(UserError, match=message):
         Study.of(runs, "the runs", 90.0)
+    with pytest.raises(UserError, match=r"--fitted 101 \(allowed: .* from 0 to 100 %\)"):
+        Study.of(study_runs(seeds=1), "the runs", 101.0)
 
 
 def test_the_report_has_all_tables_and_figures(study: Study, folder: Path) -> None:
