@@ -217,7 +217,7 @@ def _scale(axes: Axes, values: pd.Series) -> None:
         axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     else:
-        axes.xaxis.set_major_locator(LogLocator(numticks=4))
+        axes.xaxis.set_major_locator(LogLocator(numticks=3))
     axes.xaxis.set_minor_locator(NullLocator())
 
 
