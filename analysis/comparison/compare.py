@@ -15,7 +15,17 @@ import pandas as pd
 
 from analysis.comparison.baselines import Baselines, load
 from analysis.comparison.comparable import PAIR, difference, place_of
-from analysis.comparison.run_table import ANALYSED, FinishedRun, as_json, better, require_all_rounds, run_table
+from analysis.comparison.run_table import (
+    ANALYSED,
+    CURVE,
+    CURVE_IDS,
+    FinishedRun,
+    as_json,
+    better,
+    curve_table,
+    require_all_rounds,
+    run_table,
+)
 from analysis.comparison.statistics.scores import Scores
 from analysis.comparison.statistics.verdicts import verdicts
 from analysis.measures.convergence import Better
@@ -30,7 +40,7 @@ from bench.training.run_directory import RunDirectory, finished_run, is_complete
 
 @dataclass(frozen=True)
 class Comparison:
-    """A method's runs and those of its rivals: `rows` of `run_table`, without gaps, the method's first.
+    """A method's runs and those of its rivals: `rows` of `run_table`, without gaps, the method's first; their `curves`.
 
     The labels in `rows` are distinct: a rival with the method's label is called `LABEL (stored)`. `notes` says in words
     what is left out.
@@ -42,6 +52,7 @@ class Comparison:
     variant: str
     metric: str
     rows: pd.DataFrame
+    curves: pd.DataFrame
     notes: tuple[str, ...] = ()
 
     @property
@@ -91,14 +102,24 @@ def compare(
     if metric not in stored.metrics:
         raise unknown("metric of stored baselines", metric, stored.metrics)
     requested = RequestedExperiment(experiment or _of_grid(grid), results, overrides or {})
-    mine = method_rows(method, requested)
+    runs = method_runs(method, requested)
+    mine = run_table(requested, runs)
     variant = _variant(stored, grid, variant, mine)
-    rivals, notes = stored.of_variant(variant).runs, list[str]()
+    of_variant, notes = stored.of_variant(variant), list[str]()
+    rivals = of_variant.runs
     if metric in ANALYSED:
         mine, rivals, notes = _analysed(mine, rivals, metric, grid)
     rows, left_out = paired(mine, rivals, grid)
     rows, empty = _with_values(rows, metric)
-    return Comparison(method, requested.experiment.name, grid, variant, metric, rows, (*notes, *left_out, *empty))
+    curves = _curves_of(rows, pd.concat([curve_table(requested, runs), of_variant.curves]))
+    notes = [*notes, *left_out, *empty]
+    return Comparison(method, requested.experiment.name, grid, variant, metric, rows, curves, tuple(notes))
+
+
+def _curves_of(rows: pd.DataFrame, curves: pd.DataFrame) -> pd.DataFrame:
+    """The curves of these runs, with the labels that they have in `rows`."""
+    measured = curves[["identity", "round", *CURVE]].drop_duplicates(["identity", "round"])
+    return rows[CURVE_IDS].merge(measured, on="identity")
 
 
 def _with_values(rows: pd.DataFrame, metric: str) -> tuple[pd.DataFrame, list[str]]:
@@ -133,8 +154,8 @@ def _of_grid(grid: str) -> str:
     return grid
 
 
-def method_rows(method: str, requested: RequestedExperiment) -> pd.DataFrame:
-    """The rows of a method's finished runs in an experiment; a `UserError` if there is none.
+def method_runs(method: str, requested: RequestedExperiment) -> list[FinishedRun]:
+    """A method's finished runs in an experiment; a `UserError` if there is none.
 
     A run that is missing there is found in another experiment of the same results by its identity, such as one that was
     trained with `--set` into `runs/custom`.
@@ -156,7 +177,7 @@ def method_rows(method: str, requested: RequestedExperiment) -> pd.DataFrame:
             f"train it with: {requested.snakemake(f'{requested.target}_runs')}"
         )
     require_all_rounds(runs)
-    return run_table(requested, runs)
+    return runs
 
 
 def _found(config: RunConfig, folder: Path) -> RunDirectory | None:

@@ -1,17 +1,21 @@
-"""The interactive page of an experiment, from its finished runs and the analyses that are computed."""
+"""The interactive page of an experiment, or of a comparison with stored baselines."""
 
-from collections.abc import Sequence
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
 
 from analysis.analyses.landscape.surface import Surface
+from analysis.comparison.compare import Comparison
 from analysis.comparison.run_table import FinishedRun, curve_table, finished_runs, run_table
 from analysis.explorer.page import Explorer
-from analysis.figures.palette import styles
+from analysis.figures.palette import Style, line_look, own_style, style, styles
 from analysis.layouts.protocol import final_at_scale
 from analysis.measures.convergence import FinalValue
 from analysis.report.requested import RequestedExperiment
+from bench.experiments.sections.method_choice import MethodChoice
 from bench.files.atomic import write_text
 from bench.input.errors import UserError
 
@@ -48,6 +52,42 @@ def _explorer(requested: RequestedExperiment, finished: Sequence[FinishedRun], f
         own=next(iter(experiment.own_methods), None),
         links={"Tables and figures": report.name} if report.parent == file.parent and report.is_file() else {},
     )
+
+
+def render_comparison(comparison: Comparison, file: Path, verdict: str, links: Mapping[str, str]) -> None:
+    """Write the interactive page of a comparison; `verdict`: Markdown, `links`: further pages, by title."""
+    rows = comparison.rows
+    page = Explorer(
+        title=f"FedFlat: {comparison.titles[comparison.method]} and the baselines of {comparison.grid}",
+        description=f"{len(rows)} runs; the rivals are stored, with {comparison.variant} values.",
+        runs=rows,
+        curves=comparison.curves,
+        looks=_looks(rows, comparison.method),
+        reported=FinalValue.named(rows["report"].iloc[0]).description,
+        own=comparison.method,
+        verdict=verdict,
+        links=links,
+    )
+    write_text(file, page.page())
+
+
+def _looks(rows: pd.DataFrame, own: str) -> dict[str, Style]:
+    """The look of each method by its label, that of `own` as of a user's method; recipes are those of the runs."""
+    looks: dict[str, Style] = {}
+    seen: Counter[str] = Counter()
+    for label, configuration in rows.drop_duplicates("method")[["method", "configuration"]].itertuples(index=False):
+        if label == own:
+            looks[label] = own_style(0)
+            continue
+        chosen = {name: value for name, value in json.loads(configuration)["method"].items() if name != "code"}
+        try:
+            recipe = MethodChoice.parse(chosen, label).recipe
+        except UserError:  # a stored method of a user whose file is not there
+            looks[label] = line_look(len(looks))
+        else:
+            looks[label] = style(recipe, seen[recipe.name])
+            seen[recipe.name] += 1
+    return looks
 
 
 def _surfaces(requested: RequestedExperiment, runs: pd.DataFrame) -> pd.DataFrame:

@@ -106,7 +106,7 @@ def hue(perturbation: str) -> str:
     return _HUES.get(perturbation, _OTHER_HUE)
 
 
-def _own_style(number: int) -> Style:
+def own_style(number: int) -> Style:
     """The look of a user-defined method; `number` numbers those of an experiment."""
     round_of_colours, colour = divmod(number, len(_OWN_COLOURS))
     return Style(_OWN_COLOURS[colour], (0, ()), _MARKERS[round_of_colours % len(_MARKERS)], on_top=True)
@@ -131,7 +131,7 @@ def styles(experiment: Experiment, labels: Iterable[str] | None = None) -> dict[
         method = entry.choice(label).recipe
         looks[label], names[label] = style(method, seen[method.name]), method.name
         seen[method.name] += 1
-    looks |= {label: _own_style(number) for number, label in enumerate(experiment.own_methods)}
+    looks |= {label: own_style(number) for number, label in enumerate(experiment.own_methods)}
     if labels is None:
         return looks
     shown = list(labels)

@@ -1,5 +1,6 @@
 """The answer in words: better than how many rivals, at what cost; the best rivals, and what could be detected."""
 
+import json
 import math
 from collections.abc import Sequence
 
@@ -10,8 +11,10 @@ from analysis.comparison.statistics.costs import REFERENCE, costs, stored_costs
 from analysis.comparison.statistics.flatness import stored_measures
 from analysis.comparison.statistics.scores import LEAST_SEEDS, Scores
 from analysis.comparison.statistics.verdicts import ALPHA, BETTER, POWER, UNCLEAR, WORSE, detectable_difference
+from analysis.layouts.titles import setting_title
+from analysis.measures.convergence import FinalValue
 from analysis.measures.paired import CONFIDENCE
-from bench.experiments.address import Setting
+from bench.experiments.address import IDS, Setting
 
 RULE = (
     f"Better or worse: the corrected p-value of the paired differences is below {ALPHA:g}, and their "
@@ -55,18 +58,28 @@ def counts(found: Sequence[str] | pd.Series, of: str = "") -> str:
 def about(comparison: Comparison) -> list[str]:
     """The method's values, what was left out, and which parts of the report are missing because runs lack columns."""
     own = comparison.rows[comparison.rows["method"] == comparison.method]
-    values = [" or ".join(dict.fromkeys(map(str, own[name]))) for name in ("hyperparameters", "training")]
     missing = {
         "no costs: they are not stored for all methods": not stored_costs(comparison.rows),
         f"no costs relative to {REFERENCE}: it is not among the methods": REFERENCE not in comparison.scores.methods,
         "no flatness: no measure is stored for two methods": not stored_measures(comparison.rows),
     }
     return [
-        f"{comparison.method} (experiment {comparison.experiment}): hyperparameters {values[0]}, training {values[1]}",
-        f"reported value: {own['report'].iloc[0]}",
+        *_values(own, f"{comparison.method} (experiment {comparison.experiment})"),
+        f"reported value: {FinalValue.named(own['report'].iloc[0]).description}",
         *comparison.notes,
         *(text for text, is_so in missing.items() if is_so),
     ]
+
+
+def _values(own: pd.DataFrame, name: str) -> list[str]:
+    """The method's hyper-parameters and training values; one line per setting if they differ."""
+    by_setting = {}
+    for setting, rows in own.groupby(IDS[:3], sort=False):
+        values = json.loads(rows["hyperparameters"].iloc[0]) | json.loads(rows["training"].iloc[0])
+        by_setting[Setting(*map(str, setting))] = ", ".join(f"{key} {value}" for key, value in values.items())
+    if len(set(by_setting.values())) == 1:
+        return [f"{name}: {next(iter(by_setting.values()))}"]
+    return [f"{name}, {setting_title(setting)}: {values}" for setting, values in by_setting.items()]
 
 
 def too_few_seeds(scores: Scores) -> str:

@@ -1,9 +1,10 @@
-"""The report of a comparison as a folder: report.md, report.tex, tables as CSV, figures as PDF and PNG."""
+"""The report of a comparison as a folder: report.md, report.tex and explore.html; tables (CSV), figures (PDF, PNG)."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 from analysis.comparison.compare import Comparison
+from analysis.comparison.explore import render_comparison
 from analysis.comparison.figures import differences, points, profiles, ranks
 from analysis.comparison.figures.common import ReportFigure
 from analysis.comparison.report.tables import ReportTable, tables
@@ -46,6 +47,8 @@ def write(comparison: Comparison, folder: Path, width: float = TEXT_WIDTH) -> Pa
         write_csv(folder / "figures" / f"{figure.name}.csv", figure.frame)
     drawn = {figure.name: figure for figure in all_figures}
     page = folder / "report.md"
+    links = {"Report": page.name, "LaTeX": "report.tex"}
+    render_comparison(comparison, folder / "explore.html", "\n".join(_summary(comparison)), links)
     write_text(folder / "report.tex", latex(comparison, all_tables, drawn, width))
     write_text(page, markdown(comparison, all_tables, drawn))
     return page
@@ -53,13 +56,7 @@ def write(comparison: Comparison, folder: Path, width: float = TEXT_WIDTH) -> Pa
 
 def markdown(comparison: Comparison, shown: list[ReportTable], drawn: dict[str, ReportFigure]) -> str:
     """The verdict, and all tables and figures."""
-    lines = [f"# {_title(comparison)}", "", *(f"{sentence}\n" for sentence in verdict(comparison))]
-    if comparison.scores.is_judged and len(comparison.scores.settings) > 1:
-        lines += [
-            f"- {setting_title(setting)}: {of_setting(comparison, setting)}." for setting in comparison.by_setting
-        ]
-        lines.append("")
-    lines += [f"- {note}" for note in about(comparison)]
+    lines = [f"# {_title(comparison)}", "", *_summary(comparison)]
     for table in shown:
         lines += ["", table.markdown().rstrip()]
         for name in _BESIDE.get(table.name, ()):
@@ -67,6 +64,17 @@ def markdown(comparison: Comparison, shown: list[ReportTable], drawn: dict[str, 
             lines += ["", f"![{caption.title}](figures/{name}.png)", "", without_html(caption.whole)]
             lines += markdown_notes(caption)
     return "\n".join(lines) + "\n"
+
+
+def _summary(comparison: Comparison) -> list[str]:
+    """The lines of the verdict, over all settings and for each one, and what was compared."""
+    lines = [f"{sentence}\n" for sentence in verdict(comparison)]
+    if comparison.scores.is_judged and len(comparison.scores.settings) > 1:
+        lines += [
+            f"- {setting_title(setting)}: {of_setting(comparison, setting)}." for setting in comparison.by_setting
+        ]
+        lines.append("")
+    return [*lines, *(f"- {note}" for note in about(comparison))]
 
 
 def latex(comparison: Comparison, shown: list[ReportTable], drawn: dict[str, ReportFigure], width: float) -> str:

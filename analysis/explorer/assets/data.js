@@ -27,7 +27,13 @@ function curve(run) {
 
 const CURVES = new Map(RUNS.map((run) => [run, curve(run)]));
 const SETTINGS = Object.keys(DATA.settings);
-const VARIANTS = [...new Set(COLUMNS.variant)];
+// Variants are a choice only if a method has two: a tuned method and its untuned rivals are shown together.
+const VARIANTS = (() => {
+  const all = [...new Set(COLUMNS.variant)], first = new Map();
+  COLUMNS.method.forEach((method, k) => first.has(method) || first.set(method, COLUMNS.variant[k]));
+  const isChoice = COLUMNS.method.some((method, k) => first.get(method) !== COLUMNS.variant[k]);
+  return isChoice ? all : all.slice(0, 1);
+})();
 
 /** A method with one kind of values, and its runs by setting. */
 function entriesOf(runs) {

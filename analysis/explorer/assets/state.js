@@ -12,7 +12,7 @@ function firstVariant() {
 }
 
 const state = {
-  variant: firstVariant(),
+  variant: VARIANTS.length > 1 ? firstVariant() : "all",
   settings: new Set(SETTINGS),
   setting: SETTINGS[0],
   hidden: new Set(),

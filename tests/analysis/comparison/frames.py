@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.comparison.compare import Comparison, paired
+from analysis.comparison.run_table import CURVE, CURVE_IDS
 
 SETTINGS = [("dirichlet-0.6", "4-of-20"), ("dirichlet-0.6", "10-of-20"), ("iid", "4-of-20"), ("iid", "10-of-20")]
 
@@ -26,6 +27,7 @@ def runs(methods: Sequence[str] | Mapping[str, float], seeds: int = 10, noise: f
                     "variant": "untuned", "trials": 0, "outcome": "finished", "last_round": 30,
                     "test_accuracy": level + shared + noise * rng.normal(),
                     "hyperparameters": "{}", "training": "{}", "report": "last",
+                    "configuration": '{"method": {"name": "fedavg"}}',
                     "identity": f"{method} {partition} {participation} {seed}",
                     "protocol": "p", "partition_hash": "h", "data_hash": "d",
                     "model": "m", "rounds": 30, "local_epochs": 1, "local_steps": None, "batch_size": 16,
@@ -54,4 +56,5 @@ def compared(rows: pd.DataFrame, method: str = "mine") -> Comparison:
     """The comparison of one method with all others."""
     is_own = rows["method"] == method
     chosen, notes = paired(rows[is_own], rows[~is_own], "grid")
-    return Comparison(method, "own", "grid", "untuned", "test_accuracy", chosen, notes)
+    curves = chosen[CURVE_IDS].assign(round=1, **dict.fromkeys(CURVE, 1.0))
+    return Comparison(method, "own", "grid", "untuned", "test_accuracy", chosen, curves, notes)

@@ -124,7 +124,7 @@ def test_all_files_are_written_and_say_the_same(full: Comparison, folder: Path) 
     files = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     names = ["differences", "ranking", "critical", "profiles", "costs", "flatness"]
     assert files == {
-        "report.md", "report.tex",
+        "report.md", "report.tex", "explore.html",
         *(f"figures/{name}.{kind}" for name in names for kind in ("pdf", "png", "csv")),
         *(f"tables/{found.name}.csv" for found in tables(full)),
     }  # fmt: skip
