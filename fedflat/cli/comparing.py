@@ -27,7 +27,7 @@ Stored = Annotated[
 
 @app.callback(invoke_without_command=True)
 def baselines(context: typer.Context) -> None:
-    """Store finished runs as baselines, verify and list them; 'fedflat compare' compares methods with them."""
+    """Store finished runs as baselines, verify and list them."""
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
 

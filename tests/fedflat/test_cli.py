@@ -245,8 +245,9 @@ def test_columns_of_methods_are_as_wide_as_their_longest_name(monkeypatch):
 def subcommands() -> dict:
     """Every subcommand by its words, such as data list."""
     top = typer.main.get_command(app).commands
-    return {name: command for name, command in top.items() if name != "data"} | {
-        f"data {name}": command for name, command in top["data"].commands.items()
+    groups = {name: command.commands for name, command in top.items() if hasattr(command, "commands")}
+    return {name: command for name, command in top.items() if name not in groups} | {
+        f"{group} {name}": command for group, commands in groups.items() for name, command in commands.items()
     }
 
 
