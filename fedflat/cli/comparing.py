@@ -77,7 +77,7 @@ def show(
     ] = None,
     stored: Stored = None,
 ) -> None:
-    """List the grids with stored baselines, or show what one of them contains.
+    """List the grids with stored baselines, or show one grid.
 
     \b
     Examples:
