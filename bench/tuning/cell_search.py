@@ -112,8 +112,9 @@ class CellSearch:
         table = read_checked_csv(file, columns, remedy, texts=texts, whole=whole, keys=("trial", "rung"))[columns]
         if (table["search"] != self.identity).any():
             raise UserError(
-                f"'{file}' holds trials of another search (other values, ranges, seed, rungs or data): choose another "
-                "folder with --results, or replace them with --replace"
+                f"'{file}' holds trials of another search (other values, ranges, seed, rungs or data, or an edited "
+                "file): choose another folder with --results, or replace them with --replace (Snakemake: --config "
+                "replace=true)"
             )
         if (needed := int(table["trial"].max()) + 1) > len(self.trials):
             self.trials = trials(self.trials[0].run, self.ranges, needed)

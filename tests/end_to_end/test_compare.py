@@ -1,0 +1,63 @@
+"""The target compare, from a template to the report: tuning, training, and the comparison with stored baselines."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from fedflat.conformance.template import write_template
+from tests.commands import run
+from tests.places import ROOT
+
+pytestmark = pytest.mark.long
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """A folder with the template of a method, and the results of its comparison."""
+    folder = tmp_path_factory.mktemp("compare")
+    write_template(folder / "idea.py")
+    shutil.copytree(ROOT / "results" / "baselines" / "quick", folder / "results" / "baselines" / "quick")
+    done = compare(folder)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    return folder
+
+
+def compare(folder: Path) -> subprocess.CompletedProcess:
+    """Compare with one seed and two trials."""
+    values = ["method=idea.py", "grid=quick", "trials=2", "seeds=[0]"]
+    return run(["snakemake", "--directory", str(folder), "--cores", "2", "compare", "--config", *values], cwd=folder)
+
+
+def test_a_template_is_tuned_trained_and_compared(folder):
+    report = folder / "results" / "reports" / "quick_idea_tuned" / "comparison"
+    text = (report / "report.md").read_text(encoding="utf-8")
+    assert text.startswith(
+        "# Idea and the untuned baselines of quick\n\nNo verdict: 1 seed; a verdict needs at least 6."
+    )
+    assert "budgets of tuning differ: idea 2 trials, rivals no tuning" in text
+    assert "Idea" in (report / "explore.html").read_text(encoding="utf-8")
+    rivals = pd.read_csv(report / "tables" / "verdicts.csv")
+    assert (rivals["dataset"] == "all").sum() == 26
+    trials = list((folder / "results" / "tuning" / "quick_idea").rglob("trials.csv"))
+    runs = list((folder / "results" / "runs" / "quick_idea_tuned").rglob("provenance.json"))
+    assert (len(trials), len(runs)) == (4, 4)
+
+
+def test_what_is_there_is_not_computed_again(folder):
+    done = compare(folder)
+    assert done.returncode == 0
+    assert "jobs:" not in done.stderr, done.stderr
+
+
+def test_an_edited_file_is_not_mixed_with_the_trials_of_the_old_one(folder, tmp_path):
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    method = copy / "idea.py"
+    text = method.read_text(encoding="utf-8")
+    method.write_text(text.replace("return self.rho * unit", "return 0.5 * self.rho * unit"), encoding="utf-8")
+    done = compare(copy)
+    assert done.returncode != 0
+    assert "--config replace=true" in done.stderr
+    assert "Traceback" not in done.stderr
