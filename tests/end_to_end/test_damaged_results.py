@@ -111,7 +111,8 @@ def baselines(results: Path) -> str:
 
 def comparison(results: Path) -> str:
     options = {"experiment": MINI, "overrides": EXPERIMENT, "baselines": results / "baselines" / "mini"}
-    return compare("fedsam", "mini", results, **options).csv(by_setting=True).to_csv()
+    found = compare("fedsam", "mini", results, **options)
+    return found.rows.to_csv() + found.curves.to_csv()
 
 
 METRICS, RUN = r"fedsam/metrics\.csv", r"fedsam/seed-1/"
