@@ -69,6 +69,11 @@ onstart:
         workflow.executor_plugin.common_settings.pass_group_args = True
 
 
+onsuccess:
+    if any(job.rule.name == "compared" for job in workflow.dag.jobs):
+        print("", *FLOW.compared.answer, sep="\n")
+
+
 onerror:
     for line in LINES.failures() if LINES else ():
         print(line, file=sys.stderr)
@@ -135,7 +140,7 @@ checkpoint tuned:
     message: "tuned values of {wildcards.experiment}"
     input: FLOW.trials
     output: PATHS.tuned(E)
-    params: name_or_file=FLOW.name_or_file
+    params: name_or_file=FLOW.name_or_file, searches=FLOW.searches
     log: PATHS.log(E, "tuned")
     run:
         fedflat(log, "tune", params.name_or_file, "--out", output[0], "--device", "cpu", *FLOW.options)
@@ -239,8 +244,9 @@ def runs_compared(wildcards):
 
 rule compared:
     message: "comparison of {wildcards.experiment} with stored baselines"
-    input: runs_compared
+    input: runs_compared, baselines=FLOW.stored_runs
     output: report(REPORT.comparison / "report.md", category=E)
+    params: cells=FLOW.identities_compared
     log: PATHS.log(E, "compared")
     run:
         fedflat(log, "compare", FLOW.compared.label, "--grid", FLOW.compared.grid,

@@ -5,13 +5,17 @@ The imports take longer than most commands. What depends on the start of a proce
 
 import multiprocessing
 import os
+import re
 import runpy
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+
+import pytest
 
 from fedflat.command_server import IMPORTED
 from tests.places import ROOT
@@ -55,6 +59,16 @@ def refused(*arguments: object, **options) -> str:
     [line] = done.stderr.splitlines()
     assert line.startswith("fedflat: ")
     return line
+
+
+@contextmanager
+def ended(capsys: pytest.CaptureFixture[str], line: str) -> Iterator[None]:
+    """Snakemake is ended in this block because of invalid input, with one line that this pattern matches."""
+    with pytest.raises(SystemExit) as end:
+        yield
+    [printed] = capsys.readouterr().err.splitlines()
+    assert end.value.code == 2
+    assert re.search(line, printed), printed
 
 
 def _command(words: list[str], folder: Path, env: dict[str, str], printed: list[Path]) -> None:

@@ -4,6 +4,7 @@ Its experiment is written to results/compare/GRID/LABEL.yaml: the method in all 
 `fedflat tune` adds the experiment with the tuned values, which extends it.
 """
 
+import itertools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -97,6 +98,13 @@ class ComparedMethod:
     def report(self) -> ReportPaths:
         """The files of its report."""
         return self.experiment.paths.report(self.judged_name)
+
+    @property
+    def answer(self) -> list[str]:
+        """The answer of the report in words, and where the report is."""
+        file = self.report.comparison / "report.md"
+        _, *paragraphs = file.read_text(encoding="utf-8").split("\n\n")
+        return [*itertools.takewhile(lambda text: text[0] not in "-#", paragraphs), f"written to {file}"]
 
 
 def _entry(method: str, grid: str) -> tuple[str, dict[str, Any]]:

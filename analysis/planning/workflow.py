@@ -9,6 +9,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import torch
 
+from analysis.comparison.baselines import RUNS, folder_of
 from analysis.planning import targets
 from analysis.planning.compared_method import COMPARED_KEYS, ComparedMethod
 from analysis.planning.demands import SHORT_SECONDS, TINY_SECONDS, Demand, of_analysis, of_training
@@ -18,7 +19,7 @@ from analysis.report.requested import RequestedExperiment
 from analysis.report.tables import Tables
 from bench.data.root import data_root
 from bench.data.sources.base import Source
-from bench.experiments.experiment import Cell, unused_where
+from bench.experiments.experiment import Cell, Experiment, unused_where
 from bench.experiments.files import PAPER_TABLES, experiment_names
 from bench.experiments.overrides import CONFIG_KEYS, config_overrides
 from bench.experiments.resolving import scaled_name
@@ -49,7 +50,9 @@ def one_line_errors(function: Callable[P, T]) -> Callable[P, T]:
         try:
             return function(*arguments, **options)
         except UserError as error:
-            sys.exit(f"fedflat: {error}")
+            # While Snakemake adds the jobs that follow a checkpoint, it would not print the reason of an exit.
+            print(f"fedflat: {error}", file=sys.stderr)
+            sys.exit(2)
 
     return answer
 
@@ -219,9 +222,17 @@ class Workflow:
     @one_line_errors
     def searched(self, w: Wildcards) -> str:
         """What a cell's search depends on: the identity of its configuration, and how it searches."""
-        experiment, cell = self.experiments[w.experiment].experiment, self.cell(w)
-        ranges = [experiment.search, experiment.methods[cell.address.method].search]
-        return short_hash(f"{cell.identity} {experiment.tuning!r} {experiment.report} {ranges!r}")
+        return _searched(self.experiments[w.experiment].experiment, self.cell_path(w))
+
+    @one_line_errors
+    def searches(self, w: Wildcards) -> str:
+        """What all searches of an experiment depend on.
+
+        With this parameter, tuned values of another search are outdated even while the new trials are missing, as after
+        a new search that was killed.
+        """
+        experiment = self.experiments[w.experiment].experiment
+        return short_hash(" ".join(_searched(experiment, path) for path in experiment.paths()))
 
     @one_line_errors
     def trials(self, w: Wildcards) -> list[Path]:
@@ -382,7 +393,22 @@ class Workflow:
         kinds = ["metrics", *self.compared.analyses]
         return [file for kind in kinds for file in targets.TidyFiles(self.compared.judged, kind).outputs()]
 
+    def identities_compared(self, w: Wildcards, input: Iterable[str]) -> str:  # noqa: A002 - Snakemake's name
+        """The identities of the cells of a comparison; none before the tuned values are written."""
+        return self.identities_shown(w, input) if Path(self.name_or_file(w)).is_file() else ""
+
+    def stored_runs(self, w: Wildcards) -> Path:
+        """The file of the stored runs with which a method is compared."""
+        assert self.compared is not None
+        return folder_of(self.compared.grid) / RUNS
+
     @one_line_errors
     def unknown_target(self, w: Wildcards) -> list[Path]:
         """End Snakemake with a line that suggests the nearest target."""
         raise unknown("target", w.target, {*self.targets, "all"})
+
+
+def _searched(experiment: Experiment, path: str) -> str:
+    cell = experiment.cell(path)
+    ranges = [experiment.search, experiment.methods[cell.address.method].search]
+    return short_hash(f"{cell.identity} {experiment.tuning!r} {experiment.report} {ranges!r}")

@@ -1,5 +1,6 @@
 """The target compare, from a template to the report: tuning, training, and the comparison with stored baselines."""
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -22,13 +23,19 @@ def folder(tmp_path_factory) -> Path:
     shutil.copytree(ROOT / "results" / "baselines" / "quick", folder / "results" / "baselines" / "quick")
     done = compare(folder)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    report = folder / "results" / "reports" / "quick_idea_tuned" / "comparison" / "report.md"
+    assert re.fullmatch(r"\nNo verdict: 1 seed; .*\nBest rivals: Idea is .*\nwritten to (.*)\n", done.stdout), (
+        done.stdout
+    )
+    assert done.stdout.endswith(f"written to {report.relative_to(folder)}\n")
     return folder
 
 
-def compare(folder: Path) -> subprocess.CompletedProcess:
+def compare(folder: Path, *values: str, options: tuple[str, ...] = ()) -> subprocess.CompletedProcess:
     """Compare with one seed and two trials."""
-    values = ["method=idea.py", "grid=quick", "trials=2", "seeds=[0]"]
-    return run(["snakemake", "--directory", str(folder), "--cores", "2", "compare", "--config", *values], cwd=folder)
+    values = ("method=idea.py", "grid=quick", "trials=2", "seeds=[0]", *values)
+    command = ["snakemake", "--directory", str(folder), "--cores", "2", *options, "compare", "--config", *values]
+    return run(command, cwd=folder)
 
 
 def test_a_template_is_tuned_trained_and_compared(folder):
@@ -61,3 +68,5 @@ def test_an_edited_file_is_not_mixed_with_the_trials_of_the_old_one(folder, tmp_
     assert done.returncode != 0
     assert "--config replace=true" in done.stderr
     assert "Traceback" not in done.stderr
+    planned = compare(copy, "replace=true", options=("-n",))
+    assert "tune     4" in planned.stderr.splitlines(), "the tuned values of the old file are not used"

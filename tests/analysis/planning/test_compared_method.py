@@ -1,12 +1,14 @@
 """What `--config method=... grid=...` requests, and what it refuses before any job starts."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from analysis.planning.workflow import Workflow
 from bench.input.errors import UserError
 from fedflat.conformance.template import write_template
+from tests.commands import ended
 from tests.places import ROOT
 
 
@@ -97,7 +99,22 @@ def test_what_cannot_be_compared_is_refused_before_any_job(
     assert not (tmp_path / "results").exists()
 
 
-def test_the_target_names_the_keys_that_it_needs(tmp_path: Path) -> None:
+def edit(file: Path) -> None:
+    text = file.read_text(encoding="utf-8")
+    file.write_text(text.replace("return self.rho * unit", "return 0.5 * self.rho * unit"), encoding="utf-8")
+
+
+def test_tuned_values_are_outdated_if_a_search_is(own: Path, tmp_path: Path) -> None:
+    """Also while the trials are missing: Snakemake has deleted them before the search that failed."""
+    w = SimpleNamespace(experiment="quick_idea")
+    one = requested(tmp_path, method=str(own)).searches(w)
+    assert one == requested(tmp_path, method=str(own)).searches(w)
+    more = requested(tmp_path, method=str(own), trials=3).searches(w)
+    edit(own)
+    assert len({one, more, requested(tmp_path, method=str(own)).searches(w)}) == 3
+
+
+def test_the_target_names_the_keys_that_it_needs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     flow = Workflow.of({"results": str(tmp_path)})
-    with pytest.raises(SystemExit, match=r"the target compare needs --config method=mine.py grid=bench1d"):
+    with ended(capsys, r"the target compare needs --config method=mine.py grid=bench1d"):
         flow.targets["compare"](None)

@@ -14,6 +14,7 @@ from analysis.report.requested import RequestedExperiment
 from analysis.report.tables import Tables
 from analysis.tables.layout import load_table
 from bench.input.errors import UserError
+from tests.commands import ended
 from tests.places import MINI, ROOT
 
 FEDSAM = "digits/dirichlet-0.1/4-of-20/fedsam"
@@ -151,21 +152,21 @@ def test_a_report_depends_on_the_identities_of_the_cells_that_it_reads():
     assert one.identities_shown(wildcards(), ["layout.yaml"]) == ""
 
 
-def test_bad_input_ends_snakemake_with_one_line():
+def test_bad_input_ends_snakemake_with_one_line(capsys):
     def refuse() -> None:
         raise UserError("a is not b")
 
-    with pytest.raises(SystemExit, match="fedflat: a is not b"):
+    with ended(capsys, "fedflat: a is not b"):
         one_line_errors(refuse)()
 
 
 @pytest.mark.parametrize("asked", ["analysis_names", "targets"])
-def test_wrong_options_of_an_analysis_end_snakemake_with_one_line(asked, tmp_path):
+def test_wrong_options_of_an_analysis_end_snakemake_with_one_line(asked, tmp_path, capsys):
     """Snakemake asks for both while it reads the Snakefile, before any rule has wildcards."""
     mini = Path(shutil.copytree(Path(MINI).parent, tmp_path / "mini"))
     (mini / "analyses.yaml").write_text("drift: 3\n", encoding="utf-8")
     flow = Workflow.of({"experiments": str(mini / "experiments.yaml")})
-    with pytest.raises(SystemExit, match=r"fedflat: '.*analyses\.yaml': drift = 3 \(allowed: options"):
+    with ended(capsys, r"fedflat: '.*analyses\.yaml': drift = 3 \(allowed: options"):
         getattr(flow, asked)
 
 
@@ -310,13 +311,13 @@ def analysed(flow: Workflow, analysis: str) -> list[Path]:
     return flow.targets[f"mini_analysis_{analysis}"](None)
 
 
-def test_a_target_of_an_analysis_leaves_out_what_it_compares_with(tmp_path):
+def test_a_target_of_an_analysis_leaves_out_what_it_compares_with(tmp_path, capsys):
     flow = with_analyses(tmp_path / "mine", "interpolation: {towards: fedsam}\n")
     expected = ["digits/dirichlet-0.1/4-of-20/fedavg", "digits/iid/4-of-40/fedavg"]
     cells = [file.parent.relative_to("results/analysis/mini") for file in analysed(flow, "interpolation")]
     assert cells == list(map(Path, expected))
     assert len(analysed(flow, "hessian")) == 4
-    with pytest.raises(SystemExit, match="list the other two in its option through"):
+    with ended(capsys, "list the other two in its option through"):
         analysed(flow, "plane")
 
 
@@ -330,9 +331,9 @@ def test_a_target_of_an_analysis_leaves_out_what_it_compares_with(tmp_path):
         ("iid", "unknown setting to compare digits/dirichlet-0.1/4-of-20/fedavg with 'digits/iid/4-of-20'"),
     ],
 )
-def test_what_cannot_be_compared_is_one_line(label, message, tmp_path):
+def test_what_cannot_be_compared_is_one_line(label, message, tmp_path, capsys):
     flow = with_analyses(tmp_path / "mine", f"interpolation: {{towards: {label}}}\n")
-    with pytest.raises(SystemExit, match=message):
+    with ended(capsys, message):
         flow.metrics_compared_with(wildcards("digits/dirichlet-0.1/4-of-20/fedavg", analysis="interpolation"))
 
 
