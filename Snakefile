@@ -87,7 +87,7 @@ resource_scopes:
 
 
 # Rendering takes seconds, less than submitting a job.
-localrules: split, tuned, table, figure, claims, explore, page, study, compared
+localrules: split, tuned, table, figure, claims, explore, page, study, tuning_report, compared
 
 
 def slot(wildcards):
@@ -235,6 +235,23 @@ rule study:
         fedflat(log, *params.command, "--out", Path(output[0]).parent, *FLOW.options)
 
 
+def tuning_reported(wildcards):
+    """The files of a report on tuning; tuned configurations are known when the tuned values are written."""
+    if FLOW.reports_on_runs(wildcards):
+        checkpoints.tuned.get(experiment=wildcards.experiment)
+    return FLOW.tuning_report_inputs(wildcards)
+
+
+rule tuning_report:
+    message: "what tuning changes in {wildcards.experiment}"
+    input: tuning_reported
+    output: report(REPORT.tuning / "tuning.md", category=E)
+    params: cells=FLOW.identities_shown, command=FLOW.tuning_report_command
+    log: PATHS.log(E, "tuning_report")
+    run:
+        fedflat(log, *params.command, "--out", Path(output[0]).parent, *FLOW.options)
+
+
 def runs_compared(wildcards):
     """The files of the compared runs; their configurations are known when the tuned values are written."""
     if FLOW.compared.is_tuned:
@@ -255,8 +272,8 @@ rule compared:
 
 # Targets by name: an experiment (quick), all its runs (quick_runs), its interactive page (quick_explore), its tuned
 # values (quick_tune), one analysis of all its runs (quick_analysis_hessian), one table or figure
-# (quick_table_accuracy, fedgf_figure_4), the claims of a paper (fedgf_claims), the study of flatness (quick_study),
-# all_tables, all_figures, and compare.
+# (quick_table_accuracy, fedgf_figure_4), the claims of a paper (fedgf_claims), the study of flatness (quick_study), what
+# tuning changes (quick_tuning_report), all_tables, all_figures, and compare.
 for target, files in () if SUBMITTED else FLOW.targets.items():
 
     rule:

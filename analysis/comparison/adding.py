@@ -12,6 +12,7 @@ from analysis.comparison.run_table import ANALYSED, CURVE_IDS, curve_table, fini
 from analysis.report.requested import RequestedExperiment
 from bench.experiments.address import IDS, CellAddress
 from bench.experiments.files import experiment_files, read_yaml
+from bench.experiments.results import TRIALS
 from bench.files.locks import folder_lock
 from bench.input.errors import UserError, first_few
 from bench.input.frozen import NAME
@@ -42,7 +43,8 @@ def add(
     with folder_lock(place) as is_free:
         if not is_free:
             raise UserError(f"another process is writing '{place}'")
-        stored = [load(grid, folder)] if place.exists() and any(place.iterdir()) else []
+        others = [file for file in place.iterdir() if file.name != TRIALS] if place.exists() else []
+        stored = [load(grid, folder)] if others else []
         if replace:
             names = {requested.experiment.name for requested in requests}
             stored = [_without(one, names, added) for one in stored]

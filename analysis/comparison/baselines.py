@@ -3,8 +3,9 @@
 results/baselines/GRID/runs.csv     one row per run: what it has measured and spent
 results/baselines/GRID/about.csv    what runs have in common: how they were configured and computed
 results/baselines/GRID/curves.csv   one row per run: its evaluations, in columns such as test_accuracy_10
+results/baselines/GRID/trials.csv   one row per trial of a search without early stopping (analysis.comparison.tuning)
 
-A row of runs.csv names its row of about.csv. The other two files may have further rows, which a killed command leaves:
+A row of runs.csv names its row of about.csv. A killed command may leave further rows in about.csv and curves.csv:
 runs.csv is written last.
 """
 

@@ -8,6 +8,7 @@ import pandas as pd
 
 from analysis.comparison.baselines import folder_of, load, stored_grids
 from analysis.comparison.run_table import ANALYSED
+from analysis.comparison.tuning.trials import load_trials
 from bench.experiments.address import IDS
 from bench.files.text_table import aligned
 from bench.input.errors import first_few
@@ -35,7 +36,7 @@ def grids() -> list[str]:
 
 def overview(grid: str, folder: Path | None = None) -> list[str]:
     """What the baselines of a grid contain."""
-    runs = load(grid, folder).runs
+    runs, trials = load(grid, folder).runs, load_trials(grid, folder)
     analysed = [column for column in ANALYSED if runs[column].notna().any()]
     diverged = (runs["outcome"] == "diverged").sum()
     rows = [
@@ -47,6 +48,7 @@ def overview(grid: str, folder: Path | None = None) -> list[str]:
         ("methods", ", ".join(runs["method"].unique())),
         ("reported", " | ".join(runs["report"].unique())),
         ("analyses", ", ".join(analysed) or "none"),
+        ("trials", "none" if trials is None else _counted(trials["experiment"], "trials")),
         ("size", f"{size(folder or folder_of(grid)) / 1e6:.2f} MB"),
         ("code", first_few(list(runs["code"].unique()))),
         ("libraries", " | ".join(_versions(text) for text in runs["versions"].unique())),
@@ -72,8 +74,8 @@ def _range(counts: Iterable[int]) -> str:
     return str(low) if low == high else f"{low} to {high}"
 
 
-def _counted(column: pd.Series) -> str:
-    return ", ".join(f"{name} ({count:,} runs)" for name, count in column.value_counts(sort=False).items())
+def _counted(column: pd.Series, what: str = "runs") -> str:
+    return ", ".join(f"{name} ({count:,} {what})" for name, count in column.value_counts(sort=False).items())
 
 
 def _versions(text: str) -> str:

@@ -134,7 +134,8 @@ def break_titles(figure: Figure) -> bool:
         title, room = axes.get_title(), axes.get_window_extent().width
         needed = axes.title.get_window_extent().width if title else 0
         if needed > room:
-            lines = textwrap.wrap(title, max(1, int(len(title) * room / needed)), break_long_words=False)
+            longest = max(map(len, title.splitlines()))
+            lines = textwrap.wrap(title, max(1, int(longest * room / needed)), break_long_words=False)
             axes.set_title("\n".join(lines))
             broken |= len(lines) > 1
     return broken

@@ -14,6 +14,8 @@ from analysis.comparison.baselines import RUNS, folder_of
 from analysis.comparison.explore import render_explorer
 from analysis.comparison.run_table import ANALYSED
 from analysis.comparison.study.source import has_stored_measures
+from analysis.comparison.tuning.source import has_stored_tuning
+from analysis.comparison.tuning.trials import file_of
 from analysis.report.checked_layouts import CheckedLayouts
 from analysis.report.figures import Figures
 from analysis.report.report import render_page
@@ -188,6 +190,36 @@ class StudyReport(Target):
 
 
 @dataclass(frozen=True)
+class ReportOnTuning(Target):
+    """What tuning changes: in stored baselines with tuned runs or trials, if there are any, else in the runs."""
+
+    @property
+    def from_runs(self) -> bool:
+        """Whether the runs of the experiment are read, as always if its values are overridden."""
+        named = self.requested.name_or_file in experiment_names()
+        return bool(self.requested.overrides) or not (named and has_stored_tuning(self.requested.name_or_file))
+
+    def outputs(self) -> list[Path]:
+        """The page, which is written last."""
+        return [self.requested.report_paths.tuning / "tuning.md"]
+
+    def inputs(self) -> list[Path]:
+        """The stored files; or the metrics of all cells, their trials, and the file with tuned values.
+
+        The runs with tuned values are not listed: their configurations are known when that file is written.
+        """
+        if not self.from_runs:
+            grid = self.requested.name_or_file
+            return [file for file in (folder_of(grid) / RUNS, file_of(grid)) if file.is_file()]
+        tuned = TunedFile(self.requested)
+        return [*TidyFiles(self.requested, "metrics").outputs(), *tuned.inputs(), *tuned.outputs()]
+
+    def commands(self) -> list[list[str]]:
+        """The command that writes the report."""
+        return [["tuning-report", self.requested.name_or_file, *(["--runs"] if self.from_runs else [])]]
+
+
+@dataclass(frozen=True)
 class ClaimsPage(Target):
     """The page with the claims of the experiment's paper."""
 
@@ -219,6 +251,7 @@ def targets_of(requested: RequestedExperiment) -> dict[str, Target]:
         "_runs": TidyFiles(requested, "metrics"),
         "_tune": TunedFile(requested),
         "_study": StudyReport(requested),
+        "_tuning_report": ReportOnTuning(requested),
         **{f"_analysis_{name}": TidyFiles(requested, name) for name in requested.analysis_names},
         **{f"_table_{name}": Rendered(requested, Tables, (name,)) for name in tables.names()},
         **{f"_figure_{name}": Rendered(requested, Figures, tuple(parts)) for name, parts in figure_parts.items()},

@@ -32,6 +32,7 @@ from bench.training.directories.shared_runs import shared_run
 from bench.training.run_directory import is_complete, is_finished
 from bench.tuning.given import check_names
 from bench.tuning.halving import budget
+from bench.tuning.winners import SUFFIX
 
 KEYS = sorted([*CONFIG_KEYS, *COMPARED_KEYS, "device", "experiments", "replace", "results", "threads"])
 """The keys of config/config.yaml and of `snakemake --config`."""
@@ -62,7 +63,8 @@ class Workflow:
     """The experiments of one call of Snakemake: those that its configuration requests, and all that have a name.
 
     `experiments` are listed by their names; an experiment is read when one of its targets is requested. Methods
-    with an argument `w` are functions of a rule's wildcards. `submits`: jobs are submitted to a cluster.
+    with an argument `w` are functions of a rule's wildcards. `tuned`: by the name of an experiment, that with its tuned
+    values, whose file a job writes. `submits`: jobs are submitted to a cluster.
     """
 
     paths: ResultPaths
@@ -73,6 +75,7 @@ class Workflow:
     overrides: Mapping[str, Any]
     requested: tuple[RequestedExperiment, ...]
     experiments: Mapping[str, RequestedExperiment]
+    tuned: Mapping[str, RequestedExperiment]
     compared: ComparedMethod | None = None
     submits: bool = False
 
@@ -119,10 +122,13 @@ class Workflow:
             for name in experiment_names()
         }
         compared = ComparedMethod.of(config, Path(results), overrides)
-        own = {} if compared is None else {compared.name: compared.experiment, compared.judged_name: compared.judged}
+        known = named | requested | ({} if compared is None else {compared.name: compared.experiment})
+        paths = ResultPaths(Path(results))
+        tuned = {name: RequestedExperiment(str(paths.tuned(name)), Path(results), overrides) for name in known}
+        tuned_names = {scaled_name(f"{name}{SUFFIX}", scale, until): one for name, one in tuned.items()}
         return cls(
-            ResultPaths(Path(results)), device, cores or 1, threads, replace == "true", overrides,
-            tuple(requested.values()), named | requested | own, compared, submits,
+            paths, device, cores or 1, threads, replace == "true", overrides,
+            tuple(requested.values()), tuned_names | known, tuned, compared, submits,
         )  # fmt: skip
 
     # All jobs
@@ -150,9 +156,9 @@ class Workflow:
 
     @property
     def _written(self) -> list[RequestedExperiment]:
-        """All experiments, without that of tuned values, whose file a job writes."""
-        tuned = self.compared.judged_name if self.compared is not None and self.compared.is_tuned else None
-        return [one for name, one in self.experiments.items() if name != tuned]
+        """All experiments, without those of tuned values, whose files jobs write."""
+        unwritten = {id(one) for one in self.tuned.values()}
+        return [one for one in self.experiments.values() if id(one) not in unwritten]
 
     # One cell
 
@@ -333,6 +339,22 @@ class Workflow:
         """The `fedflat` command of a study, without its output."""
         [command] = targets.StudyReport(self.experiments[w.experiment]).commands()
         return command
+
+    @one_line_errors
+    def tuning_report_inputs(self, w: Wildcards) -> list[Path]:
+        """What a report on tuning reads; its tuned values must have been written if it reads runs."""
+        report = targets.ReportOnTuning(self.experiments[w.experiment])
+        runs = targets.TidyFiles(self.tuned[w.experiment], "metrics").outputs() if report.from_runs else []
+        return [*report.inputs(), *runs]
+
+    def tuning_report_command(self, w: Wildcards) -> list[str]:
+        """The `fedflat` command of a report on tuning, without its output."""
+        [command] = targets.ReportOnTuning(self.experiments[w.experiment]).commands()
+        return command
+
+    def reports_on_runs(self, w: Wildcards) -> bool:
+        """Whether a report on tuning reads runs, and not stored baselines."""
+        return targets.ReportOnTuning(self.experiments[w.experiment]).from_runs
 
     @one_line_errors
     def page_inputs(self, w: Wildcards) -> list[Path]:

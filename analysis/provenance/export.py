@@ -17,7 +17,15 @@ from pathlib import Path
 from typing import Any
 
 from analysis.analyses.run_analysis import find_runs
-from analysis.planning.targets import ExplorerPage, StudyReport, Target, TunedFile, experiments_with, find_targets
+from analysis.planning.targets import (
+    ExplorerPage,
+    ReportOnTuning,
+    StudyReport,
+    Target,
+    TunedFile,
+    experiments_with,
+    find_targets,
+)
 from analysis.provenance.archive import write_archive
 from analysis.provenance.crate import METADATA, README, REQUIREMENTS, Contents, metadata, readme, requirements
 from analysis.report.requested import RequestedExperiment
@@ -51,7 +59,7 @@ def export(
     A `UserError` if the target is unknown, or if one of its files is missing or damaged.
     """
     targets = find_targets([name], experiments_with(results, overrides, sources))
-    if any(isinstance(target, StudyReport) for target in targets):
+    if any(isinstance(target, StudyReport | ReportOnTuning) for target in targets):
         raise UserError(f"{name} is a report, which is not exported (allowed: runs, analyses, tables, figures, pages)")
     if any(isinstance(target, TunedFile) for target in targets):
         raise UserError(f"{name} consists of trials, which are not exported (allowed: runs, tables, figures, pages)")

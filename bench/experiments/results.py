@@ -157,6 +157,11 @@ class ReportPaths:
         return self.folder / "study"
 
     @property
+    def tuning(self) -> Path:
+        """The folder of the report on tuning."""
+        return self.folder / "tuning"
+
+    @property
     def tables(self) -> Path:
         """The folder of all tables."""
         return self.folder / "tables"

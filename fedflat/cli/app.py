@@ -43,7 +43,7 @@ app = typer.Typer(
     help="Benchmark federated sharpness-aware learning: train, analyse, and render tables and figures.",
 )
 for subcommand in (
-    training.run, tuning.tune,
+    training.run, tuning.tune, tuning.tuning_report,
     analysing.analyse, analysing.analyses,
     rendering.table, rendering.figure, rendering.report, rendering.explore, rendering.summary, rendering.study,
     rendering.layouts,

@@ -70,6 +70,39 @@ def add(
     typer.echo(str(place))
 
 
+@app.command("add-trials")
+def add_trials(
+    experiment: Annotated[
+        list[str],
+        typer.Argument(
+            help="The names of experiments (folders of paper_tables/), or the paths of YAML files.",
+            metavar="EXPERIMENT...",
+        ),
+    ],
+    grid: Annotated[str, typer.Option(help="The name under which the trials are stored.", metavar="GRID")],
+    set_: Set = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace stored trials of these experiments, and of the same cells.")
+    ] = False,
+    results: Results = Path("results"),
+    stored: Stored = None,
+) -> None:
+    """Add all trials of experiments to the baselines of a grid.
+
+    `fedflat tune` must have ended in all cells, without early stopping (tuning: {rungs: []}). `fedflat tuning-report`
+    shows how the ranking of methods depends on the number of trials.
+
+    \b
+    Example:
+      fedflat baselines add-trials bench1d_budget --grid bench1d
+    """
+    from analysis.comparison.tuning.trials import add_trials as add_all_trials
+    from analysis.report.requested import RequestedExperiment
+
+    requests = [RequestedExperiment(name, results, overrides_of(set_)) for name in experiment]
+    typer.echo(str(add_all_trials(requests, grid, stored, replace=replace)))
+
+
 @app.command()
 def show(
     grid: Annotated[

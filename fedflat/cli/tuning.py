@@ -1,4 +1,5 @@
-"""The command `fedflat tune`: search for the values of methods, each with the same number of trials."""
+"""The commands `fedflat tune`, which searches for the values of methods, each with the same number of trials, and
+`fedflat tuning-report`."""
 
 import time
 from pathlib import Path
@@ -10,7 +11,7 @@ from bench.host.allocator import keep_freed_memory
 from bench.host.threads import available_cores
 from bench.input.errors import UserError, unknown
 from fedflat.cli.batch import Attempts, resources_used
-from fedflat.cli.options import Device, ExperimentName, Results, Set, Threads, file_path, overrides_of
+from fedflat.cli.options import Device, ExperimentName, Results, Set, Threads, file_path, folder_path, overrides_of
 
 
 def tune(
@@ -97,3 +98,64 @@ def tune(
         write_winners(loaded, experiment, replaced, list(searches.values()), file)
         typer.echo(f"written to {file}")
     typer.echo(resources_used(started))
+
+
+def tuning_report(
+    grid: Annotated[
+        str,
+        typer.Argument(help="The name of stored baselines, or with --runs that of an experiment.", metavar="GRID"),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="The folder to write: tuning.md, tuning.tex, tables, figures. Default: RESULTS/reports/GRID/tuning.",
+            parser=folder_path,
+            metavar="FOLDER",
+        ),
+    ] = None,
+    runs: Annotated[
+        bool,
+        typer.Option(
+            "--runs", help="Read finished runs and trials of an experiment and its tuned values, not stored ones."
+        ),
+    ] = False,
+    tuned: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --runs, the file with tuned values. Default: RESULTS/tuning/EXPERIMENT/tuned.yaml.",
+            parser=file_path,
+            metavar="FILE",
+        ),
+    ] = None,
+    set_: Set = None,
+    results: Results = Path("results"),
+    stored: Annotated[
+        Path | None,
+        typer.Option(
+            "--baselines",
+            help="The folder of the baselines. Default: results/baselines/GRID.",
+            parser=folder_path,
+            metavar="FOLDER",
+        ),
+    ] = None,
+    width: Annotated[float, typer.Option(help="The width of the figures, as printed.", min=2, metavar="INCHES")] = 6.75,
+) -> None:
+    """What does tuning change? Write tables and figures.
+
+    Compares runs with untuned and with tuned values: accuracies, the gain of each method, and ranks. From trials that
+    were all trained to the end, it shows how scores and ranks depend on the number of trials. A part without data is
+    left out, and a line says why.
+
+    \b
+    Examples:
+      fedflat tuning-report bench1d
+      fedflat tuning-report quick --runs --tuned mine/tuned.yaml --out report
+    """
+    from analysis.comparison.tuning.report import TuningReport
+    from analysis.comparison.tuning.source import TuningSource
+
+    source = TuningSource(grid, results, overrides_of(set_), runs, stored, tuned)
+    report = TuningReport.of(source)
+    page = report.write(out or source.folder, width)
+    for line in (*report.words(), str(page)):
+        typer.echo(line)

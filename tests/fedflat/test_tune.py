@@ -100,3 +100,7 @@ def test_snakemake_tunes_each_cell_in_a_job_of_its_own(file: Path, tmp_path: Pat
     assert "Nothing to be done" in (again := run([*words, "-n", *config])).stdout + again.stderr
     planned = run([*words, "-n", *config, "trials=4"])
     assert re.search(r"tune +2\n", planned.stdout + planned.stderr)
+    report = run(["snakemake", *words[1:-1], "mine_tuning_report", "-n", *config])
+    planned_jobs = report.stdout + report.stderr
+    assert re.search(r"train +4\n", planned_jobs), "both cells, untuned and tuned"
+    assert re.search(r"tuning_report +1\n", planned_jobs)

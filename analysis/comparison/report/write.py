@@ -7,18 +7,15 @@ from analysis.comparison.compare import Comparison
 from analysis.comparison.explore import render_comparison
 from analysis.comparison.figures import differences, points, profiles, ranks
 from analysis.comparison.figures.common import ReportFigure
+from analysis.comparison.report.pages import PACKAGES, latex_figure, markdown_figure, write_parts
 from analysis.comparison.report.tables import ReportTable, tables
 from analysis.comparison.report.words import about, of_setting, verdict
 from analysis.comparison.statistics.costs import stored_costs
 from analysis.comparison.statistics.flatness import stored_measures
 from analysis.figures.base import TEXT_WIDTH
-from analysis.figures.draw import save
-from analysis.layouts.captions import Caption
 from analysis.layouts.titles import setting_title
-from analysis.tables.formats import escape_latex, latex_label, markdown_notes
+from analysis.tables.formats import escape_latex
 from bench.files.atomic import write_text
-from bench.files.csv_json import write_csv
-from bench.files.text_table import without_html
 
 _BESIDE = {"verdicts": ("differences",), "ranking": ("ranking", "critical"), "profile": ("profiles",),
            "costs": ("costs",), "flatness": ("flatness",)}  # fmt: skip
@@ -40,11 +37,7 @@ def figures(comparison: Comparison, width: float = TEXT_WIDTH) -> Iterator[Repor
 def write(comparison: Comparison, folder: Path, width: float = TEXT_WIDTH) -> Path:
     """Write all files of the report; the pages are written last. Return report.md."""
     all_tables, all_figures = list(tables(comparison)), list(figures(comparison, width))
-    for table in all_tables:
-        write_csv(folder / "tables" / f"{table.name}.csv", table.frame)
-    for figure in all_figures:
-        save(figure.figure, folder / "figures" / figure.name)
-        write_csv(folder / "figures" / f"{figure.name}.csv", figure.frame)
+    write_parts(folder, all_tables, all_figures)
     drawn = {figure.name: figure for figure in all_figures}
     page = folder / "report.md"
     links = {"Report": page.name, "LaTeX": "report.tex"}
@@ -60,9 +53,7 @@ def markdown(comparison: Comparison, shown: list[ReportTable], drawn: dict[str, 
     for table in shown:
         lines += ["", table.markdown().rstrip()]
         for name in _BESIDE.get(table.name, ()):
-            caption = drawn[name].caption
-            lines += ["", f"![{caption.title}](figures/{name}.png)", "", without_html(caption.whole)]
-            lines += markdown_notes(caption)
+            lines += ["", *markdown_figure(drawn[name])]
     return "\n".join(lines) + "\n"
 
 
@@ -80,32 +71,11 @@ def _summary(comparison: Comparison) -> list[str]:
 def latex(comparison: Comparison, shown: list[ReportTable], drawn: dict[str, ReportFigure], width: float) -> str:
     """The same as LaTeX, to be read by `\\input` from a paper; paths of figures are relative to this file's folder."""
     sentences = [*verdict(comparison), *(f"{_capital(note)}." for note in about(comparison))]
-    lines = [r"% needs \usepackage{booktabs,adjustbox,graphicx}", " ".join(map(escape_latex, sentences)), ""]
+    lines = [PACKAGES, " ".join(map(escape_latex, sentences)), ""]
     for table in shown:
         lines.append(table.latex())
         lines += [latex_figure(drawn[name], width) for name in _BESIDE.get(table.name, ())]
     return "\n".join(lines)
-
-
-def latex_figure(figure: ReportFigure, width: float, report: str = "compare") -> str:
-    """A `figure` environment, or a `figure*` for a wide figure; `report`: the beginning of its label."""
-    environment = "figure*" if width > TEXT_WIDTH / 2 else "figure"
-    caption: Caption = figure.caption
-    notes = " ".join(map(escape_latex, caption.notes))
-    lines = [
-        rf"\begin{{{environment}}}",
-        r"\centering",
-        rf"\includegraphics[width=\linewidth]{{figures/{figure.name}.pdf}}",
-        rf"\caption[{{{escape_latex(caption.title)}}}]{{{escape_latex(caption.whole)}}}",
-        rf"\label{{fig:{latex_label(f'{report}-{figure.name}')}}}",
-        *(
-            [rf"\par\smallskip\begin{{minipage}}{{\linewidth}}\footnotesize \textit{{Notes.}} {notes}\end{{minipage}}"]
-            if notes
-            else []
-        ),
-        rf"\end{{{environment}}}",
-    ]
-    return "\n".join(lines) + "\n"
 
 
 def _title(comparison: Comparison) -> str:

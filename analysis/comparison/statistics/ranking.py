@@ -15,33 +15,41 @@ from bench.experiments.address import IDS
 
 
 def ranking(scores: Scores) -> pd.DataFrame:
-    """One row per setting and method: mean with its 95 % t-interval, rank of the mean (1: best), interval of the rank.
-
-    A rank is at least 1 + the number of methods that are better by the corrected tests of all differences with this
-    method, and at most the number of methods less those that are worse (Mogstad, Romano, Shaikh and Wilhelm 2024). So
-    the interval contains the true rank in at least 95 % of cases. With too few seeds it is that of all ranks.
-    """
-    rows = []
+    """One row per setting and method, with the columns of `ranked`."""
+    tables = []
     for setting in scores.settings:
-        own = scores.of_setting(setting)
-        gains, values = own.gains[:, 0], own.values[:, 0]
-        ranks = rankdata(-gains.mean(axis=1).round(12))
-        for m, method in enumerate(scores.methods):
-            above, below = _clearly_better_and_worse(own, m)
-            low, high = interval(values[m], np.zeros(len(scores.seeds)))
-            rows.append(
-                {
-                    **dict(zip(IDS[:3], (setting.dataset, setting.partition, setting.participation), strict=True)),
-                    "method": method,
-                    "mean": float(values[m].mean()),
-                    "mean_low": low,
-                    "mean_high": high,
-                    "rank": float(ranks[m]),
-                    "rank_low": 1 + above,
-                    "rank_high": len(scores.methods) - below,
-                    "missing": int(own.missing[m].sum()),
-                }
-            )
+        ids = dict(zip(IDS[:3], (setting.dataset, setting.partition, setting.participation), strict=True))
+        of_setting = ranked(scores.of_setting(setting))
+        tables.append(pd.concat([pd.DataFrame(ids, index=of_setting.index), of_setting], axis=1))
+    return pd.concat(tables, ignore_index=True)
+
+
+def ranked(scores: Scores) -> pd.DataFrame:
+    """One row per method: mean with its 95 % t-interval, rank of the mean (1: best), interval of the rank.
+
+    The unit is the seed, with its mean over the settings. A rank is at least 1 + the number of methods that are better
+    by the corrected tests of all differences with this method, and at most the number of methods less those that are
+    worse (Mogstad, Romano, Shaikh and Wilhelm 2024). So the interval contains the true rank in at least 95 % of cases.
+    With too few seeds it is that of all ranks.
+    """
+    gains, values = scores.gains.mean(axis=1), scores.values.mean(axis=1)
+    ranks = rankdata(-gains.mean(axis=1).round(12))
+    rows = []
+    for m, method in enumerate(scores.methods):
+        above, below = _clearly_better_and_worse(scores, m)
+        low, high = interval(values[m], np.zeros(len(scores.seeds)))
+        rows.append(
+            {
+                "method": method,
+                "mean": float(values[m].mean()),
+                "mean_low": low,
+                "mean_high": high,
+                "rank": float(ranks[m]),
+                "rank_low": 1 + above,
+                "rank_high": len(scores.methods) - below,
+                "missing": int(scores.missing[m].sum()),
+            }
+        )
     return pd.DataFrame(rows)
 
 

@@ -8,7 +8,7 @@ import torch
 
 from analysis.planning.plan import CellCosts, Cost, as_text, plan, rounded, total
 from analysis.planning.run_cost import BYTES_PER_ROUND, FORWARD, OVERHEAD, disk, seconds
-from analysis.planning.targets import StudyReport
+from analysis.planning.targets import ReportOnTuning, StudyReport
 from analysis.report.figures import Figures
 from analysis.report.requested import RequestedExperiment
 from bench.experiments.experiment import load_experiment
@@ -67,6 +67,27 @@ def test_a_study_reads_runs_and_the_analyses_that_they_allow(tmp_path: Path) -> 
     assert "discrepancy.csv" not in {file.name for file in paper.inputs()}, "its runs store no local models"
     [estimate] = plan(["quick_study"], tmp_path, ONE, one_second).values()
     assert estimate.runs == len(load_experiment("quick", ONE).paths())
+
+
+def test_a_report_on_tuning_reads_stored_files_if_tuned_runs_or_trials_are_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = ReportOnTuning(RequestedExperiment("quick", tmp_path, ONE))
+    assert {file.name for file in report.inputs()} == {"metrics.csv", "trials.csv", "tuned.yaml"}
+    assert report.commands() == [["tuning-report", "quick", "--runs"]]
+    costs = plan(["quick_tuning_report"], tmp_path, ONE, one_second)
+    cells = len(load_experiment("quick", ONE).paths())
+    assert {name: cost.runs for name, cost in costs.items()} == {
+        "quick: digits": cells,
+        "quick (trials): digits": 16 * cells,
+    }
+    monkeypatch.chdir(tmp_path)
+    trials = tmp_path / "results/baselines/quick/trials.csv"
+    trials.parent.mkdir(parents=True)
+    trials.touch()
+    stored = ReportOnTuning(RequestedExperiment("quick", Path("results")))
+    assert [file.name for file in stored.inputs()] == ["trials.csv"]
+    assert stored.commands() == [["tuning-report", "quick"]]
 
 
 def test_a_figure_in_parts_and_an_analysis_are_targets_too() -> None:

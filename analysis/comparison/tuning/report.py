@@ -1,0 +1,107 @@
+"""The report on tuning: its parts, as far as there are data, and the answer in words."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from analysis.comparison.report.pages import write_pages
+from analysis.comparison.report.tables import number
+from analysis.comparison.report.words import counts
+from analysis.comparison.statistics.scores import LEAST_SEEDS
+from analysis.comparison.tuning import figures, tables
+from analysis.comparison.tuning.budget import Budget
+from analysis.comparison.tuning.gain import Gain
+from analysis.comparison.tuning.source import TuningSource
+from analysis.comparison.tuning.tables import REPORT, trials_heading
+from analysis.figures.base import TEXT_WIDTH
+from bench.input.errors import UserError
+
+
+@dataclass(frozen=True)
+class TuningReport:
+    """`missing`: in words, which part has no data, and why."""
+
+    name: str
+    gain: Gain | None
+    budget: Budget | None
+    missing: tuple[str, ...]
+
+    @classmethod
+    def of(cls, source: TuningSource) -> "TuningReport":
+        """The report on what a source has; a `UserError` if it has neither runs nor trials."""
+        missing, gain, budget = list[UserError](), None, None
+        try:
+            gain = source.gain()
+        except UserError as error:
+            missing.append(error)
+        try:
+            budget = source.budget()
+        except UserError as error:
+            missing.append(error)
+        if gain is None and budget is None:
+            raise missing[0]
+        part = "Gain of tuning" if gain is None else "Number of trials"
+        return cls(source.name, gain, budget, tuple(f"{part}: not shown, because {error}." for error in missing))
+
+    def words(self) -> Iterator[str]:
+        """The answer in sentences, and which part is missing."""
+        if self.gain is not None:
+            yield from gain_words(self.gain)
+        if self.budget is not None:
+            yield from budget_words(self.budget)
+        yield from self.missing
+
+    def write(self, folder: Path, width: float = TEXT_WIDTH) -> Path:
+        """Write tables, figures and pages; `width` of figures in inches. Return tuning.md."""
+        drawn, shown = [], []
+        if self.gain is not None:
+            drawn += list(figures.of_gain(self.gain, width))
+            shown += list(tables.of_gain(self.gain))
+        if self.budget is not None:
+            drawn += list(figures.of_budget(self.budget, width))
+            shown += list(tables.of_budget(self.budget))
+        head = ["# What tuning changes", "", f"Data: {self.name}.", *(f"\n{line}" for line in self.words())]
+        return write_pages(folder, REPORT, head, drawn, shown, width)
+
+
+def gain_words(gain: Gain) -> Iterator[str]:
+    """How much methods gain, and how the ranking changes."""
+    table = gain.of_setting()
+    titles = gain.titles
+    trials = " or ".join(map(str, gain.trials))
+    *_, low = by_gain = table.sort_values("gain", ascending=False, kind="stable").to_dict("records")
+    high = by_gain[0]
+    yield (
+        f"Tuning with {trials} trials changes the test accuracy by {number(table['gain'].mean(), '+.1f')} points on "
+        f"average over {len(table)} methods, from {number(low['gain'], '+.1f')} ({titles[low['method']]}) to "
+        f"{number(high['gain'], '+.1f')} ({titles[high['method']]})."
+    )
+    if table["verdict"].any():
+        yield f"Tuned against untuned values: {counts(table['verdict'])}."
+    else:
+        yield f"No verdict on single methods: {gain.seeds} seeds; a verdict needs at least {LEAST_SEEDS}."
+    tuned = table.iloc[0]
+    [untuned, *_] = table.sort_values("mean_untuned", ascending=False, kind="stable").to_dict("records")
+    yield (
+        f"Rankings: Kendall's τ of the untuned with the tuned one is {number(gain.tau(), '.2f')}. "
+        f"The best untuned method, {titles[untuned['method']]}, has rank {untuned['rank_tuned']:g} when all are tuned; "
+        f"the best tuned one, {titles[tuned['method']]}, has rank {tuned['rank_untuned']:g} untuned."
+    )
+    if gain.kept:
+        yield f"In {gain.kept} of {gain.cells} cells, no trial was better than the untuned values: the gain there is 0."
+    yield from (f"{note[0].upper()}{note[1:]}." for note in gain.notes)
+
+
+def budget_words(budget: Budget) -> Iterator[str]:
+    """How soon the ranking is that after all trials."""
+    table = budget.stability_of(budget.shown).set_index("trials")
+    last = budget.trials
+    parts = [
+        f"after {trials_heading(n)}, τ is {number(table['tau'][n], '.2f')}, and the winner is another one in "
+        f"{100 * table['other_winner'][n]:.0f} %"
+        for n in budget.numbers[:-1]
+    ]
+    yield (
+        f"Validation ranking after fewer trials compared with that after {last}, by Kendall's τ and the share of "
+        f"orders of the trials in which another method wins: {'; '.join(parts)}."
+    )
