@@ -15,10 +15,11 @@ from analysis.layouts.titles import entry_titles, method_titles
 from analysis.measures.convergence import FinalValue
 from analysis.measures.curvature.hessian import Estimator
 from analysis.measures.forward_passes import DIFFERENCES
+from bench.data.sources import parse_source
 from bench.experiments.address import RUN_IDS, CellAddress
 from bench.experiments.experiment import Experiment
 from bench.experiments.results import RUN_FILES
-from bench.experiments.sections.scale import CLIENTS, trained_at_smoke_scale
+from bench.experiments.sections.scale import CLIENTS, has_domains, trained_at_smoke_scale
 from bench.training.code_version import code_fingerprint
 
 _MOST_WORDS = 4
@@ -99,6 +100,7 @@ def smoke_scale(experiment: Experiment, cells: Iterable[CellAddress], *, shorten
     parts = [experiment.resolved_parts[setting.dataset] for setting in settings]
     splits = {setting.partition.partition("-")[0] for setting in settings}
     clients = (re.search(r"-of-(\d+)$", setting.participation) for setting in settings)
+    domains = any(has_domains(parse_source(part.dataset)) for part in parts)
     digits = "few rounds of a small network on scikit-learn's digits replace the data and models named here"
     sentences = {
         f"Smoke scale: {digits}.": True,
@@ -106,7 +108,8 @@ def smoke_scale(experiment: Experiment, cells: Iterable[CellAddress], *, shorten
         "Crops and flips are left out.": any(part.training.augmentation for part in parts),
         "A client holds the same share of the classes as in the paper; there may be fewer clients.": "pathological"
         in splits,
-        "Splits by groups are replaced by Dirichlet splits.": bool(splits & {"pam", "by_group"}),
+        "Digits in several styles, such as rotated and blurred ones, replace the domains.": domains,
+        "Splits by groups are replaced by Dirichlet splits.": "pam" in splits or ("by_group" in splits and not domains),
         "Clients have equal numbers of images.": "dirichlet_by_class" in splits,
         "SWA begins after half of the rounds.": any(
             "swa" in experiment.methods[c.method].hyperparameters for c in shown

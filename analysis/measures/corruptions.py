@@ -9,7 +9,7 @@ size.
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -108,7 +108,7 @@ class Corrupted:
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
         kind = CORRUPTIONS[self.corruption]
         draws = numpy_stream(0, f"corruption-{self.corruption}", self.severity)
-        for images, labels in zip(self.clean.images.split(self.size), self.clean.labels.split(self.size), strict=True):
+        for images, labels in self.clean.stored_batches(self.size):
             pixels = images.float() / self.scale
             corrupted = kind.corrupt(pixels, kind.strengths[self.severity - 1], draws).clamp(0, 1)
-            yield from replace(self.clean, images=corrupted * self.scale, labels=labels).batches(len(labels))
+            yield self.clean.inputs(corrupted * self.scale), labels

@@ -86,6 +86,52 @@ class Crop(Frozen):
         return framed.view(-1).unfold(0, width, 1).index_select(0, start.view(-1)).view(x.shape), y
 
 
+class RandomResizedCrop(Frozen):
+    """A random window of random area and shape, scaled to the image's size (bilinear), as for ImageNet.
+
+    As torchvision's transform of this name, on stored images: area and the logarithm of the ratio of the sides are
+    uniform; if ten windows in a row exceed the image, the whole image is the window.
+    """
+
+    name: Literal["random_resized_crop"] = "random_resized_crop"
+    least_area: float = Field(default=0.08, gt=0, le=1, description="smallest share of the image's area")
+    most_ratio: float = Field(default=4 / 3, ge=1, le=10, description="largest ratio of the window's sides")
+
+    def draw(self, stream: np.random.Generator, sizes: Sequence[int], image_shape: Shape) -> Draws:
+        """`cut` `[B, 4]`: pixels that are cut off at the top, left, bottom and right."""
+        count, sides = sum(sizes), np.array(image_shape[1:])
+        area = stream.uniform(self.least_area, 1, (TRIES, count)) * sides.prod()
+        ratio = np.exp(stream.uniform(-1, 1, (TRIES, count)) * np.log(self.most_ratio))  # of width and height
+        window = np.rint(np.sqrt(np.stack([area / ratio, area * ratio], axis=2))).astype(np.int64)
+        fits = ((window > 0) & (window <= sides)).all(2)
+        window = np.where(fits.any(0)[:, None], window[fits.argmax(0), np.arange(count)], sides)
+        start = stream.integers(sides - window + 1)
+        return {"cut": np.concatenate([start, sides - window - start], axis=1)}
+
+    def apply(self, x: Tensor, y: Tensor, context: Context, draws: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """Images `[B, channels, height, width]`."""
+        top, left, bottom, right = draws["cut"].unbind(1)
+        return _stretched(_stretched(x, 2, top, bottom), 3, left, right), y
+
+
+TRIES = 10
+"""How often a window is drawn that does not exceed the image."""
+
+
+def _stretched(x: Tensor, axis: int, before: Tensor, after: Tensor) -> Tensor:
+    """Images without `before` `[B]` pixels at the beginning of an axis and `after` at its end, scaled to their size."""
+    length = x.shape[axis]
+    kept = (length - before - after)[:, None]
+    place = (torch.arange(length, device=x.device) + 0.5) * kept / length - 0.5
+    place = place.clamp(min=0).minimum(kept - 1) + before[:, None]
+    low = place.floor()
+    high = (low + 1).minimum((before[:, None] + kept - 1).to(low.dtype))
+    shape = [len(x), 1, 1, 1]
+    shape[axis] = length
+    near, far = (x.gather(axis, index.long().view(shape).expand(x.shape)) for index in (low, high))
+    return near.lerp(far, (place - low).to(x.dtype).view(shape))
+
+
 class Mixup(Frozen):
     """x' = Lx + (1−L)x[P] for one L ~ Beta(a, a) and one permutation P per mini-batch; labels are mixed likewise.
 
@@ -147,10 +193,16 @@ class Cutout(Frozen):
         return (position >= first) & (position < first + self.size)
 
 
-AnyAugmentation = Flip | Crop | Mixup | Cutout
-OF_IMAGES = (Flip, Crop, Cutout)
+AnyAugmentation = Flip | Crop | RandomResizedCrop | Mixup | Cutout
+OF_IMAGES = (Flip, Crop, RandomResizedCrop, Cutout)
 """Augmentations that need the shape (channels, height, width)."""
-AUGMENTATIONS: dict[str, type[AnyAugmentation]] = {"flip": Flip, "crop": Crop, "mixup": Mixup, "cutout": Cutout}
+AUGMENTATIONS: dict[str, type[AnyAugmentation]] = {
+    "flip": Flip,
+    "crop": Crop,
+    "random_resized_crop": RandomResizedCrop,
+    "mixup": Mixup,
+    "cutout": Cutout,
+}
 
 PRESETS: dict[str, tuple[AnyAugmentation, ...]] = {
     "standard": (Crop(), Flip()),

@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -25,6 +25,9 @@ class Samples:
     Inputs are uint8 or float32. `groups` `[n]`, if the source has them, are a second label: the coarse label, domain,
     or owner of a sample. `names` are the names of the images in the source. `stored_hash` is the content hash, if it is
     already known.
+
+    If the samples are selected of a `whole` that is too large to be copied, `images` are those of the whole, and `rows`
+    `[n]` are the positions of the samples in it.
     """
 
     images: Images
@@ -32,6 +35,8 @@ class Samples:
     groups: Labels | None = None
     names: NDArray[np.str_] | None = None
     stored_hash: str | None = None
+    whole: "Samples | None" = None
+    rows: Labels | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -40,12 +45,21 @@ class Samples:
         """The selected samples."""
         groups = None if self.groups is None else self.groups[which]
         names = None if self.names is None else self.names[which]
+        if self.rows is not None:
+            return Samples(self.images, self.labels[which], groups, names, whole=self.whole, rows=self.rows[which])
         return Samples(self.images[which], self.labels[which], groups, names)
 
+    def selected(self, which: NDArray[np.bool_]) -> "Samples":
+        """As `samples[which]`, but the images are not copied."""
+        return replace(self, whole=self, rows=np.arange(len(self)), stored_hash=None)[which]
+
     def content_hash(self) -> str:
-        """SHA-256 over inputs, labels and groups, each with its shape, first 16 hex digits."""
+        """SHA-256 over inputs, labels and groups, each with its shape, first 16 hex digits; if they are selected, over
+        the hash of the whole and their positions in it."""
         if self.stored_hash is not None:
             return self.stored_hash
+        if self.whole is not None:
+            return short_hash(self.whole.content_hash(), np.ascontiguousarray(self.rows).data)
         parts: list[str | memoryview] = []
         for array in (self.images, self.labels, self.groups):
             if array is not None:
@@ -53,13 +67,19 @@ class Samples:
         return short_hash(*parts)
 
     def is_intact(self) -> bool:
-        """Whether the stored hash agrees with the samples, which are read completely."""
+        """Whether the stored hash agrees with the samples, or those that they are selected of: all are read."""
+        if self.whole is not None:
+            return self.whole.is_intact()
         return replace(self, stored_hash=None).content_hash() == self.content_hash()
 
-    def on(self, device: torch.device, shift: Tensor, factor: Tensor) -> "DeviceData":
-        """The samples on a device. Their batches are normalised by (image − shift) · factor."""
-        images, labels = _tensor(self.images), _tensor(self.labels)
-        return DeviceData(images.to(device), labels.to(device), shift.to(device), factor.to(device))
+    def on(self, device: torch.device, shift: Tensor, factor: Tensor, images: Tensor | None = None) -> "DeviceData":
+        """The samples on a device. Their batches are normalised by (image − shift) · factor.
+
+        `images`: those of the samples as a tensor, on this device or on the host; None: they are copied to the device.
+        """
+        stored = _tensor(self.images).to(device) if images is None else images
+        rows = None if self.rows is None else torch.from_numpy(self.rows).to(device)
+        return DeviceData(stored, _tensor(self.labels).to(device), shift.to(device), factor.to(device), rows)
 
 
 @dataclass(frozen=True)
@@ -91,13 +111,29 @@ class Dataset:
         return short_hash(f"{self.train.content_hash()}:{self.test.content_hash()}")
 
     def on(self, device: torch.device) -> tuple["DeviceData", "DeviceData"]:
-        """The training and test samples on a device. There is one copy per device, which all callers share."""
+        """The training and test samples on a device. There is one copy per device, which all callers share.
+
+        Images that would fill more than half of the memory of a GPU that is free now stay on the host.
+        """
         if device not in self._copies:
             per_channel = [-1, *[1] * (len(self.image_shape) - 1)]
             shift = torch.tensor(self.mean).view(per_channel) * self.scale
             factor = 1 / (torch.tensor(self.std).view(per_channel) * self.scale)
-            self._copies[device] = self.train.on(device, shift, factor), self.test.on(device, shift, factor)
+            train, test = _images_on(device, self.train.images, self.test.images)
+            self._copies[device] = (
+                self.train.on(device, shift, factor, train),
+                self.test.on(device, shift, factor, test),
+            )
         return self._copies[device]
+
+
+def _images_on(device: torch.device, train: Images, test: Images) -> tuple[Tensor, Tensor]:
+    """The images on a device, once if both are selected of the same whole; on the host if they are too large for it."""
+    shared = train is test
+    fits = device.type == "cpu" or train.nbytes + test.nbytes * (not shared) <= torch.cuda.mem_get_info(device)[0] / 2
+    place = device if fits else torch.device("cpu")
+    first = _tensor(train).to(place)
+    return first, first if shared else _tensor(test).to(place)
 
 
 def _tensor(array: NDArray[Any]) -> Tensor:
@@ -111,28 +147,44 @@ def _tensor(array: NDArray[Any]) -> Tensor:
 class DeviceData:
     """Samples on a device in their stored number format; each batch is normalised when it is used.
 
-    `images` `[n, ...]` of any number format, `labels` `[n]`; the input of a model is (image − shift) · factor.
+    `images` `[n, ...]` of any number format, `labels` `[n]`; the input of a model is (image − shift) · factor. Images
+    may be on the host, from where each batch is sent to the device of all else. If `images` hold more than these
+    samples, `rows` `[n]` are the positions of the samples in them.
     """
 
     images: Tensor
     labels: Tensor
     shift: Tensor
     factor: Tensor
+    rows: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def batch(self, index: Tensor) -> tuple[Tensor, Tensor]:
         """Inputs `[B, ...]` and labels `[B]` of the samples in `index` `[B]`."""
-        return self._inputs(self.images.index_select(0, index)), self.labels.index_select(0, index)
+        return self.inputs(self._stored(index)), self.labels.index_select(0, index)
 
     def batches(self, size: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Inputs and labels of all samples in consecutive batches; each batch is normalised when it is requested."""
-        for images, labels in zip(self.images.split(size), self.labels.split(size), strict=True):
-            yield self._inputs(images), labels
+        for images, labels in self.stored_batches(size):
+            yield self.inputs(images), labels
 
-    def _inputs(self, images: Tensor) -> Tensor:
+    def stored_batches(self, size: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """As `batches`, but images as they are stored."""
+        if self.rows is None:
+            images: Iterable[Tensor] = (part.to(self.labels.device) for part in self.images.split(size))
+        else:
+            images = map(self._stored, torch.arange(len(self), device=self.labels.device).split(size))
+        yield from zip(images, self.labels.split(size), strict=True)
+
+    def inputs(self, images: Tensor) -> Tensor:
+        """Stored images, normalised."""
         return (images - self.shift).mul_(self.factor)
+
+    def _stored(self, index: Tensor) -> Tensor:
+        places = index if self.rows is None else self.rows.index_select(0, index)
+        return self.images.index_select(0, places.to(self.images.device)).to(self.labels.device)
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,18 @@ from pathlib import Path
 
 from bench.data.sources import SOURCES, parse_source
 from bench.data.sources.base import Published, Source
+from bench.data.sources.image_files.domains import DomainFolder
+from bench.data.sources.image_files.image_folder import SUBSETS, ImageFolder
 from bench.files.text_table import aligned
 from bench.input.content import expanded
 from bench.input.errors import UserError, unknown
 
-OWN = {"image_folder": "pictures/flowers", "arrays": "signals.npz", "function": "mine.py:build"}
+OWN = {
+    "image_folder": "pictures/flowers",
+    "domain_folder": "pictures/styles",
+    "arrays": "signals.npz",
+    "function": "mine.py:build",
+}
 """An example of the path of each user-defined data set."""
 
 
@@ -49,12 +56,18 @@ def _sources(name: str) -> list[Source]:
     if ":" in name:
         return [parse_source(name)]
     if name not in SOURCES and expanded(name, "the folder").is_dir():
-        return [parse_source({"name": "image_folder", "root": name})]
+        return [_of_folder(expanded(name, "the folder"))]
     if "/" in name:
         raise UserError(f"the folder '{name}' does not exist")
     if name in OWN:
         raise UserError(f"{name} is given by its path, for example {OWN[name]}")
     if name not in SOURCES:
         raise unknown("dataset", name, SOURCES)
-    source = SOURCES[name]
-    return list(source.variants()) if issubclass(source, Published) else [parse_source(name)]
+    return list(SOURCES[name].variants())
+
+
+def _of_folder(folder: Path) -> Source:
+    """The user-defined images in a folder: domains, if it has folders of folders, but not the subsets train or test."""
+    has_subsets = any((folder / subset).is_dir() for subset in SUBSETS)
+    has_domains = any(path.is_dir() for path in folder.glob("*/*"))
+    return DomainFolder.first_of(folder) if has_domains and not has_subsets else ImageFolder(root=folder)

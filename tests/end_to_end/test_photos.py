@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from bench.data.partitions.from_file import FromFile
-from bench.data.sources.image_folder import ImageFolder
+from bench.data.sources.image_files.image_folder import ImageFolder
 from bench.numerics.streams import numpy_stream
 from tests.places import ROOT
 

@@ -1,26 +1,43 @@
-"""One client per group of the data set, such as domain or author."""
+"""One client per group of the data set, such as domain or author, or a number of clients for each."""
 
 from typing import Literal
 
 import numpy as np
+from pydantic import Field
 
 from bench.data.dataset import Samples
 from bench.data.partitions.base import Indices, Partition
+from bench.input.bounds import Count
 from bench.input.errors import UserError
 
 
 class ByGroup(Partition):
-    """Client k has all images of the k-th group of the data set, in the order of the group numbers."""
+    """Client k has all images of the k-th group of the data set, in the order of the group numbers.
+
+    With `clients_per_group`, the images of each group are divided among this number of clients, in equal random shares
+    (±1 image): the first clients belong to the first group.
+    """
 
     name: Literal["by_group"] = "by_group"
+    clients_per_group: Count | None = Field(
+        default=None, description="number of clients that share a group, such as a domain; null: one"
+    )
 
     def _draw(self, train: Samples, stream: np.random.Generator) -> list[Indices]:
         if train.groups is None:
             raise UserError(
-                "by_group needs groups, which this data set lacks (an image folder has them with "
-                "clients: {file: FILE}, arrays with client_train)"
+                "by_group needs groups, which this data set lacks (data sets of domains have them, an image folder "
+                "with clients: {file: FILE}, arrays with client_train)"
             )
         sizes = np.unique(train.groups, return_counts=True)[1]
-        if len(sizes) != self.clients:
-            raise UserError(f"by_group with {self.clients} clients, but the data set has {len(sizes)} groups")
-        return list(np.split(np.argsort(train.groups, kind="stable"), np.cumsum(sizes)[:-1]))
+        each = self.clients_per_group or 1
+        if len(sizes) * each != self.clients:
+            per_group = "" if self.clients_per_group is None else f" with {each} clients each"
+            raise UserError(
+                f"by_group with {self.clients} clients, but the data set has {len(sizes)} groups{per_group} (allowed: "
+                f"{len(sizes) * each} clients)"
+            )
+        groups = np.split(np.argsort(train.groups, kind="stable"), np.cumsum(sizes)[:-1])
+        if self.clients_per_group is None:
+            return list(groups)
+        return [share for own in groups for share in np.array_split(stream.permutation(own), each)]

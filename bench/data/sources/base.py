@@ -2,10 +2,10 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from bench.data.cache import Cached, cached, is_cached, signature
 from bench.data.dataset import Dataset, Samples, Subset
@@ -61,7 +61,17 @@ class Source(Frozen):
         """Raises `UserError` with instructions if files below the data root are missing. No file is read."""
 
     own: ClassVar[bool] = False
-    """Whether the files are user-defined, so that they can change under the same name."""
+    """Whether the files are user-defined, or have no checksums, so that they can change under the same name."""
+
+    @classmethod
+    def variants(cls) -> Sequence["Source"]:
+        """The data sets of this name that `fedflat data prepare` decodes; the first one stands for all."""
+        return [cls.parse({})]
+
+    @property
+    def stand_in(self) -> dict[str, Any]:
+        """The `dataset` that replaces this one at smoke scale."""
+        return {"name": "digits"}
 
     def prepare(self, root: Path, *, fetch: bool) -> Dataset:
         """Unpacks and decodes everything that runs need. Raises `UserError` if the cache is damaged."""
@@ -87,7 +97,7 @@ class Published(Source):
     version: ClassVar[int] = 1
 
     @classmethod
-    def variants(cls) -> list["Published"]:
+    def variants(cls) -> Sequence["Published"]:
         """All data sets of this name, of which a configuration chooses one."""
         return [cls.parse({})]
 
@@ -197,7 +207,8 @@ class Published(Source):
 
 def verify_cache(label: str, subsets: Iterable[Samples]) -> None:
     """Raises `UserError` if cached images differ from those that were decoded."""
-    if not all(subset.is_intact() for subset in subsets):
+    wholes = [subset if subset.whole is None else subset.whole for subset in subsets]
+    if not all(whole.is_intact() for whole in {id(whole): whole for whole in wholes}.values()):
         raise UserError(f"the cache of {label} is damaged; delete the folder 'cache' below the data root")
 
 

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from bench.data.dataset import Dataset, Samples
+from bench.data.dataset import Dataset, Labels, Samples
 from bench.data.sources.base import Facts, Source
 from bench.input.errors import UserError
 
@@ -34,18 +35,24 @@ class Digits(Source):
 
     def load(self, root: Path = Path()) -> Dataset:
         """Pixels 0..16 as stored, normalised by the training images' mean and deviation. No root is needed."""
-        # The file of sklearn.datasets.load_digits, read without importing scikit-learn, which takes a second.
-        package = find_spec("sklearn")
-        if package is None or not package.submodule_search_locations:
-            raise UserError("data set digits is embedded in scikit-learn, which is not installed")
-        file = Path(package.submodule_search_locations[0], "datasets", "data", "digits.csv.gz")
-        table = np.loadtxt(file, delimiter=",", dtype=np.int64)
-        images = table[:, :64].astype(np.uint8).reshape(-1, 1, 8, 8)
-        labels = np.ascontiguousarray(table[:, 64])
-        position_in_class = np.empty(len(labels), dtype=np.int64)
-        for c in range(10):
-            members = np.flatnonzero(labels == c)
-            position_in_class[members] = np.arange(len(members))
-        test = position_in_class % 2 == 1
-        train, held_out = (Samples(images[chosen], labels[chosen]) for chosen in (~test, test))
+        grey, labels, position = read_digits()
+        test = position % 2 == 1
+        train, held_out = (Samples(grey[chosen, None], labels[chosen]) for chosen in (~test, test))
         return Dataset("digits", train, held_out, 10, 16.0, (0.3048,), (0.3761,))
+
+
+def read_digits() -> tuple[NDArray[np.uint8], Labels, Labels]:
+    """All images `[n, 8, 8]` in their stored order, their labels `[n]`, and the position of each in its class `[n]`."""
+    # The file of sklearn.datasets.load_digits, read without importing scikit-learn, which takes a second.
+    package = find_spec("sklearn")
+    if package is None or not package.submodule_search_locations:
+        raise UserError("data set digits is embedded in scikit-learn, which is not installed")
+    file = Path(package.submodule_search_locations[0], "datasets", "data", "digits.csv.gz")
+    table = np.loadtxt(file, delimiter=",", dtype=np.int64)
+    images = table[:, :64].astype(np.uint8).reshape(-1, 8, 8)
+    labels = np.ascontiguousarray(table[:, 64])
+    position_in_class = np.empty(len(labels), dtype=np.int64)
+    for c in range(10):
+        members = np.flatnonzero(labels == c)
+        position_in_class[members] = np.arange(len(members))
+    return images, labels, position_in_class

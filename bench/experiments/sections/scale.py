@@ -5,6 +5,8 @@ from typing import Any, Literal
 
 from bench.data.augmentation import Cutout, Mixup, parse_augmentations
 from bench.data.sources import parse_source
+from bench.data.sources.base import Source
+from bench.data.sources.digits_domains import DigitsDomains
 
 Scale = Literal["paper", "smoke"]
 
@@ -25,18 +27,21 @@ SIDE = 8
 def at_smoke_scale(config: Mapping[str, Any]) -> dict[str, Any]:
     """A run's configuration with scikit-learn's digits and a small network; other values stay where possible.
 
-    In pathological splits a client holds the same share of the classes; splits by groups, and `dirichlet_by_class`,
-    become `dirichlet`. Only the augmentations mixup and cutout remain, because crops and flips turn digits of 8×8
-    pixels into other digits. SWA averages at least two models, if there are four rounds.
+    Data sets of domains become digits in as many styles. In pathological splits a client holds the same share of the
+    classes; splits by other groups than domains, and `dirichlet_by_class`, become `dirichlet`. Only the augmentations
+    mixup and cutout remain, because crops and flips turn digits of 8×8 pixels into other
+    digits. SWA averages at least two models, if there are four rounds.
     """
-    facts = getattr(parse_source(config["dataset"]), "facts", None)  # user-defined images have none
+    source = parse_source(config["dataset"])
+    facts = getattr(source, "facts", None)  # user-defined images have none
     classes, side = (10, 32) if facts is None else (facts.classes, facts.shape[1])
     training, evaluation, participation = config["training"], config["evaluation"], config["participation"]
-    partition = _partition(config["partition"], classes)
+    keeps_groups = config["partition"]["name"] == "by_group" and has_domains(source)
+    partition = config["partition"] if keeps_groups else _partition(config["partition"], classes)
     active = participation.get("active")
     return {
         **config,
-        "dataset": "digits",
+        "dataset": source.stand_in,
         "model": "cnn_gn",
         "partition": partition,
         "method": _method(config["method"], training["rounds"]),
@@ -49,6 +54,11 @@ def at_smoke_scale(config: Mapping[str, Any]) -> dict[str, Any]:
             "local_models": evaluation["local_models"] and "last",
         },
     }
+
+
+def has_domains(source: Source) -> bool:
+    """Whether digits in as many styles replace the domains of this data set."""
+    return bool(source.stand_in["name"] == DigitsDomains.model_fields["name"].default)
 
 
 def _method(method: Mapping[str, Any], rounds: int) -> dict[str, Any]:

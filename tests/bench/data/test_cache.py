@@ -17,7 +17,7 @@ from PIL import Image
 from bench.data.cache import cached, in_chunks, is_cached, signature
 from bench.data.dataset import Samples
 from bench.data.inventory import prepare
-from bench.data.sources.image_folder import ImageFolder
+from bench.data.sources.image_files.image_folder import ImageFolder
 from bench.input.errors import UserError
 from tests.bench.data.published_copies import cifar_batch, images, packed, write_copy
 from tests.commands import fedflat, refused

@@ -7,7 +7,7 @@ import torch
 from PIL import Image
 
 from bench.data.partitions.by_group import ByGroup
-from bench.data.sources.image_folder import ImageFolder
+from bench.data.sources.image_files.image_folder import ImageFolder
 from bench.experiments.address import CellAddress
 from bench.experiments.experiment import Cell
 from bench.experiments.run_config import RunConfig

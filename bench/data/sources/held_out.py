@@ -1,0 +1,46 @@
+"""What data sets of several domains have in common: one domain is held out as the test set."""
+
+import re
+from typing import Any
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from bench.data.sources.base import Source
+from bench.input.errors import unknown
+from bench.input.frozen import collected
+
+
+class HeldOutDomain(Source):
+    """The common base class. The images of one domain are the test set; those of the others are trained.
+
+    The groups of the images are the numbers of their domains.
+    """
+
+    test_domain: str = Field(description="the domain that is held out as the test set; all others are trained")
+
+    @classmethod
+    def known(cls) -> tuple[str, ...]:
+        """The names of the domains; empty if the files decide."""
+        return ()
+
+    @field_validator("test_domain", mode="before")
+    @classmethod
+    def _as_name(cls, given: Any, info: ValidationInfo) -> Any:
+        """The name of the domain: Real World and real_world are the same one."""
+        if not isinstance(given, str):
+            return given
+        name = domain_name(given)
+        known = cls.known()
+        if known and name not in known:
+            raise collected(unknown(f"domain of {cls.words()}", given, known), info)
+        return name
+
+    @property
+    def label(self) -> str:
+        """For example officehome-art."""
+        return f"{self.name}-{self.test_domain}"
+
+
+def domain_name(folder: str) -> str:
+    """The name of a domain by that of its folder, in lower-case letters, digits and _: real_world for Real World."""
+    return re.sub(r"[^a-z0-9]+", "_", folder.lower()).strip("_")

@@ -1,0 +1,1 @@
+"""Data sets of image files in folders: classes, domains, and a list of landmarks."""

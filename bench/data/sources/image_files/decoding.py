@@ -1,0 +1,154 @@
+"""Image files of any size and colour mode, decoded by several threads to RGB images of one size.
+
+Pillow decodes: torchvision's decoders are compiled operators, which do not load together with every build of torch.
+"""
+
+import logging
+import struct
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from bench.data.cache import Cached, cached, signature
+from bench.data.dataset import Labels, Samples
+from bench.host.progress import Timer
+from bench.host.threads import available_cores
+from bench.input.errors import UserError, first_few
+
+log = logging.getLogger("fedflat.data")
+
+CHUNK_BYTES = 32 << 20
+"""Bytes of the decoded images that are written together."""
+
+AHEAD = 8
+"""How many images are decoded ahead for each thread."""
+
+REPORT_SECONDS = 30.0
+"""Minimum time between two reports."""
+
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+"""Mean and deviation of ImageNet's images, with which pre-trained models expect theirs to be normalised."""
+
+Side = Annotated[int, Field(ge=8, le=1024)]
+"""Height and width of stored images, in pixels."""
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class ImageFiles:
+    """Image files with labels `[n]` and, if there are any, groups `[n]`; `names` are those of the images.
+
+    `lists`: further files on which labels or groups depend.
+    """
+
+    files: Sequence[Path]
+    labels: Labels
+    names: Sequence[str]
+    groups: Labels | None = None
+    lists: tuple[Path, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def stored(self, place: Path, base: Path, size: int | None, classes: int, key: dict[str, Any]) -> Cached:
+        """The images in the cache, decoded again if a file below `base` or the `key` has changed.
+
+        Raises `UserError` as `decoded`, and if a file is missing.
+        """
+        key = {**key, **({} if size is None else {"size": size}), "files": self._signature(base)}
+        return cached(place, key, classes, lambda: self.decoded(size))
+
+    def decoded(self, size: int | None) -> Iterator[Samples]:
+        """All images in chunks, in their order: see `decode`. `size` None: all images must have the same size.
+
+        Raises `UserError` for an unreadable file, or an image of another size.
+        """
+        started, reports, shape, done = time.perf_counter(), Timer(REPORT_SECONDS), tuple[int, ...](), 0
+        images = in_background(lambda file: decode(file, size), self.files)
+        chunk: list[NDArray[np.uint8]] = []
+        for k, (file, image) in enumerate(zip(self.files, images, strict=True), start=1):
+            shape = shape or image.shape
+            if image.shape != shape:
+                raise UserError(
+                    f"'{file}' is {image.shape[1:]}, but the images before it are {shape[1:]} (all must have one size, "
+                    "unless the data set has the key size, such as size: 224)"
+                )
+            chunk.append(image)
+            if k == len(self) or len(chunk) * image.nbytes >= CHUNK_BYTES:
+                part, done = slice(done, k), k
+                groups = None if self.groups is None else self.groups[part]
+                yield Samples(np.stack(chunk), self.labels[part], groups, np.array(self.names[part]))
+                chunk = []
+            if reports.is_due():
+                left = (time.perf_counter() - started) / k * (len(self) - k) / 60
+                log.info("decoded %s of %s images, about %.0f min left", f"{k:,}", f"{len(self):,}", left)
+
+    def require(self) -> None:
+        """Raises `UserError` if files are missing: those of a list may be absent."""
+        if absent := [file for file in self.files if not file.is_file()]:
+            more = f", as {len(absent) - 1:,} others" if len(absent) > 1 else ""
+            lists = first_few([file.name for file in self.lists])
+            raise UserError(f"'{absent[0]}' is missing{more}, although it is listed (lists: {lists})")
+
+    def _signature(self, base: Path) -> list[tuple[str, int, int]]:
+        try:
+            return signature([*self.files, *self.lists], base)
+        except FileNotFoundError:
+            self.require()
+            raise
+
+
+def decode(file: Path, size: int | None = None) -> NDArray[np.uint8]:
+    """An image file as RGB `[3, height, width]`: grey, palette and CMYK are converted, transparency is dropped.
+
+    With a `size`, the centred square whose side is the shorter side of the image is scaled to `size` × `size`
+    (bilinear, with antialiasing). A JPEG of more than twice this size is decoded at a half, quarter or eighth of its
+    size. Raises `UserError` if the file cannot be read.
+    """
+    from PIL import Image, ImageOps, UnidentifiedImageError  # noqa: PLC0415 - only where image files are read
+
+    try:
+        with Image.open(file) as image:
+            if image.mode.startswith(("I", "F")):  # Pillow would clip their values at 255
+                raise UserError(f"'{file}' has more than 8 bits per channel (mode {image.mode}); convert it")
+            if size is not None:
+                image.draft(None, (2 * size, 2 * size))
+            whole = image.convert("RGBA") if image.mode == "P" else image  # Pillow warns of transparency otherwise
+            rgb = whole.convert("RGB")
+            if size is not None:
+                rgb = ImageOps.fit(rgb, (size, size), Image.Resampling.BILINEAR)
+            return np.asarray(rgb, dtype=np.uint8).transpose(2, 0, 1)
+    except Image.DecompressionBombError as error:
+        raise UserError(f"'{file}' has too many pixels: {error}") from None
+    except (UnidentifiedImageError, OSError, SyntaxError, ValueError, EOFError, struct.error):
+        # Damaged files raise all of these, for example SyntaxError if they are PNG.
+        raise UserError(f"'{file}' is not a readable image; repair it or remove it from the folder") from None
+
+
+def in_background(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+    """The results of a function for all items, in their order, computed by as many threads as there are cores.
+
+    At most `AHEAD` results per thread are computed before they are requested, so that memory is bounded.
+    """
+    threads = available_cores()
+    waiting: deque[Future[R]] = deque()
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="decoding")
+    try:
+        for item in items:
+            waiting.append(pool.submit(function, item))
+            if len(waiting) > AHEAD * threads:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)

@@ -1,0 +1,95 @@
+"""Landmarks-User-160k (Hsu et al. 2020): Google Landmarks v2, whose authors are the clients."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from bench.data.cache import Cached
+from bench.data.dataset import Dataset, Subset
+from bench.data.sources.base import Facts, cache_place
+from bench.data.sources.image_files.decoding import IMAGENET_MEAN, IMAGENET_STD, ImageFiles
+from bench.data.sources.image_files.published_images import Piece, PublishedImages, compared
+from bench.files.column_file import integers, read_columns, texts
+from bench.input.content import read_own
+from bench.input.errors import UserError
+
+LISTS: dict[Subset, str] = {"train": "federated_train.csv", "test": "test.csv"}
+FOLDER, LISTED = "google-landmarks-v2", "landmarks-user-160k"
+IMAGE_ID = re.compile(r"[0-9A-Za-z]{3,64}")
+
+
+class LandmarksUser160k(PublishedImages):
+    """Landmarks-User-160k (Hsu et al. 2020): 164,172 photographs of 1,262 authors in 2,028 classes.
+
+    The federated lists are those that TensorFlow Federated uses, with 19,526 test images; the images are those of
+    Google Landmarks v2, in its own folders: train/a/b/c/abc….jpg. Groups are the authors, sorted as texts. Images are
+    normalised with ImageNet's mean and deviation.
+    """
+
+    name: Literal["landmarks_user_160k"] = "landmarks_user_160k"
+
+    homepage: ClassVar[str] = "https://github.com/google-research/google-research/tree/master/federated_vision_datasets"
+    licence: ClassVar[str] = "lists CC BY 4.0, images by their authors"
+    facts: ClassVar[Facts] = Facts(164_172, 19_526, 2028, (3, 224, 224))
+
+    @classmethod
+    def pieces(cls) -> tuple[Piece, ...]:
+        """Two lists, and the folder of the images."""
+        lists = "http://storage.googleapis.com/gresearch/federated-vision-datasets/landmarks-user-160k.zip"
+        return (
+            Piece(f"{LISTED}/{LISTS['train']}", "a list with the columns user_id, image_id and class", lists),
+            Piece(f"{LISTED}/{LISTS['test']}", "a list with the columns image_id and class", lists),
+            Piece(
+                f"{FOLDER}/train",
+                "a folder with images a/b/c/abc….jpg",
+                "https://github.com/cvdfoundation/google-landmark (images_000.tar to images_499.tar)",
+            ),
+        )
+
+    @classmethod
+    def counts(cls) -> tuple[str, str, int]:
+        """See `PublishedImages`."""
+        images, _, classes, _ = cls.facts.texts()
+        return images, classes, cls.facts.train + cls.facts.test
+
+    def places(self, root: Path) -> list[Path]:
+        """One for each subset."""
+        return [self._place(subset, root) for subset in LISTS]
+
+    def load(self, root: Path) -> Dataset:
+        """Pixels 0..255."""
+        self.require(root)
+        train, test = (self._part(subset, files, root).samples for subset, files in self._listed(root).items())
+        return Dataset(self.label, train, test, self.facts.classes, 255.0, IMAGENET_MEAN, IMAGENET_STD)
+
+    def _checked(self, root: Path) -> Iterator[str]:
+        for subset, files in self._listed(root).items():
+            files.require()
+            count = sum(len(chunk) for chunk in files.decoded(self.size))
+            yield f"{subset}: {compared(count, self.facts.train if subset == 'train' else self.facts.test)}"
+
+    def _place(self, subset: Subset, root: Path) -> Path:
+        return cache_place(root, f"{self.name}-{subset}", f"size={self.size}")
+
+    def _part(self, subset: Subset, files: ImageFiles, root: Path) -> Cached:
+        return files.stored(self._place(subset, root), root, self.size, self.facts.classes, {"source": self.name})
+
+    def _listed(self, root: Path) -> dict[Subset, ImageFiles]:
+        """The images of both lists; wrong lists are reported before work begins."""
+        return {subset: _image_files(root / LISTED / name, root, subset) for subset, name in LISTS.items()}
+
+
+def _image_files(file: Path, root: Path, subset: Subset) -> ImageFiles:
+    what = f"the list '{file}'"
+    columns = read_columns(read_own(file, "list"), what)
+    names, labels = texts(columns, "image_id", what), integers(columns, "class", what)
+    for name in names.tolist():
+        if not IMAGE_ID.fullmatch(name):
+            raise UserError(f"{what}: image_id = '{name}' (allowed: at least three letters and digits)")
+    groups = np.unique(texts(columns, "user_id", what), return_inverse=True)[1] if subset == "train" else None
+    folder = root / FOLDER / "train"
+    files = [folder / name[0] / name[1] / name[2] / f"{name}.jpg" for name in names.tolist()]
+    return ImageFiles(files, labels, names.tolist(), groups, (file,))

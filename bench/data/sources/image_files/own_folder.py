@@ -1,0 +1,63 @@
+"""What data sets in a folder of the user have in common: the folder's name is theirs."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pydantic import Field, model_validator
+
+from bench.data.sources.base import Source
+from bench.input.content import expanded
+from bench.input.errors import UserError
+from bench.input.frozen import LABEL
+
+
+class OwnFolder(Source):
+    """The common base class of user-defined image files. `layout` says where the images are, for lists."""
+
+    root: Path
+    title: str = Field(
+        default="", pattern=LABEL, description="the name in paths and tables; by default that of the folder"
+    )
+
+    own: ClassVar[bool] = True
+    layout: ClassVar[str]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named(cls, data: Any) -> Any:
+        if not isinstance(data, Mapping) or not isinstance(data.get("root"), str | Path):
+            return data
+        root = expanded(data["root"], "root")
+        name = re.sub(r"[^A-Za-z0-9_.+-]+", "-", root.resolve().name).strip("-._+")
+        return {"title": name or str(cls.model_fields["name"].default), **data, "root": root}
+
+    @classmethod
+    def overview(cls, root: Path) -> tuple[str, ...]:
+        """Texts for a list."""
+        return ("yours", "yours", "yours", "", "", "yours", cls.layout)
+
+
+def folders_in(folder: Path, kind: str, expected: str) -> list[str]:
+    """The sorted names of the folders in a folder: its classes, or domains (`kind`).
+
+    A `UserError`, which says what is `expected`, if the folder does not exist or has none.
+    """
+    if not folder.is_dir():
+        raise UserError(f"data set folder '{folder}' does not exist (expected: {expected})")
+    names = sorted(p.name for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
+    if not names:
+        raise UserError(f"data set folder '{folder}' has no {kind} folders (expected: {expected})")
+    return names
+
+
+def files_of_class(folder: Path, name: str) -> list[Path]:
+    """The sorted files of the class in this folder, without hidden files, which file managers write.
+
+    A `UserError` if there are none.
+    """
+    files = sorted((folder / name).glob("[!.]*"))
+    if not files:
+        raise UserError(f"class '{name}' has no images in '{folder}' (every class needs images there)")
+    return files
