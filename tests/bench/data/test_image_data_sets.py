@@ -173,17 +173,23 @@ def test_authors_of_landmarks_are_the_clients(image_roots: Roots):
 
 
 @pytest.mark.parametrize("name", ENTRIES)
-def test_what_is_checked_and_prepared(name, image_roots: Roots):
+def test_what_is_checked(name, image_roots: Roots):
     root = image_roots(name)
     where = str(root / "styles") if name == "domain_folder" else name
+    parts = 2 if name == "landmarks_user_160k" else len(getattr(SOURCES[name], "folders", range(3)))
     lines = list(check(where, root))
-    assert sum("images, ok" in line for line in lines) == (
-        2 if name == "landmarks_user_160k" else len(getattr(SOURCES[name], "folders", range(3)))
-    )
+    assert sum("images, ok" in line for line in lines) == parts
     assert ("(published: " in lines[-1]) == (name != "domain_folder")
+
+
+@pytest.mark.parametrize("name", ["pacs", "landmarks_user_160k", "domain_folder"])
+def test_what_is_prepared(name, image_roots: Roots):
+    root = image_roots(name)
+    where = str(root / "styles") if name == "domain_folder" else name
     [line] = prepare(where, root, fetch=False)
     assert " training and " in line
-    assert name == "domain_folder" or f"  {'ready':7}" in listing(root).splitlines()[1 + list(SOURCES).index(name)]
+    assert name == "domain_folder" or "  ready  " in listing(root).splitlines()[1 + list(SOURCES).index(name)]
+    assert len(list((root / "cache").glob("*/images.u8"))) >= 1
 
 
 # Wrong input.

@@ -337,3 +337,20 @@ def test_by_group_has_one_client_per_group():
         drawn(ByGroup(clients=4), samples(np.zeros(6, np.int64), groups))
     with pytest.raises(UserError, match="by_group needs groups"):
         drawn(ByGroup(clients=4), samples(LABELS))
+
+
+def test_by_group_divides_each_group_among_its_clients():
+    groups = np.arange(100) % 3 * 10
+    split = drawn(ByGroup(clients=12, clients_per_group=4), samples(np.zeros(100, np.int64), groups))
+    assert [np.unique(groups[indices]).tolist() for indices in split] == [[10 * (k // 4)] for k in range(12)]
+    assert sorted(np.concatenate(split)) == list(range(100))
+    assert {len(indices) for indices in split} <= {8, 9}
+    other = drawn(ByGroup(clients=12, clients_per_group=4), samples(np.zeros(100, np.int64), groups), seed=1)
+    assert partition_hash(split) != partition_hash(other)
+    one = drawn(ByGroup(clients=3, clients_per_group=1), samples(np.zeros(100, np.int64), groups))
+    assert partition_hash(one) == partition_hash(drawn(ByGroup(clients=3), samples(np.zeros(100, np.int64), groups)))
+    message = r"by_group with 10 clients, but the data set has 3 groups with 4 clients each \(allowed: 12 clients\)"
+    with pytest.raises(UserError, match=message):
+        drawn(ByGroup(clients=10, clients_per_group=4), samples(np.zeros(100, np.int64), groups))
+    with pytest.raises(UserError, match="120 clients for 100 training images"):
+        drawn(ByGroup(clients=120, clients_per_group=40), samples(np.zeros(100, np.int64), groups))
