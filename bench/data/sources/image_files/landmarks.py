@@ -32,7 +32,7 @@ class LandmarksUser160k(PublishedImages):
     name: Literal["landmarks_user_160k"] = "landmarks_user_160k"
 
     homepage: ClassVar[str] = "https://github.com/google-research/google-research/tree/master/federated_vision_datasets"
-    licence: ClassVar[str] = "lists CC BY 4.0, images by their authors"
+    licence: ClassVar[str] = "of each image: see Google Landmarks v2"
     facts: ClassVar[Facts] = Facts(164_172, 19_526, 2028, (3, 224, 224))
 
     @classmethod
