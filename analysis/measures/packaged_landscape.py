@@ -16,6 +16,7 @@ normalised number by number, `distance` acts inversely, and a filter of zeros is
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from importlib.metadata import version
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -37,11 +38,13 @@ class _LossAndError(Metric):  # type: ignore[misc]  # the package has no types
 
     def __init__(self, objective: Objective, data: Batched, numbers: Iterator[int]) -> None:
         self._objective, self._data, self._numbers = objective, data, numbers
+        self._trained = [parameter.requires_grad for parameter in objective.module.parameters()]
 
     def __call__(self, model: Any) -> tuple[float, float]:
         """Loss and error; `model` is the package's wrapper of a moved model."""
         next(self._numbers)
-        w = cat([parameter.reshape(-1) for parameter in model.get_module_parameters().parameters])
+        parameters = compress(model.get_module_parameters().parameters, self._trained)
+        w = cat([parameter.reshape(-1) for parameter in parameters])
         loss, accuracy = self._objective.evaluate(w, self._data)
         return loss, 100 - accuracy
 

@@ -42,7 +42,8 @@ class Gradients(Protocol):
 class Objective:
     """Mean cross-entropy of a module, as a function of flat parameters `[P]` (order: `module.parameters()`).
 
-    The module's parameters become views of the vector that was loaded last, so loading copies nothing. From then on the
+    Frozen parameters, which require no gradients, are not in this vector and keep their values. All others become
+    views of the vector that was loaded last, so loading copies nothing. From then on the
     module belongs to this objective: no second objective may use it. A module with buffers, such as BatchNorm's running
     statistics, needs a `buffer_mode`, else it is a `UserError`. torch's dropout is a `UserError`, too: its draws are
     not keyed, so no run could be resumed. Use bench.models.dropout.Dropout, which is active within
@@ -76,8 +77,9 @@ class Objective:
         self._dropouts = [layer for layer in module.modules() if isinstance(layer, Dropout) and layer.rate > 0]
         self._draws: Draws | None = None
         self._separable: bool | None = None
-        self.parameters = list(module.parameters())
-        names_shapes = [(name, tuple(p.shape)) for name, p in module.named_parameters()]
+        trained = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
+        self.parameters = [parameter for _, parameter in trained]
+        names_shapes = [(name, tuple(parameter.shape)) for name, parameter in trained]
         self.layout = FlatLayout(tuple(n for n, _ in names_shapes), tuple(s for _, s in names_shapes))
         self._loaded = torch.cat([p.detach().reshape(-1) for p in self.parameters])
         if buffer_mode is not None:

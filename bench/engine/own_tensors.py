@@ -21,7 +21,7 @@ from bench.input.bounds import check_count
 from bench.input.errors import UserError
 from bench.input.user_code import reason
 from bench.methods.base import Method
-from bench.models.user_model import check_parameters
+from bench.models.user_model import trained_parameters
 from bench.numerics.streams import numpy_stream
 
 OwnArray = Tensor | NDArray[Any]
@@ -62,10 +62,10 @@ class OwnData:
 
 
 def check_model(model: object) -> None:
-    """A `UserError` if this is no module, for example the class of one, or if not all of its parameters are trained."""
+    """A `UserError` if this is no module, for example the class of one, or if none of its parameters is trained."""
     if not isinstance(model, nn.Module):
         raise UserError(f"the model is {model!r} (allowed: an instance of torch.nn.Module)")
-    check_parameters(model)
+    trained_parameters(model)
 
 
 def federation_on(

@@ -29,7 +29,7 @@ from bench.numerics.precision import Precision
 USER_FILES: Mapping[str, Any] = {
     "dataset": {"root": True, "clients": {"file": True}, "file": True, "path_hash": True, "module": True},
     "method": {"file": True},
-    "model": {"file": True, "module": True},
+    "model": {"file": True, "module": True, "weights": {"file": True}},
     "partition": {"file": True, "order": {"file": True}},
     "participation": {"file": True},
 }

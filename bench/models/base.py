@@ -1,6 +1,7 @@
 """The base of model choices, which build a module for the shape of an input and the number of classes of a data set."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from torch import nn
@@ -46,9 +47,19 @@ class NamedModel(ModelChoice):
     @property
     def label(self) -> str:
         """For example resnet18_gn, or resnet18_gn(stem=cifar)."""
-        options = [f"{key}={value}" for key, value in self.model_dump(exclude={"name"}, exclude_defaults=True).items()]
-        name: str = type(self).model_fields["name"].default
-        return f"{name}({', '.join(options)})" if options else name
+        return self.labelled(self.model_dump(exclude={"name"}, exclude_defaults=True))
+
+    @classmethod
+    def registered_name(cls) -> str:
+        """The allowed value of `name`."""
+        name: str = cls.model_fields["name"].default
+        return name
+
+    @classmethod
+    def labelled(cls, options: Mapping[str, object]) -> str:
+        """The name with these options."""
+        listed = ", ".join(f"{key}={value}" for key, value in options.items())
+        return f"{cls.registered_name()}({listed})" if listed else cls.registered_name()
 
 
 def check_size(model: str, image_shape: ImageShape, smallest: int = 1) -> None:
@@ -61,3 +72,10 @@ def check_size(model: str, image_shape: ImageShape, smallest: int = 1) -> None:
     _, height, width = image_shape
     if min(height, width) < smallest:
         raise UserError(f"model {model} needs images of at least {smallest}×{smallest} pixels, not {height}×{width}")
+
+
+def check_multiple(model: str, image_shape: ImageShape, factor: int) -> None:
+    """Raises `UserError` if height or width is no multiple of `factor`; checked after `check_size`."""
+    _, height, width = image_shape
+    if height % factor or width % factor:
+        raise UserError(f"model {model} needs height and width that are multiples of {factor}, not {height}×{width}")

@@ -61,22 +61,21 @@ class UserModel(UserFunction, ModelChoice):
         return model
 
 
-def check_parameters(model: nn.Module) -> None:
-    """A `UserError` if a model has no parameters, or frozen ones."""
-    parameters = dict(model.named_parameters())
-    if not parameters:
+def trained_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
+    """The parameters that require gradients, by name; a `UserError` if there are none."""
+    if next(model.parameters(), None) is None:
         raise UserError("the model has no parameters")
-    if frozen := [name for name, parameter in parameters.items() if not parameter.requires_grad]:
-        raise UserError(f"every parameter is trained, so none may be frozen (requires_grad=False): {first_few(frozen)}")
+    trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+    if not trained:
+        raise UserError("all parameters of the model are frozen (requires_grad=False), so there is nothing to train")
+    return trained
 
 
 def _try(model: nn.Module, image_shape: ImageShape, classes: int) -> None:
     """Raises `UserError` for mistakes that would make training or evaluation fail later."""
-    check_parameters(model)
-    parameters = dict(model.named_parameters())
     if has_buffers(model):
         model = deepcopy(model)  # a forward pass changes them
-        parameters = dict(model.named_parameters())
+    parameters = trained_parameters(model)
     images = torch.zeros(2, *image_shape)
     before = torch.get_rng_state()
     with torch.no_grad():

@@ -106,7 +106,7 @@ class RunSetup:
         if config.method.code:
             method = {"code": config.method.code, "hyperparameters": config.method.hyperparameters}
         return {
-            "model": config.model.model_dump(mode="json", exclude={"file", "module"}),
+            "model": config.model.model_dump(mode="json", exclude={"file", "module", "weights"}),
             "data": [*data.image_shape, data.classes, len(data.train)],
             **config.training.model_dump(include=set(AMOUNTS), exclude_none=True),
             "batch_size": config.training.batch_size,

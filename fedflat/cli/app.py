@@ -29,6 +29,7 @@ from fedflat.cli import (
     rendering,
     training,
     tuning,
+    weights,
 )
 from fedflat.exit_codes import CLOSED_PIPE, INTERRUPTED
 from fedflat.explained import EXPLAINED, explained, is_closed_pipe
@@ -56,6 +57,7 @@ for subcommand in (
     app.command()(subcommand)
 app.command("import")(provenance.import_)  # a word that Python reserves
 app.add_typer(data.app, name="data")
+app.add_typer(weights.app, name="weights")
 app.add_typer(comparing.app, name="baselines")
 
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]

@@ -45,7 +45,7 @@ def list_(root: Root = None) -> None:
     """
     from bench.data.inventory import listing
 
-    typer.echo(listing(_checked(root)))
+    typer.echo(listing(checked(root)))
 
 
 @app.command()
@@ -60,7 +60,7 @@ def check(name: NameOrFolder, root: Root = None) -> None:
     """
     from bench.data.inventory import check as lines
 
-    for line in lines(name, _checked(root)):
+    for line in lines(name, checked(root)):
         typer.echo(line)
 
 
@@ -83,7 +83,7 @@ def prepare(
     """
     from bench.data.inventory import prepare as lines
 
-    for line in lines(name, _checked(root), fetch=download):
+    for line in lines(name, checked(root), fetch=download):
         typer.echo(line)
 
 
@@ -111,7 +111,7 @@ def partition(
     from bench.experiments.results import ResultPaths
 
     loaded, paths = load_experiment(experiment, {}), ResultPaths(results)
-    for description, files in draw_partitions(loaded, label, seed, _checked(root), paths):
+    for description, files in draw_partitions(loaded, label, seed, checked(root), paths):
         typer.echo(description)
         for file in files:
             typer.echo(f"  {file}")
@@ -151,13 +151,14 @@ def split(
     runs = {run.seed: run for run in loaded.cell(cell).runs}
     if seed not in runs:
         raise UserError(f"--seed {seed}: the cell has the seeds {', '.join(map(str, runs))}")
-    dataset = load_dataset(runs[seed].dataset, _checked(root))
+    dataset = load_dataset(runs[seed].dataset, checked(root))
     file = ResultPaths(results).partition(loaded.name, cell, seed)
     write_csv(file, partition_table(split_of(runs[seed].partition, dataset, seed), dataset.train.labels))
     typer.echo(str(file))
 
 
-def _checked(root: str | None) -> Path:
+def checked(root: str | None) -> Path:
+    """The folder of data sets that the option names, or the default."""
     from bench.data.root import checked_root, data_root
 
     return data_root() if root is None else checked_root(root, "--root")

@@ -127,7 +127,7 @@ def test_errors_are_one_line(folder, tmp_path):
 X, Y = torch.randn(8, 3), torch.arange(8) % 2
 LINEAR = torch.nn.Linear(3, 2)
 FROZEN = torch.nn.Linear(3, 2)
-FROZEN.weight.requires_grad_(False)
+FROZEN.requires_grad_(False)
 WRONG_DATA = [
     ((X, Y.float()), "client 1: labels have dtype float32 (allowed: integers from 0)"),
     ((X, Y * 5), "client 1: labels are 0 to 5 (allowed: integers 0 to 1)"),
@@ -169,7 +169,7 @@ WRONG_OPTIONS = [
     ({"evaluate_every": None}, "evaluate_every is None (allowed: whole numbers of at least 1)"),
     ({"participants": [[0], [0.0, 1]]}, "participants of round 1 are [0.0, 1] (allowed: ids, whole numbers)"),
     ({"participants": [[True]]}, "participants of round 0 are [True] (allowed: ids, whole numbers)"),
-    ({"model": FROZEN}, "every parameter is trained, so none may be frozen (requires_grad=False): weight"),
+    ({"model": FROZEN}, "all parameters of the model are frozen (requires_grad=False)"),
     ({"on_round": 3}, "on_round = 3 (allowed: a function"),
     ({"hyperparameters": 3}, "hyperparameters = 3 (allowed: values by name"),
     ({"participants": None, "rounds": 2, "participation": "full"}, "participation = 'full' (allowed: a number of"),
@@ -211,10 +211,10 @@ def test_a_measure_with_wrong_options_is_refused(measure, options, message):
         measure(LINEAR, (X, Y), **options)
 
 
-def test_measures_take_numbers_of_numpy_but_no_frozen_model():
+def test_measures_take_numbers_of_numpy_but_no_model_that_is_all_frozen():
     radius = np.float32(0.25)
     assert fedflat.sharpness(LINEAR, (X, Y), rho=radius) == fedflat.sharpness(LINEAR, (X, Y), rho=0.25)
-    with pytest.raises(fedflat.UserError, match=r"none may be frozen \(requires_grad=False\): weight"):
+    with pytest.raises(fedflat.UserError, match=r"all parameters of the model are frozen"):
         fedflat.hessian(FROZEN, (X, Y), k=2)
 
 

@@ -2,10 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 
 import pytest
 
@@ -17,6 +14,7 @@ from tests.bench.data.published_copies import (
     packed,
     write_copy,
 )
+from tests.file_server import served
 
 
 @pytest.fixture
@@ -25,16 +23,8 @@ def store(tmp_path) -> Iterator[tuple[Path, str]]:
     folder = tmp_path / "store"
     folder.mkdir()
 
-    class Quiet(SimpleHTTPRequestHandler):
-        def log_message(self, *_: object) -> None:
-            """Nothing on the terminal."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder))) as server:
-        thread = Thread(target=server.serve_forever)
-        thread.start()
-        yield folder, f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
+    with served(folder) as address:
+        yield folder, address
 
 
 def serve(source: type[Published], address: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -219,9 +219,9 @@ BROKEN = {
         "the model turns two images into tuple, not into [2, 10] class scores",
     ),
     "frozen": (
-        HEAD + "def small_net(s, c):\n    net = nn.Sequential(nn.Flatten(), nn.Linear(64, 9), nn.Linear(9, c))\n"
-        "    net[1].requires_grad_(False)\n    return net\n",
-        "every parameter is trained, so none may be frozen (requires_grad=False): 1.weight, 1.bias",
+        HEAD + "def small_net(s, c):\n    net = nn.Sequential(nn.Flatten(), nn.Linear(64, c))\n"
+        "    return net.requires_grad_(False)\n",
+        "all parameters of the model are frozen (requires_grad=False), so there is nothing to train",
     ),
     "unused": (
         NET.replace("FORWARD", "return self.fc(x.flatten(1))").replace("self.fc =", "self.head ="
