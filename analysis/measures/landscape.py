@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from analysis.measures.directions import Family
 from bench.engine.objective import Batched, Objective
 from bench.input.errors import UserError
-from bench.models.network import Network
+from bench.models.network import Network, has_label_maps
 
 Point = tuple[float, ...]
 CACHED_BYTES = 2**27
@@ -64,11 +64,11 @@ def score(objective: Objective, family: Family, points: Sequence[Point], data: B
 
     A single point is scored by `Objective.evaluate`. Batched kernels sum in another order: losses of several points
     agree with those of single ones to 1e-5 relative in float32 (1e-12 in float64), and errors up to one image where two
-    classes tie. Other batch sizes cause differences of the same size.
+    classes tie. Other batch sizes cause differences of the same size. With label maps, all points are single ones.
     """
-    if len(points) == 1:
-        loss, accuracy = objective.evaluate(family.at(points[0]), data)
-        return [Score(loss, 100 - accuracy)]
+    if len(points) == 1 or has_label_maps(next(iter(data))[1]):
+        evaluated = (objective.evaluate(family.at(point), data) for point in points)
+        return [Score(loss, 100 - accuracy) for loss, accuracy in evaluated]
     return _score_together(objective, torch.stack([family.at(point) for point in points]), data)
 
 

@@ -7,14 +7,21 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 from torch.func import grad_and_value
-from torch.nn import functional as F
 from torch.nn.modules.dropout import _DropoutNd
 
 from bench.input.errors import UserError
 from bench.methods.common.buffers import Mode
 from bench.models.dropout import Draws, Dropout
 from bench.models.im2col import Im2col
-from bench.models.network import Network, Variables, cross_entropy, has_buffers
+from bench.models.network import (
+    Network,
+    Variables,
+    cross_entropy,
+    cross_entropy_sum,
+    has_auxiliary_heads,
+    has_buffers,
+    right_and_labelled,
+)
 from bench.numerics.flat import FlatLayout
 from bench.numerics.precision import Precision
 
@@ -193,10 +200,11 @@ class Objective:
     def gradient(self, w: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """∇F(w) `[P]` and F(w) (a tensor of one number, detached) on the batch x `[B, ...]`, y `[B]`.
 
-        F depends on w alone: a model with buffers is in evaluation mode, with `buffers`.
+        F depends on w alone: a model with buffers is in evaluation mode, with `buffers`, and so is one whose auxiliary
+        heads are for training only.
         """
         x = self.inputs(x)
-        if self.buffers is None:
+        if self.buffers is None and not has_auxiliary_heads(self.module):
             return self.gradients(w, lambda model, _: cross_entropy(model(x), y), {})[:2]
         self.load(w).eval()
         return self._backward(w, lambda model, _: cross_entropy(model(x), y), {})[:2]
@@ -229,7 +237,8 @@ class Objective:
         others = {name: v.detach().requires_grad_() for name, v in variables.items()}
         with torch.enable_grad():
             loss = value(model, others)
-            parts = torch.autograd.grad(loss, [*self.parameters, *others.values()])
+            # Parameters of auxiliary heads have no effect in evaluation mode.
+            parts = torch.autograd.grad(loss, [*self.parameters, *others.values()], materialize_grads=True)
         own = len(self.parameters)
         g = torch.cat([part.reshape(-1) for part in parts[:own]])
         return g, loss.detach(), dict(zip(others, parts[own:], strict=True))
@@ -260,15 +269,17 @@ class Objective:
         return self.evaluate(w, data)[0]
 
     def evaluate(self, w: Tensor, data: Iterable[tuple[Tensor, Tensor]]) -> tuple[float, float]:
-        """Mean cross-entropy over all samples of the batches, and accuracy in percent."""
+        """Mean cross-entropy over all samples of the batches, and accuracy in percent (of all labelled pixels)."""
         loss = correct = torch.zeros((), dtype=torch.float64, device=w.device)
+        labelled: int | Tensor = 0
         samples = 0
         for x, y in data:
             outputs = self.logits(w, x)
-            loss = loss + F.cross_entropy(outputs, y, reduction="sum").double()
-            correct = correct + (outputs.argmax(1) == y).sum()
+            loss = loss + cross_entropy_sum(outputs, y).double()
+            right, count = right_and_labelled(outputs, y)
+            correct, labelled = correct + right, labelled + count
             samples += len(y)
-        return float(loss) / samples, 100 * float(correct) / samples
+        return float(loss) / samples, 100 * float(correct) / max(1, int(labelled))
 
     def full_gradient(self, w: Tensor, data: Batched) -> Tensor:
         """∇F(w) `[P]` over all of the data, its batches weighted by their size."""

@@ -32,15 +32,65 @@ def has_buffers(module: nn.Module) -> bool:
     return next(module.buffers(), None) is not None
 
 
+def has_auxiliary_heads(module: nn.Module) -> bool:
+    """Whether a module lists heads, in `auxiliary`, whose scores it returns in training only."""
+    return bool(getattr(module, "auxiliary", ()))
+
+
 Variables = Mapping[str, Tensor]
 """Tensors by name on which a loss depends in addition to the model's parameters."""
+
+
+IGNORED = -100
+"""The label of pixels that count neither in losses nor in scores; torch's losses ignore it by default."""
+
+
+def has_label_maps(y: Tensor) -> bool:
+    """Whether y are labels of pixels `[B, height, width]`, and not labels `[B]` or class probabilities `[B, C]`."""
+    return y.ndim > 1 and not y.is_floating_point()
 
 
 def cross_entropy(scores: Tensor, y: Tensor, weights: Tensor | None = None) -> Tensor:
     """Mean cross-entropy of scores `[B, C]`, or the sum weighted by `weights` `[B]`.
 
-    y are labels `[B]`, or class probabilities `[B, C]`.
+    y are labels `[B]`, or class probabilities `[B, C]`; or label maps `[B, height, width]`, with scores of every pixel
+    as in `pixel_losses`: the loss of an image is then the mean over its labelled pixels, summed over heads.
     """
+    if has_label_maps(y):
+        return mean_of_images(image_losses(scores, y), weights)
     if weights is None:
         return F.cross_entropy(scores, y)
     return (F.cross_entropy(scores, y, reduction="none") * weights).sum()
+
+
+def cross_entropy_sum(scores: Tensor, y: Tensor) -> Tensor:
+    """The sum of the cross-entropies of all samples; arguments as for `cross_entropy`."""
+    return image_losses(scores, y).sum() if has_label_maps(y) else F.cross_entropy(scores, y, reduction="sum")
+
+
+def pixel_losses(scores: Tensor, y: Tensor) -> Tensor:
+    """Cross-entropy of each pixel `[B, heads, pixels]`; zero for ignored ones.
+
+    Scores `[B, C, height, width]`, or `[B, C, heads, height, width]` of several heads; label maps y `[B, height,
+    width]`.
+    """
+    by_head = scores if scores.ndim == y.ndim + 2 else scores.unsqueeze(2)
+    labels = y.unsqueeze(1).expand(-1, by_head.shape[2], -1, -1)
+    return F.cross_entropy(by_head, labels, reduction="none", ignore_index=IGNORED).flatten(2)
+
+
+def image_losses(scores: Tensor, y: Tensor) -> Tensor:
+    """The loss `[B]` of each image: the mean over its labelled pixels, summed over heads; zero if none is labelled."""
+    labelled = (y != IGNORED).flatten(1).sum(1).clamp(min=1)
+    return pixel_losses(scores, y).sum((1, 2)) / labelled
+
+
+def mean_of_images(losses: Tensor, weights: Tensor | None) -> Tensor:
+    """The mean of losses `[B]`, or the sum weighted by `weights` `[B]`."""
+    return losses.mean() if weights is None else (losses * weights).sum()
+
+
+def right_and_labelled(scores: Tensor, y: Tensor) -> tuple[Tensor, int | Tensor]:
+    """How many samples, or labelled pixels, have the highest score in their class; and how many there are."""
+    right = (scores.argmax(1) == y).sum()
+    return right, (y != IGNORED).sum() if has_label_maps(y) else len(y)

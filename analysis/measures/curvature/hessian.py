@@ -3,12 +3,11 @@
 from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass
-from itertools import islice, zip_longest
+from itertools import compress, islice, zip_longest
 from typing import Literal
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 
 from analysis.measures.curvature.lanczos import Operator, Track, largest_eigenpairs
 from analysis.measures.curvature.power_iteration import deflated_power_iteration
@@ -16,6 +15,7 @@ from analysis.measures.curvature.pyhessian_power import pyhessian_eigenpairs
 from bench.engine.objective import Batched, Objective
 from bench.host.memory import graph_bytes
 from bench.input.errors import UserError
+from bench.models.network import cross_entropy
 from bench.numerics.streams import torch_stream
 
 Estimator = Literal["lanczos", "power", "pyhessian"]
@@ -109,7 +109,7 @@ def hessian_product(objective: Objective, w: Tensor, data: Batched, memory: int 
     def gradient(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
         with torch.enable_grad():
             loss = cross_entropy(module(x), y)
-            return torch.autograd.grad(loss, objective.parameters, create_graph=True)
+            return torch.autograd.grad(loss, objective.parameters, create_graph=True, materialize_grads=True)
 
     x, y = next(iter(data))
     fit = memory // max(1, graph_bytes(lambda: gradient(x, y)))
@@ -120,7 +120,14 @@ def hessian_product(objective: Objective, w: Tensor, data: Batched, memory: int 
         total, samples = torch.zeros_like(v, dtype=torch.float64), 0
         for (x, y), stored in zip_longest(data, first_gradients):
             first = stored or gradient(x, y)
-            second = torch.autograd.grad(first, objective.parameters, along, retain_graph=stored is not None)
+            used = [g.requires_grad for g in first]  # all but those of auxiliary heads
+            second = torch.autograd.grad(
+                list(compress(first, used)),
+                objective.parameters,
+                list(compress(along, used)),
+                retain_graph=stored is not None,
+                materialize_grads=True,
+            )
             total.add_(torch.cat([part.reshape(-1) for part in second]), alpha=len(y))
             samples += len(y)
         return (total / samples).to(v)
