@@ -24,7 +24,7 @@ from bench.training.run_directory import RunDirectory
 from bench.training.train import train_cell
 from fedflat.methods.description import describe
 from tests.bench.training.test_runs import contents, interrupted_after_three_rounds
-from tests.commands import fedflat, refused
+from tests.commands import ended, fedflat, refused
 from tests.places import ROOT
 from tests.problems import Problem, train
 
@@ -135,7 +135,7 @@ def test_an_edited_file_is_another_configuration(own, tmp_path):
     assert "2 * gradient" in (out / "method.py").read_text(encoding="utf-8")
 
 
-def test_snakemake_reports_an_edited_file_and_replaces_on_demand(own, tmp_path):
+def test_snakemake_reports_an_edited_file_and_replaces_on_demand(own, tmp_path, capsys):
     """Before anything is touched; the rule's parameter changes with the content, so that its jobs are outdated."""
     place, path = tmp_path / "results" / "runs" / "mine" / SETTING / "mine" / "seed-0", f"{SETTING}/mine"
     options = {"experiments": [str(own / "experiments.yaml")], "results": str(tmp_path / "results")}
@@ -144,7 +144,7 @@ def test_snakemake_reports_an_edited_file_and_replaces_on_demand(own, tmp_path):
     train(config(own), place, CPU)
     before = Workflow.of(options).checked_identity(wildcards)
     (own / "my_method.py").write_text(SOURCE + "# edited\n", encoding="utf-8")
-    with pytest.raises(SystemExit, match=r"my_method.py' has been edited; .*with --replace"):
+    with ended(capsys, r"my_method.py' has been edited; .*with --replace"):
         Workflow.of(options).checked_identity(wildcards)
     assert Workflow.of({**options, "replace": True}).checked_identity(wildcards) != before
 
