@@ -156,14 +156,17 @@ SAMPLE_PARTS = {
 
 
 def test_compositions_weigh_by_samples_only_where_every_component_allows_it():
-    """Control variates, duals, client momentum and other losses presume equal weights."""
+    """Control variates, duals, client momentum and losses that compare samples presume equal weights."""
     assert all(names <= set(SLOTS[slot]) for slot, names in SAMPLE_PARTS.items())
     weightings = {triple: compose(chosen(triple)).aggregation for triple in LEGAL}
     by_samples = {triple for triple, aggregation in weightings.items() if aggregation == "samples"}
     assert by_samples == set(itertools.product(*SAMPLE_PARTS.values()))
     assert set(weightings.values()) == {"samples", "uniform"}
-    for loss in set(SLOTS["loss"]) - {"cross_entropy"}:
-        assert compose({"loss": loss}).aggregation == "uniform"
+    weighting = {loss: compose({"loss": loss}).aggregation for loss in SLOTS["loss"]}
+    assert {loss for loss, aggregation in weighting.items() if aggregation == "samples"} == {
+        "cross_entropy",
+        "hard_pixels",
+    }
 
 
 # What the server sends.
