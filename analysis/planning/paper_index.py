@@ -64,7 +64,8 @@ class _Indexed:
     @property
     def has_own_images(self) -> bool:
         """Whether a data set consists of user-defined images, whose number is not known."""
-        return any(parse_source(part.dataset).own for part in self.requested.experiment.resolved_parts.values())
+        sources = [parse_source(part.dataset) for part in self.requested.experiment.resolved_parts.values()]
+        return any(source.own and not hasattr(source, "facts") for source in sources)
 
 
 def _line(experiment: _Indexed, target: str) -> list[str]:

@@ -240,9 +240,13 @@ def test_two_processes_unpack_and_decode_once(tmp_path, monkeypatch):
     assert len({line for line in lines if line.startswith("hash")}) == 1
 
 
-def test_no_space_left(tmp_path):
+@pytest.mark.parametrize("domains", [False, True], ids=["classes", "domains"])
+def test_no_space_left(domains, tmp_path):
     """A limit on the size of files stands in for a full disk: both are an error of a write in the middle."""
     root = folder(tmp_path / "noise")
+    if domains:
+        for part in ("train", "test"):
+            (root / part).rename(root / f"{part}ing")
 
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))
@@ -255,7 +259,8 @@ def test_no_space_left(tmp_path):
     assert "Traceback" not in done.stderr
     assert [path.name for path in (tmp_path / "data/cache").iterdir() if not path.name.endswith(".lock")] == []
     done = fedflat("data", "prepare", root, "--root", tmp_path / "data")
-    assert done.stdout.startswith("noise: 60 training and 60 test samples in 2 classes, hash ")
+    name = "noise-testing" if domains else "noise"
+    assert done.stdout.startswith(f"{name}: 60 training and 60 test samples in 2 classes, hash ")
 
 
 def test_a_folder_that_cannot_be_written_to(tmp_path):
