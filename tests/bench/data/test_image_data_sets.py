@@ -148,6 +148,8 @@ def test_official_lists_of_domainnet(image_roots: Roots):
     assert set(official.train.names) == listed["train"]
     assert set(official.test.names) == listed["test"]
     assert official.name == "domainnet-sketch-official"
+    facts = parse_source(entry("domainnet", root, lists="official")).facts
+    assert (facts.train, facts.test) == (33_525 + 36_023 + 50_416 + 120_750 + 120_906, 20_916)
 
 
 def test_every_class_needs_a_training_image(image_roots: Roots, tmp_path):

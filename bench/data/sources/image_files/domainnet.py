@@ -2,12 +2,14 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
+from bench.data.sources.base import Facts
 from bench.data.sources.image_files.decoding import ImageFiles
 from bench.data.sources.image_files.domains import Listing, PublishedDomains
 from bench.data.sources.image_files.published_images import Piece
@@ -19,6 +21,16 @@ CLEANED = ("clipart", "painting")
 """Domains whose archive without duplicates is in a folder of its own; the lists belong to it."""
 
 SUBSETS = ("train", "test")
+TEST_IMAGES = {
+    "clipart": 14_604,
+    "infograph": 15_582,
+    "painting": 21_850,
+    "quickdraw": 51_750,
+    "real": 52_041,
+    "sketch": 20_916,
+}
+"""The lengths of the official lists of test images."""
+
 LINE = re.compile(r"(\S+/\S.*\S) (\d+)")
 
 
@@ -52,6 +64,15 @@ class DomainNet(PublishedDomains):
     def label(self) -> str:
         """For example domainnet-clipart, or domainnet-clipart-official."""
         return super().label + ("" if self.lists == "all" else f"-{self.lists}")
+
+    @property
+    def facts(self) -> Facts:
+        """The published numbers of images, in the lists that are used."""
+        every = super().facts
+        if self.lists == "all":
+            return every
+        trained = every.train - sum(count for domain, count in TEST_IMAGES.items() if domain != self.test_domain)
+        return replace(every, train=trained, test=TEST_IMAGES[self.test_domain])
 
     @classmethod
     def pieces(cls) -> tuple[Piece, ...]:
