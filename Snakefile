@@ -212,7 +212,8 @@ rule explore:
     params: cells=FLOW.identities_shown, name_or_file=FLOW.name_or_file, description=FLOW.description
     log: PATHS.log(E, "explore")
     run:
-        fedflat(log, "explore", params.name_or_file, *FLOW.options)
+        pages = [job.wildcards.experiment for job in workflow.dag.jobs if job.rule.name == "page"]
+        fedflat(log, "explore", params.name_or_file, *["--link-report"] * (wildcards.experiment in pages), *FLOW.options)
 
 
 rule page:

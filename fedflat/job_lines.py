@@ -25,7 +25,7 @@ NOISE = (
     "Execute ", "Complete log(s):", "Elapsed time:", "Config file ", "Reasons:", "Exiting because a job execution",
     "WorkflowError:\nAt least one job did not complete successfully", "RuleException:\nCalledProcessError",
     "Removing output files of failed job", "DAG of jobs will be updated", "Updating checkpoint dependencies",
-    "The run involves checkpoint jobs",
+    "The run involves checkpoint jobs", "Some jobs were triggered by provenance information",
 )  # fmt: skip
 """How the other messages begin that say nothing about the workflow, or what is said in other words at the end."""
 

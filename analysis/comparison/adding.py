@@ -52,8 +52,8 @@ def add(
             pd.concat([one.runs for one in (*stored, *added)], ignore_index=True),
             pd.concat([one.curves for one in (*stored, *added)], ignore_index=True),
         )
+        check_comparable(together.runs, f"'{place}'")  # first, because nobody should replace what differs
         _check_distinct(together.runs, place)
-        check_comparable(together.runs, f"'{place}'")
         _check_seeds(together.runs, place)
         save(place, together)
     return place

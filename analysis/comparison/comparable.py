@@ -48,14 +48,15 @@ def place_of(row: Row) -> str:
 
 def check_comparable(rows: pd.DataFrame, where: str) -> None:
     """A `UserError` if two runs with the same setting and seed cannot be compared."""
-    columns = [*PAIR, "method", "model", *AMOUNT, *SHARED]
+    columns = [*PAIR, "method", "experiment", "model", *AMOUNT, *SHARED]
     for _, group in rows.drop_duplicates([*PAIR, *SHARED])[columns].groupby(PAIR, sort=False):
         first, *others = group.to_dict("records")
         for other in others:
-            why = difference(first, other, (f"in {first['method']}", f"in {other['method']}"))
+            key = "method" if first["method"] != other["method"] else "experiment"
+            why = difference(first, other, (f"in {first[key]}", f"in {other[key]}"))
             if why is not None:
                 raise UserError(
-                    f"{where}: {first['method']} and {other['method']} cannot be compared in {place_of(first)} ({why})"
+                    f"{where}: {first[key]} and {other[key]} cannot be compared in {place_of(first)} ({why})"
                 )
 
 

@@ -102,6 +102,11 @@ def compare(
     if metric not in stored.metrics:
         raise unknown("metric of stored baselines", metric, stored.metrics)
     requested = RequestedExperiment(experiment or _of_grid(grid), results, overrides or {})
+    if method.endswith(".py"):
+        raise UserError(
+            f"'{method}' is a file, not a method of an experiment; this trains and compares it: snakemake --cores 2 "
+            f"compare --config method={method} grid={grid}"
+        )
     runs = method_runs(method, requested)
     mine = run_table(requested, runs)
     variant = _variant(stored, grid, variant, mine)

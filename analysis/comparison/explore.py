@@ -20,9 +20,10 @@ from bench.files.atomic import write_text
 from bench.input.errors import UserError
 
 
-def render_explorer(requested: RequestedExperiment, out: Path | None = None) -> Path:
+def render_explorer(requested: RequestedExperiment, out: Path | None = None, *, links_report: bool = False) -> Path:
     """Write the interactive page of an experiment's finished runs; `out` None: next to its report.
 
+    A page next to the report links it if it is there; with `links_report`, also if it is not.
     A `UserError` if no run is finished.
     """
     finished = finished_runs(requested)
@@ -31,16 +32,19 @@ def render_explorer(requested: RequestedExperiment, out: Path | None = None) -> 
         where = f"experiment {requested.experiment.name} under '{requested.results}'"
         raise UserError(f"no finished run of {where}; train them with: {train}")
     file = out or requested.report_paths.explorer
-    write_text(file, _explorer(requested, finished, file).page())
+    write_text(file, _explorer(requested, finished, file, links_report=links_report).page())
     return file
 
 
-def _explorer(requested: RequestedExperiment, finished: Sequence[FinishedRun], file: Path) -> Explorer:
+def _explorer(
+    requested: RequestedExperiment, finished: Sequence[FinishedRun], file: Path, *, links_report: bool
+) -> Explorer:
     experiment = requested.experiment
     planned = sum(len(cell.runs) for cell in experiment.cells().values())
     runs = run_table(requested, finished)
     final = final_at_scale(FinalValue.named(experiment.report or "last"), experiment)
     report = requested.report_paths.page
+    is_linked = report.parent == file.parent and (links_report or report.is_file())
     return Explorer(
         title=f"FedFlat: {experiment.name}",
         description=f"{experiment.description} {len(runs)} of {planned} runs are finished.",
@@ -50,7 +54,7 @@ def _explorer(requested: RequestedExperiment, finished: Sequence[FinishedRun], f
         reported=final.description,
         surfaces=_surfaces(requested, runs),
         own=next(iter(experiment.own_methods), None),
-        links={"Tables and figures": report.name} if report.parent == file.parent and report.is_file() else {},
+        links={"Tables and figures": report.name} if is_linked else {},
     )
 
 

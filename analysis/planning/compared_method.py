@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from analysis.comparison.baselines import load
+from analysis.comparison.baselines import load, stored_grids
 from analysis.comparison.run_table import ANALYSED
 from analysis.report.requested import RequestedExperiment
 from bench.engine.method_costs import example
@@ -66,8 +66,12 @@ class ComparedMethod:
         for key, overridden in CONFIG_KEYS.items():
             if overridden in overrides and key not in _ALLOWED:
                 raise UserError(f"--config {key}: runs with it cannot be compared with stored ones")
-        if grid not in (names := experiment_names()):
-            raise unknown("grid", grid, names)
+        if grid not in (names := experiment_names()) and grid in stored_grids():
+            raise UserError(
+                f"--config grid={grid}: no experiment of paper_tables has the name of this grid (allowed: "
+                f"{', '.join(sorted({*stored_grids()} & {*names}))}); train your runs, and compare them with: fedflat "
+                f"compare METHOD --grid {grid} --experiment FILE"
+            )
         stored = load(grid).runs  # before hours of training: whether there are baselines, and whether they are whole
         label, entry = _entry(method, grid)
         file = ResultPaths(results).compared(grid, label)

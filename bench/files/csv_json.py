@@ -125,6 +125,8 @@ def _without_checksum(text: str) -> tuple[str, bool]:
     if not text.endswith("\n"):
         raise ValueError("its last line is incomplete" if text else "it is empty")
     head, _, rows = text.partition("\n")
+    if head.endswith("\r"):
+        raise ValueError("its lines end with CR LF instead of LF, as after a checkout by git with core.autocrlf")
     of_last_row = rows[:-1].rpartition("\n")[2].rpartition(",")[2]
     has_column = head.endswith(f",{CHECKSUM}")
     stated = re.fullmatch(r"(\d+)-[0-9a-f]{8}", of_last_row)

@@ -213,7 +213,7 @@ def compare(
         ),
     ] = None,
     width: Annotated[
-        float, typer.Option(help="The width of the report's figures, as printed.", min=2, metavar="INCHES")
+        float, typer.Option(help="The width of the report's figures, as printed.", min=2, max=40, metavar="INCHES")
     ] = 6.75,
 ) -> None:
     """Is a method better than the stored baselines?

@@ -84,6 +84,9 @@ def explore(
             help="The HTML file to write. Default: explore.html next to the report.", parser=file_path, metavar="FILE"
         ),
     ] = None,
+    link_report: Annotated[
+        bool, typer.Option("--link-report", help="Link the report, also if it is still to be written.")
+    ] = False,
     set_: Set = None,
     results: Results = Path("results"),
 ) -> None:
@@ -100,7 +103,8 @@ def explore(
     from analysis.comparison.explore import render_explorer
     from analysis.report.requested import RequestedExperiment
 
-    typer.echo(str(render_explorer(RequestedExperiment(experiment, results, overrides_of(set_)), out)))
+    requested = RequestedExperiment(experiment, results, overrides_of(set_))
+    typer.echo(str(render_explorer(requested, out, links_report=link_report)))
 
 
 def summary(experiment: ExperimentName, set_: Set = None, results: Results = Path("results")) -> None:
@@ -193,7 +197,9 @@ def study(
             metavar="FOLDER",
         ),
     ] = None,
-    width: Annotated[float, typer.Option(help="The width of the figures, as printed.", min=2, metavar="INCHES")] = 6.75,
+    width: Annotated[
+        float, typer.Option(help="The width of the figures, as printed.", min=2, max=40, metavar="INCHES")
+    ] = 6.75,
 ) -> None:
     """Does flatness predict accuracy? Write tables and figures.
 

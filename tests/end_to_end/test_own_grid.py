@@ -51,6 +51,7 @@ def test_every_table_and_figure_shows_the_grid(own):
     assert sorted(file.stem for file in report.glob("tables/*.csv")) == TABLES
     assert sorted(file.stem for file in report.glob("figures/*.png")) == FIGURES
     page = (report / "index.html").read_text(encoding="utf-8")
+    assert 'href="index.html"' in (report / "explore.html").read_text(encoding="utf-8"), "written before the report"
     assert "Not drawn yet" not in page
     assert "Not shown" not in page
     assert "α = 0.3" in page

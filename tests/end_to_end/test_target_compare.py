@@ -70,3 +70,9 @@ def test_an_edited_file_is_not_mixed_with_the_trials_of_the_old_one(folder, tmp_
     assert "Traceback" not in done.stderr
     planned = compare(copy, "replace=true", options=("-n",))
     assert "tune     4" in planned.stderr.splitlines(), "the tuned values of the old file are not used"
+    shutil.rmtree(copy / "results" / "tuning")
+    done = compare(copy)
+    assert done.returncode != 0
+    [line] = [line for line in done.stderr.splitlines() if line.startswith("fedflat: ")]
+    assert "idea.py' has been edited" in line, "the runs of the old file, found when the tuned values are written"
+    assert "with --replace" in line

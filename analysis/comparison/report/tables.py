@@ -89,6 +89,11 @@ def number(value: float, form: str) -> str:
     return "–" if math.isnan(value) else format(value + 0.0, form).replace("-", "−")
 
 
+def _amount(value: float) -> str:
+    """A number of at least 0 with four significant digits, such as 0.7503 and 18,920."""
+    return f"{float(f'{value:.4g}'):,.15g}"
+
+
 def metric_words(comparison: Comparison) -> str:
     """The metric with its unit: test accuracy (%)."""
     return comparison.metric.replace("_", " ") + " (%)" * comparison.metric.endswith("accuracy")
@@ -259,7 +264,7 @@ def cost_table(comparison: Comparison) -> ReportTable:
         for cost in columns:
             front = " *" if row[f"front_{cost}"] else ""
             times = f" ({row[f'{cost}_relative']:.2f} ×)" if relative else ""
-            cells.append(f"{row[cost]:,.4g}{times}{front}" if math.isfinite(row[cost]) else "–")
+            cells.append(f"{_amount(row[cost])}{times}{front}" if math.isfinite(row[cost]) else "–")
         rows.append((comparison.titles[row["method"]], value(row["mean"]), *cells))
     notes = ["*: no other method is at least as good and costs at most as much (Pareto front)."]
     if relative:
@@ -268,6 +273,8 @@ def cost_table(comparison: Comparison) -> ReportTable:
         notes.append("Gradients: of single images, over all clients.")
     if "communicated_mb" in columns:
         notes.append("Traffic: up and down, all clients, in 10^6 bytes.")
+    if "seconds" in columns:
+        notes.append("Seconds: as measured; the stored runs may be those of another machine.")
     caption = Caption.of(
         "Costs", "What a whole run costs, as mean over settings and seeds, with the mean of its results.", notes
     )

@@ -61,7 +61,9 @@ def about(comparison: Comparison) -> list[str]:
     missing = {
         "no costs: they are not stored for all methods": not stored_costs(comparison.rows),
         f"no costs relative to {REFERENCE}: it is not among the methods": REFERENCE not in comparison.scores.methods,
-        "no flatness: no measure is stored for two methods": not stored_measures(comparison.rows),
+        "no flatness: fewer than two methods have a stored measure such as lambda_max": not stored_measures(
+            comparison.rows
+        ),
     }
     return [
         *_values(own, f"{comparison.method} (experiment {comparison.experiment})"),

@@ -72,7 +72,7 @@ def perturbation(configuration: str, label: str) -> str:
 
 def _components(method: dict[str, Any], label: str) -> dict[str, str]:
     swa = "yes" if method.get("hyperparameters", {}).get("swa") is not None else "no"
-    if method.get("file") is not None:
+    if method.get("code") is not None:  # the hash of a user's file, whose place is not stored
         return {**dict.fromkeys(SLOTS, label), "averaging": swa}
     fields = {name: value for name, value in method.items() if name in ("name", *SLOTS)}
     components = MethodChoice.parse(fields).recipe.components

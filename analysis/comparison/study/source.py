@@ -54,6 +54,8 @@ class Source:
     def runs(self) -> pd.DataFrame:
         """The table of runs; a `UserError` if there are none."""
         if not self.from_runs:
+            if self.grid.endswith((".yaml", ".yml")):
+                raise UserError(f"'{self.grid}' is a file, not a grid of stored baselines; for its runs, add --runs")
             return load(self.grid, self.baselines).runs
         table = run_table(self.requested)
         if table.empty:

@@ -17,7 +17,7 @@ CHOICES: Mapping[str, Mapping[str, str]] = {
     "fedlesam": {"name": "fedlesam"},
     "fedlesam_s": {"name": "fedlesam_s"},
     "prox_sam": {"perturbation": "sam", "correction": "prox"},
-    "mine": {"file": "mine.py"},
+    "mine": {"code": "60397c3d5fe27287"},
 }
 """How the configuration of each method chooses it."""
 

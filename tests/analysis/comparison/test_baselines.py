@@ -18,6 +18,7 @@ from bench.experiments.run_config import RunConfig
 from bench.input.errors import UserError
 from tests.analysis.conftest import LITTLE, analyse, train_all
 from tests.commands import fedflat, refused
+from tests.places import ROOT
 
 CELL = "digits/dirichlet-0.1/4-of-20/fedsam"
 METHODS = ("fedavg", "fedsam", "wild")
@@ -203,11 +204,26 @@ def test_methods_that_do_not_share_the_protocol_are_not_stored_together(little: 
         collect(requested(little))
 
 
+def test_runs_of_another_protocol_replace_nothing(little: Path) -> None:
+    add([requested(little)], "tiny")
+    before, file = contents(), little / "longer.yaml"
+    text = LITTLE.replace("name: little", "name: longer").replace("rounds: 1", "rounds: 2")
+    file.write_text(text.replace("  wild:", "  # wild:"), encoding="utf-8")
+    train_all(file, little / "results")
+    for replace in (False, True):
+        with pytest.raises(UserError, match=r"little and longer cannot be compared .* \(rounds: 1 in little, 2"):
+            add([requested(little, "longer.yaml")], "tiny", replace=replace)
+    assert contents() == before
+
+
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (("rounds: 1", "rounds: 2"), r"cannot be compared in .*seed-0 \(rounds: 1 in fedavg, 2 in fedavg\)"),
-        (("methods:", "report: best\nmethods:"), r"reported value: last in fedavg, best, evaluated every 1 rounds in"),
+        (("rounds: 1", "rounds: 2"), r"cannot be compared in .*seed-0 \(rounds: 1 in little, 2 in other\)"),
+        (
+            ("methods:", "report: best\nmethods:"),
+            r"reported value: last in little, best, evaluated every 1 rounds in",
+        ),
         (("seeds: [0, 1, 2]", "seeds: [0, 1]"), r"has 2 seeds in .*, and fedavg \(untuned\) has 3"),
         (("seeds: [0, 1, 2]", "seeds: [0]"), r"fedavg \(tuned\) has 1 seed in .* \(allowed: at least 2 seeds\)"),
     ],
@@ -312,6 +328,15 @@ def test_damaged_baselines_are_reported(little: Path) -> None:
 
 def without_checksum(change):
     return lambda rows: change(rows.drop(columns="checksum"))
+
+
+def test_other_line_ends_are_named(tmp_path: Path) -> None:
+    """As git writes them with core.autocrlf, which .gitattributes prevents."""
+    folder = Path(shutil.copytree(ROOT / "results" / "baselines" / "quick", tmp_path / "quick"))
+    file = folder / "curves.csv"
+    file.write_bytes(file.read_bytes().replace(b"\n", b"\r\n"))
+    with pytest.raises(UserError, match=r"curves.csv' is damaged \(its lines end with CR LF instead of LF"):
+        load("quick", folder)
 
 
 def test_the_commands_store_and_show(little: Path) -> None:

@@ -150,6 +150,8 @@ def test_old_runs_of_a_known_experiment_are_not_shown_as_new_ones(stored: Path) 
 def test_mistakes_are_reported(stored: Path) -> None:
     with pytest.raises(UserError, match="unknown method of experiment little 'fedsm'; did you mean 'fedsam'"):
         compared("fedsm")
+    with pytest.raises(UserError, match=r"'mine.py' is a file, .* compare --config method=mine.py grid=tiny"):
+        compared("mine.py")
     with pytest.raises(UserError, match="unknown experiment 'litle'"):
         compared(experiment="litle")
     with pytest.raises(UserError, match="unknown metric of stored baselines 'accuracy'"):
@@ -253,7 +255,7 @@ def test_the_command_answers_in_words_and_writes_the_report(stored: Path) -> Non
     text = as_text(compared(), by_setting=True)
     assert done.stdout == f"{text}\n\nreport/report.md\n"
     assert text.startswith("No verdict: 3 seeds; a verdict needs at least 6.\nBest rivals: ")
-    assert "no flatness: no measure is stored for two methods" in text
+    assert "no flatness: fewer than two methods have a stored measure such as lambda_max" in text
     table = pd.read_csv("report/tables/verdicts.csv")
     assert table[IDS[:3]].drop_duplicates().to_numpy().tolist() == [["all"] * 3, *map(list, SETTINGS)]
     assert table["verdict"].isna().all()

@@ -79,7 +79,7 @@ def test_what_is_not_stored_is_left_out_with_one_line() -> None:
     texts = about(plain)
     assert [text for text in texts if text.startswith("no ")] == [
         "no costs: they are not stored for all methods",
-        "no flatness: no measure is stored for two methods",
+        "no flatness: fewer than two methods have a stored measure such as lambda_max",
     ]
     assert relative_costs(plain) == ""
     assert verdict(plain)[0].endswith("worse than 1.")

@@ -55,6 +55,9 @@ def test_it_shows_surfaces_that_are_analysed(little: Path) -> None:
 
 def test_the_two_pages_link_each_other(little: Path) -> None:
     request = requested(little)
+    first = render_explorer(request, links_report=True)
+    assert '<a href="index.html">' in first.read_text(encoding="utf-8")
+    first.unlink()
     assert "explore.html" not in render_page(request).read_text(encoding="utf-8")
     assert '<a href="index.html">' in render_explorer(request).read_text(encoding="utf-8")
     assert '<a href="explore.html">Interactive page</a>' in render_page(request).read_text(encoding="utf-8")

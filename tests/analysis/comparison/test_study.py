@@ -136,6 +136,7 @@ def test_wrong_requests_are_one_line(tmp_path: Path) -> None:
     for words, message in {
         ("study", "quik"): "quik",
         ("study", "quick", "--set", "training.rounds=3"): "--set",
+        ("study", "mine/experiments.yaml"): "for its runs, add --runs",
         ("study", "quick", "--runs", "--baselines", str(tmp_path)): "exclude each other",
         ("study", "quick", "--runs", "--results", str(tmp_path)): "no finished runs of quick",
     }.items():

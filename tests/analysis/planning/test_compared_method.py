@@ -77,7 +77,7 @@ def test_methods_of_the_grid_of_experiments_and_of_the_catalog(tmp_path: Path) -
     [
         ({"method": "idea.py", "grid": None}, "a comparison needs two keys: --config method=mine.py grid=bench1d"),
         ({"grid": "quick"}, "a comparison needs two keys"),
-        ({"method": "idea.py", "grid": "quik"}, "unknown grid 'quik'; did you mean 'quick'"),
+        ({"method": "idea.py", "grid": "quik"}, "unknown grid of stored baselines 'quik'; did you mean 'quick'"),
         ({"method": "idea.py", "rounds": 5}, "--config rounds: runs with it cannot be compared with stored ones"),
         ({"method": "idea.py", "scale": "smoke"}, "--config scale: runs with it cannot be compared"),
         ({"method": "none.py"}, "none.py: there is no such file"),
