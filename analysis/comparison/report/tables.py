@@ -89,7 +89,7 @@ def number(value: float, form: str) -> str:
     return "–" if math.isnan(value) else format(value + 0.0, form).replace("-", "−")
 
 
-def _amount(value: float) -> str:
+def _four_digits(value: float) -> str:
     """A number of at least 0 with four significant digits, such as 0.7503 and 18,920."""
     return f"{float(f'{value:.4g}'):,.15g}"
 
@@ -264,7 +264,7 @@ def cost_table(comparison: Comparison) -> ReportTable:
         for cost in columns:
             front = " *" if row[f"front_{cost}"] else ""
             times = f" ({row[f'{cost}_relative']:.2f} ×)" if relative else ""
-            cells.append(f"{_amount(row[cost])}{times}{front}" if math.isfinite(row[cost]) else "–")
+            cells.append(f"{_four_digits(row[cost])}{times}{front}" if math.isfinite(row[cost]) else "–")
         rows.append((comparison.titles[row["method"]], value(row["mean"]), *cells))
     notes = ["*: no other method is at least as good and costs at most as much (Pareto front)."]
     if relative:
