@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from analysis.comparison.baselines import KEY, Baselines, folder_of, load, save
+from analysis.comparison.baselines import KEY, RUNS, Baselines, folder_of, load, save
 from analysis.comparison.comparable import check_comparable, place_of
 from analysis.comparison.run_table import ANALYSED, CURVE_IDS, curve_table, finished_runs, require_all_rounds, run_table
 from analysis.report.requested import RequestedExperiment
@@ -16,6 +16,7 @@ from bench.experiments.results import TRIALS
 from bench.files.locks import folder_lock
 from bench.input.errors import UserError, first_few
 from bench.input.frozen import NAME
+from bench.training.directories.open_runs import no_empty_folders
 
 FEWEST_SEEDS = 2
 """Runs of fewer seeds are not stored: one seed shows no spread."""
@@ -40,7 +41,7 @@ def add(
     place = folder or folder_of(grid)
     added = [collect(requested, analyses=analyses) for requested in requests]
     place.parent.mkdir(parents=True, exist_ok=True)
-    with folder_lock(place) as is_free:
+    with no_empty_folders([place / RUNS]), folder_lock(place) as is_free:
         if not is_free:
             raise UserError(f"another process is writing '{place}'")
         others = [file for file in place.iterdir() if file.name != TRIALS] if place.exists() else []

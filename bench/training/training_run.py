@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -245,12 +246,24 @@ def _metrics(rows: list[dict[str, Any]], subset: str) -> pd.DataFrame:
     return table.reindex(columns=[*columns, *extra]).astype({"round": int, "active": int, "diverged": int})
 
 
+class _LogFile(logging.FileHandler):
+    """The log of a run. Lines that cannot be written are lost, because a full disk stops the run with another error."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the name in logging
+        """Print no traceback."""
+
+    def close(self) -> None:
+        """Close the file."""
+        with suppress(OSError):
+            super().close()
+
+
 def _logger(file: Path) -> logging.Logger:
     log = logging.getLogger(f"fedflat.{file}")
     log.setLevel(logging.INFO)
     log.propagate = False
     # Names of folders, and errors in code of users, may have any characters, in any locale.
-    handler = logging.FileHandler(file, encoding="utf-8", errors="backslashreplace")
+    handler = _LogFile(file, encoding="utf-8", errors="backslashreplace")
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
     log.addHandler(handler)
     return log

@@ -1,7 +1,10 @@
 """Stored baselines: the files of a grid hold what the tables of runs hold, or there is a clear refusal."""
 
 import json
+import resource
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pandas as pd
@@ -136,6 +139,28 @@ def test_a_kill_leaves_the_old_baselines_or_the_new_ones(little: Path, monkeypat
     assert seen == ["untuned"] * 3 + ["tuned"] * 2
     save(TINY, new)
     assert not any(b"untuned" in content for content in contents().values())
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """A limit on the size of files stands in for a full disk: both are an error of a write in the middle."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_full_disk_leaves_the_old_baselines_or_none(little: Path) -> None:
+    with pytest.raises(UserError, match=r"cannot write 'results/baselines/tiny/about.csv'"), full_disk():
+        add([requested(little)], "tiny")
+    assert not TINY.exists()
+    add([requested(little)], "tiny")
+    before = contents()
+    with pytest.raises(UserError, match="cannot write"), full_disk():
+        add([requested(little)], "tiny", replace=True)
+    assert contents() == before
 
 
 def test_hashes_that_look_like_numbers_stay_text(little: Path) -> None:

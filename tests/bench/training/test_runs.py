@@ -29,6 +29,7 @@ from bench.training.directories.working_directory import working_directory
 from bench.training.run_directory import RunDirectory
 from bench.training.run_setup import RunSetup
 from bench.training.train import train_cell, train_runs
+from bench.training.training_run import _logger
 from tests.commands import fedflat
 from tests.problems import train
 
@@ -469,3 +470,12 @@ def test_a_share_of_the_training_images_can_be_evaluated():
 @pytest.mark.parametrize(("given", "images", "evaluated"), [(None, 50_000, 10_000), (None, 901, 901), (300, 901, 300)])
 def test_the_number_of_training_images_that_are_evaluated(given, images, evaluated):
     assert Evaluation(training_images=given).count(images) == evaluated
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has /dev/full")
+def test_a_log_on_a_full_disk_prints_nothing(capsys):
+    log = _logger(Path("/dev/full"))
+    log.info("a line that is lost")
+    for handler in log.handlers:
+        handler.close()
+    assert capsys.readouterr().err == ""
