@@ -235,8 +235,8 @@ def test_runs_of_another_protocol_replace_nothing(little: Path) -> None:
     text = LITTLE.replace("name: little", "name: longer").replace("rounds: 1", "rounds: 2")
     file.write_text(text.replace("  wild:", "  # wild:"), encoding="utf-8")
     train_all(file, little / "results")
-    for replace in (False, True):
-        with pytest.raises(UserError, match=r"little and longer cannot be compared .* \(rounds: 1 in little, 2"):
+    for replace, where in ((False, "little, 2 in longer"), (True, "wild, 2 in fedavg")):
+        with pytest.raises(UserError, match=rf"cannot be compared .* \(rounds: 1 in {where}\)"):
             add([requested(little, "longer.yaml")], "tiny", replace=replace)
     assert contents() == before
 
