@@ -157,9 +157,9 @@ def test_a_full_disk_leaves_the_old_baselines_or_none(little: Path) -> None:
         add([requested(little)], "tiny")
     assert not TINY.exists()
     add([requested(little)], "tiny")
-    before = contents()
+    before, other = contents(), requested(little, variant(little, "little_tuned", ("lr: 0.1", "lr: 0.2")))
     with pytest.raises(UserError, match="cannot write"), full_disk():
-        add([requested(little)], "tiny", replace=True)
+        add([other], "tiny")
     assert contents() == before
 
 
