@@ -14,6 +14,7 @@ from analysis.comparison.tuning.report import TuningReport
 from analysis.comparison.tuning.source import TuningSource
 from analysis.comparison.tuning.trials import add_trials, collect, load_trials
 from analysis.report.requested import RequestedExperiment
+from bench.experiments.address import IDS
 from bench.experiments.experiment import load_experiment
 from bench.experiments.results import ResultPaths
 from bench.host.progress import silent
@@ -24,6 +25,7 @@ from bench.tuning.tune import tune_cell
 from bench.tuning.winners import write_winners
 from tests.analysis.conftest import train_all
 from tests.commands import fedflat, refused
+from tests.places import ROOT
 
 FILE = """
 name: mine
@@ -169,6 +171,17 @@ def test_damaged_trials_are_reported(mine: Path) -> None:
         damage.to_csv(STORED, index=False)
         with pytest.raises(UserError, match=message):
             load_trials("tiny")
+
+
+@pytest.mark.parametrize("grid", sorted(file.parent.name for file in (ROOT / "results/baselines").glob("*/trials.csv")))
+def test_stored_trials_are_those_of_this_version(grid: str, tmp_path: Path) -> None:
+    stored = load_trials(grid, ROOT / "results/baselines" / grid)
+    assert stored is not None
+    for (name, *ids), rows in stored.groupby(["experiment", *IDS]):
+        search = CellSearch.of(load_experiment(name), "/".join(ids), tmp_path)
+        there = rows.sort_values("trial")
+        assert list(there["identity"]) == [trial.run.identity for trial in search.trials]
+        assert set(there["search"]) == {search.identity}
 
 
 def test_wrong_requests_are_one_line(mine: Path) -> None:
