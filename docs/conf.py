@@ -40,6 +40,7 @@ docs/clusters
 docs/results
 docs/comparison
 docs/study
+docs/compositions
 docs/explorer
 docs/verification
 docs/python

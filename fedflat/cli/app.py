@@ -59,6 +59,7 @@ app.command("import")(provenance.import_)  # a word that Python reserves
 app.add_typer(data.app, name="data")
 app.add_typer(weights.app, name="weights")
 app.add_typer(comparing.app, name="baselines")
+app.add_typer(tuning.app, name="compositions")
 
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 """The base class of command-line errors, from Click or from Typer's copy of Click; Typer does not export it."""

@@ -1,0 +1,1 @@
+"""Compositions: all legal triples of perturbation × correction × server, and which of them papers have published."""

@@ -1,0 +1,98 @@
+"""The triples of perturbation × correction × server: which are legal, which are the same, and which are published."""
+
+import itertools
+from functools import cache
+from typing import NamedTuple
+
+from bench.experiments.files import experiment_names
+from bench.experiments.resolving import experiment_data
+from bench.experiments.schema import MethodEntry
+from bench.input.errors import UserError
+from bench.methods.catalog import CATALOG
+from bench.methods.compose import SLOTS, compose
+from bench.methods.losses.cross_entropy import CrossEntropy
+from bench.methods.perturbations.sam import MixedSAM
+from bench.methods.recipe import Recipe
+from bench.methods.servers.average import AverageOrDirection
+
+AXES = ("perturbation", "correction", "server")
+
+SAME = {
+    "perturbation": {MixedSAM.name: "sam"},
+    "server": {AverageOrDirection.name: "average"},
+}
+"""By slot, the components that do what another one does, unless a hyper-parameter without a search range is changed."""
+
+
+class Triple(NamedTuple):
+    """The names of a method's components. The fourth one, the loss, is cross-entropy."""
+
+    perturbation: str
+    correction: str
+    server: str
+
+    @property
+    def label(self) -> str:
+        """For example sam+feddyn+look_ahead."""
+        return "+".join(self)
+
+    @property
+    def recipe(self) -> Recipe:
+        """The free composition; a `UserError` if its components do not fit together."""
+        return compose(self._asdict())
+
+    @classmethod
+    def of(cls, recipe: Recipe) -> "Triple | None":
+        """The triple of a method, by the names in `SAME`; None for another loss, or for a user's own component."""
+        components = recipe.components.by_slot()
+        if components["loss"] is not CrossEntropy:
+            return None
+        if any(components[slot] is not SLOTS[slot].get(components[slot].name) for slot in AXES):
+            return None
+        names = (components[slot].name for slot in AXES)
+        return cls(*(SAME.get(slot, {}).get(name, name) for slot, name in zip(AXES, names, strict=True)))
+
+
+NEUTRAL = Triple("none", "none", "average")
+"""FedAvg's components."""
+
+
+def all_triples() -> list[Triple]:
+    """All triples of registered components, also illegal ones, and those that are the same as another one."""
+    return [Triple(*names) for names in itertools.product(*(SLOTS[slot] for slot in AXES))]
+
+
+def why_left_out(triple: Triple) -> str | None:
+    """Why a triple is no composition of its own: illegal, or the same as another one; None if it is one."""
+    for slot, name in triple._asdict().items():
+        if (other := SAME.get(slot, {}).get(name)) is not None:
+            return f"{slot} {name} does the same as {other}"
+    try:
+        triple.recipe  # noqa: B018 - raises if the components do not fit together
+    except UserError as error:
+        return str(error)
+    return None
+
+
+@cache
+def compositions() -> tuple[Triple, ...]:
+    """All legal triples, each once."""
+    return tuple(triple for triple in all_triples() if why_left_out(triple) is None)
+
+
+@cache
+def published() -> dict[Triple, str]:
+    """The triples of the catalog and of the papers' experiments in `paper_tables`, with the name of a method for each.
+
+    SWA and hyper-parameters are no part of a triple: FedAvgM + SAM + SWA publishes FedAvgM + SAM.
+    """
+    found: dict[Triple, str] = {}
+    for recipe in CATALOG.values():
+        if (triple := Triple.of(recipe)) is not None:
+            found.setdefault(triple, recipe.title)
+    for name in experiment_names():
+        for label, entry in experiment_data(name)["methods"].items():
+            parsed = MethodEntry.parse(entry, label)
+            if (triple := Triple.of(parsed.choice(label).recipe)) is not None:
+                found.setdefault(triple, parsed.title or label)
+    return found

@@ -1,0 +1,221 @@
+"""The search among compositions: stored scores, the choice of the best, the answer, its files, and refusals."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.image import imread
+from typer.testing import CliRunner
+
+from analysis.comparison.tuning.compositions.evaluation import Evaluation, candidates, ranked
+from analysis.comparison.tuning.compositions.searches import load, stored_files
+from analysis.comparison.tuning.compositions.tables import composition_frame, tables
+from analysis.comparison.tuning.compositions.triples import NEUTRAL, compositions, published
+from analysis.comparison.tuning.compositions.words import answer
+from analysis.comparison.tuning.compositions.write import write
+from bench.input.errors import UserError
+from fedflat.cli.app import app
+from tests.analysis.comparison.composition_frames import (
+    COMPOSED,
+    PUBLISHED,
+    store_runs,
+    store_screening,
+    store_tuned,
+)
+from tests.commands import fedflat, refused
+
+GRID = """
+name: little
+extends: quick
+training: {rounds: 2, local_epochs: 1}
+evaluation: {every: 1}
+grid:
+  partition: [{name: dirichlet, alpha: 0.1, clients: 20}]
+  participation: [{active: 4}]
+  seeds: [0, 1]
+tuning: {trials: 2, rungs: []}
+methods: {fedavg: , fedsam: }
+"""
+CHOSEN = "[fedavg,fedsam,sam+feddyn+momentum,none+scaffold+adam]"
+SETTING = "dirichlet-0.1/4-of-20"
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Searches and baselines in which sam+feddyn+momentum is better than the published methods."""
+    folder = tmp_path_factory.mktemp("stored")
+    store_screening(folder / "searches")
+    store_tuned(folder / "searches", "composed", COMPOSED)
+    store_tuned(folder / "searches", "published", PUBLISHED)
+    store_runs(folder / "baselines", {**COMPOSED, **PUBLISHED}, tuple(COMPOSED))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def evaluation(stored: Path) -> Evaluation:
+    return evaluated(stored)
+
+
+@pytest.fixture
+def copied(stored: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(stored, tmp_path / "stored")
+
+
+def evaluated(folder: Path) -> Evaluation:
+    return Evaluation.of("grid", folder / "searches", folder / "baselines")
+
+
+def test_candidates_are_the_best_unpublished_triples(evaluation: Evaluation) -> None:
+    chosen = candidates(evaluation.screening, 5)
+    rows = ranked(evaluation.screening)
+    new = rows[rows["published"] == ""]
+    assert [triple.label for triple in chosen] == list(new["method"].head(5))
+    assert rows["score"].head(400).is_monotonic_decreasing
+    assert np.isnan(rows["score"].iloc[-1])
+    assert not set(chosen) & published().keys()
+    assert len(candidates(evaluation.screening, 1000)) == 432 - 1, "a triple whose trials failed is no candidate"
+
+
+def test_both_sides_are_chosen_by_validation_and_not_by_test_accuracy(copied: Path) -> None:
+    """FedSAM has the best validation accuracy of the published methods, whatever its test accuracy is."""
+    shutil.rmtree(copied / "baselines")
+    accuracies = {**COMPOSED, **PUBLISHED, "fedavg": 99.0, "none+feddc+look_ahead": 98.0}
+    store_runs(copied / "baselines", accuracies, tuple(COMPOSED))
+    found = evaluated(copied)
+    assert (found.best, found.best_published) == ("sam+feddyn+momentum", "fedsam")
+    text = " ".join(answer(found))
+    assert (
+        "is not shown to beat all published methods: it is better than 2 of 3, cannot tell from 0, worse than 1" in text
+    )
+    assert "Test accuracy minus that of FEDSAM" in text
+
+
+def test_the_numbers_are_those_of_the_runs(evaluation: Evaluation) -> None:
+    frame = composition_frame(evaluation).set_index("method")
+    assert list(frame.index) == ["sam+feddyn+momentum", "none+feddc+look_ahead", "fedsam"]
+    rows = evaluation.comparisons["sam+feddyn+momentum"].rows
+    means = rows.groupby("method")["test_accuracy"].mean()
+    best = frame.loc["sam+feddyn+momentum"]
+    assert best["test_accuracy"] == pytest.approx(means["sam+feddyn+momentum"])
+    assert best["difference"] == pytest.approx(means["sam+feddyn+momentum"] - means["fedsam"])
+    assert best["interval_low"] < best["difference"] < best["interval_high"]
+    assert (best["better"], best["cannot tell"], best["worse"]) == (3, 0, 0)
+    assert best["validation"] == pytest.approx(90 + 1.5)
+    assert frame.loc["fedsam", "test_accuracy"] == pytest.approx(means["fedsam"])
+    assert frame.loc["none+feddc+look_ahead", "verdict"] == "worse"
+    assert "beats all published methods: it is better than 3 of 3" in " ".join(answer(evaluation))
+
+
+def test_effects_compare_triples_that_differ_in_one_component(evaluation: Evaluation) -> None:
+    effects = evaluation.effects.set_index(["slot", "component"])
+    scores = dict(zip(compositions(), evaluation.screening.rows["score"], strict=True))
+    momentum = [triple for triple in compositions() if triple.server == "momentum"]
+    differences = [scores[triple] - scores[triple._replace(server="average")] for triple in momentum]
+    assert effects.loc[("server", "momentum"), "difference"] == pytest.approx(np.nanmean(differences))
+    assert effects.loc[("server", "momentum"), "share"] == 1
+    assert effects.loc[("server", "feddyn"), "pairs"] == 3 * 7
+    assert effects.loc[[*NEUTRAL._asdict().items()], "difference"].isna().all()
+
+
+def test_the_report_has_all_tables_and_the_figure(evaluation: Evaluation, tmp_path: Path) -> None:
+    page = write(evaluation, tmp_path, 3.4).read_text(encoding="utf-8")
+    latex = (tmp_path / "compositions.tex").read_text(encoding="utf-8")
+    names = [table.name for table in tables(evaluation)]
+    assert names == ["compositions", "settings", "components"]
+    for table in tables(evaluation):
+        assert table.caption.title in page
+        assert rf"\label{{tab:compositions-{table.name}}}" in latex
+        assert len(pd.read_csv(tmp_path / "tables" / f"{table.name}.csv")) == len(table.frame) > 0
+    for sentence in answer(evaluation):
+        assert sentence in page
+    assert imread(tmp_path / "figures" / "screening.png").std() > 0.02
+    assert "Not stored yet" not in page
+
+
+@pytest.mark.parametrize(
+    ("missing", "text"),
+    [
+        ("searches/composed.csv", "the search of the best compositions"),
+        ("searches/published.csv", "the search of the published methods"),
+        ("baselines/grid/runs.csv", "runs with the tuned values"),
+    ],
+)
+def test_what_is_not_stored_yet_is_named(copied: Path, missing: str, text: str) -> None:
+    (copied / missing).unlink()
+    found = evaluated(copied)
+    assert f"Not stored yet: {text}." in answer(found)
+    assert [table.name for table in tables(found)] == ["compositions", "components"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"trials": 16}, r"different budgets \(trials: 2 and 16\)"),
+        ({"seed": 5}, r"different budgets \(seed: 1000 and 5\)"),
+        ({"values": '{"training.lr": 0.3}'}, "have training.lr = 0.2, and the stored search published has found 0.3"),
+        ({"dataset": "other"}, "different settings"),
+        ({"score": 101.0}, "a score is no percentage"),
+    ],
+)
+def test_searches_that_do_not_belong_together_are_refused(
+    copied: Path, change: dict[str, object], message: str
+) -> None:
+    store_tuned(copied / "searches", "published", PUBLISHED, **change)
+    with pytest.raises(UserError, match=message):
+        evaluated(copied)
+
+
+def test_an_edited_file_is_refused(copied: Path) -> None:
+    file = copied / "searches" / "screening.csv"
+    text = file.read_text(encoding="utf-8")
+    file.write_text(text.replace("sam+feddyn+momentum", "sam+feddyn+average", 1), encoding="utf-8")
+    with pytest.raises(UserError, match="restore"):
+        load("grid", "screening", copied / "searches")
+
+
+def test_from_a_grid_to_the_stored_searches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All commands on a little grid, with the trials of four triples."""
+    monkeypatch.chdir(tmp_path)
+    Path("grid.yaml").write_text(GRID, encoding="utf-8")
+    write_it = ("compositions", "screening", "grid.yaml", "--setting", SETTING, "--trials", 1, "--out", "s.yaml")
+    assert fedflat(*write_it, "--rounds", 1).stdout == "462 triples in s.yaml\n"
+    chosen = ("--set", f"chosen={CHOSEN}")
+    loop = ("--set", "engine.backend=loop", "--device", "cpu")
+    assert "in 4 of 4 cells" in refused("compositions", "add", "s.yaml", "--grid", "little", *chosen)
+    assert fedflat("tune", "s.yaml", *chosen, *loop).returncode == 0
+    assert not Path("results/compositions").exists()
+    stored = fedflat("compositions", "add", "s.yaml", "--grid", "little", *chosen)
+    assert stored.stdout == "results/compositions/little/screening.csv\n", stored.stderr
+    assert list(map(str, stored_files("little"))) == ["results/compositions/little/screening.csv"]
+
+    search = load("little", "screening")
+    assert search.budget["trials"] == search.budget["rounds"] == 1
+    trials = pd.read_csv(f"results/tuning/little_screening/digits/{SETTING}/fedsam/trials.csv")
+    own = search.rows.set_index("method").loc["fedsam"]
+    assert own["score"] == pytest.approx(trials["score"].iloc[-1])
+    assert own["identity"] == trials["identity"].iloc[-1]
+    assert (own["published"], own["perturbation"]) == ("FedSAM", "sam")
+
+    best = fedflat("compositions", "best", "grid.yaml", "--count", 1, "--out", "b.yaml").stdout.split()
+    [first] = candidates(search, 1)
+    assert best[0] == first.label
+    shown = fedflat("compositions", "report", "little").stdout
+    assert "Not screened: 458 triples" in shown
+    assert "Not stored yet: the search of the best compositions." in shown
+
+
+def test_wrong_requests_are_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    screening = ("compositions", "screening", "quick", "--setting")
+    for words, message in {
+        ("compositions", "report", "quik"): "no stored search of quik_screening",
+        ("compositions", "best", "quick", "--out", "b.yaml"): "no stored search of quick_screening",
+        ("compositions", "add", "bench1d", "--grid", "quick"): "is no search of grid quick",
+        (*screening, "iid/4-of-20", "--out", "s.yaml"): "unknown setting of experiment quick",
+    }.items():
+        result = CliRunner().invoke(app, list(words))
+        assert isinstance(result.exception, UserError)
+        assert message in str(result.exception)
+    assert not list(tmp_path.iterdir())
