@@ -284,7 +284,8 @@ rule compared:
 # Targets by name: an experiment (quick), all its runs (quick_runs), its interactive page (quick_explore), its tuned
 # values (quick_tune), one analysis of all its runs (quick_analysis_hessian), one table or figure
 # (quick_table_accuracy, fedgf_figure_4), the claims of a paper (fedgf_claims), the study of flatness (quick_study), what
-# tuning changes (quick_tuning_report), the report on compositions (bench1d_compositions), all_tables, all_figures, and compare.
+# tuning changes (quick_tuning_report), the report on compositions (bench1d_compositions), all_tables, all_figures, and
+# compare.
 for target, files in () if SUBMITTED else FLOW.targets.items():
 
     rule:

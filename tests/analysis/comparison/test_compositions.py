@@ -10,12 +10,19 @@ from matplotlib.image import imread
 from typer.testing import CliRunner
 
 from analysis.comparison.tuning.compositions.evaluation import Evaluation, candidates, ranked
-from analysis.comparison.tuning.compositions.searches import load, stored_files
+from analysis.comparison.tuning.compositions.searches import add, load, stored_files
 from analysis.comparison.tuning.compositions.tables import composition_frame, tables
 from analysis.comparison.tuning.compositions.triples import NEUTRAL, compositions, published
 from analysis.comparison.tuning.compositions.words import answer
 from analysis.comparison.tuning.compositions.write import write
+from analysis.report.requested import RequestedExperiment
+from bench.experiments.experiment import load_experiment
+from bench.experiments.results import ResultPaths
+from bench.host.progress import silent
+from bench.host.torch_device import prepare_device
 from bench.input.errors import UserError
+from bench.tuning.cell_search import CellSearch
+from bench.tuning.tune import tune_cell
 from fedflat.cli.app import app
 from tests.analysis.comparison.composition_frames import (
     COMPOSED,
@@ -24,7 +31,6 @@ from tests.analysis.comparison.composition_frames import (
     store_screening,
     store_tuned,
 )
-from tests.commands import fedflat, refused
 
 GRID = """
 name: little
@@ -38,7 +44,7 @@ grid:
 tuning: {trials: 2, rungs: []}
 methods: {fedavg: , fedsam: }
 """
-CHOSEN = "[fedavg,fedsam,sam+feddyn+momentum,none+scaffold+adam]"
+CHOSEN = {"chosen": ["fedavg", "fedsam", "sam+feddyn+momentum", "none+scaffold+adam"]}
 SETTING = "dirichlet-0.1/4-of-20"
 
 
@@ -175,20 +181,34 @@ def test_an_edited_file_is_refused(copied: Path) -> None:
         load("grid", "screening", copied / "searches")
 
 
-def test_from_a_grid_to_the_stored_searches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All commands on a little grid, with the trials of four triples."""
+def done(*words: object) -> str:
+    """What a command prints, which runs in this process."""
+    result = CliRunner().invoke(app, ["compositions", *map(str, words)])
+    assert result.exit_code == 0, result.exception
+    return result.stdout
+
+
+def tune(file: str, overrides: dict[str, object]) -> None:
+    """Tune all cells of an experiment, as `fedflat tune` does."""
+    experiment = load_experiment(file, {**overrides, "engine.backend": "loop"})
+    for path in experiment.paths():
+        folder = ResultPaths(Path("results")).tuning(experiment.name, path)
+        tune_cell(CellSearch.of(experiment, path, folder), prepare_device("cpu", 1), silent)
+
+
+def test_from_a_grid_to_the_best_of_its_screening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commands on a little grid, with the trials of four triples."""
     monkeypatch.chdir(tmp_path)
     Path("grid.yaml").write_text(GRID, encoding="utf-8")
-    write_it = ("compositions", "screening", "grid.yaml", "--setting", SETTING, "--trials", 1, "--out", "s.yaml")
-    assert fedflat(*write_it, "--rounds", 1).stdout == "462 triples in s.yaml\n"
-    chosen = ("--set", f"chosen={CHOSEN}")
-    loop = ("--set", "engine.backend=loop", "--device", "cpu")
-    assert "in 4 of 4 cells" in refused("compositions", "add", "s.yaml", "--grid", "little", *chosen)
-    assert fedflat("tune", "s.yaml", *chosen, *loop).returncode == 0
+    screening = ("screening", "grid.yaml", "--setting", SETTING, "--trials", 1, "--rounds", 1, "--out", "s.yaml")
+    assert done(*screening) == "462 triples in s.yaml\n"
+    requested = RequestedExperiment("s.yaml", Path("results"), CHOSEN)
+    with pytest.raises(UserError, match="in 4 of 4 cells"):
+        add(requested, "little")
+    tune("s.yaml", CHOSEN)
     assert not Path("results/compositions").exists()
-    stored = fedflat("compositions", "add", "s.yaml", "--grid", "little", *chosen)
-    assert stored.stdout == "results/compositions/little/screening.csv\n", stored.stderr
-    assert list(map(str, stored_files("little"))) == ["results/compositions/little/screening.csv"]
+    assert add(requested, "little") == Path("results/compositions/little/screening.csv")
+    assert stored_files("little") == [Path("results/compositions/little/screening.csv")]
 
     search = load("little", "screening")
     assert search.budget["trials"] == search.budget["rounds"] == 1
@@ -198,10 +218,10 @@ def test_from_a_grid_to_the_stored_searches(tmp_path: Path, monkeypatch: pytest.
     assert own["identity"] == trials["identity"].iloc[-1]
     assert (own["published"], own["perturbation"]) == ("FedSAM", "sam")
 
-    best = fedflat("compositions", "best", "grid.yaml", "--count", 1, "--out", "b.yaml").stdout.split()
     [first] = candidates(search, 1)
-    assert best[0] == first.label
-    shown = fedflat("compositions", "report", "little").stdout
+    assert done("best", "grid.yaml", "--count", 1, "--out", "b.yaml").split()[0] == first.label
+    assert list(load_experiment("b.yaml", {}).methods) == [first.label]
+    shown = done("report", "little")
     assert "Not screened: 458 triples" in shown
     assert "Not stored yet: the search of the best compositions." in shown
 
