@@ -29,7 +29,6 @@ from fedflat.cli import (
     rendering,
     training,
     tuning,
-    weights,
 )
 from fedflat.exit_codes import CLOSED_PIPE, INTERRUPTED
 from fedflat.explained import EXPLAINED, explained, is_closed_pipe
@@ -57,7 +56,7 @@ for subcommand in (
     app.command()(subcommand)
 app.command("import")(provenance.import_)  # a word that Python reserves
 app.add_typer(data.app, name="data")
-app.add_typer(weights.app, name="weights")
+app.add_typer(data.weights_app, name="weights")
 app.add_typer(comparing.app, name="baselines")
 app.add_typer(tuning.app, name="compositions")
 

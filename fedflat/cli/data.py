@@ -1,4 +1,4 @@
-"""The commands `fedflat data ...`: list, check and prepare data sets; show partitions."""
+"""The commands `fedflat data ...` and `fedflat weights ...`: what must be on this machine before runs start."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,6 +9,7 @@ from bench.input.errors import UserError
 from fedflat.cli.options import ExperimentName, Results, Set, overrides_of
 
 app = typer.Typer(rich_markup_mode=None)
+weights_app = typer.Typer(rich_markup_mode=None)
 
 NameOrFolder = Annotated[
     str,
@@ -45,7 +46,7 @@ def list_(root: Root = None) -> None:
     """
     from bench.data.inventory import listing
 
-    typer.echo(listing(checked(root)))
+    typer.echo(listing(_checked(root)))
 
 
 @app.command()
@@ -60,7 +61,7 @@ def check(name: NameOrFolder, root: Root = None) -> None:
     """
     from bench.data.inventory import check as lines
 
-    for line in lines(name, checked(root)):
+    for line in lines(name, _checked(root)):
         typer.echo(line)
 
 
@@ -83,7 +84,7 @@ def prepare(
     """
     from bench.data.inventory import prepare as lines
 
-    for line in lines(name, checked(root), fetch=download):
+    for line in lines(name, _checked(root), fetch=download):
         typer.echo(line)
 
 
@@ -111,7 +112,7 @@ def partition(
     from bench.experiments.results import ResultPaths
 
     loaded, paths = load_experiment(experiment, {}), ResultPaths(results)
-    for description, files in draw_partitions(loaded, label, seed, checked(root), paths):
+    for description, files in draw_partitions(loaded, label, seed, _checked(root), paths):
         typer.echo(description)
         for file in files:
             typer.echo(f"  {file}")
@@ -151,13 +152,53 @@ def split(
     runs = {run.seed: run for run in loaded.cell(cell).runs}
     if seed not in runs:
         raise UserError(f"--seed {seed}: the cell has the seeds {', '.join(map(str, runs))}")
-    dataset = load_dataset(runs[seed].dataset, checked(root))
+    dataset = load_dataset(runs[seed].dataset, _checked(root))
     file = ResultPaths(results).partition(loaded.name, cell, seed)
     write_csv(file, partition_table(split_of(runs[seed].partition, dataset, seed), dataset.train.labels))
     typer.echo(str(file))
 
 
-def checked(root: str | None) -> Path:
+@weights_app.callback(invoke_without_command=True)
+def weights(context: typer.Context) -> None:
+    """List and download trained weights from which models start."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+@weights_app.command("list")
+def list_weights(root: Root = None) -> None:
+    """List the models with published weights.
+
+    Shows whether their files are on this machine.
+
+    \b
+    Example:
+      fedflat weights list
+    """
+    from bench.models.weights import listing
+
+    typer.echo(listing(_checked(root)))
+
+
+@weights_app.command("download")
+def download_weights(
+    model: Annotated[str, typer.Argument(help="The name of a model (see 'fedflat weights list').", metavar="MODEL")],
+    root: Root = None,
+) -> None:
+    """Download the published weights of a model.
+
+    The checksum of the file is verified.
+
+    \b
+    Example:
+      fedflat weights download vit_b_32
+    """
+    from bench.models.weights import published
+
+    typer.echo(str(published(model).download(_checked(root))))
+
+
+def _checked(root: str | None) -> Path:
     """The folder of data sets that the option names, or the default."""
     from bench.data.root import checked_root, data_root
 
