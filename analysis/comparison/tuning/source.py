@@ -46,7 +46,7 @@ class TuningSource(Source):
         if not self.from_runs:
             if not ((self.baselines or folder_of(self.grid)) / RUNS).is_file() and self._has_trials:
                 raise UserError(f"no runs in {self.name}")
-            stored = load(self.grid, self.baselines).runs
+            stored = super().runs()
             if TUNED not in set(stored["variant"]):
                 add = f"fedflat baselines add TUNED.yaml --grid {self.grid}"
                 raise UserError(f"no tuned runs in {self.name}; store them with: {add}; or read runs, with --runs")

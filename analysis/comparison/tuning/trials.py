@@ -19,6 +19,7 @@ from bench.files.csv_json import read_checked_csv, write_checked_csv
 from bench.files.locks import folder_lock
 from bench.input.errors import UserError, first_few
 from bench.input.frozen import NAME
+from bench.training.directories.open_runs import no_empty_folders
 from bench.tuning.cell_search import CellSearch, seed_of
 from bench.tuning.halving import Step
 from bench.tuning.score import LAST, in_words
@@ -117,7 +118,7 @@ def add_trials(
     file = file_of(grid, folder)
     added = pd.concat([collect(requested) for requested in requests], ignore_index=True)
     file.parent.parent.mkdir(parents=True, exist_ok=True)
-    with folder_lock(file.parent) as is_free:
+    with no_empty_folders([file]), folder_lock(file.parent) as is_free:
         if not is_free:
             raise UserError(f"another process is writing '{file.parent}'")
         stored = load_trials(grid, folder)

@@ -188,6 +188,7 @@ def test_wrong_requests_are_one_line(mine: Path) -> None:
     for words, message in [
         (("tiny",), "no stored baselines at 'results/baselines/tiny'"),
         (("mine.yaml", "--runs", "--baselines", "x"), "--baselines and --runs exclude each other"),
+        (("mine.yaml",), "is a file, not a grid of stored baselines; for its runs, add --runs"),
         (("mine.yaml", "--tuned", "x.yaml"), "--tuned names an experiment, not stored baselines"),
         (("mine.yaml", "--runs", "--results", "none"), "no tuned values at 'none/tuning/mine/tuned.yaml'"),
         (("mine.yaml", "--set", "training.rounds=2"), "--set changes an experiment, not stored baselines"),
