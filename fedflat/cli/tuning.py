@@ -181,7 +181,10 @@ def tuning_report(
 
 @app.callback(invoke_without_command=True)
 def compositions(context: typer.Context) -> None:
-    """Search all triples of perturbation, correction and server, and compare the best with published methods."""
+    """Search compositions, and compare them with published methods.
+
+    A composition is a triple of perturbation, correction and server.
+    """
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
 
@@ -199,7 +202,9 @@ def screening(
     ] = None,
     trials: Annotated[int | None, typer.Option(help="Trials of each triple. Default: 4.", min=1, metavar="N")] = None,
 ) -> None:
-    """Write the experiment of all legal triples in one setting, for 'fedflat tune'.
+    """Write the experiment of all legal triples.
+
+    They are tuned in one setting, with 'fedflat tune'.
 
     Triples that are methods of the grid keep their labels and values. The others are called by their components; their
     values are those of the grid's method that has the component and the fewest others.
@@ -221,7 +226,9 @@ def add(
     results: Results = Path("results"),
     stored: Stored = None,
 ) -> None:
-    """Store the best trials of a search that has ended: of GRID_screening, of GRID_composed, or of GRID itself.
+    """Store the best trials of a search that has ended.
+
+    The searches are those of GRID_screening, of GRID_composed, and of GRID itself.
 
     \b
     Examples:
@@ -241,7 +248,9 @@ def best(
     count: Annotated[int, typer.Option(help="How many triples.", min=1, metavar="N")] = 8,
     stored: Stored = None,
 ) -> None:
-    """Write the experiment of the best unpublished triples of the stored screening in all settings of the grid.
+    """Write the experiment of the best unpublished triples.
+
+    They are the best of the stored screening, and are tuned in all settings of the grid.
 
     \b
     Example:
@@ -283,7 +292,9 @@ def report(
     ] = None,
     width: Annotated[float, typer.Option(help="The width of the figure, as printed.", min=2, metavar="INCHES")] = 6.75,
 ) -> None:
-    """Does a composition beat the published methods? Write the answer as far as results are stored.
+    """Does a composition beat the published methods?
+
+    Writes the answer as far as results are stored.
 
     The best composition and the best published method are chosen by their validation accuracy. Tuned runs are read from
     the baselines of GRID and of GRID_composed.

@@ -261,7 +261,7 @@ def test_every_subcommand_has_a_short_summary_and_examples_that_parse(name):
         words = shlex.split(example.partition(" > ")[0])
         assert " ".join(words).startswith(name)
         context = command.make_context(name, words[len(name.split()) :])
-        assert "<" not in context.get_help(), "a Python type in place of a word"
+        assert not re.search("<[a-zA-Z]", context.get_help()), "a Python type in place of a word"
 
 
 def test_the_help_lists_every_subcommand():
