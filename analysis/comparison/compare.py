@@ -223,7 +223,7 @@ def paired(mine: pd.DataFrame, stored: pd.DataFrame, grid: str) -> tuple[pd.Data
         is_named = rivals["method"] == method
         for column in ("method", "title"):
             rivals[column] = rivals[column].where(~is_named, rivals[column] + " (stored)")
-    return pd.concat([own, rivals], ignore_index=True), (*notes, *_unequal_budgets(own, rivals, method))
+    return pd.concat([own, rivals], ignore_index=True), tuple(notes)
 
 
 def _without_itself(stored: pd.DataFrame, mine: pd.DataFrame, method: str) -> tuple[pd.DataFrame, list[str]]:
@@ -271,17 +271,6 @@ def _unpaired(runs: Mapping[str, Any], partners: Mapping[str, Any], used: Mappin
         f"left out, because {method} lacks their seeds in other settings: {first_few(uneven)}": uneven,
     }
     return [text for text, places in texts.items() if places]
-
-
-def _unequal_budgets(own: pd.DataFrame, rivals: pd.DataFrame, method: str) -> list[str]:
-    """A text if the method and its rivals were tuned with different numbers of trials."""
-    mine, theirs = (sorted(set(rows["trials"])) for rows in (own, rivals))
-    if mine == theirs:
-        return []
-    of_mine, of_theirs = (
-        " or ".join(f"{int(trials)} trials" if trials else "no tuning" for trials in found) for found in (mine, theirs)
-    )
-    return [f"budgets of tuning differ: {method} {of_mine}, rivals {of_theirs}"]
 
 
 def _analysed(

@@ -44,7 +44,7 @@ def test_a_template_is_tuned_trained_and_compared(folder):
     assert text.startswith(
         "# Idea and the untuned baselines of quick\n\nNo verdict: 1 seed; a verdict needs at least 6."
     )
-    assert "budgets of tuning differ: idea 2 trials, rivals no tuning" in text
+    assert "Budgets of tuning differ: idea 2 trials, rivals no tuning" in text
     assert "Idea" in (report / "explore.html").read_text(encoding="utf-8")
     rivals = pd.read_csv(report / "tables" / "verdicts.csv")
     assert (rivals["dataset"] == "all").sum() == 26

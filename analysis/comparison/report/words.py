@@ -25,11 +25,18 @@ _MOST_RIVALS = 3
 
 
 def verdict(comparison: Comparison) -> list[str]:
-    """The sentences of the verdict over all settings: counts and costs; the best rivals and what was detectable."""
+    """The sentences of the verdict over all settings: counts and costs; the best rivals and what was detectable.
+
+    A last one says so if the method and its rivals were tuned with different budgets.
+    """
     scores = comparison.scores
     at = relative_costs(comparison)
     if not scores.is_judged:
-        return [too_few_seeds(scores), f"{_best_rivals(comparison)}{f', {at}' if at else ''}."]
+        return [
+            too_few_seeds(scores),
+            f"{_best_rivals(comparison)}{f', {at}' if at else ''}.",
+            *unequal_budgets(comparison),
+        ]
     size = detectable_difference(scores, comparison.method)
     found = (
         f"with {len(scores.seeds)} seeds, a difference of {_amount(comparison, size)} "
@@ -40,7 +47,20 @@ def verdict(comparison: Comparison) -> list[str]:
     return [
         f"{comparison.titles[comparison.method]}: {counted}{f'; {at}' if at else ''}.",
         f"{_best_rivals(comparison)}; {found}.",
+        *unequal_budgets(comparison),
     ]
+
+
+def unequal_budgets(comparison: Comparison) -> list[str]:
+    """A sentence if the method and its rivals were tuned with different numbers of trials."""
+    is_own = comparison.rows["method"] == comparison.method
+    mine, theirs = (sorted(set(comparison.rows.loc[which, "trials"])) for which in (is_own, ~is_own))
+    if mine == theirs:
+        return []
+    of_mine, of_theirs = (
+        " or ".join(f"{int(trials)} trials" if trials else "no tuning" for trials in found) for found in (mine, theirs)
+    )
+    return [f"Budgets of tuning differ: {comparison.titles[comparison.method]} {of_mine}, rivals {of_theirs}."]
 
 
 def of_setting(comparison: Comparison, setting: Setting) -> str:

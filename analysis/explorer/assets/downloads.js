@@ -26,7 +26,7 @@ function curvesCsv() {
 /** The leaderboard as it is shown. */
 function boardCsv() {
   const { columns, rows } = boardRows();
-  const heads = ["method", "variant", "title", "mean_rank", ...columns.map((column) => column.key)];
+  const heads = ["method", "variant", "title", "rank_of_means", ...columns.map((column) => column.key)];
   return csvOf(heads, rows.map((row) => [row.entry.method, row.entry.variant, row.entry.look.title, row.rank, ...columns.map((column) => row.cells.get(column.key).value)]));
 }
 

@@ -93,7 +93,7 @@ function head(key, title, better, rows = 1) {
 
 function boardHead(columns) {
   const grouped = columns.filter((column) => column.group);
-  const top = element("tr", {}, head("title", "Method", -1, grouped.length ? 2 : 1), head("rank", "Mean rank", -1, grouped.length ? 2 : 1));
+  const top = element("tr", {}, head("title", "Method", -1, grouped.length ? 2 : 1), head("rank", "Rank of means", -1, grouped.length ? 2 : 1));
   if (grouped.length) top.append(element("th", { scope: "colgroup", colspan: grouped.length, class: "group" }, grouped[0].group));
   for (const column of columns.filter((one) => !one.group)) top.append(head(column.key, column.title, column.better, grouped.length ? 2 : 1));
   const below = grouped.length ? [element("tr", {}, ...grouped.map((column) => head(column.key, column.title, column.better)))] : [];

@@ -52,7 +52,7 @@ const fitPanel = () => {
 wide.addEventListener("change", fitPanel);
 fitPanel();
 
-/** The own method, or the one with the best mean rank. */
+/** The own method, or the one with the best rank of means. */
 function firstPinned() {
   const entries = shownEntries(), byRank = meanRanks(entries);
   const best = Math.min(...known([...byRank.values()]));

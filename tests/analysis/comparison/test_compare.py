@@ -204,7 +204,7 @@ def test_like_is_compared_with_like(stored: Path) -> None:
     assert (untuned.variant, against_tuned.variant) == ("untuned", "tuned")
     one, other = (row(found, "fedavg") for found in (untuned, against_tuned))
     assert other["difference"] == pytest.approx(one["difference"] - 1)
-    assert "budgets of tuning differ: fedsam no tuning, rivals 8 trials" in printed(against_tuned)
+    assert "Budgets of tuning differ: FedSAM no tuning, rivals 8 trials" in printed(against_tuned)
     assert "budgets" not in printed(untuned)
     with pytest.raises(UserError, match="unknown variant of the baselines of grid tiny 'best'"):
         compared(variant="best")
