@@ -23,6 +23,7 @@ CONTENTS = """
 
 docs/experiments/keys
 docs/experiments/data_sets
+docs/experiments/segmentation
 docs/experiments/partitions
 docs/experiments/models
 docs/experiments/augmentation

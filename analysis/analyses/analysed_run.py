@@ -20,7 +20,7 @@ from bench.host.progress import PROGRESS_SECONDS, Progress, Timer, silent
 from bench.input.errors import UserError
 from bench.numerics.streams import numpy_stream
 from bench.training.run_directory import RunDirectory
-from bench.training.run_setup import EVALUATION_BATCH, RunSetup
+from bench.training.run_setup import RunSetup
 
 T = TypeVar("T")
 _SUBSET_NAMES: Mapping[Subset, str] = {"train": "training", "test": "test"}
@@ -149,8 +149,8 @@ class AnalysedRun:
         return self.batches(data, torch.from_numpy(indices).to(self.device))
 
     def batches(self, data: DeviceData, indices: Tensor | None = None) -> Batches:
-        """All images, or those at `indices`, in batches of the device's evaluation batch size."""
-        return Batches(data, EVALUATION_BATCH[self.device.type], indices)
+        """All images, or those at `indices`, in batches for forward passes."""
+        return self.setup.batches(data, indices)
 
     def progress(self, steps: Iterable[T], what: str, total: int | None = None) -> Iterator[T]:
         """Yields the steps, and reports every few seconds how many are done and how long the rest may take."""

@@ -37,6 +37,9 @@ class Analysis(Frozen):
     of_stopped: ClassVar[bool] = False
     """Whether it also analyses runs that stopped at a target accuracy; if not, they have no rows."""
 
+    of_label_maps: ClassVar[bool] = True
+    """Whether it also analyses runs of segmentation, whose pixels have labels, and not the images."""
+
     of_final_model: ClassVar[bool] = True
     """Whether it analyses the global model after the last round; if not, its definitions say which model."""
 
@@ -50,6 +53,14 @@ class Analysis(Frozen):
 
     def check(self, evaluation: Evaluation) -> None:
         """A `UserError` if runs with these evaluation settings do not save what this analysis needs."""
+
+    def check_data(self, source: Source) -> None:
+        """A `UserError` if it cannot analyse runs on this data set."""
+        if source.label_maps and not self.of_label_maps:
+            raise UserError(
+                f"{self.name} needs labels of images, but the data set {source.label} has labels of pixels "
+                "(allowed: for example hessian, flatness, surface, interpolation)"
+            )
 
     def selected_seeds(self, seeds: Sequence[int]) -> Sequence[int]:
         """The seeds of a cell that are analysed; a `UserError` if the cell lacks a requested one."""

@@ -116,6 +116,7 @@ def run_analysis(
             log(f"seed {seed}: {reason}: no rows")
             continue
         analysis.check(run.config.evaluation)
+        analysis.check_data(run.config.dataset)
         provenance, used = _provenance(analysis, run), [one.directory for one in (run, *others)]
         identity = run.directory.identity
         rows = shared_rows(out, used, {"identity": identity, "seed": seed, **provenance}, analysis.columns)

@@ -50,8 +50,9 @@ _METRICS = (
     "diverged",
     "code",
 )
+_OF_SEGMENTATION = ("train_miou", "test_miou", "test_miou_seen", "test_miou_unseen")
 _KINDS = (
-    TidyFile(_METRICS, optional=("stopped",), keys=("seed", "round")),
+    TidyFile(_METRICS, optional=("stopped", *_OF_SEGMENTATION), keys=("seed", "round")),
     TidyFile(("client", "index", "label"), per_seed=True),
 )
 FILES = dict(zip(RUN_FILES, _KINDS, strict=True))

@@ -6,6 +6,7 @@ from analysis.layouts.tidy import Tidy
 from analysis.layouts.titles import method_titles
 from analysis.measures.convergence import FinalValue, diverged_seeds, final_values, stopped_runs
 from analysis.report.requested import RequestedExperiment
+from bench.experiments.run_config import score_column, score_words
 
 
 def summary(requested: RequestedExperiment) -> str:
@@ -35,7 +36,8 @@ def headline(tidy: Tidy) -> list[str]:
     lines = [f"{experiment.name}: {finished} of {planned.total()} runs, {diverged} of them diverged{early}"]
 
     final, most_runs = FinalValue(), max(planned.values())
-    values = final_values(metrics, "test_accuracy", final, "higher")
+    score = score_column(metrics.dropna(axis="columns", how="all"), "test_")
+    values = final_values(metrics, score, final, "higher")
     complete = [
         method for method, rows in values.groupby("method") if len(rows) == most_runs and rows["value"].notna().all()
     ]
@@ -46,7 +48,7 @@ def headline(tidy: Tidy) -> list[str]:
     if len(ranked) > 1 or len(experiment.methods) == len(ranked) == 1:
         runner_up = f", then {ranked[1]}" if len(ranked) > 1 else ""
         lines.append(
-            f"highest mean test accuracy over {len(settings)} setting{'s' if len(settings) > 1 else ''}{of} "
+            f"highest mean {score_words(score)} over {len(settings)} setting{'s' if len(settings) > 1 else ''}{of} "
             f"({final.description}): {ranked[0]}{runner_up}"
         )
     else:

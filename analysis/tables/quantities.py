@@ -42,6 +42,13 @@ QUANTITIES = {
         column="test_accuracy",
         deviation_over=100,
     ),
+    "test_miou": Quantity("metrics", "test mIoU (%)", "higher"),
+    "test_miou_half": Quantity(
+        "metrics", "test mIoU after half of the rounds (%)", "higher", column="test_miou", share=0.5
+    ),
+    "test_miou_seen": Quantity("metrics", "test mIoU of seen domains (%)", "higher"),
+    "test_miou_unseen": Quantity("metrics", "test mIoU of unseen domains (%)", "higher"),
+    "train_miou": Quantity("metrics", "training mIoU (%)", "higher"),
     "test_loss": Quantity("metrics", "test loss", "lower"),
     "train_accuracy": Quantity("metrics", "training accuracy (%)", "higher"),
     "train_loss": Quantity("metrics", "training loss", "lower"),

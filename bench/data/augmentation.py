@@ -4,22 +4,26 @@ The numbers are drawn on the host for each image, before the client's round star
 both gradients of a SAM step therefore use the same pixels. The draws are applied on the device to any batch of images,
 for example to the concatenated mini-batches of many clients: offsets refer to images of the same mini-batch. Draws of
 zero are valid, so that mini-batches of unequal length can be padded.
+
+For segmentation, y are label maps `[B, height, width]`, which are moved like their images.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 from torch import Tensor
 
+from bench.data.label_maps import IGNORED
 from bench.input.errors import UserError, unknown
 from bench.input.frozen import Frozen
 
 Shape = tuple[int, ...]
+Pixels = Annotated[int, Field(ge=1, le=4096)]
 Draws = dict[str, NDArray[Any]]
 """Random numbers `[B, ...]` by name, for the B images of consecutive mini-batches."""
 
@@ -36,10 +40,23 @@ class Context:
     black: Tensor
 
 
-class Flip(Frozen):
+class Augmentation(Frozen):
+    """The common base class."""
+
+    label_maps: ClassVar[bool | None] = False
+    """Whether it is for labels of pixels only, which it moves with the image; False: for labels of images only; None:
+    for both."""
+
+    def output_shape(self, image_shape: Shape) -> Shape:
+        """The shape of an input afterwards."""
+        return image_shape
+
+
+class Flip(Augmentation):
     """Horizontal flip of a random share of the images."""
 
     name: Literal["flip"] = "flip"
+    label_maps: ClassVar[bool | None] = None
     probability: float = Field(default=0.5, ge=0, le=1, description="share of the images that are flipped")
 
     def draw(self, stream: np.random.Generator, sizes: Sequence[int], image_shape: Shape) -> Draws:
@@ -50,10 +67,11 @@ class Flip(Frozen):
         """Images `[B, channels, height, width]`."""
         column = torch.arange(x.shape[3], device=x.device)
         source = torch.where(draws["chosen"][:, None], column.flip(0), column)
-        return x.gather(3, source[:, None, None, :].expand(x.shape)), y
+        labels = y.gather(2, source[:, None, :].expand(y.shape)) if has_maps(y) else y
+        return x.gather(3, source[:, None, None, :].expand(x.shape)), labels
 
 
-class Crop(Frozen):
+class Crop(Augmentation):
     """A random window of the image's size, cut from the image with a border around it.
 
     A black border is equal to padding before normalisation (Caldarola et al., FedGF). FL-Simulator's border has the
@@ -86,7 +104,7 @@ class Crop(Frozen):
         return framed.view(-1).unfold(0, width, 1).index_select(0, start.view(-1)).view(x.shape), y
 
 
-class RandomResizedCrop(Frozen):
+class RandomResizedCrop(Augmentation):
     """A random window of random area and shape, scaled to the image's size (bilinear), as for ImageNet.
 
     As torchvision's transform of this name, on stored images: area and the logarithm of the ratio of the sides are
@@ -124,15 +142,84 @@ def _stretched(x: Tensor, axis: int, before: Tensor, after: Tensor) -> Tensor:
     kept = (length - before - after)[:, None]
     place = (torch.arange(length, device=x.device) + 0.5) * kept / length - 0.5
     place = place.clamp(min=0).minimum(kept - 1) + before[:, None]
+    return _interpolated(x, axis, place, before[:, None] + kept - 1)
+
+
+def _interpolated(x: Tensor, axis: int, place: Tensor, last: Tensor) -> Tensor:
+    """Values of x `[B, ...]` between the positions on an axis that `place` `[B, length]` names, up to `last` `[B, 1]`.
+
+    The axis has then the given length.
+    """
     low = place.floor()
-    high = (low + 1).minimum((before[:, None] + kept - 1).to(low.dtype))
-    shape = [len(x), 1, 1, 1]
-    shape[axis] = length
-    near, far = (x.gather(axis, index.long().view(shape).expand(x.shape)) for index in (low, high))
-    return near.lerp(far, (place - low).to(x.dtype).view(shape))
+    high = (low + 1).minimum(last.to(low.dtype))
+    near, far = (_gathered(x, axis, index.long()) for index in (low, high))
+    return near.lerp(far, _along((place - low).to(x.dtype), x, axis))
 
 
-class Mixup(Frozen):
+def _gathered(v: Tensor, axis: int, index: Tensor) -> Tensor:
+    """The values of v `[B, ...]` at positions `index` `[B, length]` on an axis."""
+    shape = list(v.shape)
+    shape[axis] = index.shape[1]
+    return v.gather(axis, _along(index, v, axis).expand(shape))
+
+
+def _along(values: Tensor, v: Tensor, axis: int) -> Tensor:
+    """Values `[B, length]` with as many dimensions as v `[B, ...]`, the second one at `axis`."""
+    shape = [len(v), *[1] * (v.ndim - 1)]
+    shape[axis] = values.shape[1]
+    return values.view(shape)
+
+
+def has_maps(y: Tensor) -> bool:
+    """Whether y are label maps `[B, height, width]`."""
+    return y.ndim == 3
+
+
+class ScaledCrop(Augmentation):
+    """For segmentation: the image at a random scale, and a random window of it, as FedDrive trains on street scenes.
+
+    The scale is uniform. Images are interpolated linearly without antialiasing; a label is that of the nearest pixel.
+    Outside the scaled image, the window has the mean colour and no labels.
+    """
+
+    name: Literal["scaled_crop"] = "scaled_crop"
+    label_maps: ClassVar[bool | None] = True
+    least: float = Field(default=0.5, gt=0, le=4, description="smallest scale")
+    most: float = Field(default=1.5, gt=0, le=4, description="largest scale")
+    size: tuple[Pixels, Pixels] | None = Field(
+        default=None, description="height and width of the window in pixels; null: those of the images"
+    )
+
+    def output_shape(self, image_shape: Shape) -> Shape:
+        """The size of the window."""
+        return image_shape if self.size is None else (image_shape[0], *self.size)
+
+    @model_validator(mode="after")
+    def _in_order(self) -> "ScaledCrop":
+        if self.least > self.most:
+            raise UserError(f"scaled_crop: least = {self.least:g} (allowed: at most `most`, {self.most:g})")
+        return self
+
+    def draw(self, stream: np.random.Generator, sizes: Sequence[int], image_shape: Shape) -> Draws:
+        """`growth` `[B]`: the scale minus 1; `place` `[B, 2]`: of the window, from 0 (top, left) to 1."""
+        count = sum(sizes)
+        return {"growth": stream.uniform(self.least, self.most, count) - 1, "place": stream.random((count, 2))}
+
+    def apply(self, x: Tensor, y: Tensor, context: Context, draws: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """Windows of images `[B, channels, height, width]` and of label maps `[B, height, width]`."""
+        for axis, length in enumerate(self.size or x.shape[2:]):
+            full, scale = x.shape[2 + axis], (1 + draws["growth"])[:, None]
+            first = draws["place"][:, axis, None] * (full * scale - length)
+            at = (torch.arange(length, device=x.device) + 0.5 + first) / scale  # from 0 to `full` inside the image
+            outside, last = (at < 0) | (at >= full), torch.full_like(at[:, :1], full - 1)
+            x = _interpolated(x, 2 + axis, (at - 0.5).clamp(min=0).minimum(last), last)
+            x = x.masked_fill(_along(outside, x, 2 + axis), 0)
+            y = _gathered(y, 1 + axis, at.clamp(min=0).minimum(last).long())
+            y = y.masked_fill(_along(outside, y, 1 + axis), IGNORED)
+        return x, y
+
+
+class Mixup(Augmentation):
     """x' = Lx + (1−L)x[P] for one L ~ Beta(a, a) and one permutation P per mini-batch; labels are mixed likewise.
 
     As Caldarola et al. 2022 use it.
@@ -168,7 +255,7 @@ def _mixed(v: Tensor, share: Tensor, rest: Tensor, partner: Tensor) -> Tensor:
     return v.index_select(0, partner).mul_(rest).add_(share * v)
 
 
-class Cutout(Frozen):
+class Cutout(Augmentation):
     """One square of zeros per image, with its centre anywhere on the image, clipped at the border.
 
     As Caldarola et al. 2022 use it.
@@ -193,13 +280,14 @@ class Cutout(Frozen):
         return (position >= first) & (position < first + self.size)
 
 
-AnyAugmentation = Flip | Crop | RandomResizedCrop | Mixup | Cutout
-OF_IMAGES = (Flip, Crop, RandomResizedCrop, Cutout)
+AnyAugmentation = Flip | Crop | RandomResizedCrop | ScaledCrop | Mixup | Cutout
+OF_IMAGES = (Flip, Crop, RandomResizedCrop, ScaledCrop, Cutout)
 """Augmentations that need the shape (channels, height, width)."""
 AUGMENTATIONS: dict[str, type[AnyAugmentation]] = {
     "flip": Flip,
     "crop": Crop,
     "random_resized_crop": RandomResizedCrop,
+    "scaled_crop": ScaledCrop,
     "mixup": Mixup,
     "cutout": Cutout,
 }
@@ -244,13 +332,21 @@ class Augment:
     augmentations: tuple[AnyAugmentation, ...]
     context: Context
 
+    @property
+    def output_shape(self) -> Shape:
+        """The shape of an input after all augmentations."""
+        shape = self.context.image_shape
+        for augmentation in self.augmentations:
+            shape = augmentation.output_shape(shape)
+        return shape
+
     def draw(self, stream: np.random.Generator, sizes: Sequence[int]) -> dict[tuple[int, str], NDArray[Any]]:
         """Draws for consecutive mini-batches of these sizes; each is `[Σ sizes, ...]`."""
-        return {
-            (place, name): draw
-            for place, augmentation in enumerate(self.augmentations)
-            for name, draw in augmentation.draw(stream, sizes, self.context.image_shape).items()
-        }
+        shape, draws = self.context.image_shape, dict[tuple[int, str], NDArray[Any]]()
+        for place, augmentation in enumerate(self.augmentations):
+            draws |= {(place, name): draw for name, draw in augmentation.draw(stream, sizes, shape).items()}
+            shape = augmentation.output_shape(shape)
+        return draws
 
     def __call__(self, x: Tensor, y: Tensor, draws: Mapping[tuple[int, str], Tensor]) -> tuple[Tensor, Tensor]:
         """Images `[B, ...]` and labels `[B]` of any number of mini-batches, with their draws `[B, ...]`."""

@@ -2,6 +2,7 @@
 files of the source change.
 
     images.u8     pixels `[n, channels, height, width]`, row-major; images.f32: inputs `[n, ...]` in float32
+    maps.u8       label maps `[n, height, width]`, if the source has them
     labels.npy    `[n]`; likewise groups.npy and names.npy, if the source has them
     meta.json     hash of the key for which the files were built, shape, number format, content hash, mean and
                   deviation per channel, and the size and time of the other files
@@ -18,12 +19,13 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bench.data.dataset import Samples
+from bench.data.label_maps import UNLABELLED
 from bench.files.csv_json import read_checked_json, write_checked_json
 from bench.files.locks import locked
 from bench.input.content import ShortHash, short_hash
@@ -33,6 +35,7 @@ log = logging.getLogger("fedflat.data")
 
 FORMAT = 1
 META = "meta.json"
+MAPS = "maps.u8"
 FORMATS = {"uint8": ("images.u8", 255.0), "float32": ("images.f32", 1.0)}
 """By number format of the inputs, the name of their file and the unit of means and deviations."""
 
@@ -155,7 +158,11 @@ def _read(place: Path, key: str) -> Cached | None:
         labels, groups, names = (_optional(place / f"{name}.npy") for name in ("labels", "groups", "names"))
         if labels is None:
             return None
-        return Cached(Samples(images, labels, groups, names, meta["hash"]), tuple(meta["mean"]), tuple(meta["std"]))
+        maps = None
+        if (place / MAPS).exists():
+            maps = np.memmap(place / MAPS, np.uint8, "r", shape=(len(images), *images.shape[2:]))
+        samples = Samples(images, labels, groups, names, meta["hash"], maps=maps)
+        return Cached(samples, tuple(meta["mean"]), tuple(meta["std"]))
     except (OSError, ValueError, KeyError, TypeError, UserError):  # missing, or damaged
         return None
 
@@ -195,7 +202,7 @@ def _write(work: Path, name: str, key: str, classes: int | None, chunks: Iterabl
     count = 0
     columns: dict[str, list[NDArray[Any]]] = {"labels": [], "groups": [], "names": []}
     temporary = work / "images"
-    with temporary.open("wb") as file:
+    with temporary.open("wb") as file, _OptionalFile(work / MAPS) as maps:
         for chunk in chunks:
             if not count:
                 shape, dtype = chunk.images.shape[1:], chunk.images.dtype
@@ -208,6 +215,8 @@ def _write(work: Path, name: str, key: str, classes: int | None, chunks: Iterabl
             digest.add(images.data)
             if dtype == np.uint8:
                 pixels.add(images)
+            if chunk.maps is not None:
+                maps.write(chunk.maps)
             count += len(chunk)
             for column, parts in columns.items():
                 if (values := getattr(chunk, column)) is not None:
@@ -225,6 +234,10 @@ def _write(work: Path, name: str, key: str, classes: int | None, chunks: Iterabl
             if column != "names":
                 digest.add(np.ascontiguousarray(values).data)
                 digest.add(str(values.shape))
+    if maps.is_written:
+        shape_of_maps = (count, *shape[1:])
+        digest.add(np.memmap(work / MAPS, np.uint8, "r", shape=shape_of_maps).data)
+        digest.add(str(shape_of_maps))
     mean, std = pixels.moments() if dtype == np.uint8 else ([0.0], [1.0])
     meta = {
         "key": key,
@@ -236,6 +249,34 @@ def _write(work: Path, name: str, key: str, classes: int | None, chunks: Iterabl
         "files": _files(work),
     }
     write_checked_json(work / META, meta)
+
+
+class _OptionalFile:
+    """A file that exists only if something is written to it; at the end of the block it is on the disk."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: BinaryIO | None = None
+
+    def __enter__(self) -> "_OptionalFile":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._file is not None:
+            with self._file:
+                self._file.flush()
+                os.fsync(self._file.fileno())
+
+    @property
+    def is_written(self) -> bool:
+        """Whether the file exists."""
+        return self._file is not None
+
+    def write(self, values: NDArray[np.uint8]) -> None:
+        """Append these bytes."""
+        if self._file is None:
+            self._file = self._path.open("wb")
+        self._file.write(np.ascontiguousarray(values).data)
 
 
 class _PixelSums:
@@ -264,8 +305,18 @@ class _PixelSums:
 def _check(chunk: Samples, classes: int | None, name: str) -> None:
     if len(chunk.images) != len(chunk.labels):
         raise UserError(f"{name} has {len(chunk.images)} images, but {len(chunk.labels)} labels")
+    if chunk.maps is not None:
+        _check_maps(chunk, chunk.maps, classes, name)
     if classes is None:
         return
     wrong = np.flatnonzero((chunk.labels < 0) | (chunk.labels >= classes))
     if wrong.size:
         raise UserError(f"{name} has the label {chunk.labels[wrong[0]]} (allowed: 0 to {classes - 1})")
+
+
+def _check_maps(chunk: Samples, maps: NDArray[np.uint8], classes: int | None, name: str) -> None:
+    if maps.shape != (len(chunk), *chunk.images.shape[2:]):
+        raise UserError(f"{name} has label maps of the shape {maps.shape} for images of the shape {chunk.images.shape}")
+    largest = int(np.max(maps, where=maps != UNLABELLED, initial=0))
+    if classes is not None and largest >= classes:
+        raise UserError(f"{name} has pixels with the label {largest} (allowed: 0 to {classes - 1}, and {UNLABELLED})")

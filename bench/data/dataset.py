@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from bench.data.label_maps import IGNORED, UNLABELLED, LabelMaps
 from bench.input.content import short_hash
 
 Images = NDArray[np.uint8] | NDArray[np.float32]
@@ -26,8 +27,11 @@ class Samples:
     or owner of a sample. `names` are the names of the images in the source. `stored_hash` is the content hash, if it is
     already known.
 
-    If the samples are selected of a `whole` that is too large to be copied, `images` are those of the whole, and `rows`
-    `[n]` are the positions of the samples in it.
+    `maps` `[n, height, width]`, for segmentation, are the classes of all pixels, 255 without one. `labels` are then the
+    most frequent class of each image, apart from the background if there is one: partitions use them.
+
+    If the samples are selected of a `whole` that is too large to be copied, `images` and `maps` are those of the whole,
+    and `rows` `[n]` are the positions of the samples in it.
     """
 
     images: Images
@@ -37,31 +41,43 @@ class Samples:
     stored_hash: str | None = None
     whole: "Samples | None" = None
     rows: Labels | None = None
+    maps: LabelMaps | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
 
-    def __getitem__(self, which: slice | NDArray[np.bool_]) -> "Samples":
+    def __getitem__(self, which: slice | NDArray[np.bool_] | Labels) -> "Samples":
         """The selected samples."""
         groups = None if self.groups is None else self.groups[which]
         names = None if self.names is None else self.names[which]
         if self.rows is not None:
-            return Samples(self.images, self.labels[which], groups, names, whole=self.whole, rows=self.rows[which])
-        return Samples(self.images[which], self.labels[which], groups, names)
+            rows = self.rows[which]
+            return Samples(self.images, self.labels[which], groups, names, whole=self.whole, rows=rows, maps=self.maps)
+        maps = None if self.maps is None else self.maps[which]
+        return Samples(self.images[which], self.labels[which], groups, names, maps=maps)
 
     def selected(self, which: NDArray[np.bool_]) -> "Samples":
         """As `samples[which]`, but the images are not copied."""
         return replace(self, whole=self, rows=np.arange(len(self)), stored_hash=None)[which]
 
+    def at(self, positions: Labels, groups: Labels | None) -> "Samples":
+        """The samples at these positions, in this order, with these groups, if it has none itself; the images are not
+        copied."""
+        chosen = replace(self, whole=self, rows=np.arange(len(self)), stored_hash=None)[positions]
+        return replace(chosen, groups=groups)
+
     def content_hash(self) -> str:
-        """SHA-256 over inputs, labels and groups, each with its shape, first 16 hex digits; if they are selected, over
-        the hash of the whole and their positions in it."""
+        """SHA-256 over inputs, labels, groups and label maps, each with its shape, first 16 hex digits; if they are
+        selected, over the hash of the whole, their positions in it, and groups that the whole does not have."""
         if self.stored_hash is not None:
             return self.stored_hash
         if self.whole is not None:
-            return short_hash(self.whole.content_hash(), np.ascontiguousarray(self.rows).data)
+            own = (
+                [] if self.groups is None or self.whole.groups is not None else [np.ascontiguousarray(self.groups).data]
+            )
+            return short_hash(self.whole.content_hash(), np.ascontiguousarray(self.rows).data, *own)
         parts: list[str | memoryview] = []
-        for array in (self.images, self.labels, self.groups):
+        for array in (self.images, self.labels, self.groups, self.maps):
             if array is not None:
                 parts += [np.ascontiguousarray(array).data, str(array.shape)]
         return short_hash(*parts)
@@ -72,14 +88,25 @@ class Samples:
             return self.whole.is_intact()
         return replace(self, stored_hash=None).content_hash() == self.content_hash()
 
-    def on(self, device: torch.device, shift: Tensor, factor: Tensor, images: Tensor | None = None) -> "DeviceData":
+    @property
+    def large(self) -> list[NDArray[Any]]:
+        """The images, and the label maps if there are any."""
+        return [self.images] if self.maps is None else [self.images, self.maps]
+
+    def on(
+        self, device: torch.device, shift: Tensor, factor: Tensor, stored: Mapping[int, Tensor] | None = None
+    ) -> "DeviceData":
         """The samples on a device. Their batches are normalised by (image − shift) · factor.
 
-        `images`: those of the samples as a tensor, on this device or on the host; None: they are copied to the device.
+        `stored`: the tensors of `large`, on this device or on the host, by the `id` of their arrays; None: they are
+        copied to the device.
         """
-        stored = _tensor(self.images).to(device) if images is None else images
+        if stored is None:
+            stored = {id(array): _tensor(array).to(device) for array in self.large}
         rows = None if self.rows is None else torch.from_numpy(self.rows).to(device)
-        return DeviceData(stored, _tensor(self.labels).to(device), shift.to(device), factor.to(device), rows)
+        maps = None if self.maps is None else stored[id(self.maps)]
+        labels = _tensor(self.labels).to(device)
+        return DeviceData(stored[id(self.images)], labels, shift.to(device), factor.to(device), rows, maps)
 
 
 @dataclass(frozen=True)
@@ -87,7 +114,8 @@ class Dataset:
     """Training and test samples with the number of classes and the normalisation.
 
     The input of a model is (image / `scale` − `mean`) / `std`, with mean and std per channel, the first dimension of
-    a sample, in units of `scale`; one number of each serves all channels.
+    a sample, in units of `scale`; one number of each serves all channels. `test_parts` are the positions of the test
+    samples in each of several named parts, which together are all of them; empty: they are one part.
     """
 
     name: str
@@ -97,9 +125,15 @@ class Dataset:
     scale: float
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    test_parts: Mapping[str, Labels] = field(default_factory=dict)
     _copies: dict[torch.device, tuple["DeviceData", "DeviceData"]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
+
+    @property
+    def has_label_maps(self) -> bool:
+        """Whether the pixels have labels, for segmentation, and not the images."""
+        return self.train.maps is not None
 
     @property
     def image_shape(self) -> tuple[int, ...]:
@@ -107,33 +141,30 @@ class Dataset:
         return tuple(self.train.images.shape[1:])
 
     def content_hash(self) -> str:
-        """SHA-256 over the hashes of both subsets, first 16 hex digits."""
-        return short_hash(f"{self.train.content_hash()}:{self.test.content_hash()}")
+        """SHA-256 over the hashes of both subsets, and of the named parts of the test samples, first 16 hex digits."""
+        parts = [part for name, places in self.test_parts.items() for part in (name, np.ascontiguousarray(places).data)]
+        return short_hash(f"{self.train.content_hash()}:{self.test.content_hash()}", *parts)
 
     def on(self, device: torch.device) -> tuple["DeviceData", "DeviceData"]:
         """The training and test samples on a device. There is one copy per device, which all callers share.
 
-        Images that would fill more than half of the memory of a GPU that is free now stay on the host.
+        Images and label maps that would fill more than half of the memory of a GPU that is free now stay on the host.
         """
         if device not in self._copies:
             per_channel = [-1, *[1] * (len(self.image_shape) - 1)]
             shift = torch.tensor(self.mean).view(per_channel) * self.scale
             factor = 1 / (torch.tensor(self.std).view(per_channel) * self.scale)
-            train, test = _images_on(device, self.train.images, self.test.images)
-            self._copies[device] = (
-                self.train.on(device, shift, factor, train),
-                self.test.on(device, shift, factor, test),
-            )
+            arrays = {id(array): array for part in (self.train, self.test) for array in part.large}
+            place = device if _fits(arrays.values(), device) else torch.device("cpu")
+            stored = {key: _tensor(array).to(place) for key, array in arrays.items()}
+            train, test = (part.on(device, shift, factor, stored) for part in (self.train, self.test))
+            self._copies[device] = train, test
         return self._copies[device]
 
 
-def _images_on(device: torch.device, train: Images, test: Images) -> tuple[Tensor, Tensor]:
-    """The images on a device, once if both are selected of the same whole; on the host if they are too large for it."""
-    shared = train is test
-    fits = device.type == "cpu" or train.nbytes + test.nbytes * (not shared) <= torch.cuda.mem_get_info(device)[0] / 2
-    place = device if fits else torch.device("cpu")
-    first = _tensor(train).to(place)
-    return first, first if shared else _tensor(test).to(place)
+def _fits(arrays: Iterable[NDArray[Any]], device: torch.device) -> bool:
+    """Whether arrays fill at most half of the memory of a device that is free."""
+    return device.type == "cpu" or sum(a.nbytes for a in arrays) <= torch.cuda.mem_get_info(device)[0] / 2
 
 
 def _tensor(array: NDArray[Any]) -> Tensor:
@@ -150,6 +181,9 @@ class DeviceData:
     `images` `[n, ...]` of any number format, `labels` `[n]`; the input of a model is (image − shift) · factor. Images
     may be on the host, from where each batch is sent to the device of all else. If `images` hold more than these
     samples, `rows` `[n]` are the positions of the samples in them.
+
+    `maps` `[n, height, width]`, stored like the images, are the label maps of segmentation. Batches then have these in
+    place of labels, as whole numbers with `IGNORED` for pixels without a class.
     """
 
     images: Tensor
@@ -157,13 +191,14 @@ class DeviceData:
     shift: Tensor
     factor: Tensor
     rows: Tensor | None = None
+    maps: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def batch(self, index: Tensor) -> tuple[Tensor, Tensor]:
-        """Inputs `[B, ...]` and labels `[B]` of the samples in `index` `[B]`."""
-        return self.inputs(self._stored(index)), self.labels.index_select(0, index)
+        """Inputs `[B, ...]` and labels `[B]`, or label maps `[B, height, width]`, of the samples in `index` `[B]`."""
+        return self.inputs(self._stored(self.images, index)), self._labels(index)
 
     def batches(self, size: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Inputs and labels of all samples in consecutive batches; each batch is normalised when it is requested."""
@@ -172,19 +207,27 @@ class DeviceData:
 
     def stored_batches(self, size: int) -> Iterator[tuple[Tensor, Tensor]]:
         """As `batches`, but images as they are stored."""
-        if self.rows is None:
+        if self.rows is None and self.maps is None:
             images: Iterable[Tensor] = (part.to(self.labels.device) for part in self.images.split(size))
+            yield from zip(images, self.labels.split(size), strict=True)
         else:
-            images = map(self._stored, torch.arange(len(self), device=self.labels.device).split(size))
-        yield from zip(images, self.labels.split(size), strict=True)
+            for index in torch.arange(len(self), device=self.labels.device).split(size):
+                yield self._stored(self.images, index), self._labels(index)
 
     def inputs(self, images: Tensor) -> Tensor:
         """Stored images, normalised."""
         return (images - self.shift).mul_(self.factor)
 
-    def _stored(self, index: Tensor) -> Tensor:
+    def _labels(self, index: Tensor) -> Tensor:
+        if self.maps is None:
+            return self.labels.index_select(0, index)
+        maps = self._stored(self.maps, index).long()
+        return maps.masked_fill(maps == UNLABELLED, IGNORED)
+
+    def _stored(self, values: Tensor, index: Tensor) -> Tensor:
+        """The selected ones of values `[n, ...]`, images or label maps, on the device of all else."""
         places = index if self.rows is None else self.rows.index_select(0, index)
-        return self.images.index_select(0, places.to(self.images.device)).to(self.labels.device)
+        return values.index_select(0, places.to(values.device)).to(self.labels.device)
 
 
 @dataclass(frozen=True)

@@ -42,8 +42,8 @@ class LocalTraining:
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """The shape of one input."""
-        return tuple(self.data.images.shape[1:])
+        """The shape of one input, after augmentation."""
+        return tuple(self.data.images.shape[1:]) if self.augment is None else self.augment.output_shape
 
     @property
     def is_separable(self) -> bool:

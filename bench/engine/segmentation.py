@@ -1,9 +1,14 @@
 """Scores of semantic segmentation: confusion matrices, summed exactly over batches, and the mean IoU."""
 
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
-from bench.models.network import IGNORED
+from bench.data.label_maps import IGNORED
+from bench.engine.objective import Objective
+from bench.models.network import cross_entropy_sum
 
 
 class Confusion:
@@ -38,3 +43,39 @@ class Confusion:
     def miou(self) -> float:
         """The mean of the classes with labelled pixels, in percent; NaN if there are none."""
         return float(self.iou().nanmean())
+
+
+@dataclass(frozen=True)
+class _Tally:
+    """The sum of the images' losses, the number of images, and the counts of their pixels."""
+
+    loss: float
+    images: int
+    confusion: Confusion
+
+    @classmethod
+    def of(cls, objective: Objective, w: Tensor, data: Iterable[tuple[Tensor, Tensor]], classes: int) -> "_Tally":
+        loss, images, confusion = torch.zeros((), dtype=torch.float64, device=w.device), 0, Confusion(classes)
+        for x, y in data:
+            scores = objective.logits(w, x)
+            loss = loss + cross_entropy_sum(scores, y).double()
+            images += len(y)
+            confusion.add(scores, y)
+        return cls(float(loss), images, confusion)
+
+    def __add__(self, other: "_Tally") -> "_Tally":
+        return _Tally(self.loss + other.loss, self.images + other.images, self.confusion + other.confusion)
+
+
+def segmentation_scores(
+    objective: Objective, w: Tensor, parts: Mapping[str, Iterable[tuple[Tensor, Tensor]]], classes: int
+) -> dict[str, float]:
+    """Mean `loss` over all images of all parts, `accuracy` of labelled pixels and `miou`, at w `[P]`; the last two in
+    percent. If there are several parts, also the mean IoU of each, such as `miou_seen`."""
+    tallies = {name: _Tally.of(objective, w, data, classes) for name, data in parts.items()}
+    first, *others = tallies.values()
+    whole = sum(others, first)
+    confusion = whole.confusion
+    scores = {"loss": whole.loss / whole.images, "accuracy": confusion.accuracy, "miou": confusion.miou}
+    of_parts = {f"miou_{name}": tally.confusion.miou for name, tally in tallies.items()} if others else {}
+    return scores | of_parts

@@ -1,14 +1,14 @@
 """The configuration of one run: an immutable `RunConfig`, whose identity is the hash of its canonical JSON."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
-from bench.data.augmentation import Augmentations, Mixup
+from bench.data.augmentation import AUGMENTATIONS, Augmentations, Mixup
 from bench.data.partitions import AnyPartition
 from bench.data.sources import AnySource, parse_source
 from bench.data.sources.arrays import ArrayFunction
@@ -22,7 +22,7 @@ from bench.input.content import short_hash
 from bench.input.errors import UserError
 from bench.input.frozen import Frozen, collected
 from bench.methods import user_file
-from bench.models import AnyModel
+from bench.models import MODELS, AnyModel
 from bench.models.user_model import UserModel
 from bench.numerics.precision import Precision
 
@@ -53,6 +53,18 @@ TRAINING_IMAGES = 10_000
 
 TEST, VALIDATION = "test", "validation"
 """The beginnings of the names of metrics that are measured on test images, and on images that clients hold out."""
+
+
+def score_column(columns: Container[str], prefix: str = "") -> str:
+    """The column with the score of a model, among those that begin with `prefix`: the mean IoU if there is one, else
+    the accuracy."""
+    return f"{prefix}miou" if f"{prefix}miou" in columns else f"{prefix}accuracy"
+
+
+def score_words(column: str) -> str:
+    """A score in words: test accuracy, or test mIoU."""
+    return column.replace("_", " ").replace("miou", "mIoU")
+
 
 ROUNDING = 1e-9
 """By how many points an accuracy may be below a target, in percent, and still reach it."""
@@ -278,6 +290,7 @@ class RunConfig(Frozen):
                 f"{self.partition.label} may share images, so that others would train on those that one holds out "
                 "(allowed: null, or a partition without shared images)"
             )
+        self._check_label_maps()
         method = self.method.built
         method.check_server_lr(self.training.server_lr)
         if method.swa is not None and method.swa.start > self.training.rounds:
@@ -289,6 +302,29 @@ class RunConfig(Frozen):
                 f"{method.name} needs one label per image, but mixup mixes labels (allowed: others, or null)"
             )
         return self
+
+    def _check_label_maps(self) -> None:
+        """A `UserError` if the model, the loss or an augmentation does not suit labels of pixels, or of images."""
+        of_pixels, data = self.dataset.label_maps, self.dataset.label
+        if self.model.label_maps not in (None, of_pixels):
+            suitable = [name for name, choice in MODELS.items() if choice.label_maps == of_pixels]
+            scores, labels = ("images", "pixels") if of_pixels else ("pixels", "images")
+            raise UserError(
+                f"model {self.model.label} gives scores of {scores}, but the data set {data} has labels of {labels} "
+                f"(allowed: {', '.join(suitable)})"
+            )
+        if (needs := self.method.built.loss.label_maps) not in (None, of_pixels):
+            raise UserError(
+                f"the loss {self.method.built.loss.name} needs labels of {'pixels' if needs else 'images'}, but the "
+                f"data set {data} has labels of {'pixels' if of_pixels else 'images'} (allowed: cross_entropy)"
+            )
+        for augmentation in self.training.augmentation or ():
+            if augmentation.label_maps not in (None, of_pixels):
+                suitable = [name for name, kind in AUGMENTATIONS.items() if kind.label_maps in (None, of_pixels)]
+                raise UserError(
+                    f"augmentation {augmentation.name} does not suit labels of {'pixels' if of_pixels else 'images'}, "
+                    f"which the data set {data} has (allowed: {', '.join(suitable)}, or null)"
+                )
 
     @cached_property
     def evaluated_rounds(self) -> set[int]:

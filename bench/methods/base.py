@@ -231,7 +231,7 @@ class Server(Component):
         """The next global model w^{t+1}, `[P]`."""
 
     def also_evaluated(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Further models by name, whose test accuracy is recorded in the metrics, too."""
+        """Further models by name, whose test score is recorded in the metrics, too."""
         return {}
 
     def needs_unit_server_lr(self) -> bool:
@@ -244,6 +244,8 @@ class Loss(Component):
 
     variables: ClassVar[tuple[str, ...]] = ()
     """Tensors in `ClientRound.scratch` on which the loss depends, too. Their gradients are stored there as g_<name>."""
+    label_maps: ClassVar[bool | None] = None
+    """Whether it is for labels of pixels only; False: for labels of images only; None: for both."""
     needs_labels: ClassVar[bool] = False
     """Whether it requires labels, and therefore excludes mixup, which produces class probabilities."""
     separable: ClassVar[bool] = True

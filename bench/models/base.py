@@ -22,6 +22,9 @@ class ModelChoice(Frozen, ABC):
     User-defined models count as small, whatever their size: parallel processes use the cores nearly as well as threads.
     """
 
+    label_maps: ClassVar[bool | None] = False
+    """Whether its scores are for each pixel, for segmentation, and not for each image; None: its function decides."""
+
     def threads(self, cores: int) -> int:
         """Number of CPU threads, at most `cores`, of a process that trains or analyses this model."""
         return 1 if self.small else cores

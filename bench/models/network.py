@@ -7,6 +7,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
 
+from bench.data.label_maps import IGNORED
+from bench.input.errors import UserError
 from bench.numerics.precision import Precision, autocast
 
 
@@ -41,13 +43,16 @@ Variables = Mapping[str, Tensor]
 """Tensors by name on which a loss depends in addition to the model's parameters."""
 
 
-IGNORED = -100
-"""The label of pixels that count neither in losses nor in scores; torch's losses ignore it by default."""
-
-
 def has_label_maps(y: Tensor) -> bool:
     """Whether y are labels of pixels `[B, height, width]`, and not labels `[B]` or class probabilities `[B, C]`."""
     return y.ndim > 1 and not y.is_floating_point()
+
+
+def _check_kind(scores: Tensor, *, of_pixels: bool) -> None:
+    """A `UserError` if scores are for images, but labels for pixels, or vice versa."""
+    if (scores.ndim > 3) != of_pixels:
+        given, needed = ("one for each image", "of pixels") if of_pixels else ("one for each pixel", "of images")
+        raise UserError(f"the model's scores are {given}, but the data set has labels {needed}: use another model")
 
 
 def cross_entropy(scores: Tensor, y: Tensor, weights: Tensor | None = None) -> Tensor:
@@ -58,6 +63,7 @@ def cross_entropy(scores: Tensor, y: Tensor, weights: Tensor | None = None) -> T
     """
     if has_label_maps(y):
         return mean_of_images(image_losses(scores, y), weights)
+    _check_kind(scores, of_pixels=False)
     if weights is None:
         return F.cross_entropy(scores, y)
     return (F.cross_entropy(scores, y, reduction="none") * weights).sum()
@@ -65,7 +71,10 @@ def cross_entropy(scores: Tensor, y: Tensor, weights: Tensor | None = None) -> T
 
 def cross_entropy_sum(scores: Tensor, y: Tensor) -> Tensor:
     """The sum of the cross-entropies of all samples; arguments as for `cross_entropy`."""
-    return image_losses(scores, y).sum() if has_label_maps(y) else F.cross_entropy(scores, y, reduction="sum")
+    if has_label_maps(y):
+        return image_losses(scores, y).sum()
+    _check_kind(scores, of_pixels=False)
+    return F.cross_entropy(scores, y, reduction="sum")
 
 
 def pixel_losses(scores: Tensor, y: Tensor) -> Tensor:
@@ -74,6 +83,7 @@ def pixel_losses(scores: Tensor, y: Tensor) -> Tensor:
     Scores `[B, C, height, width]`, or `[B, C, heads, height, width]` of several heads; label maps y `[B, height,
     width]`.
     """
+    _check_kind(scores, of_pixels=True)
     by_head = scores if scores.ndim == y.ndim + 2 else scores.unsqueeze(2)
     labels = y.unsqueeze(1).expand(-1, by_head.shape[2], -1, -1)
     return F.cross_entropy(by_head, labels, reduction="none", ignore_index=IGNORED).flatten(2)

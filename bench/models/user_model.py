@@ -6,12 +6,11 @@ from typing import Annotated, ClassVar, Literal
 import torch
 from pydantic import BeforeValidator, Field
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from bench.input.errors import UserError, first_few
 from bench.input.user_function import UserFunction
 from bench.models.base import ImageShape, ModelChoice
-from bench.models.network import has_buffers
+from bench.models.network import cross_entropy, has_auxiliary_heads, has_buffers
 
 NOUN = "model"
 
@@ -20,6 +19,7 @@ class UserModel(UserFunction, ModelChoice):
     """A model built by `function(image_shape, classes)` of a file or module; modules may be in the current folder."""
 
     in_words: ClassVar[str] = "a user-defined model"
+    label_maps: ClassVar[bool | None] = None
     noun: ClassVar[str] = NOUN
 
     function: str = Field(description="called with the shape of an input and the number of classes")
@@ -87,20 +87,30 @@ def _try(model: nn.Module, image_shape: ImageShape, classes: int) -> None:
             "the model draws random numbers in its forward pass, which is not repeatable; "
             "for dropout use bench.models.dropout.Dropout"
         )
-    _check_scores(scores, classes, "")
-    _check_scores(tested, classes, " in evaluation (model.eval())")
+    _check_scores(scores, image_shape, classes, "", may_have_heads=has_auxiliary_heads(model))
+    _check_scores(tested, image_shape, classes, " in evaluation (model.eval())")
     unused = list(parameters)
     if scores.requires_grad:
-        loss = F.cross_entropy(scores, torch.zeros(2, dtype=torch.long))
+        loss = cross_entropy(scores, torch.zeros(2, *scores.shape[2:][-2:], dtype=torch.long))
         gradients = torch.autograd.grad(loss, list(parameters.values()), allow_unused=True)
         unused = [name for name, gradient in zip(parameters, gradients, strict=True) if gradient is None]
     if unused:
         raise UserError(f"the loss does not depend on these parameters of the model: {first_few(unused)}")
 
 
-def _check_scores(scores: object, classes: int, when: str) -> None:
-    if not isinstance(scores, Tensor) or scores.shape != (2, classes):
+def _check_scores(
+    scores: object, image_shape: ImageShape, classes: int, when: str, *, may_have_heads: bool = False
+) -> None:
+    """A `UserError` unless these are scores of images, or of their pixels."""
+    sizes = scores.shape if isinstance(scores, Tensor) else torch.Size()
+    if may_have_heads and len(sizes) == 5:
+        sizes = torch.Size([*sizes[:2], *sizes[3:]])
+    of_pixels = (2, classes, *image_shape[1:]) if len(image_shape) == 3 else None
+    if not isinstance(scores, Tensor) or sizes not in ((2, classes), of_pixels):
         shape = list(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
-        raise UserError(f"the model turns two images into {shape}{when}, not into [2, {classes}] class scores")
+        raise UserError(
+            f"the model turns two images into {shape}{when}, not into [2, {classes}] class scores"
+            + (f" (for segmentation: {list(of_pixels)})" if of_pixels else "")
+        )
     if not scores.is_floating_point():
         raise UserError(f"the model's class scores{when} are {scores.dtype}, not floating-point numbers")

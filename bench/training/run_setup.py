@@ -1,6 +1,8 @@
 """The set-up of a run on a device: data, partition, objective, federation."""
 
 import functools
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,8 +22,9 @@ from bench.engine.federation import Federation, FederationState
 from bench.engine.local import LocalWork
 from bench.engine.objective import Objective
 from bench.engine.participation import active_clients
+from bench.engine.segmentation import segmentation_scores
 from bench.engine.settings import EngineSettings
-from bench.experiments.run_config import AMOUNTS, RunConfig
+from bench.experiments.run_config import AMOUNTS, RunConfig, score_column
 from bench.input.errors import UserError
 from bench.models import build_model
 from bench.numerics.precision import Precision, prepare_precision
@@ -30,6 +33,9 @@ from bench.numerics.streams import numpy_stream
 EVALUATION_BATCH = {"cpu": 250, "cuda": 2000}
 """Images per evaluation batch, by device: a CPU is not faster with more; LeNet's feature maps of 2,000 CIFAR images
 take 1 GB."""
+
+EVALUATION_PIXELS = 1 << 20
+"""Pixels per evaluation batch of segmentation, whose scores and features are as large as the images."""
 
 
 @functools.lru_cache(maxsize=2)
@@ -126,26 +132,41 @@ class RunSetup:
     def evaluate(self, state: FederationState) -> dict[str, float]:
         """Loss and accuracy on the training images (`evaluation.training_images` of them), and on all test images.
 
+        For segmentation, the accuracy is that of labelled pixels; the mean IoU of all images and, if the test images
+        have named parts, that of each part are further scores.
+
         If clients hold out images, on the images that are trained instead of all training images, and on all held-out
         images instead of the test images.
         """
         self.federation.evaluate_with(state)
         row = self.evaluate_model(self.federation.evaluated(state))
         for name, further in self.federation.method.server.also_evaluated(state.server).items():
-            batches = self._judged(EVALUATION_BATCH[further.device.type])
-            row[f"{self.config.evaluation.subset}_accuracy_{name}"] = self.objective.evaluate(further, batches)[1]
+            subset, scores = self.config.evaluation.subset, self._scores(further, self._judged())
+            score = score_column(scores)
+            row[f"{subset}_{score}_{name}"] = scores[score]
         return row
 
     def evaluate_model(self, w: Tensor) -> dict[str, float]:
         """As `evaluate`, for a model w `[P]`."""
-        row: dict[str, float] = {}
-        size = EVALUATION_BATCH[w.device.type]
-        for part, data in (("train", self._trained(size)), (self.config.evaluation.subset, self._judged(size))):
-            evaluated = self.objective.evaluate(w, data)
-            row[f"{part}_loss"], row[f"{part}_accuracy"] = evaluated
-        return row
+        subsets = {"train": {"": self._trained()}, self.config.evaluation.subset: self._judged()}
+        return {
+            f"{subset}_{name}": score
+            for subset, parts in subsets.items()
+            for name, score in self._scores(w, parts).items()
+        }
 
-    def _trained(self, size: int) -> Batches:
+    def _scores(self, w: Tensor, parts: Mapping[str, Batches]) -> dict[str, float]:
+        """Scores by name: loss and accuracy; for segmentation also the mean IoU of all images, and of each part."""
+        if self.dataset.has_label_maps:
+            return segmentation_scores(self.objective, w, parts, self.dataset.classes)
+        (data,) = parts.values()
+        return dict(zip(("loss", "accuracy"), self.objective.evaluate(w, data), strict=True))
+
+    def batches(self, data: DeviceData, index: Tensor | None = None) -> Batches:
+        """All images, or those at `index` `[n]`, in batches for forward passes."""
+        return Batches(data, evaluation_batch(data), index)
+
+    def _trained(self) -> Batches:
         """Training images, evenly spaced in stored order, in batches."""
         device = self.objective.device
         of_clients = None if self.held_out is None else np.sort(np.concatenate(self.split))
@@ -155,13 +176,23 @@ class RunSetup:
         if of_clients is not None:
             indices = torch.from_numpy(of_clients).to(device)
             index = indices if index is None else indices[index]
-        return Batches(self.train, size, index)
+        return self.batches(self.train, index)
 
-    def _judged(self, size: int) -> Batches:
-        """All test images in batches, or all images that clients hold out."""
-        if self.held_out is None:
-            return Batches(self.test, size)
-        return Batches(self.train, size, torch.from_numpy(self.held_out).to(self.objective.device))
+    def _judged(self) -> dict[str, Batches]:
+        """The test images in batches, by the name of their part; or all images that clients hold out."""
+        device = self.objective.device
+        if self.held_out is not None:
+            return {"": self.batches(self.train, torch.from_numpy(self.held_out).to(device))}
+        parts = self.dataset.test_parts
+        if not parts:
+            return {"": self.batches(self.test)}
+        return {name: self.batches(self.test, torch.from_numpy(places).to(device)) for name, places in parts.items()}
+
+
+def evaluation_batch(data: DeviceData) -> int:
+    """Images per batch of forward passes."""
+    size = EVALUATION_BATCH[data.labels.device.type]
+    return size if data.maps is None else min(size, max(1, EVALUATION_PIXELS // math.prod(data.maps.shape[1:])))
 
 
 def split_of(partition: AnyPartition, dataset: Dataset, seed: int) -> list[Indices]:

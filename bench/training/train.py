@@ -8,7 +8,7 @@ import torch
 
 from bench.experiments.experiment import Cell
 from bench.experiments.results import METRICS, run_in
-from bench.experiments.run_config import RunConfig
+from bench.experiments.run_config import RunConfig, score_column, score_words
 from bench.files.csv_json import write_checked_csv
 from bench.files.mounts import locks_on_this_machine_only
 from bench.host.memory import Budgets
@@ -142,5 +142,5 @@ def _outcome(metrics: pd.DataFrame) -> str:
     if last["diverged"]:
         return f"diverged at round {last['round']:.0f}"
     stopped = ", where it stopped" if last.get("stopped") else ""
-    subset = evaluated_subset(metrics)
-    return f"{last[f'{subset}_accuracy']:.2f} % {subset} accuracy after round {last['round']:.0f}{stopped}"
+    score = score_column(metrics, f"{evaluated_subset(metrics)}_")
+    return f"{last[score]:.2f} % {score_words(score)} after round {last['round']:.0f}{stopped}"

@@ -16,7 +16,7 @@ from bench.engine.checkpoint import Checkpoint, save_models, save_state
 from bench.engine.client_store import ClientStates, ClientStore
 from bench.engine.federation import FederationState
 from bench.experiments.results import METRICS, PARTITION
-from bench.experiments.run_config import RunConfig
+from bench.experiments.run_config import RunConfig, score_column, score_words
 from bench.files.csv_json import read_checked_json, write_checked_csv, write_checked_json, write_csv
 from bench.host.memory import Budgets
 from bench.host.progress import PROGRESS_SECONDS, Progress, Timer
@@ -193,9 +193,10 @@ class TrainingRun:
         row |= self.setup.evaluate(self.state)
         self._times[-1]["evaluation_seconds"] = time.perf_counter() - began
         subset = self.config.evaluation.subset
+        score = score_column(row, f"{subset}_")
         line = (
-            f"round {self.state.round} of {self.config.training.rounds}: local loss {row['local_loss']:.4f}, {subset} "
-            f"accuracy {row[f'{subset}_accuracy']:.2f} %, {1000 * np.median(self._since_evaluation):.0f} ms per round"
+            f"round {self.state.round} of {self.config.training.rounds}: local loss {row['local_loss']:.4f}, "
+            f"{score_words(score)} {row[score]:.2f} %, {1000 * np.median(self._since_evaluation):.0f} ms per round"
         )
         self._since_evaluation.clear()
         self.log.info(line)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bench.experiments.run_config import Evaluation
+from bench.experiments.run_config import VALIDATION, Evaluation, score_column
 
 LAST = "last"
 """The report of an experiment that names none."""
@@ -23,9 +23,10 @@ def evaluated_rounds(report: str, evaluation: Evaluation, rounds: int, rung: int
 
 
 def score(report: str, rows: Sequence[Mapping[str, Any]], rounds: Sequence[int]) -> float:
-    """The score, given a run's metrics and the rounds of `evaluated_rounds`: an accuracy in percent."""
-    accuracies = [rows[number - 1]["validation_accuracy"] for number in rounds]
-    return max(accuracies) if report == "best" else math.fsum(accuracies) / len(accuracies)
+    """The score, given a run's metrics and the rounds of `evaluated_rounds`: an accuracy, or a mean IoU, in percent."""
+    evaluated = [rows[number - 1] for number in rounds]
+    scores = [row[score_column(row, f"{VALIDATION}_")] for row in evaluated]
+    return max(scores) if report == "best" else math.fsum(scores) / len(scores)
 
 
 def in_words(report: str) -> str:

@@ -22,6 +22,9 @@ from bench.input.errors import UserError
 
 _LABELS = {
     "test_accuracy": "Test accuracy (%)",
+    "test_miou": "Test mIoU (%)",
+    "test_miou_seen": "Test mIoU of seen domains (%)",
+    "test_miou_unseen": "Test mIoU of unseen domains (%)",
     "train_accuracy": "Training accuracy (%)",
     "test_loss": "Test loss",
     "train_loss": "Training loss",
@@ -37,9 +40,10 @@ class ConvergenceLayout(LinePanelsLayout):
 
     needs: ClassVar[str] = "metrics"
     kind: Literal["convergence"] = "convergence"
-    metric: Literal["test_accuracy", "train_accuracy", "test_loss", "train_loss", "local_loss"] = Field(
-        default="test_accuracy", description="what is shown over the rounds"
-    )
+    metric: Literal[
+        "test_accuracy", "test_miou", "test_miou_seen", "test_miou_unseen", "train_accuracy", "test_loss",
+        "train_loss", "local_loss",
+    ] = Field(default="test_accuracy", description="what is shown over the rounds")  # fmt: skip
     columns: Columns = Field(
         default=2, description="panels side by side; by default, one for each partition of the grid"
     )
@@ -89,7 +93,7 @@ class ConvergenceLayout(LinePanelsLayout):
             diverged_note(frame[~has_curve], names, "before the first value that is shown, so there is no curve"),
             stopped_note(frame, names),
         ]
-        within = (0, 100) if self.metric.endswith("accuracy") else (0, np.inf)
+        within = (0, 100) if _LABELS[self.metric].endswith("(%)") else (0, np.inf)
         diverged = frame[frame.groupby(IDS)["diverged"].transform("max") > 0]
         missing = missing_note(frame, self, tidy)
 

@@ -60,6 +60,9 @@ class Source(Frozen):
     def require(self, root: Path) -> None:
         """Raises `UserError` with instructions if files below the data root are missing. No file is read."""
 
+    label_maps: ClassVar[bool] = False
+    """Whether the pixels have labels, for segmentation, and not the images."""
+
     own: ClassVar[bool] = False
     """Whether the files are user-defined, or have no checksums, so that they can change under the same name."""
 

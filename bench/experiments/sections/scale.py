@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from bench.data.augmentation import Cutout, Mixup, parse_augmentations
+from bench.data.augmentation import Cutout, Mixup, ScaledCrop, parse_augmentations
 from bench.data.sources import parse_source
 from bench.data.sources.base import Source
 from bench.data.sources.digits_domains import DigitsDomains
@@ -27,10 +27,10 @@ SIDE = 8
 def at_smoke_scale(config: Mapping[str, Any]) -> dict[str, Any]:
     """A run's configuration with scikit-learn's digits and a small network; other values stay where possible.
 
-    Data sets of domains become digits in as many styles. In pathological splits a client holds the same share of the
-    classes; splits by other groups than domains, and `dirichlet_by_class`, become `dirichlet`. Only the augmentations
-    mixup and cutout remain, because crops and flips turn digits of 8×8 pixels into other
-    digits. SWA averages at least two models, if there are four rounds.
+    Data sets of domains become digits in as many styles, those of segmentation scenes of digits. In pathological splits
+    a client holds the same share of the classes; splits by other groups than domains, and `dirichlet_by_class`, become
+    `dirichlet`. Only the augmentations mixup, cutout and scaled_crop remain, because other crops and flips turn digits
+    of 8×8 pixels into other digits. SWA averages at least two models, if there are four rounds.
     """
     source = parse_source(config["dataset"])
     facts = getattr(source, "facts", None)  # user-defined images have none
@@ -42,7 +42,7 @@ def at_smoke_scale(config: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **config,
         "dataset": source.stand_in,
-        "model": "cnn_gn",
+        "model": "fcn_gn" if source.label_maps else "cnn_gn",
         "partition": partition,
         "method": _method(config["method"], training["rounds"]),
         "participation": {**participation, "active": active and min(active, partition["clients"])},
@@ -82,7 +82,7 @@ def _partition(partition: Mapping[str, Any], classes: int) -> dict[str, Any]:
 
 
 def _augmentation(given: Any, side: int) -> list[dict[str, Any]] | None:
-    """The augmentations that remain: mixup, and cutout of the same share of the image's side.
+    """The augmentations that remain: mixup, scaled_crop, and cutout of the same share of the image's side.
 
     `side`: height of the paper's images.
     """
@@ -90,6 +90,8 @@ def _augmentation(given: Any, side: int) -> list[dict[str, Any]] | None:
     for augmentation in parse_augmentations(given) or ():
         if isinstance(augmentation, Mixup):
             remaining.append(augmentation.model_dump())
+        elif isinstance(augmentation, ScaledCrop):
+            remaining.append({**augmentation.model_dump(), "size": None})
         elif isinstance(augmentation, Cutout):
             remaining.append({**augmentation.model_dump(), "size": max(1, round(augmentation.size * SIDE / side))})
     return remaining or None

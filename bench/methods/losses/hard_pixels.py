@@ -21,6 +21,7 @@ class HardPixels(Loss):
 
     name: ClassVar[str] = "hard_pixels"
     needs_labels: ClassVar[bool] = True
+    label_maps: ClassVar[bool | None] = True
     weighted_by_samples: ClassVar[bool] = True
 
     share: float = Field(default=0.25, gt=0, le=1, description="share of the pixels of an image that count")

@@ -44,6 +44,7 @@ class RelaxedContrastive(Loss):
 
     name: ClassVar[str] = "relaxed_contrastive"
     needs_labels: ClassVar[bool] = True
+    label_maps: ClassVar[bool | None] = False
     separable: ClassVar[bool] = False
 
     temperature: float = Field(default=0.05, gt=0, description="T, which divides similarities")

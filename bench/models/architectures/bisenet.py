@@ -20,6 +20,7 @@ class BiSeNetV2Choice(PretrainedModel):
 
     name: Literal["bisenet_v2"] = "bisenet_v2"
     small: ClassVar[bool] = False
+    label_maps: ClassVar[bool | None] = True
     new_parts: ClassVar[tuple[str, ...]] = ("bga", "head", "aux2", "aux3", "aux4", "aux5_4")
     norm: Literal["batch", "group"] = Field(default="batch", description="BatchNorm or GroupNorm")
     groups: Literal[1, 2, 4, 8] = Field(default=8, description="groups of every GroupNorm")

@@ -258,7 +258,7 @@ def test_answers_do_not_depend_on_the_batch_size(
 ) -> None:
     """Nor does any of them hold more than a batch at once."""
     whole = analysed(name, runs / "seed-0", tmp_path / "whole.csv")
-    monkeypatch.setattr("analysis.analyses.analysed_run.EVALUATION_BATCH", {"cpu": 37})
+    monkeypatch.setattr("bench.training.run_setup.EVALUATION_BATCH", {"cpu": 37})
     passed: list[int] = []
     forward = Objective.logits
 

@@ -176,7 +176,7 @@ def test_no_analysis_normalises_more_than_a_batch_at_once(tmp_path: Path, monkey
         return setup
 
     monkeypatch.setattr("analysis.analyses.analysed_run.RunSetup.build", watched)
-    monkeypatch.setattr("analysis.analyses.analysed_run.EVALUATION_BATCH", {"cpu": 40})
+    monkeypatch.setattr("bench.training.run_setup.EVALUATION_BATCH", {"cpu": 40})
     for name in of_images:
         passed.clear()
         pd.testing.assert_frame_equal(analysed(name), whole[name], rtol=1e-3, atol=1e-5)

@@ -24,6 +24,7 @@ from bench.host.progress import silent
 from bench.input.errors import UserError
 from bench.numerics.streams import numpy_stream
 from tests.bench.data.image_copies import ENTRIES, SIZE, WRITERS, entry, load
+from tests.bench.data.scene_copies import ENTRIES as SCENES
 from tests.commands import fedflat
 from tests.problems import train
 
@@ -74,7 +75,7 @@ def test_two_federated_rounds_an_evaluation_and_an_analysis(name, image_roots: R
 
 def test_every_data_set_of_image_files_has_a_copy():
     of_files = {name for name, source in SOURCES.items() if issubclass(source, PublishedImages)}
-    assert of_files | {"domain_folder"} == set(ENTRIES)
+    assert of_files | {"domain_folder"} == {*ENTRIES, *SCENES}
 
 
 def domain_names(source: type[PublishedDomains]) -> list[str]:

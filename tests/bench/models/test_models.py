@@ -49,6 +49,14 @@ def test_sizes_are_the_published_ones(model, shape, classes, parameters, tensors
     assert network(images(2, *shape)).shape == (2, classes)
 
 
+def test_the_small_network_for_segmentation():
+    network = built("fcn_gn", (3, 32, 32), 11)
+    assert sum(p.numel() for p in network.parameters()) == 27_499
+    assert network(images(2, 3, 16, 24)).shape == (2, 11, 16, 24)
+    with pytest.raises(UserError, match="multiples of 2, not 15×16"):
+        built("fcn_gn", (3, 15, 16))
+
+
 SMALL = [
     ("cnn_gn", (1, 8, 8)),
     ("lenet", (1, 16, 17)),
@@ -60,7 +68,7 @@ SMALL = [
     ("mlp", (5,)),
     ("mobilenet_v2_gn", (1, 32, 32)),
 ]
-WITHOUT_LEVELS = {"vit_b_32", "bisenet_v2"}
+WITHOUT_LEVELS = {"vit_b_32", "bisenet_v2", "fcn_gn"}
 """Models that fedrcl refuses."""
 
 

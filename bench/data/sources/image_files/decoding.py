@@ -9,9 +9,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,9 @@ from bench.data.dataset import Labels, Samples
 from bench.host.progress import Timer
 from bench.host.threads import available_cores
 from bench.input.errors import UserError, first_few
+
+if TYPE_CHECKING:
+    from PIL.Image import Image as ImageFile
 
 log = logging.getLogger("fedflat.data")
 
@@ -73,25 +77,17 @@ class ImageFiles:
 
         Raises `UserError` for an unreadable file, or an image of another size.
         """
-        started, reports, shape, done = time.perf_counter(), Timer(REPORT_SECONDS), tuple[int, ...](), 0
-        images = in_background(lambda file: decode(file, size), self.files)
-        chunk: list[NDArray[np.uint8]] = []
-        for k, (file, image) in enumerate(zip(self.files, images, strict=True), start=1):
-            shape = shape or image.shape
-            if image.shape != shape:
-                raise UserError(
-                    f"'{file}' is {image.shape[1:]}, but the images before it are {shape[1:]} (all must have one size, "
-                    "unless the data set has the key size, such as size: 224)"
-                )
-            chunk.append(image)
-            if k == len(self) or len(chunk) * image.nbytes >= CHUNK_BYTES:
-                part, done = slice(done, k), k
-                groups = None if self.groups is None else self.groups[part]
-                yield Samples(np.stack(chunk), self.labels[part], groups, np.array(self.names[part]))
-                chunk = []
-            if reports.is_due():
-                left = (time.perf_counter() - started) / k * (len(self) - k) / 60
-                log.info("decoded %s of %s images, about %.0f min left", f"{k:,}", f"{len(self):,}", left)
+        shape = tuple[int, ...]()
+        for part, images in in_parts(lambda file: decode(file, size), self.files, lambda image: image.nbytes):
+            for file, image in zip(self.files[part], images, strict=True):
+                shape = shape or image.shape
+                if image.shape != shape:
+                    raise UserError(
+                        f"'{file}' is {image.shape[1:]}, but the images before it are {shape[1:]} (all must have one "
+                        "size, unless the data set has the key size, such as size: 224)"
+                    )
+            groups = None if self.groups is None else self.groups[part]
+            yield Samples(np.stack(images), self.labels[part], groups, np.array(self.names[part]))
 
     def require(self) -> None:
         """Raises `UserError` if files are missing: those of a list may be absent."""
@@ -115,24 +111,53 @@ def decode(file: Path, size: int | None = None) -> NDArray[np.uint8]:
     (bilinear, with antialiasing). A JPEG of more than twice this size is decoded at a half, quarter or eighth of its
     size. Raises `UserError` if the file cannot be read.
     """
-    from PIL import Image, ImageOps, UnidentifiedImageError  # noqa: PLC0415 - only where image files are read
+    from PIL import Image, ImageOps  # noqa: PLC0415 - only where image files are read
+
+    with opened(file) as image:
+        if size is not None:
+            image.draft(None, (2 * size, 2 * size))
+        whole = image.convert("RGBA") if image.mode == "P" else image  # Pillow warns of transparency otherwise
+        rgb = whole.convert("RGB")
+        if size is not None:
+            rgb = ImageOps.fit(rgb, (size, size), Image.Resampling.BILINEAR)
+        return np.asarray(rgb, dtype=np.uint8).transpose(2, 0, 1)
+
+
+@contextmanager
+def opened(file: Path) -> Iterator["ImageFile"]:
+    """An image file, which is decoded in the block. Raises `UserError` if it is unreadable, or has more than 8 bits."""
+    from PIL import Image, UnidentifiedImageError  # noqa: PLC0415 - only where image files are read
 
     try:
         with Image.open(file) as image:
             if image.mode.startswith(("I", "F")):  # Pillow would clip their values at 255
                 raise UserError(f"'{file}' has more than 8 bits per channel (mode {image.mode}); convert it")
-            if size is not None:
-                image.draft(None, (2 * size, 2 * size))
-            whole = image.convert("RGBA") if image.mode == "P" else image  # Pillow warns of transparency otherwise
-            rgb = whole.convert("RGB")
-            if size is not None:
-                rgb = ImageOps.fit(rgb, (size, size), Image.Resampling.BILINEAR)
-            return np.asarray(rgb, dtype=np.uint8).transpose(2, 0, 1)
+            yield image
+    except UserError:  # a ValueError, too
+        raise
     except Image.DecompressionBombError as error:
         raise UserError(f"'{file}' has too many pixels: {error}") from None
     except (UnidentifiedImageError, OSError, SyntaxError, ValueError, EOFError, struct.error):
         # Damaged files raise all of these, for example SyntaxError if they are PNG.
         raise UserError(f"'{file}' is not a readable image; repair it or remove it from the folder") from None
+
+
+def in_parts(
+    function: Callable[[T], R], items: Sequence[T], size: Callable[[R], int]
+) -> Iterator[tuple[slice, list[R]]]:
+    """The results of a function for all items, computed in the background, in lists of at least `CHUNK_BYTES` bytes.
+
+    Each list has the positions of its items. `size`: the bytes of a result, which is the same for all.
+    """
+    started, reports, done, results = time.perf_counter(), Timer(REPORT_SECONDS), 0, list[R]()
+    for k, result in enumerate(in_background(function, items), start=1):
+        results.append(result)
+        if k == len(items) or len(results) * size(result) >= CHUNK_BYTES:
+            yield slice(done, k), results
+            done, results = k, []
+        if reports.is_due():
+            left = (time.perf_counter() - started) / k * (len(items) - k) / 60
+            log.info("decoded %s of %s images, about %.0f min left", f"{k:,}", f"{len(items):,}", left)
 
 
 def in_background(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:

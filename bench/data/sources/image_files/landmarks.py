@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 import numpy as np
+from pydantic import Field
 
 from bench.data.cache import Cached
 from bench.data.dataset import Dataset, Subset
 from bench.data.sources.base import Facts, cache_place
-from bench.data.sources.image_files.decoding import IMAGENET_MEAN, IMAGENET_STD, ImageFiles
+from bench.data.sources.image_files.decoding import IMAGENET_MEAN, IMAGENET_STD, ImageFiles, Side
 from bench.data.sources.image_files.published_images import Piece, PublishedImages, compared
 from bench.files.column_file import integers, read_columns, texts
 from bench.input.content import read_own
@@ -30,6 +31,7 @@ class LandmarksUser160k(PublishedImages):
     """
 
     name: Literal["landmarks_user_160k"] = "landmarks_user_160k"
+    size: Side = Field(default=224, description="height and width of the stored images, in pixels")
 
     homepage: ClassVar[str] = "https://github.com/google-research/google-research/tree/master/federated_vision_datasets"
     licence: ClassVar[str] = "of each image: see Google Landmarks v2"

@@ -33,7 +33,7 @@ class PublishedImages(Source):
     Increase `version` whenever a change of the decoding changes the cached numbers.
     """
 
-    size: Side = Field(default=224, description="height and width of the stored images, in pixels")
+    size: Side | tuple[int, int] = Field(default=224, description="height and width of the stored images, in pixels")
 
     own: ClassVar[bool] = True
     homepage: ClassVar[str]
@@ -60,9 +60,10 @@ class PublishedImages(Source):
         default = cls.variants()[0]
         assert isinstance(default, PublishedImages)
         images, classes, total = cls.counts()
-        megabytes = f"{total * 3 * default.size**2 / 1e6:,.1f}"
+        height, width = (default.size, default.size) if isinstance(default.size, int) else default.size
+        megabytes = f"{total * (3 + default.label_maps) * height * width / 1e6:,.1f}"
         return (
-            images, f"3×{default.size}×{default.size}", classes, megabytes, default.status(root), cls.licence,
+            images, f"3×{height}×{width}", classes, megabytes, default.status(root), cls.licence,
             cls.homepage,
         )  # fmt: skip
 

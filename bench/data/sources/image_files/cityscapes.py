@@ -1,0 +1,89 @@
+"""Cityscapes (Cordts et al. 2016): street scenes of German cities with labels of all pixels."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from bench.data.sources.base import Facts
+from bench.data.sources.image_files.published_images import Piece
+from bench.data.sources.image_files.scenes import Clients, SceneFiles, Scenes, classes_of, read_lists
+from bench.input.errors import UserError
+
+FOLDER = "cityscapes/data"
+TRAINED = (7, 8, 11, 12, 13, 17, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 31, 32, 33)
+"""The numbers (labelIds) of the 19 classes that are trained and evaluated, in their order."""
+
+IDS = classes_of({number: label for label, number in enumerate(TRAINED)}, last=33)
+IMAGE, LABELS = "_leftImg8bit.png", "_gtFine_labelIds.png"
+
+
+class Cityscapes(Scenes):
+    """Cityscapes: 2,975 training and 500 test images (the official validation images) of 27 cities in 19 classes.
+
+    The files are in the folders that FedDrive (Fantauzzo et al. 2022) uses. With `split`, the groups are the clients of
+    FedDrive's lists: 144 in the heterogeneous split, whose clients are in one city each, 146 in the uniform one.
+    Without it, the groups are the 18 cities of the training images.
+    """
+
+    name: Literal["cityscapes"] = "cityscapes"
+    split: Literal["heterogeneous", "uniform"] | None = Field(
+        default=None, description="FedDrive's lists of clients: heterogeneous or uniform; null: one group per city"
+    )
+
+    classes: ClassVar[int] = 19
+    homepage: ClassVar[str] = "https://www.cityscapes-dataset.com"
+    licence: ClassVar[str] = "non-commercial; registration"
+
+    @property
+    def label(self) -> str:
+        """For example cityscapes, or cityscapes-uniform."""
+        return self.name if self.split is None else f"{self.name}-{self.split}"
+
+    @property
+    def facts(self) -> Facts:
+        """The published numbers of images."""
+        return Facts(2975, 500, self.classes, (3, *self.size))
+
+    @classmethod
+    def counts(cls) -> tuple[str, str, int]:
+        """See `PublishedImages`."""
+        return "2,975 + 500", str(cls.classes), 3475
+
+    @classmethod
+    def pieces(cls) -> tuple[Piece, ...]:
+        """The folders of images and of labels."""
+        url = f"{cls.homepage}/downloads"
+        return (
+            Piece(f"{FOLDER}/leftImg8bit", "a folder with train and val, each with folders of cities", url),
+            Piece(f"{FOLDER}/gtFine", "a folder with the same folders, with files *_gtFine_labelIds.png", url),
+        )
+
+    def files(self, root: Path) -> SceneFiles:
+        """The official training and validation images, sorted."""
+        images, labels = (root / FOLDER / folder for folder in ("leftImg8bit", "gtFine"))
+        files = [file for part in ("train", "val") for file in sorted((images / part).glob(f"*/*{IMAGE}"))]
+        names = [file.relative_to(images).as_posix() for file in files]
+        for part in ("train", "val"):
+            if not any(name.startswith(part) for name in names):
+                raise UserError(f"'{images / part}' has no images (expected: <city>/*{IMAGE})")
+        of_labels = [labels / (name.removesuffix(IMAGE) + LABELS) for name in names]
+        return SceneFiles(files, of_labels, names, IDS, self.classes)
+
+    def clients(self, root: Path, names: Sequence[str]) -> tuple[Clients, Clients]:
+        """By FedDrive's lists, or by city; the test images are one part."""
+        if self.split is not None:
+            folder = root / FOLDER / self.split
+            train = read_lists(folder / "train", [name for name in names if name.startswith("train/")], "training")
+        else:
+            train = {}
+            for name in names:
+                if name.startswith("train/"):
+                    train.setdefault(name.split("/")[1], []).append(name)
+        return train, {"": [name for name in names if name.startswith("val/")]}
+
+    @classmethod
+    def variants(cls) -> list[Any]:
+        """By city: all have the same decoded images."""
+        return [cls.parse({})]
