@@ -12,12 +12,12 @@ import torch
 
 from analysis.analyses.base import Analysis
 from analysis.measures.curvature.lanczos import MEMORY as BASIS_BYTES
-from analysis.planning.gradient_times import Times, objective
+from analysis.planning.gradient_times import Times, labels_of, objective
 from analysis.planning.run_cost import active_clients, facts, gradient_of, seconds
 from bench.experiments.run_config import RunConfig
 from bench.host.memory import graph_bytes
 from bench.training.calibration import SMALL, VECTORS
-from bench.training.run_setup import EVALUATION_BATCH
+from bench.training.run_setup import images_per_batch
 
 JOB_THREADS = 8
 """CPU threads of a job with a large model on a CPU, unless --max-threads or --config threads say otherwise."""
@@ -82,7 +82,8 @@ def of_analysis(runs: Sequence[RunConfig], analysis: Analysis, times: Times, thr
     passes = len(analysis.selected_seeds([run.seed for run in runs])) * ANALYSIS_PASSES
     work = passes * images / run.training.batch_size * times(gradient_of(run)) / _gain(run, threads, gpu=gpu)
     basis = min(4 * BASIS_VECTORS * gradient_of(run).parameters, BASIS_BYTES)  # in host memory, even with a GPU
-    graph = 0 if gpu else 4 * EVALUATION_BATCH["cpu"] * _bytes_per_image(run)  # that of a product with the Hessian
+    pixels = math.prod(facts(run)[2][1:]) if run.dataset.label_maps else None
+    graph = 0 if gpu else 4 * images_per_batch("cpu", pixels) * _bytes_per_image(run)  # of a product with the Hessian
     return Demand(work, _process_bytes(run, gpu=gpu) + basis + graph)
 
 
@@ -115,6 +116,8 @@ def _measured_bytes(model: str, shape: tuple[int, int, int], classes: int) -> fl
     w = loss.initial()
 
     def stored(images: int) -> int:
-        return graph_bytes(lambda: loss.gradient(w, torch.zeros(images, *shape), torch.zeros(images, dtype=torch.long)))
+        x = torch.zeros(images, *shape)
+        y = torch.zeros(labels_of(loss, x), dtype=torch.long)
+        return graph_bytes(lambda: loss.gradient(w, x, y))
 
     return (stored(4) - stored(2)) / 2  # the difference does not contain the parameters

@@ -14,6 +14,7 @@ from typing import NamedTuple, Self
 
 import torch
 from pydantic import TypeAdapter
+from torch import Tensor
 
 from bench.engine.objective import Objective
 from bench.files.atomic import write_text
@@ -129,6 +130,11 @@ class GradientTimes:
         return self.known[gradient] / 1000
 
 
+def labels_of(loss: Objective, x: Tensor) -> tuple[int, ...]:
+    """The shape of the labels of inputs x `[B, ...]`: `[B]`, or `[B, height, width]` if the model scores pixels."""
+    return (len(x), *loss.logits(loss.initial(), x[:1]).shape[2:])
+
+
 def _measure(gradient: Gradient, device: torch.device) -> float:
     """Seconds of one gradient with one thread, after a first one that is not counted.
 
@@ -138,8 +144,8 @@ def _measure(gradient: Gradient, device: torch.device) -> float:
     loss = objective(model, shape, classes, str(device))
     stream = torch.Generator().manual_seed(0)
     x = torch.rand(batch, *shape, generator=stream).to(device)
-    y = torch.randint(classes, (batch,), generator=stream).to(device)
     w = loss.initial()
+    y = torch.randint(classes, labels_of(loss, x), generator=stream).to(device)
     times: list[float] = []
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -57,9 +57,10 @@ class LocalTraining:
         q = self.method.correction.direction(g, w, client)
         self.method.loss.step_taken(client)
         settings, proximal = self.step_settings, self.method.correction.proximal()
+        lr = settings.local_rate(client.lr, client.step, client.steps)
         if settings.local_momentum is None:
-            return settings.step(w, q, client.lr, proximal)
-        w, b = settings.momentum_step(w, q, client.scratch.get(LOCAL_MOMENTUM), client.lr, proximal)
+            return settings.step(w, q, lr, proximal)
+        w, b = settings.momentum_step(w, q, client.scratch.get(LOCAL_MOMENTUM), lr, proximal)
         client.scratch[LOCAL_MOMENTUM] = b
         return w
 

@@ -1,6 +1,6 @@
 """The local step that all methods share, and the settings of local steps and server step."""
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import torch
 from pydantic import BeforeValidator, Field
@@ -11,6 +11,15 @@ from bench.methods.base import Aggregation, norm
 from bench.methods.marks import Search
 
 
+class PolynomialRate(Frozen):
+    """A local rate that falls within each round, and begins anew in the next: η_t (1 − k / (h K))^p in step k of K."""
+
+    in_words: ClassVar[str] = "lr_poly"
+
+    power: float = Field(default=0.9, gt=0, description="exponent p")
+    horizon: float = Field(default=10_000, ge=1, description="steps h after which the rate would be 0, in units of K")
+
+
 class StepSettings(Frozen):
     """Settings of the local step w ← w − η_t (clip(q) + ω w), with or without momentum, and of the server's step."""
 
@@ -18,6 +27,9 @@ class StepSettings(Frozen):
         gt=0, description="initial local learning rate η_l"
     )
     lr_decay: float = Field(default=1.0, gt=0, le=1, description="factor γ on the local rate after each round")
+    lr_poly: PolynomialRate | None = Field(
+        default=None, description="power and horizon of a rate that falls within each round; null: it is constant"
+    )
     server_lr: Annotated[float, Search(low=0.1, high=1, log=True)] = Field(
         default=1.0, gt=0, description="server learning rate η_g"
     )
@@ -31,6 +43,13 @@ class StepSettings(Frozen):
     )
     prox_split: bool = Field(default=False, description="a proximal term's λw joins the decay, not the clipped q")
     aggregation: Aggregation | None = Field(default=None, description="p_i = 1/M or n_i/Σn_j; null: the method's own")
+
+    def local_rate(self, lr: float | Tensor, step: int | Tensor, steps: int | Tensor) -> float | Tensor:
+        """The rate of a local step, from 0, of a client with this number of steps; `lr` is that of the round."""
+        if self.lr_poly is None:
+            return lr
+        rate: float | Tensor = lr * (1 - step / (self.lr_poly.horizon * steps)) ** self.lr_poly.power
+        return rate
 
     def step(self, w: Tensor, q: Tensor, lr: float | Tensor, proximal: float = 0.0) -> Tensor:
         """The next local iterate `[P]` without momentum: w − η_t (clip(q) + ω w).

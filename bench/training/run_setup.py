@@ -22,11 +22,11 @@ from bench.engine.federation import Federation, FederationState
 from bench.engine.local import LocalWork
 from bench.engine.objective import Objective
 from bench.engine.participation import active_clients
-from bench.engine.segmentation import segmentation_scores
 from bench.engine.settings import EngineSettings
 from bench.experiments.run_config import AMOUNTS, RunConfig, score_column
 from bench.input.errors import UserError
 from bench.models import build_model
+from bench.models.segmentation import segmentation_scores
 from bench.numerics.precision import Precision, prepare_precision
 from bench.numerics.streams import numpy_stream
 
@@ -158,7 +158,8 @@ class RunSetup:
     def _scores(self, w: Tensor, parts: Mapping[str, Batches]) -> dict[str, float]:
         """Scores by name: loss and accuracy; for segmentation also the mean IoU of all images, and of each part."""
         if self.dataset.has_label_maps:
-            return segmentation_scores(self.objective, w, parts, self.dataset.classes)
+            model = functools.partial(self.objective.logits, w)
+            return segmentation_scores(model, parts, self.dataset.classes)
         (data,) = parts.values()
         return dict(zip(("loss", "accuracy"), self.objective.evaluate(w, data), strict=True))
 
@@ -191,8 +192,14 @@ class RunSetup:
 
 def evaluation_batch(data: DeviceData) -> int:
     """Images per batch of forward passes."""
-    size = EVALUATION_BATCH[data.labels.device.type]
-    return size if data.maps is None else min(size, max(1, EVALUATION_PIXELS // math.prod(data.maps.shape[1:])))
+    pixels = None if data.maps is None else math.prod(data.maps.shape[1:])
+    return images_per_batch(data.labels.device.type, pixels)
+
+
+def images_per_batch(device: str, pixels: int | None) -> int:
+    """Images per batch of forward passes on a kind of device; `pixels` of an image, if they have labels."""
+    size = EVALUATION_BATCH[device]
+    return size if pixels is None else min(size, max(1, EVALUATION_PIXELS // pixels))
 
 
 def split_of(partition: AnyPartition, dataset: Dataset, seed: int) -> list[Indices]:

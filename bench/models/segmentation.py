@@ -1,13 +1,12 @@
 """Scores of semantic segmentation: confusion matrices, summed exactly over batches, and the mean IoU."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from bench.data.label_maps import IGNORED
-from bench.engine.objective import Objective
 from bench.models.network import cross_entropy_sum
 
 
@@ -54,25 +53,27 @@ class _Tally:
     confusion: Confusion
 
     @classmethod
-    def of(cls, objective: Objective, w: Tensor, data: Iterable[tuple[Tensor, Tensor]], classes: int) -> "_Tally":
-        loss, images, confusion = torch.zeros((), dtype=torch.float64, device=w.device), 0, Confusion(classes)
+    def of(cls, model: Callable[[Tensor], Tensor], data: Iterable[tuple[Tensor, Tensor]], classes: int) -> "_Tally":
+        losses, images, confusion = list[Tensor](), 0, Confusion(classes)
         for x, y in data:
-            scores = objective.logits(w, x)
-            loss = loss + cross_entropy_sum(scores, y).double()
+            scores = model(x)
+            losses.append(cross_entropy_sum(scores, y).double())
             images += len(y)
             confusion.add(scores, y)
-        return cls(float(loss), images, confusion)
+        return cls(float(torch.stack(losses).sum()), images, confusion)
 
     def __add__(self, other: "_Tally") -> "_Tally":
         return _Tally(self.loss + other.loss, self.images + other.images, self.confusion + other.confusion)
 
 
 def segmentation_scores(
-    objective: Objective, w: Tensor, parts: Mapping[str, Iterable[tuple[Tensor, Tensor]]], classes: int
+    model: Callable[[Tensor], Tensor], parts: Mapping[str, Iterable[tuple[Tensor, Tensor]]], classes: int
 ) -> dict[str, float]:
-    """Mean `loss` over all images of all parts, `accuracy` of labelled pixels and `miou`, at w `[P]`; the last two in
-    percent. If there are several parts, also the mean IoU of each, such as `miou_seen`."""
-    tallies = {name: _Tally.of(objective, w, data, classes) for name, data in parts.items()}
+    """Mean `loss` over all images of all parts, `accuracy` of labelled pixels and `miou`, the last two in percent.
+
+    If there are several parts, also the mean IoU of each, such as `miou_seen`. `model` gives the scores of images.
+    """
+    tallies = {name: _Tally.of(model, data, classes) for name, data in parts.items()}
     first, *others = tallies.values()
     whole = sum(others, first)
     confusion = whole.confusion
