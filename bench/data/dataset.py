@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bench.data.label_maps import IGNORED, UNLABELLED, LabelMaps
+from bench.host.memory import free_memory
 from bench.input.content import short_hash
 
 Images = NDArray[np.uint8] | NDArray[np.float32]
@@ -164,7 +165,7 @@ class Dataset:
 
 def _fits(arrays: Iterable[NDArray[Any]], device: torch.device) -> bool:
     """Whether arrays fill at most half of the memory of a device that is free."""
-    return device.type == "cpu" or sum(a.nbytes for a in arrays) <= torch.cuda.mem_get_info(device)[0] / 2
+    return sum(array.nbytes for array in arrays) <= free_memory(device) / 2
 
 
 def _tensor(array: NDArray[Any]) -> Tensor:

@@ -27,6 +27,11 @@ class Budgets:
         return cls(device=share * on_device, host=share * available_memory())
 
 
+def free_memory(device: torch.device) -> float:
+    """Bytes of a GPU's memory that are free now; infinite for other devices, which map files into memory."""
+    return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else math.inf
+
+
 def graph_bytes(compute: Callable[[], object]) -> int:
     """Bytes of the tensors that autograd stores for backward passes while `compute` runs."""
     sizes: dict[int, int] = {}

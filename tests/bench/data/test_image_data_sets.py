@@ -123,11 +123,11 @@ def test_all_held_out_domains_share_the_decoded_images(image_roots: Roots, tmp_p
 def test_images_that_are_too_large_for_a_gpu_stay_on_the_host(image_roots: Roots, monkeypatch):
     """The device `meta`, whose tensors have no values, stands in for a GPU without free memory."""
     data = replace(load("officehome", image_roots("officehome")))
-    monkeypatch.setattr("torch.cuda.mem_get_info", lambda device: (data.train.images.nbytes, 0))
+    monkeypatch.setattr("bench.data.dataset.free_memory", lambda device: data.train.images.nbytes)
     train, test = data.on(torch.device("meta"))
     assert {part.images.device.type for part in (train, test)} == {"cpu"}
     assert {tensor.device.type for part in (train, test) for tensor in (part.labels, part.rows, part.shift)} == {"meta"}
-    monkeypatch.setattr("torch.cuda.mem_get_info", lambda device: (2 * data.train.images.nbytes, 0))
+    monkeypatch.setattr("bench.data.dataset.free_memory", lambda device: 2 * data.train.images.nbytes)
     assert {part.images.device.type for part in replace(data).on(torch.device("meta"))} == {"meta"}
 
 
