@@ -20,6 +20,7 @@ from bench.experiments.files import read_yaml
 from bench.input.errors import UserError
 from fedflat.conformance.template import write_template
 from tests.analysis.conftest import HARD, QUICK, metrics, tidy_in, write
+from tests.analysis.figures.drawings import legend
 
 EASY = Setting("digits", "dirichlet-0.6", "4-of-20")
 EASY_LINE = {"partition": "dirichlet-0.6", "method": "fedavg", "title": "easy"}
@@ -32,11 +33,6 @@ def layout(kind: str, *lines: dict[str, str], **fields: Any) -> FigureLayout:
     place = {"select": panel} if kind == "drift" else {"panels": [panel]}
     given = {"kind": kind, "title": "T", "caption": "C.", "methods": ["fedavg", "fedsam"], **place, **fields}
     return KINDS[kind].parse(given)
-
-
-def legend(figure: Figure) -> list[str]:
-    (found,) = [one for part in [figure, *figure.subfigs] for one in part.legends]
-    return [text.get_text() for text in found.get_texts()]
 
 
 @pytest.mark.parametrize(("kind", "fields"), [("convergence", {}), ("curves", {"metric": "client_drift"})])

@@ -19,6 +19,7 @@ from bench.experiments.experiment import Experiment, load_experiment
 from bench.experiments.results import ResultPaths
 from bench.input.errors import UserError
 from tests.analysis.conftest import HARD, metrics, tidy_in, words, write
+from tests.analysis.figures.drawings import legend
 
 EASY = Setting("digits", "dirichlet-0.6", "4-of-20")
 POINTS = [{"x": 0.1, "select": {"partition": "dirichlet-0.1"}}, {"x": 0.6, "select": {"partition": "dirichlet-0.6"}}]
@@ -193,11 +194,6 @@ def swept(folder: Path, methods: dict[str, Any], **keys: Any) -> Experiment:
     data = {"name": "own", "extends": "quick", "grid": {**grid, "seeds": [0, 1]}, "methods": methods, **keys}
     (folder / "own.yaml").write_text(yaml.safe_dump(data), "utf-8")
     return load_experiment(str(folder / "own.yaml"))
-
-
-def legend(figure: Figure) -> list[str]:
-    (found,) = [one for part in [figure, *figure.subfigs] for one in part.legends]
-    return [text.get_text() for text in found.get_texts()]
 
 
 def trained(folder: Path, experiment: Experiment) -> Tidy:

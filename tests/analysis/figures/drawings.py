@@ -1,0 +1,55 @@
+"""What tests of figures share: how to draw one, and what can be read in it."""
+
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from analysis.figures import draw as figures
+from analysis.figures.draw import KINDS
+from analysis.layouts.tidy import Tidy
+from bench.experiments.address import Setting
+
+EASY = Setting("digits", "dirichlet-0.6", "4-of-20")
+
+
+def drawn(name: str, tidy: Tidy) -> Figure:
+    return figures.draw(figures.load_figure("quick", name), tidy)
+
+
+def panels(figure: Figure) -> list[Axes]:
+    return [axes for axes in figure.get_axes() if axes.get_label() != "<colorbar>"]
+
+
+def texts(figure: Figure) -> list[str]:
+    return [text.get_text() for part in [figure, *figure.subfigs] for text in part.texts]
+
+
+def legend(figure: Figure) -> list[str]:
+    (found,) = [one for part in [figure, *figure.subfigs] for one in part.legends]
+    return [text.get_text() for text in found.get_texts()]
+
+
+def lines(axes: Axes) -> list[tuple[Any, Any]]:
+    return [(line.get_xdata(), line.get_ydata()) for line in axes.lines if len(line.get_xdata()) > 1]
+
+
+def drift(rounds: dict[int, tuple[list[float], list[float]]]) -> pd.DataFrame:
+    """Drift and sharpness of every seed, by round."""
+    rows = [(s, r, *pair) for r, values in rounds.items() for s, pair in enumerate(zip(*values, strict=True))]
+    table = pd.DataFrame(rows, columns=["seed", "round", "perturbation_drift", "sharpness"])
+    return table.assign(cosine=0.0, local_norm=0.1, gradient_norm=1.0)
+
+
+def foot(figure: Figure) -> str:
+    """All texts below the figure, in one line."""
+    return " ".join(" ".join(texts(figure)).split())
+
+
+def single(realistic: Tidy, kind: str, **fields: Any) -> Figure:
+    """A figure of one panel, of four methods."""
+    where = {"partition": "dirichlet-0.1", "participation": "4-of-20"}
+    given = {"title": "t", "caption": "c", "methods": ["fedavg", "fedsam", "fedlesam", "fedgf"], **fields}
+    layout = KINDS[kind].parse({"kind": kind, **({"panels": [where]} if kind != "drift" else {}), **given})
+    return figures.draw(layout, realistic)
