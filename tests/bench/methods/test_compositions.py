@@ -9,7 +9,10 @@ import torch
 from bench.engine.checkpoint import load_state, save_state
 from bench.engine.method_costs import example
 from bench.input.errors import UserError
+from bench.methods.base import Perturbation
+from bench.methods.catalog import CATALOG
 from bench.methods.compose import SLOTS, compose
+from bench.methods.recipe import Components
 from tests.problems import Problem, distance
 
 TRIPLES = list(itertools.product(*(SLOTS[slot] for slot in ("perturbation", "correction", "server"))))
@@ -67,16 +70,44 @@ def test_a_server_without_its_duals_is_refused(triple):
     assert "(allowed: feddc, feddyn, fedtoga)" in str(error.value)
 
 
+@pytest.mark.parametrize("correction", sorted(SLOTS["correction"]))
+def test_feddyns_server_takes_corrections_with_duals(correction):
+    if correction in ("feddyn", "feddc", "fedtoga"):
+        assert compose({"correction": correction, "server": "feddyn"}).components.correction.name == correction
+        return
+    with pytest.raises(UserError) as caught:
+        compose({"correction": correction, "server": "feddyn"})
+    message = f"server feddyn needs a correction that stores H, which {correction} does not (allowed: feddc, feddyn"
+    assert message in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("components", "message"),
     [
         ({"perturbation": "sham"}, "unknown perturbation 'sham'; did you mean 'sam'?"),
         ({"optimiser": "adam"}, "unknown component of a method 'optimiser'"),
+        ({"perturbation": "asamm"}, "unknown perturbation 'asamm'; did you mean 'asam'"),
+        ({"server": "asam"}, "unknown server 'asam'"),
     ],
 )
 def test_unknown_components_are_reported(components, message):
     with pytest.raises(UserError, match=message.replace("?", r"\?")):
         compose(components)
+
+
+def test_a_component_that_lacks_its_equation_is_reported():
+    class Nowhere(Perturbation):
+        name = "nowhere"
+
+    with pytest.raises(UserError, match=r"^Nowhere is a perturbation without delta\(\.\.\.\)$"):
+        Components(Nowhere)
+
+
+def test_every_method_of_the_catalog_is_a_legal_composition():
+    for entry in CATALOG.values():
+        names = {slot: component.name for slot, component in entry.components.by_slot().items()}
+        assert compose(names).components == entry.components
+    assert compose({}).components == Components()
 
 
 # Caldarola et al. 2022, Table 6: ASAM or SAM under other servers and regularisers, as named methods of the catalog.

@@ -1,6 +1,5 @@
-"""Methods that a user writes, composes, or takes as released: identity, records, and mistakes in one line."""
+"""Methods in a file of the user: identity, records, components of the catalog, and mistakes in one line."""
 
-import json
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,14 +9,10 @@ import torch
 
 from analysis.planning.workflow import Workflow
 from bench.experiments.experiment import Experiment, load_experiment
-from bench.experiments.files import read_yaml
 from bench.experiments.run_config import RunConfig
 from bench.experiments.sections.method_choice import MethodConfig
 from bench.input.errors import UserError
-from bench.methods.base import Perturbation
-from bench.methods.catalog import CATALOG
 from bench.methods.compose import SLOTS, compose
-from bench.methods.recipe import Components
 from bench.methods.user_file import recipe_from_file
 from bench.training.cell_trainer import CellTrainer
 from bench.training.run_directory import RunDirectory
@@ -25,7 +20,6 @@ from bench.training.train import train_cell
 from fedflat.methods.description import describe
 from tests.bench.training.test_runs import contents, interrupted_after_three_rounds
 from tests.commands import ended, fedflat, refused
-from tests.places import ROOT
 from tests.problems import Problem, train
 
 CPU = torch.device("cpu")
@@ -270,9 +264,6 @@ def test_a_method_is_named_in_one_way(own):
         recipe_from_file(Path(text))
 
 
-# --- a file with components of the catalog
-
-
 def test_a_file_takes_components_of_the_catalog(own):
     """It trains as the same composition within the file, and has an identity and a title of its own."""
     whole = SOURCE.replace(
@@ -323,39 +314,6 @@ def test_a_server_in_a_file_may_need_a_correction_that_the_experiment_names(own)
         recipe_from_file(own / "server.py")
 
 
-# --- free compositions
-
-
-def composed(hyperparameters: dict | None = None, **components: str) -> MethodConfig:
-    return MethodConfig.parse({**components, "hyperparameters": hyperparameters or {}})
-
-
-def test_names_that_clash_are_given_once_or_by_slot():
-    components = {"perturbation": "mixed_sam", "correction": "fedcm"}
-    both = composed({"rho": 0.1, "alpha": 0.3}, **components)
-    method = both.recipe.build(both.hyperparameters)
-    assert (method.perturbation.alpha, method.correction.alpha) == (0.3, 0.3)
-    apart = composed({"rho": 0.1, "perturbation.alpha": 0.5, "correction.alpha": 0.3}, **components)
-    method = apart.recipe.build(apart.hyperparameters)
-    assert (method.perturbation.alpha, method.correction.alpha) == (0.5, 0.3)
-    mixed = composed({"rho": 0.1, "alpha": 0.3, "perturbation.alpha": 0.5}, **components)
-    assert mixed.recipe.build(mixed.hyperparameters) == method
-    with pytest.raises(UserError, match=r"mixed_sam \+ fedcm needs alpha"):
-        composed({"rho": 0.1, "perturbation.alpha": 0.5}, **components)
-    with pytest.raises(UserError, match=r"did you mean 'correction.alpha'"):
-        composed({"rho": 0.1, "corection.alpha": 0.5}, **components)
-    with pytest.raises(UserError, match="unknown hyper-parameter"):
-        composed({"perturbation.rho": 0.1, "alpha": 0.5}, **components)
-
-
-def test_a_default_of_one_component_is_not_another_components_requirement():
-    """mixed_sam's alpha is 1 unless given, fedcm's must be given; the default is filled in where it belongs."""
-    method = composed({"rho": 0.1, "correction.alpha": 0.3}, perturbation="mixed_sam", correction="fedcm")
-    assert method.hyperparameters == {"rho": 0.1, "correction.alpha": 0.3, "perturbation.alpha": 1.0}
-    built = method.recipe.build(method.hyperparameters)
-    assert (built.perturbation.alpha, built.correction.alpha) == (1.0, 0.3)
-
-
 def test_unlike_defaults_of_one_name_stay_apart(own):
     """Filling in defaults changes no method."""
     (own / "my_method.py").write_text(
@@ -372,24 +330,6 @@ def test_unlike_defaults_of_one_name_stay_apart(own):
     assert given == {"rho": 0.1, "share": 0.75}
 
 
-@pytest.mark.parametrize("correction", sorted(SLOTS["correction"]))
-def test_feddyns_server_takes_corrections_with_duals(correction):
-    if correction in ("feddyn", "feddc", "fedtoga"):
-        assert compose({"correction": correction, "server": "feddyn"}).components.correction.name == correction
-        return
-    with pytest.raises(UserError) as caught:
-        compose({"correction": correction, "server": "feddyn"})
-    message = f"server feddyn needs a correction that stores H, which {correction} does not (allowed: feddc, feddyn"
-    assert message in str(caught.value)
-
-
-def test_unknown_components_are_reported():
-    with pytest.raises(UserError, match="unknown perturbation 'asamm'; did you mean 'asam'"):
-        compose({"perturbation": "asamm"})
-    with pytest.raises(UserError, match="unknown server 'asam'"):
-        compose({"server": "asam"})
-
-
 def test_two_components_with_state_of_one_name_are_refused(own):
     """The engine keeps state by name: one would overwrite the other. Shared by a common base, it is meant."""
     source = SOURCE.replace('client_state = ("last",)', 'server_state = ("m",)')
@@ -400,72 +340,6 @@ def test_two_components_with_state_of_one_name_are_refused(own):
     with pytest.raises(UserError, match="both have a server_state 'm': rename one of them"):
         recipe_from_file(own / "my_method.py")
     assert compose({"perturbation": "toga", "correction": "fedtoga", "server": "feddyn"})
-
-
-def test_every_method_of_the_catalog_is_a_legal_composition():
-    for entry in CATALOG.values():
-        names = {slot: component.name for slot, component in entry.components.by_slot().items()}
-        assert compose(names).components == entry.components
-    assert compose({}).components == Components()
-
-
-# --- released variants, SWA
-
-
-def entry(label: str, value: dict, **changes) -> RunConfig:
-    data = read_yaml(ROOT / "paper_tables/quick/experiments.yaml")
-    return Experiment.parse({**data, "methods": {label: value}, **changes}).cell(f"{SETTING}/{label}").runs[0]
-
-
-def test_released_expands_and_the_cell_keeps_its_place():
-    run = entry("fedlesam_s", {"variant": "released", "hyperparameters": {"rho": 0.1}})
-    values = run.method.hyperparameters
-    assert (values["estimate"], values["correction_weight"], values["rho"]) == ("released_literal", 0.1, 0.1)
-    assert (run.training.clip, run.training.lr_decay, run.training.aggregation) == (10.0, 0.998, "uniform")
-    assert (run.participation.sampling, run.participation.probability, run.participation.active) == (
-        "bernoulli", 0.2, None,
-    )  # fmt: skip
-    published = entry("fedlesam_s", {"hyperparameters": {"rho": 0.1}})
-    assert published.participation.active == 4
-    assert published.identity != run.identity
-    assert RunConfig.parse(json.loads(run.canonical_json())) == run
-
-
-def test_explicit_values_go_before_the_bundles():
-    given = {"rho": 0.1, "correction_weight": 0.5}
-    run = entry(
-        "lesam", {"name": "fedlesam_s", "variant": "released", "hyperparameters": given, "training": {"clip": 3}}
-    )
-    assert (run.method.hyperparameters["correction_weight"], run.training.clip) == (0.5, 3.0)
-    assert run.method.hyperparameters["estimate"] == "released_literal"
-
-
-def test_a_variant_is_one_of_the_catalogs(own):
-    with pytest.raises(UserError, match="unknown variant of fedsam 'relesed'; did you mean 'released'"):
-        entry("fedsam", {"variant": "relesed", "hyperparameters": {"rho": 0.1}})
-    for value in ({"file": str(own / "my_method.py")}, {"perturbation": "sam"}):
-        with pytest.raises(UserError, match="only methods of the catalog have a variant 'released'"):
-            entry("x", {**value, "variant": "released", "hyperparameters": {"rho": 0.1}})
-
-
-def test_a_label_with_swa_needs_swa():
-    values = {"rho": 0.3, "eta_a": 0.2}
-    with pytest.raises(UserError, match=r"fedasam\+swa: its hyperparameters need swa, for example {cycle: 5}"):
-        entry("fedasam+swa", {"hyperparameters": values})
-    run = entry("fedasam+swa", {"hyperparameters": {**values, "swa": {"cycle": 5}}})
-    assert run.method.name == "fedasam"
-    assert run.method.hyperparameters["swa"] == {"start": 22, "cycle": 5, "lr_end": 1e-4, "collect": "end"}
-
-
-@pytest.mark.parametrize(("rounds", "start"), [(30, 22), (40, 30), (1, 0)])
-def test_swa_begins_after_three_quarters(rounds, start, own):
-    training = {"rounds": rounds, "local_epochs": 1, "batch_size": 16, "lr": 0.1}
-    for value in ({"name": "fedavg"}, {"file": str(own / "my_method.py")}, {"perturbation": "sam"}):
-        rho = {} if "name" in value else {"rho": 0.1}
-        run = entry("x", {**value, "hyperparameters": {**rho, "swa": {"cycle": 2}}}, training=training)
-        assert run.method.hyperparameters["swa"]["start"] == start
-    chosen = {"name": "fedavg", "hyperparameters": {"swa": {"cycle": 2, "start": 0}}}
-    assert entry("x", chosen, training=training).method.hyperparameters["swa"]["start"] == 0
 
 
 FAILS = {
@@ -493,11 +367,3 @@ def test_a_method_that_fails_at_work_is_one_line_and_leaves_nothing(case, tmp_pa
     assert sorted(path.name for path in tmp_path.iterdir()) == ["fails.py"]
     with pytest.raises(UserError, match=f"fails.py' fails.*{message}"):
         describe(str(file))
-
-
-def test_a_component_that_lacks_its_equation_is_reported():
-    class Nowhere(Perturbation):
-        name = "nowhere"
-
-    with pytest.raises(UserError, match=r"^Nowhere is a perturbation without delta\(\.\.\.\)$"):
-        Components(Nowhere)
