@@ -1,7 +1,6 @@
-"""Run directories: complete or absent, bitwise reproducible, resumed after kill -9, never overwritten in silence."""
+"""Run directories: complete or absent, bitwise reproducible, and resumed after kill -9."""
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -19,16 +18,12 @@ from bench.engine.client_store import ClientStates
 from bench.engine.federation import FederationState
 from bench.experiments.experiment import load_experiment
 from bench.experiments.run_config import Evaluation
-from bench.files.atomic import replacing
-from bench.files.csv_json import read_checked_json, write_checked_json
 from bench.input.errors import UserError
 from bench.methods import CATALOG
 from bench.training.cell_trainer import CellTrainer
-from bench.training.code_version import code_fingerprint
-from bench.training.directories.working_directory import working_directory
 from bench.training.run_directory import RunDirectory
 from bench.training.run_setup import RunSetup
-from bench.training.train import train_cell, train_runs
+from bench.training.train import train_runs
 from bench.training.training_run import _logger
 from tests.commands import fedflat
 from tests.problems import train
@@ -293,94 +288,12 @@ def test_kill_9_and_the_same_command_again(tmp_path):
     pd.testing.assert_frame_equal(*tables, check_exact=True)
 
 
-def test_a_finished_run_is_left_alone(tmp_path):
-    run = train(config(), tmp_path / "run", CPU).path
-    before = {file: file.stat().st_mtime_ns for file in run.rglob("*")}
-    train(config(), tmp_path / "run", CPU)
-    assert {file: file.stat().st_mtime_ns for file in run.rglob("*")} == before
-
-
-def test_another_configuration_in_the_way_is_refused_and_untouched(tmp_path):
-    run = train(config(), tmp_path / "run", CPU).path
-    before = contents(run)
-    with pytest.raises(UserError, match=r"holds a run of another configuration \(training.rounds: 6 there, 4 here\)"):
-        train(config(**{"training.rounds": 4}), tmp_path / "run", CPU)
-    assert contents(run) == before
-    train(config(**{"training.rounds": 4}), tmp_path / "run", CPU, replace=True)
-    assert len(RunDirectory(run).metrics()) == 4
-
-
-def test_replace_keeps_what_is_current_and_never_deletes_what_is_no_run(tmp_path):
-    run = train(config(), tmp_path / "run", CPU).path
-    before = {file: file.stat().st_mtime_ns for file in run.rglob("*")}
-    train(config(), tmp_path / "run", CPU, replace=True)
-    assert {file: file.stat().st_mtime_ns for file in run.rglob("*")} == before
-    (tmp_path / "notes").mkdir()
-    (tmp_path / "notes" / "mine.txt").write_text("years of work", encoding="utf-8")
-    (tmp_path / "file").write_text("also mine", encoding="utf-8")
-    for place in ("notes", "file"):
-        with pytest.raises(UserError, match="is not a run directory"):
-            train(config(), tmp_path / place, CPU, replace=True)
-    assert (tmp_path / "notes" / "mine.txt").read_text(encoding="utf-8") == "years of work"
-    assert (tmp_path / "file").read_text(encoding="utf-8") == "also mine"
-
-
-def test_a_run_of_other_code_is_reported_and_replaced_on_demand(tmp_path):
-    cell = load_experiment("quick", {**SMALL, "grid.seeds": [0]}).cell(f"{SETTING}/fedavg")
-    said = []
-    train_cell("quick", cell, tmp_path / "cell", CPU, said.append)
-    about = tmp_path / "cell" / "seed-0" / "provenance.json"
-    stated = read_checked_json(about, "")
-    write_checked_json(about, {**stated, "code": {**stated["code"], "fingerprint": "0123456789abcdef"}})
-    train_cell("quick", cell, tmp_path / "cell", CPU, said.append)
-    assert any("another version of the code" in line for line in said)
-    assert "0123456789abcdef" in about.read_text(encoding="utf-8")
-    train_cell("quick", cell, tmp_path / "cell", CPU, said.append, replace=True)
-    assert code_fingerprint() in about.read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize(
-    ("file", "content"),
-    [
-        ("config.json", "[1, 2]"),
-        ("config.json", "{"),
-        ("provenance.json", "{}"),
-        ("provenance.json", "no"),
-        ("provenance.json", '{"outcome": "finished", "identity": "0", "code": 5}'),
-        ("config.json", "[" * 100_000),
-        ("metrics.csv", ""),
-    ],
-)
-def test_a_damaged_run_is_one_line(file, content, tmp_path):
-    run = train(config(), tmp_path / "run", CPU)
-    (run.path / file).write_text(content, encoding="utf-8")
-    with pytest.raises(UserError, match=f"{file}' is damaged .*: delete '{run.path}', and repeat") as caught:
-        damaged = RunDirectory(run.path)
-        _ = damaged.config, damaged.provenance, damaged.metrics()
-    assert "\n" not in str(caught.value)
-
-
 def test_a_checkpoint_of_other_data_is_refused(tmp_path, monkeypatch):
     with interrupted_after_three_rounds(monkeypatch), pytest.raises(InterruptedRunError):
         train(config(), tmp_path / "run", CPU)
     monkeypatch.setattr("bench.data.dataset.Dataset.content_hash", lambda data: "other")
     with pytest.raises(UserError, match=r"the training data have changed since .* was written"):
         train(config(), tmp_path / "run", CPU)
-
-
-def test_a_config_of_another_version_is_refused_and_untouched(tmp_path):
-    run = train(config(), tmp_path / "run", CPU).path
-    for name, change in (("config.json", {"version": 0}), ("provenance.json", {"identity": "0" * 16})):
-        write_checked_json(run / name, {**read_checked_json(run / name, ""), **change})
-    with pytest.raises(UserError, match="of another version or damaged: version = 0"):
-        train(config(), tmp_path / "run", CPU)
-    assert (run / "metrics.csv").is_file()
-
-
-def test_a_folder_that_is_no_run_is_refused(tmp_path):
-    (tmp_path / "notes").mkdir()
-    with pytest.raises(UserError, match="is not a run directory"):
-        train(config(), tmp_path / "notes", CPU)
 
 
 def test_divergence_is_an_outcome(tmp_path):
@@ -403,41 +316,6 @@ def test_states_round_trip_bitwise(tmp_path):
     assert torch.equal(again.w, shared)
     assert torch.equal(again.clients[12]["H"], -shared)
     assert again.clients.keys() == {3, 12}
-
-
-def test_what_a_killed_process_was_writing_is_not_stored(tmp_path):
-    with working_directory(tmp_path / "run", config()) as work:
-        with replacing(work / "snapshots" / "whole") as temporary:
-            pass
-        temporary.write_text("ha", encoding="utf-8")
-    with working_directory(tmp_path / "run", config()) as work:
-        assert [file.name for file in work.rglob("*") if file.is_file()] == ["whole"]
-
-
-def test_two_processes_do_not_train_the_same_run(tmp_path):
-    with (
-        working_directory(tmp_path / "run", config()),
-        pytest.raises(UserError, match="another process is training"),
-        working_directory(tmp_path / "run", config()),
-    ):
-        pass
-
-
-def test_a_run_that_another_process_trains_leaves_nothing_of_the_others(tmp_path):
-    runs = load_experiment("quick", SMALL).cell(f"{SETTING}/fedavg").runs[:2]
-    folders = [tmp_path / "cell" / f"seed-{run.seed}" for run in runs]
-    with working_directory(folders[1], runs[1]) as work:
-        with pytest.raises(UserError, match=r"another process is training '.*/seed-1'"):
-            train_runs(runs, folders, CPU)
-        assert sorted(file.name for file in folders[0].parent.iterdir()) == [f".{work.name}.lock", work.name]
-
-
-def test_what_a_process_with_the_same_number_left_does_not_stop_a_run(tmp_path):
-    """In a container, a process often has the number of a killed one, which was replacing a run."""
-    run = train(config(), tmp_path / "run", CPU).path
-    shutil.copytree(run, tmp_path / f".run.replaced-{os.getpid()}")
-    train(config(**{"training.rounds": 4}), tmp_path / "run", CPU, replace=True)
-    assert [file.name for file in tmp_path.iterdir()] == ["run"]
 
 
 def test_the_log_takes_any_characters(tmp_path, capfd):
