@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from bench.data.augmentation import Augment
 from tests.benchmarks.floor import synchronised
 from tests.benchmarks.ours import VARIANTS, Ours
 from tests.benchmarks.process import Process
@@ -82,12 +83,13 @@ class Profile:
         return {part: clock.seconds[part] for part in PARTS}
 
 
-class _Augment:
+class _Augment(Augment):
     """An augmentation whose time is measured."""
 
-    def __init__(self, clock: Clock, augment: Any) -> None:
-        self.draw = clock.timed(PARTS[3], augment.draw)
-        self._call = clock.timed(PARTS[3], augment.__call__)
+    def __init__(self, clock: Clock, augment: Augment) -> None:
+        super().__init__(augment.augmentations, augment.context)
+        object.__setattr__(self, "draw", clock.timed(PARTS[3], augment.draw))
+        object.__setattr__(self, "_call", clock.timed(PARTS[3], augment.__call__))
 
     def __call__(self, *arguments: Any) -> Any:
         return self._call(*arguments)

@@ -24,9 +24,8 @@ def folder(tmp_path_factory) -> Path:
     done = compare(folder)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     report = folder / "results" / "reports" / "quick_idea_tuned" / "comparison" / "report.md"
-    assert re.fullmatch(r"\nNo verdict: 1 seed; .*\nBest rivals: Idea is .*\nwritten to (.*)\n", done.stdout), (
-        done.stdout
-    )
+    lines = r"No verdict: 1 seed; .*\nBest rivals: Idea is .*\nBudgets of tuning differ: .*\nwritten to .*"
+    assert re.fullmatch(rf"\n{lines}\n", done.stdout), done.stdout
     assert done.stdout.endswith(f"written to {report.relative_to(folder)}\n")
     return folder
 
@@ -44,7 +43,7 @@ def test_a_template_is_tuned_trained_and_compared(folder):
     assert text.startswith(
         "# Idea and the untuned baselines of quick\n\nNo verdict: 1 seed; a verdict needs at least 6."
     )
-    assert "Budgets of tuning differ: idea 2 trials, rivals no tuning" in text
+    assert "Budgets of tuning differ: Idea 2 trials, rivals no tuning" in text
     assert "Idea" in (report / "explore.html").read_text(encoding="utf-8")
     rivals = pd.read_csv(report / "tables" / "verdicts.csv")
     assert (rivals["dataset"] == "all").sum() == 26

@@ -289,7 +289,7 @@ def test_data_sets_are_listed_with_their_status(tmp_path):
     header, *rows, note = fedflat("data", "list", "--root", tmp_path).stdout.splitlines()
     assert header.split()[0] == "name"
     assert [row.split()[0] for row in rows] == list(SOURCES)
-    assert sum("  missing  " in row for row in rows) == 11
+    assert sum("  missing  " in row for row in rows) == 13
     assert sum("  needs cifar10" in row for row in rows) == 2, "a corrupted test set needs the clean training set"
     assert "ready" in rows[list(SOURCES).index("digits")]
     assert str(tmp_path) in note
