@@ -1,41 +1,30 @@
-"""Client states are the same bits wherever they lie, cost memory for participants alone, and survive a crash."""
+"""Client states are the same bits wherever they lie, and cost memory for participants alone."""
 
 import gc
 import itertools
-import os
 import resource
-import shutil
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
-import safetensors.torch
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.data.dataset import DeviceData
 from bench.engine.batches import StepBatches
-from bench.engine.checkpoint import Checkpoint
 from bench.engine.client_store import ClientStates, ClientStore
-from bench.engine.federation import Federation, FederationState, StepSettings
+from bench.engine.federation import Federation, StepSettings
 from bench.engine.method_costs import example
 from bench.engine.objective import Objective
 from bench.engine.participation import Participation, active_clients
-from bench.files.tensor_file import open_tensors, write_tensors
-from bench.host.memory import Budgets, available_memory
+from bench.host.memory import Budgets
 from bench.host.torch_device import prepare_device
 from bench.input.errors import UserError
 from bench.methods.catalog import CATALOG, recipe
 from bench.models.architectures.lenet import LeNet
-from tests.bench.training.test_runs import InterruptedRunError, config, contents, interrupted_after_three_rounds
-from tests.commands import run
-from tests.places import ROOT
+from tests.bench.training.test_runs import config, contents
 from tests.problems import Problem, train
 
 CPU = torch.device("cpu")
@@ -52,9 +41,6 @@ def bits(vectors) -> dict[str, tuple[torch.dtype, tuple[int, ...], bytes]]:
 
 def places(clients: ClientStates) -> set[str]:
     return {"file" if entry.pooled is None else "memory" for entry in clients.stored.values()}
-
-
-# Placement
 
 
 @pytest.mark.parametrize("method", sorted(CATALOG))
@@ -180,22 +166,6 @@ def test_a_full_disk_is_one_line(tmp_path):
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_the_default_budget_is_a_share_of_what_is_there():
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    assert 0 < available_memory() <= total
-    assert 0 < Budgets.share(CPU).host < 0.3 * total
-
-
-def test_the_memory_of_a_slurm_job_is_a_limit(monkeypatch):
-    monkeypatch.setenv("SLURM_MEM_PER_NODE", "3")
-    assert available_memory() == 3 * 2**20
-    monkeypatch.setenv("SLURM_MEM_PER_NODE", "0")  # as with sbatch --mem=0: all of the machine's memory
-    assert available_memory() > 3 * 2**20
-
-
-# Versions
-
-
 class Versions:
     """Versions of one store's client states, each with its expected content."""
 
@@ -249,190 +219,6 @@ def test_every_version_reads_what_was_put_in_and_slots_are_used_again(data, budg
             versions.check()
         versions.live.clear()
         assert all(pool.used == 0 for pool in versions.store._pools)
-
-
-# Checkpoints
-
-
-def trained(tmp_path, rounds: int, budgets: Budgets = IN_FILE, method: str = "fedlesam_s"):
-    """A small federation after some rounds, its client states in a store, and its checkpoint."""
-    problem = Problem(3, clients=6, rounds=12)
-    federation = problem.federation(method, example(CATALOG[method]))
-    store = ClientStore(tmp_path / "slots", budgets)
-    state = federation.start(federation.objective.initial())
-    state.clients = ClientStates(store)
-    for active in problem.some()[:rounds]:
-        state, _ = federation.run_round(state, active)
-    return problem, federation, state, Checkpoint(tmp_path, store)
-
-
-def same(a: FederationState, b: FederationState) -> bool:
-    clients = [{i: bits(vectors) for i, vectors in state.clients.items()} for state in (a, b)]
-    return (
-        a.round == b.round
-        and torch.equal(a.w, b.w)
-        and bits(a.server) == bits(b.server)
-        and clients[0] == clients[1]
-        and list(a.clients) == list(b.clients)
-    )
-
-
-@pytest.mark.parametrize("budgets", [IN_FILE, Budgets(), Budgets(host=800)], ids=str)
-def test_what_a_kill_leaves_at_any_time_is_the_last_checkpoint(budgets, tmp_path):
-    """The files as they are after each round, and before each rename of the checkpoint, are read elsewhere; so is the
-    checkpoint before the last one, if the last one is damaged."""
-    problem, federation, state, checkpoint = trained(tmp_path, 2, budgets)
-    saved = []
-
-    def check() -> None:
-        for damaged in range(min(len(saved), 2)):
-            left = Path(shutil.copytree(tmp_path, tmp_path.with_name("left"), dirs_exist_ok=True))
-            again = Checkpoint(left, ClientStore(left / "slots", budgets))
-            if damaged:
-                again.newest.write_bytes(flipped(again.newest.read_bytes()))
-            said = []
-            assert same(again.load(CPU, said.append)[0], saved[-1 - damaged])
-            assert len(said) == damaged
-            shutil.rmtree(left)
-
-    def in_memory(state: FederationState) -> FederationState:
-        return FederationState(state.round, state.w, state.server, ClientStates().updated(dict(state.clients)))
-
-    for active in problem.some()[2:]:
-        state, _ = federation.run_round(state, active)
-        check()
-        if state.round % 3 == 0:
-            checkpoint._store.persist(state.clients.stored.values())
-            check()
-            checkpoint.save(state, {})
-            saved.append(in_memory(state))
-            check()
-
-
-def test_a_loaded_checkpoint_is_not_written_over(tmp_path):
-    problem, federation, state, checkpoint = trained(tmp_path, 6)
-    checkpoint.save(state, {"note": 1})
-    expected = {i: bits(vectors) for i, vectors in state.clients.items()}
-    again = Checkpoint(tmp_path, ClientStore(tmp_path / "slots", IN_FILE))
-    state, about = again.load(CPU, pytest.fail)
-    assert about["note"] == 1
-    for active in problem.some()[6:]:
-        state, _ = federation.run_round(state, active)
-    third, _ = Checkpoint(tmp_path, ClientStore(tmp_path / "slots", IN_FILE)).load(CPU, pytest.fail)
-    assert {i: bits(vectors) for i, vectors in third.clients.items()} == expected
-
-
-def test_a_checkpoint_writes_what_has_changed(tmp_path):
-    clients = ClientStates(ClientStore(tmp_path / "slots", Budgets()))
-    clients = clients.updated({i: {"H": torch.full((10_000,), float(i))} for i in range(50)})
-    checkpoint = Checkpoint(tmp_path, clients.store)
-
-    def save(clients: ClientStates) -> dict[int, int]:
-        checkpoint.save(FederationState(1, torch.zeros(10), {}, clients), {})
-        table = safetensors.torch.load_file(checkpoint.newest)["clients"].tolist()
-        return {client: slot for client, slot, _ in table}
-
-    before = save(clients)
-    rows = [bytes(row) for row in clients.store._file.rows]
-    assert checkpoint.newest.stat().st_size < 5_000
-    after = save(clients.updated({i: {"H": torch.full((10_000,), -1.0)} for i in (4, 9)}))
-    assert {i for i in before if before[i] != after[i]} == {4, 9}
-    written = {k for k, row in enumerate(clients.store._file.rows) if bytes(row) != rows[k]}
-    assert written == {after[4], after[9]}
-
-
-@pytest.mark.parametrize("budgets", [IN_FILE, Budgets(host=50_000)], ids=str)
-def test_a_run_resumes_bitwise_under_another_budget(budgets, tmp_path, monkeypatch):
-    undisturbed = train(config(), tmp_path / "undisturbed", CPU)
-    with interrupted_after_three_rounds(monkeypatch), pytest.raises(InterruptedRunError):
-        train(config(), tmp_path / "resumed", CPU, budgets=budgets)
-    assert list(tmp_path.glob("resumed.partial-*/clients.slots"))
-    resumed = train(config(), tmp_path / "resumed", CPU, budgets=Budgets(host=20_000))
-    assert "resumed after round 3" in (resumed.path / "run.log").read_text(encoding="utf-8")
-    assert contents(resumed.path) == contents(undisturbed.path)
-
-
-KILLED = """
-import sys, torch
-from pathlib import Path
-from bench.host.memory import Budgets
-from tests.places import ROOT
-from tests.problems import train
-from tests.bench.training.test_runs import config
-torch.set_num_threads(1)
-train(config(**{"training.rounds": 40}), Path(sys.argv[1]), torch.device("cpu"), budgets=Budgets(0, 0))
-"""
-
-
-@pytest.mark.long
-def test_kill_9_with_client_states_in_the_file(tmp_path):
-    """A real process is killed between two checkpoints; the same call then finishes the run, bit by bit."""
-
-    (tmp_path / "train.py").write_text(KILLED, encoding="utf-8")
-    again = ["python", str(tmp_path / "train.py")]
-    assert run([*again, str(tmp_path / "undisturbed")]).returncode == 0
-    killed = subprocess.Popen([sys.executable, "-c", KILLED, tmp_path / "killed"], cwd=ROOT)
-    deadline = time.monotonic() + 60
-    while not list(tmp_path.glob("killed.partial-*/checkpoint.safetensors")):
-        assert killed.poll() is None, "the run ended before it could be killed"
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-    time.sleep(0.1)
-    os.kill(killed.pid, signal.SIGKILL)
-    killed.wait()
-    assert list(tmp_path.glob("killed.partial-*/clients.slots"))
-    assert run([*again, str(tmp_path / "killed")]).returncode == 0
-    assert "resumed after round" in (tmp_path / "killed" / "run.log").read_text(encoding="utf-8")
-    assert contents(tmp_path / "killed") == contents(tmp_path / "undisturbed")
-
-
-DAMAGES = {
-    "truncated": lambda file: os.truncate(file, file.stat().st_size // 2),
-    "empty": lambda file: os.truncate(file, 0),
-    "missing": lambda file: file.unlink(),
-    "one bit": lambda file: file.write_bytes(flipped(file.read_bytes())),
-}
-
-
-def flipped(data: bytes) -> bytes:
-    changed = bytearray(data)
-    position = next(k for k, byte in enumerate(data) if byte)  # inside a record that is in use
-    changed[position] ^= 1
-    return bytes(changed)
-
-
-@pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.parametrize("file", ["clients.slots", "checkpoint.safetensors"])
-def test_after_damage_the_run_goes_on_from_the_checkpoint_before_or_starts_anew(file, damage, tmp_path, monkeypatch):
-    with interrupted_after_three_rounds(monkeypatch), pytest.raises(InterruptedRunError):
-        train(config(), tmp_path / "run", CPU)
-    [checkpoint] = tmp_path.glob("run.partial-*/checkpoint.safetensors")
-    DAMAGES[damage](checkpoint.with_name(file))
-    said = []
-    train(config(), tmp_path / "run", CPU, progress=said.append)
-    assert contents(tmp_path / "run") == contents(train(config(), tmp_path / "other", CPU).path)
-    log = (tmp_path / "run" / "run.log").read_text(encoding="utf-8")
-    if file == "checkpoint.safetensors":
-        assert "resumed after round 2" in log
-    else:
-        assert "resumed after round 2" in log or log.count("started: ") == 2
-    told = [line for line in said if "is damaged" in line]
-    assert told or damage == "missing"
-    assert all("\n" not in line and line.partition(": ")[2] in log for line in told)
-
-
-def test_tensor_files_are_safetensors(tmp_path):
-    """The published library reads what is written tensor by tensor, in whatever order."""
-    kinds = {name: (v.dtype, tuple(v.shape)) for name, v in ODD.items()}
-    write_tensors(tmp_path / "file", kinds, reversed(ODD.items()), {"about": "this"})
-    assert bits(safetensors.torch.load_file(tmp_path / "file")) == bits(ODD)
-    with safetensors.safe_open(tmp_path / "file", framework="pt") as file:
-        assert file.metadata().pop("about") == "this"
-    with open_tensors(tmp_path / "file", "write it again") as file:
-        assert bits({name: file.read(name, CPU) for name in file.names}) == bits(ODD)
-
-
-# Memory
 
 
 def tensor_bytes() -> int:

@@ -43,6 +43,19 @@ def stored(file: Path, field: str) -> list[str]:
         return [name for name in tensors.names if name.endswith(f"/{field}")]
 
 
+def test_states_round_trip_bitwise(tmp_path):
+    shared = torch.tensor([1 / 3, torch.finfo(torch.float32).tiny])
+    clients = ClientStates().updated({3: {"H": shared}, 12: {"H": -shared}})
+    state = FederationState(7, shared, {"c": shared}, clients)
+    save_state(tmp_path / "s.safetensors", state, {"rows": [{"x": 1 / 3}]})
+    again, about = load_state(tmp_path / "s.safetensors", CPU)
+    assert about["rows"] == [{"x": 1 / 3}]
+    assert again.round == 7
+    assert torch.equal(again.w, shared)
+    assert torch.equal(again.clients[12]["H"], -shared)
+    assert again.clients.keys() == {3, 12}
+
+
 @given(st.lists(st.dictionaries(st.integers(0, 12), st.sampled_from(VALUES), max_size=4), min_size=1, max_size=4))
 @settings(max_examples=30, deadline=None)
 def test_every_bit_is_read_and_no_vector_is_stored_twice(changes):

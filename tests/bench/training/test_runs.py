@@ -13,9 +13,6 @@ import pytest
 import torch
 
 from bench.data.partitions.base import partition_hash
-from bench.engine.checkpoint import load_state, save_state
-from bench.engine.client_store import ClientStates
-from bench.engine.federation import FederationState
 from bench.experiments.experiment import load_experiment
 from bench.experiments.run_config import Evaluation
 from bench.input.errors import UserError
@@ -303,19 +300,6 @@ def test_divergence_is_an_outcome(tmp_path):
     assert metrics["diverged"].tolist() == [0] * (len(metrics) - 1) + [1]
     assert len(metrics) < 6
     assert "diverged after round" in (run.path / "run.log").read_text(encoding="utf-8")
-
-
-def test_states_round_trip_bitwise(tmp_path):
-    shared = torch.tensor([1 / 3, torch.finfo(torch.float32).tiny])
-    clients = ClientStates().updated({3: {"H": shared}, 12: {"H": -shared}})
-    state = FederationState(7, shared, {"c": shared}, clients)
-    save_state(tmp_path / "s.safetensors", state, {"rows": [{"x": 1 / 3}]})
-    again, about = load_state(tmp_path / "s.safetensors", CPU)
-    assert about["rows"] == [{"x": 1 / 3}]
-    assert again.round == 7
-    assert torch.equal(again.w, shared)
-    assert torch.equal(again.clients[12]["H"], -shared)
-    assert again.clients.keys() == {3, 12}
 
 
 def test_the_log_takes_any_characters(tmp_path, capfd):
