@@ -2,15 +2,12 @@
 
 import time
 from collections import Counter
-from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
 import torch
 from torch import nn
-from torch.func import vmap
 
-from bench.engine.backends import BACKENDS
 from bench.engine.backends.cohort import Cohort
 from bench.engine.backends.graph import Graph
 from bench.engine.backends.inputs import RoundPlan
@@ -23,15 +20,11 @@ from bench.engine.local import Backend
 from bench.engine.method_costs import example
 from bench.experiments.experiment import load_experiment
 from bench.host.torch_device import prepare_device
-from bench.input.errors import UserError
 from bench.methods.base import CannotBatchError, Perturbation
 from bench.methods.catalog import CATALOG
 from bench.methods.recipe import Components, Recipe
-from bench.training.calibration import train_together
-from bench.training.engine_choice import EngineChoice
 from bench.training.run_setup import RunSetup
-from bench.training.train import train_cell, train_runs
-from tests.problems import Problem, joint_round, train
+from tests.problems import Problem, joint_round
 
 CPU = torch.device("cpu")
 TOLERANCE = 1e-8
@@ -233,48 +226,6 @@ def test_seeds_trained_together_are_what_each_is_alone(method, swa):
         ]
 
 
-@pytest.mark.parametrize("part", ["model", "upload", "state", "loss"])
-@pytest.mark.parametrize("seed", range(3))
-def test_one_bit_in_company_is_noticed(part, seed, monkeypatch):
-    """In any seed, and in whatever the server or a later round reads."""
-    parts = benches("scaffold")
-    states = [bench.federation.start(bench.objective.initial()) for bench in parts]
-    train_cohort, several = Cohort.train, 3 * len(parts[0].active(states[0]))
-
-    def other_bit(v):
-        return torch.nextafter(v, v + 1)
-
-    def disturbed(self, local, works, probe=None):
-        results = train_cohort(self, local, works, probe)
-        if len(works) == several:
-            k = seed * len(results) // 3
-            value = getattr(results[k], part)
-            results[k] = replace(
-                results[k],
-                **{part: {n: other_bit(v) for n, v in value.items()} if isinstance(value, dict) else other_bit(value)},
-            )
-        return results
-
-    said = []
-    arguments = (parts, states, EngineChoice("cohort"), said.append)
-    assert train_together(*arguments)
-    monkeypatch.setattr(Cohort, "train", disturbed)
-    assert not train_together(*arguments)
-    assert said == [
-        "engine: training seeds together would change the last bits of a run, so they are trained one by one"
-    ]
-
-
-def test_where_company_changes_bits_seeds_are_trained_apart(tmp_path, monkeypatch):
-    """As it did, with one active client, if a single row were not computed twice."""
-    monkeypatch.setattr("bench.engine.backends.cohort.mapped", lambda function, *rows: vmap(function)(*rows))
-    changes = {"training.rounds": 2, "engine.backend": "cohort", "grid.participation": [{"active": 1}]}
-    cell = load_experiment("quick_all", changes).cell("digits/dirichlet-0.1/1-of-20/fedavg")
-    runs = train_runs(cell.runs, [tmp_path / str(config.seed) for config in cell.runs], CPU)
-    assert not any(run.provenance["engine"]["together"] for run in runs)
-    assert any("training seeds together would change" in line for line in engine_lines(runs[0].path))
-
-
 @pytest.mark.parametrize("channels_last", [False, True])
 def test_the_memory_format_of_images_is_rounding(channels_last):
     bench = benches("fedsam")[0]
@@ -296,9 +247,6 @@ def test_plans_survive_being_packed():
     for one, other in zip(leaves(tensors), leaves(unpack(packed.clone())), strict=True):
         assert torch.equal(one, other)
         assert one.dtype == other.dtype
-
-
-# --- Methods and models that cannot be batched
 
 
 class Branching(Perturbation):
@@ -330,86 +278,6 @@ def test_what_cannot_be_batched_is_reported(component):
     assert torch.isfinite(after.w).all()
 
 
-# --- The choice of a back end
-
-
-@contextmanager
-def cache(folder, monkeypatch):
-    with monkeypatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(folder))
-        yield
-
-
-def engine_lines(run) -> list[str]:
-    return [
-        line.split("engine: ")[1]
-        for line in (run / "run.log").read_text(encoding="utf-8").splitlines()
-        if "engine: " in line
-    ]
-
-
-def test_a_choice_is_measured_once_logged_and_recorded(tmp_path, monkeypatch):
-    config = load_experiment("quick", {"training.rounds": 2}).cell("digits/dirichlet-0.1/4-of-20/fedsam").runs[0]
-    with cache(tmp_path / "cache", monkeypatch):
-        first, second = (train(config, tmp_path / name, CPU) for name in ("a", "b"))
-    measured, remembered = engine_lines(first.path), engine_lines(second.path)
-    assert any("loop" in line and "ms per client and step" in line for line in measured)
-    assert any("cohort" in line and "ms per client and step" in line for line in measured)
-    assert any(line.startswith("measured in") for line in measured)
-    assert remembered[0].startswith("as measured earlier on this machine; delete ")
-    assert first.provenance["engine"] == second.provenance["engine"]
-    assert (first.path / "metrics.csv").read_bytes() == (second.path / "metrics.csv").read_bytes()
-
-
-def test_a_choice_does_not_depend_on_the_seeds_that_are_requested(tmp_path, monkeypatch):
-    """Nor do a run's bits: seed 1 trained alone equals seed 1 trained with the others."""
-    cell = load_experiment("quick", {"training.rounds": 3}).cell("digits/dirichlet-0.1/4-of-20/fedsam")
-    with cache(tmp_path / "cache", monkeypatch):
-        runs = train_runs(cell.runs, [tmp_path / f"all-{config.seed}" for config in cell.runs], CPU)
-        alone = train(cell.runs[1], tmp_path / "alone", CPU)
-    engines = [{**run.provenance["engine"], "together": None} for run in (*runs, alone)]
-    assert all(engine == engines[0] for engine in engines)
-    assert (alone.path / "final.safetensors").read_bytes() == (runs[1].path / "final.safetensors").read_bytes()
-
-
-def test_a_method_that_turns_out_not_to_batch_is_trained_by_the_loop(tmp_path, monkeypatch):
-    """A branch that a calibration does not meet: the run goes on, and its log says how."""
-    config = load_experiment("quick", {"training.rounds": 3}).cell("digits/dirichlet-0.1/4-of-20/fedsam").runs[0]
-    train_cohort, seen = Cohort.train, []
-
-    def failing(self, local, works, probe=None):
-        if works[0].round == 1:
-            raise CannotBatchError("a branch")
-        seen.append(works[0].round)
-        return train_cohort(self, local, works, probe)
-
-    monkeypatch.setattr(Cohort, "train", failing)
-    monkeypatch.setattr("bench.training.choices.choose_engine", lambda setup, state, log: EngineChoice("cohort"))
-    run = train(config, tmp_path / "run", CPU)
-    assert set(seen) == {0}
-    assert engine_lines(run.path)[-2:] == ["this round is not possible in a cohort: a branch", "loop, 1 thread"]
-    assert run.provenance["engine"]["backend"] == "loop"
-    assert len(run.metrics()) == 3
-
-
-def test_a_finished_run_that_cannot_be_put_into_its_place_is_not_lost(tmp_path, monkeypatch):
-    config = load_experiment("quick", {"training.rounds": 2}).cell("digits/dirichlet-0.1/4-of-20/fedavg").runs[0]
-
-    def refuse(work, out):
-        raise UserError("no room")
-
-    with monkeypatch.context() as patch:
-        patch.setattr("bench.training.train.publish", refuse)
-        with pytest.raises(UserError, match="no room"):
-            train(config, tmp_path / "run", CPU)
-    [left] = tmp_path.glob("run.partial-*")
-    before = (left / "times.csv").read_bytes()
-    (left / "checkpoint.safetensors").write_bytes(b"as if it was killed before it removed this")
-    run = train(config, tmp_path / "run", CPU)
-    assert (run.path / "times.csv").read_bytes() == before, "it was not trained again"
-    assert not (run.path / "checkpoint.safetensors").exists()
-
-
 class BatchStatistics(nn.Module):
     """Scores that depend on the whole mini-batch."""
 
@@ -436,27 +304,3 @@ def test_models_that_look_across_a_mini_batch_follow_the_loop():
         loop, _ = federation.run_round(loop, [0, 3])  # 5 and 11 samples: short batches of two
         cohort, _ = federation.run_round(cohort, [0, 3], backend=Cohort())
     close(loop, cohort)
-
-
-@pytest.mark.parametrize("backend", ["loop", "cohort"])
-def test_a_back_end_can_be_requested(backend, tmp_path):
-    changes = {"training.rounds": 2, "engine.backend": backend, "engine.seeds": "together"}
-    cell = load_experiment("quick", changes).cell("digits/dirichlet-0.1/4-of-20/fedlesam_s")
-    assert cell.identity == load_experiment("quick", {"training.rounds": 2}).cell(cell.path).identity
-    train_cell("quick", cell, tmp_path, CPU, lambda line: None)
-    chosen = engine_lines(tmp_path / "seed-2")[-1].split(", ")
-    assert chosen[0] == backend
-    assert ("seeds together" in chosen) == (backend == "cohort")
-
-
-def test_what_is_not_possible_is_one_line(tmp_path):
-    changes = {"training.rounds": 2, "engine.backend": "graph"}
-    config = load_experiment("quick", changes).cell("digits/dirichlet-0.1/4-of-20/fedsam").runs[0]
-    with pytest.raises(UserError, match=r"graph needs an NVIDIA GPU \(allowed here: auto, loop, parallel, cohort\)"):
-        train(config, tmp_path / "run", CPU)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_back_ends_are_known_by_the_names_of_the_settings():
-    schema = load_experiment("quick").engine.model_json_schema()
-    assert {"auto", *BACKENDS} == set(schema["properties"]["backend"]["enum"])

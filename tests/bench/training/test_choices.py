@@ -20,7 +20,7 @@ from bench.training.engine_choice import EngineChoice
 from bench.training.run_directory import RunDirectory
 from bench.training.run_setup import RunSetup
 from bench.training.train import train_cell, train_runs
-from tests.bench.engine.test_backends import engine_lines
+from tests.bench.training.test_engine_choice import engine_lines
 from tests.bench.training.test_runs import SETTING, contents
 from tests.problems import train
 

@@ -132,3 +132,21 @@ def test_what_a_process_with_the_same_number_left_does_not_stop_a_run(tmp_path):
     shutil.copytree(run, tmp_path / f".run.replaced-{os.getpid()}")
     train(config(**{"training.rounds": 4}), tmp_path / "run", CPU, replace=True)
     assert [file.name for file in tmp_path.iterdir()] == ["run"]
+
+
+def test_a_finished_run_that_cannot_be_put_into_its_place_is_not_lost(tmp_path, monkeypatch):
+    config = load_experiment("quick", {"training.rounds": 2}).cell("digits/dirichlet-0.1/4-of-20/fedavg").runs[0]
+
+    def refuse(work, out):
+        raise UserError("no room")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("bench.training.train.publish", refuse)
+        with pytest.raises(UserError, match="no room"):
+            train(config, tmp_path / "run", CPU)
+    [left] = tmp_path.glob("run.partial-*")
+    before = (left / "times.csv").read_bytes()
+    (left / "checkpoint.safetensors").write_bytes(b"as if it was killed before it removed this")
+    run = train(config, tmp_path / "run", CPU)
+    assert (run.path / "times.csv").read_bytes() == before, "it was not trained again"
+    assert not (run.path / "checkpoint.safetensors").exists()
