@@ -1,8 +1,6 @@
-"""Verification of finished runs: intact runs are verified, and every change of what a run has stored is found."""
+"""Verification of a finished run: an intact run is verified, and every change of what it has stored is found."""
 
 import gzip
-import hashlib
-import os
 import shutil
 import zlib
 from collections.abc import Callable, Iterator
@@ -18,20 +16,16 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from analysis.provenance.verdict import Verdict
-from analysis.provenance.verify import find, verify_cell, verify_run
+from analysis.provenance.verify import find, verify_run
 from bench.data.partitions.base import partition_hash
 from bench.engine.checkpoint import load_state, save_state
 from bench.experiments import trusted_code
 from bench.experiments.experiment import load_experiment
-from bench.experiments.results import ResultPaths
 from bench.experiments.run_config import RunConfig
 from bench.files.csv_json import read_checked_json, write_checked_csv, write_checked_json, write_csv
-from bench.host.progress import silent
 from bench.input.errors import UserError
 from bench.training.run_directory import RunDirectory
-from bench.training.train import train_cell
 from tests.commands import fedflat
-from tests.places import MINI
 from tests.problems import train
 
 CPU = torch.device("cpu")
@@ -57,15 +51,6 @@ def differences(run: Path, rounds: int = 1) -> str:
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The runs of one cell, with states and local models."""
-    results = tmp_path_factory.mktemp("verify") / "results"
-    cell = load_experiment(MINI, SAVED).cell(CELL)
-    train_cell("mini", cell, ResultPaths(results).cell("mini", CELL), CPU, silent)
-    return results
-
-
-@pytest.fixture(scope="module")
 def scaffold(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run with states of server and clients."""
     return train(config(), tmp_path_factory.mktemp("scaffold") / "seed-0", CPU).path
@@ -87,9 +72,6 @@ def with_number(run: Path, number: int, column: str, change: Callable[[float], f
     table = RunDirectory(run).metrics()
     table.loc[number - 1, column] = change(table.loc[number - 1, column])
     write_checked_csv(run / "metrics.csv", table)
-
-
-# What is intact
 
 
 @pytest.mark.parametrize(
@@ -143,22 +125,6 @@ def kinds(tmp_path_factory: pytest.TempPathFactory) -> Callable[[RunConfig], Pat
     return trained
 
 
-def test_nothing_is_changed(results, tmp_path):
-    def state() -> dict[Path, tuple[str, int]]:
-        files = [file for file in results.rglob("*") if file.is_file()]
-        return {file: (hashlib.sha256(file.read_bytes()).hexdigest(), file.stat().st_mtime_ns) for file in files}
-
-    before = state()
-    done = fedflat("verify", results, "--rounds", 2, cwd=tmp_path)
-    assert done.returncode == 0, done
-    *lines, _ = done.stdout.splitlines()
-    assert [line.split(": ")[:2] for line in lines] == [
-        [str(results / "runs/mini" / CELL / name), "verified"] for name in ("seed-0", "seed-1", "metrics.csv")
-    ]
-    assert state() == before
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_an_exported_run_without_models_is_verified_from_the_start(run):
     shutil.rmtree(run / "snapshots")
     shutil.rmtree(run / "local_models")
@@ -167,9 +133,6 @@ def test_an_exported_run_without_models_is_verified_from_the_start(run):
     assert not verdict.differs
     assert verdict.unverified == ["models (none is stored)"]
     assert verdict.verified[-1] == "round 1 of 5 computed again with the same bits"
-
-
-# What differs
 
 
 @contextmanager
@@ -346,9 +309,6 @@ def test_changed_images_are_found(tmp_path, monkeypatch):
     assert "), partition and rounds, which need the data" in done.stdout
 
 
-# Other machines
-
-
 def test_on_another_machine_rounding_is_no_difference_and_more_is(run):
     rewritten(run / "provenance.json", processor="Abacus 3000")
     assert "computed again with the same bits (Abacus 3000 instead of " in str(verified(run))
@@ -374,8 +334,6 @@ def test_what_the_run_was_computed_with_is_named(changes, words, run):
     assert words in str(verified(run))
 
 
-# Code in runs
-
 NETWORK = """
 from torch import nn
 
@@ -399,56 +357,10 @@ def test_code_in_a_run_is_executed_only_if_trusted(tmp_path, monkeypatch):
     assert "model.py' is damaged (its hash differs from the one in config.json)" in differences(run)
 
 
-# Cells, and the command
-
-
-@pytest.fixture
-def cell(results: Path, tmp_path: Path) -> Path:
-    """A copy of the cell, to be changed."""
-    return Path(shutil.copytree(results / "runs/mini" / CELL, tmp_path / "results/runs/quick" / CELL))
-
-
-def test_the_metrics_of_a_cell_are_those_of_its_runs(cell):
-    assert not verify_cell(cell).differs
-    table = pd.read_csv(cell / "metrics.csv").drop(columns="checksum")
-    table.loc[6, "test_loss"] += 1e-9
-    write_checked_csv(cell / "metrics.csv", table)
-    assert "line 8 differs from the metrics and times of the run" in str(verify_cell(cell))
-    write_checked_csv(cell / "metrics.csv", table.iloc[:-1])
-    assert verify_cell(cell).differs
-    shutil.rmtree(cell / "seed-1")
-    assert "seed-1' is not a run directory" in str(verify_cell(cell))
-
-
-def test_the_command_names_what_differs_and_the_command_that_makes_it_anew(cell, tmp_path):
-    with_number(cell / "seed-1", 5, "test_accuracy", lambda value: value + 1)
-    done = fedflat("verify", cell, cwd=tmp_path)
-    assert done.returncode == 2
-    first, second, metrics = done.stdout.splitlines()
-    assert first.startswith(f"{cell}/seed-0: verified: ")
-    assert "metrics.csv': test_accuracy of round 5 is " in second
-    assert second.endswith(f"such as: fedflat run quick {CELL}")
-    assert "differs from the metrics and times of the run" in metrics
-    assert done.stderr == f"fedflat: 2 of 3 differ: {cell}/seed-1, {cell}/metrics.csv\n"
-
-
-def test_a_folder_without_runs(tmp_path):
-    os.mkfifo(tmp_path / "config")
-    with pytest.raises(UserError, match="no finished run in"):
-        find(tmp_path)
-
-
 def test_an_unfinished_run_is_left_out(run):
     run.rename(run.with_name("seed-0.partial-01234567"))
     with pytest.raises(UserError, match="no finished run in"):
         find(run.parent)
-
-
-def test_a_run_that_was_killed_before_its_last_files_is_no_cell(cell):
-    work = shutil.copytree(cell / "seed-0", cell / "seed-2.partial-01234567")
-    for name in ("provenance.json", "config.json"):
-        (work / name).unlink()
-    assert find(cell) == ([cell / "seed-0", cell / "seed-1"], [cell])
 
 
 def test_a_verdict_is_one_line_of_printable_characters(run):
