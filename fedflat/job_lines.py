@@ -45,7 +45,7 @@ class JobLines(logging.Handler):
     """Prints a line for each job that ends, and messages of Snakemake that are not `NOISE`.
 
     In a dry run, a line for each job that would run. `targets`: the names of rules that only have input. `unfinished`:
-    the rules of the jobs that have not finished, asked when a checkpoint has added jobs.
+    the rules of the jobs that have not finished, requested when a checkpoint has added jobs.
     """
 
     def __init__(self, *, dryrun: bool) -> None:

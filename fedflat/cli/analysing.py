@@ -12,7 +12,7 @@ from bench.host.allocator import keep_freed_memory
 from bench.host.threads import available_cores
 from bench.input.errors import UserError
 from fedflat.cli.batch import Attempts, resources_used
-from fedflat.cli.options import Assignment, Device, Threads, file_path, overrides_of, set_option
+from fedflat.cli.options import Assignment, Device, Threads, file_option, overrides_of, set_option
 
 ANALYSES = Path(__file__).parents[2] / "analysis" / "analyses"
 
@@ -47,11 +47,9 @@ def analyse(
     set_: Annotated[list[Assignment] | None, set_option("an option of the analysis, for example rho=0.05")] = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            help="The CSV file to write, if only one folder is given. Default: for runs in RESULTS/runs/..., "
-            "RESULTS/analysis/custom/.../ANALYSIS.csv; for other runs, analysis/ANALYSIS.csv in the given folder.",
-            parser=file_path,
-            metavar="FILE",
+        file_option(
+            "The CSV file to write, if only one folder is given. Default: for runs in RESULTS/runs/..., "
+            "RESULTS/analysis/custom/.../ANALYSIS.csv; for other runs, analysis/ANALYSIS.csv in the given folder."
         ),
     ] = None,
     device: Device = "auto",

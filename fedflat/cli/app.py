@@ -18,18 +18,8 @@ from typer.main import get_command
 
 from bench.host.threads import ONE_THREAD
 from bench.input.errors import one_line
-from fedflat.cli import (
-    analysing,
-    comparing,
-    data,
-    methods,
-    planning,
-    provenance,
-    published,
-    rendering,
-    training,
-    tuning,
-)
+from fedflat.cli import analysing, comparing, methods, planning, provenance, published, rendering, training, tuning
+from fedflat.cli.groups import baselines, compositions, data
 from fedflat.exit_codes import CLOSED_PIPE, INTERRUPTED
 from fedflat.explained import EXPLAINED, explained, is_closed_pipe
 
@@ -57,8 +47,8 @@ for subcommand in (
 app.command("import")(provenance.import_)  # a word that Python reserves
 app.add_typer(data.app, name="data")
 app.add_typer(data.weights_app, name="weights")
-app.add_typer(comparing.app, name="baselines")
-app.add_typer(tuning.app, name="compositions")
+app.add_typer(baselines.app, name="baselines")
+app.add_typer(compositions.app, name="compositions")
 
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 """The base class of command-line errors, from Click or from Typer's copy of Click; Typer does not export it."""

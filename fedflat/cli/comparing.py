@@ -1,177 +1,11 @@
-"""The commands `fedflat baselines ...`, which store and verify finished runs, and `fedflat compare`."""
+"""The command `fedflat compare`: a method and the stored baselines."""
 
-import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from bench.host.allocator import keep_freed_memory
-from bench.host.progress import silent
-from bench.host.threads import available_cores
-from fedflat.cli.batch import resources_used
-from fedflat.cli.options import Device, Results, Set, folder_path, overrides_of
-
-app = typer.Typer(rich_markup_mode=None)
-
-Stored = Annotated[
-    Path | None,
-    typer.Option(
-        "--baselines",
-        help="The folder of the baselines. Default: results/baselines/GRID.",
-        parser=folder_path,
-        metavar="FOLDER",
-    ),
-]
-
-
-@app.callback(invoke_without_command=True)
-def baselines(context: typer.Context) -> None:
-    """Store finished runs as baselines, verify and list them."""
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
-
-
-@app.command()
-def add(
-    experiment: Annotated[
-        list[str],
-        typer.Argument(
-            help="The names of experiments (folders of paper_tables/), or the paths of YAML files.",
-            metavar="EXPERIMENT...",
-        ),
-    ],
-    grid: Annotated[str, typer.Option(help="The name under which the runs are stored.", metavar="GRID")],
-    set_: Set = None,
-    replace: Annotated[
-        bool, typer.Option("--replace", help="Replace stored runs of these experiments, and of the same runs.")
-    ] = False,
-    without_analyses: Annotated[
-        bool, typer.Option("--without-analyses", help="Store runs whose analyses are not computed, without analyses.")
-    ] = False,
-    results: Results = Path("results"),
-    stored: Stored = None,
-) -> None:
-    """Add all runs of experiments to the baselines of a grid.
-
-    All runs must be finished, and the analyses that the experiment's analyses.yaml names must be computed. Runs of
-    other experiments in the grid are kept. An experiment that 'fedflat tune' has written adds its runs as tuned ones.
-
-    \b
-    Examples:
-      fedflat baselines add quick_all --grid quick --without-analyses
-      fedflat baselines add bench1d results/tuning/bench1d/tuned.yaml --grid bench1d
-    """
-    from analysis.comparison.adding import add as add_runs
-    from analysis.report.requested import RequestedExperiment
-
-    requests = [RequestedExperiment(name, results, overrides_of(set_)) for name in experiment]
-    place = add_runs(requests, grid, stored, analyses=not without_analyses, replace=replace)
-    typer.echo(str(place))
-
-
-@app.command("add-trials")
-def add_trials(
-    experiment: Annotated[
-        list[str],
-        typer.Argument(
-            help="The names of experiments (folders of paper_tables/), or the paths of YAML files.",
-            metavar="EXPERIMENT...",
-        ),
-    ],
-    grid: Annotated[str, typer.Option(help="The name under which the trials are stored.", metavar="GRID")],
-    set_: Set = None,
-    replace: Annotated[
-        bool, typer.Option("--replace", help="Replace stored trials of these experiments, and of the same cells.")
-    ] = False,
-    results: Results = Path("results"),
-    stored: Stored = None,
-) -> None:
-    """Add all trials of experiments to the baselines of a grid.
-
-    `fedflat tune` must have ended in all cells, without early stopping (tuning: {rungs: []}). `fedflat tuning-report`
-    shows how the ranking of methods depends on the number of trials.
-
-    \b
-    Example:
-      fedflat baselines add-trials bench1d_budget --grid bench1d
-    """
-    from analysis.comparison.tuning.trials import add_trials as add_all_trials
-    from analysis.report.requested import RequestedExperiment
-
-    requests = [RequestedExperiment(name, results, overrides_of(set_)) for name in experiment]
-    typer.echo(str(add_all_trials(requests, grid, stored, replace=replace)))
-
-
-@app.command()
-def show(
-    grid: Annotated[
-        str | None, typer.Argument(help="The name of a grid. Default: list all grids.", metavar="GRID")
-    ] = None,
-    stored: Stored = None,
-) -> None:
-    """List the grids with stored baselines, or show one grid.
-
-    \b
-    Examples:
-      fedflat baselines show
-      fedflat baselines show quick
-    """
-    from analysis.comparison.overview import grids, overview
-
-    if stored is not None and grid is None:
-        raise typer.BadParameter("--baselines needs the name of the grid")
-    for line in grids() if grid is None else overview(grid, stored):
-        typer.echo(line)
-
-
-@app.command()
-def verify(
-    grid: Annotated[str, typer.Argument(help="The name of a grid.", metavar="GRID")],
-    sample: Annotated[
-        int, typer.Option(help="How many stored runs are trained again, drawn at random.", min=1, metavar="N")
-    ] = 5,
-    seed: Annotated[int, typer.Option(help="The seed of the draw.", min=0, metavar="N")] = 0,
-    device: Device = "cpu",
-    stored: Stored = None,
-) -> None:
-    """Train randomly drawn stored runs again, and compare.
-
-    A run is trained from its stored configuration, in a temporary folder. With the same code, versions of libraries,
-    processor and engine's choice, all stored numbers must have the same bits; else accuracies may differ by 3 points
-    and losses by a tenth, or both by three standard deviations over the seeds of the cell. Prints one line for each
-    run. The exit code is 1 if a run differs.
-
-    \b
-    Example:
-      fedflat baselines verify quick --sample 2
-    """
-    started = time.perf_counter()
-    keep_freed_memory()
-    from analysis.comparison.baselines import load
-    from analysis.provenance.stored_runs import DEVIATIONS, TOLERANCE, as_table, drawn, has_changed
-    from analysis.provenance.stored_runs import verify as train_again
-    from bench.host.torch_device import prepare_device
-
-    baselines = load(grid, stored)
-    chosen = drawn(baselines, sample, seed)
-    torch_device = prepare_device(device, available_cores(), typer.echo)
-    verdicts = []
-    for number, run in enumerate(chosen, start=1):
-        typer.echo(f"run {number} of {len(chosen)}", err=True)
-        verdicts.append(train_again(baselines, run, torch_device, silent))
-    for line in as_table(verdicts):
-        typer.echo(line)
-    for line in dict.fromkeys(filter(None, map(has_changed, chosen))):
-        typer.echo(f"note: {line}")
-    typer.echo(
-        f"tolerance where bits may differ: {TOLERANCE['accuracy']:g} points, {TOLERANCE['loss']:.0%} of a loss, or "
-        f"{DEVIATIONS:g} standard deviations over the seeds of the cell"
-    )
-    differing = sum(verdict.differs for verdict in verdicts)
-    typer.echo(f"{differing} of {len(verdicts)} runs differ; {resources_used(started)}")
-    if differing:
-        raise typer.Exit(1)
+from fedflat.cli.options import Results, Set, StoredBaselines, folder_option, overrides_of
 
 
 def compare(
@@ -203,14 +37,9 @@ def compare(
     by_setting: Annotated[bool, typer.Option("--by-setting", help="Also show one table for each setting.")] = False,
     set_: Set = None,
     results: Results = Path("results"),
-    stored: Stored = None,
+    stored: StoredBaselines = None,
     out: Annotated[
-        Path | None,
-        typer.Option(
-            help="Also write the report to this folder: report.md, report.tex, tables and figures.",
-            parser=folder_path,
-            metavar="FOLDER",
-        ),
+        Path | None, folder_option("Also write the report to this folder: report.md, report.tex, tables and figures.")
     ] = None,
     width: Annotated[
         float, typer.Option(help="The width of the report's figures, as printed.", min=2, max=40, metavar="INCHES")

@@ -65,12 +65,44 @@ def overrides_of(assignments: list[Assignment] | None) -> dict[str, Any]:
     return overrides
 
 
-Results = Annotated[Path, typer.Option(help="The folder of all results.", parser=folder_path, metavar="FOLDER")]
-ExperimentName = Annotated[
-    str,
+def folder_option(text: str, *names: str) -> Any:
+    """An option whose value is the path of a folder. `text`: its help; `names`: if not the parameter's name."""
+    return typer.Option(*names, help=text, parser=folder_path, metavar="FOLDER")
+
+
+def file_option(text: str, *names: str) -> Any:
+    """An option whose value is the path of a file; arguments as for `folder_option`."""
+    return typer.Option(*names, help=text, parser=file_path, metavar="FILE")
+
+
+def experiment_argument(metavar: str = "EXPERIMENT") -> Any:
+    """The argument that names one experiment."""
+    text = "The name of an experiment (a folder of paper_tables/), or the path of a YAML file."
+    return typer.Argument(help=text, metavar=metavar)
+
+
+Results = Annotated[Path, folder_option("The folder of all results.")]
+ExperimentName = Annotated[str, experiment_argument()]
+ExperimentNames = Annotated[
+    list[str],
     typer.Argument(
-        help="The name of an experiment (a folder of paper_tables/), or the path of a YAML file.", metavar="EXPERIMENT"
+        help="The names of experiments (folders of paper_tables/), or the paths of YAML files.",
+        metavar="EXPERIMENT...",
     ),
+]
+OwnExperiments = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--experiment",
+        help="A user-defined experiment (a YAML file) whose targets can be given, too. Can be repeated.",
+        metavar="FILE",
+    ),
+]
+StoredOrRuns = Annotated[
+    str, typer.Argument(help="The name of stored baselines, or with --runs that of an experiment.", metavar="GRID")
+]
+StoredBaselines = Annotated[
+    Path | None, folder_option("The folder of the baselines. Default: results/baselines/GRID.", "--baselines")
 ]
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from bench.input.errors import UserError
-from fedflat.cli.options import Results, folder_path
+from fedflat.cli.options import OwnExperiments, Results, folder_option
 
 
 def plan(
@@ -35,14 +35,7 @@ def plan(
         list[str] | None,
         typer.Option("--method", help="Count only methods with this label or name. Can be repeated.", metavar="METHOD"),
     ] = None,
-    experiments: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--experiment",
-            help="A user-defined experiment (a YAML file) whose targets can be given, too. Can be repeated.",
-            metavar="FILE",
-        ),
-    ] = None,
+    experiments: OwnExperiments = None,
     results: Results = Path("results"),
     device: Annotated[
         str, typer.Option(help="The device to estimate for: auto, cpu, cuda, or cuda:0, cuda:1, ...", metavar="DEVICE")
@@ -83,12 +76,7 @@ def index(
     measure: Annotated[
         bool, typer.Option("--measure", help="Measure the times of gradients on this machine, and store them.")
     ] = False,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="The folder of README.md and costs.csv. Default: paper_tables.", parser=folder_path, metavar="FOLDER"
-        ),
-    ] = None,
+    out: Annotated[Path | None, folder_option("The folder of README.md and costs.csv. Default: paper_tables.")] = None,
 ) -> None:
     """Rewrite the page of the papers' tables and their costs.
 

@@ -11,7 +11,16 @@ from bench.host.allocator import keep_freed_memory
 from bench.host.threads import available_cores
 from bench.input.errors import UserError, first_few
 from fedflat.cli.batch import resources_used
-from fedflat.cli.options import Results, Set, file_path, folder_path, overrides_of
+from fedflat.cli.options import (
+    OwnExperiments,
+    Results,
+    Set,
+    file_option,
+    file_path,
+    folder_option,
+    folder_path,
+    overrides_of,
+)
 
 
 def verify(
@@ -88,25 +97,13 @@ def export(
             metavar="TARGET",
         ),
     ],
-    experiments: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--experiment",
-            help="A user-defined experiment (a YAML file) whose targets can be given, too. Can be repeated.",
-            metavar="FILE",
-        ),
-    ] = None,
+    experiments: OwnExperiments = None,
     set_: Set = None,
     models: Annotated[
         bool, typer.Option("--models", help="Include models and states, with which analyses can be repeated.")
     ] = False,
     results: Results = Path("results"),
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="The archive to write. Default: TARGET.zip in the current folder.", parser=file_path, metavar="FILE"
-        ),
-    ] = None,
+    out: Annotated[Path | None, file_option("The archive to write. Default: TARGET.zip in the current folder.")] = None,
 ) -> None:
     """Export results as one archive.
 
@@ -132,12 +129,7 @@ def import_(
         Path, typer.Argument(help="An archive of 'fedflat export'.", parser=file_path, metavar="ARCHIVE")
     ],
     out: Annotated[
-        Path | None,
-        typer.Option(
-            help="The new folder to unpack into. Default: results/imported/NAME for NAME.zip.",
-            parser=folder_path,
-            metavar="FOLDER",
-        ),
+        Path | None, folder_option("The new folder to unpack into. Default: results/imported/NAME for NAME.zip.")
     ] = None,
 ) -> None:
     """Unpack an archive of results.

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from bench.input.errors import UserError
-from fedflat.cli.options import Results, Set, file_path, overrides_of
+from fedflat.cli.options import Results, Set, file_option, overrides_of
 
 Values = list[str] | None
 
@@ -45,10 +45,7 @@ def published(
 
 
 def audit(
-    out: Annotated[
-        Path | None,
-        typer.Option(help="The file to write. Default: paper_tables/audit.md.", parser=file_path, metavar="FILE"),
-    ] = None,
+    out: Annotated[Path | None, file_option("The file to write. Default: paper_tables/audit.md.")] = None,
 ) -> None:
     """Rewrite the page of contradictions in published numbers.
 
@@ -82,10 +79,7 @@ def claims(
     ] = None,
     set_: Set = None,
     results: Results = Path("results"),
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Write a Markdown page instead of printing.", parser=file_path, metavar="FILE"),
-    ] = None,
+    out: Annotated[Path | None, file_option("Write a Markdown page instead of printing.")] = None,
 ) -> None:
     """Decide the claims of a paper.
 

@@ -5,7 +5,16 @@ from typing import Annotated
 
 import typer
 
-from fedflat.cli.options import ExperimentName, Results, Set, file_path, folder_path, overrides_of
+from fedflat.cli.options import (
+    ExperimentName,
+    Results,
+    Set,
+    StoredBaselines,
+    StoredOrRuns,
+    file_option,
+    folder_option,
+    overrides_of,
+)
 
 
 def table(
@@ -79,10 +88,7 @@ def report(experiment: ExperimentName, set_: Set = None, results: Results = Path
 def explore(
     experiment: ExperimentName,
     out: Annotated[
-        Path | None,
-        typer.Option(
-            help="The HTML file to write. Default: explore.html next to the report.", parser=file_path, metavar="FILE"
-        ),
+        Path | None, file_option("The HTML file to write. Default: explore.html next to the report.")
     ] = None,
     link_report: Annotated[
         bool, typer.Option("--link-report", help="Link the report, also if it is still to be written.")
@@ -123,10 +129,7 @@ def summary(experiment: ExperimentName, set_: Set = None, results: Results = Pat
 
 
 def layouts(
-    out: Annotated[
-        Path | None,
-        typer.Option(help="A Markdown file for the page. Default: print it.", parser=file_path, metavar="FILE"),
-    ] = None,
+    out: Annotated[Path | None, file_option("A Markdown file for the page. Default: print it.")] = None,
     pictures: Annotated[
         str | None,
         typer.Option(
@@ -163,16 +166,11 @@ def layouts(
 
 
 def study(
-    grid: Annotated[
-        str,
-        typer.Argument(help="The name of stored baselines, or with --runs that of an experiment.", metavar="GRID"),
-    ],
+    grid: StoredOrRuns,
     out: Annotated[
         Path | None,
-        typer.Option(
-            help="The folder to write: study.md, study.tex, tables and figures. Default: RESULTS/reports/GRID/study.",
-            parser=folder_path,
-            metavar="FOLDER",
+        folder_option(
+            "The folder to write: study.md, study.tex, tables and figures. Default: RESULTS/reports/GRID/study."
         ),
     ] = None,
     runs: Annotated[
@@ -188,15 +186,7 @@ def study(
     ] = 90.0,
     set_: Set = None,
     results: Results = Path("results"),
-    stored: Annotated[
-        Path | None,
-        typer.Option(
-            "--baselines",
-            help="The folder of the baselines. Default: results/baselines/GRID.",
-            parser=folder_path,
-            metavar="FOLDER",
-        ),
-    ] = None,
+    stored: StoredBaselines = None,
     width: Annotated[
         float, typer.Option(help="The width of the figures, as printed.", min=2, max=40, metavar="INCHES")
     ] = 6.75,

@@ -10,7 +10,7 @@ from bench.host.allocator import keep_freed_memory
 from bench.host.threads import available_cores
 from bench.input.errors import UserError
 from fedflat.cli.batch import Attempts, resources_used
-from fedflat.cli.options import Device, ExperimentName, Results, Set, Threads, folder_path, overrides_of
+from fedflat.cli.options import Device, ExperimentName, Results, Set, Threads, folder_option, overrides_of
 
 
 def run(
@@ -30,11 +30,9 @@ def run(
     set_: Set = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            help="The folder to write to; allowed for a single cell. Default: RESULTS/runs/EXPERIMENT/CELL; "
-            "with --seed or --set: RESULTS/runs/custom/EXPERIMENT/CELL, which holds one run per seed.",
-            parser=folder_path,
-            metavar="FOLDER",
+        folder_option(
+            "The folder to write to; allowed for a single cell. Default: RESULTS/runs/EXPERIMENT/CELL; "
+            "with --seed or --set: RESULTS/runs/custom/EXPERIMENT/CELL, which holds one run per seed."
         ),
     ] = None,
     replace: Annotated[
