@@ -4,7 +4,7 @@ import functools
 import hashlib
 import re
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
@@ -92,10 +92,14 @@ def named_contents(files: Iterable[Path], root: Path) -> Iterator[str | bytes]:
 
 def code_hash(file: Path, known: object, kind: str) -> str:
     """The hash of a code file; a `UserError` if it differs from `known`, the hash in a configuration."""
-    code = short_hash(read_own(file, kind))
+    code = _hash_of_whole(file, kind)
     if known not in (None, code):
-        raise UserError(f"the {kind} '{file}' has changed: its hash differs from the one in the configuration")
+        raise _changed(file, kind)
     return code
+
+
+def _changed(file: Path, kind: str) -> UserError:
+    return UserError(f"the {kind} '{file}' has changed: its hash differs from the one in the configuration")
 
 
 def expanded(path: str | Path, what: str) -> Path:
@@ -108,8 +112,12 @@ def expanded(path: str | Path, what: str) -> Path:
         raise UserError(f"{what} = '{path}': there is no such home folder") from None
 
 
-def with_hash(data: Any, kind: str) -> Any:
-    """The fields of a configuration, completed by the `hash` of its `file`.
+def _hash_of_whole(file: Path, kind: str) -> str:
+    return short_hash(read_own(file, kind))
+
+
+def with_hash(data: Any, kind: str, hash_of: Callable[[Path, str], str] = _hash_of_whole) -> Any:
+    """The fields of a configuration, completed by the `hash` of its `file`, which `hash_of` computes.
 
     A hash that is already in the fields, as in a finished run's configuration, is used: the file may no longer exist.
     """
@@ -118,21 +126,22 @@ def with_hash(data: Any, kind: str) -> Any:
     file = expanded(file, f"the path of the {kind}")
     if data.get("hash") is not None:
         return {**data, "file": file}
-    return {**data, "file": file, "hash": short_hash(read_own(file, kind))}
+    return {**data, "file": file, "hash": hash_of(file, kind)}
 
 
 def read_known(file: Path, known_hash: str | None, kind: str) -> bytes:
     """The bytes of a file whose hash a configuration holds; a `UserError` if the content has changed."""
     content = read_own(file, kind)
     if short_hash(content) != known_hash:
-        raise UserError(f"the {kind} '{file}' has changed: its hash differs from the one in the configuration")
+        raise _changed(file, kind)
     return content
 
 
-class KnownFile(Frozen):
+class HashedFile(Frozen):
     """A file in a configuration, with the hash of its content; `kind` names the kind of file in messages."""
 
     kind: ClassVar[str]
+    hash_of: ClassVar[Callable[[Path, str], str]]
 
     file: Path
     hash: str | None = Field(default=None, description="of the file's content; filled in")
@@ -140,12 +149,30 @@ class KnownFile(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _known(cls, data: Any) -> Any:
-        return with_hash(data, cls.kind)
+        return with_hash(data, cls.kind, cls.hash_of)
 
     @property
     def what(self) -> str:
         """The name of the file in messages."""
         return f"the {self.kind} '{self.file}'"
+
+
+class LargeFile(HashedFile):
+    """A file of any size, whose hash is computed in parts. Check it with `unchanged` before reading it."""
+
+    hash_of = file_hash
+
+    def unchanged(self) -> Path:
+        """The path of the file; a `UserError` if its content has changed."""
+        if file_hash(self.file, self.kind) != self.hash:
+            raise _changed(self.file, self.kind)
+        return self.file
+
+
+class KnownFile(HashedFile):
+    """A file that is read as a whole."""
+
+    hash_of = _hash_of_whole
 
     def content(self) -> bytes:
         """The bytes of the file; a `UserError` if they have changed."""

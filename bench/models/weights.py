@@ -8,7 +8,7 @@ from pickle import UnpicklingError
 from typing import Annotated, Any, Literal
 
 import torch
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from bench.files.atomic import replacing
 from bench.files.text_table import aligned
 from bench.host.torchvision_compat import import_torchvision
-from bench.input.content import expanded, file_hash
+from bench.input.content import LargeFile, file_hash
 from bench.input.errors import UserError, first_few
 from bench.input.frozen import Frozen
 from bench.input.registry import OneOf
@@ -32,22 +32,11 @@ IMAGENET = "imagenet"
 StateDict = Mapping[str, Tensor]
 
 
-class WeightsFile(Frozen):
+class WeightsFile(LargeFile):
     """A state dictionary in a file of your own. The identity of a run depends on its content, not on its path."""
 
     in_words = KIND
-
-    file: Path
-    hash: str | None = Field(default=None, description="of the file's content; filled in")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _known(cls, data: Any) -> Any:
-        """A hash that is already there, as in a finished run's configuration, is used: the file may no longer exist."""
-        if not isinstance(data, Mapping) or not isinstance(file := data.get("file"), str | Path):
-            return data
-        file = expanded(file, f"the path of the {KIND}")
-        return {**data, "file": file, "hash": data.get("hash") or file_hash(file, KIND)}
+    kind = KIND
 
     @property
     def label(self) -> str:
@@ -56,9 +45,7 @@ class WeightsFile(Frozen):
 
     def path(self, model: str, root: Path) -> Path:
         """The file. A `UserError` if its content has changed."""
-        if file_hash(self.file, KIND) != self.hash:
-            raise UserError(f"the {KIND} '{self.file}' has changed: its hash differs from the one in the configuration")
-        return self.file
+        return self.unchanged()
 
 
 class PublishedWeights(Frozen):
@@ -98,7 +85,7 @@ Weights = Annotated[
 # --- Weights that torchvision publishes
 
 PUBLISHED = {"vit_b_32": "ViT_B_32_Weights.IMAGENET1K_V1"}
-"""torchvision's names of the weights of models that it has in the same form."""
+"""By model, torchvision's name of its weights. The model has the same tensors as torchvision's."""
 
 
 @dataclass(frozen=True)

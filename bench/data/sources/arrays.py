@@ -10,19 +10,18 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from bench.data.cache import cached_together, in_chunks
 from bench.data.dataset import Dataset, Samples, Subset
 from bench.data.own_arrays import check_names, number_of_classes, samples
 from bench.data.sources.base import Source, cache_place
 from bench.input.bounds import MOST
-from bench.input.content import expanded, file_hash, short_hash, stem
+from bench.input.content import LargeFile, short_hash, stem
 from bench.input.errors import UserError
 from bench.input.frozen import LABEL
 from bench.input.user_function import UserFunction
 
-KIND = "array file"
 Classes = Annotated[int, Field(ge=2, le=MOST)]
 Arrays = dict[Subset, Samples]
 SUBSETS: tuple[Subset, ...] = ("train", "test")
@@ -97,21 +96,11 @@ def _chunks(read: Any, subset: Subset) -> Iterator[Samples]:
     yield from in_chunks(read()[subset])
 
 
-class ArrayFile(OwnArrays):
+class ArrayFile(LargeFile, OwnArrays):
     """An npz file with these arrays, as `numpy.savez` writes it. It must not contain pickled objects."""
 
     name: Literal["arrays"] = "arrays"
-    file: Path
-    hash: str | None = Field(default=None, description="of the file's content; filled in")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _known(cls, data: Any) -> Any:
-        """A hash that is already there, as in a finished run's configuration, is used: the file may no longer exist."""
-        if not isinstance(data, Mapping) or not isinstance(file := data.get("file"), str | Path):
-            return data
-        file = expanded(file, f"the path of the {KIND}")
-        return {**data, "file": file, "hash": data.get("hash") or file_hash(file, KIND)}
+    kind: ClassVar[str] = "array file"
 
     @property
     def label(self) -> str:
@@ -123,11 +112,6 @@ class ArrayFile(OwnArrays):
         """The hash of the file."""
         return str(self.hash)
 
-    @property
-    def what(self) -> str:
-        """The file."""
-        return f"the {KIND} '{self.file}'"
-
     @classmethod
     def overview(cls, root: Path) -> tuple[str, ...]:
         """Texts for a list."""
@@ -136,8 +120,7 @@ class ArrayFile(OwnArrays):
     def read(self) -> Arrays:
         """The file's arrays."""
         what = self.what
-        if file_hash(self.file, KIND) != self.hash:
-            raise UserError(f"{what} has changed: its hash differs from the one in the configuration")
+        self.unchanged()
         if not zipfile.is_zipfile(self.file):
             raise UserError(f"{what} is no npz file (allowed: a file as numpy.savez writes it)")
         try:
@@ -190,7 +173,7 @@ class ArrayFunction(OwnArrays, UserFunction):
 
     @property
     def distinction(self) -> str:
-        """The content, and the path: the function may read files that are beside its own."""
+        """The content, and the path: the function may read files next to its own."""
         return f"{self.content}:{self.path_hash}"
 
     @property
