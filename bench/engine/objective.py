@@ -16,6 +16,7 @@ from bench.models.im2col import Im2col
 from bench.models.network import (
     Network,
     Variables,
+    check_used,
     cross_entropy,
     cross_entropy_sum,
     has_auxiliary_heads,
@@ -237,11 +238,23 @@ class Objective:
         others = {name: v.detach().requires_grad_() for name, v in variables.items()}
         with torch.enable_grad():
             loss = value(model, others)
-            # Parameters of auxiliary heads have no effect in evaluation mode.
-            parts = torch.autograd.grad(loss, [*self.parameters, *others.values()], materialize_grads=True)
+            parts = self.derivatives(loss, others)
         own = len(self.parameters)
         g = torch.cat([part.reshape(-1) for part in parts[:own]])
         return g, loss.detach(), dict(zip(others, parts[own:], strict=True))
+
+    def derivatives(self, loss: Tensor, variables: Variables, *, create_graph: bool = False) -> list[Tensor]:
+        """The gradients of a loss by each parameter and each variable; with a graph if they are differentiated again.
+
+        A `UserError` if the loss does not depend on one of them. Only parameters of a model with auxiliary heads may
+        be unused, in evaluation mode: their gradients are zero there.
+        """
+        inputs, own = [*self.parameters, *variables.values()], len(self.parameters)
+        zeros = has_auxiliary_heads(self.module) and not self.module.training
+        parts = torch.autograd.grad(loss, inputs, create_graph=create_graph, allow_unused=True, materialize_grads=zeros)
+        check_used("parameters of the model", self.layout.names, parts[:own])
+        check_used("variables of the method", variables, parts[own:])
+        return list(parts)
 
     def functional_gradients(
         self, w: Tensor, value: Value, variables: Variables

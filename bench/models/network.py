@@ -1,6 +1,6 @@
 """A network as a function of its parameters."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from torch import Tensor, nn
@@ -8,7 +8,7 @@ from torch.func import functional_call
 from torch.nn import functional as F
 
 from bench.data.label_maps import IGNORED
-from bench.input.errors import UserError
+from bench.input.errors import UserError, first_few
 from bench.numerics.precision import Precision, autocast
 
 
@@ -37,6 +37,13 @@ def has_buffers(module: nn.Module) -> bool:
 def has_auxiliary_heads(module: nn.Module) -> bool:
     """Whether a module lists heads, in `auxiliary`, whose scores it returns in training only."""
     return bool(getattr(module, "auxiliary", ()))
+
+
+def check_used(kind: str, names: Iterable[str], gradients: Iterable[Tensor | None]) -> None:
+    """A `UserError` with the names of tensors of this kind without a gradient: the loss does not depend on them."""
+    unused = [name for name, gradient in zip(names, gradients, strict=True) if gradient is None]
+    if unused:
+        raise UserError(f"the loss does not depend on these {kind}: {first_few(unused)}")
 
 
 Variables = Mapping[str, Tensor]

@@ -1,5 +1,6 @@
 """User-defined models: a Python function of the image shape and the number of classes."""
 
+from collections.abc import Sequence
 from copy import deepcopy
 from typing import Annotated, ClassVar, Literal
 
@@ -7,10 +8,10 @@ import torch
 from pydantic import BeforeValidator, Field
 from torch import Tensor, nn
 
-from bench.input.errors import UserError, first_few
+from bench.input.errors import UserError
 from bench.input.user_function import UserFunction
 from bench.models.base import ImageShape, ModelChoice
-from bench.models.network import cross_entropy, has_auxiliary_heads, has_buffers
+from bench.models.network import check_used, cross_entropy, has_auxiliary_heads, has_buffers
 
 NOUN = "model"
 
@@ -89,13 +90,11 @@ def _try(model: nn.Module, image_shape: ImageShape, classes: int) -> None:
         )
     _check_scores(scores, image_shape, classes, "", may_have_heads=has_auxiliary_heads(model))
     _check_scores(tested, image_shape, classes, " in evaluation (model.eval())")
-    unused = list(parameters)
+    gradients: Sequence[Tensor | None] = [None] * len(parameters)
     if scores.requires_grad:
         loss = cross_entropy(scores, torch.zeros(2, *scores.shape[2:][-2:], dtype=torch.long))
         gradients = torch.autograd.grad(loss, list(parameters.values()), allow_unused=True)
-        unused = [name for name, gradient in zip(parameters, gradients, strict=True) if gradient is None]
-    if unused:
-        raise UserError(f"the loss does not depend on these parameters of the model: {first_few(unused)}")
+    check_used("parameters of the model", parameters, gradients)
 
 
 def _check_scores(

@@ -106,10 +106,9 @@ def hessian_product(objective: Objective, w: Tensor, data: Batched, memory: int 
     """
     module = objective.load(w).eval()
 
-    def gradient(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+    def gradient(x: Tensor, y: Tensor) -> list[Tensor]:
         with torch.enable_grad():
-            loss = cross_entropy(module(x), y)
-            return torch.autograd.grad(loss, objective.parameters, create_graph=True, materialize_grads=True)
+            return objective.derivatives(cross_entropy(module(x), y), {}, create_graph=True)
 
     x, y = next(iter(data))
     fit = memory // max(1, graph_bytes(lambda: gradient(x, y)))

@@ -216,3 +216,38 @@ def test_auxiliary_heads_are_trained_and_not_measured():
     product = hessian_product(objective, w, [(x, y)])(torch.ones_like(w))
     assert product[:half].any()
     assert not product[half:].any()
+
+
+class WithoutSecond(WithHeads):
+    """Its forward pass leaves out half of the parameters, also in training."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores: Tensor = self.first(x)
+        return scores
+
+
+class WithoutHeads(WithoutSecond):
+    """The same module, which lists no auxiliary heads."""
+
+    auxiliary = ()
+
+
+UNUSED = "^the loss does not depend on these parameters of the model: second.0.weight, second.0.bias"
+
+
+def test_unused_parameters_are_refused_in_training():
+    """Also if they belong to auxiliary heads: a head without any effect is a mistake."""
+    objective, (x, y) = Objective(WithoutSecond()), images()
+    w = objective.initial()
+    with pytest.raises(UserError, match=UNUSED):
+        objective.gradients(w, lambda model, _: cross_entropy(model(x), y), {})
+    assert objective.gradient(w, x, y)[0].any(), "in evaluation, heads need not be used"
+
+
+def test_unused_parameters_of_a_model_without_auxiliary_heads_are_refused_everywhere():
+    objective, (x, y) = Objective(WithoutHeads()), images()
+    w = objective.initial()
+    with pytest.raises(UserError, match=UNUSED):
+        objective.gradient(w, x, y)
+    with pytest.raises(UserError, match=UNUSED):
+        hessian_product(objective, w, [(x, y)])
