@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from analysis.claims.evidence import Printed, Runs
 from analysis.claims.page import judged, page
@@ -159,14 +159,33 @@ class TunedFile(Target):
 
 
 @dataclass(frozen=True)
-class StudyReport(Target):
-    """The study of flatness: of stored baselines with flatness measures, if there are any, else of the runs."""
+class ReportOnStored(Target):
+    """A report on data that are stored in the repository, if there are any, else on runs."""
+
+    command: ClassVar[str]
+
+    @staticmethod
+    @abstractmethod
+    def has_stored(grid: str) -> bool:
+        """Whether the data of the report are stored for a grid."""
 
     @property
     def from_runs(self) -> bool:
         """Whether the runs of the experiment are read, as always if its values are overridden."""
         named = self.requested.name_or_file in experiment_names()
-        return bool(self.requested.overrides) or not (named and has_stored_measures(self.requested.name_or_file))
+        return bool(self.requested.overrides) or not (named and self.has_stored(self.requested.name_or_file))
+
+    def commands(self) -> list[list[str]]:
+        """The command that writes the report."""
+        return [[self.command, self.requested.name_or_file, *(["--runs"] if self.from_runs else [])]]
+
+
+@dataclass(frozen=True)
+class StudyReport(ReportOnStored):
+    """The study of flatness: of stored baselines with flatness measures, if there are any, else of the runs."""
+
+    command = "study"
+    has_stored = staticmethod(has_stored_measures)
 
     def outputs(self) -> list[Path]:
         """The page, which is written last."""
@@ -185,20 +204,13 @@ class StudyReport(Target):
                 files += TidyFiles(self.requested, kind).outputs()
         return files
 
-    def commands(self) -> list[list[str]]:
-        """The command that writes the report."""
-        return [["study", self.requested.name_or_file, *(["--runs"] if self.from_runs else [])]]
-
 
 @dataclass(frozen=True)
-class ReportOnTuning(Target):
+class ReportOnTuning(ReportOnStored):
     """What tuning changes: in stored baselines with tuned runs or trials, if there are any, else in the runs."""
 
-    @property
-    def from_runs(self) -> bool:
-        """Whether the runs of the experiment are read, as always if its values are overridden."""
-        named = self.requested.name_or_file in experiment_names()
-        return bool(self.requested.overrides) or not (named and has_stored_tuning(self.requested.name_or_file))
+    command = "tuning-report"
+    has_stored = staticmethod(has_stored_tuning)
 
     def outputs(self) -> list[Path]:
         """The page, which is written last."""
@@ -214,10 +226,6 @@ class ReportOnTuning(Target):
             return [file for file in (folder_of(grid) / RUNS, file_of(grid)) if file.is_file()]
         tuned = TunedFile(self.requested)
         return [*TidyFiles(self.requested, "metrics").outputs(), *tuned.inputs(), *tuned.outputs()]
-
-    def commands(self) -> list[list[str]]:
-        """The command that writes the report."""
-        return [["tuning-report", self.requested.name_or_file, *(["--runs"] if self.from_runs else [])]]
 
 
 @dataclass(frozen=True)

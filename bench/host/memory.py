@@ -23,8 +23,7 @@ class Budgets:
     @classmethod
     def share(cls, device: torch.device, share: float = 0.25) -> "Budgets":
         """This share of the memory that is free now; training itself and other runs need the rest."""
-        on_device = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else 0
-        return cls(device=share * on_device, host=share * available_memory())
+        return cls(device=share * free_memory(device), host=share * available_memory())
 
 
 def free_memory(device: torch.device) -> float:

@@ -23,29 +23,13 @@ from bench.experiments.run_config import RunConfig
 from bench.host.progress import silent
 from bench.input.errors import UserError
 from bench.numerics.streams import numpy_stream
-from tests.bench.data.image_copies import ENTRIES, SIZE, WRITERS, entry, load
+from tests.bench.data.image_copies import ENTRIES, SIZE, entry, load
 from tests.bench.data.scene_copies import ENTRIES as SCENES
 from tests.commands import fedflat
 from tests.problems import train
 
 CPU = torch.device("cpu")
 Roots = Callable[[str], Path]
-
-
-@pytest.fixture(scope="module")
-def image_roots(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """A data root with a copy of a data set, which is written once; tests that change it copy it."""
-    written: dict[str, Path] = {}
-
-    def root(name: str) -> Path:
-        if name not in written:
-            written[name] = tmp_path_factory.mktemp(name)
-            WRITERS[name](written[name])
-        return written[name]
-
-    return root
-
-
 CLIENTS = {"landmarks_user_160k": 3, "domainnet": 5, "domain_folder": 2}
 
 

@@ -20,7 +20,7 @@ from bench.data.sources.image_files import cityscapes, idda
 from bench.experiments.run_config import RunConfig
 from bench.host.progress import silent
 from bench.input.errors import UserError
-from tests.bench.data.scene_copies import ENTRIES, SIZE, WRITERS, entry
+from tests.bench.data.scene_copies import ENTRIES, SIZE, entry
 from tests.problems import train
 
 CPU = torch.device("cpu")
@@ -28,23 +28,9 @@ Roots = Callable[[str], Path]
 SCENES = list(ENTRIES)
 
 
-@pytest.fixture(scope="module")
-def scene_roots(tmp_path_factory: pytest.TempPathFactory) -> Roots:
-    """A data root with a copy of a data set, which is written once; tests that change it copy it."""
-    written: dict[str, Path] = {}
-
-    def root(name: str) -> Path:
-        if name not in written:
-            written[name] = tmp_path_factory.mktemp(name)
-            WRITERS[name](written[name])
-        return written[name]
-
-    return root
-
-
 @pytest.mark.parametrize("name", SCENES)
-def test_two_federated_rounds_an_evaluation_and_an_analysis(name, scene_roots: Roots, tmp_path, monkeypatch):
-    monkeypatch.setenv("FEDFLAT_DATA", str(scene_roots(name)))
+def test_two_federated_rounds_an_evaluation_and_an_analysis(name, image_roots: Roots, tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDFLAT_DATA", str(image_roots(name)))
     config = {
         "dataset": entry(name),
         "model": "fcn_gn",
@@ -82,8 +68,8 @@ def test_classes_of_idda():
 
 
 @pytest.mark.parametrize("name", SCENES)
-def test_images_and_labels_are_those_of_the_files(name, scene_roots: Roots):
-    root = scene_roots(name)
+def test_images_and_labels_are_those_of_the_files(name, image_roots: Roots):
+    root = image_roots(name)
     data = parse_source(entry(name)).load(root)
     base = root / name / "data"
     ids = {"cityscapes": cityscapes.IDS, "idda": idda.IDS}[name]
@@ -102,8 +88,8 @@ def test_images_and_labels_are_those_of_the_files(name, scene_roots: Roots):
             assert np.array_equal(part.maps[row], ids[numbers])
 
 
-def test_clients_of_cityscapes(scene_roots: Roots):
-    root = scene_roots("cityscapes")
+def test_clients_of_cityscapes(image_roots: Roots):
+    root = image_roots("cityscapes")
     one, other, cities = (
         parse_source(entry("cityscapes", split=split)).load(root) for split in ("heterogeneous", "uniform", None)
     )
@@ -117,8 +103,8 @@ def test_clients_of_cityscapes(scene_roots: Roots):
     assert len({data.content_hash() for data in (one, other, cities)}) == 3
 
 
-def test_parts_of_idda(scene_roots: Roots):
-    root = scene_roots("idda")
+def test_parts_of_idda(image_roots: Roots):
+    root = image_roots("idda")
     data, uniform = (parse_source(entry("idda", split=split)).load(root) for split in ("heterogeneous", "uniform"))
     domains = [name.split("/")[0] for name in data.test.names]
     assert {domains[k] for k in data.test_parts["seen"]} == {"T01_CN_A", "T02_HRN_B"}
@@ -201,8 +187,8 @@ FAULTS: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_faults_are_one_line_and_leave_nothing(fault, scene_roots: Roots, tmp_path):
-    root = changed(scene_roots("cityscapes"), tmp_path)
+def test_faults_are_one_line_and_leave_nothing(fault, image_roots: Roots, tmp_path):
+    root = changed(image_roots("cityscapes"), tmp_path)
     change, message = FAULTS[fault]
     change(root)
     with pytest.raises(UserError, match=message) as raised:
@@ -212,12 +198,12 @@ def test_faults_are_one_line_and_leave_nothing(fault, scene_roots: Roots, tmp_pa
 
 
 @pytest.mark.parametrize("name", SCENES)
-def test_what_is_missing_is_said(name, tmp_path, scene_roots: Roots):
+def test_what_is_missing_is_said(name, tmp_path, image_roots: Roots):
     with pytest.raises(UserError, match=rf"data set {name}: '.*' is missing"):
         parse_source(entry(name)).load(tmp_path)
     [line] = [line for line in listing(tmp_path).splitlines() if line.startswith(f"{name} ")]
     assert "missing" in line
-    reported = list(check(name, scene_roots(name)))
+    reported = list(check(name, image_roots(name)))
     assert any("training images of" in line for line in reported)
 
 
