@@ -53,7 +53,7 @@ def add(
             pd.concat([one.runs for one in (*stored, *added)], ignore_index=True),
             pd.concat([one.curves for one in (*stored, *added)], ignore_index=True),
         )
-        check_comparable(together.runs, f"'{place}'")  # first, because nobody should replace what differs
+        check_comparable(together.runs, f"'{place}'")  # first: --replace, which the next check suggests, would not help
         _check_distinct(together.runs, place)
         _check_seeds(together.runs, place)
         save(place, together)

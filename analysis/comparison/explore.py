@@ -23,7 +23,7 @@ from bench.input.errors import UserError
 def render_explorer(requested: RequestedExperiment, out: Path | None = None, *, links_report: bool = False) -> Path:
     """Write the interactive page of an experiment's finished runs; `out` None: next to its report.
 
-    A page next to the report links it if it is there; with `links_report`, also if it is not.
+    A page next to the report links it if it exists; with `links_report`, also if it does not.
     A `UserError` if no run is finished.
     """
     finished = finished_runs(requested)
@@ -76,7 +76,7 @@ def render_comparison(comparison: Comparison, file: Path, verdict: str, links: M
 
 
 def _looks(rows: pd.DataFrame, own: str) -> dict[str, Style]:
-    """The look of each method by its label, that of `own` as of a user's method; recipes are those of the runs."""
+    """The colour and line of each method, by its label; `own` has those of a user's method."""
     looks: dict[str, Style] = {}
     seen: Counter[str] = Counter()
     for label, configuration in rows.drop_duplicates("method")[["method", "configuration"]].itertuples(index=False):

@@ -125,7 +125,7 @@ def _settle(figure: Figure) -> None:
 
 
 def break_titles(figure: Figure) -> bool:
-    """Break titles that are wider than their panel, and would cover those beside it; whether there are any.
+    """Break titles that are wider than their panel, and would cover those next to it; whether there are any.
 
     The figure must have been laid out.
     """

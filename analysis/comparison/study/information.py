@@ -10,13 +10,13 @@ from analysis.comparison.study.configurations import Configurations
 from analysis.comparison.study.kendall import Floats, signs
 
 MOST_AXES = 2
-"""So many axes are known at once, as in the paper."""
+"""The largest number of axes that are known at once, as in the paper."""
 
 K = "K"
 
 
 def normalised(measure: NDArray[np.int_], result: NDArray[np.int_], known: NDArray[np.int_]) -> float:
-    """I(V_measure; V_result | U) / H(V_result | U) of pairs, in [0, 1]; NaN if U decides the result.
+    """I(V_measure; V_result | U) / H(V_result | U) of pairs, in [0, 1]; NaN if U determines the result.
 
     `measure` and `result` `[pairs]`: the signs −1, 0 or 1; `known` `[pairs]`: the value of U as a number from 0 on.
     Probabilities are relative frequencies.

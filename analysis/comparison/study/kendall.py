@@ -42,8 +42,9 @@ def _of_pairs(matrix: Floats, w: Floats) -> Floats:
 def partial(of_x_y: Floats, of_x_z: Floats, of_y_z: Floats) -> Floats:
     """The partial τ of x and y given z, from the three τ; NaN where z has the order of x or of y.
 
-    It is that of a Gaussian copula: sin(π τ/2) are its correlations, and their partial correlation is turned back into
-    τ. So it is 0 where z explains all; Kendall's own partial τ is not (Liu et al., 2012, for the correlations).
+    It is that of a Gaussian copula: sin(π τ/2) are its correlations, and their partial correlation is converted
+    back into a τ. So it is 0 where z explains all; Kendall's own partial τ is not (Liu et al., 2012, for the
+    correlations).
     """
     a, b, c = (np.sin(np.pi / 2 * tau) for tau in (of_x_y, of_x_z, of_y_z))
     rest = (1 - b**2) * (1 - c**2)

@@ -25,7 +25,7 @@ REFERENCES = {
     "oracle_1": "oracle, noise 1 point",
     "oracle_5": "oracle, noise 5 points",
 }
-"""What a number of a flatness measure is compared with: a simple measure, or one that knows the result."""
+"""Measures for reference: simple ones, and those that are computed from the result itself."""
 
 NAMES = {**FLATNESS, **REFERENCES, RANDOM: "random"}
 

@@ -133,7 +133,7 @@ def _legend_of_gain(body: Body, verdicts: Iterable[str], width: float) -> None:
 
 
 def _curves(budget: Budget, width: float) -> ReportFigure:
-    """A panel per method, the best one first: its best score so far, on those of all methods in grey."""
+    """A panel per method, the best one first: its best score so far, above the curves of all methods in grey."""
     frame = budget.curves_of(budget.shown)
     wide = frame.pivot(index="trials", columns="method", values="score")
     # One line with gaps: a line for each method in each panel takes many seconds.
@@ -170,7 +170,7 @@ def _curves(budget: Budget, width: float) -> ReportFigure:
 
 
 def _ranks(budget: Budget, width: float) -> ReportFigure:
-    """Ranks against the number of trials; beside them, how close the ranking is to the last one."""
+    """Ranks against the number of trials; next to them, how close the ranking is to the last one."""
     frame = budget.curves_of(budget.shown)
     ranks = frame.pivot(index="trials", columns="method", values="rank")
     methods, wide = budget.best_first, width >= _WIDE
@@ -217,7 +217,7 @@ def _ranks(budget: Budget, width: float) -> ReportFigure:
 
 
 def _name_ends(axes: Axes, ranks: pd.Series, titles: dict[str, str], colours: dict[str, str], side: str) -> None:
-    """Names beside the ends of the lines, in the order of the ranks and evenly spaced: tied ones below each other."""
+    """Names next to the ends of the lines, in the order of the ranks and evenly spaced: tied ones below each other."""
     x, align, gap = (0.0, "right", -3) if side == "left" else (1.0, "left", 3)
     place_of = axes.get_yaxis_transform() + ScaledTranslation(gap / 72, 0, axes.figure.dpi_scale_trans)
     for place, method in enumerate(ranks.sort_values(kind="stable").index, start=1):

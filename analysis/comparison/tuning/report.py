@@ -93,7 +93,7 @@ def gain_words(gain: Gain) -> Iterator[str]:
 
 
 def budget_words(budget: Budget) -> Iterator[str]:
-    """How soon the ranking is that after all trials."""
+    """How close the rankings after fewer trials are to the ranking after all trials."""
     table = budget.stability_of(budget.shown).set_index("trials")
     last = budget.trials
     parts = [

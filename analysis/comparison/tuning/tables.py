@@ -48,7 +48,7 @@ def gain_notes(gain: Gain) -> list[str]:
 
 
 def budget_notes(budget: Budget) -> list[str]:
-    """What the trials are, what the intervals are, and what they are not."""
+    """Notes on the trials, on the intervals, and on the limits of the intervals."""
     return [
         *budget.about,
         f"Intervals: the range of 95 % of {ORDERS:,} random orders of the trials. Trial 0, the untuned values, stays "

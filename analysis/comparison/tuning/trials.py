@@ -89,7 +89,7 @@ def file_of(grid: str, folder: Path | None = None) -> Path:
 
 
 def load_trials(grid: str, folder: Path | None = None) -> pd.DataFrame | None:
-    """The trials that are stored with a grid; None if there are none. A `UserError` if the file is not whole."""
+    """The trials that are stored with a grid; None if there are none. A `UserError` if the file is incomplete."""
     file = file_of(grid, folder)
     if not file.is_file():
         return None

@@ -28,7 +28,7 @@ SIDE, DIGIT, WHITE = 32, 14, 16
 """Height and width of a scene and of a digit in it, in pixels; the largest value of a stored digit."""
 
 INSIDE, OUTSIDE = 0.5, 0.25
-"""From which share of white a pixel belongs to a digit, and below which it is background. Others have no label."""
+"""The least share of white of a digit's pixels, and the share below which a pixel is background; between: no label."""
 
 TRAIN = 600
 """Number of training scenes."""

@@ -1,4 +1,4 @@
-"""What data sets of several domains have in common: one domain is held out as the test set."""
+"""The base of data sets of several domains, one of which is held out as the test set."""
 
 import re
 from typing import Any

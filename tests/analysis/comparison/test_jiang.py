@@ -59,7 +59,7 @@ def test_information_is_between_nothing_and_everything(measure: Floats, result: 
 
 
 def test_a_measure_that_only_repeats_an_axis_says_nothing() -> None:
-    """It orders the results well, but not if the axis is known: so the paper tells causes from indications."""
+    """It orders the results well, but not if the axis is known: so the paper distinguishes causes from indications."""
     grid, rng = full_grid(), np.random.default_rng(0)
     result = 10.0 * grid.codes[0] + rng.uniform(0, 5, 24)
     found = information(grid, grid.codes[0].astype(float), result)

@@ -1,9 +1,10 @@
 """The entry of a composition in an experiment: its components, with the values of the grid's methods that use them.
 
 For each component, the source is the method of the grid that has it and the fewest other components; of several, the
-first one. From it are the component's hyper-parameters, and its fields of `training`, where a later slot takes
-precedence, and `server_lr` is the server's. Values of a component that no method of the grid has are its defaults, or
-the first of its examples. Values that a method has in some settings only (`where`) are not used.
+first one. The source gives the component's hyper-parameters, and fields of `training`: if several sources have a field,
+the later slot takes precedence; `server_lr` is always that of the server's source. A component that no method of the
+grid has keeps its defaults, or the first of its examples. Values that a method has in some settings only (`where`) are
+not used.
 """
 
 from collections.abc import Mapping

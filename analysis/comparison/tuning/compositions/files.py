@@ -22,7 +22,7 @@ SCREENED = {"trials": 4, "rungs": [0.25, 0.5]}
 """How each triple is screened: of four trials, two go on after a quarter of the rounds, and one after half of them."""
 
 SEED_DISTANCE = 2000
-"""How far the seed of the screening is from the first seed of the grid: `fedflat tune` takes 1000."""
+"""The seed of the screening minus the first seed of the grid; in other searches, this difference is 1000."""
 
 
 def write_screening(grid: str, setting: str, rounds: int | None, trials: int | None, out: Path) -> int:

@@ -21,7 +21,7 @@ SAME = {
     "perturbation": {MixedSAM.name: "sam"},
     "server": {AverageOrDirection.name: "average"},
 }
-"""By slot, the components that do what another one does, unless a hyper-parameter without a search range is changed."""
+"""By slot, components that are the same as another one unless a hyper-parameter without a search range is changed."""
 
 
 class Triple(NamedTuple):

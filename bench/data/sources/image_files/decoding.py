@@ -39,7 +39,7 @@ REPORT_SECONDS = 30.0
 """Minimum time between two reports."""
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-"""Mean and deviation of ImageNet's images, with which pre-trained models expect theirs to be normalised."""
+"""Mean and deviation of ImageNet's images, by which the inputs of pre-trained models are normalised."""
 
 Side = Annotated[int, Field(ge=8, le=1024)]
 """Height and width of stored images, in pixels."""

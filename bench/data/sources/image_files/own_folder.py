@@ -1,4 +1,4 @@
-"""What data sets in a folder of the user have in common: the folder's name is theirs."""
+"""The base of data sets in a folder of the user, which have the name of the folder."""
 
 import re
 from collections.abc import Mapping
