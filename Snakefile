@@ -12,6 +12,7 @@
 import os
 import sys
 from pathlib import Path
+from subprocess import CalledProcessError
 
 from snakemake.utils import min_version
 
@@ -57,9 +58,19 @@ SHOWN = CELL.replace("{", "{wildcards.")
 TABLE, FIGURE = REPORT.table("{name}"), REPORT.figure("{name}")
 
 
+def print_findings():
+    """Print what check-method finds in the method that is compared. It takes seconds, and tuning takes minutes."""
+    try:
+        fedflat([FLOW.compared.check_log], "check-method", FLOW.compared.checked)
+    except CalledProcessError:
+        print(*FLOW.compared.findings, sep="\n", file=sys.stderr)
+
+
 onstart:
     if not SUBMITTED:
         FLOW.require_data((job.rule.name, job.wildcards) for job in workflow.dag.needrun_jobs())
+        if FLOW.compared:
+            print_findings()
     # Snakemake's limit of jobs per second polls once a second for each job that has ended. One machine needs no
     # limit, so `--max-jobs-per-timespan` has no effect there.
     if workflow.local_exec:

@@ -86,6 +86,24 @@ class ComparedMethod:
         return self.experiment.experiment.name
 
     @property
+    def checked(self) -> str:
+        """The method for `fedflat check-method`, with the values that it has before tuning."""
+        return f"{self.experiment.paths.compared(self.grid, self.label)}:{self.label}"
+
+    @property
+    def check_log(self) -> Path:
+        """The output of `fedflat check-method`."""
+        return self.experiment.paths.compared(self.grid, self.label).with_suffix(".check.log")
+
+    @property
+    def findings(self) -> list[str]:
+        """The lines in the output of `fedflat check-method` that are printed if it has failed."""
+        _, title, *lines = self.check_log.read_text(encoding="utf-8").splitlines()
+        checks = [line for line in lines if line.startswith("  ")]
+        found = [line for line in lines if line not in checks][:-1]  # without the last line, which counts them
+        return [f"check-method {title}", *found, f"The comparison goes on. All checks: {self.check_log}"]
+
+    @property
     def judged(self) -> RequestedExperiment:
         """The experiment whose runs are compared: with tuned values, its file is written by the search."""
         if not self.is_tuned:

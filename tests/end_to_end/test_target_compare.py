@@ -75,3 +75,15 @@ def test_an_edited_file_is_not_mixed_with_the_trials_of_the_old_one(folder, tmp_
     [line] = [line for line in done.stderr.splitlines() if line.startswith("fedflat: ")]
     assert "idea.py' has been edited" in line, "the runs of the old file, found when the tuned values are written"
     assert "with --replace" in line
+
+
+def test_findings_are_printed_before_the_first_job(folder):
+    template = (folder / "idea.py").read_text(encoding="utf-8")
+    (folder / "longer.py").write_text(template.replace("return self.rho * unit", "return 2 * self.rho * unit"))
+    done = compare(folder, "method=longer.py", "trials=0")
+    assert done.returncode == 0
+    check, finding, log, *jobs = done.stderr[done.stderr.index("check-method") :].splitlines()
+    assert check == "check-method Idea (idea) with rho = 0.1"
+    assert "length of the perturbation: expected" in finding
+    assert log == "The comparison goes on. All checks: results/compare/quick/longer.check.log"
+    assert len(jobs) == 5
