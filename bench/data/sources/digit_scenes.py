@@ -24,7 +24,7 @@ STYLES: Mapping[str, tuple[Colour, Colour]] = {
 }
 """By domain, the colours of the background and of the digits."""
 
-SIDE, DIGIT, WHITE = 32, 14, 16
+SIDE, DIGIT, WHITE = 32, 16, 16
 """Height and width of a scene and of a digit in it, in pixels; the largest value of a stored digit."""
 
 INSIDE, OUTSIDE = 0.5, 0.25
@@ -45,7 +45,7 @@ class DigitScenes(Source):
 
     name: Literal["digit_scenes"] = "digit_scenes"
     unseen: Literal["light", "red", "green", "blue", "inverted"] = Field(
-        default="inverted", description="the domain without training scenes"
+        default="blue", description="the domain without training scenes"
     )
 
     label_maps: ClassVar[bool] = True
@@ -53,7 +53,7 @@ class DigitScenes(Source):
 
     @property
     def label(self) -> str:
-        """For example digit_scenes-inverted."""
+        """For example digit_scenes-blue."""
         return f"{self.name}-{self.unseen}"
 
     @property
@@ -103,7 +103,7 @@ class DigitScenes(Source):
 
 
 def _enlarged(digits: NDArray[np.uint8]) -> NDArray[np.float64]:
-    """Digits `[n, 8, 8]` as shares of white `[n, 14, 14]`, interpolated linearly."""
+    """Digits `[n, 8, 8]` as shares of white `[n, 16, 16]`, interpolated linearly."""
     place = np.clip((np.arange(DIGIT) + 0.5) * 8 / DIGIT - 0.5, 0, 7)
     low = np.minimum(place.astype(np.int64), 6)
     weights = np.zeros((DIGIT, 8))

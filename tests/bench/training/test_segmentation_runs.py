@@ -109,7 +109,7 @@ def test_analyses_of_the_loss(analysis: str, run: RunDirectory, tmp_path: Path) 
 
 @pytest.mark.parametrize("analysis", ["clients", "corruptions"])
 def test_analyses_of_classes_are_refused(analysis: str, run: RunDirectory, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=rf"{analysis} needs labels of images, but the data set digit_scenes-inverted"):
+    with pytest.raises(UserError, match=rf"{analysis} needs labels of images, but the data set digit_scenes-blue"):
         run_analysis(parse_analysis(analysis, {}), run.path, tmp_path / "out.csv", CPU, silent)
     assert not (tmp_path / "out.csv").exists()
 
