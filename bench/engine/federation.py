@@ -74,13 +74,17 @@ class Federation:
 
     def final(self, state: FederationState) -> FederationState:
         """The evaluated model, with its buffers if it has some, but without other states."""
-        own = {} if self.objective.buffers is None else {BUFFERS: state.server[BUFFERS]}
+        own = {} if self.objective.buffers is None else {BUFFERS: self._evaluated_buffers(state)}
         return FederationState(state.round, self.evaluated(state), own)
 
     def evaluate_with(self, state: FederationState) -> None:
         """From now on, the objective evaluates models with the buffers of this state, if the model has buffers."""
         if self.objective.buffers is not None:
-            self.objective.buffers = state.server[BUFFERS]
+            self.objective.buffers = self._evaluated_buffers(state)
+
+    def _evaluated_buffers(self, state: FederationState) -> Tensor:
+        b, swa = state.server[BUFFERS], self.method.swa
+        return b if swa is None else swa.evaluated_buffers(b, state.server)
 
     def train_clients(
         self, state: FederationState, clients: Sequence[int], probe: Probe | None = None
@@ -149,7 +153,11 @@ class Federation:
             component.aggregate(server)
         w_next = method.server.step(server)
         if method.swa is not None:
-            server.state |= method.swa.after_round(state.round, state.w, w_next, server.state)
+            averaged = method.swa.after_round(state.round, state.w, w_next, server.state)
+            if BUFFERS in state.server:
+                buffers = state.server[BUFFERS], server.state[BUFFERS]
+                averaged |= method.swa.buffers_after_round(state.round, *buffers, server.state)
+            server.state |= averaged
         clients = state.clients.updated({w.client: row.state for w, row in zip(work, results, strict=True)})
         known: dict[str, float | Tensor] = {
             "active": len(results),
@@ -191,11 +199,6 @@ class Federation:
 
 def _with_buffers(method: Method, objective: Objective) -> Method:
     """The method with what happens to the objective's buffers, which are those at the start."""
-    if method.swa is not None and method.swa.collect != "none":
-        raise UserError(
-            f"{method.name}: swa averages parameters, but the model has buffers, which do not fit their average "
-            "(allowed: a model without buffers, or swa with collect: none)"
-        )
     assert objective.buffer_mode is not None  # checked with the buffers
     assert objective.buffers is not None
     return replace(method, buffers=BufferExchange(mode=objective.buffer_mode, initial=objective.buffers.clone()))

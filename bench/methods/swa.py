@@ -7,17 +7,23 @@ With c = 1 the rate is constant and γ₂ has no effect. The averaged model is e
 clients. `collect` selects the averaged models: the last model of each cycle (`end`); as in the authors' code, a copy of
 w^{t0} and then the first model of each cycle (`release`); Algorithm 1 as printed, which begins with the same copy and
 uses n = t/c (`alg1`). With `none`, only the rate is cyclic, as with `end`: nothing is averaged, and w^t is evaluated.
+
+Buffers b of a model, such as the statistics of BatchNorm, are averaged by the same rule.
 """
 
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
+import torch
 from pydantic import Field
 from torch import Tensor
 
 from bench.input.bounds import MOST, Count
 from bench.input.frozen import Frozen
 from bench.methods.marks import Neutral, Search
+
+BUFFERS_MEAN = "buffers_swa"
+"""Name of the mean of the buffers `[B]` in the state of the server."""
 
 
 class SWA(Frozen):
@@ -60,6 +66,17 @@ class SWA(Frozen):
             w_swa, n = (weight * w_swa + w_next) / (weight + 1), n.clamp(min=0) + 1
         return {"w_swa": w_swa, "n_swa": n}
 
+    def buffers_after_round(self, t: int, b: Tensor, b_next: Tensor, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The mean of the buffers after round t, in which b^t became b^{t+1}; `state` is that before the round.
+
+        Numbers that never change keep their bits.
+        """
+        if self.collect == "none":
+            return {}
+        old = state.get(BUFFERS_MEAN, b)
+        mean = self.after_round(t, b, b_next, {"w_swa": old, "n_swa": state["n_swa"]})["w_swa"]
+        return {BUFFERS_MEAN: torch.where((b == old) & (b_next == old), old, mean)}
+
     def _collects(self, t: int) -> bool:
         if self.collect == "end":
             return t >= self.start and (t - self.start + 1) % self.cycle == 0
@@ -69,4 +86,11 @@ class SWA(Frozen):
 
     def evaluated(self, w: Tensor, state: Mapping[str, Tensor]) -> Tensor:
         """The mean if it has a model, else w."""
-        return state["w_swa"] if self.collect != "none" and bool(state["n_swa"] >= 0) else w
+        return state["w_swa"] if self._has_mean(state) else w
+
+    def evaluated_buffers(self, b: Tensor, state: Mapping[str, Tensor]) -> Tensor:
+        """The mean of the buffers if the state has one of at least one model, else b."""
+        return state[BUFFERS_MEAN] if BUFFERS_MEAN in state and self._has_mean(state) else b
+
+    def _has_mean(self, state: Mapping[str, Tensor]) -> bool:
+        return self.collect != "none" and bool(state["n_swa"] >= 0)

@@ -197,13 +197,31 @@ def test_gradients_of_analyses_are_those_of_the_evaluated_model():
     assert fed.objective.loss(state.w, [data()]) == pytest.approx(float(loss.detach()))
 
 
+@pytest.mark.parametrize("mode", ["average", "local"])
+def test_swa_averages_them_like_the_parameters(mode):
+    """The rate is constant, so that training is that without SWA: means of the models after rounds 2 and 4."""
+    plain, averaged = federation(mode=mode), federation(mode=mode, swa={"start": 0, "cycle": 2, "lr_end": 0.1})
+    state, other = started(plain), started(averaged)
+    collected = []
+    for t in range(5):
+        state, other = (fed.run_round(s, [0, 1, 2])[0] for fed, s in ((plain, state), (averaged, other)))
+        collected += [state] if t in (1, 3) else []
+        averaged.evaluate_with(other)
+        final = averaged.final(other)
+        for found in (averaged.objective.buffers, final.server[BUFFERS]):
+            models = collected or [state]
+            assert torch.allclose(found, torch.stack([one.server[BUFFERS] for one in models]).mean(0), atol=1e-12)
+            assert torch.equal(found[:2], network().constant)
+        assert torch.equal(other.server[BUFFERS], state.server[BUFFERS])
+    averaged.evaluate_with(final)
+    assert torch.equal(averaged.objective.buffers, final.server[BUFFERS])
+
+
 def test_what_is_refused():
     with pytest.raises(UserError, match=r"the model has buffers .*buffers: average, or buffers: local"):
         Objective(network())
     with pytest.raises(UserError, match="buffers: local, but the model has no buffers"):
         Objective(nn.LayerNorm(2), buffer_mode="local")
-    with pytest.raises(UserError, match="swa averages parameters, but the model has buffers"):
-        federation(swa={"start": 0, "cycle": 1})
 
 
 NET = """
