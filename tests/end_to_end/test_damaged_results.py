@@ -40,7 +40,7 @@ from bench.input.errors import UserError
 from bench.training.train import train_cell
 from tests import commands
 from tests.analysis.conftest import words
-from tests.bench.training.test_runs import InterruptedRunError, config, contents, interrupted_after_three_rounds
+from tests.bench.training.small_runs import InterruptedRunError, config, contents, interrupted_after_three_rounds
 from tests.places import MINI
 from tests.problems import train
 

@@ -15,8 +15,8 @@ from bench.experiments.experiment import load_experiment
 from bench.experiments.run_config import RunConfig
 from bench.files.checksums import CHECKSUM
 from bench.training.engine_choice import EngineChoice
+from tests.bench.training.small_runs import SETTING, contents
 from tests.bench.training.test_choices import home
-from tests.bench.training.test_runs import SETTING, contents
 from tests.commands import start
 from tests.faults.subjects import Changes, Subject, Way
 

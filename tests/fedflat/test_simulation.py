@@ -211,7 +211,7 @@ def test_a_given_back_end_is_used(backend):
     assert distance(loop, given) < 1e-12
 
 
-def test_clients_side_by_side_have_the_threads(cache):
+def test_clients_in_parallel_have_the_threads(cache):
     """Although other back ends train a small model with one thread."""
     torch.set_num_threads(2)
     try:

@@ -26,7 +26,7 @@ NAMES = [name for name in layout_names("quick", "figures") if not name.startswit
 """The figures of quick, which has no sweeps."""
 
 
-def test_long_titles_do_not_cover_those_beside_them() -> None:
+def test_long_titles_do_not_cover_their_neighbours() -> None:
     figure = Figure(figsize=(6.75, 2), layout="constrained")
     first, second = figure.subplots(1, 2)
     first.set_title("IID, 600 clients, each with probability 0.4, in the first of two parts")

@@ -18,28 +18,12 @@ from bench.engine.batches import EpochBatches
 from bench.engine.federation import FederationState
 from bench.engine.local import Backend
 from bench.engine.method_costs import example
-from bench.experiments.experiment import load_experiment
 from bench.host.torch_device import prepare_device
 from bench.methods.base import CannotBatchError, Perturbation
 from bench.methods.catalog import CATALOG
 from bench.methods.recipe import Components, Recipe
-from bench.training.run_setup import RunSetup
-from tests.problems import Problem, joint_round
-
-CPU = torch.device("cpu")
-TOLERANCE = 1e-8
-"""On numbers of size 1 in float64, after ten rounds."""
-SINGLE = 1e-4
-"""Relative to the length of the update, in float32, after three rounds of a network."""
-
-
-def close(a: FederationState, b: FederationState) -> None:
-    """All vectors of two states are equal up to rounding."""
-    pairs = [("w", a.w, b.w)] + [(name, v, b.server[name]) for name, v in a.server.items()]
-    assert a.clients.keys() == b.clients.keys()
-    pairs += [(name, v, b.clients[i][name]) for i, vectors in a.clients.items() for name, v in vectors.items()]
-    for name, one, other in pairs:
-        assert torch.allclose(one, other, rtol=TOLERANCE, atol=TOLERANCE), name
+from tests.bench.engine.rounds_of_backends import CPU, NETWORKS, SINGLE, TOLERANCE, benches, close, rounds
+from tests.problems import Problem
 
 
 def follow(backend: Backend, method: str, plan: str, device: torch.device) -> None:
@@ -74,35 +58,12 @@ def test_cohorts_and_graphs_follow_the_loop_on_a_gpu(backend, method, plan):
     follow(backend(), method, plan, prepare_device("cuda", 1))
 
 
-NETWORKS = {
-    "augmented": {"training.augmentation": ["standard", {"name": "cutout", "size": 3}]},
-    "mixed-up": {"training.augmentation": ["flip", "mixup"]},
-    "dropout": {"model": "cnn_emnist"},
-    "bf16": {"training.precision": "bf16"},
-}
-
-
-def benches(method, **changes) -> list[RunSetup]:
-    """Those of all three seeds of a cell on digits."""
-    cell = load_experiment("quick_all", changes).cell(f"digits/dirichlet-0.1/4-of-20/{method}")
-    return [RunSetup.build(config, CPU) for config in cell.runs]
-
-
 def same_bits(a: FederationState, b: FederationState) -> bool:
     """Whether two states are equal: model, server and clients."""
     assert (a.round, a.server.keys(), a.clients.keys()) == (b.round, b.server.keys(), b.clients.keys())
     pairs = [(a.w, b.w), *((v, b.server[name]) for name, v in a.server.items())]
     pairs += [(v, b.clients[i][name]) for i, vectors in a.clients.items() for name, v in vectors.items()]
     return all(torch.equal(one, other) for one, other in pairs)
-
-
-def rounds(together, backend, count=3) -> list[FederationState]:
-    states = [bench.federation.start(start) for bench, start in together]
-    for _ in range(count):
-        active = [bench.active(state) for (bench, _), state in zip(together, states, strict=True)]
-        federations = [bench.federation for bench, _ in together]
-        states = [state for state, _ in joint_round(federations, states, active, backend)]
-    return states
 
 
 @pytest.mark.parametrize("changes", NETWORKS.values(), ids=NETWORKS)
@@ -127,7 +88,7 @@ def side_by_side(clients: int) -> Parallel:
 
 @pytest.mark.parametrize("changes", [{}, *NETWORKS.values()], ids=["plain", *NETWORKS])
 @pytest.mark.parametrize("method", ["fedsmoo", "mimelite"])
-def test_clients_side_by_side_are_the_same_bits_as_one_after_another(method, changes):
+def test_clients_in_parallel_have_the_same_bits_as_one_after_another(method, changes):
     bench = benches(method, **changes)[0]
     start = bench.objective.initial()
     [loop], [parallel] = (rounds([(bench, start)], backend) for backend in (Loop(), side_by_side(3)))
@@ -138,7 +99,7 @@ def test_clients_side_by_side_are_the_same_bits_as_one_after_another(method, cha
 
 
 @pytest.mark.parametrize("method", CATALOG)
-def test_every_method_allows_clients_side_by_side(method):
+def test_every_method_allows_clients_in_parallel(method):
     problem = Problem(1)
     federation = problem.federation(method, example(CATALOG[method]))
     loop = parallel = federation.start(federation.objective.initial())
@@ -168,7 +129,7 @@ class Failing(Perturbation):
 steps: Counter[int] = Counter()
 
 
-def test_no_client_is_trained_on_after_an_error_beside_it():
+def test_no_client_is_trained_after_an_error_of_another():
     federation = Problem(0).federation(Recipe("own", "Own", "a test", Components(Failing)), {})
     works = federation.work(federation.start(federation.objective.initial()), [0, 1, 2])
     many = [replace(work, batches=work.batches[:1] * 10_000) for work in works]
@@ -181,7 +142,7 @@ def test_no_client_is_trained_on_after_an_error_beside_it():
 
 
 @pytest.mark.parametrize("method", CATALOG)
-def test_company_changes_no_bit_of_a_client(method):
+def test_a_client_has_the_same_bits_with_other_clients(method):
     """So it does not matter which of a cell's seeds are requested, nor which of them resumed behind the others."""
     bench = benches(method)[0]
     works = bench.federation.work(bench.federation.start(bench.objective.initial()), range(5))
@@ -195,6 +156,7 @@ SWA_FORMS = [
     {"start": 1, "cycle": 1},
     *({"start": 1, "cycle": 2, "lr_end": 0.001, "collect": collect} for collect in ("end", "release", "alg1", "none")),
 ]
+
 ALONE_OR_NOT = [
     *((method, None) for method in CATALOG),
     *(("fedavg", swa) for swa in SWA_FORMS),
@@ -269,7 +231,7 @@ class Drawing(Perturbation):
 
 
 @pytest.mark.parametrize("component", [Branching, Drawing])
-def test_what_cannot_be_batched_is_reported(component):
+def test_components_that_cannot_be_batched_are_reported(component):
     federation = Problem(0).federation(Recipe("own", "Own", "a test", Components(component)), {})
     state = federation.start(federation.objective.initial())
     with pytest.raises(CannotBatchError):

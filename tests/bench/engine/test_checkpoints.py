@@ -19,7 +19,7 @@ from bench.engine.method_costs import example
 from bench.host.memory import Budgets
 from bench.methods.catalog import CATALOG
 from tests.bench.engine.test_client_store import CPU, IN_FILE, bits
-from tests.bench.training.test_runs import InterruptedRunError, config, contents, interrupted_after_three_rounds
+from tests.bench.training.small_runs import InterruptedRunError, config, contents, interrupted_after_three_rounds
 from tests.commands import run
 from tests.places import ROOT
 from tests.problems import Problem, train
@@ -129,7 +129,7 @@ from pathlib import Path
 from bench.host.memory import Budgets
 from tests.places import ROOT
 from tests.problems import train
-from tests.bench.training.test_runs import config
+from tests.bench.training.small_runs import config
 torch.set_num_threads(1)
 train(config(**{"training.rounds": 40}), Path(sys.argv[1]), torch.device("cpu"), budgets=Budgets(0, 0))
 """

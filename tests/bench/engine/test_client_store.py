@@ -24,7 +24,7 @@ from bench.host.torch_device import prepare_device
 from bench.input.errors import UserError
 from bench.methods.catalog import CATALOG, recipe
 from bench.models.architectures.lenet import LeNet
-from tests.bench.training.test_runs import config, contents
+from tests.bench.training.small_runs import config, contents
 from tests.problems import Problem, train
 
 CPU = torch.device("cpu")

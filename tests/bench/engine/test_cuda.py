@@ -6,7 +6,7 @@ import torch
 from bench.host.torch_device import prepare_device
 from bench.methods.catalog import CATALOG
 from tests.bench.methods.test_golden import FILES, replay
-from tests.bench.training.test_runs import check_resume
+from tests.bench.training.small_runs import check_resume
 
 pytestmark = pytest.mark.gpu
 

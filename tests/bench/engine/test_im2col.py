@@ -18,7 +18,7 @@ from bench.models.im2col import Im2col
 from bench.training.calibration import _Calibration
 from bench.training.engine_choice import EngineChoice
 from bench.training.run_setup import RunSetup
-from tests.bench.engine.test_backends import SINGLE, benches, rounds
+from tests.bench.engine.rounds_of_backends import SINGLE, benches, rounds
 from tests.bench.training.test_engine_choice import engine_lines
 from tests.problems import train
 from tests.tape import Tapes

@@ -12,7 +12,7 @@ from bench.engine.method_costs import example
 from bench.methods.base import CannotBatchError, Correction
 from bench.methods.catalog import CATALOG
 from bench.methods.recipe import Components, Recipe
-from tests.bench.engine.test_backends import NETWORKS, SINGLE, TOLERANCE, benches, close, rounds
+from tests.bench.engine.rounds_of_backends import NETWORKS, SINGLE, TOLERANCE, benches, close, rounds
 from tests.problems import Problem, joint_round
 from tests.tape import Tapes
 

@@ -15,7 +15,7 @@ from bench.engine.client_store import ClientStates
 from bench.engine.federation import FederationState
 from bench.files.checksums import DamagedFileError
 from bench.files.tensor_file import open_tensors, same_bits
-from tests.bench.training.test_runs import config
+from tests.bench.training.small_runs import config
 from tests.problems import train
 
 CPU = torch.device("cpu")

@@ -20,7 +20,7 @@ from bench.methods.perturbations.smoo import SMOO
 from bench.methods.servers.adaptive import AdaGrad, Adam, Yogi
 from tests.bench.methods.test_by_hand import server_round, vector
 from tests.bench.methods.test_compositions import LEGAL, chosen
-from tests.bench.training.test_runs import CPU, check_resume
+from tests.bench.training.small_runs import CPU, check_resume
 from tests.problems import Problem, distance
 
 EXACT = 1e-10

@@ -18,7 +18,7 @@ from bench.training.cell_trainer import CellTrainer
 from bench.training.run_directory import RunDirectory
 from bench.training.train import train_cell
 from fedflat.methods.description import describe
-from tests.bench.training.test_runs import contents, interrupted_after_three_rounds
+from tests.bench.training.small_runs import contents, interrupted_after_three_rounds
 from tests.commands import ended, fedflat, refused
 from tests.problems import Problem, train
 

@@ -14,7 +14,7 @@ from bench.methods.recipe import Components, Recipe
 from bench.models.dropout import Dropout, KeyedDraws
 from bench.numerics.streams import torch_seed
 from bench.training.run_setup import RunSetup
-from tests.bench.training.test_runs import CPU, check_resume, config
+from tests.bench.training.small_runs import CPU, check_resume, config
 from tests.problems import Problem, distance, one_round
 
 EMNIST = {"model": "cnn_emnist"}

@@ -15,7 +15,7 @@ from bench.models import build_model, parse_model
 from bench.training.run_directory import RunDirectory
 from bench.training.run_setup import RunSetup
 from tests.bench.methods.test_user_file import SOURCE as METHOD
-from tests.bench.training.test_runs import InterruptedRunError, contents, interrupted_after_three_rounds
+from tests.bench.training.small_runs import InterruptedRunError, contents, interrupted_after_three_rounds
 from tests.problems import train
 
 CPU = torch.device("cpu")

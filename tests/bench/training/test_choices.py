@@ -20,8 +20,8 @@ from bench.training.engine_choice import EngineChoice
 from bench.training.run_directory import RunDirectory
 from bench.training.run_setup import RunSetup
 from bench.training.train import train_cell, train_runs
+from tests.bench.training.small_runs import SETTING, contents
 from tests.bench.training.test_engine_choice import engine_lines
-from tests.bench.training.test_runs import SETTING, contents
 from tests.problems import train
 
 CPU = torch.device("cpu")

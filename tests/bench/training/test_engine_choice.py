@@ -15,7 +15,7 @@ from bench.methods.base import CannotBatchError
 from bench.training.calibration import train_together
 from bench.training.engine_choice import EngineChoice
 from bench.training.train import train_cell, train_runs
-from tests.bench.engine.test_backends import CPU, benches
+from tests.bench.engine.rounds_of_backends import CPU, benches
 from tests.problems import train
 
 

@@ -13,7 +13,7 @@ from bench.training.code_version import code_fingerprint
 from bench.training.directories.working_directory import working_directory
 from bench.training.run_directory import RunDirectory
 from bench.training.train import train_cell, train_runs
-from tests.bench.training.test_runs import CPU, SETTING, SMALL, config, contents
+from tests.bench.training.small_runs import CPU, SETTING, SMALL, config, contents
 from tests.problems import train
 
 

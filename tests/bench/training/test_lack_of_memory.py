@@ -14,7 +14,7 @@ from bench.methods.catalog import CATALOG
 from bench.training.cell_trainer import CellTrainer
 from bench.training.engine_choice import EngineChoice
 from bench.training.train import train_runs
-from tests.bench.engine.test_backends import close
+from tests.bench.engine.rounds_of_backends import close
 from tests.bench.training.test_engine_choice import engine_lines
 from tests.problems import Problem, train
 

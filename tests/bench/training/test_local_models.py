@@ -9,7 +9,7 @@ from bench.input.errors import UserError
 from bench.training.run_directory import RunDirectory, local_models_file
 from bench.training.run_setup import RunSetup
 from bench.training.train import train_runs
-from tests.bench.training.test_runs import CPU, SETTING, check_resume
+from tests.bench.training.small_runs import CPU, SETTING, check_resume
 from tests.problems import train
 
 KEEPS = {

@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
 from pathlib import Path
 
 import pandas as pd
@@ -17,36 +16,22 @@ from bench.experiments.experiment import load_experiment
 from bench.experiments.run_config import Evaluation
 from bench.input.errors import UserError
 from bench.methods import CATALOG
-from bench.training.cell_trainer import CellTrainer
 from bench.training.run_directory import RunDirectory
 from bench.training.run_setup import RunSetup
 from bench.training.train import train_runs
 from bench.training.training_run import _logger
+from tests.bench.training.small_runs import (
+    CPU,
+    SETTING,
+    SMALL,
+    InterruptedRunError,
+    check_resume,
+    config,
+    contents,
+    interrupted_after_three_rounds,
+)
 from tests.commands import fedflat
 from tests.problems import train
-
-CPU = torch.device("cpu")
-SETTING = "digits/dirichlet-0.1/4-of-20"
-SMALL = {
-    "training.rounds": 6,
-    "evaluation.snapshot_every": 3,
-    "evaluation.every": 2,
-    "engine.checkpoint_seconds": 0,
-}
-
-
-def config(method="fedlesam_s", **changes):
-    return load_experiment("quick_all", {**SMALL, **changes}).cell(f"{SETTING}/{method}").runs[0]
-
-
-TRAIN_ROUND = CellTrainer.train_round
-NOT_EQUAL = ("run.log", "provenance.json", "times.csv")
-
-
-def contents(run: Path) -> dict[str, bytes]:
-    """The files that must be bitwise equal between runs of one configuration: all but log, provenance and times."""
-    files = [file for file in run.rglob("*") if file.is_file() and file.name not in NOT_EQUAL]
-    return {str(file.relative_to(run)): file.read_bytes() for file in files}
 
 
 def test_a_run_leaves_the_stated_files(tmp_path):
@@ -100,35 +85,6 @@ def test_methods_share_partition_initial_model_and_schedule(tmp_path):
     assert (sam.pop("gradients") == 2).all()
     assert (avg.pop("gradients") == 1).all()
     pd.testing.assert_frame_equal(sam, avg)
-
-
-class InterruptedRunError(Exception):
-    pass
-
-
-@contextmanager
-def interrupted_after_three_rounds(monkeypatch):
-    """Every run that is trained here raises `InterruptedRunError` at its fourth round."""
-
-    def play_three(engine, runs):
-        if runs[0].state.round == 3:
-            raise InterruptedRunError
-        return TRAIN_ROUND(engine, runs)
-
-    with monkeypatch.context() as patch:
-        patch.setattr("bench.training.cell_trainer.CellTrainer.train_round", play_three)
-        yield
-
-
-def check_resume(method, device, tmp_path, monkeypatch, **changes):
-    """Interrupt a run in its middle, resume it, and compare all bits with those of an undisturbed run."""
-    undisturbed = train(config(method, **changes), tmp_path / "undisturbed", device).path
-    with interrupted_after_three_rounds(monkeypatch), pytest.raises(InterruptedRunError):
-        train(config(method, **changes), tmp_path / "resumed", device)
-    assert not (tmp_path / "resumed").exists(), "an unfinished run is not a run directory"
-    resumed = train(config(method, **changes), tmp_path / "resumed", device).path
-    assert "resumed after round 3" in (resumed / "run.log").read_text(encoding="utf-8")
-    assert contents(resumed) == contents(undisturbed)
 
 
 def test_checkpoints_are_written_when_their_time_has_come(tmp_path, monkeypatch):

@@ -23,7 +23,7 @@ from bench.training.run_setup import RunSetup, load_dataset
 from bench.training.train import train_cell, train_runs
 from bench.training.training_run import TrainingRun
 from tests.bench.data.test_image_folder import folder_of_images, one_round
-from tests.bench.training.test_runs import SETTING, contents
+from tests.bench.training.small_runs import SETTING, contents
 from tests.bench.training.test_runs_of_others import CELL as OWN_CELL
 from tests.bench.training.test_runs_of_others import written
 from tests.problems import train
@@ -313,8 +313,8 @@ methods: {fedavg: {}}
 """
 
 
-def test_a_run_of_the_same_code_beside_other_data_is_not_taken(tmp_path, monkeypatch):
-    """A function reads a file beside its own: the same code in two folders stands for two data sets."""
+def test_a_run_of_the_same_code_next_to_other_data_is_not_taken(tmp_path, monkeypatch):
+    """A function reads a file next to its own: the same code in two folders stands for two data sets."""
     monkeypatch.setenv("FEDFLAT_DATA", str(tmp_path / "data"))
     x, y = np.arange(24.0).reshape(12, 2), np.arange(12) % 2
     made, said = {}, list[str]()

@@ -12,7 +12,7 @@ from bench.experiments.run_config import RunConfig
 from bench.input.errors import UserError
 from bench.training.run_directory import RunDirectory
 from bench.training.train import train_cell
-from tests.bench.training.test_runs import check_resume
+from tests.bench.training.small_runs import check_resume
 from tests.problems import train
 
 CPU = torch.device("cpu")

@@ -1,0 +1,46 @@
+"""Rounds by a back end, and the comparison of the states that they reach."""
+
+import torch
+
+from bench.engine.federation import FederationState
+from bench.experiments.experiment import load_experiment
+from bench.training.run_setup import RunSetup
+from tests.problems import joint_round
+
+CPU = torch.device("cpu")
+TOLERANCE = 1e-8
+"""On numbers of size 1 in float64, after ten rounds."""
+SINGLE = 1e-4
+"""Relative to the length of the update, in float32, after three rounds of a network."""
+
+
+def close(a: FederationState, b: FederationState) -> None:
+    """All vectors of two states are equal up to rounding."""
+    pairs = [("w", a.w, b.w)] + [(name, v, b.server[name]) for name, v in a.server.items()]
+    assert a.clients.keys() == b.clients.keys()
+    pairs += [(name, v, b.clients[i][name]) for i, vectors in a.clients.items() for name, v in vectors.items()]
+    for name, one, other in pairs:
+        assert torch.allclose(one, other, rtol=TOLERANCE, atol=TOLERANCE), name
+
+
+NETWORKS = {
+    "augmented": {"training.augmentation": ["standard", {"name": "cutout", "size": 3}]},
+    "mixed-up": {"training.augmentation": ["flip", "mixup"]},
+    "dropout": {"model": "cnn_emnist"},
+    "bf16": {"training.precision": "bf16"},
+}
+
+
+def benches(method, **changes) -> list[RunSetup]:
+    """Those of all three seeds of a cell on digits."""
+    cell = load_experiment("quick_all", changes).cell(f"digits/dirichlet-0.1/4-of-20/{method}")
+    return [RunSetup.build(config, CPU) for config in cell.runs]
+
+
+def rounds(together, backend, count=3) -> list[FederationState]:
+    states = [bench.federation.start(start) for bench, start in together]
+    for _ in range(count):
+        active = [bench.active(state) for (bench, _), state in zip(together, states, strict=True)]
+        federations = [bench.federation for bench, _ in together]
+        states = [state for state, _ in joint_round(federations, states, active, backend)]
+    return states

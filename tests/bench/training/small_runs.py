@@ -1,0 +1,63 @@
+"""Small runs of quick_all for tests: their configuration, their files, and an interruption."""
+
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+
+from bench.experiments.experiment import load_experiment
+from bench.training.cell_trainer import CellTrainer
+from tests.problems import train
+
+CPU = torch.device("cpu")
+SETTING = "digits/dirichlet-0.1/4-of-20"
+SMALL = {
+    "training.rounds": 6,
+    "evaluation.snapshot_every": 3,
+    "evaluation.every": 2,
+    "engine.checkpoint_seconds": 0,
+}
+
+
+def config(method="fedlesam_s", **changes):
+    return load_experiment("quick_all", {**SMALL, **changes}).cell(f"{SETTING}/{method}").runs[0]
+
+
+TRAIN_ROUND = CellTrainer.train_round
+NOT_EQUAL = ("run.log", "provenance.json", "times.csv")
+
+
+def contents(run: Path) -> dict[str, bytes]:
+    """The files that must be bitwise equal between runs of one configuration: all but log, provenance and times."""
+    files = [file for file in run.rglob("*") if file.is_file() and file.name not in NOT_EQUAL]
+    return {str(file.relative_to(run)): file.read_bytes() for file in files}
+
+
+class InterruptedRunError(Exception):
+    pass
+
+
+@contextmanager
+def interrupted_after_three_rounds(monkeypatch):
+    """Every run that is trained here raises `InterruptedRunError` at its fourth round."""
+
+    def play_three(engine, runs):
+        if runs[0].state.round == 3:
+            raise InterruptedRunError
+        return TRAIN_ROUND(engine, runs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("bench.training.cell_trainer.CellTrainer.train_round", play_three)
+        yield
+
+
+def check_resume(method, device, tmp_path, monkeypatch, **changes):
+    """Interrupt a run in its middle, resume it, and compare all bits with those of an undisturbed run."""
+    undisturbed = train(config(method, **changes), tmp_path / "undisturbed", device).path
+    with interrupted_after_three_rounds(monkeypatch), pytest.raises(InterruptedRunError):
+        train(config(method, **changes), tmp_path / "resumed", device)
+    assert not (tmp_path / "resumed").exists(), "an unfinished run is not a run directory"
+    resumed = train(config(method, **changes), tmp_path / "resumed", device).path
+    assert "resumed after round 3" in (resumed / "run.log").read_text(encoding="utf-8")
+    assert contents(resumed) == contents(undisturbed)
