@@ -20,18 +20,32 @@ _PARTITIONS = {
     "by_group": "By group",
 }
 
-_DATA = {
+_TRAINED_AT_SMOKE_SCALE = {
     "digits": "scikit-learn's digits",
+    "digits_domains": "scikit-learn's digits in several styles",
+    "digit_scenes": "scenes of scikit-learn's digits",
+}
+
+_DATA = {
+    **_TRAINED_AT_SMOKE_SCALE,
     "cifar10": "CIFAR-10",
     "cifar100": "CIFAR-100",
     "cifar100_pam": "CIFAR-100",
     "fashion_mnist": "Fashion-MNIST",
     "emnist": "EMNIST",
     "svhn": "SVHN",
+    "officehome": "OfficeHome",
+    "domainnet": "DomainNet",
+    "pacs": "PACS",
+    "vlcs": "VLCS",
+    "landmarks_user_160k": "Landmarks-User-160k",
+    "cityscapes": "Cityscapes",
+    "idda": "IDDA",
 }
+"""Titles by the name of a data set; its label may have more parts, such as a held-out domain: officehome-art."""
 
-
-_NAMES = re.compile(rf"(?<![\w-])(?={'|'.join(sorted({*_DATA, *_DATA.values()} - {'digits', _DATA['digits']}))})")
+_REPLACED = {key: title for key, title in _DATA.items() if key not in _TRAINED_AT_SMOKE_SCALE}
+_NAMES = re.compile(rf"(?<![\w-])(?={'|'.join(sorted({*_REPLACED, *_REPLACED.values()}))})")
 
 
 def with_trained_data(heading: str) -> str:
@@ -40,9 +54,17 @@ def with_trained_data(heading: str) -> str:
 
 
 def data_title(part: ExperimentFile) -> str:
-    """The data set on which a part of an experiment is trained, in words; at smoke scale, scikit-learn's digits."""
-    label = "digits" if part.scale == "smoke" else parse_source(part.dataset).label
-    return _DATA.get(label, label)
+    """The data set on which a part of an experiment is trained, in words, such as OfficeHome (real world).
+
+    At smoke scale, it is the one with digits that replaces the part's own.
+    """
+    source = parse_source(part.dataset)
+    if part.scale == "smoke":
+        source = parse_source(source.stand_in)
+    if source.name not in _DATA:
+        return source.label
+    details = source.label.removeprefix(source.name).removeprefix("-").replace("-", ", ").replace("_", " ")
+    return f"{_DATA[source.name]} ({details})" if details else _DATA[source.name]
 
 
 def partition_title(label: str) -> str:

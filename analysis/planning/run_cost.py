@@ -8,6 +8,7 @@ from bench.data.root import data_root
 from bench.engine.method_costs import measured_costs
 from bench.experiments.run_config import RunConfig
 from bench.experiments.sections.method_choice import MethodConfig
+from bench.models.pretrained import PretrainedModel
 from bench.training.run_setup import load_dataset
 
 OVERHEAD = 1.2
@@ -54,9 +55,12 @@ def active_clients(run: RunConfig) -> float:
 
 
 def gradient_of(run: RunConfig) -> Gradient:
-    """The gradient of a local step's mini-batch."""
+    """The gradient of a local step's mini-batch, of the model with random weights: a file of weights may be missing."""
     _, _, shape, classes = facts(run)
-    return Gradient(run.model.model_dump_json(), shape, classes, run.training.batch_size)
+    model = run.model
+    if isinstance(model, PretrainedModel):
+        model = model.model_copy(update={"weights": None})
+    return Gradient(model.model_dump_json(), shape, classes, run.training.batch_size)
 
 
 def facts(run: RunConfig) -> tuple[int, int, tuple[int, ...], int]:

@@ -60,6 +60,9 @@ class SweepPanel(Frozen):
     x: str = Field(default="", description="the swept value in words; default: the axis")
     scale: Scale = Field(default="linear", description="scale of the x axis; even: equal distances between points")
     select: Selection = Field(default=Selection(), description="fields of the setting that all points share")
+    mean_of: tuple[Selection, ...] = Field(
+        default=(), description="further selections; values are means over their settings, seed by seed"
+    )
     methods: tuple[str, ...] | None = Field(default=None, description="methods with a line; null: all but levels")
     levels: tuple[str, ...] = Field(default=(), description="methods that do not have the swept value")
     points: tuple[Point, ...] = Field(default=(), description="the points of each line, from left to right")
@@ -69,8 +72,8 @@ class SweepPanel(Frozen):
     def _points_or_axis(self) -> "SweepPanel":
         if (self.axis is None) != bool(self.points):
             raise UserError("a panel of a sweep needs either points or axis")
-        if self.axis is not None and (self.settings or self.methods is not None):
-            raise UserError(f"a panel with axis: {self.axis} does not allow settings or methods")
+        if self.axis is not None and (self.settings or self.mean_of or self.methods is not None):
+            raise UserError(f"a panel with axis: {self.axis} does not allow settings, mean_of or methods")
         if self.axis is None and not self.x:
             raise UserError("a panel with points needs x, the swept value in words")
         return self
@@ -107,12 +110,18 @@ class SweepPanel(Frozen):
         return numbers
 
 
+    def cells(self, place: Selection, method: str, experiment: Experiment) -> tuple[CellAddress, ...]:
+        """The cells of one value: one, or those of all settings of a mean. A `UserError` if one does not exist."""
+        settings = (place.narrowed(one).setting(experiment) for one in self.mean_of or (Selection(),))
+        return tuple(existing_cell(setting, method, experiment) for setting in settings)
+
+
 class _Shown(NamedTuple):
-    """One cell of a panel: its line (a method, or a title), and the label of its x; None for a level."""
+    """One value of a panel: its line (a method, or a title), the label of its x (None for a level), and its cells."""
 
     line: str
     x: str | None
-    cell: CellAddress
+    cells: tuple[CellAddress, ...]
 
 
 class SweepLayout(FinalValuesLayout, BandsLayout):
@@ -175,7 +184,7 @@ class SweepLayout(FinalValuesLayout, BandsLayout):
         return {"methods": lines, "levels": tuple(m for m in panel.levels if m in self.methods)}
 
     def shown(self, panel: SweepPanel, experiment: Experiment) -> Iterator[_Shown]:
-        """The cells of a panel, line by line; a `UserError` if the experiment has no such method or setting."""
+        """The values of a panel, line by line; a `UserError` if the experiment has no such method or setting."""
         place = self.select.narrowed(panel.select)
         if panel.axis is not None:
             yield from self._swept(panel.axis, place.setting(experiment), experiment)
@@ -184,23 +193,21 @@ class SweepLayout(FinalValuesLayout, BandsLayout):
             if panel.settings:
                 lines = [(line.title, m, place.narrowed(line.select)) for line in panel.settings for _, m, _ in lines]
             for (line, method, within), point in itertools.product(lines, panel.points):
-                setting = within.narrowed(point.select).setting(experiment)
-                cell = existing_cell(setting, method + point.suffix, experiment)
-                yield _Shown(line, f"{point.x:g}", cell)
+                cells = panel.cells(within.narrowed(point.select), method + point.suffix, experiment)
+                yield _Shown(line, f"{point.x:g}", cells)
         for method in panel.levels:
-            setting = place.setting(experiment)
-            if panel.axis is None or method in experiment.resolved_parts[setting.dataset].methods:
-                yield _Shown(method, None, existing_cell(setting, method, experiment))
+            if panel.axis is None or method in experiment.resolved_parts[place.setting(experiment).dataset].methods:
+                yield _Shown(method, None, panel.cells(place, method, experiment))
 
     def _swept(self, axis: str, setting: Setting, experiment: Experiment) -> Iterator[_Shown]:
-        """The cells of the methods of this part that sweep an axis, in the order of its values."""
+        """The values of the methods of this part that sweep an axis, in the order of its values."""
         swept = {label: one for label, one in experiment.swept.items() if axis in one.axes}
         if not swept:
             known = {name for one in experiment.swept.values() for name in one.axes}
             raise unknown(f"axis of experiment {experiment.name}", axis, known)
         for label, one in swept.items():
             if label in self.methods and label in experiment.resolved_parts[setting.dataset].methods:
-                yield _Shown(_line_of(one.without(axis)), in_label(one.axes[axis]), CellAddress(setting, label))
+                yield _Shown(_line_of(one.without(axis)), in_label(one.axes[axis]), (CellAddress(setting, label),))
 
     def settings(self, experiment: Experiment) -> tuple[Setting, ...]:
         """The settings of all points and levels, each once."""
@@ -209,7 +216,7 @@ class SweepLayout(FinalValuesLayout, BandsLayout):
     def cells(self, experiment: Experiment) -> tuple[CellAddress, ...]:
         """The cells of all panels, each once."""
         shown = (one for panel in self.panels for one in self.shown(panel, experiment))
-        return tuple(dict.fromkeys(one.cell for one in shown if experiment.has_cell(one.cell)))
+        return tuple(dict.fromkeys(cell for one in shown for cell in one.cells if experiment.has_cell(cell)))
 
     def statistics(self, frame: pd.DataFrame) -> str:
         """The meaning of points, bands and horizontal lines."""
@@ -217,7 +224,7 @@ class SweepLayout(FinalValuesLayout, BandsLayout):
         return self.means(frame, "Points") + of_levels
 
     def draw(self, tidy: Tidy, frame: pd.DataFrame) -> Figure:
-        """The figure; panels share the y axis. A cell with a diverged run has no point, and is named at the foot."""
+        """The figure; panels share the y axis. A value with a diverged run has no point; its method is named at the foot."""
         columns = min(self.columns, len(self.panels))
         rows = -(-len(self.panels) // columns)
         metrics = tidy.gather("metrics", self.cells(tidy.experiment))
@@ -290,7 +297,7 @@ def _draw_panel(
     """Draw one panel; return the lines that have data in it."""
     ticks = panel.ticks(tidy.experiment)
     rows = [
-        (one.line, None if one.x is None else ticks[one.x], *_mean_and_std(of_cell(values, one.cell)["value"]))
+        (one.line, None if one.x is None else ticks[one.x], *_mean_and_std(_by_seed(values, one.cells)))
         for one in layout.shown(panel, tidy.experiment)
     ]
     found = pd.DataFrame(rows, columns=["line", "x", "mean", "std"]).dropna(subset="mean").astype({"x": float})
@@ -306,6 +313,12 @@ def _draw_panel(
     axes.set_xticks(list(ticks.values()), list(ticks))
     axes.set_xticks([], minor=True)
     return set(found["line"])
+
+
+def _by_seed(values: pd.DataFrame, cells: Sequence[CellAddress]) -> pd.Series:
+    """The mean over the cells for each seed that all of them have; NaN if one of them diverged."""
+    found = [of_cell(values, cell).set_index("seed")["value"].astype(float) for cell in cells]
+    return pd.concat(found, axis=1, join="inner").mean(axis=1, skipna=False)
 
 
 def _mean_and_std(values: pd.Series) -> tuple[float, float]:
