@@ -41,14 +41,14 @@ def tidy_in(results: Path, experiment: Experiment) -> Tidy:
     return Tidy(results, experiment, CONFIGURED)
 
 
-def write(results: Path, cell: CellAddress, file: str, frame: pd.DataFrame) -> Path:
+def write(results: Path, cell: CellAddress, file: str, frame: pd.DataFrame, *, experiment: str = "quick") -> Path:
     """Write one tidy file with the id columns of the real ones."""
-    path = ResultPaths(results).tidy("quick", cell.path, file)
+    path = ResultPaths(results).tidy(experiment, cell.path, file)
     path.parent.mkdir(parents=True, exist_ok=True)
     if file in ANALYSES:  # with columns that this frame has nothing for
         frame = frame.reindex(columns=list(dict.fromkeys([*frame.columns, *ANALYSES[file].columns])))
     if file != "partition":
-        ids, names = ("quick", *cell.ids), ("experiment", *IDS)
+        ids, names = (experiment, *cell.ids), ("experiment", *IDS)
         frame = pd.concat([pd.DataFrame([ids] * len(frame), columns=names, index=frame.index), frame], axis=1)
         frame["identity"] = [IDENTITIES.get((cell.path, seed)) for seed in frame["seed"]]
         frame["code"] = code_fingerprint()

@@ -122,6 +122,22 @@ def test_a_suffix_names_another_entry_in_the_place_of_the_method(tmp_path: Path,
     assert "Horizontal lines" in words(figures.caption(shown, tidy_in(tmp_path, quick)))
 
 
+def test_points_and_levels_are_means_over_settings_seed_by_seed(two: Tidy) -> None:
+    """Fedavg: 60 and 80 with seed 0, 70 and 80 with seed 1; a run that diverged leaves no mean."""
+    means = [{"partition": "dirichlet-0.1"}, {"partition": "dirichlet-0.6"}]
+    panel = {"x": "ρ", "points": [{"x": 1}], "select": {"participation": "4-of-20"}, "mean_of": means}
+    shown = layout({**panel, "levels": ["fedsam"]})
+    (axes,) = panels(figures.draw(shown, two))
+    assert line(axes) == [(1, 72.5)]
+    band = axes.collections[0].get_paths()[0].vertices[:, 1]
+    assert band.max() - band.min() == pytest.approx(2 * 5 / 2**0.5), "the deviation of 70 and 75"
+    assert list(axes.lines[2].get_ydata()) == [81.5, 81.5], "the level"
+    assert {cell.setting for cell in shown.cells(two.experiment)} == {HARD, EASY}
+    write(two.results, CellAddress(HARD, "fedavg"), "metrics", metrics([60, 70], diverged={1: 3}))
+    (axes,) = panels(figures.draw(shown, two))
+    assert [round(float(of_line.get_ydata()[0]), 1) for of_line in axes.lines] == [81.5]
+
+
 def test_points_evenly_apart_bear_their_values(two: Tidy) -> None:
     (axes,) = panels(figures.draw(layout({**PANEL, "scale": "even"}), two))
     assert [x for x, _ in line(axes)] == [0, 1]
@@ -156,6 +172,7 @@ def test_an_analysis_is_swept_too_and_metrics_are_its_inputs_as_well(two: Tidy, 
         ({"points": POINTS[::-1]}, {}, "x must increase"),
         ({"points": [{"x": 0}], "scale": "log"}, {}, "cannot be drawn on a log scale"),
         ({"methods": ["fedgf"]}, {}, "unknown method of the figure 'fedgf'"),
+        ({"axis": "rho", "points": [], "mean_of": [{}]}, {}, "does not allow settings, mean_of or methods"),
         ({}, {"metric": "rounds_to_target"}, "it depends on a target"),
         ({}, {"metric": "test_acuracy"}, "did you mean 'test_accuracy'"),
     ],

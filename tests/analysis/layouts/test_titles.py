@@ -2,7 +2,7 @@
 
 import pytest
 
-from analysis.layouts.titles import method_titles, setting_title
+from analysis.layouts.titles import data_title, method_titles, setting_title, with_trained_data
 from bench.experiments.address import Setting
 from bench.experiments.experiment import load_experiment
 
@@ -30,3 +30,26 @@ def test_averaging_and_a_cyclic_rate_are_named(swa: dict[str, object], title: st
 )
 def test_settings_have_titles_in_words(partition: str, participation: str, title: str) -> None:
     assert setting_title(Setting("digits", partition, participation)) == title
+
+
+@pytest.mark.parametrize(
+    ("dataset", "scale", "title"),
+    [
+        ({"name": "officehome", "test_domain": "Real World"}, "paper", "OfficeHome (real world)"),
+        ({"name": "domainnet", "test_domain": "sketch", "lists": "official"}, "paper", "DomainNet (sketch, official)"),
+        ({"name": "idda", "setting": "country", "split": "uniform"}, "paper", "IDDA (country, uniform)"),
+        ("landmarks_user_160k", "paper", "Landmarks-User-160k"),
+        ("landmarks_user_160k", "smoke", "scikit-learn's digits"),
+        ({"name": "officehome", "test_domain": "art"}, "smoke", "scikit-learn's digits in several styles (rotated)"),
+        ({"name": "mnist1d"}, "paper", "mnist1d"),
+    ],
+)
+def test_data_sets_have_titles_with_what_is_held_out(dataset: object, scale: str, title: str) -> None:
+    part = load_experiment("quick").model_copy(update={"dataset": dataset, "scale": scale})
+    assert data_title(part) == title
+
+
+def test_headings_name_the_data_that_are_trained_at_smoke_scale() -> None:
+    assert with_trained_data("OfficeHome") == "Digits for OfficeHome"
+    assert with_trained_data("Means on DomainNet") == "Means on digits for DomainNet"
+    assert with_trained_data("scikit-learn's digits in several styles") == "scikit-learn's digits in several styles"

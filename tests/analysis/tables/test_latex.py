@@ -12,6 +12,8 @@ from analysis.report.tables import Tables
 from analysis.tables.formats import latex
 from analysis.tables.layout import TableLayout
 from analysis.tables.table import Entry, Table
+from bench.experiments.address import CellAddress
+from tests.analysis.conftest import metrics, write
 
 PREAMBLE = r"\usepackage[T1]{fontenc}\usepackage{booktabs,adjustbox}"
 SPECIAL = "\\ & % $ # _ { } ~ ^ < > | ± × ≤ ≥ ↑ ↓ → · √ ∇ ∞ ≈ ‖ − – αβγδεηθκλμνπρστφψωΓΔΘΛΣΦΨΩ λ_max Müller a--b"
@@ -35,18 +37,20 @@ def table(columns: int, rows: int, notes: int) -> Table:
     return Table("t", layout, (f"Method {SPECIAL[:20]}",) * rows, (((entry,) * columns,) * rows,), caption)
 
 
-def rendered(results: Path) -> list[str]:
-    """Quick's tables, and one of a paper that needs no runs."""
-    named = {"quick": ("accuracy", "flatness"), "fedlesam": ("3",)}
-    tables = [(Tables(RequestedExperiment(paper, results)), name) for paper, names in named.items() for name in names]
-    return [of_paper.render(name)[1].read_text(encoding="utf-8") for of_paper, name in tables]
+def rendered(results: Path, other: Path) -> list[str]:
+    """Quick's tables, and a wide one of a paper, with a run in the folder `other`."""
+    cell = CellAddress.of("officehome_art_1/by_group/all-of-3/fedavg")
+    write(other, cell, "metrics", metrics([70]), experiment="fedlesam")
+    named = [("quick", results, "accuracy"), ("quick", results, "flatness"), ("fedlesam", other, "3")]
+    files = (Tables(RequestedExperiment(paper, folder)).render(name)[1] for paper, folder, name in named)
+    return [file.read_text(encoding="utf-8") for file in files]
 
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no LaTeX here")
 def test_tables_compile_and_fit_the_page(realistic, tmp_path):
     """In one column and in two."""
     sizes = [(1, 1, 1), (3, 10, 1), (12, 5, 3), (2, 120, 3), (9, 60, 20)]
-    parts = [*(latex(table(*size)) for size in sizes), *rendered(realistic.results)]
+    parts = [*(latex(table(*size)) for size in sizes), *rendered(realistic.results, tmp_path)]
     body = "\\clearpage\n".join(parts)
     for options in ("10pt", "10pt,twocolumn"):
         start = rf"\documentclass[{options}]{{article}}{PREAMBLE}\begin{{document}}\listoftables\clearpage"

@@ -22,8 +22,10 @@ from analysis.tables.layout import TableLayout
 from analysis.tables.reproduction import with_published
 from analysis.tables.table import Entry, PublishedEntry, Table
 from analysis.verdicts.verdict import PLURALS, Verdict
+from bench.experiments.address import CellAddress
 from bench.experiments.experiment import load_experiment
 from bench.input.errors import UserError
+from tests.analysis.conftest import metrics, write
 
 FEDGF = load_experiment("fedgf")
 PRINTED = published("fedgf")
@@ -244,8 +246,25 @@ def test_printed_deviations_stand_once() -> None:
         assert all(number is None or number.std is None for number in shown)
 
 
+UNSUPPORTED = """
+title: Accuracy
+caption: By hand.
+published: "3"
+methods: [fedavg, fedlesam]
+columns:
+  - header: Art
+    metric: test_accuracy
+    unsupported: data set not supported yet
+    published: {dataset: officehome, partition: leave_one_domain_out, partition_param: Art, n_clients: 3}
+"""
+
+
 def test_tables_of_unknown_data_sets_show_the_published_side_alone(tmp_path: Path) -> None:
-    text = Tables(RequestedExperiment("fedlesam", tmp_path)).render("3")[0].read_text(encoding="utf-8")
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "tables" / "3.yaml").write_text(UNSUPPORTED, encoding="utf-8")
+    file = tmp_path / "experiments.yaml"
+    file.write_text("name: mine\nextends: fedlesam\n", encoding="utf-8")
+    text = Tables(RequestedExperiment(str(file), tmp_path)).render("3")[0].read_text(encoding="utf-8")
     assert "data set not supported yet" in text
     assert "not supported" in text.rpartition("Verdicts")[2]
     published = [line for line in text.splitlines() if line.startswith("| *published*")]
@@ -255,6 +274,8 @@ def test_tables_of_unknown_data_sets_show_the_published_side_alone(tmp_path: Pat
 
 
 def test_a_wide_table_in_latex_fits_the_page_and_names_its_paper(tmp_path: Path) -> None:
+    cell = CellAddress.of("officehome_art_1/by_group/all-of-3/fedavg")
+    write(tmp_path, cell, "metrics", metrics([70]), experiment="fedlesam")
     text = Tables(RequestedExperiment("fedlesam", tmp_path)).render("3")[1].read_text(encoding="utf-8")
     assert text.startswith("% needs \\usepackage{booktabs,adjustbox}\n\\begin{table*}")
     assert "\\label{tab:fedlesam-3}\n\\begin{adjustbox}{max width=\\linewidth, max totalheight=" in text
