@@ -27,6 +27,14 @@ QUICK = ROOT / "paper_tables" / "quick" / "experiments.yaml"
 IDENTITIES = {
     (path, run.seed): run.identity for path, cell in load_experiment(str(QUICK)).cells().items() for run in cell.runs
 }
+
+
+def _identity(experiment: str, cell: CellAddress, seed: int) -> str | None:
+    if experiment == "quick":
+        return IDENTITIES.get((cell.path, seed))
+    return next(run.identity for run in load_experiment(experiment).cell(cell.path).runs if run.seed == seed)
+
+
 CONFIGURED = load_analyses(str(QUICK))
 HARD = Setting("digits", "dirichlet-0.1", "4-of-20")
 
@@ -50,7 +58,7 @@ def write(results: Path, cell: CellAddress, file: str, frame: pd.DataFrame, *, e
     if file != "partition":
         ids, names = (experiment, *cell.ids), ("experiment", *IDS)
         frame = pd.concat([pd.DataFrame([ids] * len(frame), columns=names, index=frame.index), frame], axis=1)
-        frame["identity"] = [IDENTITIES.get((cell.path, seed)) for seed in frame["seed"]]
+        frame["identity"] = [_identity(experiment, cell, seed) for seed in frame["seed"]]
         frame["code"] = code_fingerprint()
     if file in ANALYSES:
         frame = frame.assign(

@@ -109,7 +109,6 @@ class SweepPanel(Frozen):
             return {label: float(place) for place, label in enumerate(numbers)}
         return numbers
 
-
     def cells(self, place: Selection, method: str, experiment: Experiment) -> tuple[CellAddress, ...]:
         """The cells of one value: one, or those of all settings of a mean. A `UserError` if one does not exist."""
         settings = (place.narrowed(one).setting(experiment) for one in self.mean_of or (Selection(),))
@@ -224,7 +223,7 @@ class SweepLayout(FinalValuesLayout, BandsLayout):
         return self.means(frame, "Points") + of_levels
 
     def draw(self, tidy: Tidy, frame: pd.DataFrame) -> Figure:
-        """The figure; panels share the y axis. A value with a diverged run has no point; its method is named at the foot."""
+        """The figure; panels share the y axis. A value with a diverged run has no point, and is named at the foot."""
         columns = min(self.columns, len(self.panels))
         rows = -(-len(self.panels) // columns)
         metrics = tidy.gather("metrics", self.cells(tidy.experiment))
