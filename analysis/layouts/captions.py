@@ -101,11 +101,13 @@ def smoke_scale(experiment: Experiment, cells: Iterable[CellAddress], *, shorten
     splits = {setting.partition.partition("-")[0] for setting in settings}
     clients = (re.search(r"-of-(\d+)$", setting.participation) for setting in settings)
     domains = any(has_domains(parse_source(part.dataset)) for part in parts)
+    scenes = any(parse_source(part.dataset).label_maps for part in parts)
     digits = "few rounds of a small network on scikit-learn's digits replace the data and models named here"
     sentences = {
         f"Smoke scale: {digits}.": True,
         f"There are at most {CLIENTS} clients.": any(found and int(found[1]) > CLIENTS for found in clients),
-        "Crops and flips are left out.": any(part.training.augmentation for part in parts),
+        "Crops and flips are left out.": any(part.training.augmentation for part in parts) and not scenes,
+        "Scenes of two digits with labels of pixels replace the images; flips are left out.": scenes,
         "A client holds the same share of the classes as in the paper; there may be fewer clients.": "pathological"
         in splits,
         "Digits in several styles, such as rotated and blurred ones, replace the domains.": domains,

@@ -25,6 +25,8 @@ NOT_STATED = {
         for part in ("emnist", "cifar10", "cifar100", "cifar10_cifar_stem", "cifar100_cifar_stem")
     },
     ("fedsam_caldarola", "centralized"): STATED - {"dataset.name", "partition.name"},
+    ("fedsam_caldarola", "landmarks"): {"training.rounds"},
+    ("fedsam_caldarola", "landmarks_centralized"): STATED - {"dataset.name", "model.name", "partition.name"},
 }
 """By paper and part, what the paper does not state; messages are counted on data of our own."""
 

@@ -8,6 +8,7 @@ from bench.engine.accounting import model_sizes, traffic
 from bench.engine.method_costs import example, measured_costs
 from bench.experiments.files import PAPER_TABLES
 from bench.methods.catalog import CATALOG
+from bench.methods.compose import compose
 
 COSTS = {name: measured_costs(entry, example(entry)) for name, entry in CATALOG.items()}
 
@@ -66,6 +67,11 @@ def test_counted_costs(method):
 def test_switches_change_what_flows(method, switches, changed):
     costs = measured_costs(CATALOG[method], {**example(CATALOG[method]), **switches})
     assert {name: costs[name] for name in changed} == pytest.approx(changed, abs=0.03)
+
+
+def test_losses_of_pixels_cost_what_those_of_images_do():
+    entry = compose({"perturbation": "sam", "loss": "hard_pixels"})
+    assert measured_costs(entry, example(entry)) == COSTS["fedsam"]
 
 
 def test_fedgfs_table_3_is_reproduced_in_every_cell():
