@@ -67,7 +67,7 @@ def score_words(column: str) -> str:
 
 
 ROUNDING = 1e-9
-"""By how many points an accuracy may be below a target, in percent, and still reach it."""
+"""By how many points a score may be below a target, in percent, and still reach it."""
 
 
 class UserFile(NamedTuple):
@@ -161,8 +161,8 @@ class Evaluation(Frozen):
         default=None,
         gt=0,
         le=100,
-        description="test accuracy in percent at which a run stops, at the first evaluation that reaches it; null: "
-        "none, all rounds are trained",
+        description="test accuracy, or mean IoU for segmentation, in percent at which a run stops, at the first "
+        "evaluation that reaches it; null: none, all rounds are trained",
     )
     validation: float | None = Field(
         default=None,
@@ -232,9 +232,9 @@ class Evaluation(Frozen):
                 "are evaluated on training images that clients hold out (allowed here: null)"
             )
 
-    def stops_at(self, accuracy: float) -> bool:
-        """Whether a run stops at an evaluation with this accuracy, in percent."""
-        return self.until is not None and accuracy >= self.until - ROUNDING
+    def stops_at(self, score: float) -> bool:
+        """Whether a run stops at an evaluation with this accuracy or mean IoU, in percent."""
+        return self.until is not None and score >= self.until - ROUNDING
 
     def snapshots(self, rounds: int) -> list[int]:
         """The rounds after which the state is saved."""
@@ -325,6 +325,11 @@ class RunConfig(Frozen):
                     f"augmentation {augmentation.name} does not suit labels of {'pixels' if of_pixels else 'images'}, "
                     f"which the data set {data} has (allowed: {', '.join(suitable)}, or null)"
                 )
+
+    @property
+    def score(self) -> str:
+        """The column of metrics.csv by which models are judged, such as test_accuracy, or test_miou for label maps."""
+        return f"{self.evaluation.subset}_{self.dataset.score}"
 
     @cached_property
     def evaluated_rounds(self) -> set[int]:

@@ -23,7 +23,7 @@ from bench.engine.local import LocalWork
 from bench.engine.objective import Objective
 from bench.engine.participation import active_clients
 from bench.engine.settings import EngineSettings
-from bench.experiments.run_config import AMOUNTS, RunConfig, score_column
+from bench.experiments.run_config import AMOUNTS, RunConfig
 from bench.input.errors import UserError
 from bench.models import build_model
 from bench.models.segmentation import segmentation_scores
@@ -142,7 +142,7 @@ class RunSetup:
         row = self.evaluate_model(self.federation.evaluated(state))
         for name, further in self.federation.method.server.also_evaluated(state.server).items():
             subset, scores = self.config.evaluation.subset, self._scores(further, self._judged())
-            score = score_column(scores)
+            score = self.config.dataset.score
             row[f"{subset}_{score}_{name}"] = scores[score]
         return row
 

@@ -8,7 +8,7 @@ import torch
 
 from bench.experiments.experiment import Cell
 from bench.experiments.results import METRICS, run_in
-from bench.experiments.run_config import RunConfig, score_column, score_words
+from bench.experiments.run_config import RunConfig, score_words
 from bench.files.csv_json import write_checked_csv
 from bench.files.mounts import locks_on_this_machine_only
 from bench.host.memory import Budgets
@@ -18,7 +18,7 @@ from bench.training.choices import trainers
 from bench.training.directories.open_runs import no_empty_folders, open_runs
 from bench.training.directories.shared_runs import remove_lock, take_shared
 from bench.training.directories.working_directory import publish, remove_locks, remove_stale
-from bench.training.run_directory import RunDirectory, evaluated_subset, identified, is_finished
+from bench.training.run_directory import RunDirectory, identified, is_finished
 from bench.training.run_setup import is_of_present_data
 from bench.training.training_run import TrainingRun
 
@@ -49,7 +49,7 @@ def train_cell(
     table = cell_metrics({"experiment": experiment, **cell.address.columns}, by_seed)
     for seed, run in by_seed.items():
         known = " (finished earlier, not trained again)" if seed in earlier else ""
-        progress(f"{run_in(Path(cell.path), seed)}: {_outcome(table[table['seed'] == seed])}{known}")
+        progress(f"{run_in(Path(cell.path), seed)}: {_outcome(table[table['seed'] == seed], run.config.score)}{known}")
         if not run.of_this_code:
             progress("  (trained by another version of the code; --replace trains it again)")
     write_checked_csv(out / METRICS, table)
@@ -137,10 +137,9 @@ def _is_up_to_date(config: RunConfig, folder: Path, *, replace: bool) -> bool:
     return False
 
 
-def _outcome(metrics: pd.DataFrame) -> str:
+def _outcome(metrics: pd.DataFrame, score: str) -> str:
     last = metrics.iloc[-1]
     if last["diverged"]:
         return f"diverged at round {last['round']:.0f}"
     stopped = ", where it stopped" if last.get("stopped") else ""
-    score = score_column(metrics, f"{evaluated_subset(metrics)}_")
     return f"{last[score]:.2f} % {score_words(score)} after round {last['round']:.0f}{stopped}"

@@ -16,7 +16,7 @@ from bench.engine.checkpoint import Checkpoint, save_models, save_state
 from bench.engine.client_store import ClientStates, ClientStore
 from bench.engine.federation import FederationState
 from bench.experiments.results import METRICS, PARTITION
-from bench.experiments.run_config import RunConfig, score_column, score_words
+from bench.experiments.run_config import RunConfig, score_words
 from bench.files.csv_json import read_checked_json, write_checked_csv, write_checked_json, write_csv
 from bench.host.memory import Budgets
 from bench.host.progress import PROGRESS_SECONDS, Progress, Timer
@@ -126,7 +126,7 @@ class TrainingRun:
 
     @property
     def ended(self) -> bool:
-        """Whether all rounds are finished, or the last one diverged or reached the accuracy at which the run stops."""
+        """Whether all rounds are finished, or the last one diverged or reached the score at which the run stops."""
         last = self._rows[-1] if self._rows else {}
         ended_early = bool(last.get("diverged") or last.get("stopped"))
         return ended_early or self.state.round >= self.config.training.rounds
@@ -178,7 +178,7 @@ class TrainingRun:
         if state.round in config.evaluated_rounds and not row["diverged"]:
             self._evaluate(row)
         if config.evaluation.until is not None:
-            reached = config.evaluation.stops_at(row.get(f"{config.evaluation.subset}_accuracy", 0.0))
+            reached = config.evaluation.stops_at(row.get(config.score, 0.0))
             row["stopped"] = int(reached and state.round < config.training.rounds)
         return dict(row)
 
@@ -192,8 +192,7 @@ class TrainingRun:
         began = time.perf_counter()
         row |= self.setup.evaluate(self.state)
         self._times[-1]["evaluation_seconds"] = time.perf_counter() - began
-        subset = self.config.evaluation.subset
-        score = score_column(row, f"{subset}_")
+        score = self.config.score
         line = (
             f"round {self.state.round} of {self.config.training.rounds}: local loss {row['local_loss']:.4f}, "
             f"{score_words(score)} {row[score]:.2f} %, {1000 * np.median(self._since_evaluation):.0f} ms per round"

@@ -1,4 +1,4 @@
-"""Rounds, communication and computation until the test accuracy reaches a target."""
+"""Rounds, communication and computation until the test accuracy, or the mean IoU, reaches a target."""
 
 from collections.abc import Iterator, Sequence
 from typing import Annotated, ClassVar
@@ -10,7 +10,7 @@ from analysis.analyses.analysed_run import AnalysedRun
 from analysis.analyses.base import Analysis
 from analysis.measures.convergence import FinalValue, first_reaching
 from analysis.measures.cost import SPENT, images_of_steps, spending
-from bench.experiments.run_config import Evaluation
+from bench.experiments.run_config import Evaluation, score_words
 from bench.input.bounds import Count
 from bench.input.errors import UserError
 
@@ -18,8 +18,8 @@ TargetAccuracy = Annotated[float, Field(gt=0, le=100)]
 
 
 class Convergence(Analysis):
-    """Costs of a run until its test accuracy reaches a target (FedLESAM's Tables 5 and 9, FedGF's Table 4, FedTOGA's
-    Tables 3 and 8)."""
+    """Costs of a run until its test accuracy, or its mean IoU for segmentation, reaches a target (FedLESAM's Tables 5
+    and 9, FedGF's Table 4, FedTOGA's Tables 3 and 8)."""
 
     name: ClassVar[str] = "convergence"
     columns: ClassVar[tuple[str, ...]] = ("metric", "target", "target_of", "smoothed", "value", "reached")
@@ -27,7 +27,7 @@ class Convergence(Analysis):
     of_stopped: ClassVar[bool] = True
     of_final_model: ClassVar[bool] = False
 
-    targets: tuple[TargetAccuracy, ...] = Field(default=(80.0,), description="test accuracies in percent")
+    targets: tuple[TargetAccuracy, ...] = Field(default=(80.0,), description="test accuracies or mean IoUs in percent")
     reference: str | None = Field(
         default=None, description="a method whose final accuracy, seed by seed, is a further target; null: none"
     )
@@ -75,8 +75,9 @@ class Convergence(Analysis):
         directory = run.directory
         metrics = directory.metrics()
         spent = spending(metrics, directory.times(), run.w.numel(), images_of_steps(directory)).set_index("round")
-        evaluations = metrics.set_index("round")["test_accuracy"].dropna()
+        evaluations = metrics.set_index("round")[run.config.score].dropna()
         end = f"; evaluated {run.config.evaluation.schedule}{', diverged' if directory.diverged else ''}"
+        score = score_words(run.config.score)
         rows = []
         for target, of in self._targets(run):
             for smoothed, window in enumerate((1, self.window) if self.window > 1 else (1,)):
@@ -84,7 +85,7 @@ class Convergence(Analysis):
                 if finished is None and directory.stopped:
                     continue
                 until = spent.loc[spent.index[-1] if finished is None else finished]
-                what = "test accuracy" if window == 1 else f"mean of the last {window} test accuracies"
+                what = score if window == 1 else f"mean of the last {window} {_plural(score)}"
                 rows += [
                     (f"{name}_to_target", target, of, smoothed, until[name], int(finished is not None),
                      f"{meaning}, until the first round with {what} >= {target:g} %{end}")
@@ -102,4 +103,8 @@ class Convergence(Analysis):
             outcome = reference.provenance["outcome"]
             run.log(f"seed {run.config.seed}: '{reference.path}' {outcome} and yields no target")
             return
-        yield self.final.of(reference.metrics()["test_accuracy"].dropna(), "higher"), self.reference
+        yield self.final.of(reference.metrics()[run.config.score].dropna(), "higher"), self.reference
+
+
+def _plural(score: str) -> str:
+    return score.replace("accuracy", "accuracies").replace("mIoU", "mIoUs")

@@ -63,6 +63,11 @@ class Source(Frozen):
     label_maps: ClassVar[bool] = False
     """Whether the pixels have labels, for segmentation, and not the images."""
 
+    @property
+    def score(self) -> str:
+        """By which models are judged: miou (mean IoU) for labels of pixels, else accuracy."""
+        return "miou" if self.label_maps else "accuracy"
+
     own: ClassVar[bool] = False
     """Whether the files are user-defined, or have no checksums, so that they can change under the same name."""
 

@@ -67,6 +67,30 @@ def test_scores_are_those_of_scikit_learn(run: RunDirectory) -> None:
     assert "test mIoU" in (run.path / "run.log").read_text(encoding="utf-8")
 
 
+def test_a_run_stops_at_its_miou(run: RunDirectory, tmp_path: Path) -> None:
+    first = run.metrics().iloc[0]
+    miou, accuracy = first["test_miou"], first["test_accuracy"]
+    assert miou < accuracy
+    for until, rounds in ((miou, 1), ((miou + accuracy) / 2, 2)):
+        part = train(config(evaluation={"training_images": 50, "until": until}), tmp_path / f"{until}", CPU)
+        assert len(part.metrics()) == rounds
+
+
+def test_targets_of_convergence_are_mious(run: RunDirectory, tmp_path: Path) -> None:
+    first = run.metrics().iloc[0]
+    targets = [first["test_miou"], first["test_accuracy"]]
+    analysis = parse_analysis("convergence", {"targets": targets, "reference": "hard_pixels", "window": 2})
+    run_analysis(analysis, run.path, tmp_path / "out.csv", CPU, silent, [run.path])
+    table = pd.read_csv(tmp_path / "out.csv")
+    rounds = table[(table["metric"] == "rounds_to_target") & (table["smoothed"] == 0)].set_index("target")
+    assert rounds.loc[targets, "value"].tolist() == [1, 2]
+    assert rounds.loc[targets, "reached"].tolist() == [1, 0]
+    assert rounds[rounds["target_of"] == "hard_pixels"].index.tolist() == [run.metrics()["test_miou"].iloc[-1]]
+    assert "first round with test mIoU >= " in rounds["definition"].iloc[0]
+    smoothed = table.loc[table["smoothed"] == 1, "definition"]
+    assert smoothed.str.contains("mean of the last 2 test mIoUs >= ").all()
+
+
 def test_batches_for_evaluation_have_few_pixels() -> None:
     data = RunSetup.build(config(), CPU).test
     assert evaluation_batch(data) == 250
