@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from analysis.comparison.baselines import KEY, RUNS, Baselines, folder_of, load, save
-from analysis.comparison.comparable import check_comparable, place_of
+from analysis.comparison.comparable import check_accuracies, check_comparable, place_of
 from analysis.comparison.run_table import ANALYSED, CURVE_IDS, curve_table, finished_runs, require_all_rounds, run_table
 from analysis.report.requested import RequestedExperiment
 from bench.experiments.address import IDS, CellAddress
@@ -78,6 +78,7 @@ def collect(requested: RequestedExperiment, *, analyses: bool = True) -> Baselin
     if analyses:
         _check_analyses(requested)
     table = run_table(requested, runs, analyses=analyses)
+    check_accuracies(table, f"experiment {experiment.name}")
     check_comparable(table, f"experiment {experiment.name}")
     return Baselines(table, curve_table(requested, runs))
 

@@ -46,6 +46,16 @@ def place_of(row: Row) -> str:
     return str(run_in(Path(row["dataset"], row["partition"], row["participation"]), row["seed"]))
 
 
+def check_accuracies(runs: pd.DataFrame, what: str) -> None:
+    """A `UserError` if some runs are of segmentation, and judged by their mean IoU; `what`: whose runs they are."""
+    if "test_miou" in runs:
+        found = ", ".join(runs.loc[runs["test_miou"].notna(), "dataset"].unique())
+        raise UserError(
+            f"comparisons, stored baselines and studies are of test accuracies, but {what} has data sets for "
+            f"segmentation{f' ({found})' if found else ''} (allowed: data sets with one label per image)"
+        )
+
+
 def check_comparable(rows: pd.DataFrame, where: str) -> None:
     """A `UserError` if two runs with the same setting and seed cannot be compared."""
     columns = [*PAIR, "method", "experiment", "model", *AMOUNT, *SHARED]

@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.comparison.baselines import Baselines, load
-from analysis.comparison.comparable import PAIR, difference, place_of
+from analysis.comparison.comparable import PAIR, check_accuracies, difference, place_of
 from analysis.comparison.run_table import (
     ANALYSED,
     CURVE,
@@ -109,6 +109,7 @@ def compare(
         )
     runs = method_runs(method, requested)
     mine = run_table(requested, runs)
+    check_accuracies(mine, f"experiment {requested.experiment.name}")
     variant = _variant(stored, grid, variant, mine)
     of_variant, notes = stored.of_variant(variant), list[str]()
     rivals = of_variant.runs

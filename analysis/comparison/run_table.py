@@ -27,7 +27,7 @@ from bench.input.errors import UserError
 from bench.training.run_directory import RunDirectory, finished_run
 
 TARGETS = (60.0, 70.0, 80.0, 90.0)
-"""Test accuracies in percent to which every run's rounds are counted."""
+"""Test accuracies, or mean IoUs for segmentation, in percent to which every run's rounds are counted."""
 
 ROUNDS_TO = "rounds_to_"
 """The beginning of a column with the rounds to a target."""
@@ -39,6 +39,9 @@ RATED: dict[str, Better] = {
     "train_loss": "lower",
 }
 """Columns of a run's evaluations, and whether higher or lower values are better."""
+
+OF_SEGMENTATION: dict[str, Better] = {"test_miou": "higher", "train_miou": "higher"}
+"""Further columns of a table with runs of segmentation."""
 
 ANALYSED = {
     "lambda_max": "hessian",
@@ -63,7 +66,7 @@ ABOUT = [
 """Columns that say how a run was configured and computed; mostly equal for all seeds of a cell."""
 
 CURVE = ("test_accuracy", "test_loss", "communicated_mb", "gradients")
-"""The measured columns of a curve."""
+"""The measured columns of a curve; those of segmentation have test_miou, too."""
 
 CURVE_IDS = [*RUN_IDS, "variant", "identity"]
 """The columns that name the run of a curve."""
@@ -78,14 +81,14 @@ STEPS = set(StepSettings.model_fields)
 
 
 def target_column(target: float) -> str:
-    """The column with the rounds to a test accuracy in percent: rounds_to_80 for 80.0."""
+    """The column with the rounds to a test accuracy, or mean IoU, in percent: rounds_to_80 for 80.0."""
     return f"{ROUNDS_TO}{target:g}"
 
 
 def better(column: str) -> Better | None:
     """Whether higher or lower values of a measured column are better; None for a column that is not measured."""
     measured = column in ("generalisation_gap", *ANALYSED, *SPENT) or column.startswith(ROUNDS_TO)
-    return RATED.get(column, "lower" if measured else None)
+    return {**RATED, **OF_SEGMENTATION}.get(column, "lower" if measured else None)
 
 
 def protocol(config: RunConfig) -> str:
@@ -131,9 +134,13 @@ class FinishedRun:
 
     @property
     def curve(self) -> pd.DataFrame:
-        """One row per evaluated round: `round` and the columns of `CURVE`."""
+        """One row per evaluated round: `round` and the measured columns."""
         table = self.metrics.assign(**self.spent)
-        return table.loc[table["test_accuracy"].notna(), ["round", *CURVE]]
+        return table.loc[table["test_accuracy"].notna(), ["round", *CURVE, *self._of_segmentation]]
+
+    @property
+    def _of_segmentation(self) -> list[str]:
+        return ["test_miou"] if self.directory.config.dataset.label_maps else []
 
     @property
     def seconds(self) -> float:
@@ -166,10 +173,11 @@ def run_table(
 ) -> pd.DataFrame:
     """One row per finished run of an experiment, with the columns of `run_columns`.
 
-    Accuracies are in percent, by the experiment's `report`; the generalisation gap is training minus test accuracy, in
-    points. Rounds are those of the first evaluation that reaches the target. `communicated_mb` (10^6 bytes, up and
-    down), `gradients` (of single images) and `seconds` are those of the whole run and all its clients. NaN: a run that
-    diverged or stopped has no such value, the target was not reached, or the analysis is not computed.
+    Accuracies and mean IoUs are in percent, by the experiment's `report`; the generalisation gap is training minus test
+    accuracy (of segmentation: mean IoU), in points. Rounds are those of the first evaluation that reaches the target.
+    `communicated_mb` (10^6 bytes, up and down), `gradients` (of single images) and `seconds` are those of the whole run
+    and all its clients. NaN: a run that diverged or stopped has no such value, the target was not reached, or the
+    analysis is not computed.
     `runs`: those of `finished_runs`, if they are known. Without `analyses`, their columns are empty.
     """
     experiment, runs = requested.experiment, finished_runs(requested) if runs is None else runs
@@ -181,7 +189,7 @@ def run_table(
         {**run.ids, "title": titles[run.address.method], **measured(run, final, targets), **about(run, final)}
         for run in runs
     ]
-    columns = run_columns(targets)
+    columns = run_columns(targets, of_segmentation=any("test_miou" in row for row in rows))
     if not rows:
         return pd.DataFrame(columns=columns)
     table = pd.DataFrame(rows).assign(experiment=experiment.name, **_variant(experiment))
@@ -197,28 +205,29 @@ def run_table(
 
 
 def curve_table(requested: RequestedExperiment, runs: Sequence[FinishedRun] | None = None) -> pd.DataFrame:
-    """One row per evaluation of a finished run: the columns `CURVE_IDS`, `round`, and `CURVE`.
+    """One row per evaluation of a finished run: the columns `CURVE_IDS`, `round`, `CURVE`, and perhaps test_miou.
 
     `communicated_mb` and `gradients` are sums from the first round on, as in `run_table`; `runs` as there.
     """
     runs, variant = finished_runs(requested) if runs is None else runs, _variant(requested.experiment)["variant"]
     curves = [run.curve.assign(**run.ids, variant=variant, identity=run.directory.identity) for run in runs]
-    columns = [*CURVE_IDS, "round", *CURVE]
+    columns = [*CURVE_IDS, "round", *CURVE, *(["test_miou"] if any("test_miou" in curve for curve in curves) else [])]
     return pd.concat(curves, ignore_index=True)[columns] if curves else pd.DataFrame(columns=columns)
 
 
 def targets_of(requested: RequestedExperiment) -> list[float]:
-    """The test accuracies in percent to which rounds are counted: `TARGETS` and those of the analysis convergence."""
+    """The test scores in percent to which rounds are counted: `TARGETS` and those of the analysis convergence."""
     convergence = requested.analyses["convergence"]
     further = convergence.targets if isinstance(convergence, Convergence) else ()
     return sorted({*TARGETS, *further})
 
 
-def run_columns(targets: Iterable[float] = TARGETS) -> list[str]:
-    """The columns of `run_table` with these targets."""
+def run_columns(targets: Iterable[float] = TARGETS, *, of_segmentation: bool = False) -> list[str]:
+    """The columns of `run_table` with these targets; `of_segmentation`: whether it has runs of segmentation."""
     return [
         *RUN_IDS, "variant", "outcome", "last_round",
-        *RATED, "generalisation_gap", *map(target_column, targets), *ANALYSED,
+        *RATED, *(OF_SEGMENTATION if of_segmentation else ()),
+        "generalisation_gap", *map(target_column, targets), *ANALYSED,
         *SPENT,
         "identity", "partition_hash", *ABOUT,
     ]  # fmt: skip
@@ -227,12 +236,14 @@ def run_columns(targets: Iterable[float] = TARGETS) -> list[str]:
 def measured(run: FinishedRun, final: FinalValue, targets: Iterable[float]) -> dict[str, float]:
     """What a run has measured and spent."""
     table = run.metrics.assign(**run.ids)
-    rated = {name: float(final_values(table, name, final, better)["value"][0]) for name, better in RATED.items()}
-    evaluations = run.metrics.set_index("round")["test_accuracy"].dropna()
+    columns = {**RATED, **(OF_SEGMENTATION if run.directory.config.dataset.label_maps else {})}
+    rated = {name: float(final_values(table, name, final, better)["value"][0]) for name, better in columns.items()}
+    score = run.directory.config.dataset.score
+    evaluations = run.metrics.set_index("round")[f"test_{score}"].dropna()
     reached = {target_column(target): first_reaching(evaluations, target) for target in targets}
     return {
         **rated,
-        "generalisation_gap": rated["train_accuracy"] - rated["test_accuracy"],
+        "generalisation_gap": rated[f"train_{score}"] - rated[f"test_{score}"],
         **{name: math.nan if first is None else float(first) for name, first in reached.items()},
         **{str(name): float(total) for name, total in run.spent.iloc[-1].items()},
         "seconds": run.seconds,

@@ -12,7 +12,7 @@ RUN_KEY = [*RUN_IDS, "variant"]
 """Columns that name a run of the page: one method may have runs with untuned and with tuned values."""
 
 CURVES = ("round", "test_accuracy", "test_loss", "communicated_mb", "gradients")
-"""Columns of a run's curve."""
+"""Columns of a run's curve; those of segmentation have the mean IoU, too."""
 
 SURFACE = ("loss", "error")
 """Values of a loss surface."""
@@ -39,11 +39,12 @@ def compact_curves(runs: pd.DataFrame, curves: pd.DataFrame) -> dict[str, Any]:
     step = _thinning(len(rounds), len(runs))
     kept = curves["round"].isin(rounds[::-1][::step]) | ~curves.duplicated(RUN_KEY, keep="last")
     by_run = dict(iter(curves[kept].groupby(RUN_KEY, sort=False)))
-    pool: dict[str, dict[tuple[Any, ...], int]] = {name: {} for name in CURVES}
-    numbers: dict[str, list[int | None]] = {name: [] for name in CURVES}
+    columns = [*CURVES, *(["test_miou"] if "test_miou" in curves else [])]
+    pool: dict[str, dict[tuple[Any, ...], int]] = {name: {} for name in columns}
+    numbers: dict[str, list[int | None]] = {name: [] for name in columns}
     for key in runs[RUN_KEY].itertuples(index=False, name=None):
         rows = by_run.get(key)
-        for name in CURVES:
+        for name in columns:
             sequence = None if rows is None else tuple(_plain(rows[name], _digits(name)))
             numbers[name].append(None if sequence is None else pool[name].setdefault(sequence, len(pool[name])))
     return {"step": step, "pool": {name: list(map(list, known)) for name, known in pool.items()}, "runs": numbers}

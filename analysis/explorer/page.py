@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
+import numpy as np
 import pandas as pd
 from markdown_it import MarkdownIt
 from scipy.stats import t as student
@@ -28,6 +29,9 @@ SCRIPTS = (
 
 FLATNESS = ("lambda_max", "trace", "flatness_discrepancy", "lpf", "sharpness", "drift")
 """Columns of the run table with a measure of flatness; smaller values are flatter."""
+
+_SCORES = {"test_accuracy": "Accuracy", "test_miou": "mIoU"}
+"""Columns by which models are judged, for headings."""
 
 _MOST_SEEDS = 100
 
@@ -66,6 +70,8 @@ class Explorer:
             links=self.links,
             verdict=MarkdownIt("commonmark", {"html": False}).enable("table").render(self.verdict),
             reported=self.reported,
+            score=data["score"],
+            in_text=data["score"].replace("Accuracy", "accuracy"),
             has_flatness=bool(data["flatness"]),
             has_surfaces=bool(data["surfaces"]),
             step=data["curves"]["step"],
@@ -82,6 +88,8 @@ class Explorer:
         return {
             "title": self.title,
             "own": self.own,
+            "scores": (scores := _scores(self.runs)),
+            "score": " or ".join(_SCORES[column] for column in dict.fromkeys(scores.values())),
             "methods": {
                 label: {"title": title, **web_look(self.looks[str(label)])} for label, title in methods.items()
             },
@@ -92,6 +100,14 @@ class Explorer:
             "curves": compact_curves(self.runs, self.curves),
             "surfaces": [] if self.surfaces is None else compact_surfaces(self.surfaces),
         }
+
+
+def _scores(runs: pd.DataFrame) -> dict[str, str]:
+    """The column by which models are judged in each setting, by its path: the mean IoU if a run has one."""
+    values = runs.get("test_miou", pd.Series(np.nan, index=runs.index))
+    counts = values.groupby([runs[name] for name in IDS[:3]], sort=False).count()
+    found = zip(counts.index, counts > 0, strict=True)
+    return {Setting(*place).path: "test_miou" if has_miou else "test_accuracy" for place, has_miou in found}
 
 
 def for_script(content: Any) -> str:

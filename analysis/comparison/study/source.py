@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.comparison.baselines import folder_of, load
+from analysis.comparison.comparable import check_accuracies
 from analysis.comparison.run_table import ANALYSED, run_table
 from analysis.report.requested import RequestedExperiment
 from bench.experiments.results import ResultPaths
@@ -61,6 +62,7 @@ class Source:
         if table.empty:
             train = self.requested.snakemake(f"{self.requested.target}_runs")
             raise UserError(f"no finished runs of {self.requested.experiment.name}; train them with: {train}")
+        check_accuracies(table, f"experiment {self.requested.experiment.name}")
         return table
 
 

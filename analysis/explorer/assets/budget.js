@@ -1,4 +1,4 @@
-// Accuracy at a budget of rounds, gradients or traffic: the slider sorts the methods anew.
+// Accuracy, or mIoU, at a budget of rounds, gradients or traffic: the slider sorts the methods anew.
 
 const budget = { axis: "round", share: 1 };
 const slider = document.getElementById("budget");
@@ -10,12 +10,12 @@ function mostSpent(entries) {
   return Math.max(0, ...spent);
 }
 
-/** The accuracy of a run's last evaluation within an amount; null before the first one. */
-function accuracyAt(run, amount) {
+/** The score of a run's last evaluation within an amount; null before the first one. */
+function scoreAt(run, amount) {
   const points = CURVES.get(run);
   if (!points) return null;
   const last = points[budget.axis].findLastIndex((spent) => spent !== null && spent <= amount * (1 + 1e-9));
-  return last < 0 ? null : points.test_accuracy[last];
+  return last < 0 ? null : points[SCORES[run.setting]][last];
 }
 
 function budgetRows(amount) {
@@ -23,7 +23,7 @@ function budgetRows(amount) {
     .filter((entry) => entry.runs[state.setting])
     .map((entry) => {
       const runs = entry.runs[state.setting];
-      const all = runs.map((run) => accuracyAt(run, amount));
+      const all = runs.map((run) => scoreAt(run, amount));
       const values = known(all);
       const whole = values.length === runs.length;
       return { entry, runs, value: whole ? mean(values) : null, spread: whole ? spreadOf(values) : null };
@@ -47,7 +47,7 @@ function budgetItem(row, rank, low, high) {
     "li", { "data-entry": entry.key, class: isOwn(entry) ? "own" : null },
     element("span", { class: "place" }, value === null ? "" : String(rank)),
     element("span", { class: "name" }, entry.title), track,
-    element("button", { type: "button", class: "number", onclick: () => showDetails(entry, row.runs, "test_accuracy") }, text)
+    element("button", { type: "button", class: "number", onclick: () => showDetails(entry, row.runs, SCORES[state.setting]) }, text)
   );
 }
 

@@ -1,6 +1,6 @@
 // Convergence: the mean over seeds of each method, with a band for the highlighted ones.
 
-const curveChoice = { x: "round", y: "test_accuracy" };
+const curveChoice = { x: "round", y: "score" };
 
 /** Points of the mean curve of runs: rounds, and the mean cost of each. Runs that ended early are left out after their end. */
 function meanCurve(runs, x, y) {
@@ -17,7 +17,7 @@ function meanCurve(runs, x, y) {
 function curveTraces(entry) {
   const runs = entry.runs[state.setting] ?? [];
   if (!runs.length) return [];
-  const { x, y } = curveChoice;
+  const { x } = curveChoice, y = inSetting(curveChoice.y, state.setting);
   const points = meanCurve(runs, x, y);
   const pinned = state.pinned.has(entry.key);
   const width = pinned || isOwn(entry) ? 3 : 1.8;
@@ -45,7 +45,7 @@ function curveTraces(entry) {
 function showCurves() {
   const entries = shownEntries();
   const traces = entries.flatMap(curveTraces);
-  draw("curves-chart", traces, layout(NAMES[curveChoice.x], NAMES[curveChoice.y]));
+  draw("curves-chart", traces, layout(NAMES[curveChoice.x], NAMES[inSetting(curveChoice.y, state.setting)]));
 }
 
 function buildCurves() {
@@ -56,7 +56,7 @@ function buildCurves() {
   document.getElementById("curves-choices").append(
     settingSelect(),
     select("x axis", AXES.map((name) => [name, NAMES[name]]), "round", choose("x")),
-    select("y axis", ["test_accuracy", "test_loss"].map((name) => [name, NAMES[name]]), "test_accuracy", choose("y"))
+    select("y axis", ["score", "test_loss"].map((name) => [name, NAMES[name]]), "score", choose("y"))
   );
 }
 

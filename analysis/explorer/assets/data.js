@@ -64,8 +64,18 @@ const diverged = (run) => run.outcome === "diverged";
 /** Whether any run has a value of this column. */
 const hasColumn = (name) => COLUMNS[name]?.some((value) => value !== null) ?? false;
 
+// By setting, the column by which models are judged: the mean IoU for segmentation, else the accuracy.
+const SCORES = DATA.scores;
+const SCORE_COLUMNS = [...new Set(Object.values(SCORES))];
+const isScore = (column) => SCORE_COLUMNS.includes(column);
+
+/** The column that a choice shows in a setting: score stands for the one by which models are judged. */
+const inSetting = (name, setting) => (name === "score" ? SCORES[setting] : name);
+
 const NAMES = {
   test_accuracy: "Test accuracy (%)",
+  test_miou: "Test mIoU (%)",
+  train_miou: "Training mIoU (%)",
   test_loss: "Test loss",
   train_accuracy: "Training accuracy (%)",
   train_loss: "Training loss",
@@ -81,6 +91,8 @@ const NAMES = {
   sharpness: "Sharpness",
   drift: "Perturbation drift",
 };
+
+NAMES.score = SCORE_COLUMNS.map((column) => NAMES[column]).join(" or ");
 
 const TARGETS = Object.keys(COLUMNS).filter((name) => name.startsWith("rounds_to_") && hasColumn(name));
 for (const name of TARGETS) NAMES[name] = `Rounds to ${name.slice("rounds_to_".length)} %`;

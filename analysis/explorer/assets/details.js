@@ -55,7 +55,7 @@ function runTable(runs, column) {
 /** How a value of a column is printed. */
 function valueText(column, value) {
   if (value === null || value === undefined) return MISSING;
-  if (/accuracy|generalisation/.test(column)) return fixed(value, 2);
+  if (/accuracy|miou|generalisation/.test(column)) return fixed(value, 2);
   if (/^round/.test(column)) return fixed(value, Number.isInteger(value) ? 0 : 1);
   return short(value);
 }

@@ -1,7 +1,7 @@
 // The leaderboard: one row per method, sorted by a click on a head. Arrow keys move between the numbers.
 
 const GROUPS = {
-  accuracy: { title: "Accuracy", on: true },
+  score: { title: DATA.score, on: true },
   cost: { title: "Cost", on: true },
   gap: { title: "Generalisation gap", on: false },
   flatness: { title: "Flatness", on: FLATNESS.length > 0 },
@@ -19,11 +19,11 @@ function boardColumns() {
     cell: (entry) => numberCell(runsIn(entry, settings), column, marksBest),
   });
   const columns = [];
-  if (GROUPS.accuracy.on) {
+  if (GROUPS.score.on) {
     columns.push(
       ...settings.map((setting) => ({
-        key: setting, title: DATA.settings[setting], group: NAMES.test_accuracy, better: 1, marksBest: true,
-        cell: (entry) => numberCell(entry.runs[setting] ?? [], "test_accuracy", true),
+        key: setting, title: DATA.settings[setting], group: NAMES[SCORES[setting]], better: 1, marksBest: true,
+        cell: (entry) => numberCell(entry.runs[setting] ?? [], SCORES[setting], true),
       }))
     );
   }
@@ -39,7 +39,7 @@ function numberCell(runs, column, withSpread) {
   const values = known(runs.map((run) => run[column]));
   const value = mean(values);
   const spread = withSpread && new Set(runs.map((run) => run.setting)).size < 2 ? spreadOf(values) : null;
-  const lost = column === "test_accuracy" ? runs.filter(diverged).length : 0;
+  const lost = isScore(column) ? runs.filter(diverged).length : 0;
   const partly = column.startsWith("rounds_to_") && value !== null && values.length < runs.length;
   const notes = [lost ? `${lost} diverged` : "", partly ? `${values.length} of ${runs.length}` : ""].filter(Boolean);
   return {
@@ -54,7 +54,7 @@ function meanRanks(entries) {
   const settings = shownSettings();
   const found = new Map(entries.map((entry) => [entry, []]));
   for (const setting of settings) {
-    const cells = new Map(entries.map((entry) => [entry, numberCell(entry.runs[setting] ?? [], "test_accuracy", false)]));
+    const cells = new Map(entries.map((entry) => [entry, numberCell(entry.runs[setting] ?? [], SCORES[setting], false)]));
     const ranked = entries.filter((entry) => cells.get(entry).runs.length);
     const order = (one, other) => {
       const [a, b] = [cells.get(one), cells.get(other)];
@@ -94,7 +94,12 @@ function head(key, title, better, rows = 1) {
 function boardHead(columns) {
   const grouped = columns.filter((column) => column.group);
   const top = element("tr", {}, head("title", "Method", -1, grouped.length ? 2 : 1), head("rank", "Rank of means", -1, grouped.length ? 2 : 1));
-  if (grouped.length) top.append(element("th", { scope: "colgroup", colspan: grouped.length, class: "group" }, grouped[0].group));
+  const groups = [];
+  for (const { group } of grouped) {
+    if (groups.at(-1)?.title === group) groups.at(-1).columns += 1;
+    else groups.push({ title: group, columns: 1 });
+  }
+  for (const { title, columns: width } of groups) top.append(element("th", { scope: "colgroup", colspan: width, class: "group" }, title));
   for (const column of columns.filter((one) => !one.group)) top.append(head(column.key, column.title, column.better, grouped.length ? 2 : 1));
   const below = grouped.length ? [element("tr", {}, ...grouped.map((column) => head(column.key, column.title, column.better)))] : [];
   return element("thead", {}, top, ...below);

@@ -1,7 +1,7 @@
-// Two charts with a point for each method: accuracy against cost with the Pareto front, and flatness against accuracy.
+// Two charts with a point for each method: accuracy or mIoU against cost with the Pareto front, and flatness against it.
 
 const tradeoff = { x: COSTS.includes("communicated_mb") ? "communicated_mb" : COSTS[0] };
-const flat = { x: FLATNESS[0], y: "test_accuracy", points: "means" };
+const flat = { x: FLATNESS[0], y: "score", points: "means" };
 
 /** One point for each entry with both values: the means over the runs of the setting. */
 function meanPoints(x, y) {
@@ -26,7 +26,8 @@ function pointTrace(point, x, y, named) {
 }
 
 function showTradeoff() {
-  const points = meanPoints(tradeoff.x, "test_accuracy").filter((point) => !point.runs.some(diverged));
+  const y = SCORES[state.setting];
+  const points = meanPoints(tradeoff.x, y).filter((point) => !point.runs.some(diverged));
   const front = paretoFront(points, (point) => point.x, (point) => point.y);
   const dearest = Math.max(...points.map((point) => point.x));
   const line = {
@@ -35,8 +36,8 @@ function showTradeoff() {
   };
   const isNamed = (point) => front.includes(point) || state.pinned.has(point.entry.key) || isOwn(point.entry);
   draw(
-    "tradeoff-chart", [line, ...points.map((point) => pointTrace(point, tradeoff.x, "test_accuracy", isNamed(point)))],
-    layout(`${NAMES[tradeoff.x]}, whole run`, NAMES.test_accuracy)
+    "tradeoff-chart", [line, ...points.map((point) => pointTrace(point, tradeoff.x, y, isNamed(point)))],
+    layout(`${NAMES[tradeoff.x]}, whole run`, NAMES[y])
   );
   document.getElementById("tradeoff-front").textContent = front.length
     ? `On the Pareto front: ${front.map((point) => point.entry.title).join("; ")}.`
@@ -55,14 +56,15 @@ function runTrace(point, x, y) {
 }
 
 function showFlatness() {
-  const points = meanPoints(flat.x, flat.y);
+  const y = inSetting(flat.y, state.setting);
+  const points = meanPoints(flat.x, y);
   const named = (point) => state.pinned.has(point.entry.key) || isOwn(point.entry) || points.length <= 12;
-  const traces = points.map((point) => (flat.points === "means" ? pointTrace(point, flat.x, flat.y, named(point)) : runTrace(point, flat.x, flat.y)));
+  const traces = points.map((point) => (flat.points === "means" ? pointTrace(point, flat.x, y, named(point)) : runTrace(point, flat.x, y)));
   const pairs = flat.points === "means"
     ? points.map((point) => [point.x, point.y])
-    : points.flatMap((point) => point.runs.filter((run) => run[flat.x] !== null && run[flat.y] !== null).map((run) => [run[flat.x], run[flat.y]]));
+    : points.flatMap((point) => point.runs.filter((run) => run[flat.x] !== null && run[y] !== null).map((run) => [run[flat.x], run[y]]));
   const positive = pairs.every(([x]) => x > 0);
-  draw("flatness-chart", traces, layout(NAMES[flat.x], NAMES[flat.y], { xaxis: { type: positive ? "log" : "linear" } }));
+  draw("flatness-chart", traces, layout(NAMES[flat.x], NAMES[y], { xaxis: { type: positive ? "log" : "linear" } }));
   const tau = kendall(pairs);
   document.getElementById("flatness-tau").textContent = tau === null
     ? "Too few points for a rank correlation."
@@ -83,7 +85,7 @@ function buildScatter() {
     flat[key] = value;
     changed();
   };
-  const upward = ["test_accuracy", "generalisation_gap", "test_loss"].filter(hasColumn);
+  const upward = ["score", ...["generalisation_gap", "test_loss"].filter(hasColumn)];
   document.getElementById("flatness-choices").append(
     settingSelect(),
     select("x axis", FLATNESS.map((name) => [name, NAMES[name]]), flat.x, choose("x")),

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.analysis.explorer.frames_by_hand import FINAL, OWN, explorer, frames
+from tests.analysis.explorer.frames_by_hand import FINAL, OWN, explorer, frames, with_segmentation
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 if CHROMIUM is None:
@@ -256,6 +256,27 @@ def test_the_front_and_the_rank_correlation(page: "sync_api.Page") -> None:
     front = page.locator("#tradeoff-front").inner_text()
     assert front == "On the Pareto front: SCAFFOLD; FedSAM."
     assert page.locator("#flatness-tau").inner_text() == "Kendall's τ of the 4 points: −1.00."
+
+
+def test_segmentation_is_judged_by_its_miou(browser: "sync_api.Browser", tmp_path: Path) -> None:
+    (file := tmp_path / "page.html").write_text(with_segmentation().page(), encoding="utf-8")
+    page = visit(browser, file, viewport={"width": 1280, "height": 900})
+    assert page.locator("#board .group").all_inner_texts() == ["Test accuracy (%)", "Test mIoU (%)"]
+    assert page.locator("#budgets-title").inner_text() == "Accuracy or mIoU at a budget"
+    scenes = with_segmentation().runs.query("variant == 'tuned' and partition == 'dirichlet-0.1'")
+    means = scenes.groupby("method")["test_miou"].mean().sort_values(ascending=False)
+    page.click("[data-sort='digits/dirichlet-0.1/4-of-20']")
+    page.locator("#budget-choices select").first.select_option("digits/dirichlet-0.1/4-of-20")
+    settled(page)
+    assert methods(entries(page, "#board")) == methods(entries(page, "#budget-list")) == means.index.tolist()
+    for chart in ("curves-chart", "tradeoff-chart", "flatness-chart"):
+        assert page.evaluate(f"document.getElementById('{chart}').layout.yaxis.title.text") == "Test mIoU (%)"
+        last = page.evaluate(f"document.getElementById('{chart}').data.find((t) => t.meta?.entry == 'fedavg tuned').y")
+        assert last[-1] == pytest.approx(means["fedavg"], rel=1e-3)
+    page.locator("#budget-list .number").first.click()
+    assert f"Test mIoU (%): {means.iloc[0]:.2f}" in page.locator("#details").inner_text()
+    assert not [line for line in page.said if line.startswith("error")]
+    page.close()
 
 
 def test_the_theme(browser: "sync_api.Browser", file: Path, page: "sync_api.Page") -> None:

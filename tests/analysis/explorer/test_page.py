@@ -15,7 +15,16 @@ from analysis.explorer.looks import DARK_PAPER, contrast, web_look
 from analysis.explorer.page import ASSETS, PLOTLY, SCRIPTS
 from analysis.figures.palette import style
 from bench.methods.catalog import CATALOG
-from tests.analysis.explorer.frames_by_hand import HOSTILE, OWN, explorer, frames, looks, surfaces
+from tests.analysis.explorer.frames_by_hand import (
+    HOSTILE,
+    OWN,
+    SETTINGS,
+    explorer,
+    frames,
+    looks,
+    surfaces,
+    with_segmentation,
+)
 
 PLOTLY_SHA256 = "aab04dcd9c103a92b18723f8c837712fe820f325d0bcd2421e415e8124a75b9f"
 """Of plotly-gl3d.min.js in the npm package plotly.js-gl3d-dist-min 4.1.1."""
@@ -72,6 +81,15 @@ def test_the_page_contains_all_runs(page: Parsed) -> None:
     assert data["methods"][OWN]["title"] == HOSTILE
     assert data["settings"]["digits/dirichlet-0.1/4-of-20"] == "Dirichlet 0.1, 4 of 20 clients"
     assert data["flatness"] == ["lambda_max"], "a measure without values is left out"
+
+
+def test_a_setting_has_the_score_of_its_data_set() -> None:
+    first, second = ("/".join(setting) for setting in SETTINGS)
+    assert explorer().data()["scores"] == {first: "test_accuracy", second: "test_accuracy"}
+    mixed = with_segmentation().data()
+    assert mixed["scores"] == {first: "test_accuracy", second: "test_miou"}
+    assert mixed["curves"]["pool"].keys() == {*CURVES, "test_miou"}
+    assert explorer().data()["curves"]["pool"].keys() == {*CURVES}
 
 
 def test_the_page_contains_all_curves_and_surfaces(page: Parsed) -> None:

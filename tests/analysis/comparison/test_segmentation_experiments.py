@@ -1,0 +1,70 @@
+"""Experiments with segmentation: runs are judged by their mean IoU, or refused where only accuracies are compared."""
+
+from pathlib import Path
+
+import pytest
+
+from analysis.comparison.adding import add
+from analysis.comparison.compare import compare
+from analysis.comparison.explore import render_explorer
+from analysis.comparison.run_table import OF_SEGMENTATION, TARGETS, curve_table, finished_runs, run_columns, run_table
+from analysis.comparison.study.source import Source
+from analysis.report.requested import RequestedExperiment
+from bench.experiments.files import PAPER_TABLES
+from bench.input.errors import UserError
+from tests.analysis.conftest import train_all
+
+STORED = PAPER_TABLES.parent / "results" / "baselines" / "quick"
+SCENES = """
+name: scenes
+dataset: digit_scenes
+model: fcn_gn
+training: {rounds: 2, local_steps: 2, batch_size: 8, lr: 0.02, local_momentum: 0.9}
+evaluation: {training_images: 50}
+grid:
+  partition: [{name: by_group, clients: 4}]
+  participation: [{active: 2}]
+  seeds: [0, 1]
+methods:
+  fedavg: {}
+"""
+
+
+@pytest.fixture(scope="module")
+def scenes(tmp_path_factory: pytest.TempPathFactory) -> RequestedExperiment:
+    folder = tmp_path_factory.mktemp("scenes")
+    (folder / "scenes.yaml").write_text(SCENES, encoding="utf-8")
+    (folder / "analyses.yaml").write_text("convergence: {targets: [1, 99]}\n", encoding="utf-8")
+    train_all(folder / "scenes.yaml", folder / "results")
+    return RequestedExperiment(str(folder / "scenes.yaml"), folder / "results")
+
+
+def test_numbers_of_runs_are_mious(scenes: RequestedExperiment) -> None:
+    table, curves = run_table(scenes), curve_table(scenes)
+    assert list(table) == run_columns([1.0, *TARGETS, 99.0], of_segmentation=True)
+    for run, row in zip(finished_runs(scenes), table.to_dict("records"), strict=True):
+        last = run.metrics.iloc[-1]
+        assert {name: row[name] for name in OF_SEGMENTATION} == last[list(OF_SEGMENTATION)].to_dict()
+        assert row["test_accuracy"] == last["test_accuracy"]
+        assert row["generalisation_gap"] == last["train_miou"] - last["test_miou"]
+        assert (row["rounds_to_1"], row["last_round"]) == (1, 2)
+        of_run = curves[curves["identity"] == row["identity"]]
+        assert of_run["test_miou"].tolist() == run.metrics["test_miou"].tolist()
+
+
+def test_the_page_shows_mious(scenes: RequestedExperiment) -> None:
+    page = render_explorer(scenes).read_text(encoding="utf-8")
+    assert "mIoU at a budget" in page
+    assert "The test mIoU of each run's last evaluation" in page
+    assert "accuracy of each run's" not in page
+
+
+def test_comparisons_of_accuracies_are_refused(scenes: RequestedExperiment, tmp_path: Path) -> None:
+    message = r"experiment scenes has data sets for segmentation \(digit_scenes-blue\) \(allowed: data sets with one"
+    with pytest.raises(UserError, match=message):
+        add([scenes], "quick", tmp_path / "stored")
+    assert not (tmp_path / "stored").exists()
+    with pytest.raises(UserError, match=message):
+        compare("fedavg", "quick", scenes.results, experiment=scenes.name_or_file, baselines=STORED)
+    with pytest.raises(UserError, match=message):
+        Source(scenes.name_or_file, scenes.results, {}, from_runs=True).runs()
