@@ -26,6 +26,8 @@ from bench.models.base import ModelChoice
 REPEATS = 2
 SECONDS = 1.0
 """A gradient is measured at least this many times, and for at least this many seconds in total."""
+FEW, LONG = 2, 1.0
+"""If the gradient of so few samples takes longer than this many seconds, that of a mini-batch is computed from it."""
 
 SHAPE = ("channels", "height", "width")
 """Columns with the shape of an input; the last ones are empty if it has fewer dimensions."""
@@ -136,9 +138,25 @@ def labels_of(loss: Objective, x: Tensor) -> tuple[int, ...]:
 
 
 def _measure(gradient: Gradient, device: torch.device) -> float:
-    """Seconds of one gradient with one thread, after a first one that is not counted.
+    """Seconds of one gradient with one thread. For large models, the time per sample of a smaller mini-batch is used:
+    time is proportional to the number of samples there, and the mini-batch may not fit into memory.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        few = min(FEW, gradient.batch)
+        seconds = _shortest(gradient._replace(batch=few), device, repeats=1, seconds=0)
+        if seconds > LONG:
+            return seconds * gradient.batch / few
+        return _shortest(gradient, device, REPEATS, SECONDS)
+    finally:
+        torch.set_num_threads(threads)
 
-    The shortest of several times: other load on the machine only makes them longer, with two threads up to ten times.
+
+def _shortest(gradient: Gradient, device: torch.device, repeats: int, seconds: float) -> float:
+    """The shortest of several times, after a first one that is not counted: other load only makes them longer.
+
+    With two threads, other load made them up to ten times longer.
     """
     model, shape, classes, batch = gradient
     loss = objective(model, shape, classes, str(device))
@@ -147,13 +165,8 @@ def _measure(gradient: Gradient, device: torch.device) -> float:
     w = loss.initial()
     y = torch.randint(classes, labels_of(loss, x), generator=stream).to(device)
     times: list[float] = []
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        while len(times) <= REPEATS or sum(times) < SECONDS:
-            began = time.perf_counter()
-            float(loss.gradient(w, x, y)[1])  # waits for the device
-            times.append(time.perf_counter() - began)
-    finally:
-        torch.set_num_threads(threads)
+    while len(times) <= repeats or sum(times) < seconds:
+        began = time.perf_counter()
+        float(loss.gradient(w, x, y)[1])  # waits for the device
+        times.append(time.perf_counter() - began)
     return min(times[1:])
