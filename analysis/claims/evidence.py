@@ -81,8 +81,8 @@ class Printed:
         multiples: dict[_Key, dict[str, PublishedNumber]] = {}
         for name in layout_names(self.paper, "tables"):
             layout = load_table(self.paper, name)
-            columns = [one for one in layout.supported if not (one.mean_of or one.gain_over or one.reading)]
-            for block, column, method in product(layout.blocks, columns, layout.supported_methods):
+            columns = [one for one in layout.columns if not (one.mean_of or one.gain_over or one.reading)]
+            for block, column, method in product(layout.blocks, columns, layout.methods):
                 if layout.published is None or not layout.has(block, method, column, experiment):
                     continue
                 number = find(of_entry(frame, layout, experiment, block, method, column), table=layout.published)

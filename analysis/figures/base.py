@@ -72,7 +72,6 @@ class FigureLayout(Layout):
     analysis: str | None = Field(
         default=None, description="name of the analysis that it draws; null: the one named like its kind"
     )
-    unsupported: str | None = Field(default=None, description="which panels cannot be reproduced, and why")
     width: float = Field(default=TEXT_WIDTH, gt=1, le=20, description="inches, as printed")
 
     @property

@@ -74,7 +74,6 @@ def caption(layout: FigureLayout, tidy: Tidy) -> Caption:
     frame = _gather(layout, tidy)
     note = missing_note(frame, layout, tidy)
     notes = [
-        f"Not drawn: {layout.unsupported}." if layout.unsupported else "",
         "" if frame.empty else layout.reported_value(tidy.experiment),
         "" if frame.empty else layout.statistics(frame),
         layout.computed(frame),

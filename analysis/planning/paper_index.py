@@ -118,8 +118,8 @@ def _section(paper: _Indexed) -> list[str]:
     rows = [_row(paper, "table", name, tables.layout(name), files) for name, files in paper.tables.items()]
     rows += [_row(paper, "figure", name, figures.layout(name), files) for name, files in paper.figures.items()]
     readme = (PAPER_TABLES / (source := requested.name_or_file) / "README.md").read_text(encoding="utf-8")
-    header = ["target", "shows", "runs", "hours", "GiB", "data", "not reproduced"]
-    others = [[place, what, "", "", "", "", ""] for place, what in _WITHOUT_TARGET.findall(readme)]
+    header = ["target", "shows", "runs", "hours", "GiB", "data"]
+    others = [[place, what, "", "", "", ""] for place, what in _WITHOUT_TARGET.findall(readme)]
     return [
         "",
         f"## {requested.target}",
@@ -133,9 +133,8 @@ def _section(paper: _Indexed) -> list[str]:
 def _row(paper: _Indexed, kind: str, name: str, layout: TableLayout | FigureLayout, files: list[Path]) -> list[str]:
     """The table row of a table or figure."""
     data = ", ".join(sorted({dataset_title(name) for name in _data(paper, files)}))
-    why = "; ".join(_unsupported(layout)) if isinstance(layout, TableLayout) else layout.unsupported or ""
     target = f"`{paper.requested.target}_{kind}_{name}`"
-    return [target, layout.title, *_numbers(paper.costs.of(paper.requested, files).values()), data, why]
+    return [target, layout.title, *_numbers(paper.costs.of(paper.requested, files).values()), data]
 
 
 def _data(paper: _Indexed, files: Iterable[Path]) -> Iterator[str]:
@@ -148,15 +147,6 @@ def _data(paper: _Indexed, files: Iterable[Path]) -> Iterator[str]:
         yield source.name
         if stem in requested.analyses:
             yield from requested.analyses[stem].other_data(source)
-
-
-def _unsupported(layout: TableLayout) -> Iterator[str]:
-    """Columns and rows of a table that cannot be reproduced, and why."""
-    columns = [column.unsupported for column in layout.columns if column.unsupported is not None]
-    rows = [row.why for row in layout.unsupported_rows.values()]
-    for names, reasons, count in (("columns", columns, len(layout.columns)), ("rows", rows, len(layout.methods))):
-        for why in dict.fromkeys(reasons):
-            yield f"{reasons.count(why)} of {count} {names}: {why}"
 
 
 def _numbers(costs: Iterable[Cost]) -> list[str]:

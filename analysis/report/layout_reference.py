@@ -19,7 +19,7 @@ from analysis.layouts.layout import Layout, Selection, layout_names
 from analysis.measures.convergence import FinalValue
 from analysis.report.requested import RequestedExperiment
 from analysis.tables.counterparts import Quoted, Reading
-from analysis.tables.layout import Block, Column, TableLayout, UnsupportedRow
+from analysis.tables.layout import Block, Column, TableLayout
 from analysis.tables.quantities import QUANTITIES
 from bench.files.atomic import replacing
 from bench.input.content import short_hash
@@ -39,7 +39,6 @@ _PARTS: Mapping[type[Frozen], str] = {
     FinalValue: "`final`",
     Reading: "`reading` of a column",
     Quoted: "`quoted`",
-    UnsupportedRow: "an entry of `unsupported_rows`",
 }
 _PARTS_OF_FIGURES: Mapping[type[Frozen], str] = {
     Panel: "`select`, and an entry of `panels`",

@@ -71,7 +71,7 @@ class Tables(CheckedLayouts[TableLayout]):
                 f"'{self.requested.paper}' has no printed numbers (the copy of a paper's folder, too, has none of its "
                 f"own): write a file that extends the paper (extends: fedgf), or remove published: {layout.published!r}"
             )
-        for column in layout.supported:
+        for column in layout.columns:
             self._check_analysis(quantity(column.metric).file, column.file, layout)
             convergence = self.requested.analyses.get(column.file)
             if column.target is not None and isinstance(convergence, Convergence):

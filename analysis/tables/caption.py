@@ -43,26 +43,25 @@ def caption(
     `quotations`: the entries with runs of another experiment.
     """
     metrics, protocol = frames["metrics"], []
-    sources, names = {column.file for column in layout.supported}, method_titles(tidy.experiment)
+    sources, names = {column.file for column in layout.columns}, method_titles(tidy.experiment)
     if not metrics.empty:
         whole = metrics.groupby(RUN_IDS).agg(last=("round", "max"), bad=("diverged", "max"))
         last = sorted(whole.loc[whole["bad"] == 0, "last"].unique())
         rounds = f" (round {last[0]})" if len(last) == 1 else f" (rounds {last[0]} to {last[-1]})" if last else ""
-        if any(column.follows_protocol for column in layout.supported):
+        if any(column.follows_protocol for column in layout.columns):
             requested = "" if tidy.experiment.report is None else ", as requested instead of the table's own protocol"
             protocol.append(f"Values{requested}: {reported_as(finals, rounds)}.")
-        for final in dict.fromkeys(column.final for column in layout.supported if column.final is not None):
+        for final in dict.fromkeys(column.final for column in layout.columns if column.final is not None):
             protocol.append(f"{_columns_with(layout, final)}: {final.description}.")
         protocol += _evaluations(metrics, _shown_rules(layout, finals))
         if any(file not in RUN_FILES and tidy.analyses[file].of_final_model for file in sources):
             same = any(sentence.endswith(f"after the last round{rounds}.") for sentence in protocol)
             when = f"Measured on the global model after the last round{rounds}."
             protocol.append("Analyses: of the same model." if same else when)
-    if layout.supported:
-        own = {cell.method for cell in own_cells(layout, tidy.experiment, quotations)}
-        shown_methods = [m for m in layout.supported_methods if m in own]
-        protocol += other_training_settings(tidy.experiment, shown_methods)
-        protocol += tuned_values(tidy.experiment, shown_methods)
+    own = {cell.method for cell in own_cells(layout, tidy.experiment, quotations)}
+    shown_methods = [method for method in layout.methods if method in own]
+    protocol += other_training_settings(tidy.experiment, shown_methods)
+    protocol += tuned_values(tidy.experiment, shown_methods)
     if quotations is not None:
         quoted = dict.fromkeys(cell.method for cell in quotations.all_cells)
         runs = f"runs for quoted numbers (experiment {quotations.experiment.name})"
@@ -73,18 +72,18 @@ def caption(
         *computed_in_bf16(frames),
         *computed_by_other_code(frames, tidy.analyses),
     ]
-    if any(quantity(column.metric).file == "convergence" for column in layout.supported):
+    if any(quantity(column.metric).file == "convergence" for column in layout.columns):
         protocol.append(
             "N+, for example 8+ for 8 rounds: the target was not reached until then (mean over the runs that did not "
             "reach it); in brackets the seeds that did, if there are any."
         )
-    if references := dict.fromkeys(column.relative_to for column in layout.supported if column.relative_to):
+    if references := dict.fromkeys(column.relative_to for column in layout.columns if column.relative_to):
         shown_names = " and ".join(names[reference] for reference in references)
         have = "have" if len(references) > 1 else "has"
         protocol.append(
             f"Multiples of {shown_names}, seed by seed; shown only if {shown_names} {have} a value in all seeds."
         )
-    if gains := {method: other for column in layout.supported for method, other in column.gain_over.items()}:
+    if gains := {method: other for column in layout.columns for method, other in column.gain_over.items()}:
         pairs = ", ".join(f"{names[method]} over {names[other]}" for method, other in gains.items())
         protocol.append(f"Gains, seed by seed: {pairs}.")
     if counts:
@@ -94,7 +93,7 @@ def caption(
         if any(column.direction != "none" for column in layout.columns):
             protocol += _marks(layout, quotations)
     shortens = any((final.n or 1) > 1 for final in _shown_rules(layout, finals))
-    scale = smoke_scale(tidy.experiment, layout.cells(tidy.experiment), shortens=shortens) if layout.supported else ""
+    scale = smoke_scale(tidy.experiment, layout.cells(tidy.experiment), shortens=shortens)
     return Caption.of(layout.title, layout.caption, protocol, smoke=scale)
 
 
@@ -109,7 +108,7 @@ def _marks(layout: TableLayout, quotations: Quotations | None) -> Iterator[str]:
 def _definitions(layout: TableLayout, frames: Mapping[str, pd.DataFrame]) -> Iterator[str]:
     """The definition of each quantity of an analysis; not of convergence, whose definitions depend on the target."""
     titles_by_definition: dict[str, list[str]] = {}
-    headers = {(column.metric, column.file): column.header for column in layout.supported}
+    headers = {(column.metric, column.file): column.header for column in layout.columns}
     explained = re.findall(r"[^\s:;,]+", layout.caption)
     for (name, file), header in headers.items():
         shown = quantity(name)
@@ -139,14 +138,14 @@ _CLAUSE = 4
 
 def _shown_rules(layout: TableLayout, finals: Mapping[str, FinalValue]) -> set[FinalValue]:
     """The rules of all values that the table shows, except those of analyses."""
-    of_runs = [column for column in layout.supported if column.file == "metrics"]
+    of_runs = [column for column in layout.columns if column.file == "metrics"]
     return {rule_of(column, final) for column in of_runs for final in finals.values()}
 
 
 def _columns_with(layout: TableLayout, final: FinalValue) -> str:
     """The columns with this reported value: Values, if all; the common end of their headers, if only they have it."""
-    having = [column for column in layout.supported if column.final == final]
-    others = [column for column in layout.supported if column.final != final]
+    having = [column for column in layout.columns if column.final == final]
+    others = [column for column in layout.columns if column.final != final]
     if not others:
         return "Values"
     ends = {column.name.rpartition(", ")[2] for column in having}

@@ -51,9 +51,6 @@ _WIDE = 30.0
 _NOTES_OF_PAGE, _NOTES_OF_COLUMN = 5000, 4000
 """About how many letters of notes fill a page, and a column of a two-column page."""
 _NEGATIVE = re.compile(r"(?<![\w$-])-(?=\d)")
-# Verdicts that are not printed: the doubt mark or the foot says why an entry is not judged, and the entry above a
-# published number says that it is not supported.
-_UNPRINTED = ("not judged", "not supported")
 _INDEXED = re.compile(r"([α-ωΑ-Ω])_([A-Za-z0-9]+)")
 
 
@@ -99,7 +96,9 @@ def _published(entry: PublishedEntry, plus_minus: str, escape: Callable[[str], s
     doubt = "?" * (number.doubtful and number.value is not None)
     quoted = "q" * number.quoted
     verdict = entry.verdict.text(number.decimals)
-    return f"{printed}{std}{quoted}{doubt} {'' if verdict in _UNPRINTED else escape(verdict)}".rstrip()
+    if verdict == "not judged":  # the doubt mark or the foot says why
+        verdict = ""
+    return f"{printed}{std}{quoted}{doubt} {escape(verdict)}".rstrip()
 
 
 def _foot(table: Table) -> list[str]:

@@ -11,7 +11,7 @@ from analysis.layouts.layout import Layout, Selection, load_layout
 from analysis.layouts.protocol import at_scale, final_at_scale, with_requested_value
 from analysis.layouts.titles import participation_phrase, partition_headings, partition_title
 from analysis.measures.convergence import Better, FinalValue, reported
-from analysis.published.numbers import MULTIPLES, PUBLISHED_METRICS
+from analysis.published.numbers import MULTIPLES
 from analysis.tables.counterparts import Keys, Quoted, Reading, checked_keys
 from analysis.tables.quantities import QUANTITIES, quantity
 from analysis.verdicts.margins import Form
@@ -65,9 +65,6 @@ class Column(Frozen):
         description="keys of the published numbers that differ from those of the cell; null: any value. "
         "value: std means the printed standard deviation",
     )
-    unsupported: str | None = Field(
-        default=None, description="why the column cannot be reproduced; only published numbers are shown"
-    )
     reading: Reading | None = Field(
         default=None, description="the reading that the column shows; null: the paper's own setting"
     )
@@ -81,14 +78,11 @@ class Column(Frozen):
 
     @model_validator(mode="after")
     def _known(self) -> "Column":
-        if self.unsupported is None or self.metric not in PUBLISHED_METRICS:
-            quantity(self.metric)
+        quantity(self.metric)
         return self
 
     @model_validator(mode="after")
     def _target_where_needed(self) -> "Column":
-        if self.unsupported is not None:
-            return self
         needed = quantity(self.metric).file == "convergence"
         if needed != (self.target is not None) or (self.smoothed and not needed):
             needs = "needs a target" if needed else "does not allow target or smoothed"
@@ -120,8 +114,6 @@ class Column(Frozen):
 
         A column of deviations over evaluations keeps showing deviations.
         """
-        if self.unsupported is not None:
-            return self
         final = self.final
         if (own := self.deviation) is not None:
             shorter = final_at_scale(own, experiment)
@@ -190,22 +182,12 @@ class Block(Frozen):
         return checked_keys(keys)
 
 
-class UnsupportedRow(Frozen):
-    """A row that cannot be reproduced: only published numbers are shown."""
-
-    title: str = Field(description="name of the method")
-    why: str = Field(description="why there are no runs")
-
-
 class TableLayout(Layout):
     """A table: rows (methods) × columns, in one or more blocks."""
 
     published: str | None = Field(default=None, description="number of the paper's table whose numbers are shown, too")
     rows: dict[str, Keys] = Field(
         default={}, description="by label, keys of the published numbers that differ from those of the label"
-    )
-    unsupported_rows: dict[str, UnsupportedRow] = Field(
-        default={}, description="by label, rows of methods that the experiment does not have"
     )
     quoted: Quoted | None = Field(default=None, description="the paper whose numbers the table quotes")
     final: FinalValue | None = Field(
@@ -239,13 +221,13 @@ class TableLayout(Layout):
 
     @model_validator(mode="after")
     def _only_metrics_are_quoted(self) -> "TableLayout":
-        if self.quoted is not None and any(column.file != "metrics" for column in self.supported):
+        if self.quoted is not None and any(column.file != "metrics" for column in self.columns):
             raise UserError("quoted needs columns of metrics, such as test_accuracy")
         return self
 
     @model_validator(mode="after")
     def _references_shown(self) -> "TableLayout":
-        named = [*self.rows, *self.unsupported_rows]
+        named = [*self.rows]
         for column in self.columns:
             named += [*column.gain_over, *column.gain_over.values()]
             named += [] if column.relative_to is None else [column.relative_to]
@@ -288,12 +270,9 @@ class TableLayout(Layout):
             raise UserError(f"experiment {experiment.name} has no sweep")
         return tuple(dict.fromkeys([*super()._shown_methods(experiment), *experiment.swept]))
 
-    def _is_row(self, method: str, experiment: Experiment) -> bool:
-        return super()._is_row(method, experiment) or method in self.unsupported_rows
-
     def _over_grid(self, experiment: Experiment) -> Self:
         """The layout with a column for each partition and a block for each participation, where they select none."""
-        pairs = [(block, column) for block in self.blocks for column in self.supported if not column.mean_of]
+        pairs = [(block, column) for block in self.blocks for column in self.columns if not column.mean_of]
         selections = [block.select.narrowed(column.select) for block, column in pairs]
         named = any(selection.given() for selection in selections) or not selections
         if named and all(selection.completed(experiment) == selection for selection in selections):
@@ -314,7 +293,7 @@ class TableLayout(Layout):
         """The value of a run that is reported, by method."""
         return {
             method: self.final or final_at_scale(reported(experiment.methods[method].release(method)), experiment)
-            for method in self.supported_methods
+            for method in self.methods
         }
 
     def adapted_to(self, experiment: Experiment) -> "TableLayout":
@@ -325,22 +304,6 @@ class TableLayout(Layout):
             methods = tuple(m for m in methods if m in experiment.methods and experiment.is_chosen(m))
         layout = with_requested_value(at_scale(self, experiment), experiment)
         return layout.model_copy(update={"columns": columns, "methods": methods})
-
-    @property
-    def supported(self) -> tuple[Column, ...]:
-        """The columns that can be reproduced."""
-        return tuple(column for column in self.columns if column.unsupported is None)
-
-    @property
-    def supported_methods(self) -> tuple[str, ...]:
-        """The methods that can be run."""
-        return tuple(method for method in self.methods if method not in self.unsupported_rows)
-
-    def why_unsupported(self, method: str, column: Column) -> str | None:
-        """Why an entry cannot be reproduced; None if it can."""
-        if column.unsupported is None and method in self.unsupported_rows:
-            return self.unsupported_rows[method].why
-        return column.unsupported
 
     def settings_of(self, block: Block, column: Column, experiment: Experiment) -> tuple[Setting, ...]:
         """The settings of a column within a block; values are means over them, and most columns have one."""
@@ -355,13 +318,9 @@ class TableLayout(Layout):
 
     def settings(self, experiment: Experiment) -> tuple[Setting, ...]:
         """The settings of all columns in all blocks, each once."""
-        pairs = itertools.product(self.blocks, self.supported)
+        pairs = itertools.product(self.blocks, self.columns)
         places = (self.settings_of(block, column, experiment) for block, column in pairs)
         return tuple(dict.fromkeys(itertools.chain.from_iterable(places)))
-
-    def cells(self, experiment: Experiment) -> tuple[CellAddress, ...]:
-        """The shown cells that the experiment has, without the rows that cannot be reproduced."""
-        return super(TableLayout, self.model_copy(update={"methods": self.supported_methods})).cells(experiment)
 
 
 def _replaced(selection: Selection, block: Block) -> Selection:

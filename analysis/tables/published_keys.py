@@ -17,18 +17,17 @@ def keys_of(
 
     For a mean over several settings, the keys are those of the first setting.
     """
-    keys: Keys = {"table": layout.published, "method": method, "metric": column.metric}
-    if column.unsupported is None:
-        setting = layout.settings_of(block, column, experiment)[0]
-        partition, participation = experiment.settings[setting]
-        part = experiment.resolved_parts[setting.dataset]
-        model = part.model if isinstance(part.model, str) else (part.model or {}).get("name")
-        name, _, parameter = partition.label.partition("-")
-        keys |= {
-            "dataset": parse_source(part.dataset).name, "model": model,
-            "partition": name, "partition_param": parameter or None,
-            "n_clients": partition.clients, "active_clients": _active(participation, partition.clients),
-        }  # fmt: skip
+    setting = layout.settings_of(block, column, experiment)[0]
+    partition, participation = experiment.settings[setting]
+    part = experiment.resolved_parts[setting.dataset]
+    model = part.model if isinstance(part.model, str) else (part.model or {}).get("name")
+    name, _, parameter = partition.label.partition("-")
+    keys: Keys = {
+        "table": layout.published, "method": method, "metric": column.metric,
+        "dataset": parse_source(part.dataset).name, "model": model,
+        "partition": name, "partition_param": parameter or None,
+        "n_clients": partition.clients, "active_clients": _active(participation, partition.clients),
+    }  # fmt: skip
     given = {**keys, **block.published, **layout.rows.get(method, {}), **column.published}
     return {key: value for key, value in given.items() if value is not None and key != "value"}
 
@@ -44,6 +43,6 @@ def of_entry(
     numbers: pd.DataFrame, layout: TableLayout, experiment: Experiment, block: Block, method: str, column: Column
 ) -> pd.DataFrame:
     """The published numbers that fit an entry; no rows if the experiment lacks the entry's cells."""
-    if layout.why_unsupported(method, column) is None and not layout.has(block, method, column, experiment):
+    if not layout.has(block, method, column, experiment):
         return numbers.iloc[:0]
     return fitting(numbers, keys_of(layout, experiment, block, method, column))

@@ -57,7 +57,7 @@ class Source(NamedTuple):
 
 
 def source(layout: TableLayout, place: Place, experiment: Experiment, quoted: Quotations | None) -> Source:
-    """Where an entry of a supported column has its values from: the table's experiment, or that of a quoted paper."""
+    """Where an entry has its values from: the table's experiment, or that of a quoted paper."""
     if quoted is not None and place in quoted.cells:
         return Source(quoted.experiment, quoted.cells[place])
     b, method, c = place
@@ -69,8 +69,7 @@ def own_cells(layout: TableLayout, experiment: Experiment, quoted: Quotations | 
     """The shown cells of the table's own experiment: those of entries that are not quoted."""
     if quoted is None:
         return layout.cells(experiment)
-    supported = [c for c, column in enumerate(layout.columns) if column.unsupported is None]
-    places = itertools.product(range(len(layout.blocks)), layout.supported_methods, supported)
+    places = itertools.product(range(len(layout.blocks)), layout.methods, range(len(layout.columns)))
     sources = (source(layout, place, experiment, quoted) for place in places if place not in quoted.cells)
     shown = {cell for one in sources for cell in one.cells}
     return tuple(cell for cell in layout.cells(experiment) if cell in shown)
@@ -94,9 +93,9 @@ def quotations(layout: TableLayout, experiment: Experiment, paper: str, quoted: 
     numbers = _quoted_numbers(numbers[numbers["table"] == layout.published], quoted)
     cells = {}
     for (b, block), method, (c, column) in itertools.product(
-        enumerate(layout.blocks), layout.supported_methods, enumerate(layout.columns)
+        enumerate(layout.blocks), layout.methods, enumerate(layout.columns)
     ):
-        if column.unsupported is None and not of_entry(numbers, layout, experiment, block, method, column).empty:
+        if not of_entry(numbers, layout, experiment, block, method, column).empty:
             settings = layout.settings_of(block, column, experiment)
             cells[b, method, c] = tuple(CellAddress(_counterpart(setting, quoted), method) for setting in settings)
     return Quotations(quoted.paper, theirs, cells)

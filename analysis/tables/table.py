@@ -106,7 +106,7 @@ def inputs(
 
 def _files(layout: TableLayout) -> list[str]:
     """The kinds of tidy files that a table reads."""
-    return list(dict.fromkeys(["metrics", *(column.file for column in layout.supported)]))
+    return list(dict.fromkeys(["metrics", *(column.file for column in layout.columns)]))
 
 
 def _gathered(file: str, layout: TableLayout, tidy: Tidy, quotations: Quotations | None) -> pd.DataFrame:
@@ -130,10 +130,6 @@ def fill(name: str, layout: TableLayout, tidy: Tidy, quotations: Quotations | No
     for b, _ in enumerate(layout.blocks):
         columns = []
         for c, column in enumerate(layout.columns):
-            if column.unsupported is not None:
-                unsupported = Entry(note=column.unsupported, missing="not supported")
-                columns.append([unsupported] * len(layout.methods))
-                continue
             frame = frames[column.file]
             values = (column.metric, column.file, column.final, column.target, column.smoothed, column.direction)
             if values not in shared:
@@ -141,7 +137,7 @@ def fill(name: str, layout: TableLayout, tidy: Tidy, quotations: Quotations | No
             sources = {m: source(layout, (b, m, c), tidy.experiment, quotations) for m in layout.methods}
             columns.append(_column(layout, column, sources, runs, stops, shared[values], frame))
         blocks.append(tuple(zip(*columns, strict=True)))
-    names = {label: row.title for label, row in layout.unsupported_rows.items()} | method_titles(tidy.experiment)
+    names = method_titles(tidy.experiment)
     rows = tuple(names[method] for method in layout.methods)
     by_title = {names[method]: final for method, final in finals.items()}
     seeds = {entry.seeds for block in blocks for row in block for entry in row if entry.mean is not None}
@@ -166,10 +162,6 @@ def _column(
     of_method = {method: mean_over([values.get(key, []) for key in keys]) for method, keys in cells.items()}
     entries = []
     for method, own in compared(column, of_method).items():
-        why = layout.why_unsupported(method, column)
-        if why is not None:
-            entries.append(Entry(note=why, missing="not supported"))
-            continue
         if not sources[method].exists or (column.gain_over and method not in column.gain_over):
             entries.append(Entry(note="–"))
             continue

@@ -3,7 +3,7 @@
 The first of these that applies is the verdict:
 
 - not published: no number is printed
-- not supported, not run, not analysed or diverged: there is no reproduced mean
+- not run, not analysed or diverged: there is no reproduced mean
 - not judged: the printed number is doubtful or a failed run, or the metric has no margin
 - censored: one of the two numbers is only a bound
 - agrees, differs or inconclusive: the rule of `analysis.verdicts.equivalence`. Margins in percent are compared with the
@@ -20,8 +20,8 @@ from analysis.published.numbers import PublishedNumber
 from analysis.verdicts.equivalence import Noise, agrees, differs, seeds_to_decide
 from analysis.verdicts.margins import Margin
 
-Missing = Literal["not supported", "not run", "not analysed", "diverged", "censored"]
-"""Why an entry has no reproduced mean, in this order: the suite cannot run it; nothing was run; the runs were not
+Missing = Literal["not run", "not analysed", "diverged", "censored"]
+"""Why an entry has no reproduced mean, in this order: nothing was run; the runs were not
 analysed, or the analysis found no value; a run diverged; a run did not reach its target."""
 
 Kind = Literal["agrees", "differs", "inconclusive", "not judged", "not published", Missing]
@@ -30,7 +30,6 @@ PLURALS: dict[Kind, str] = {
     "agrees": "agree",
     "differs": "differ",
     "inconclusive": "inconclusive",
-    "not supported": "not supported",
     "not run": "not run",
     "not analysed": "not analysed",
     "diverged": "diverged",

@@ -35,12 +35,12 @@ def hostile(little: Path) -> RequestedExperiment:
     column = {"header": TEXT, "group": TEXT, "metric": "test_accuracy", "select": setting}
     layouts = {
         f"tables/{NAME}": {
-            "columns": [column, {**column, "header": f"{TEXT} 2", "unsupported": TEXT}],
+            "columns": [column, {**column, "header": f"{TEXT} 2"}],
             "blocks": [{"header": TEXT}],
         },
         f"tables/{LATEX}": {"columns": [column]},
         f"figures/{NAME}": {"kind": "convergence", "panels": [setting]},
-        "figures/\"#fragment?%41 & 'x'": {"kind": "convergence", "panels": [setting], "unsupported": TEXT},
+        "figures/\"#fragment?%41 & 'x'": {"kind": "convergence", "panels": [setting]},
     }
     for name, layout in layouts.items():
         (little / name).parent.mkdir(exist_ok=True)

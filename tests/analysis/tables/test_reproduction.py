@@ -43,7 +43,6 @@ LAYOUT = TableLayout.parse(
             {"header": "λ_max", "metric": "lambda_max", "select": AT},
             {"header": "sharpness", "metric": "sharpness", "select": AT},
             {"header": "Δ_F", "metric": "flatness_discrepancy", "select": AT},
-            {"header": "IID", "metric": "lpf", "published": {"partition_param": "10"}, "unsupported": "not known yet"},
         ],
     }
 )
@@ -75,7 +74,6 @@ def filled() -> Table:
         [of_seeds(printed(method, "lambda_max"), 1.0) for method in LAYOUT.methods],
         [of_seeds(1.0, 0.1)] * 6,
         [of_seeds(1 / printed(method, "flatness_discrepancy"), 0.001) for method in LAYOUT.methods],
-        [Entry(note="not known yet", missing="not supported")] * 6,
     ]
     return Table("t", LAYOUT, LAYOUT.methods, (tuple(zip(*columns, strict=True)),), CAPTION)
 
@@ -97,8 +95,7 @@ def test_every_verdict(judged: Table) -> None:
     assert kinds(judged, 0) == ["agrees", "differs", "not run", "diverged", "not analysed", "censored"]
     assert set(kinds(judged, 1)) == {"not judged", "inconclusive"}, "λ_max of several methods is doubtful in print"
     assert set(kinds(judged, 2)) == {"not published"}
-    assert set(kinds(judged, 4)) == {"not supported"}
-    assert {kind for column in range(5) for kind in kinds(judged, column)} == set(PLURALS)
+    assert {kind for column in range(4) for kind in kinds(judged, column)} == set(PLURALS)
     assert all(any(kind in paragraph for paragraph in judged.foot) for kind in PLURALS.values())
     assert any(" Censored: our runs or those of the paper did not" in paragraph for paragraph in judged.foot)
 
@@ -117,7 +114,7 @@ def test_columns_are_compared_as_a_whole(judged: Table) -> None:
     assert reverse.tau is not None
     assert (reverse.tau.mean, reverse.tau.methods) == (-1.0, 6), "the reverse of the printed order"
     assert reverse.counts == (0, 0, 14), "two of the six are equal in print"
-    assert summaries[2].order is summaries[4].order is summaries[4].noise is None
+    assert summaries[2].order is None
 
 
 def test_the_foot_has_the_order_first_and_then_the_verdicts_and_the_margins(judged: Table) -> None:
@@ -126,7 +123,7 @@ def test_the_foot_has_the_order_first_and_then_the_verdicts_and_the_margins(judg
         "Order of the methods: of 14 pairs of methods with different published numbers, 0 have the published order "
         "in all seeds, 0 in some and 14 in none."
     )
-    assert verdicts.startswith("Verdicts: 1 agrees, 7 differ, 1 inconclusive, 6 not supported, 1 not run, ")
+    assert verdicts.startswith("Verdicts: 1 agrees, 7 differ, 1 inconclusive, 1 not run, ")
     assert rule.startswith("Agrees: the gap (reproduced − published) is smaller than the margin")
     assert margins.startswith("Margins: 10 % for low-pass-filter loss LPF, largest Hessian eigenvalue λ_max and ")
     assert "counts as one run (the paper does not state its number of seeds)" in noise
@@ -244,33 +241,6 @@ def test_printed_deviations_stand_once() -> None:
         table = with_published(Table(name, layout, layout.methods, entries, CAPTION), requested.experiment, paper)
         shown = [one.number for block in table.published for of_method in block for one in of_method]
         assert all(number is None or number.std is None for number in shown)
-
-
-UNSUPPORTED = """
-title: Accuracy
-caption: By hand.
-published: "3"
-methods: [fedavg, fedlesam]
-columns:
-  - header: Art
-    metric: test_accuracy
-    unsupported: data set not supported yet
-    published: {dataset: officehome, partition: leave_one_domain_out, partition_param: Art, n_clients: 3}
-"""
-
-
-def test_tables_of_unknown_data_sets_show_the_published_side_alone(tmp_path: Path) -> None:
-    (tmp_path / "tables").mkdir()
-    (tmp_path / "tables" / "3.yaml").write_text(UNSUPPORTED, encoding="utf-8")
-    file = tmp_path / "experiments.yaml"
-    file.write_text("name: mine\nextends: fedlesam\n", encoding="utf-8")
-    text = Tables(RequestedExperiment(str(file), tmp_path)).render("3")[0].read_text(encoding="utf-8")
-    assert "data set not supported yet" in text
-    assert "not supported" in text.rpartition("Verdicts")[2]
-    published = [line for line in text.splitlines() if line.startswith("| *published*")]
-    assert published
-    assert not any("not supported" in line for line in published), "the cell above says why"
-    assert text.endswith("\n\nIn published rows: ? the printed number is doubtful.\n")
 
 
 def test_a_wide_table_in_latex_fits_the_page_and_names_its_paper(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from analysis.layouts.tidy import Tidy
 from analysis.tables.formats import markdown
-from analysis.tables.table import fill, inputs
+from analysis.tables.table import fill
 from bench.experiments.address import CellAddress, Setting
 from bench.input.errors import UserError
 from tests.analysis.conftest import HARD, metrics, words, write
@@ -105,14 +105,6 @@ def test_a_block_may_have_other_labels_than_its_columns(tidy: Tidy) -> None:
 
 def test_values_are_divided_by_the_unit(tidy: Tidy) -> None:
     assert cells_of(tidy, columns=[{**ACCURACY, "unit": 10}], methods=MOSTLY)[0] == "8.20 ± 0.20"
-
-
-def test_rows_that_cannot_be_run_say_why(tidy: Tidy) -> None:
-    shown = layout(
-        methods=["fedavg", "silobn"], unsupported_rows={"silobn": {"title": "SiloBN", "why": "not supported"}}
-    )
-    assert "| SiloBN | not supported |" in markdown(fill("t", shown, tidy))
-    assert not any("silobn" in file.parts for file in inputs(shown, tidy.experiment, tidy.paths))
 
 
 def curve(tidy: Tidy, values: list[float]) -> None:

@@ -52,7 +52,6 @@ CASES = [
     ("absolute seconds", [2.0], PRINTED, Margin(not_judged="another machine"), None, "not judged", None),
     ("nothing run", "not run", PRINTED, POINT, QUIET, "not run", None),
     ("no value yet", "not analysed", PRINTED, POINT, QUIET, "not analysed", None),
-    ("another data set", "not supported", PRINTED, POINT, QUIET, "not supported", None),
     ("diverged", "diverged", PRINTED, POINT, QUIET, "diverged", None),
     ("not reached here", "censored", PRINTED, TENTH, QUIET, "censored", None),
     ("a bound", [9.0], PublishedNumber(800.0, note="censored"), TENTH, QUIET, "censored", None),
