@@ -9,6 +9,7 @@ from typing import Any, Literal, Self, TypeVar
 from pydantic import Field, model_validator
 
 from analysis.layouts.grid import in_words, main_setting
+from analysis.layouts.score import with_score
 from bench.experiments.address import CellAddress, Setting
 from bench.experiments.experiment import Experiment, load_experiment
 from bench.experiments.files import PAPER_TABLES, experiment_file, experiment_files, read_yaml
@@ -250,6 +251,10 @@ def load_layout(
         if str(data["kind"]) not in kinds:
             raise unknown(f"kind of figure in {files[0]}", str(data["kind"]), kinds)
         kinds = kinds[str(data["kind"])]
+    try:
+        data = with_score(data, experiment, part)
+    except UserError as error:
+        raise located(f"'{files[0]}'", error) from None
     layout = kinds.parse(kinds.prepared(data, experiment), where=str(files[0]))
     try:
         strange = {method for method in layout.methods if method not in experiment.methods}

@@ -9,7 +9,9 @@ from analysis.comparison.compare import compare
 from analysis.comparison.explore import render_explorer
 from analysis.comparison.run_table import OF_SEGMENTATION, TARGETS, curve_table, finished_runs, run_columns, run_table
 from analysis.comparison.study.source import Source
+from analysis.report.figures import Figures
 from analysis.report.requested import RequestedExperiment
+from analysis.report.tables import Tables
 from bench.experiments.files import PAPER_TABLES
 from bench.input.errors import UserError
 from tests.analysis.conftest import train_all
@@ -27,6 +29,13 @@ grid:
   seeds: [0, 1]
 methods:
   fedavg: {}
+"""
+
+IID = "{name: iid, clients: 4}"
+PARTS = """
+parts:
+  plain: {dataset: digits, model: cnn_gn}
+  pixels: {dataset: digit_scenes, model: fcn_gn}
 """
 
 
@@ -68,3 +77,27 @@ def test_comparisons_of_accuracies_are_refused(scenes: RequestedExperiment, tmp_
         compare("fedavg", "quick", scenes.results, experiment=scenes.name_or_file, baselines=STORED)
     with pytest.raises(UserError, match=message):
         Source(scenes.name_or_file, scenes.results, {}, from_runs=True).runs()
+
+
+def test_default_layouts_show_mious(scenes: RequestedExperiment) -> None:
+    tables, figures = Tables(scenes), Figures(scenes)
+    table = tables.layout("accuracy")
+    assert (table.title, table.columns[0].metric) == ("Test mIoU (%)", "test_miou")
+    means = run_table(scenes)["test_miou"]
+    assert f"{means.mean():.2f} ± {means.std():.2f}" in tables.render("accuracy")[0].read_text(encoding="utf-8")
+    curves = figures.layout("convergence")
+    assert (curves.metric, curves.caption.split(" on ")[0]) == ("test_miou", "mIoU of the global model")
+    differences = figures.layout("differences")
+    assert (differences.metric, differences.title) == ("test_miou", "Final test mIoU compared with FedAvg")
+
+
+def test_default_layouts_of_parts_with_different_scores(tmp_path: Path) -> None:
+    """What shows all parts is left out, with the reason."""
+    mixed = SCENES.replace("dataset: digit_scenes\nmodel: fcn_gn\n", "").replace("{name: by_group, clients: 4}", IID)
+    (file := tmp_path / "mixed.yaml").write_text(mixed + PARTS, encoding="utf-8")
+    tables = Tables(RequestedExperiment(str(file), tmp_path))
+    assert "accuracy" not in tables.names()
+    [line] = [line for line in tables.left_out() if "accuracy" in line.split("(")[0]]
+    assert "test_score differs between the parts of experiment scenes (plain: test_accuracy, pixels: test_miou)" in line
+    quick = Tables(RequestedExperiment("quick", tmp_path)).layout("accuracy")
+    assert (quick.title, quick.columns[0].metric) == ("Test accuracy (%)", "test_accuracy")
