@@ -37,8 +37,9 @@ class Analysis(Frozen):
     of_stopped: ClassVar[bool] = False
     """Whether it also analyses runs that stopped at a target accuracy; if not, they have no rows."""
 
-    of_label_maps: ClassVar[bool] = True
-    """Whether it also analyses runs of segmentation, whose pixels have labels, and not the images."""
+    of_label_maps: ClassVar[bool | None] = None
+    """Whether it analyses runs of segmentation, whose pixels have labels, and not the images: True: only these; False:
+    only others; None: both."""
 
     of_final_model: ClassVar[bool] = True
     """Whether it analyses the global model after the last round; if not, its definitions say which model."""
@@ -54,11 +55,17 @@ class Analysis(Frozen):
     def check(self, evaluation: Evaluation) -> None:
         """A `UserError` if runs with these evaluation settings do not save what this analysis needs."""
 
+    @classmethod
+    def suits(cls, source: Source) -> bool:
+        """Whether it can analyse runs on this data set."""
+        return cls.of_label_maps in (None, source.label_maps)
+
     def check_data(self, source: Source) -> None:
         """A `UserError` if it cannot analyse runs on this data set."""
-        if source.label_maps and not self.of_label_maps:
+        if not self.suits(source):
+            needed, given = ("pixels", "images") if self.of_label_maps else ("images", "pixels")
             raise UserError(
-                f"{self.name} needs labels of images, but the data set {source.label} has labels of pixels "
+                f"{self.name} needs labels of {needed}, but the data set {source.label} has labels of {given} "
                 "(allowed: for example hessian, flatness, surface, interpolation)"
             )
 

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 
 import analysis.figures
+from analysis.analyses import ANALYSES
 from analysis.figures.base import STYLE, FigureLayout
 from analysis.figures.notes import missing_note
 from analysis.layouts.captions import (
@@ -25,6 +26,7 @@ from analysis.layouts.captions import (
 from analysis.layouts.layout import layout_content, load_layout
 from analysis.layouts.tidy import Tidy
 from analysis.layouts.titles import method_titles
+from bench.data.sources.base import Source
 from bench.experiments.experiment import Experiment
 from bench.experiments.results import IMAGES
 from bench.files.atomic import replacing
@@ -51,6 +53,13 @@ def shows_main_setting(experiment_name: str, name: str) -> bool:
     content = layout_content(experiment_name, "figures", name)
     kind = KINDS.get(str(content.get("kind")))
     return kind is not None and kind.of_one_setting and "select" not in content
+
+
+def suits_data(experiment_name: str, name: str, source: Source) -> bool:
+    """Whether the analysis that a figure draws can analyse a data set; its experiment is not read."""
+    kind = KINDS.get(str(layout_content(experiment_name, "figures", name).get("kind")))
+    analysis = None if kind is None else ANALYSES.get(kind.needs)
+    return analysis is None or analysis.suits(source)
 
 
 def draw(layout: FigureLayout, tidy: Tidy) -> Figure:

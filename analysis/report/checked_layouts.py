@@ -42,7 +42,7 @@ class CheckedLayouts(ABC, Generic[AnyLayout]):
     The experiment's own layouts must fit it. An inherited layout (of an experiment that it extends), or a default one,
     is left out if it does not fit: it names settings that the experiment lacks, or shows what runs do not store. If no
     inherited one shows its grid, the experiment has the default ones. A default layout of one setting exists once for
-    each part.
+    each part whose data it can show.
     """
 
     folder: ClassVar[Folder]
@@ -63,6 +63,10 @@ class CheckedLayouts(ABC, Generic[AnyLayout]):
     @abstractmethod
     def _shows_one_setting(self, source: Source) -> bool:
         """Whether it shows the experiment's main setting alone."""
+
+    @abstractmethod
+    def _suits(self, source: Source, part: str) -> bool:
+        """Whether a layout of one setting can show the data of a part, given by its label."""
 
     @abstractmethod
     def _check(self, layout: AnyLayout) -> None:
@@ -172,18 +176,22 @@ class CheckedLayouts(ABC, Generic[AnyLayout]):
     def _possible(self, experiment_name: str) -> dict[str, Source]:
         """The layouts of a named experiment, by name; without those of sweeps if the requested experiment has none.
 
-        A default layout of one setting is there once for each part, with the part's label in its name.
+        A default layout of one setting is there once for each part whose data it can show, with the part's label in its
+        name if there are several parts.
         """
         found: dict[str, Source] = {}
+        parts = list(self.requested.experiment.resolved_parts)
         for name in layout_names(experiment_name, self.folder):
             source = Source(experiment_name, name)
             if shows_sweeps(experiment_name, self.folder, name) and not self.requested.experiment.swept:
                 continue
-            of_parts = are_default(experiment_name, self.folder) and self._shows_one_setting(source)
-            if of_parts and len(parts := self.requested.experiment.resolved_parts) > 1:
-                found |= {f"{name}_{part}": source._replace(part=part) for part in parts}
-            else:
+            if not (are_default(experiment_name, self.folder) and self._shows_one_setting(source)):
                 found[name] = source
+                continue
+            for part in parts:
+                if self._suits(source, part):
+                    several = len(parts) > 1
+                    found[f"{name}_{part}" if several else name] = source._replace(part=part if several else None)
         return found
 
     def _unfit(self, possible: Mapping[str, Source]) -> dict[str, str]:
@@ -209,8 +217,8 @@ class CheckedLayouts(ABC, Generic[AnyLayout]):
     def _check_analysis(self, kind: str, name: str, layout: Layout) -> None:
         """Check that the experiment has the analysis `name` of this kind, for all cells of the layout.
 
-        A `UserError` if there is no such analysis, if runs do not save what it needs, or if the experiment lacks a cell
-        with which it compares.
+        A `UserError` if there is no such analysis, if it cannot analyse the data, if runs do not save what it needs, or
+        if the experiment lacks a cell with which it compares.
         """
         experiment, analyses = self.requested.experiment, self.requested.analyses
         if kind in RUN_FILES and name == kind:
@@ -221,6 +229,7 @@ class CheckedLayouts(ABC, Generic[AnyLayout]):
         if name not in of_kind:
             raise unknown(f"analysis of kind {kind}", name, of_kind)
         for setting in layout.settings(experiment):
+            analyses[name].check_data(experiment.data_in(setting))
             analyses[name].check(experiment.evaluation_in(setting))
         for label, cell in itertools.product(analyses[name].compared_labels(), layout.cells(experiment)):
             experiment.compared_cell(cell, label)

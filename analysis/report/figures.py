@@ -5,21 +5,23 @@ from pathlib import Path
 from PIL import Image
 
 from analysis.figures.base import STYLE, TEXT_WIDTH, FigureLayout
-from analysis.figures.draw import caption, draw, load_figure, save, shows_main_setting
+from analysis.figures.draw import caption, draw, load_figure, save, shows_main_setting, suits_data
 from analysis.layouts.captions import Caption
 from analysis.layouts.layout import subfigures
 from analysis.layouts.protocol import at_scale, with_requested_value, with_trained_headings
 from analysis.report.checked_layouts import CheckedLayouts, Source
 from analysis.report.page import PageFigure, figure_markdown
+from bench.data.sources import parse_source
 from bench.files.atomic import write_text
 from bench.input.errors import UserError
 
 PAGE_ORDER = (
     "convergence", "curves", "differences", "sweep", "sharpness", "perturbation", "surfaces", "drift", "eigenvalues",
     "density", "client_eigenvalues", "interpolation", "plane", "local_plane", "clients", "client_rounds", "corruptions",
-    "cost", "labels",
+    "predictions", "cost", "labels",
 )  # fmt: skip
-"""Kinds of figures in the order of the page: results, flatness, single clients, and what describes the runs."""
+"""Kinds of figures in the order of the page: results, flatness, single clients, single images, and what describes the
+runs."""
 
 
 class Figures(CheckedLayouts[FigureLayout]):
@@ -71,6 +73,10 @@ class Figures(CheckedLayouts[FigureLayout]):
 
     def _shows_one_setting(self, source: Source) -> bool:
         return shows_main_setting(source.experiment, source.name)
+
+    def _suits(self, source: Source, part: str) -> bool:
+        data = parse_source(self.requested.experiment.resolved_parts[part].dataset)
+        return suits_data(source.experiment, source.name, data)
 
     def _check(self, layout: FigureLayout) -> None:
         self._check_analysis(layout.needed_file, layout.file, layout)

@@ -111,6 +111,7 @@ class RequestedExperiment:
         settings, reasons = set(), []
         for setting in self.experiment.settings:
             try:
+                requested.check_data(self.experiment.data_in(setting))
                 requested.check(self.experiment.evaluation_in(setting))
                 settings.add(setting)
             except UserError as error:

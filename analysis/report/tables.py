@@ -54,6 +54,9 @@ class Tables(CheckedLayouts[TableLayout]):
     def _shows_one_setting(self, source: Source) -> bool:
         return False
 
+    def _suits(self, source: Source, part: str) -> bool:
+        return True
+
     def _is_possible(self, column: Column, layout: TableLayout) -> bool:
         """Whether a column is shown: all are, except optional ones for which runs lack something."""
         if not column.optional:

@@ -15,6 +15,7 @@ from pydantic import PrivateAttr, model_validator
 
 from bench.data.partitions import AnyPartition
 from bench.data.sources import parse_source
+from bench.data.sources.base import Source
 from bench.engine.participation import Participation
 from bench.experiments.address import CellAddress, Setting
 from bench.experiments.files import experiment_file, experiment_names, read_yaml
@@ -220,6 +221,10 @@ class Experiment(ExperimentFile):
         """How the runs in a setting are evaluated."""
         method = next(iter(self.resolved_parts[setting.dataset].methods))
         return self.cell(CellAddress(setting, method).path).runs[0].evaluation
+
+    def data_in(self, setting: Setting) -> Source:
+        """The data set of the runs in a setting."""
+        return parse_source(self.resolved_parts[setting.dataset].dataset)
 
     def compared_cell(self, cell: CellAddress, label: str) -> CellAddress:
         """The cell of the method `label` in the same setting, or of the same method with the partition `label`.

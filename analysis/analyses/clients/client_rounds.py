@@ -17,7 +17,7 @@ class ClientRounds(Analysis):
 
     name: ClassVar[str] = "client_rounds"
     columns: ClassVar[tuple[str, ...]] = ("round", "group", "number", "accuracy", "feature_norm")
-    of_label_maps: ClassVar[bool] = False
+    of_label_maps: ClassVar[bool | None] = False
     of_final_model: ClassVar[bool] = False
 
     features: Features = Field(

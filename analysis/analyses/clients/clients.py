@@ -55,7 +55,7 @@ class Clients(Analysis):
 
     name: ClassVar[str] = "clients"
     columns: ClassVar[tuple[str, ...]] = ("metric", "client", "value")
-    of_label_maps: ClassVar[bool] = False
+    of_label_maps: ClassVar[bool | None] = False
 
     test: Annotated[Word | AnyPartition, BeforeValidator(_parsed)] = Field(
         default="expected",

@@ -27,7 +27,7 @@ class Corruptions(ByForwardPasses):
 
     name: ClassVar[str] = "corruptions"
     columns: ClassVar[tuple[str, ...]] = ("metric", "suite", "corruption", "severity", "value")
-    of_label_maps: ClassVar[bool] = False
+    of_label_maps: ClassVar[bool | None] = False
 
     suite: Literal["auto", "cifar10_c", "cifar100_c", "built_in"] = Field(
         default="auto",

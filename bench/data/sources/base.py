@@ -63,6 +63,9 @@ class Source(Frozen):
     label_maps: ClassVar[bool] = False
     """Whether the pixels have labels, for segmentation, and not the images."""
 
+    class_names: ClassVar[tuple[str, ...]] = ()
+    """The names of the classes in their order; empty: they are numbered."""
+
     @property
     def score(self) -> str:
         """By which models are judged: miou (mean IoU) for labels of pixels, else accuracy."""

@@ -49,6 +49,7 @@ class DigitScenes(Source):
     )
 
     label_maps: ClassVar[bool] = True
+    class_names: ClassVar[tuple[str, ...]] = ("background", *(f"digit {digit}" for digit in range(10)))
     facts: ClassVar[Facts] = Facts(TRAIN, 298, 11, (3, SIDE, SIDE))
 
     @property

@@ -15,6 +15,12 @@ FOLDER = "cityscapes/data"
 TRAINED = (7, 8, 11, 12, 13, 17, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 31, 32, 33)
 """The numbers (labelIds) of the 19 classes that are trained and evaluated, in their order."""
 
+NAMES = (
+    "road", "sidewalk", "building", "wall", "fence", "pole", "traffic light", "traffic sign", "vegetation", "terrain",
+    "sky", "person", "rider", "car", "truck", "bus", "train", "motorcycle", "bicycle",
+)  # fmt: skip
+"""Their names."""
+
 IDS = classes_of({number: label for label, number in enumerate(TRAINED)}, last=33)
 IMAGE, LABELS = "_leftImg8bit.png", "_gtFine_labelIds.png"
 
@@ -33,6 +39,7 @@ class Cityscapes(Scenes):
     )
 
     classes: ClassVar[int] = 19
+    class_names: ClassVar[tuple[str, ...]] = NAMES
     homepage: ClassVar[str] = "https://www.cityscapes-dataset.com"
     licence: ClassVar[str] = "non-commercial; registration"
 

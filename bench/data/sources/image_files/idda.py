@@ -8,6 +8,7 @@ import numpy as np
 from pydantic import Field
 
 from bench.data.sources.base import Facts
+from bench.data.sources.image_files.cityscapes import NAMES as CITYSCAPES
 from bench.data.sources.image_files.published_images import Piece
 from bench.data.sources.image_files.scenes import (
     Clients,
@@ -23,6 +24,9 @@ from bench.input.errors import UserError
 FOLDER = "idda/data"
 CLASSES = np.array([255, 2, 4, 255, 11, 5, 0, 0, 1, 8, 13, 3, 7, 6, 255, 255, 15, 14, 12, 9, 10])
 """The class of each number of CARLA in FedDrive's 16 classes, which are those of Cityscapes; 255: none."""
+
+NAMES = tuple(name for name in CITYSCAPES if name not in ("truck", "bus", "train"))
+"""Their names."""
 
 IDS = classes_of(numbers_of(CLASSES), last=23)
 PARTS = {"seen": "test_user_same_domain", "unseen": "test_user_diff_domain"}
@@ -46,6 +50,7 @@ class IDDA(Scenes):
     size: Sides = Field(default=(512, 928), description="height and width of the stored images, in pixels")
 
     classes: ClassVar[int] = 16
+    class_names: ClassVar[tuple[str, ...]] = NAMES
     homepage: ClassVar[str] = "https://idda-dataset.github.io/home"
     licence: ClassVar[str] = "non-commercial; on request"
 
