@@ -23,7 +23,6 @@ from analysis.tables.layout import Block, Column, TableLayout
 from analysis.tables.quantities import QUANTITIES
 from bench.files.atomic import replacing
 from bench.input.content import short_hash
-from bench.input.errors import UserError
 from bench.input.frozen import Frozen
 
 PICTURES = "images/layouts"
@@ -163,13 +162,10 @@ def fingerprint(layout: FigureLayout) -> str:
 
 
 def draw_pictures(requested: RequestedExperiment, folder: Path) -> list[Path]:
-    """Draw a small picture of each kind of figure from an experiment's results; return the files."""
-    found = shown_layouts(requested.name_or_file)
-    if missing := [kind for kind in KINDS if kind not in found]:
-        raise UserError(f"experiment {requested.experiment.name} has no figure of the kind {missing[0]}")
+    """Draw a small picture of each kind of figure that an experiment has, from its results; return the files."""
     files = []
-    for kind in KINDS:
-        layout = load_figure(requested.name_or_file, found[kind], requested.experiment)
+    for kind, name in shown_layouts(requested.name_or_file).items():
+        layout = load_figure(requested.name_or_file, name, requested.experiment)
         figure, image = draw(layout, requested.tidy), io.BytesIO()
         with matplotlib.rc_context(STYLE):
             figure.savefig(image, format="png", dpi=2 * WIDTH / layout.width)

@@ -133,7 +133,7 @@ def layouts(
     pictures: Annotated[
         str | None,
         typer.Option(
-            help="An experiment with every kind of figure, whose results are drawn anew as pictures of the page.",
+            help="An experiment from whose results a picture of each kind of figure that it has is drawn anew.",
             metavar="EXPERIMENT",
         ),
     ] = None,
@@ -141,8 +141,8 @@ def layouts(
 ) -> None:
     """Write the reference of all keys of tables and figures.
 
-    With --pictures, a small picture of each kind of figure is drawn from finished runs, and written to the folder
-    images/layouts next to the page.
+    With --pictures, a small picture of each kind of figure that an experiment has is drawn from finished runs, and
+    written to the folder images/layouts next to the page.
 
     \b
     Example:

@@ -29,8 +29,10 @@ CPU = torch.device("cpu")
 CELL = "digits/dirichlet-0.1/4-of-20/"
 DIVERGES = {"methods.fedsam.training": {"lr": 1e30}}
 CONFIGURED = load_analyses(MINI)
-ANALYSES = tuple(name for name in CONFIGURED if name != "plane")
-"""All that need no runs of other methods."""
+ANALYSES = tuple(
+    name for name, analysis in CONFIGURED.items() if name != "plane" and analysis.of_label_maps is not True
+)
+"""All that need neither runs of other methods nor labels of pixels."""
 OF_STATES = ("client_hessian", "client_rounds", "drift", "local_plane")
 """Those which need stored states."""
 OF_RECORDS = ("convergence", "cost")

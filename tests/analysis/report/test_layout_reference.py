@@ -11,7 +11,8 @@ DOCS = ROOT / "docs"
 AGAIN = (
     "write it again: fedflat layouts --out docs/layouts.md (for the pictures with --pictures "
     "docs/images/layouts/experiments.yaml, after: snakemake --cores 2 layouts --config "
-    "experiments=[docs/images/layouts/experiments.yaml])"
+    "experiments=[docs/images/layouts/experiments.yaml]; for the kind predictions likewise with the target "
+    "layouts_segmentation and the file docs/images/layouts/segmentation/experiments.yaml)"
 )
 MOST_BYTES = 500_000
 
@@ -26,13 +27,16 @@ def test_every_key_has_a_meaning() -> None:
 
 
 def test_every_kind_has_a_picture_of_its_present_layout() -> None:
-    """The pictures are those of short runs of the experiment analyses, whose layouts they inherit."""
-    source = str(DOCS / PICTURES / "experiments.yaml")
-    experiment, names = load_experiment(source), shown_layouts(source)
+    """The pictures are those of short runs: of the experiment analyses, whose layouts they inherit, and of pixels."""
+    sources = [str(DOCS / PICTURES / file) for file in ("experiments.yaml", "segmentation/experiments.yaml")]
+    drawn = {kind: (source, name) for source in sources for kind, name in shown_layouts(source).items()}
+    experiments = {source: load_experiment(source) for source in sources}
     pictures = {file.stem: file for file in (DOCS / PICTURES).glob("*.png")}
-    assert set(pictures) == set(names) == set(KINDS)
+    assert set(pictures) == set(drawn) == set(KINDS)
     for kind, file in pictures.items():
+        source, name = drawn[kind]
         with Image.open(file) as image:
-            assert image.text["layout"] == fingerprint(load_figure(source, names[kind], experiment)), f"{kind}: {AGAIN}"
+            shown = fingerprint(load_figure(source, name, experiments[source]))
+            assert image.text["layout"] == shown, f"{kind}: {AGAIN}"
             assert len(image.getcolors(256)) > 10, "a picture"
     assert sum(file.stat().st_size for file in pictures.values()) < MOST_BYTES

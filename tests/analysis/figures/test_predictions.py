@@ -1,0 +1,129 @@
+"""Predicted classes of pixels: what the analysis stores, the figure, and where neither is possible."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from analysis.analyses.training.predictions import pixels
+from analysis.figures import draw as figures
+from analysis.figures.training.predictions import PALETTE
+from analysis.report.figures import Figures
+from analysis.report.requested import RequestedExperiment
+from bench.data.label_maps import UNLABELLED
+from bench.experiments.address import CellAddress
+from bench.experiments.results import ResultPaths, run_in
+from bench.input.errors import UserError
+from bench.training.run_directory import RunDirectory
+from bench.training.run_setup import RunSetup
+from tests.analysis.conftest import analyse, train_all, words
+from tests.analysis.figures.drawings import legend
+
+CELL = "digit_scenes-blue/by_group/2-of-4/"
+SCENES = """
+name: scenes
+dataset: digit_scenes
+model: fcn_gn
+training: {rounds: 2, local_steps: 8, batch_size: 8, lr: 0.05, local_momentum: 0.9}
+evaluation: {every: 2, training_images: 50}
+grid:
+  partition: [{name: by_group, clients: 4}]
+  participation: [{active: 2}]
+  seeds: [3]
+methods: {fedavg: {}, fedprox: {hyperparameters: {lam: 0.1}}, fedsam: {hyperparameters: {rho: 0.05}}}
+"""
+
+
+@pytest.fixture(scope="module")
+def scenes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with scenes.yaml, and the runs and predictions of FedAvg and FedProx; FedSAM has not been run."""
+    folder = tmp_path_factory.mktemp("scenes")
+    only = folder / "trained.yaml"
+    only.write_text(SCENES.replace(", fedsam: {hyperparameters: {rho: 0.05}}", ""), encoding="utf-8")
+    train_all(only, folder / "results")
+    (folder / "scenes.yaml").write_text(SCENES, encoding="utf-8")
+    for method in ("fedavg", "fedprox"):
+        analyse(folder, "scenes", CELL + method, "predictions", {})
+    return folder
+
+
+def requested(scenes: Path) -> RequestedExperiment:
+    return RequestedExperiment(str(scenes / "scenes.yaml"), scenes / "results")
+
+
+def stored(scenes: Path, method: str) -> pd.DataFrame:
+    return pd.read_csv(ResultPaths(scenes / "results").analysis("scenes", CELL + method, "predictions"))
+
+
+def test_images_labels_and_predictions_are_those_of_data_and_model(scenes: Path) -> None:
+    run = RunDirectory(run_in(ResultPaths(scenes / "results").cell("scenes", CELL + "fedavg"), 3))
+    setup, rows = RunSetup.build(run.config, torch.device("cpu")), stored(scenes, "fedavg")
+    test, parts = setup.dataset.test, setup.dataset.test_parts
+    assert list(rows["part"]) == ["seen", "seen", "unseen", "unseen"]
+    assert all(row.image in parts[row.part] for row in rows.itertuples())
+    assert rows["image"].is_unique
+    x, _ = setup.test.batch(torch.tensor(rows["image"]))
+    predicted = setup.objective.logits(run.final(torch.device("cpu")).w, x).argmax(1).numpy()
+    for row, of_model in zip(rows.itertuples(), predicted, strict=True):
+        assert np.array_equal(pixels(row.picture), test.images[row.image].transpose(1, 2, 0))
+        assert np.array_equal(pixels(row.labels), test.maps[row.image])
+        assert (pixels(row.predicted) == of_model).mean() > 0.99, "channels in another order are rounded otherwise"
+    assert "4 of 298 test images" in rows["definition"][0]
+
+
+def test_large_images_are_made_smaller_without_new_classes(scenes: Path) -> None:
+    folder = scenes / "small"
+    shutil.copytree(scenes / "results" / "runs", folder / "results" / "runs")
+    file = analyse(folder, "scenes", CELL + "fedavg", "predictions", {"images": 3, "side": 10})
+    rows, whole = pd.read_csv(file), stored(scenes, "fedavg")
+    assert list(rows["part"]) == ["seen", "seen", "unseen"]
+    for row in rows.itertuples():
+        assert pixels(row.picture).shape == (10, 10, 3)
+        assert pixels(row.labels).shape == pixels(row.predicted).shape == (10, 10)
+    assert rows["image"][0] == whole["image"][0]
+    assert set(pixels(rows["labels"][0]).ravel()) <= set(pixels(whole["labels"][0]).ravel())
+
+
+def test_the_figure_shows_them_with_the_miou_of_each_method(scenes: Path) -> None:
+    scene, asked = stored(scenes, "fedprox"), requested(scenes)
+    layout = Figures(asked).layout("predictions")
+    figure = figures.draw(layout, asked.tidy)
+    grid = np.array(figure.subfigs[0].get_axes() if figure.subfigs else figure.get_axes()).reshape(4, 4)
+    shown = [[axes.images[0].get_array() for axes in line] for line in grid]
+    for row, (picture, labels, _, fedprox) in zip(scene.itertuples(), shown, strict=True):
+        assert np.array_equal(picture, pixels(row.picture))
+        assert np.array_equal(labels, PALETTE[pixels(row.labels)])
+        assert np.array_equal(fedprox, PALETTE[pixels(row.predicted)])
+    (setting,) = layout.settings(asked.experiment)
+    metrics = asked.tidy.gather("metrics", [CellAddress(setting, "fedprox")])
+    assert grid[0, 3].get_title() == f"FedProx\n{metrics['test_miou'].iloc[-1]:.1f} %"
+    assert [axes.get_ylabel() for axes in grid[:, 0]] == ["Seen", "Seen", "Unseen", "Unseen"]
+    assert legend(figure)[0] == "background"
+    assert legend(figure)[-1] == "no label"
+    assert "Runs of seed 3." in words(figures.caption(layout, asked.tidy))
+    assert "Not run: FedSAM." in words(figures.caption(layout, asked.tidy))
+
+
+def test_classes_have_colours_of_their_own() -> None:
+    assert len({tuple(colour) for colour in (*PALETTE[:38], PALETTE[UNLABELLED])}) == 39
+
+
+def test_only_data_with_labels_of_pixels_have_the_figure(tmp_path: Path) -> None:
+    both = tmp_path / "both.yaml"
+    parts = "parts:\n  images: {dataset: digits, model: cnn_gn}\n  pixels: {dataset: digit_scenes, model: fcn_gn}\n"
+    text = SCENES.replace("dataset: digit_scenes\nmodel: fcn_gn\n", parts).replace("name: by_group", "name: iid")
+    both.write_text(text.replace("name: scenes", "name: both"), encoding="utf-8")
+    names = Figures(RequestedExperiment(str(both), tmp_path)).names()
+    assert [name for name in names if name.startswith("predictions")] == ["predictions_pixels"]
+    assert [name for name in names if name.startswith("surfaces")] == ["surfaces_images", "surfaces_pixels"]
+    assert {cell.split("/")[0] for cell in RequestedExperiment(str(both), tmp_path).analysed("predictions")} == {
+        "pixels"
+    }
+    quick = RequestedExperiment("quick", tmp_path)
+    for refused in (lambda: quick.analysed("predictions"), lambda: Figures(quick).layout("predictions")):
+        with pytest.raises(UserError, match="predictions needs labels of pixels, but the data set digits has") as error:
+            refused()
+        assert "\n" not in str(error.value)
