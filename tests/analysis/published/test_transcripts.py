@@ -43,7 +43,7 @@ def _departing_on_purpose(paper: str) -> set[tuple[str, str]]:
     return {
         (setting.dataset, key)
         for layout in (load_table(paper, name) for name in layout_names(paper, "tables"))
-        for block, column in itertools.product(layout.blocks, layout.supported)
+        for block, column in itertools.product(layout.blocks, layout.columns)
         if column.reading is not None
         for setting, key in itertools.product(layout.settings_of(block, column, experiment), column.reading.departs)
     }

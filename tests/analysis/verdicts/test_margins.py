@@ -16,7 +16,7 @@ from tests.analysis.published.published_counts import ROWS
 @pytest.mark.parametrize("paper", papers())
 def test_every_reproducible_column_has_a_margin_or_a_reason(paper: str) -> None:
     for name in ROWS[paper]:
-        for column in load_table(paper, name).supported:
+        for column in load_table(paper, name).columns:
             assert rules().margin(column.metric, column.form).not_judged != "no margin is set", (name, column.name)
 
 
