@@ -290,9 +290,10 @@ def test_smoke_scale_is_the_same_grid_on_digits(tmp_path: Path) -> None:
 @pytest.mark.parametrize("paper", papers())
 def test_at_smoke_scale_every_partition_of_the_papers_splits_the_digits(paper: str) -> None:
     runs = [cell.runs[0] for cell in load_experiment(paper, {"scale": "smoke"}).cells().values()]
-    partitions = {run.partition.model_dump_json(): run.partition for run in runs}
-    digits = load_dataset(runs[0].dataset, data_root()).train
-    for partition, seed in itertools.product(partitions.values(), (0, 1, 2)):
+    pairs = {(run.dataset.model_dump_json(), run.partition.model_dump_json()): run for run in runs}
+    samples = {name: load_dataset(run.dataset, data_root()).train for (name, _), run in pairs.items()}
+    for ((name, _), run), seed in itertools.product(pairs.items(), (0, 1, 2)):
+        digits, partition = samples[name], run.partition
         split = partition.split(digits, numpy_stream(seed, "partition"))
         assert len(split) == partition.clients
         if partition.name == "pathological" and partition.variant is None:
