@@ -127,7 +127,8 @@ def test_changed_claims(fuzz):
             ]
         )
 
-    fuzz(0.05, changed([text for text in texts("*/claims.yaml") if len(text) < 20_000]), answer)
+    shortest = min(texts("*/claims.yaml"), key=len)  # reading YAML takes most of the time
+    fuzz(0.05, changed([shortest]), answer)
 
 
 def test_changed_rules_of_verdicts(fuzz):
