@@ -59,7 +59,7 @@ TABLE, FIGURE = REPORT.table("{name}"), REPORT.figure("{name}")
 
 
 def print_findings():
-    """Print what check-method finds in the method that is compared. It takes seconds, and tuning takes minutes."""
+    """Print what check-method finds in the method that is compared. It takes seconds; tuning and training take minutes."""
     try:
         fedflat([FLOW.compared.check_log], "check-method", FLOW.compared.checked)
     except CalledProcessError:
@@ -69,7 +69,7 @@ def print_findings():
 onstart:
     if not SUBMITTED:
         FLOW.require_data((job.rule.name, job.wildcards) for job in workflow.dag.needrun_jobs())
-        if FLOW.compared:
+        if FLOW.compared and {"tune", "train"} & {job.rule.name for job in workflow.dag.needrun_jobs()}:
             print_findings()
     # Snakemake's limit of jobs per second polls once a second for each job that has ended. One machine needs no
     # limit, so `--max-jobs-per-timespan` has no effect there.

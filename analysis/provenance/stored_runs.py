@@ -63,9 +63,7 @@ def drawn(baselines: Baselines, count: int, seed: int) -> list[dict[Any, Any]]:
 
 def limits(baselines: Baselines, stored: Row) -> dict[str, float]:
     """The largest allowed difference of each accuracy and loss of a stored run, if other rounding is possible."""
-    runs = baselines.runs
-    cell = runs[(runs[_CELL] == pd.Series({name: stored[name] for name in _CELL})).all(axis=1)]
-    allowed = {}
+    cell, allowed = _equal(baselines.runs, stored, _CELL), {}
     for name in RATED:
         kind = name.rpartition("_")[2]
         fixed = TOLERANCE[kind] * (abs(float(stored[name])) if kind == "loss" else 1)
@@ -74,22 +72,43 @@ def limits(baselines: Baselines, stored: Row) -> dict[str, float]:
     return allowed
 
 
+def _equal(runs: pd.DataFrame, stored: Row, columns: Sequence[str]) -> pd.DataFrame:
+    """The runs that have the values of a stored one in these columns."""
+    return runs[(runs[columns] == pd.Series({name: stored[name] for name in columns})).all(axis=1)]
+
+
+def _trained_together(baselines: Baselines, stored: Row) -> list[Row]:
+    """The stored runs whose seeds shared a cohort with this one, which changes its last bits; else only this one."""
+    if not _is_together(stored):
+        return [stored]
+    seeds = _equal(baselines.runs, stored, [*_CELL, "configuration", "engine"]).to_dict("records")
+    return [stored if run["seed"] == stored["seed"] else run for run in seeds] or [stored]
+
+
+def _is_together(stored: Row) -> bool:
+    return bool(json.loads(str(stored["engine"])).get("together"))
+
+
 def verify(baselines: Baselines, stored: Row, device: torch.device, progress: Progress) -> Verdict:
-    """Train a stored run of these baselines again in a temporary folder, and compare it with what is stored."""
+    """Train a stored run of these baselines again in a temporary folder, and compare it with what is stored.
+
+    Seeds that were trained together are trained together again.
+    """
     address = CellAddress.of("/".join(str(stored[column]) for column in IDS))
     name = f"{run_in(Path(address.path), stored['seed'])} ({stored['variant']})"
     accuracy = float(stored["test_accuracy"])
     try:
-        config = configuration(stored)
+        configs = [configuration(run) for run in _trained_together(baselines, stored)]
     except UserError as error:
         return Verdict(name, accuracy, nan, f"not verified: {error}")
     threads = torch.get_num_threads()
     with tempfile.TemporaryDirectory(prefix="fedflat-baselines-") as folder:
         try:
-            config = _as_computed(config, stored, device)
-            [run] = train_runs([config], [Path(folder, "run")], device, progress)
+            configs = [_as_computed(config, stored, device) for config in configs]
+            runs = train_runs(configs, [run_in(Path(folder), config.seed) for config in configs], device, progress)
         finally:
             torch.set_num_threads(threads)
+        run = next(run for run in runs if run.config.seed == stored["seed"])
         finished, final = FinishedRun(address, run), rule_of(str(stored["report"]))
         targets = [float(column.removeprefix(ROUNDS_TO)) for column in stored if str(column).startswith(ROUNDS_TO)]
         again = {**measured(finished, final, targets), **about(finished, final)}
@@ -146,7 +165,7 @@ def _as_computed(config: RunConfig, stored: Row, device: torch.device) -> RunCon
     torch.set_num_threads(min(choice.threads, torch.get_num_threads()))
     engine = EngineSettings(
         backend=choice.backend,
-        seeds="apart",
+        seeds="together" if choice.together else "apart",
         layout="channels_last" if choice.channels_last else "contiguous",
         convolution="im2col" if choice.im2col else "grouped",
     )
@@ -164,7 +183,8 @@ def _compared(stored: Row, again: Mapping[str, Any], allowed: Mapping[str, float
     if not other:
         return "same bits" + (f" ({reasons})" if reasons else ""), False
     if not reasons:
-        return f"DIFFERS: {_both(other[0], stored, again)}, though the bits must be the same", True
+        unless = " if one command trained all seeds of the cell" if _is_together(stored) else ""
+        return f"DIFFERS: {_both(other[0], stored, again)}, though the bits must be the same{unless}", True
     for name, limit in allowed.items():
         if not abs(again[name] - stored[name]) <= limit:
             return f"DIFFERS: {_both(name, stored, again)}, more than the tolerance {limit:.3g} ({reasons})", True

@@ -227,7 +227,7 @@ class TableLayout(Layout):
 
     @model_validator(mode="after")
     def _references_shown(self) -> "TableLayout":
-        named = [*self.rows]
+        named = list(self.rows)
         for column in self.columns:
             named += [*column.gain_over, *column.gain_over.values()]
             named += [] if column.relative_to is None else [column.relative_to]

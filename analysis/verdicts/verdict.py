@@ -21,8 +21,8 @@ from analysis.verdicts.equivalence import Noise, agrees, differs, seeds_to_decid
 from analysis.verdicts.margins import Margin
 
 Missing = Literal["not run", "not analysed", "diverged", "censored"]
-"""Why an entry has no reproduced mean, in this order: nothing was run; the runs were not
-analysed, or the analysis found no value; a run diverged; a run did not reach its target."""
+"""Why an entry has no reproduced mean, in this order: nothing was run; the runs were not analysed, or the analysis
+found no value; a run diverged; a run did not reach its target."""
 
 Kind = Literal["agrees", "differs", "inconclusive", "not judged", "not published", Missing]
 

@@ -24,8 +24,11 @@ def compose(chosen: Mapping[str, str]) -> Recipe:
     Raises `UserError` for unknown slots and components, and for components that do not fit together.
     """
     components = _with(Components(), chosen)
-    title = " + ".join(c.name for c in components.by_slot().values() if c not in Components().by_slot().values())
-    return Recipe(title or "none", title or "FedAvg", "free composition", components)
+    others = [c.name for slot, c in components.by_slot().items() if c is not Components().by_slot()[slot]]
+    name = " + ".join(others)
+    is_fedavg = others in ([], [components.loss.name])
+    title = " + ".join(["FedAvg", *others]) if is_fedavg else name
+    return Recipe(name or "none", title, "free composition", components)
 
 
 def combine(own: Recipe, chosen: Mapping[str, str]) -> Recipe:

@@ -58,10 +58,10 @@ class DifferencesLayout(FinalValuesLayout, PanelLayout):
         """The meaning of points and lines."""
         better = {"higher": "Higher is better. ", "lower": "Lower is better. ", "none": ""}[self.quantity.better]
         runs, many = frame.groupby(IDS)["seed"].nunique(), len(self.panels) > 1
-        told = f"{better}Differences of runs with the same setting and seed, {count_seeds(frame)}."
+        what = f"{better}Differences of runs with the same setting and seed, {count_seeds(frame)}."
         if runs.max() == 1:
             over = "; in the panel of all settings, large points: means over settings" if many else ""
-            return f"{told} Points: runs{over}."
+            return f"{what} Points: runs{over}."
         over = " (in the panel of all settings: their means over seeds)" if many else ""
         needs = (
             " An interval needs two runs in each setting, and three in one setting alone."
@@ -69,7 +69,7 @@ class DifferencesLayout(FinalValuesLayout, PanelLayout):
             else ""
         )
         return (
-            f"{told} Small points: runs{over}; large points: means; lines: {100 * CONFIDENCE:g} % t-intervals from the "
+            f"{what} Small points: runs{over}; large points: means; lines: {100 * CONFIDENCE:g} % t-intervals from the "
             "spread within settings, which contain the true mean in 94 to 98 % of cases if differences are normally "
             f"distributed.{needs if runs.min() < _ENOUGH else ''}"
         )

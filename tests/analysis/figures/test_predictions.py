@@ -88,23 +88,23 @@ def test_large_images_are_made_smaller_without_new_classes(scenes: Path) -> None
 
 
 def test_the_figure_shows_them_with_the_miou_of_each_method(scenes: Path) -> None:
-    scene, asked = stored(scenes, "fedprox"), requested(scenes)
-    layout = Figures(asked).layout("predictions")
-    figure = figures.draw(layout, asked.tidy)
+    scene, requested_experiment = stored(scenes, "fedprox"), requested(scenes)
+    layout = Figures(requested_experiment).layout("predictions")
+    figure = figures.draw(layout, requested_experiment.tidy)
     grid = np.array(figure.subfigs[0].get_axes() if figure.subfigs else figure.get_axes()).reshape(4, 4)
     shown = [[axes.images[0].get_array() for axes in line] for line in grid]
     for row, (picture, labels, _, fedprox) in zip(scene.itertuples(), shown, strict=True):
         assert np.array_equal(picture, pixels(row.picture))
         assert np.array_equal(labels, PALETTE[pixels(row.labels)])
         assert np.array_equal(fedprox, PALETTE[pixels(row.predicted)])
-    (setting,) = layout.settings(asked.experiment)
-    metrics = asked.tidy.gather("metrics", [CellAddress(setting, "fedprox")])
+    (setting,) = layout.settings(requested_experiment.experiment)
+    metrics = requested_experiment.tidy.gather("metrics", [CellAddress(setting, "fedprox")])
     assert grid[0, 3].get_title() == f"FedProx\n{metrics['test_miou'].iloc[-1]:.1f} %"
     assert [axes.get_ylabel() for axes in grid[:, 0]] == ["Seen", "Seen", "Unseen", "Unseen"]
     assert legend(figure)[0] == "background"
     assert legend(figure)[-1] == "no label"
-    assert "Runs of seed 3." in words(figures.caption(layout, asked.tidy))
-    assert "Not run: FedSAM." in words(figures.caption(layout, asked.tidy))
+    assert "Runs of seed 3." in words(figures.caption(layout, requested_experiment.tidy))
+    assert "Not run: FedSAM." in words(figures.caption(layout, requested_experiment.tidy))
 
 
 def test_classes_have_colours_of_their_own() -> None:

@@ -162,13 +162,13 @@ def test_bands_end_where_values_do(tmp_path: Path, quick: Experiment) -> None:
     assert "cut at zero" in words(figures.caption(figures.load_figure("quick", "perturbation"), tidy))
 
 
-def test_bands_are_drawn_for_few_lines_or_where_asked(tmp_path: Path, quick: Experiment) -> None:
+def test_bands_are_drawn_for_few_lines_or_where_requested(tmp_path: Path, quick: Experiment) -> None:
     for count, method in enumerate(["fedavg", "fedsam", "fedasam", "fedlesam", "fedgf"], start=1):
         write(tmp_path, CellAddress(HARD, method), "metrics", metrics([80, 90]))
         tidy, layout = tidy_in(tmp_path, quick), figures.load_figure("quick", "convergence")
-        for asked in (None, True, False):
-            shown = layout.model_copy(update={"bands": asked})
-            has = count <= 4 if asked is None else asked
+        for bands in (None, True, False):
+            shown = layout.model_copy(update={"bands": bands})
+            has = count <= 4 if bands is None else bands
             _, hard, _, _ = panels(figures.draw(shown, tidy))
             assert len(hard.collections) == count * has
             assert len(lines(hard)) == count

@@ -160,14 +160,14 @@ def test_bad_input_ends_snakemake_with_one_line(capsys):
         one_line_errors(refuse)()
 
 
-@pytest.mark.parametrize("asked", ["analysis_names", "targets"])
-def test_wrong_options_of_an_analysis_end_snakemake_with_one_line(asked, tmp_path, capsys):
+@pytest.mark.parametrize("attribute", ["analysis_names", "targets"])
+def test_wrong_options_of_an_analysis_end_snakemake_with_one_line(attribute, tmp_path, capsys):
     """Snakemake asks for both while it reads the Snakefile, before any rule has wildcards."""
     mini = Path(shutil.copytree(Path(MINI).parent, tmp_path / "mini"))
     (mini / "analyses.yaml").write_text("drift: 3\n", encoding="utf-8")
     flow = Workflow.of({"experiments": str(mini / "experiments.yaml")})
     with ended(capsys, r"fedflat: '.*analyses\.yaml': drift = 3 \(allowed: options"):
-        getattr(flow, asked)
+        getattr(flow, attribute)
 
 
 FIGURES = ["convergence", "cost", "differences", "drift", "labels", "perturbation", "perturbation_rise", "surfaces"]

@@ -24,9 +24,20 @@ from analysis.report.requested import RequestedExperiment
 from bench.experiments.experiment import load_experiment
 from bench.host.progress import silent
 from bench.input.errors import UserError
+from tests.analysis.conftest import train_all
 from tests.commands import fedflat, refused
 
 CPU = torch.device("cpu")
+
+SHARED = """
+name: shared
+dataset: mnist1d
+model: cnn1d
+training: {rounds: 12, local_steps: 10, batch_size: 32, lr: 0.1}
+engine: {backend: cohort, seeds: together}
+grid: {partition: [{name: dirichlet_by_class, alpha: 0.1, clients: 50}], participation: [{active: 5}], seeds: [0, 1, 2]}
+methods: {fedsam: {hyperparameters: {rho: 0.1}}}
+"""
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +60,11 @@ def stored(stored_files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def rows(**values: object) -> dict[str, dict[str, object]]:
     """The stored runs of the first setting and seed by method, with these values."""
-    runs = load("tiny").runs.drop_duplicates("method").assign(**values)
+    return rows_of(load("tiny"), **values)
+
+
+def rows_of(baselines: Baselines, **values: object) -> dict[str, dict[str, object]]:
+    runs = baselines.runs.drop_duplicates("method").assign(**values)
     return {row["method"]: row for row in runs.to_dict("records")}
 
 
@@ -63,6 +78,20 @@ def test_a_run_is_trained_again_with_the_same_bits(stored: Path) -> None:
         assert (verdict.words, verdict.differs) == ("same bits", False)
         assert verdict.again == row["test_accuracy"] or np.isnan(verdict.again)
     assert not list(stored.glob("results/runs/**/*.csv")), "nothing is written there"
+
+
+def test_seeds_that_were_trained_together_are_trained_together_again(stored: Path) -> None:
+    """Other seeds in the cohort change last bits within these rounds."""
+    Path("shared.yaml").write_text(SHARED, encoding="utf-8")
+    train_all(Path("shared.yaml"), Path("results"))
+    add([RequestedExperiment("shared.yaml", Path("results"))], "shared")
+    baselines = load("shared")
+    assert baselines.runs["engine"].str.contains('"together":true').all()
+    for row in baselines.runs.to_dict("records"):
+        assert verify(baselines, row, CPU, silent).words == "same bits"
+    row = rows_of(baselines)["fedsam"]
+    words = verify(baselines, {**row, "test_loss": row["test_loss"] + 1e-12}, CPU, silent).words
+    assert words.endswith("though the bits must be the same if one command trained all seeds of the cell")
 
 
 @pytest.mark.parametrize(

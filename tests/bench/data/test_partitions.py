@@ -75,7 +75,7 @@ def test_shares_of_classes_have_the_variance_of_the_dirichlet_distribution():
 
 
 def test_small_shares_are_drawn_again():
-    """Of two classes with 30 and 10 images, the first draw leaves client 0 with 7 + 2 images, one fewer than asked."""
+    """Of two classes with 30 and 10 images, the first draw leaves client 0 with 7 + 2 images, fewer than ten."""
     labels = np.repeat([0, 1], [30, 10])
     stream = Script(dirichlet=[[0.25, 0.75], [0.2, 0.8], [0.25, 0.75], [0.3, 0.7]])
     split = DirichletByClass(clients=2, alpha=1.0).split(samples(labels), stream)

@@ -187,6 +187,6 @@ def test_after_damage_the_run_goes_on_from_the_checkpoint_before_or_starts_anew(
         assert "resumed after round 2" in log
     else:
         assert "resumed after round 2" in log or log.count("started: ") == 2
-    told = [line for line in said if "is damaged" in line]
-    assert told or damage == "missing"
-    assert all("\n" not in line and line.partition(": ")[2] in log for line in told)
+    messages = [line for line in said if "is damaged" in line]
+    assert messages or damage == "missing"
+    assert all("\n" not in line and line.partition(": ")[2] in log for line in messages)
