@@ -14,6 +14,7 @@ from bench.experiments.sections.tuning import SearchRanges, Tuned, Tuning
 from bench.input.bounds import MOST_ENTRIES, Seed
 from bench.input.errors import SeveralMistakesError, UserError, all_mistakes
 from bench.input.frozen import LABEL, NAME, REPORT, Frozen, collected
+from bench.methods.catalog import CATALOG
 from bench.methods.released import Release, release
 
 SWA_SUFFIX = "+swa"
@@ -54,8 +55,8 @@ class PartitionOverrides(Frozen):
 class MethodEntry(MethodChoice):
     """One method of an experiment: hyper-parameters as that experiment's paper states them, and exceptions.
 
-    Without a name, components or a file, the entry's label is the name of the method; a label that ends in +swa needs
-    `swa` among the hyper-parameters.
+    Without a name or a file, a label of the catalog is the name of the method; a label that ends in +swa needs `swa`
+    among the hyper-parameters.
     """
 
     in_words: ClassVar[str] = "a method's entry"
@@ -78,8 +79,9 @@ class MethodEntry(MethodChoice):
     def choice(self, label: str) -> MethodChoice:
         """The method under this label."""
         fields = self.model_dump(exclude={"title", "training", "variant", "where", "search", "parts"})
-        if self.name is None and not self.slots and self.file is None:
-            fields["name"] = label.removesuffix(SWA_SUFFIX)
+        named = label.removesuffix(SWA_SUFFIX)
+        if self.name is None and self.file is None and (named in CATALOG or not self.slots):
+            fields["name"] = named
         if label.endswith(SWA_SUFFIX) and "swa" not in self.hyperparameters:
             raise UserError(f"{label}: its hyperparameters need swa, for example {{cycle: 5}}")
         return MethodChoice.parse(fields)
@@ -88,10 +90,10 @@ class MethodEntry(MethodChoice):
         """The changes by the variant; None for the published one. Only methods of the catalog have other variants."""
         if self.variant == PUBLISHED:
             return None
-        name = self.choice(label).name
-        if name is None:
+        choice = self.choice(label)
+        if choice.name is None or choice.slots:
             raise UserError(f"{label}: only methods of the catalog have a variant '{self.variant}'")
-        return release(name, self.variant)
+        return release(choice.name, self.variant)
 
 
 class Grid(Frozen):

@@ -24,28 +24,27 @@ def compose(chosen: Mapping[str, str]) -> Recipe:
     Raises `UserError` for unknown slots and components, and for components that do not fit together.
     """
     components = _with(Components(), chosen)
-    others = [c.name for slot, c in components.by_slot().items() if c is not Components().by_slot()[slot]]
-    name = " + ".join(others)
-    is_fedavg = others in ([], [components.loss.name])
-    title = " + ".join(["FedAvg", *others]) if is_fedavg else name
-    return Recipe(name or "none", title, "free composition", components)
+    title = " + ".join(c.name for c in components.by_slot().values() if c not in Components().by_slot().values())
+    return Recipe(title or "none", title or "FedAvg", "free composition", components)
 
 
 def combine(own: Recipe, chosen: Mapping[str, str]) -> Recipe:
-    """The recipe `own` of a user with components of the catalog in other slots, given by their names.
+    """A recipe with components of the catalog in slots in which it has FedAvg's, given by their names.
 
     It takes all hyper-parameters of its components. Raises `UserError` as `compose` does, and if a component would
-    replace one of the user's.
+    replace one of the recipe's.
     """
-    users = {slot: c for slot, c in own.components.by_slot().items() if c not in SLOTS[slot].values()}
-    if taken := sorted(users.keys() & chosen.keys()):
-        free = [slot for slot in SLOTS if slot not in users]
+    neutral = Components().by_slot()
+    taken = {slot: c.name for slot, c in own.components.by_slot().items() if c is not neutral[slot]}
+    added = {slot: name for slot, name in chosen.items() if taken.get(slot) != name}
+    if replaced := [slot for slot in added if slot in taken]:
+        slot, free = replaced[0], ", ".join(slot for slot in SLOTS if slot not in taken)
         raise UserError(
-            f"{taken[0]}: {chosen[taken[0]]} would replace the method's own {taken[0]} '{users[taken[0]].name}' "
-            f"(allowed: {', '.join(free) or 'none'})"
+            f"{slot}: {added[slot]} would replace the method's own {slot} '{taken[slot]}' (allowed: {free or 'none'})"
         )
-    components, names = _with(own.components, chosen), " + ".join(dict.fromkeys(chosen.values()))
-    return Recipe(f"{own.name} + {names}", f"{own.title} + {names}", own.citation, components)
+    names = " + ".join(dict.fromkeys(added.values()))
+    title = f"{own.title} + {names}"
+    return Recipe(f"{own.name} + {names}", title, own.citation, _with(own.components, added)) if added else own
 
 
 def _with(components: Components, chosen: Mapping[str, str]) -> Components:

@@ -253,7 +253,7 @@ class _Calibration:
         graph = graph_bytes(lambda: objective.gradient(self.state.w, x, y))
         client = 2 * graph + VECTORS * self.state.w.nbytes
         fit = int(MEMORY * available_memory() // client)
-        clients = min(self.most_threads, len(works), fit)
+        clients = max(1, min(self.most_threads, len(works), fit))
         choice = replace(loop, backend="parallel", threads=clients)
         if clients > 1:
             yield choice

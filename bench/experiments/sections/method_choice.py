@@ -1,5 +1,5 @@
-"""How a configuration selects a method: by its name in the catalog, by its components, by a user-defined file, or by a
-file and components that it does not define."""
+"""How a configuration selects a method: by its name in the catalog or a user-defined file, each with further components
+if wanted, or by its components alone."""
 
 from collections.abc import Mapping
 from functools import cached_property
@@ -13,7 +13,7 @@ from bench.input.errors import UserError
 from bench.input.frozen import Frozen
 from bench.methods.base import Method
 from bench.methods.catalog import recipe
-from bench.methods.compose import SLOTS, compose
+from bench.methods.compose import SLOTS, combine, compose
 from bench.methods.recipe import Recipe
 from bench.methods.user_file import KIND, recipe_from_file
 
@@ -24,25 +24,21 @@ HyperParameters = dict[str, Any]
 class MethodChoice(Frozen):
     """A method's `name` in the catalog, or its components, or a `file` that defines METHOD; and hyper-parameters.
 
-    Components next to a file take the slots that the file leaves free.
+    Components next to a name or a file take the slots in which the method has FedAvg's.
     """
 
     name: str | None = Field(default=None, description="a method of the catalog")
-    perturbation: str | None = Field(default=None, description="component of a composed method; default: none")
-    correction: str | None = Field(default=None, description="component of a composed method; default: none")
-    server: str | None = Field(default=None, description="component of a composed method; default: average")
-    loss: str | None = Field(default=None, description="component of a composed method; default: cross_entropy")
+    perturbation: str | None = Field(default=None, description="component; default: the method's, or none")
+    correction: str | None = Field(default=None, description="component; default: the method's, or none")
+    server: str | None = Field(default=None, description="component; default: the method's, or average")
+    loss: str | None = Field(default=None, description="component; default: the method's, or cross_entropy")
     file: Path | None = Field(default=None, description="a Python file that defines METHOD = Recipe(...)")
     hyperparameters: HyperParameters = Field(default={}, description="by canonical name; swa wraps the method in SWA")
 
     @model_validator(mode="after")
     def _named_once(self) -> "MethodChoice":
-        others = [way for way, given in (("components", self.slots), ("file", self.file)) if given]
-        if self.name is not None and others:
-            raise UserError(
-                "a method is given by name, by components, or by file, which may have components, too; "
-                f"not by name and {' and '.join(others)}"
-            )
+        if self.name is not None and self.file is not None:
+            raise UserError("a method is given by name or by file, not by both")
         return self
 
     @property
@@ -55,11 +51,11 @@ class MethodChoice(Frozen):
         """The chosen method's recipe; a `UserError` if there is no such method, component or file."""
         if self.file is not None:
             return recipe_from_file(self.file, self.slots)
-        if self.slots:
-            return compose(self.slots)
-        if self.name is None:
+        if self.name is not None:
+            return combine(recipe(self.name), self.slots) if self.slots else recipe(self.name)
+        if not self.slots:
             raise UserError("a method needs a name, components, or a file")
-        return recipe(self.name)
+        return compose(self.slots)
 
 
 class MethodConfig(MethodChoice):

@@ -8,6 +8,7 @@ import torch
 
 from bench.engine.checkpoint import load_state, save_state
 from bench.engine.method_costs import example
+from bench.experiments.schema import MethodEntry
 from bench.input.errors import UserError
 from bench.methods.base import Perturbation
 from bench.methods.catalog import CATALOG
@@ -60,6 +61,30 @@ def test_other_losses_compose_too(loss, triple):
     recipe = compose(chosen(triple, loss))
     run = Problem(3).run(recipe, example(recipe))
     assert all(bool(torch.isfinite(w).all()) for w in run.global_params)
+
+
+@pytest.mark.parametrize(
+    ("label", "entry", "title", "same"),
+    [
+        ("fedsam", {"loss": "hard_pixels"}, "FedSAM + hard_pixels", {"perturbation": "sam", "loss": "hard_pixels"}),
+        ("fedavg", {"loss": "hard_pixels"}, "FedAvg + hard_pixels", {"loss": "hard_pixels"}),
+        ("mine", {"name": "feddyn", "perturbation": "sam"}, "FedDyn + sam",
+         {"perturbation": "sam", "correction": "feddyn", "server": "feddyn"}),
+        ("fedsam", {"perturbation": "sam", "correction": "scaffold"}, "FedSAM + scaffold",
+         {"perturbation": "sam", "correction": "scaffold"}),
+        ("fedsam", {"perturbation": "sam"}, "FedSAM", {"perturbation": "sam"}),
+        ("mine", {"perturbation": "sam"}, "sam", {"perturbation": "sam"}),
+    ],
+)  # fmt: skip
+def test_a_method_of_the_catalog_takes_components_in_its_free_slots(label, entry, title, same):
+    recipe = MethodEntry.parse(entry).choice(label).recipe
+    assert (recipe.title, recipe.components) == (title, compose(same).components)
+
+
+def test_a_variant_has_no_other_components():
+    entry = MethodEntry.parse({"name": "fedsam", "loss": "hard_pixels", "variant": "released"})
+    with pytest.raises(UserError, match="only methods of the catalog have a variant 'released'"):
+        entry.release("mine")
 
 
 @pytest.mark.parametrize("triple", [t for t in TRIPLES if t not in LEGAL][::8])

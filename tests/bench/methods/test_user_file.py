@@ -257,7 +257,7 @@ def test_what_a_method_costs_is_left_out_if_no_example_fits(own):
 
 def test_a_method_is_named_in_one_way(own):
     two = {"file": str(own / "my_method.py"), "name": "fedsam", "hyperparameters": {"rho": 0.1}}
-    with pytest.raises(UserError, match="too; not by name and file"):
+    with pytest.raises(UserError, match="by name or by file, not by both"):
         MethodConfig.parse(two)
     text = shutil.move(own / "my_method.py", own / "my_method.txt")
     with pytest.raises(UserError, match=r"my_method.txt' is no Python file \(its name must end in .py\)"):

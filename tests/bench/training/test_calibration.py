@@ -117,3 +117,15 @@ def test_a_stored_choice_with_a_wrong_type_is_no_choice(key, value):
     with pytest.raises(ValueError, match="not a choice of the engine"):
         EngineChoice.from_json({**EngineChoice().as_json(), key: value})
     assert EngineChoice.from_json(EngineChoice().as_json()) == EngineChoice()
+
+
+@pytest.mark.parametrize("fitting", [0, 1, 2])
+def test_clients_that_do_not_fit_into_the_memory_are_not_trained_side_by_side(fitting, monkeypatch):
+    measured = calibration_of()
+    measured.most_threads = 2
+    monkeypatch.setattr(calibration, "graph_bytes", lambda gradient: 2**30)
+    client = 2 * 2**30 + calibration.VECTORS * measured.state.w.nbytes
+    monkeypatch.setattr(calibration, "available_memory", lambda: (fitting + 0.5) * client / calibration.MEMORY)
+    candidates = list(measured._parallel(EngineChoice("loop")))
+    assert candidates == ([EngineChoice("parallel", threads=2)] if fitting == 2 else [])
+    assert len(measured.impossible) == (fitting < 2)
