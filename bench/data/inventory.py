@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench.data.sources import SOURCES, parse_source
+from bench.data.sources import SOURCES, SUFFIX, parse_source
 from bench.data.sources.base import Published, Source
 from bench.data.sources.image_files.domains import DomainFolder
 from bench.data.sources.image_files.image_folder import SUBSETS, ImageFolder
@@ -51,9 +51,7 @@ def prepare(name: str, root: Path, *, fetch: bool) -> Iterator[str]:
 
 def _sources(name: str) -> list[Source]:
     """All variants of the data set of this name, or the user-defined one: a folder, an npz file, `file.py:function`."""
-    if name.endswith(".npz"):
-        return [parse_source({"name": "arrays", "file": name})]
-    if ":" in name:
+    if ":" in name or name.endswith(SUFFIX):
         return [parse_source(name)]
     if name not in SOURCES and expanded(name, "the folder").is_dir():
         return [_of_folder(expanded(name, "the folder"))]

@@ -365,7 +365,7 @@ def _updated(base: Any, overrides: Any, section: str = "") -> Any:
 
 
 def _with_references(data: Data) -> Data:
-    """The data, and its parts, with the fields of user-defined models and data sets instead of `file.py:function`."""
+    """The data, and its parts, with the fields of user-defined models and data sets instead of their short forms."""
     found = dict(data)
     if isinstance(model := data.get("model"), str) and ":" in model:
         found["model"] = parse_reference(model, NOUN)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from bench.data.sources.arrays import ArrayFunction
+from bench.data.sources.arrays import ArrayFile, ArrayFunction
 from bench.data.sources.base import Source
 from bench.input.errors import UserError, unknown
 from bench.input.registry import OneOf, registered
@@ -11,7 +11,9 @@ from bench.input.user_function import parse_reference
 
 SOURCES = registered(Source, "bench.data.sources")
 
-FUNCTION = ArrayFunction.model_fields["name"].default
+FILE, FUNCTION = (source.model_fields["name"].default for source in (ArrayFile, ArrayFunction))
+
+SUFFIX = ".npz"
 
 AnySource = Annotated[Source, OneOf(SOURCES.values(), discriminator="name")]
 
@@ -19,11 +21,12 @@ AnySource = Annotated[Source, OneOf(SOURCES.values(), discriminator="name")]
 def parse_source(dataset: Any) -> Source:
     """The source for the `dataset` of a configuration.
 
-    Accepted: a name, or `file.py:function` or `module:function`, alone or as the name in a mapping with options.
+    Accepted: a name, or `data.npz`, `file.py:function` or `module:function`, alone or as the name in a mapping with
+    options.
     """
     if isinstance(dataset, Source):
         return dataset
-    fields = _with_function(dataset if isinstance(dataset, Mapping) else {"name": dataset})
+    fields = _with_reference(dataset if isinstance(dataset, Mapping) else {"name": dataset})
     if "name" not in fields:
         raise UserError(f"dataset has no name (allowed: {', '.join(SOURCES)})")
     name = fields["name"]
@@ -33,14 +36,16 @@ def parse_source(dataset: Any) -> Source:
 
 
 def referenced(dataset: Any) -> Any:
-    """The `dataset` of a configuration, with the fields of a user-defined function instead of `file.py:function`."""
-    if isinstance(dataset, str) and ":" in dataset:
-        return _with_function({"name": dataset})
-    return _with_function(dataset) if isinstance(dataset, Mapping) else dataset
+    """The `dataset` of a configuration, with the fields of user-defined data instead of `data.npz`, `file.py:function`."""
+    if isinstance(dataset, str) and (":" in dataset or dataset.endswith(SUFFIX)):
+        return _with_reference({"name": dataset})
+    return _with_reference(dataset) if isinstance(dataset, Mapping) else dataset
 
 
-def _with_function(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+def _with_reference(fields: Mapping[str, Any]) -> Mapping[str, Any]:
     name = fields.get("name")
+    if isinstance(name, str) and name.endswith(SUFFIX):
+        return {**fields, "name": FILE, "file": name}
     if isinstance(name, str) and ":" in name:
         return {**fields, "name": FUNCTION, **parse_reference(name, ArrayFunction.noun)}
     return {"name": FUNCTION, **fields} if "function" in fields else fields

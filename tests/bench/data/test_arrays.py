@@ -127,6 +127,14 @@ def test_identity_depends_on_the_content_only(tmp_path):
     assert one == two != three
 
 
+def test_the_name_of_an_npz_file_is_a_data_set(tmp_path):
+    file = saved(tmp_path / "a.npz", **digits())
+    (tmp_path / "mine.yaml").write_text("name: mine\nextends: quick\ndataset: a.npz\nmodel: mlp\n", "utf-8")
+    dataset = next(iter(load_experiment(str(tmp_path / "mine.yaml")).cells().values())).runs[0].dataset
+    assert dataset == config({"name": "arrays", "file": file}).dataset == parse_source(str(file))
+    assert parse_source({"name": str(file), "classes": 12}).load(tmp_path).classes == 12
+
+
 def test_a_run_survives_without_the_file(tmp_path, monkeypatch):
     """The cache has the arrays by their content; without both, and after an edit, one line says so."""
     monkeypatch.setenv(ENVIRONMENT, str(tmp_path / "root"))

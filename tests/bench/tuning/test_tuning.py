@@ -186,7 +186,7 @@ def arrays_experiment(folder: Path, test_labels: np.ndarray) -> Path:
         y_test=test_labels,
     )
     file = folder / "own.yaml"
-    file.write_text("name: own\nextends: quick\ndataset: {name: arrays, file: digits.npz}\n", encoding="utf-8")
+    file.write_text("name: own\nextends: quick\ndataset: digits.npz\n", encoding="utf-8")
     return file
 
 
