@@ -128,7 +128,8 @@ class Layout(Frozen):
         if self.most is None:
             return tuple(listed)
         ranked = dict.fromkeys([*listed[:1], *experiment.own_methods, *listed, *experiment.methods])
-        shown = [method for method in ranked if experiment.is_chosen(method)][: self.most]
+        chosen = [method for method in ranked if experiment.is_chosen(method)]
+        shown = (chosen or list(ranked))[: self.most]  # with none of them chosen, the layout fits, but is not shown
         return tuple(method for method in experiment.methods if method in shown)
 
     def _is_row(self, method: str, experiment: Experiment) -> bool:

@@ -36,7 +36,7 @@ def parse_source(dataset: Any) -> Source:
 
 
 def referenced(dataset: Any) -> Any:
-    """The `dataset` of a configuration, with the fields of user-defined data instead of `data.npz`, `file.py:function`."""
+    """The `dataset` of a configuration, with the fields of user-defined data instead of their short forms."""
     if isinstance(dataset, str) and (":" in dataset or dataset.endswith(SUFFIX)):
         return _with_reference({"name": dataset})
     return _with_reference(dataset) if isinstance(dataset, Mapping) else dataset

@@ -337,6 +337,15 @@ def test_what_cannot_be_compared_is_one_line(label, message, tmp_path, capsys):
         flow.metrics_compared_with(wildcards("digits/dirichlet-0.1/4-of-20/fedavg", analysis="interpolation"))
 
 
+def test_chosen_methods_may_be_those_of_another_experiment():
+    """The default target is the page of quick, which has no FedTOGA."""
+    flow = Workflow.of({"methods": ["fedtoga"]})
+    [metrics, *others] = flow.targets["bench1d_runs"](wildcards())
+    assert len(others) == 3
+    assert metrics.parent.name == "fedtoga"
+    assert Figures(flow.requested[0]).shown() == []
+
+
 def test_only_chosen_methods_are_requested():
     flow = Workflow.of({"experiments": MINI, "methods": ["fedsam"]})
     requested = flow.experiments["mini"]
