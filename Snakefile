@@ -138,7 +138,7 @@ rule train:
 rule tune:
     message: "tune " + SHOWN
     output: PATHS.trials(E, CELL)
-    params: search=FLOW.searched
+    params: search=FLOW.checked_search
     log: PATHS.log(E, "tune", CELL)
     threads: FLOW.threads
     resources: gpu=FLOW.gpus, slot=slot, mem_mb=FLOW.mebibytes, runtime=FLOW.minutes_of_tuning, tmpdir=None

@@ -30,6 +30,7 @@ from bench.input.content import short_hash
 from bench.input.errors import UserError, raise_all, unknown
 from bench.training.directories.shared_runs import shared_run
 from bench.training.run_directory import is_complete, is_finished
+from bench.tuning.cell_search import CellSearch
 from bench.tuning.given import check_names
 from bench.tuning.halving import budget
 from bench.tuning.winners import SUFFIX
@@ -226,9 +227,13 @@ class Workflow:
         return self.cell(w).identity
 
     @one_line_errors
-    def searched(self, w: Wildcards) -> str:
-        """What a cell's search depends on: the identity of its configuration, and how it searches."""
-        return _searched(self.experiments[w.experiment].experiment, self.cell_path(w))
+    def checked_search(self, w: Wildcards) -> str:
+        """What a cell's search depends on; an error, before any job starts, if stored trials are of another search."""
+        experiment, path = self.experiments[w.experiment].experiment, self.cell_path(w)
+        folder = self.paths.tuning(w.experiment, path)
+        if folder.exists() and not self.replaces:
+            CellSearch.of(experiment, path, folder).read()
+        return _searched(experiment, path)
 
     @one_line_errors
     def searches(self, w: Wildcards) -> str:
