@@ -203,7 +203,10 @@ def study(
     """
     from analysis.comparison.study.source import Source
     from analysis.comparison.study.study import Study
+    from analysis.comparison.study.words import words
     from analysis.comparison.study.write import write
 
     source = Source(grid, results, overrides_of(set_), from_runs=runs, baselines=stored)
-    typer.echo(str(write(Study.of(source.runs(), source.name, fitted), out or source.folder, width)))
+    made = Study.of(source.runs(), source.name, fitted)
+    for line in (*words(made), str(write(made, out or source.folder, width))):
+        typer.echo(line)

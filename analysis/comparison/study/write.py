@@ -6,10 +6,12 @@ from analysis.comparison.report.pages import write_pages
 from analysis.comparison.study.figures import figures
 from analysis.comparison.study.study import Study
 from analysis.comparison.study.tables import REPORT, tables
+from analysis.comparison.study.words import words
 from analysis.figures.base import TEXT_WIDTH
 
 
 def write(study: Study, folder: Path, width: float = TEXT_WIDTH) -> Path:
     """Write all files; the pages are written last. `width` of figures in inches. Return study.md."""
-    head = ["# Does flatness matter?", "", f"Data: {study.source}, {len(study.runs):,} runs."]
+    head = ["# Does flatness matter?", "", f"Data: {study.source}, {len(study.runs):,} runs.", ""]
+    head += [f"- {sentence}" for sentence in words(study)]
     return write_pages(folder, REPORT, head, list(figures(study, width)), list(tables(study)), width)

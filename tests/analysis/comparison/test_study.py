@@ -13,6 +13,7 @@ from analysis.comparison.study.measures import fitted
 from analysis.comparison.study.source import Source
 from analysis.comparison.study.study import EVERY, FITTED, POOLED, Study
 from analysis.comparison.study.tables import tables
+from analysis.comparison.study.words import words
 from analysis.comparison.study.write import write
 from bench.input.errors import UserError
 from tests.analysis.comparison.study_frames import study_runs
@@ -54,6 +55,23 @@ def test_random_numbers_say_less_than_a_measure_of_the_order(study: Study) -> No
     assert rows["oracle"] == pytest.approx(1)
     assert rows["lambda_max"] > 3 * rows["random"]
     assert rows["gradients"] < rows["lambda_max"]
+
+
+def test_the_answer_in_words_names_what_intervals_show(study: Study) -> None:
+    """The sign of τ has opposite meanings for accuracies and for gaps."""
+    sentences = list(words(study))
+    assert sentences[0] == (
+        "Test accuracy, between methods: flatter models have higher test accuracies by λ_max (−1.00); no relation is "
+        "shown by trace of the Hessian (−0.12)."
+    )
+    negative = study_runs().assign(test_accuracy=lambda runs: -runs["test_accuracy"])
+    turned = list(words(Study.of(negative, "the runs", least=80.0)))
+    assert "sharper models have higher test accuracies by λ_max (+1.00)" in turned[0]
+    gaps = study_runs().assign(generalisation_gap=lambda runs: -runs["test_accuracy"])
+    gap = next(line for line in words(Study.of(gaps, "the runs", least=80.0)) if line.startswith("Generalisation gap"))
+    assert "flatter models have smaller generalisation gaps by λ_max (+1.00)" in gap
+    few = list(words(Study.of(study_runs(seeds=4), "the runs", least=80.0)))
+    assert "Test accuracy, within methods: too few methods or seeds for intervals; τ: " in few[2]
 
 
 def test_methods_that_do_not_fit_are_also_left_out(study: Study) -> None:
@@ -133,14 +151,14 @@ def test_a_table_shows_the_numbers_of_its_frame(study: Study) -> None:
 def test_wrong_requests_are_one_line(tmp_path: Path) -> None:
     from fedflat.cli.app import app
 
-    for words, message in {
+    for command, message in {
         ("study", "quik"): "quik",
         ("study", "quick", "--set", "training.rounds=3"): "--set",
         ("study", "mine/experiments.yaml"): "for its runs, add --runs",
         ("study", "quick", "--runs", "--baselines", str(tmp_path)): "exclude each other",
         ("study", "quick", "--runs", "--results", str(tmp_path)): "no finished runs of quick",
     }.items():
-        result = CliRunner().invoke(app, [*words, "--out", str(tmp_path / "out")])
+        result = CliRunner().invoke(app, [*command, "--out", str(tmp_path / "out")])
         assert result.exit_code != 0
         assert isinstance(result.exception, UserError)
         assert message in str(result.exception)
