@@ -24,6 +24,7 @@ from bench.engine.own_tensors import (
     check_model,
     federation_on,
     own_batches,
+    own_samples,
 )
 from bench.engine.participation import Participation, active_clients
 from bench.engine.settings import EngineSettings
@@ -38,7 +39,7 @@ from bench.models.network import has_buffers
 from bench.training.calibration import choose_engine, is_small, unmeasured
 from bench.training.engine import Engine
 from bench.training.engine_choice import EngineChoice
-from bench.training.run_setup import EVALUATION_BATCH
+from bench.training.run_setup import images_per_batch
 from fedflat.progress_bar import progress_bar
 from fedflat.round_logs import OnRound
 
@@ -173,8 +174,7 @@ def simulate(
         data = _data(objective, clients, partition, seed)
         schedule = _schedule(participants, rounds, participation, len(data.split), seed)
         federation = federation_on(built, objective, data, step_settings, steps, seed)
-        evaluation_batch = EVALUATION_BATCH[objective.device.type]
-        tested = None if test is None else own_batches(objective, "test", test, evaluation_batch)
+        tested = None if test is None else _batches(objective, test)
         state = federation.start(objective.initial())
         simulation = _Simulation(federation, schedule, steps, settings)
         choice = simulation.given(engine) if isinstance(engine, EngineChoice) else simulation.choice(state)
@@ -279,6 +279,12 @@ def _objective(model: nn.Module, buffers: Buffers) -> Objective:
             'like parameters; buffers="local", each client keeps its own; or a model without buffers)'
         )
     return Objective(deepcopy(model), buffer_mode=None if buffers == "refuse" else buffers)
+
+
+def _batches(objective: Objective, test: OwnSamples) -> list[tuple[Tensor, Tensor]]:
+    """The test data in batches that fit into memory."""
+    x, y = own_samples("test", test)
+    return own_batches(objective, "test", (x, y), images_per_batch(objective.device.type, x.shape[1:]))
 
 
 def _log(news: object) -> None:

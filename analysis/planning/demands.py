@@ -82,8 +82,8 @@ def of_analysis(runs: Sequence[RunConfig], analysis: Analysis, times: Times, thr
     passes = len(analysis.selected_seeds([run.seed for run in runs])) * ANALYSIS_PASSES
     work = passes * images / run.training.batch_size * times(gradient_of(run)) / _gain(run, threads, gpu=gpu)
     basis = min(4 * BASIS_VECTORS * gradient_of(run).parameters, BASIS_BYTES)  # in host memory, even with a GPU
-    pixels = math.prod(facts(run)[2][1:]) if run.dataset.label_maps else None
-    graph = 0 if gpu else 4 * images_per_batch("cpu", pixels) * _bytes_per_image(run)  # of a product with the Hessian
+    batch = images_per_batch("cpu", facts(run)[2], segmented=run.dataset.label_maps)
+    graph = 0 if gpu else 4 * batch * _bytes_per_image(run)  # of a product with the Hessian
     return Demand(work, _process_bytes(run, gpu=gpu) + basis + graph)
 
 

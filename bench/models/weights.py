@@ -208,13 +208,13 @@ def load_weights(module: nn.Module, weights: StateDict, new: Collection[str], wh
     differing = [name for name in own if name not in weights or weights[name].shape != own[name].shape]
     kept = [name for name in differing if is_in(name, new)]
     problems = []
-    if lacking := [name for name in differing if name not in weights and name not in kept]:
-        problems.append(f"they lack {first_few(lacking)}")
+    if missing := [name for name in differing if name not in weights and name not in kept]:
+        problems.append(f"missing tensors: {first_few(missing)}")
     if other := [name for name in differing if name in weights and name not in kept]:
         shapes = (f"{name} {list(weights[name].shape)} instead of {list(own[name].shape)}" for name in other)
-        problems.append(f"other shapes: {first_few(list(shapes), 2)}")
-    if strange := [name for name in weights if name not in own and not is_in(name, new)]:
-        problems.append(f"the model lacks {first_few(strange)}")
+        problems.append(f"tensors of other shapes: {first_few(list(shapes), 2)}")
+    if unexpected := [name for name in weights if name not in own and not is_in(name, new)]:
+        problems.append(f"unexpected tensors: {first_few(unexpected)}")
     if problems:
         raise UserError(f"{what} are of another model: {'; '.join(problems)}")
     module.load_state_dict({name: own[name] if name in kept else weights[name] for name in own})

@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,11 +31,15 @@ from bench.numerics.precision import Precision, prepare_precision
 from bench.numerics.streams import numpy_stream
 
 EVALUATION_BATCH = {"cpu": 250, "cuda": 2000}
-"""Images per evaluation batch, by device: a CPU is not faster with more; LeNet's feature maps of 2,000 CIFAR images
+"""Samples per evaluation batch, by device: a CPU is not faster with more; LeNet's feature maps of 2,000 CIFAR images
 take 1 GB."""
 
-EVALUATION_PIXELS = 1 << 20
-"""Pixels per evaluation batch of segmentation, whose scores and features are as large as the images."""
+EVALUATION_PIXELS = {"cpu": 1 << 20, "cuda": 1 << 23}
+"""Pixels per evaluation batch of images, by device. For a gradient, MobileNetV2 keeps 78 MB for each image of 224×224
+pixels: 20 of them, or 167 on a GPU, take 1.6 GB, or 13 GB. Images of at most 64×64 pixels are not concerned."""
+
+SCENE_PIXELS = 1 << 20
+"""The same on all devices for segmentation, whose scores and features are as large as the images."""
 
 
 @functools.lru_cache(maxsize=2)
@@ -192,14 +196,18 @@ class RunSetup:
 
 def evaluation_batch(data: DeviceData) -> int:
     """Images per batch of forward passes."""
-    pixels = None if data.maps is None else math.prod(data.maps.shape[1:])
-    return images_per_batch(data.labels.device.type, pixels)
+    segmented = data.maps is not None
+    shape = data.images.shape[1:] if data.maps is None else (1, *data.maps.shape[1:])
+    return images_per_batch(data.labels.device.type, shape, segmented=segmented)
 
 
-def images_per_batch(device: str, pixels: int | None) -> int:
-    """Images per batch of forward passes on a kind of device; `pixels` of an image, if they have labels."""
+def images_per_batch(device: str, shape: Sequence[int], *, segmented: bool = False) -> int:
+    """Samples of this shape per batch of forward passes on a kind of device; `segmented`: their pixels have labels."""
     size = EVALUATION_BATCH[device]
-    return size if pixels is None else min(size, max(1, EVALUATION_PIXELS // pixels))
+    if len(shape) != 3:  # no images
+        return size
+    pixels = SCENE_PIXELS if segmented else EVALUATION_PIXELS[device]
+    return min(size, max(1, pixels // math.prod(shape[1:])))
 
 
 def split_of(partition: AnyPartition, dataset: Dataset, seed: int) -> list[Indices]:

@@ -38,8 +38,12 @@ class ViTB32Choice(PretrainedModel):
 
     def fitted(self, weights: StateDict, image_shape: ImageShape) -> StateDict:
         """The weights with position embeddings for images of this shape."""
-        side = image_shape[1]
-        if POSITIONS not in weights or weights[POSITIONS].shape[1] == (side // PATCH) ** 2 + 1:
+        side, positions = image_shape[1], weights.get(POSITIONS)
+        # Other shapes than [1, tokens, width] are those of another model, which load_weights reports.
+        if positions is None or positions.ndim != 3 or not positions.is_floating_point():
+            return weights
+        tokens = positions.shape[1]
+        if tokens < 2 or not positions.shape[2] or tokens == (side // PATCH) ** 2 + 1:
             return weights
         try:
             fitted: StateDict = _models().vision_transformer.interpolate_embeddings(side, PATCH, dict(weights))

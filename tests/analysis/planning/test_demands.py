@@ -55,3 +55,11 @@ def test_every_analysis_has_a_finite_demand() -> None:
             demand = of_analysis(runs(), analysis, a_millisecond, 1, gpu=gpu)
             assert 0 < demand.seconds < math.inf
             assert demand.bytes > 2**31
+
+
+def test_an_analysis_of_photographs_fits_into_the_memory_of_a_machine() -> None:
+    dataset = {"name": "officehome", "test_domain": "art"}
+    changed = {"dataset": dataset, "model": "mobilenet_v2_gn", "grid.partition": [{"name": "iid", "clients": 20}]}
+    photographs = load_experiment("quick", changed).cell("officehome-art/iid/4-of-20/fedsam").runs
+    analysis = load_analyses("quick")["hessian"]
+    assert of_analysis(photographs, analysis, a_millisecond, 1, gpu=False).bytes < 20 * 2**30

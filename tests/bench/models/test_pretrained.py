@@ -121,8 +121,8 @@ def test_weights_of_another_model_are_refused_in_one_line(trained):
     with pytest.raises(UserError) as error:
         load_weights(built(), weights, ["classifier.1"], "these weights")
     assert str(error.value) == (
-        "these weights are of another model: they lack features.0.1.bias; other shapes: features.0.0.weight [3, 3] "
-        "instead of [32, 3, 3, 3]; the model lacks extra"
+        "these weights are of another model: missing tensors: features.0.1.bias; tensors of other shapes: "
+        "features.0.0.weight [3, 3] instead of [32, 3, 3, 3]; unexpected tensors: extra"
     )
 
 
@@ -256,3 +256,13 @@ def test_position_embeddings_are_interpolated():
     assert (first < second).all()
     same_size = choice.fitted({POSITIONS: embedding}, (3, 128, 128))[POSITIONS]
     assert torch.equal(same_size, embedding)
+
+
+@pytest.mark.parametrize("shape", [(3,), (1, 1, 768), (1, 0, 768), (1, 5, 0), (5, 768), (1, 5, 2, 2)])
+def test_position_embeddings_of_another_model_are_reported_by_their_shape(shape):
+    module = nn.Module()
+    module.encoder = nn.Module()
+    module.encoder.pos_embedding = nn.Parameter(torch.zeros(1, 50, 768))
+    fitted = ViTB32Choice().fitted({POSITIONS: torch.zeros(shape)}, (3, 64, 64))
+    with pytest.raises(UserError, match=rf"tensors of other shapes: {POSITIONS} \[.*\] instead of \[1, 50, 768\]"):
+        load_weights(module, fitted, ["heads.head"], "these weights")

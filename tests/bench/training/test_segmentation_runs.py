@@ -17,7 +17,7 @@ from bench.experiments.run_config import RunConfig
 from bench.host.progress import silent
 from bench.input.errors import UserError
 from bench.training.run_directory import RunDirectory
-from bench.training.run_setup import EVALUATION_PIXELS, RunSetup, evaluation_batch
+from bench.training.run_setup import SCENE_PIXELS, RunSetup, evaluation_batch, images_per_batch
 from bench.tuning.score import score
 from tests.problems import train
 
@@ -97,7 +97,21 @@ def test_batches_for_evaluation_have_few_pixels() -> None:
     large = torch.zeros(2, 1024, 2048, dtype=torch.uint8)
     street = type(data)(data.images, data.labels, data.shift, data.factor, maps=large)
     assert evaluation_batch(street) == 1
-    assert EVALUATION_PIXELS // (512 * 1024) == 2
+    assert SCENE_PIXELS // (512 * 1024) == 2
+
+
+@pytest.mark.parametrize("shape", [(1, 8, 8), (1, 28, 28), (3, 32, 32), (3, 64, 64), (40,), (1, 10_000)])
+def test_batches_of_small_images_and_of_signals_have_their_full_size(shape: tuple[int, ...]) -> None:
+    """Their sizes decide the bits of stored results."""
+    assert (images_per_batch("cpu", shape), images_per_batch("cuda", shape)) == (250, 2000)
+
+
+def test_batches_of_large_images_fit_into_memory() -> None:
+    shape = (3, 224, 224)
+    assert (images_per_batch("cpu", shape), images_per_batch("cuda", shape)) == (20, 167)
+    data = RunSetup.build(config(), CPU).test
+    photographs = torch.zeros(2, *shape, dtype=torch.uint8)
+    assert evaluation_batch(type(data)(photographs, data.labels, data.shift, data.factor)) == 20
 
 
 def test_a_cohort_computes_the_same_round(run: RunDirectory) -> None:
