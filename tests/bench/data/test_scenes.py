@@ -168,7 +168,11 @@ FAULTS: dict[str, tuple[Callable[[Path], object], str]] = {
     "no labels": (_absent_labels, r"gtFine_labelIds.png' is missing: the labels of '.*_leftImg8bit.png'"),
     "damaged image": (_damaged, "is not a readable image"),
     "no images": (lambda root: shutil.rmtree(root / "cityscapes/data/leftImg8bit/val"), "val' has no images"),
-    "no lists": (lambda root: shutil.rmtree(root / "cityscapes/data/heterogeneous"), "has no lists of training images"),
+    "no folder of lists": (
+        lambda root: shutil.rmtree(root / "cityscapes/data/heterogeneous"),
+        "heterogeneous' is missing; get https://github.com/Erosinho13/FedDrive",
+    ),
+    "no lists": (lambda root: shutil.rmtree(root / "cityscapes/data/heterogeneous/train"), "has no lists of training "),
     "no JSON": (lambda root: _first(root, "heterogeneous/train/*.json").write_text("{"), "is no list of FedDrive"),
     "no keys": (_list(lambda content: content.pop("users")), "is no list of FedDrive"),
     "absent image": (
@@ -205,6 +209,31 @@ def test_what_is_missing_is_said(name, tmp_path, image_roots: Roots):
     assert "missing" in line
     reported = list(check(name, image_roots(name)))
     assert any("training images of" in line for line in reported)
+
+
+def test_all_lists_are_checked_and_absent_ones_are_said(tmp_path, image_roots: Roots):
+    root = changed(image_roots("cityscapes"), tmp_path)
+    reported = "\n".join(check("cityscapes", root))
+    for label in ("cityscapes", "cityscapes-heterogeneous", "cityscapes-uniform"):
+        assert f"\n{label}: 8 training images" in reported
+    shutil.rmtree(root / "cityscapes/data/heterogeneous")
+    assert "cityscapes-heterogeneous: cannot be used, because '" in "\n".join(check("cityscapes", root))
+    next((root / "cityscapes/data/uniform").rglob("train/*.json")).write_text("{", encoding="utf-8")
+    with pytest.raises(UserError, match="is no list of FedDrive"):
+        list(check("cityscapes", root))
+
+
+def test_both_settings_and_splits_of_idda_are_checked(tmp_path, image_roots: Roots):
+    root = changed(image_roots("idda"), tmp_path)
+    reported = "\n".join(check("idda", root))
+    for setting in ("country", "rainy"):
+        for split in ("heterogeneous", "uniform"):
+            assert f"\nidda-{setting}-{split}: 6 training images of 2 clients" in reported
+    shutil.rmtree(root / "idda/data/uniform/rainy")
+    assert "idda-rainy-uniform: cannot be used, because '" in "\n".join(check("idda", root))
+    next((root / "idda/data/uniform/country").rglob("train/*.json")).write_text("{", encoding="utf-8")
+    with pytest.raises(UserError, match=r"uniform/country/train/.*is no list of FedDrive"):
+        list(check("idda", root))
 
 
 @pytest.mark.parametrize(("setting", "counts"), [("country", (4320, 1920)), ("rainy", (3312, 2928))])

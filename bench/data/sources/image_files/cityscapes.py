@@ -22,6 +22,7 @@ NAMES = (
 """Their names."""
 
 IDS = classes_of({number: label for label, number in enumerate(TRAINED)}, last=33)
+SPLITS = ("heterogeneous", "uniform")
 IMAGE, LABELS = "_leftImg8bit.png", "_gtFine_labelIds.png"
 
 
@@ -60,12 +61,29 @@ class Cityscapes(Scenes):
 
     @classmethod
     def pieces(cls) -> tuple[Piece, ...]:
-        """The folders of images and of labels."""
-        url = f"{cls.homepage}/downloads"
+        """The folders of images and of labels, and FedDrive's folders of lists."""
+        url, lists = f"{cls.homepage}/downloads", "https://github.com/Erosinho13/FedDrive (folder data/cityscapes/data)"
         return (
             Piece(f"{FOLDER}/leftImg8bit", "a folder with train and val, each with folders of cities", url),
             Piece(f"{FOLDER}/gtFine", "a folder with the same folders, with files *_gtFine_labelIds.png", url),
+            *(
+                Piece(f"{FOLDER}/{split}", f"for split: {split}: a folder with train", lists, optional=True)
+                for split in SPLITS
+            ),
         )
+
+    def needed(self) -> tuple[Piece, ...]:
+        """The folders of images and labels, and with `split` that of its lists."""
+        lists = f"{FOLDER}/{self.split}"
+        return tuple(piece for piece in self.pieces() if not piece.optional or piece.path == lists)
+
+    def choices(self) -> list[Scenes]:
+        """By city, and with FedDrive's lists."""
+        return [self.model_copy(update={"split": split}) for split in (None, *SPLITS)]
+
+    def lists(self, root: Path) -> Path | None:
+        """By split; cities need no lists."""
+        return None if self.split is None else root / FOLDER / self.split
 
     def files(self, root: Path) -> SceneFiles:
         """The official training and validation images, sorted."""
@@ -80,8 +98,8 @@ class Cityscapes(Scenes):
 
     def clients(self, root: Path, names: Sequence[str]) -> tuple[Clients, Clients]:
         """By FedDrive's lists, or by city; the test images are one part."""
-        if self.split is not None:
-            folder = root / FOLDER / self.split
+        folder = self.lists(root)
+        if folder is not None:
             train = read_lists(folder / "train", [name for name in names if name.startswith("train/")], "training")
         else:
             train = {}

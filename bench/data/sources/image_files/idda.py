@@ -94,9 +94,18 @@ class IDDA(Scenes):
         of_labels = [file.parents[1] / "Semantic" / f"{file.stem}.png" for file in files]
         return SceneFiles(files, of_labels, [file.relative_to(base).as_posix() for file in files], IDS, self.classes)
 
+    def choices(self) -> list[Scenes]:
+        """Both settings, each with both splits."""
+        splits = [(setting, split) for setting in ("country", "rainy") for split in ("heterogeneous", "uniform")]
+        return [self.model_copy(update={"setting": setting, "split": split}) for setting, split in splits]
+
+    def lists(self, root: Path) -> Path:
+        """By setting and split."""
+        return root / FOLDER / self.split / self.setting
+
     def clients(self, root: Path, names: Sequence[str]) -> tuple[Clients, Clients]:
         """By FedDrive's lists."""
-        lists = root / FOLDER / self.split / self.setting
+        lists = self.lists(root)
         train, test = (
             read_lists(lists / part, names, kind) for part, kind in (("train", "training"), ("test", "test"))
         )

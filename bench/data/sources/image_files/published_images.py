@@ -16,11 +16,15 @@ from bench.input.errors import UserError
 
 @dataclass(frozen=True)
 class Piece:
-    """A folder or file of a data set: its `path` below the data root, what it holds, and its `url`."""
+    """A folder or file of a data set: its `path` below the data root, what it holds, and its `url`.
+
+    `optional`: only some choices of the data set need it.
+    """
 
     path: str
     holds: str
     url: str
+    optional: bool = False
 
     def status(self, root: Path) -> str:
         """One of: there, missing. No file is read."""
@@ -44,6 +48,10 @@ class PublishedImages(Source):
     @abstractmethod
     def pieces(cls) -> tuple[Piece, ...]:
         """All folders and files."""
+
+    def needed(self) -> tuple[Piece, ...]:
+        """Those without which it cannot be loaded."""
+        return tuple(piece for piece in self.pieces() if not piece.optional)
 
     @classmethod
     @abstractmethod
@@ -69,7 +77,7 @@ class PublishedImages(Source):
 
     def status(self, root: Path) -> str:
         """One of: missing, files (to be decoded), ready. Only names of files are read."""
-        if any(piece.status(root) == "missing" for piece in self.pieces()):
+        if any(piece.status(root) == "missing" for piece in self.needed()):
             return "missing"
         return "ready" if all(place.is_dir() for place in self.places(root)) else "files"
 
@@ -79,7 +87,7 @@ class PublishedImages(Source):
 
     def require(self, root: Path) -> None:
         """Raises `UserError` with instructions if a folder or file is missing. No file is read."""
-        missing = [piece for piece in self.pieces() if piece.status(root) == "missing"]
+        missing = [piece for piece in self.needed() if piece.status(root) == "missing"]
         if missing:
             first, more = missing[0], f" ({len(missing)} such parts are missing)" if len(missing) > 1 else ""
             raise UserError(

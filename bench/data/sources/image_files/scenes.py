@@ -109,6 +109,14 @@ class Scenes(PublishedImages):
     def clients(self, root: Path, names: Sequence[str]) -> tuple[Clients, Clients]:
         """The training images of each client, or city, and the test images of each part. `names`: of all images."""
 
+    @abstractmethod
+    def choices(self) -> Sequence["Scenes"]:
+        """The data sets of all lists of clients, which have the same images."""
+
+    @abstractmethod
+    def lists(self, root: Path) -> Path | None:
+        """The folder of the lists of clients; None if it needs none."""
+
     @property
     def stand_in(self) -> dict[str, Any]:
         """Scenes of digits."""
@@ -139,12 +147,17 @@ class Scenes(PublishedImages):
     def _checked(self, root: Path) -> Iterator[str]:
         found = self.files(root)
         found.require()
-        train, test = self.clients(root, found.names)
+        for choice in self.choices():  # before the images, whose decoding takes long
+            lists = choice.lists(root)
+            if lists is not None and not lists.is_dir():
+                yield f"{choice.label}: cannot be used, because '{lists}' is missing"
+                continue
+            train, test = choice.clients(root, found.names)
+            yield f"{choice.label}: {sum(map(len, train.values())):,} training images of {len(train)} clients"
+            for part, names in test.items():
+                yield f"{choice.label}: {len(names):,} test images{f', {part}' if len(test) > 1 else ''}"
         count = sum(len(chunk) for chunk in found.decoded(self.size))
         yield f"images: {compared(count, self.counts()[2])}"
-        yield f"{self.label}: {sum(map(len, train.values())):,} training images of {len(train)} clients"
-        for part, names in test.items():
-            yield f"{self.label}: {len(names):,} test images{f', {part}' if len(test) > 1 else ''}"
 
 
 def read_lists(folder: Path, names: Sequence[str], kind: str) -> Clients:
