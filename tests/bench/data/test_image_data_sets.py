@@ -144,8 +144,27 @@ def test_every_class_needs_a_training_image(image_roots: Roots, tmp_path):
         file = root / f"domainnet/{domain}_train.txt"
         lines = file.read_text(encoding="utf-8").splitlines()
         file.write_text("".join(f"{line}\n" for line in lines if not line.endswith(" 5")), encoding="utf-8")
-    with pytest.raises(UserError, match="class 5 has no training image"):
-        load("domainnet", root)
+    message = (
+        r"class 'class_005' \(label 5 in clipart_train\.txt, .*\) has no training image outside the held-out domain"
+    )
+    for attempt in (lambda: load("domainnet", root), lambda: list(check("domainnet", root))):
+        with pytest.raises(UserError, match=message):
+            attempt()
+
+
+def test_the_official_lists_are_checked_for_training_images_of_every_class(image_roots: Roots, tmp_path):
+    """An image of a test list is a training image of all lists, but not of the official ones."""
+    root = Path(shutil.copytree(image_roots("domainnet"), tmp_path / "data", ignore=shutil.ignore_patterns("cache")))
+    for domain in ("clipart", "infograph"):
+        train, test = (root / f"domainnet/{domain}_{subset}.txt" for subset in ("train", "test"))
+        lines = train.read_text(encoding="utf-8").splitlines(keepends=True)
+        train.write_text("".join(line for line in lines if not line.endswith(" 5\n")), encoding="utf-8")
+        moved = "".join(line for line in lines if line.endswith(" 5\n"))
+        test.write_text(test.read_text(encoding="utf-8") + moved, encoding="utf-8")
+    assert 5 in load("domainnet", root).train.labels
+    for attempt in (lambda: load("domainnet", root, lists="official"), lambda: list(check("domainnet", root))):
+        with pytest.raises(UserError, match="class 'class_005'"):
+            attempt()
 
 
 def test_authors_of_landmarks_are_the_clients(image_roots: Roots):
@@ -260,7 +279,7 @@ def test_lists_that_name_absent_files(name, image_roots: Roots, tmp_path):
     root = Path(shutil.copytree(image_roots(name), tmp_path / "data", ignore=shutil.ignore_patterns("cache")))
     for file in sorted(root.rglob("*.jpg"))[:3]:
         file.unlink()
-    message = r"\.jpg' is missing, as 2 others, although it is listed \(lists: .*(csv|txt)"
+    message = r"\.jpg' is missing, and so are 2 others; listed in .*(csv|txt)"
     for attempt in (lambda: load(name, root), lambda: list(check(name, root))):
         with pytest.raises(UserError, match=message):
             attempt()
@@ -277,22 +296,26 @@ def test_lists_that_name_absent_files(name, image_roots: Roots, tmp_path):
             r"image_id = '\.\./\.\./x' \(allowed: at least",
         ),
         ("test.csv", "image_id,class\nabcd,x\n", "class = 'x': allowed are whole numbers"),
+        ("test.csv", "image_id,class\nabcd,0\nabce,2028\n", r"test.csv', row 2: class = 2028 \(allowed: 0 to 2027\)"),
+        ("test.csv", "image_id,class\nabcd,-3\n", r"row 1: class = -3 \(allowed: 0 to 2027\)"),
+        (
+            "federated_train.csv",
+            "user_id,image_id,class\n1,abcd,0\n2,abcd,0\n",
+            r"row 2: image_id = 'abcd' is listed already, in 'federated_train.csv', row 1",
+        ),
+        (
+            "test.csv",
+            "image_id,class\nabcd,0\n0000000000000000,0\n",
+            r"test.csv', row 2: image_id = '0000000000000000' is listed already, in 'federated_train.csv', row 1",
+        ),
     ],
 )
 def test_wrong_lists_of_landmarks(file, text, message, image_roots: Roots, tmp_path):
     root = Path(shutil.copytree(image_roots("landmarks_user_160k"), tmp_path / "data"))
     (root / "landmarks-user-160k" / file).write_text(text, encoding="utf-8")
-    with pytest.raises(UserError, match=message):
-        load("landmarks_user_160k", root)
-
-
-def test_labels_beyond_the_classes_of_landmarks(image_roots: Roots, tmp_path):
-    source = image_roots("landmarks_user_160k")
-    root = Path(shutil.copytree(source, tmp_path / "data", ignore=shutil.ignore_patterns("cache")))
-    file = root / "landmarks-user-160k/test.csv"
-    file.write_text(file.read_text(encoding="utf-8").replace(",240\n", ",2028\n"), encoding="utf-8")
-    with pytest.raises(UserError, match=r"has the label 2028 \(allowed: 0 to 2027\)"):
-        load("landmarks_user_160k", root)
+    for attempt in (lambda: load("landmarks_user_160k", root), lambda: list(check("landmarks_user_160k", root))):
+        with pytest.raises(UserError, match=message):
+            attempt()
 
 
 @pytest.mark.parametrize(
@@ -305,6 +328,47 @@ def test_wrong_lists_of_domainnet(line, image_roots: Roots, tmp_path):
         UserError, match=r"clipart_train\.txt', line 1: '.*' \(allowed: clipart/<class>/<file>, a space"
     ):
         load("domainnet", root)
+
+
+def test_an_image_of_domainnet_is_listed_once(image_roots: Roots, tmp_path):
+    root = Path(shutil.copytree(image_roots("domainnet"), tmp_path / "data"))
+    train, test = (root / f"domainnet/clipart_{subset}.txt" for subset in ("train", "test"))
+    text = train.read_text(encoding="utf-8")
+    test.write_text(text.splitlines()[4] + "\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"clipart_test\.txt', line 1: '.*' is listed already, in 'clipart_train\.txt'"):
+        load("domainnet", root)
+
+
+def test_a_folder_in_the_folder_of_a_class(styles):
+    inner = styles / "Art/Class_01/more"
+    inner.mkdir()
+    for attempt in (lambda: load_styles(styles), lambda: list(check(str(styles), styles.parent))):
+        with pytest.raises(UserError, match=r"Art/Class_01/more' is a folder \(allowed in the folder of a class: "):
+            attempt()
+
+
+def test_broken_links_and_listed_folders_are_named_as_such(styles, image_roots: Roots, tmp_path):
+    link = styles / "Art/Class_01/link.jpg"
+    link.symlink_to("nowhere.jpg")
+    for attempt in (lambda: load_styles(styles), lambda: list(check(str(styles), styles.parent))):
+        with pytest.raises(UserError, match=r"link\.jpg' is a link to a file that does not exist$"):
+            attempt()
+    root = Path(shutil.copytree(image_roots("landmarks_user_160k"), tmp_path / "other"))
+    for file in sorted((root / "google-landmarks-v2").rglob("*.jpg"))[:2]:
+        file.unlink()
+        file.mkdir()
+    with pytest.raises(UserError, match=r"is a folder, not an image file, and so is 1 other; listed in .*\.csv$"):
+        list(check("landmarks_user_160k", root))
+
+
+@pytest.mark.parametrize("name", ["pacs", "landmarks_user_160k", "domain_folder"])
+def test_another_version_of_the_decoding_replaces_the_cache(name, image_roots: Roots, tmp_path, monkeypatch):
+    root = Path(shutil.copytree(image_roots(name), tmp_path / "data"))
+    before = load(name, root)
+    monkeypatch.setattr("bench.data.sources.image_files.decoding.decode", lambda *_: np.zeros((3, 16, 16), "u1"))
+    assert load(name, root).train.content_hash() == before.train.content_hash()
+    monkeypatch.setattr("bench.data.sources.image_files.decoding.VERSION", 2)
+    assert not load(name, root).train.images.any()
 
 
 def test_check_of_an_empty_root_says_what_to_put_where(tmp_path):

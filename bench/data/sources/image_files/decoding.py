@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("fedflat.data")
 
+VERSION = 1
+"""Increase it whenever a change of `decode` changes pixels, so that the cache does not keep the old ones."""
+
 CHUNK_BYTES = 32 << 20
 """Bytes of the decoded images that are written together."""
 
@@ -69,7 +72,7 @@ class ImageFiles:
 
         Raises `UserError` as `decoded`, and if a file is missing.
         """
-        key = {**key, **({} if size is None else {"size": size}), "files": self._signature(base)}
+        key = {**key, "version": VERSION, **({} if size is None else {"size": size}), "files": self._signature(base)}
         return cached(place, key, classes, lambda: self.decoded(size))
 
     def decoded(self, size: int | None) -> Iterator[Samples]:
@@ -90,11 +93,15 @@ class ImageFiles:
             yield Samples(np.stack(images), self.labels[part], groups, np.array(self.names[part]))
 
     def require(self) -> None:
-        """Raises `UserError` if files are missing: those of a list may be absent."""
-        if absent := [file for file in self.files if not file.is_file()]:
-            more = f", as {len(absent) - 1:,} others" if len(absent) > 1 else ""
-            lists = first_few([file.name for file in self.lists])
-            raise UserError(f"'{absent[0]}' is missing{more}, although it is listed (lists: {lists})")
+        """Raises `UserError` if files are missing, or are no files: those of a list may be."""
+        absent = [file for file in dict.fromkeys(self.files) if not file.is_file()]
+        if not absent:
+            return
+        first = _fault(absent[0])
+        more = sum(_fault(file) == first for file in absent) - 1
+        others = "" if not more else ", and so is 1 other" if more == 1 else f", and so are {more:,} others"
+        listed = f"; listed in {first_few([file.name for file in self.lists])}" if self.lists else ""
+        raise UserError(f"'{absent[0]}' {first}{others}{listed}")
 
     def _signature(self, base: Path) -> list[tuple[str, int, int]]:
         try:
@@ -102,6 +109,13 @@ class ImageFiles:
         except FileNotFoundError:
             self.require()
             raise
+
+
+def _fault(file: Path) -> str:
+    """Why a path is no file."""
+    if file.is_dir():
+        return "is a folder, not an image file"
+    return "is a link to a file that does not exist" if file.is_symlink() else "is missing"
 
 
 def decode(file: Path, size: int | None = None) -> NDArray[np.uint8]:

@@ -1,7 +1,7 @@
 """DomainNet (Peng et al. 2019) with its official lists of training and test images."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -86,13 +86,20 @@ class DomainNet(PublishedDomains):
                 found.append(Piece(f"{cls.folder}/{name}", "a list of images", f"{SERVER}/domainnet/txt/{name}"))
         return tuple(found)
 
+    def _checked(self, root: Path) -> Iterator[str]:
+        official = self.model_copy(update={"lists": "official"}).listing(root)
+        for domain in self.folders:
+            official.require_classes(domain)
+        yield from super()._checked(root)
+
     def listing(self, root: Path) -> Listing:
-        """The images of all lists, one domain after another. Raises `UserError` if a list has an invalid line."""
+        """The images of all lists, one domain after another. Raises `UserError` for an invalid line."""
         base = self.base(root)
         names, labels, groups, trained = list[str](), list[int](), list[int](), list[bool]()
+        places: dict[str, str] = {}
         lists = [(group, domain, subset) for group, domain in enumerate(self.folders) for subset in SUBSETS]
         for group, domain, subset in lists:
-            rows = _rows(base / f"{domain}_{subset}.txt", domain, self.classes)
+            rows = _rows(base / f"{domain}_{subset}.txt", domain, self.classes, places)
             names += [name for name, _ in rows]
             labels += [label for _, label in rows]
             groups += [group] * len(rows)
@@ -106,8 +113,11 @@ class DomainNet(PublishedDomains):
         return Listing(listed, tuple(self.folders), self.classes, train, test)
 
 
-def _rows(file: Path, domain: str, classes: int) -> list[tuple[str, int]]:
-    """The names and labels of a list, whose lines are such as `clipart/axe/clipart_011_000001.jpg 11`."""
+def _rows(file: Path, domain: str, classes: int, places: dict[str, str]) -> list[tuple[str, int]]:
+    """The names and labels of a list, whose lines are such as `clipart/axe/clipart_011_000001.jpg 11`.
+
+    `places`: by image, the list and line that name it; those of this list are added. A `UserError` if one is there.
+    """
     rows: list[tuple[str, int]] = []
     text = read_own(file, "list of images").decode("utf-8", "replace")
     for number, line in enumerate(text.splitlines(), start=1):
@@ -119,6 +129,9 @@ def _rows(file: Path, domain: str, classes: int) -> list[tuple[str, int]]:
                 f"'{file}', line {number}: '{line.strip()}' (allowed: {domain}/<class>/<file>, a space, and a label "
                 f"from 0 to {classes - 1})"
             )
+        if found[1] in places:
+            raise UserError(f"'{file}', line {number}: '{found[1]}' is listed already, in {places[found[1]]}")
+        places[found[1]] = f"'{file.name}', line {number}"
         rows.append((found[1], int(found[2])))
     if not rows:
         raise UserError(f"'{file}' lists no images")

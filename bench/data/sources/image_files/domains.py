@@ -18,7 +18,7 @@ from bench.data.sources.held_out import HeldOutDomain, domain_name
 from bench.data.sources.image_files.decoding import IMAGENET_MEAN, IMAGENET_STD, ImageFiles, Side
 from bench.data.sources.image_files.own_folder import OwnFolder, files_of_class, folders_in
 from bench.data.sources.image_files.published_images import Piece, PublishedImages, compared
-from bench.input.errors import UserError, unknown
+from bench.input.errors import UserError, first_few, unknown
 
 LAYOUT = "<domain>/<class>/<image files>"
 
@@ -33,6 +33,24 @@ class Listing:
     classes: int
     train: NDArray[np.bool_]
     test: NDArray[np.bool_]
+
+    def require_classes(self, test_domain: str) -> None:
+        """Raises `UserError` if a class has no training image when this domain is held out."""
+        labels, lists = self.files.labels, self.files.lists
+        groups = self.files.groups
+        assert groups is not None  # of all domains
+        trained = self.train & (groups != self.domains.index(test_domain))
+        absent = np.setdiff1d(np.arange(self.classes), labels[trained])
+        if not absent.size:
+            return
+        label = int(absent[0])
+        known = np.flatnonzero(labels == label)
+        name = f" '{self.files.names[known[0]].split('/')[-2]}'" if known.size else ""
+        listed = f" (label {label} in {first_few([file.name for file in lists])})" if lists else ""
+        raise UserError(
+            f"class{name}{listed} has no training image outside the held-out domain {test_domain} (all classes need "
+            "one)"
+        )
 
 
 class Domains(HeldOutDomain):
@@ -63,11 +81,9 @@ class Domains(HeldOutDomain):
             raise unknown(f"domain in '{self.base(root)}'", self.test_domain, found.domains)
         groups = found.files.groups
         assert groups is not None  # of all domains
+        found.require_classes(self.test_domain)
         held_out = groups == found.domains.index(self.test_domain)
         train, test = found.train & ~held_out, found.test & held_out
-        absent = np.setdiff1d(np.arange(found.classes), found.files.labels[train])
-        if absent.size:
-            raise UserError(f"data set {self.label}: class {absent[0]} has no training image (all classes need one)")
         whole = self._stored(found, root).samples
         parts = whole.selected(train), whole.selected(test)
         return Dataset(self.label, *parts, found.classes, 255.0, IMAGENET_MEAN, IMAGENET_STD)
@@ -79,6 +95,8 @@ class Domains(HeldOutDomain):
         """Decodes every image without storing it, and reports on each domain."""
         found = self.listing(root)
         found.files.require()
+        for domain in found.domains:
+            found.require_classes(domain)
         chunks = (chunk.groups for chunk in found.files.decoded(self.size) if chunk.groups is not None)
         counts = np.sum([np.bincount(groups, minlength=len(found.domains)) for groups in chunks], axis=0)
         for domain, count in zip(found.domains, counts.tolist(), strict=True):

@@ -74,17 +74,27 @@ class ImageFolder(OwnFolder):
         train, test = (self._part(subset, classes, files[subset], root) for subset in SUBSETS)
         if self.clients is not None:
             train = replace(train, samples=self._with_groups(train.samples, self.clients))
-        if test.samples.images.shape[1:] != train.samples.images.shape[1:]:
-            sizes = f"{test.samples.images.shape[2:]}, but the training images are {train.samples.images.shape[2:]}"
-            raise UserError(f"the test images of '{self.root}' are {sizes}: all must have one size")
+        self._check_sizes(train.samples.images.shape[2:], test.samples.images.shape[2:])
         return Dataset(self.label, train.samples, test.samples, len(classes), 255.0, train.mean, train.std)
 
     def check(self, root: Path) -> Iterator[str]:
         """Decodes every image without storing it."""
         classes = self._classes("train")
-        for subset in SUBSETS:
-            count = sum(len(chunk) for chunk in self._files(subset, classes).decoded(self.size))
+        found = {subset: self._files(subset, classes) for subset in SUBSETS}
+        shapes = dict[Subset, tuple[int, ...]]()
+        for subset, files in found.items():
+            files.require()
+            count = 0
+            for chunk in files.decoded(self.size):
+                count += len(chunk)
+                shapes[subset] = chunk.images.shape[2:]
             yield f"'{self.root / subset}': {count:,} images in {len(classes)} classes, ok"
+        self._check_sizes(shapes["train"], shapes["test"])
+
+    def _check_sizes(self, train: tuple[int, ...], test: tuple[int, ...]) -> None:
+        if test != train:
+            sizes = f"{test}, but the training images are {train}"
+            raise UserError(f"the test images of '{self.root}' are {sizes}: all must have one size")
 
     def _part(self, subset: Subset, classes: list[str], files: ImageFiles, root: Path) -> Cached:
         size = "" if self.size is None else f":{self.size}"

@@ -18,6 +18,7 @@ from bench.input.content import read_own
 from bench.input.errors import UserError
 
 LISTS: dict[Subset, str] = {"train": "federated_train.csv", "test": "test.csv"}
+CLASSES = 2028
 FOLDER, LISTED = "google-landmarks-v2", "landmarks-user-160k"
 IMAGE_ID = re.compile(r"[0-9A-Za-z]{3,64}")
 
@@ -35,7 +36,7 @@ class LandmarksUser160k(PublishedImages):
 
     homepage: ClassVar[str] = "https://github.com/google-research/google-research/tree/master/federated_vision_datasets"
     licence: ClassVar[str] = "of each image: see Google Landmarks v2"
-    facts: ClassVar[Facts] = Facts(164_172, 19_526, 2028, (3, 224, 224))
+    facts: ClassVar[Facts] = Facts(164_172, 19_526, CLASSES, (3, 224, 224))
 
     @classmethod
     def pieces(cls) -> tuple[Piece, ...]:
@@ -81,16 +82,27 @@ class LandmarksUser160k(PublishedImages):
 
     def _listed(self, root: Path) -> dict[Subset, ImageFiles]:
         """The images of both lists; wrong lists are reported before work begins."""
-        return {subset: _image_files(root / LISTED / name, root, subset) for subset, name in LISTS.items()}
+        places: dict[str, str] = {}
+        return {subset: _image_files(root / LISTED / name, root, subset, places) for subset, name in LISTS.items()}
 
 
-def _image_files(file: Path, root: Path, subset: Subset) -> ImageFiles:
+def _image_files(file: Path, root: Path, subset: Subset, places: dict[str, str]) -> ImageFiles:
+    """The images of a list. `places`: by image, the list and row that name it; those of this list are added.
+
+    A `UserError` for a list with other columns, a wrong label or id, or an image that is there already.
+    """
     what = f"the list '{file}'"
     columns = read_columns(read_own(file, "list"), what)
     names, labels = texts(columns, "image_id", what), integers(columns, "class", what)
-    for name in names.tolist():
+    for row, (name, label) in enumerate(zip(names.tolist(), labels.tolist(), strict=True), start=1):
+        where = f"{what}, row {row}"
         if not IMAGE_ID.fullmatch(name):
-            raise UserError(f"{what}: image_id = '{name}' (allowed: at least three letters and digits)")
+            raise UserError(f"{where}: image_id = '{name}' (allowed: at least three letters and digits)")
+        if not 0 <= label < CLASSES:
+            raise UserError(f"{where}: class = {label} (allowed: 0 to {CLASSES - 1})")
+        if name in places:
+            raise UserError(f"{where}: image_id = '{name}' is listed already, in {places[name]}")
+        places[name] = f"'{file.name}', row {row}"
     groups = np.unique(texts(columns, "user_id", what), return_inverse=True)[1] if subset == "train" else None
     folder = root / FOLDER / "train"
     files = [folder / name[0] / name[1] / name[2] / f"{name}.jpg" for name in names.tolist()]

@@ -1,5 +1,6 @@
 """The base of data sets in a folder of the user, which have the name of the folder."""
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -55,9 +56,12 @@ def folders_in(folder: Path, kind: str, expected: str) -> list[str]:
 def files_of_class(folder: Path, name: str) -> list[Path]:
     """The sorted files of the class in this folder, without hidden files, which file managers write.
 
-    A `UserError` if there are none.
+    A `UserError` if there are none, or if there is a folder among them.
     """
-    files = sorted((folder / name).glob("[!.]*"))
-    if not files:
+    found = os.scandir(folder / name) if (folder / name).is_dir() else ()
+    entries = sorted((entry for entry in found if not entry.name.startswith(".")), key=lambda entry: entry.name)
+    if within := next((entry for entry in entries if entry.is_dir()), None):
+        raise UserError(f"'{within.path}' is a folder (allowed in the folder of a class: image files)")
+    if not entries:
         raise UserError(f"class '{name}' has no images in '{folder}' (every class needs images there)")
-    return files
+    return [folder / name / entry.name for entry in entries]

@@ -32,17 +32,13 @@ class Piece:
 
 
 class PublishedImages(Source):
-    """The common base class. The files are nowhere published with checksums, so they count as user-defined.
-
-    Increase `version` whenever a change of the decoding changes the cached numbers.
-    """
+    """The common base class. The files are nowhere published with checksums, so they count as user-defined."""
 
     size: Side | tuple[int, int] = Field(default=224, description="height and width of the stored images, in pixels")
 
     own: ClassVar[bool] = True
     homepage: ClassVar[str]
     licence: ClassVar[str]
-    version: ClassVar[int] = 1
 
     @classmethod
     @abstractmethod

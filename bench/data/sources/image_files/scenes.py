@@ -94,9 +94,13 @@ def _words(size: tuple[int, int]) -> str:
 
 
 class Scenes(PublishedImages):
-    """The common base class. Images are normalised with ImageNet's mean and deviation, as FedDrive does."""
+    """The common base class. Images are normalised with ImageNet's mean and deviation, as FedDrive does.
+
+    Increase `version` whenever a change of `decode_scene` changes the cached numbers.
+    """
 
     label_maps: ClassVar[bool] = True
+    version: ClassVar[int] = 1
     classes: ClassVar[int]
 
     size: Sides = Field(default=(512, 1024), description="height and width of the stored images, in pixels")
