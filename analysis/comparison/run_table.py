@@ -98,7 +98,8 @@ def protocol(config: RunConfig) -> str:
     and the folder of user-defined images, whose content is hashed separately.
     """
     left_out: dict[str, Any] = dict.fromkeys(("method", "seed", "evaluation", "engine"), True)
-    left_out["training"] = STEPS | ({"local_steps"} if config.training.local_steps is None else set())
+    training = config.training
+    left_out["training"] = STEPS | {key for key in ("local_steps", "drop_last") if getattr(training, key) is None}
     content = config.model_dump(mode="json", exclude={**USER_FILES, **left_out})
     return short_hash(as_json(content))
 

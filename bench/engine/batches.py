@@ -26,26 +26,37 @@ class BatchSampler(Protocol):
         ...
 
 
+def trained_in_epoch(samples: int, batch_size: int, *, drop_last: bool) -> int:
+    """How many of a client's samples are in the batches of an epoch: without a short last batch, unless it is the only
+    one."""
+    return samples // batch_size * batch_size if drop_last and samples > batch_size else samples
+
+
 @dataclass(frozen=True)
 class EpochBatches:
-    """Whole epochs over the client's data, reshuffled in each epoch; a short last batch counts as a step."""
+    """Whole epochs over the client's data, reshuffled in each epoch; a short last batch counts as a step.
+
+    `drop_last`: the last batch is left out if it is short, unless it is the only one of the epoch.
+    """
 
     split: Sequence[NDArray[np.int64]]
     epochs: int
     batch_size: int
     seed: int
+    drop_last: bool = False
 
     def __call__(self, client: int, round_index: int) -> list[Tensor]:
-        """E · ⌈n_i/B⌉ steps."""
+        """E · ⌈n_i/B⌉ steps; with `drop_last`, E · max(1, ⌊n_i/B⌋)."""
         own = self.split[client]
+        used = trained_in_epoch(len(own), self.batch_size, drop_last=self.drop_last)
         steps: list[Tensor] = []
         for epoch in range(self.epochs):
             order = numpy_stream(self.seed, "batches", round_index, client, epoch).permutation(len(own))
-            steps += torch.from_numpy(own[order]).split(self.batch_size)
+            steps += torch.from_numpy(own[order[:used]]).split(self.batch_size)
         return steps
 
     def one_pass(self, client: int) -> list[Tensor]:
-        """Batches of the same size as those of the local steps."""
+        """Batches of the same size as those of the local steps; the last one is kept even if it is short."""
         return list(torch.from_numpy(self.split[client]).split(self.batch_size))
 
 
@@ -73,10 +84,12 @@ class StepBatches:
     steps: int
     batch_size: int
     seed: int
+    drop_last: bool = False
 
     def __call__(self, client: int, round_index: int) -> list[Tensor]:
         """The first `steps` batches of the epochs."""
-        epochs = -(-self.steps * self.batch_size // len(self.split[client])) + 1
+        used = trained_in_epoch(len(self.split[client]), self.batch_size, drop_last=self.drop_last)
+        epochs = -(-self.steps * self.batch_size // used) + 1
         return self._epochs(epochs)(client, round_index)[: self.steps]
 
     def one_pass(self, client: int) -> list[Tensor]:
@@ -84,19 +97,20 @@ class StepBatches:
         return self._epochs(1).one_pass(client)
 
     def _epochs(self, epochs: int) -> EpochBatches:
-        return EpochBatches(self.split, epochs, self.batch_size, self.seed)
+        return EpochBatches(self.split, epochs, self.batch_size, self.seed, self.drop_last)
 
 
 @dataclass(frozen=True)
 class LocalSteps:
     """The local steps of an active client in a round: a number of `steps`, or of `epochs` over its data.
 
-    `batch_size` None: each step, or epoch, is one step on all of the client's samples.
+    `batch_size` None: each step, or epoch, is one step on all of the client's samples. `drop_last`: see `EpochBatches`.
     """
 
     steps: int | None = None
     epochs: int | None = None
     batch_size: int | None = None
+    drop_last: bool = False
 
     def __post_init__(self) -> None:
         if (self.steps is None) == (self.epochs is None):
@@ -116,15 +130,20 @@ class LocalSteps:
     def images(self, samples: int) -> int:
         """The number of samples in all steps of a client with this number of samples, repeated ones included."""
         epochs, further = divmod(self.count(samples), self._steps_of_epoch(samples))
-        return epochs * samples + further * (self.batch_size or 0)
+        return epochs * self._trained(samples) + further * (self.batch_size or 0)
 
     def sampler(self, split: Sequence[NDArray[np.int64]], seed: int) -> BatchSampler:
         """The mini-batches of clients with these samples."""
         if self.batch_size is None:
             return FullBatches(split, self.count(0))
         if self.steps is None:
-            return EpochBatches(split, self.epochs or 0, self.batch_size, seed)
-        return StepBatches(split, self.steps, self.batch_size, seed)
+            return EpochBatches(split, self.epochs or 0, self.batch_size, seed, self.drop_last)
+        return StepBatches(split, self.steps, self.batch_size, seed, self.drop_last)
+
+    def _trained(self, samples: int) -> int:
+        if self.batch_size is None:
+            return samples
+        return trained_in_epoch(samples, self.batch_size, drop_last=self.drop_last)
 
     def _steps_of_epoch(self, samples: int) -> int:
-        return 1 if self.batch_size is None else -(-samples // self.batch_size)
+        return 1 if self.batch_size is None else -(-self._trained(samples) // self.batch_size)

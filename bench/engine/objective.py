@@ -228,7 +228,7 @@ class Objective:
             except ValueError as error:
                 raise UserError(
                     f"a local step fails: {error} (allowed: mini-batches of at least two samples, if the model has "
-                    "BatchNorm)"
+                    "BatchNorm; training.drop_last of an experiment leaves out short ones)"
                 ) from None
 
         return gradients

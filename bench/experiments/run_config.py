@@ -22,6 +22,7 @@ from bench.input.content import short_hash
 from bench.input.errors import UserError
 from bench.input.frozen import Frozen, collected
 from bench.methods import user_file
+from bench.methods.compose import losses
 from bench.models import MODELS, AnyModel
 from bench.models.user_model import UserModel
 from bench.numerics.precision import Precision
@@ -108,6 +109,10 @@ class Training(StepSettings):
         "epochs as they need, the last batch of each epoch may be short",
     )
     batch_size: Images = Field(description="mini-batch size B")
+    drop_last: Annotated[bool | None, BeforeValidator(lambda given: None if given is False else given)] = Field(
+        default=None,
+        description="whether a last batch of an epoch with fewer than B images is left out, unless it is the only one",
+    )
     augmentation: Augmentations = Field(
         default=None, description="names or mappings with options, in order of application; null: none"
     )
@@ -129,7 +134,7 @@ class Training(StepSettings):
     @property
     def local(self) -> LocalSteps:
         """The local steps of a client in a round."""
-        return LocalSteps(self.local_steps, self.local_epochs, self.batch_size)
+        return LocalSteps(self.local_steps, self.local_epochs, self.batch_size, bool(self.drop_last))
 
 
 class Windows(Frozen):
@@ -314,9 +319,10 @@ class RunConfig(Frozen):
                 f"(allowed: {', '.join(suitable)})"
             )
         if (needs := self.method.built.loss.label_maps) not in (None, of_pixels):
+            suitable = [name for name, kind in losses().items() if kind.label_maps in (None, of_pixels)]
             raise UserError(
                 f"the loss {self.method.built.loss.name} needs labels of {'pixels' if needs else 'images'}, but the "
-                f"data set {data} has labels of {'pixels' if of_pixels else 'images'} (allowed: cross_entropy)"
+                f"data set {data} has labels of {'pixels' if of_pixels else 'images'} (allowed: {', '.join(suitable)})"
             )
         for augmentation in self.training.augmentation or ():
             if augmentation.label_maps not in (None, of_pixels):

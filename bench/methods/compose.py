@@ -18,6 +18,11 @@ SLOTS: dict[str, dict[str, type[Component]]] = {
 """All components by slot and name, for example SLOTS["perturbation"]["asam"]. A new file is a new component."""
 
 
+def losses() -> dict[str, type[Loss]]:
+    """All losses by name."""
+    return {name: kind for name, kind in SLOTS["loss"].items() if issubclass(kind, Loss)}
+
+
 def compose(chosen: Mapping[str, str]) -> Recipe:
     """The recipe of a free composition, given component names by slot. Slots that are left out have FedAvg's component.
 

@@ -118,7 +118,7 @@ class RunSetup:
         return {
             "model": config.model.model_dump(mode="json", exclude={"file", "module", "weights"}),
             "data": [*data.image_shape, data.classes, len(data.train)],
-            **config.training.model_dump(include=set(AMOUNTS), exclude_none=True),
+            **config.training.model_dump(include={*AMOUNTS, "drop_last"}, exclude_none=True),
             "batch_size": config.training.batch_size,
             "participation": config.participation.model_dump(mode="json", exclude={"file"}),
             "clients": config.partition.clients,

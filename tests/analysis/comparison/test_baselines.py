@@ -290,12 +290,18 @@ def test_a_methods_own_tuning_is_no_part_of_the_protocol(changes: dict[str, obje
         {"training__local_epochs": 1},
         {"training__local_steps": 10},
         {"training__batch_size": 8},
+        {"training__drop_last": True},
         {"training__augmentation": {"name": "cutout", "size": 2}},
     ],
     ids=lambda c: next(iter(c)),
 )
 def test_what_must_be_shared_is_part_of_the_protocol(changes: dict[str, object]) -> None:
     assert protocol(quick_run(**changes)) != protocol(quick_run())
+
+
+def test_new_keys_leave_the_protocol_of_the_stored_baselines_as_it_was() -> None:
+    about = pd.read_csv(ROOT / "results" / "baselines" / "quick" / "about.csv")
+    assert protocol(quick_run()) in set(about["protocol"])
 
 
 def test_the_engine_is_no_part_of_the_protocol() -> None:

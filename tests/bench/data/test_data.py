@@ -152,9 +152,25 @@ def test_step_batches_make_exactly_the_steps_requested():
     assert [len(s) for s in steps] == [4, 4, 2, 4, 4, 2, 4]
 
 
-@given(steps=st.integers(1, 20), epochs=st.booleans(), batch=st.none() | st.integers(1, 9), n=st.integers(1, 20))
-def test_counts_of_steps_and_images_are_those_of_the_batches(steps, epochs, batch, n):
-    local = LocalSteps(**{"epochs" if epochs else "steps": steps}, batch_size=batch)
+@pytest.mark.parametrize(("n", "sizes"), [(9, [8]), (16, [8, 8]), (23, [8, 8]), (8, [8]), (7, [7]), (1, [1])])
+def test_a_short_last_batch_is_dropped_unless_it_is_the_only_one(n, sizes):
+    split = [np.arange(n)]
+    dropping = EpochBatches(split, epochs=2, batch_size=8, seed=0, drop_last=True)
+    assert [len(batch) for batch in dropping(0, 0)] == 2 * sizes
+    kept = EpochBatches(split, epochs=1, batch_size=8, seed=0)(0, 0)
+    assert all(torch.equal(*pair) for pair in zip(dropping(0, 0), kept[: len(sizes)], strict=False)), "the same order"
+    assert sorted(torch.cat(dropping.one_pass(0)).tolist()) == list(range(n))
+
+
+@given(
+    steps=st.integers(1, 20),
+    epochs=st.booleans(),
+    batch=st.none() | st.integers(1, 9),
+    n=st.integers(1, 20),
+    drop_last=st.booleans(),
+)
+def test_counts_of_steps_and_images_are_those_of_the_batches(steps, epochs, batch, n, drop_last):
+    local = LocalSteps(**{"epochs" if epochs else "steps": steps}, batch_size=batch, drop_last=drop_last)
     batches = local.sampler([np.arange(n)], seed=0)(0, 0)
     assert local.count(n) == len(batches)
     assert local.images(n) == sum(map(len, batches))

@@ -280,6 +280,12 @@ def test_a_hyperparameter_that_is_null_is_no_part_of_a_run():
     assert adaptive.identity == null.identity != constant.identity
 
 
+def test_batches_that_are_not_dropped_are_no_part_of_a_run():
+    dropped, kept = (fedavg({"training.drop_last": value}) for value in (True, False))
+    assert kept.identity == fedavg({}).identity != dropped.identity
+    assert (dropped.training.local.count(9), kept.training.local.drop_last) == (dropped.training.local.count(8), False)
+
+
 def test_a_release_on_a_bernoulli_grid_and_the_other_way_round():
     bernoulli = {"grid.participation": [{"sampling": "bernoulli", "probability": 0.2}]}
     experiment = load_experiment("quick", {**bernoulli, "methods.fedgf.variant": "released"})

@@ -167,10 +167,13 @@ PLAIN = {key: value for key, value in BASE["training"].items() if key != "augmen
             {**OF_IMAGES, "training": PLAIN, "model": "fcn_gn"},
             r"model fcn_gn gives scores of pixels, but the data set digits has labels of images \(allowed: .*cnn_gn",
         ),
-        ({"method": "fedrcl"}, r"the loss relaxed_contrastive needs labels of images"),
+        (
+            {"method": "fedrcl"},
+            r"the loss relaxed_contrastive needs labels of images, .* \(allowed: .*cross_entropy.*hard_pixels\)",
+        ),
         (
             {**OF_IMAGES, "training": PLAIN, "method": BASE["method"]},
-            r"the loss hard_pixels needs labels of pixels, but the data set digits has labels of images",
+            r"the loss hard_pixels needs labels of pixels, .* \(allowed: (?!.*hard_pixels).*cross_entropy",
         ),
         (
             {"training": {**PLAIN, "augmentation": "mixup"}, "method": "fedavg"},
