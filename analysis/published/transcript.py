@@ -167,9 +167,13 @@ def _number(text: str) -> float | None:
 
 
 def _text(value: Any) -> str:
-    """A value as transcripts write it: null, true, 0.1."""
+    """A value as transcripts write it: null, true, 0.1, 512×1024 for a size; options are separated by commas."""
     if value is None:
         return "null"
+    if isinstance(value, (tuple, list)):
+        return "×".join(map(_text, value))
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_text(option)}" for key, option in value.items())
     return str(value).lower() if isinstance(value, bool) or not isinstance(value, float) else f"{value:g}"
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, model_validator
 from torch import Tensor
 
-from bench.data.label_maps import IGNORED
+from bench.data.label_maps import IGNORED, has_label_maps
 from bench.input.errors import UserError, unknown
 from bench.input.frozen import Frozen
 
@@ -67,7 +67,7 @@ class Flip(Augmentation):
         """Images `[B, channels, height, width]`."""
         column = torch.arange(x.shape[3], device=x.device)
         source = torch.where(draws["chosen"][:, None], column.flip(0), column)
-        labels = y.gather(2, source[:, None, :].expand(y.shape)) if has_maps(y) else y
+        labels = y.gather(2, source[:, None, :].expand(y.shape)) if has_label_maps(y) else y
         return x.gather(3, source[:, None, None, :].expand(x.shape)), labels
 
 
@@ -170,16 +170,11 @@ def _along(values: Tensor, v: Tensor, axis: int) -> Tensor:
     return values.view(shape)
 
 
-def has_maps(y: Tensor) -> bool:
-    """Whether y are label maps `[B, height, width]`."""
-    return y.ndim == 3
-
-
 class ScaledCrop(Augmentation):
-    """For segmentation: the image at a random scale, and a random window of it, as FedDrive trains on street scenes.
+    """For segmentation: the image at a random scale, and a random window of it, as FedDrive trains on Cityscapes.
 
     The scale is uniform. Images are interpolated linearly without antialiasing; a label is that of the nearest pixel.
-    Outside the scaled image, the window has the mean colour and no labels.
+    Outside the scaled image, the window has no labels, and the mean colour; it is black in FedDrive's code.
     """
 
     name: Literal["scaled_crop"] = "scaled_crop"

@@ -2,6 +2,7 @@
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 LabelMaps = NDArray[np.uint8]
 """Classes of all pixels `[n, height, width]`."""
@@ -11,6 +12,11 @@ UNLABELLED = 255
 
 IGNORED = -100
 """The label of such pixels in batches, which counts neither in losses nor in scores; torch's losses ignore it."""
+
+
+def has_label_maps(y: Tensor) -> bool:
+    """Whether y are labels of pixels `[B, height, width]`, and not labels `[B]` or class probabilities `[B, C]`."""
+    return y.ndim > 1 and not y.is_floating_point()
 
 
 def main_classes(maps: LabelMaps, classes: int, background: int | None = None) -> NDArray[np.int64]:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
 
-from bench.data.label_maps import IGNORED
+from bench.data.label_maps import IGNORED, has_label_maps
 from bench.input.errors import UserError, first_few
 from bench.numerics.precision import Precision, autocast
 
@@ -48,11 +48,6 @@ def check_used(kind: str, names: Iterable[str], gradients: Iterable[Tensor | Non
 
 Variables = Mapping[str, Tensor]
 """Tensors by name on which a loss depends in addition to the model's parameters."""
-
-
-def has_label_maps(y: Tensor) -> bool:
-    """Whether y are labels of pixels `[B, height, width]`, and not labels `[B]` or class probabilities `[B, C]`."""
-    return y.ndim > 1 and not y.is_floating_point()
 
 
 def _check_kind(scores: Tensor, *, of_pixels: bool) -> None:

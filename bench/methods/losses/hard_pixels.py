@@ -1,4 +1,4 @@
-"""Online mining of hard pixels for segmentation: the mean over the pixels with the largest losses.
+"""Online hard example mining (OHEM) for segmentation: the mean over the pixels with the largest losses.
 
     ℓ_b   = mean of the ⌊share · P⌋ largest pixel losses of image b with P pixels, summed over heads
     F_i   = mean_b ℓ_b
@@ -11,9 +11,10 @@ from typing import ClassVar
 from pydantic import Field
 from torch import Tensor
 
+from bench.data.label_maps import has_label_maps
 from bench.input.errors import UserError
 from bench.methods.base import Loss
-from bench.models.network import Network, Variables, has_label_maps, mean_of_images, pixel_losses
+from bench.models.network import Network, Variables, mean_of_images, pixel_losses
 
 
 class HardPixels(Loss):

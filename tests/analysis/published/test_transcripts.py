@@ -109,6 +109,8 @@ def statement(printed: str) -> Statement:
         ([None], "5", [None], {"5"}),
         ([None, False, 0.5], "null|false|0.50", [], set()),
         ([0], "false", [0], {"false"}),
+        ([(512, 1024), [512, 928]], "512×1024", [[512, 928]], set()),
+        ([{"power": 0.9, "horizon": 10000.0}, None], "power *", [None], set()),
     ],
 )
 def test_what_departs_from_a_statement_is_seen(
@@ -141,6 +143,20 @@ def test_a_departure_names_the_key_and_both_values() -> None:
     assert both.text == "training.batch_size 100, printed 64 or 128 (Section 6.1, Table 2)"
     [departure] = departures("fedgf", CELL, fedgf(methods__fedgf__hyperparameters__W=20))
     assert departure.text == "hyperparameters.W 20, printed 10 or 30 or 50 (Appendix C.2)"
+
+
+def test_what_appendix_c_states_of_segmentation_is_judged() -> None:
+    cell = CellAddress.of("cityscapes_uniform/by_group/5-of-146/fedavg")
+    part = "parts.cityscapes_uniform"
+    window = [{"name": "scaled_crop", "least": 0.5, "most": 1.5, "size": [256, 512]}]
+    keys = {f"{part}.training.augmentation": window, f"{part}.training.lr_poly": None}
+    keys[f"{part}.methods.fedavg"] = {"loss": "hard_pixels", "hyperparameters": {"share": 0.5}}
+    run = load_experiment("fedsam_caldarola", keys).cell(cell.path).runs[0]
+    assert [one.text for one in departures("fedsam_caldarola", cell, run)] == [
+        "training.augmentation.scaled_crop.size 256×512, printed 512×1024 (Appendix C.1)",
+        "training.lr_poly null, printed power * (Appendix C.2)",
+        "hyperparameters.share 0.5, printed 0.25 (Appendix C.2)",
+    ]
 
 
 def test_no_momentum_is_a_momentum_of_zero() -> None:

@@ -34,6 +34,7 @@ def write_list(file: Path, users: dict[str, list[str]]) -> None:
 
 
 def write_cityscapes(root: Path, each: int = 4) -> None:
+    """`each` images of each city."""
     base = root / "cityscapes" / "data"
     named: dict[str, list[str]] = {"train": [], "val": []}
     number = 0

@@ -13,6 +13,7 @@ from PIL import Image
 
 from analysis.analyses import parse_analysis
 from analysis.analyses.run_analysis import run_analysis
+from analysis.measures.cost import images_of_steps
 from bench.data.inventory import check, listing
 from bench.data.label_maps import UNLABELLED
 from bench.data.sources import parse_source
@@ -20,7 +21,7 @@ from bench.data.sources.image_files import cityscapes, idda
 from bench.experiments.run_config import RunConfig
 from bench.host.progress import silent
 from bench.input.errors import UserError
-from tests.bench.data.scene_copies import ENTRIES, SIZE, entry
+from tests.bench.data.scene_copies import ENTRIES, SIZE, entry, write_cityscapes
 from tests.problems import train
 
 CPU = torch.device("cpu")
@@ -51,6 +52,32 @@ def test_two_federated_rounds_an_evaluation_and_an_analysis(name, image_roots: R
     assert np.isfinite(rows[[f"test_miou{part}" for part in parts]]).all(axis=None)
     run_analysis(parse_analysis("sharpness", {"images": 4}), run.path, tmp_path / "sharpness.csv", CPU, silent)
     assert np.isfinite(pd.read_csv(tmp_path / "sharpness.csv", comment="#")["sharpness"]).all()
+
+
+@pytest.mark.parametrize("buffers", ["average", "local"])
+def test_bisenet_is_trained_where_a_batch_of_one_image_would_be_left(buffers, tmp_path, monkeypatch):
+    """Its context block has one value per image and channel: BatchNorm cannot normalise those of a single image."""
+    write_cityscapes(tmp_path, each=9)
+    monkeypatch.setenv("FEDFLAT_DATA", str(tmp_path))
+    config = {
+        "dataset": {"name": "cityscapes", "size": [32, 64]},
+        "model": {"name": "bisenet_v2", "buffers": buffers},
+        "partition": {"name": "by_group", "clients": 2},
+        "participation": {"sampling": "full"},
+        "method": {"loss": "hard_pixels"},
+        "training": {"rounds": 2, "local_epochs": 1, "batch_size": 8, "drop_last": True, "lr": 0.01},
+        "evaluation": {"training_images": 2},
+        "engine": {"backend": "loop"},
+        "seed": 0,
+    }
+    run = train(RunConfig.parse(config), tmp_path / "run", CPU)
+    assert [len(own) for own in run.split()] == [9, 9]
+    rows = run.metrics()
+    assert np.isfinite(rows[["train_loss", "test_miou"]]).all(axis=None)
+    assert images_of_steps(run) == {1: 16, 2: 16}
+    config["training"] = {**config["training"], "drop_last": False}
+    with pytest.raises(UserError, match=r"Expected more than 1 value per channel.* training\.drop_last"):
+        train(RunConfig.parse(config), tmp_path / "all", CPU)
 
 
 def test_classes_of_cityscapes():
@@ -86,6 +113,13 @@ def test_images_and_labels_are_those_of_the_files(name, image_roots: Roots):
             assert np.array_equal(part.images[row], pixels.transpose(2, 0, 1))
             numbers = np.asarray(Image.open(labels).resize(width_first, Image.Resampling.NEAREST))
             assert np.array_equal(part.maps[row], ids[numbers])
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_values_are_between_minus_one_and_one(name, image_roots: Roots):
+    """FedDrive's normalisation for BiSeNetV2; ImageNet's would give values up to 2.6."""
+    data = parse_source(entry(name)).load(image_roots(name))
+    assert (data.mean, data.std, data.scale) == ((0.5,) * 3, (0.5,) * 3, 255.0)
 
 
 def test_clients_of_cityscapes(image_roots: Roots):
@@ -145,9 +179,12 @@ def _absent_labels(root: Path) -> None:
     _first(root, "gtFine/train/*/*.png").unlink()
 
 
-def _damaged(root: Path) -> None:
-    file = _first(root, "leftImg8bit/train/*/*.png")
-    file.write_bytes(file.read_bytes()[:200])
+def _damaged(folder: str) -> Callable[[Path], None]:
+    def cut(root: Path) -> None:
+        file = _first(root, f"{folder}/train/*/*.png")
+        file.write_bytes(file.read_bytes()[:-40])
+
+    return cut
 
 
 def _list(change: Callable[[dict], object]) -> Callable[[Path], None]:
@@ -166,7 +203,8 @@ FAULTS: dict[str, tuple[Callable[[Path], object], str]] = {
     "colours": (_colours, r"has the mode RGB \(allowed: a number of a class per pixel, mode L or P\)"),
     "another size": (_other_size, r"is 40×72 pixels, but its labels, '.*', 40×71"),
     "no labels": (_absent_labels, r"gtFine_labelIds.png' is missing: the labels of '.*_leftImg8bit.png'"),
-    "damaged image": (_damaged, "is not a readable image"),
+    "damaged image": (_damaged("leftImg8bit"), "_leftImg8bit.png' is not a readable image"),
+    "damaged labels": (_damaged("gtFine"), "_gtFine_labelIds.png' is not a readable image"),
     "no images": (lambda root: shutil.rmtree(root / "cityscapes/data/leftImg8bit/val"), "val' has no images"),
     "no folder of lists": (
         lambda root: shutil.rmtree(root / "cityscapes/data/heterogeneous"),
@@ -240,3 +278,9 @@ def test_both_settings_and_splits_of_idda_are_checked(tmp_path, image_roots: Roo
 def test_published_counts(setting, counts):
     facts = parse_source({"name": "idda", "setting": setting}).facts
     assert (facts.train, facts.test, facts.shape) == (*counts, (3, 512, 928))
+
+
+@pytest.mark.parametrize(("split", "train"), [("heterogeneous", 2904), ("uniform", 2975), (None, 2975)])
+def test_the_heterogeneous_lists_of_cityscapes_leave_out_images(split, train):
+    facts = parse_source({"name": "cityscapes", "split": split, "size": [1024, 2048]}).facts
+    assert (facts.train, facts.test, facts.shape) == (train, 500, (3, 1024, 2048))

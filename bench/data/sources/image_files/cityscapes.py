@@ -27,11 +27,11 @@ IMAGE, LABELS = "_leftImg8bit.png", "_gtFine_labelIds.png"
 
 
 class Cityscapes(Scenes):
-    """Cityscapes: 2,975 training and 500 test images (the official validation images) of 27 cities in 19 classes.
+    """Cityscapes: 2,975 training and 500 test images (the official validation images) of 21 cities in 19 classes.
 
     The files are in the folders that FedDrive (Fantauzzo et al. 2022) uses. With `split`, the groups are the clients of
-    FedDrive's lists: 144 in the heterogeneous split, whose clients are in one city each, 146 in the uniform one.
-    Without it, the groups are the 18 cities of the training images.
+    FedDrive's lists: 144 in the heterogeneous split, whose clients are in one city each, with 2,904 of the training
+    images; 146 in the uniform one. Without it, the groups are the 18 cities of the training images.
     """
 
     name: Literal["cityscapes"] = "cityscapes"
@@ -51,8 +51,8 @@ class Cityscapes(Scenes):
 
     @property
     def facts(self) -> Facts:
-        """The published numbers of images."""
-        return Facts(2975, 500, self.classes, (3, *self.size))
+        """The published numbers of images; FedDrive's heterogeneous lists leave out 71 training images."""
+        return Facts(2904 if self.split == "heterogeneous" else 2975, 500, self.classes, (3, *self.size))
 
     @classmethod
     def counts(cls) -> tuple[str, str, int]:

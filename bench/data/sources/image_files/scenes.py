@@ -15,18 +15,16 @@ from bench.data.cache import cached, signature
 from bench.data.dataset import Dataset, Labels, Samples
 from bench.data.label_maps import UNLABELLED, LabelMaps, main_classes
 from bench.data.sources.base import cache_place
-from bench.data.sources.image_files.decoding import (
-    IMAGENET_MEAN,
-    IMAGENET_STD,
-    in_parts,
-    opened,
-)
+from bench.data.sources.image_files.decoding import in_parts, opened
 from bench.data.sources.image_files.published_images import PublishedImages, compared
 from bench.input.content import read_own
 from bench.input.errors import UserError
 
 Sides = tuple[Annotated[int, Field(ge=8, le=2048)], Annotated[int, Field(ge=8, le=2048)]]
 """Height and width of stored images, in pixels."""
+
+MEAN = STD = (0.5, 0.5, 0.5)
+"""Mean and deviation of each channel with which FedDrive's code normalises images for BiSeNetV2, in units of 255."""
 
 Clients = dict[str, list[str]]
 """The names of the images of each client, or of each part of the test images."""
@@ -68,17 +66,19 @@ def decode_scene(
     Images are interpolated (bilinear, with antialiasing); a label is that of the nearest pixel. Raises `UserError` if a
     file cannot be read, if both have different sizes, or if labels are colours or unknown numbers.
     """
-    with opened(file) as image, opened(label_file) as labels:
-        if image.size != labels.size:
+    shape = size[::-1]
+    with opened(file) as image:
+        whole = image.size
+        pixels = np.asarray(image.convert("RGB").resize(shape, 2), dtype=np.uint8)  # bilinear
+    with opened(label_file) as labels:
+        if labels.size != whole:
             raise UserError(
-                f"'{file}' is {_words(image.size)} pixels, but its labels, '{label_file}', {_words(labels.size)}"
+                f"'{file}' is {_words(whole)} pixels, but its labels, '{label_file}', {_words(labels.size)}"
             )
         if labels.mode not in ("L", "P"):  # the numbers of a palette are classes: its colours do not matter
             raise UserError(
                 f"'{label_file}' has the mode {labels.mode} (allowed: a number of a class per pixel, mode L or P)"
             )
-        shape = size[::-1]
-        pixels = np.asarray(image.convert("RGB").resize(shape, 2), dtype=np.uint8)  # bilinear
         numbers = np.asarray(labels, dtype=np.uint8)
         unknown = np.flatnonzero(ids[np.unique(numbers)] < 0)
         if unknown.size:
@@ -94,7 +94,7 @@ def _words(size: tuple[int, int]) -> str:
 
 
 class Scenes(PublishedImages):
-    """The common base class. Images are normalised with ImageNet's mean and deviation, as FedDrive does.
+    """The common base class. Values 0..255 of images become −1..1, as in FedDrive's code for BiSeNetV2.
 
     Increase `version` whenever a change of `decode_scene` changes the cached numbers.
     """
@@ -146,7 +146,7 @@ class Scenes(PublishedImages):
         edges = np.cumsum([len(own) for own in test.values()])[:-1]
         parts = dict(zip(test, np.split(np.arange(len(at[1])), edges), strict=True)) if len(test) > 1 else {}
         subsets = whole.at(at[0], groups), whole.at(at[1], None)
-        return Dataset(self.label, *subsets, self.classes, 255.0, IMAGENET_MEAN, IMAGENET_STD, parts)
+        return Dataset(self.label, *subsets, self.classes, 255.0, MEAN, STD, parts)
 
     def _checked(self, root: Path) -> Iterator[str]:
         found = self.files(root)
