@@ -22,11 +22,11 @@ from analysis.comparison.statistics.scores import LEAST_SEEDS, Floats, Scores
 from analysis.comparison.statistics.verdicts import ALPHA, BETTER, UNCLEAR, detectable_difference, verdicts
 from analysis.measures.paired import CONFIDENCE, holm, interval, sign_flip
 from bench.experiments.address import Setting
-from bench.files.atomic import write_text
+from bench.files.marked_text import rewrite_part
 from bench.files.text_table import markdown
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "comparison.md"
-BEGIN, END = "<!-- simulation:begin -->", "<!-- simulation:end -->"
+PART = "simulation"
 
 DRAWS, SEED = 2_000, 21
 RIVALS = 26
@@ -279,8 +279,7 @@ def main(grid: str, document: Path = DOCUMENT, draws: int = DRAWS) -> None:
     """Rewrite the tables of docs/comparison.md from the stored baselines of a grid."""
     rows = load(grid).runs
     stored = Scores.of(rows[rows["variant"] == rows["variant"].iloc[-1]], "test_accuracy", "higher")
-    before, _, rest = document.read_text(encoding="utf-8").partition(BEGIN)
-    write_text(document, f"{before}{BEGIN}\n{tables(grid, stored, draws)}\n{END}{rest.partition(END)[2]}")
+    rewrite_part(document, PART, tables(grid, stored, draws))
 
 
 if __name__ == "__main__":

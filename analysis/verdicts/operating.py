@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from analysis.verdicts.equivalence import agrees, degrees_of_freedom, differs, variance_and_seed_share, welch_df
-from bench.files.atomic import write_text
+from bench.files.marked_text import rewrite_part
 from bench.files.text_table import markdown
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "published.md"
-BEGIN, END = "<!-- simulation:begin -->", "<!-- simulation:end -->"
+PART = "simulation"
 
 MARGIN = 1.0
 """The margin of accuracies, in points; the tolerance of the rule before."""
@@ -145,8 +145,7 @@ def tables() -> str:
 
 def main() -> None:
     """Rewrite the tables of docs/published.md."""
-    before, _, rest = DOCUMENT.read_text(encoding="utf-8").partition(BEGIN)
-    write_text(DOCUMENT, f"{before}{BEGIN}\n{tables()}\n{END}{rest.partition(END)[2]}")
+    rewrite_part(DOCUMENT, PART, tables())
 
 
 if __name__ == "__main__":

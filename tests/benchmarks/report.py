@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any, Self
 
 from bench.files.atomic import write_text
+from bench.files.marked_text import marks, part, rewrite_part
 from bench.files.text_table import markdown
-from bench.input.errors import UserError
 
-BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
+PART = "bench"
+"""The part of a document that holds the report."""
 
 
 @dataclass(frozen=True)
@@ -135,17 +136,12 @@ def existing_report(file: Path) -> Report | None:
     """
     if not file.exists():
         return None
-    text = file.read_text(encoding="utf-8")
-    if not (text.count(BEGIN) == text.count(END) == 1 and text.index(BEGIN) < text.index(END)):
-        raise UserError(f"'{file}' has no place for the report (allowed: a new file, or one with {BEGIN} and {END})")
-    inside = text.split(BEGIN)[1].split(END)[0].strip()
+    inside = part(file, PART)
     return Report.read(inside) if inside else None
 
 
 def write_report(file: Path, report: Report) -> None:
     """Write a report into a new Markdown file, or between the marks of an existing one; its other text remains."""
-    before, after = "", "\n"
-    if file.exists():
-        text = file.read_text(encoding="utf-8")
-        before, after = text.split(BEGIN)[0], text.split(END)[1]
-    write_text(file, f"{before}{BEGIN}\n\n{report.markdown()}\n\n{END}{after}")
+    if not file.exists():
+        write_text(file, "\n".join((*marks(PART), "")))
+    rewrite_part(file, PART, report.markdown())

@@ -6,15 +6,18 @@ import re
 import pytest
 import torch
 
+from bench.files.marked_text import marks
 from bench.input.errors import UserError
 from tests.benchmarks.__main__ import SECTIONS, run
 from tests.benchmarks.ours import VARIANTS
 from tests.benchmarks.passes import FEWEST, VectorTraffic, vectors_per_step
 from tests.benchmarks.process import Process
-from tests.benchmarks.report import BEGIN, END, Report, Spread, Table, existing_report, write_report
+from tests.benchmarks.report import PART, Report, Spread, Table, existing_report, write_report
 from tests.benchmarks.setting import Setting
 from tests.benchmarks.sizes import TOY
 from tests.benchmarks.workload import GRADIENTS, Workload
+
+BEGIN, END = marks(PART)
 
 
 @pytest.mark.long
@@ -107,7 +110,7 @@ def test_no_method_needs_less_than_the_fewest(method):
 def test_a_report_is_put_only_where_it_belongs(tmp_path):
     file = tmp_path / "notes.md"
     file.write_text("my notes\n", encoding="utf-8")
-    with pytest.raises(UserError, match="has no place for the report"):
+    with pytest.raises(UserError, match="has no place for a generated part"):
         existing_report(file)
     assert file.read_text(encoding="utf-8") == "my notes\n"
 

@@ -8,10 +8,9 @@ import pytest
 
 from analysis.comparison.operating import (
     ALL,
-    BEGIN,
     DOCUMENT,
-    END,
     METHOD,
+    PART,
     RULES,
     Spread,
     coverage,
@@ -26,6 +25,7 @@ from analysis.comparison.operating import (
 )
 from analysis.comparison.statistics.scores import Scores
 from analysis.comparison.statistics.verdicts import BETTER, verdicts
+from bench.files.marked_text import part
 from tests.analysis.comparison.frames import complete_runs
 
 DRAWS = 150
@@ -106,8 +106,7 @@ def test_the_diagram_is_wrong_as_seldom_as_it_says() -> None:
 
 def test_the_document_has_the_tables(stored: Scores) -> None:
     """As many tables with the same heads and first columns; the numbers are those of more draws."""
-    text = DOCUMENT.read_text(encoding="utf-8")
-    written = text.partition(BEGIN)[2].partition(END)[0]
+    written = part(DOCUMENT, PART)
     heads = [line for line in tables("grid", stored, 2).splitlines() if line.startswith(("**", "| ---"))]
     assert heads
     assert [line for line in written.splitlines() if line.startswith(("**", "| ---"))] == heads

@@ -11,13 +11,12 @@ from analysis.published.numbers import PublishedNumber
 from analysis.verdicts.equivalence import Noise, agrees, pooled
 from analysis.verdicts.margins import Margin
 from analysis.verdicts.operating import (
-    BEGIN,
     DOCUMENT,
     DRAWS,
-    END,
     GAPS,
     MARGIN,
     METHODS,
+    PART,
     SEEDS,
     STDS,
     Case,
@@ -25,6 +24,7 @@ from analysis.verdicts.operating import (
     tables,
 )
 from analysis.verdicts.verdict import verdict
+from bench.files.marked_text import part
 
 DEVIATIONS = 3
 """How many binomial deviations a simulated share may exceed what it must not exceed."""
@@ -120,7 +120,7 @@ def test_the_simulation_is_that_of_single_runs_and_the_verdicts_of_tables(gap: f
 
 def test_the_documents_tables_are_those_of_the_simulation() -> None:
     """`python -m analysis.verdicts.operating` rewrites them. Other versions of numpy may draw other numbers."""
-    shown = DOCUMENT.read_text(encoding="utf-8").partition(BEGIN)[2].partition(END)[0].strip()
+    shown = part(DOCUMENT, PART)
     number = re.compile(r"\d+(?:\.\d+)?")
     assert number.sub("#", shown) == number.sub("#", tables())
     pairs = zip(number.findall(shown), number.findall(tables()), strict=True)
