@@ -9,7 +9,7 @@ import pandas as pd
 
 from analysis.analyses.landscape.surface import Surface
 from analysis.comparison.compare import Comparison
-from analysis.comparison.run_table import FinishedRun, curve_table, finished_runs, run_table
+from analysis.comparison.run_table import FinishedRun, curve_table, finished_runs, rule_of, run_table
 from analysis.explorer.page import Explorer
 from analysis.figures.palette import Style, line_look, own_style, style, styles
 from analysis.layouts.protocol import final_at_scale
@@ -67,7 +67,7 @@ def render_comparison(comparison: Comparison, file: Path, verdict: str, links: M
         runs=rows,
         curves=comparison.curves,
         looks=_looks(rows, comparison.method),
-        reported=FinalValue.named(rows["report"].iloc[0]).description,
+        reported=rule_of(rows["report"].iloc[0]).description,
         own=comparison.method,
         verdict=verdict,
         links=links,

@@ -35,11 +35,16 @@ def grids() -> list[str]:
 
 
 def overview(grid: str, folder: Path | None = None) -> list[str]:
-    """What the baselines of a grid contain."""
+    """What the baselines of a grid contain, as aligned lines."""
+    return aligned(facts(grid, folder))
+
+
+def facts(grid: str, folder: Path | None = None) -> list[tuple[str, str]]:
+    """What the baselines of a grid contain: names and values."""
     runs, trials = load(grid, folder).runs, load_trials(grid, folder)
     analysed = [column for column in ANALYSED if runs[column].notna().any()]
     diverged = (runs["outcome"] == "diverged").sum()
-    rows = [
+    return [
         ("runs", f"{len(runs):,}" + (f", {diverged} of which diverged" if diverged else "")),
         ("experiments", _counted(runs["experiment"])),
         ("variants", ", ".join(_variants(runs))),
@@ -56,7 +61,6 @@ def overview(grid: str, folder: Path | None = None) -> list[str]:
         ("processors", ", ".join(filter(None, runs["processor"].unique())) or "unknown"),
         ("hours", f"{runs['seconds'].sum() / 3600:.1f} of training and evaluation"),
     ]
-    return aligned(rows)
 
 
 def size(folder: Path) -> int:

@@ -1,35 +1,31 @@
 """The reference of layouts: every key of tables and figures, and a picture of each kind of figure, as Markdown."""
 
 import inspect
-import io
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
-import matplotlib
-from PIL import Image
-from PIL.PngImagePlugin import PngInfo
 from pydantic_core import PydanticUndefined
 
-from analysis.figures.base import STYLE, FigureLayout, Panel
+from analysis.figures.base import FigureLayout, Panel
 from analysis.figures.draw import KINDS, draw, load_figure
 from analysis.figures.lines import Line, LinesPanel
 from analysis.figures.training.sweep import Point, SweepLine, SweepPanel
 from analysis.layouts.layout import Layout, Selection, layout_names
 from analysis.measures.convergence import FinalValue
+from analysis.report.pictures import save_picture
 from analysis.report.requested import RequestedExperiment
 from analysis.tables.counterparts import Quoted, Reading
 from analysis.tables.layout import Block, Column, TableLayout
 from analysis.tables.quantities import QUANTITIES
-from bench.files.atomic import replacing
 from bench.input.content import short_hash
 from bench.input.frozen import Frozen
 
 PICTURES = "images/layouts"
 """The folder of the pictures, relative to the page."""
 
-WIDTH, COLOURS = 440, 224
-"""Pixels and colours of a picture: the page has one for each kind of figure."""
+WIDTH = 440
+"""Pixels of a picture: the page has one for each kind of figure."""
 
 _PARTS: Mapping[type[Frozen], str] = {
     Column: "an entry of `columns`",
@@ -166,16 +162,7 @@ def draw_pictures(requested: RequestedExperiment, folder: Path) -> list[Path]:
     files = []
     for kind, name in shown_layouts(requested.name_or_file).items():
         layout = load_figure(requested.name_or_file, name, requested.experiment)
-        figure, image = draw(layout, requested.tidy), io.BytesIO()
-        with matplotlib.rc_context(STYLE):
-            figure.savefig(image, format="png", dpi=2 * WIDTH / layout.width)
-        whole = Image.open(image).convert("RGB")
-        size = (WIDTH, round(whole.height * WIDTH / whole.width))
-        small = whole.resize(size, Image.Resampling.LANCZOS).quantize(COLOURS, Image.Quantize.MAXCOVERAGE)
-        facts = PngInfo()
-        facts.add_text("layout", fingerprint(layout))
         file = folder / f"{kind}.png"
-        with replacing(file) as temporary:
-            small.save(temporary, format="png", optimize=True, pnginfo=facts)
+        save_picture(draw(layout, requested.tidy), file, WIDTH, fingerprint(layout))
         files.append(file)
     return files

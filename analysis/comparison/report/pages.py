@@ -51,10 +51,10 @@ def write_parts(folder: Path, tables: Iterable[ReportTable], figures: Iterable[R
         write_csv(folder / "figures" / f"{figure.name}.csv", figure.frame)
 
 
-def markdown_figure(figure: ReportFigure) -> Iterator[str]:
-    """The lines of a figure with its caption and notes."""
+def markdown_figure(figure: ReportFigure, folder: str = "figures") -> Iterator[str]:
+    """The lines of a figure with its caption and notes; its PNG file is in a folder, relative to the page."""
     caption = figure.caption
-    yield from (f"![{caption.title}](figures/{figure.name}.png)", "", without_html(caption.whole))
+    yield from (f"![{caption.title}]({folder}/{figure.name}.png)", "", without_html(caption.whole))
     yield from markdown_notes(caption)
 
 

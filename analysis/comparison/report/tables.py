@@ -50,11 +50,11 @@ class ReportTable:
         """Columns for a terminal, without caption."""
         return "\n".join(aligned([self.header, *self.rows], right=self._right))
 
-    def markdown(self) -> str:
-        """The title, one pipe table and the notes."""
+    def markdown(self, level: int = 2) -> str:
+        """The title, as a heading of this level, one pipe table and the notes."""
         rows = [[f"**{cell}**" if k == self.bold and cell else cell for cell in row] for k, row in enumerate(self.rows)]
         lines = [without_html(self.caption.text), "", *markdown(self.header, rows, right=self._right)]
-        return "\n".join([f"## {self.caption.title}", "", *lines, *markdown_notes(self.caption)]) + "\n"
+        return "\n".join([f"{'#' * level} {self.caption.title}", "", *lines, *markdown_notes(self.caption)]) + "\n"
 
     def latex(self) -> str:
         """A `table` environment."""

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import pandas as pd
 
 from analysis.comparison.compare import Comparison
+from analysis.comparison.run_table import rule_of
 from analysis.comparison.statistics.costs import REFERENCE, costs, stored_costs
 from analysis.comparison.statistics.flatness import stored_measures
 from analysis.comparison.statistics.scores import LEAST_SEEDS, Scores
 from analysis.comparison.statistics.verdicts import ALPHA, BETTER, POWER, UNCLEAR, WORSE, detectable_difference
 from analysis.layouts.titles import setting_title
-from analysis.measures.convergence import FinalValue
 from analysis.measures.paired import CONFIDENCE
 from bench.experiments.address import IDS, Setting
 
@@ -87,7 +87,7 @@ def about(comparison: Comparison) -> list[str]:
     }
     return [
         *_values(own, f"{comparison.method} (experiment {comparison.experiment})"),
-        f"reported value: {FinalValue.named(own['report'].iloc[0]).description}",
+        f"reported value: {rule_of(own['report'].iloc[0]).description}",
         *comparison.notes,
         *(text for text, is_so in missing.items() if is_so),
     ]

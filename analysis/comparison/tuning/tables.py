@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator
 
 from analysis.comparison.comparable import Row
 from analysis.comparison.report.tables import ReportTable, number
+from analysis.comparison.run_table import rule_of
 from analysis.comparison.tuning.budget import ORDERS, Budget
 from analysis.comparison.tuning.gain import ALL, Gain
 from analysis.layouts.captions import Caption
 from analysis.layouts.titles import setting_title
-from analysis.measures.convergence import FinalValue
 
 REPORT = "tuning"
 """The name of the page, and the beginning of labels in LaTeX."""
@@ -40,7 +40,7 @@ def gain_notes(gain: Gain) -> list[str]:
     settings = f"{len(gain.settings)} settings" if len(gain.settings) > 1 else setting_title(gain.settings[0])
     return [
         f"Runs: {settings}, {gain.seeds} seeds, tuned with {' or '.join(map(str, gain.trials))} trials; values: "
-        f"{FinalValue.named(gain.report.partition(',')[0]).description}.",
+        f"{rule_of(gain.report).description}.",
         "Pairs: untuned and tuned runs of the same setting and seed, which have the same data, partition, initial "
         "model and schedule of clients. The unit is the seed, with its mean over the settings.",
         LOST,

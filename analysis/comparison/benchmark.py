@@ -1,0 +1,140 @@
+"""The page of a benchmark, docs/GRID.md: what the stored runs of a grid show.
+
+`python -m analysis.comparison.benchmark GRID` rewrites the generated parts of the page, and draws their figures again.
+"""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from analysis.comparison.baselines import load
+from analysis.comparison.figures.common import ReportFigure
+from analysis.comparison.overview import facts
+from analysis.comparison.report.pages import markdown_figure
+from analysis.comparison.report.tables import ReportTable
+from analysis.comparison.study.figures import figures as study_figures
+from analysis.comparison.study.measures import RESULTS
+from analysis.comparison.study.study import Study
+from analysis.comparison.study.tables import tables as study_tables
+from analysis.comparison.study.words import words
+from analysis.comparison.tuning.compositions.evaluation import Evaluation
+from analysis.comparison.tuning.compositions.figure import draw
+from analysis.comparison.tuning.compositions.tables import tables as composition_tables
+from analysis.comparison.tuning.compositions.words import answer
+from analysis.comparison.tuning.figures import of_budget, of_gain
+from analysis.comparison.tuning.report import budget_words, gain_words
+from analysis.comparison.tuning.source import TuningSource
+from analysis.comparison.tuning.tables import of_budget as tables_of_budget
+from analysis.comparison.tuning.tables import of_gain as tables_of_gain
+from analysis.figures.base import TEXT_WIDTH
+from analysis.report.pictures import save_picture
+from bench.files.marked_text import marks, rewrite_part
+from bench.input.content import short_hash
+
+DOCS = Path(__file__).parents[2] / "docs"
+PIXELS = 880
+"""The width of a figure."""
+
+FITTED = 90.0
+"""Mean training accuracy in percent from which a method counts as fitted, as in `fedflat study`."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A generated part of the page: sentences, figures and tables."""
+
+    sentences: Sequence[str]
+    figures: Sequence[ReportFigure]
+    tables: Sequence[ReportTable]
+
+    def markdown(self, folder: str) -> str:
+        """The text of the part; `folder`: where its pictures are, relative to the page."""
+        lines = [f"- {sentence}" for sentence in self.sentences]
+        for figure in self.figures:
+            lines += ["", *markdown_figure(figure, folder)]
+        for table in self.tables:
+            lines += ["", table.markdown(level=3).rstrip()]
+        return "\n".join(lines)
+
+
+def stored(grid: str) -> Part:
+    """What is stored, and where it was computed."""
+    return Part([f"{name}: {value}" for name, value in facts(grid)], (), ())
+
+
+def tuning(grid: str) -> Part:
+    """The untuned and the tuned leaderboard."""
+    gain = _tuning_source(grid).gain()
+    return Part(list(gain_words(gain)), *_named(["gain"], of_gain(gain, TEXT_WIDTH), tables_of_gain(gain)))
+
+
+def trials(grid: str) -> Part:
+    """How the ranking depends on the number of trials."""
+    budget = _tuning_source(grid).budget()
+    names = ["budget_ranks", "budget_stability"]
+    return Part(list(budget_words(budget)), *_named(names, of_budget(budget, TEXT_WIDTH), tables_of_budget(budget)))
+
+
+def study(grid: str) -> Part:
+    """Whether flatness predicts results."""
+    made = Study.of(load(grid).runs, f"the stored baselines of {grid}", FITTED)
+    names = ["correlation", *(f"correlation_{result}" for result in RESULTS)]
+    return Part(list(words(made)), *_named(names, study_figures(made, TEXT_WIDTH), study_tables(made)))
+
+
+def compositions(grid: str) -> Part:
+    """Whether an unpublished composition beats the published methods."""
+    evaluation = Evaluation.of(grid)
+    names = ["screening", "compositions"]
+    return Part(answer(evaluation), *_named(names, [draw(evaluation, TEXT_WIDTH)], composition_tables(evaluation)))
+
+
+PARTS: Mapping[str, Callable[[str], Part]] = {
+    made.__name__: made for made in (stored, tuning, trials, study, compositions)
+}
+
+
+def page_of(grid: str) -> Path:
+    """The page of a grid."""
+    return DOCS / f"{grid}.md"
+
+
+def pictures_of(grid: str) -> str:
+    """The folder of its figures, relative to the page."""
+    return f"images/{grid}"
+
+
+def parts(grid: str) -> Iterator[tuple[str, Part]]:
+    """The generated parts that the page has, by name."""
+    text = page_of(grid).read_text(encoding="utf-8")
+    return ((name, part(grid)) for name, part in PARTS.items() if marks(name)[0] in text)
+
+
+def shown(figure: ReportFigure) -> str:
+    """A hash of what a figure shows, to three digits: other processors may differ in the last ones."""
+    return short_hash(f"{figure.caption}\n{figure.frame.to_csv(index=False, float_format='%.3g')}")
+
+
+def main(grid: str) -> None:
+    """Rewrite the generated parts of a page, and draw their figures."""
+    folder = pictures_of(grid)
+    for name, part in parts(grid):
+        for figure in part.figures:
+            save_picture(figure.figure, DOCS / folder / f"{figure.name}.png", PIXELS, shown(figure))
+        rewrite_part(page_of(grid), name, part.markdown(folder))
+
+
+def _tuning_source(grid: str) -> TuningSource:
+    return TuningSource(grid, Path("results"), {})
+
+
+def _named(
+    names: Sequence[str], figures: Iterable[ReportFigure], tables: Iterable[ReportTable]
+) -> tuple[list[ReportFigure], list[ReportTable]]:
+    """The figures and the tables with these names."""
+    return [one for one in figures if one.name in names], [one for one in tables if one.name in names]
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
