@@ -20,6 +20,7 @@ from bench.experiments.address import RUN_IDS, CellAddress
 from bench.experiments.experiment import Experiment
 from bench.experiments.results import RUN_FILES
 from bench.experiments.sections.scale import CLIENTS, has_domains, trained_at_smoke_scale
+from bench.models import parse_model
 from bench.training.code_version import code_fingerprint
 
 _MOST_WORDS = 4
@@ -108,6 +109,9 @@ def smoke_scale(experiment: Experiment, cells: Iterable[CellAddress], *, shorten
         f"There are at most {CLIENTS} clients.": any(found and int(found[1]) > CLIENTS for found in clients),
         "Crops and flips are left out.": any(part.training.augmentation for part in parts) and not scenes,
         "Scenes of two digits with labels of pixels replace the images; flips are left out.": scenes,
+        "The small network has no statistics of BatchNorm that are averaged, or stay with clients.": any(
+            parse_model(part.model).buffer_mode is not None for part in parts
+        ),
         "A client holds the same share of the classes as in the paper; there may be fewer clients.": "pathological"
         in splits,
         "Digits in several styles, such as rotated and blurred ones, replace the domains.": domains,

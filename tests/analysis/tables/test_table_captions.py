@@ -8,10 +8,11 @@ import pytest
 
 from analysis.analyses import parse_analysis
 from analysis.analyses.provenance import name_value_pairs
-from analysis.layouts.captions import other_training_settings, tuned_values
+from analysis.layouts.captions import other_training_settings, smoke_scale, tuned_values
 from analysis.layouts.tidy import Tidy
 from analysis.measures.forward_passes import DIFFERENCES
 from analysis.report.requested import RequestedExperiment
+from analysis.tables.layout import load_table
 from analysis.tables.table import Table, fill
 from bench.experiments.address import CellAddress
 from bench.experiments.experiment import load_experiment
@@ -68,6 +69,17 @@ def test_captions_at_smoke_scale_name_the_data_that_were_trained(tmp_path: Path)
     caption = words(fill("t", layout(columns=[ACCURACY]), smoke).caption)
     assert "digits replace the data" in caption
     assert OVERRIDES in caption
+
+
+def test_captions_at_smoke_scale_say_that_no_statistics_of_batchnorm_exist() -> None:
+    """SiloBN's rows, whose clients keep them, are trained on a network with GroupNorm."""
+    said = {}
+    for scale in ("smoke", "paper"):
+        experiment = load_experiment("fedsam_caldarola", {"scale": scale})
+        for name in ("7", "8"):
+            cells = load_table("fedsam_caldarola", name).cells(experiment)
+            said[scale, name] = "has no statistics of BatchNorm" in smoke_scale(experiment, cells, shortens=False)
+    assert [key for key, value in said.items() if value] == [("smoke", "8")]
 
 
 def test_runs_of_other_code_are_reported(tidy: Tidy) -> None:
