@@ -116,7 +116,7 @@ class Dataset:
 
     The input of a model is (image / `scale` − `mean`) / `std`, with mean and std per channel, the first dimension of
     a sample, in units of `scale`; one number of each serves all channels. `test_parts` are the positions of the test
-    samples in each of several named parts, which together are all of them; empty: they are one part.
+    samples in each of several test subsets, which together are all of them; empty: there is one.
     """
 
     name: str
@@ -142,7 +142,7 @@ class Dataset:
         return tuple(self.train.images.shape[1:])
 
     def content_hash(self) -> str:
-        """SHA-256 over the hashes of both subsets, and of the named parts of the test samples, first 16 hex digits."""
+        """SHA-256 over the hashes of both subsets, and of the test subsets, first 16 hex digits."""
         parts = [part for name, places in self.test_parts.items() for part in (name, np.ascontiguousarray(places).data)]
         return short_hash(f"{self.train.content_hash()}:{self.test.content_hash()}", *parts)
 

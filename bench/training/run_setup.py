@@ -136,8 +136,8 @@ class RunSetup:
     def evaluate(self, state: FederationState) -> dict[str, float]:
         """Loss and accuracy on the training images (`evaluation.training_images` of them), and on all test images.
 
-        For segmentation, the accuracy is that of labelled pixels; the mean IoU of all images and, if the test images
-        have named parts, that of each part are further scores.
+        For segmentation, the accuracy is that of labelled pixels; the mean IoU of all images and, if there are test
+        subsets, that of each of them are further scores.
 
         If clients hold out images, on the images that are trained instead of all training images, and on all held-out
         images instead of the test images.
@@ -160,7 +160,7 @@ class RunSetup:
         }
 
     def _scores(self, w: Tensor, parts: Mapping[str, Batches]) -> dict[str, float]:
-        """Scores by name: loss and accuracy; for segmentation also the mean IoU of all images, and of each part."""
+        """Scores by name: loss and accuracy; for segmentation also the mean IoU of all images, and of each subset."""
         if self.dataset.has_label_maps:
             model = functools.partial(self.objective.logits, w)
             return segmentation_scores(model, parts, self.dataset.classes)
@@ -184,7 +184,7 @@ class RunSetup:
         return self.batches(self.train, index)
 
     def _judged(self) -> dict[str, Batches]:
-        """The test images in batches, by the name of their part; or all images that clients hold out."""
+        """The test images in batches, by the name of their subset; or all images that clients hold out."""
         device = self.objective.device
         if self.held_out is not None:
             return {"": self.batches(self.train, torch.from_numpy(self.held_out).to(device))}

@@ -74,7 +74,10 @@ def test_image_folder_says_what_is_wrong(tmp_path):
     uneven = folder_of_images(tmp_path / "uneven")
     for name in ("ant", "bee"):
         Image.new("RGB", (6, 6)).save(tmp_path / "uneven" / "test" / name / "0.png")
-    with pytest.raises(UserError, match=r"test images of .* are \(6, 6\), but the training images are \(4, 4\)"):
+    sizes = r"test images of .* are \(6, 6\), but the training images are \(4, 4\)"
+    with pytest.raises(UserError, match=sizes):
+        list(uneven.check(tmp_path))
+    with pytest.raises(UserError, match=sizes):
         uneven.load(tmp_path)
     source = folder_of_images(tmp_path / "broken")
     (tmp_path / "broken/train/ant/1.png").write_bytes((tmp_path / "broken/train/ant/0.png").read_bytes()[:50])

@@ -30,14 +30,14 @@ NAMES = tuple(name for name in CITYSCAPES if name not in ("truck", "bus", "train
 
 IDS = classes_of(numbers_of(CLASSES), last=23)
 PARTS = {"seen": "test_user_same_domain", "unseen": "test_user_diff_domain"}
-"""The parts of the test images, and their names in FedDrive's lists."""
+"""The test subsets, and their names in FedDrive's lists."""
 
 
 class IDDA(Scenes):
     """IDDA in FedDrive's layout (Fantauzzo et al. 2022): 6,240 images of 105 domains in 16 classes.
 
     A domain is a town, a weather, and a car. `setting` says which domains no client has: those of another town
-    (country), or those of rain (rainy). The test images have two parts: `seen` domains and `unseen` ones. Groups are
+    (country), or those of rain (rainy). There are two test subsets: `seen` domains and `unseen` ones. Groups are
     the clients of FedDrive's lists: 90 (country) or 69 (rainy), with 48 images each, all of one domain if the split is
     heterogeneous.
     """
