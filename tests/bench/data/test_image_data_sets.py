@@ -265,7 +265,10 @@ def test_an_unreadable_image_is_named_and_nothing_partial_remains(styles):
 def test_missing_parts_of_a_published_data_set(image_roots: Roots, tmp_path):
     root = Path(shutil.copytree(image_roots("vlcs"), tmp_path / "data"))
     shutil.rmtree(root / "VLCS/SUN09")
-    with pytest.raises(UserError, match=r"data set vlcs: '.*/VLCS/SUN09' is missing; get https://github.com/face"):
+    with pytest.raises(
+        UserError,
+        match=r"data set vlcs: '.*/VLCS/SUN09' is missing; it must be a folder of 5 class folders, from https://github.com/face",
+    ):
         load("vlcs", root)
     root = Path(shutil.copytree(image_roots("pacs"), tmp_path / "other"))
     for folder in (root / "PACS").iterdir():
@@ -378,8 +381,9 @@ def test_check_of_an_empty_root_says_what_to_put_where(tmp_path):
         assert f"  {piece.path}  missing  {piece.holds}  {piece.url}" in done.stdout
     [line] = done.stderr.splitlines()
     assert line == (
-        f"fedflat: data set domainnet: '{tmp_path}/domainnet/clipart' is missing (18 such parts are missing); get "
-        "http://csr.bu.edu/ftp/visda/2019/multi-source/groundtruth/clipart.zip and unpack it, so that this is a folder "
-        f"of 345 class folders; 'fedflat data check domainnet --root {tmp_path}' lists all"
+        f"fedflat: data set domainnet: '{tmp_path}/domainnet/clipart' is missing, and so are 17 others; it must be a "
+        "folder of 345 class folders, from http://csr.bu.edu/ftp/visda/2019/multi-source/groundtruth/clipart.zip"
     )
+    with pytest.raises(UserError, match=rf"clipart.zip; 'fedflat data check domainnet --root {tmp_path}' lists all"):
+        load("domainnet", tmp_path)
     assert not list(tmp_path.iterdir())

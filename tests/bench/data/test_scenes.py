@@ -208,7 +208,7 @@ FAULTS: dict[str, tuple[Callable[[Path], object], str]] = {
     "no images": (lambda root: shutil.rmtree(root / "cityscapes/data/leftImg8bit/val"), "val' has no images"),
     "no folder of lists": (
         lambda root: shutil.rmtree(root / "cityscapes/data/heterogeneous"),
-        "heterogeneous' is missing; get https://github.com/Erosinho13/FedDrive",
+        "heterogeneous' is missing; it must be a folder with train/.*, from https://github.com/Erosinho13/FedDrive",
     ),
     "no lists": (lambda root: shutil.rmtree(root / "cityscapes/data/heterogeneous/train"), "has no lists of training "),
     "no JSON": (lambda root: _first(root, "heterogeneous/train/*.json").write_text("{"), "is no list of FedDrive"),

@@ -63,11 +63,12 @@ class Cityscapes(Scenes):
     def pieces(cls) -> tuple[Piece, ...]:
         """The folders of images and of labels, and FedDrive's folders of lists."""
         url, lists = f"{cls.homepage}/downloads", "https://github.com/Erosinho13/FedDrive (folder data/cityscapes/data)"
+        images, labels = (f"{url} ({archive}_trainvaltest.zip)" for archive in ("leftImg8bit", "gtFine"))
         return (
-            Piece(f"{FOLDER}/leftImg8bit", "a folder with train and val, each with folders of cities", url),
-            Piece(f"{FOLDER}/gtFine", "a folder with the same folders, with files *_gtFine_labelIds.png", url),
+            Piece(f"{FOLDER}/leftImg8bit", "a folder with train and val, each with folders of cities", images),
+            Piece(f"{FOLDER}/gtFine", "a folder with the same folders, with files *_gtFine_labelIds.png", labels),
             *(
-                Piece(f"{FOLDER}/{split}", f"for split: {split}: a folder with train", lists, optional=True)
+                Piece(f"{FOLDER}/{split}", f"a folder with train/*.json, for split: {split} only", lists, optional=True)
                 for split in SPLITS
             ),
         )

@@ -75,9 +75,19 @@ class IDDA(Scenes):
         """The folder of images, and FedDrive's two folders of lists."""
         lists = "https://github.com/Erosinho13/FedDrive (folder data/idda/data)"
         return (
-            Piece(f"{FOLDER}/IDDAsmall", "a folder of domains, each with RGB and Semantic", f"{cls.homepage}/download"),
-            Piece(f"{FOLDER}/heterogeneous", "a folder with country and rainy, each with train and test", lists),
-            Piece(f"{FOLDER}/uniform", "a folder with country and rainy, each with train and test", lists),
+            Piece(
+                f"{FOLDER}/IDDAsmall",
+                "a folder of domains, each with RGB/*.jpg and Semantic/*.png",
+                f"{cls.homepage}/download",
+            ),
+            Piece(
+                f"{FOLDER}/heterogeneous",
+                "a folder with country and rainy, each with train/*.json and test/*.json",
+                lists,
+            ),
+            Piece(
+                f"{FOLDER}/uniform", "a folder with country and rainy, each with train/*.json and test/*.json", lists
+            ),
         )
 
     @classmethod

@@ -47,7 +47,7 @@ class LandmarksUser160k(PublishedImages):
             Piece(f"{LISTED}/{LISTS['test']}", "a list with the columns image_id and class", lists),
             Piece(
                 f"{FOLDER}/train",
-                "a folder with images a/b/c/abc….jpg",
+                "a folder with an image a/b/c/abc….jpg for each id abc… in the lists",
                 "https://github.com/cvdfoundation/google-landmark (images_000.tar to images_499.tar)",
             ),
         )

@@ -83,20 +83,26 @@ class PublishedImages(Source):
 
     def require(self, root: Path) -> None:
         """Raises `UserError` with instructions if a folder or file is missing. No file is read."""
+        if missing := self._missing(root):
+            raise UserError(f"{missing}; 'fedflat data check {self.name} --root {shlex.quote(str(root))}' lists all")
+
+    def _missing(self, root: Path) -> str:
+        """Which folder or file is missing, what it must be, and where it comes from; empty if all are there."""
         missing = [piece for piece in self.needed() if piece.status(root) == "missing"]
-        if missing:
-            first, more = missing[0], f" ({len(missing)} such parts are missing)" if len(missing) > 1 else ""
-            raise UserError(
-                f"data set {self.name}: '{root / first.path}' is missing{more}; get {first.url} and unpack it, so that "
-                f"this is {first.holds}; 'fedflat data check {self.name} --root {shlex.quote(str(root))}' lists all"
-            )
+        if not missing:
+            return ""
+        first, more = missing[0], len(missing) - 1
+        others = "" if not more else ", and so is 1 other" if more == 1 else f", and so are {more} others"
+        what = f"it must be {first.holds}, from {first.url}"
+        return f"data set {self.name}: '{root / first.path}' is missing{others}; {what}"
 
     def check(self, root: Path) -> Iterator[str]:
         """Decodes every image without storing it."""
         yield f"{self.name}, expected in '{root}':"
         for piece in self.pieces():
             yield "  " + "  ".join((piece.path, piece.status(root), piece.holds, piece.url))
-        self.require(root)
+        if missing := self._missing(root):
+            raise UserError(missing)
         yield from self._checked(root)
 
 
