@@ -13,7 +13,7 @@ import torch
 from analysis.analyses.base import Analysis
 from analysis.measures.curvature.lanczos import MEMORY as BASIS_BYTES
 from analysis.planning.gradient_times import Times, labels_of, objective
-from analysis.planning.run_cost import active_clients, facts, gradient_of, seconds
+from analysis.planning.run_cost import active_clients, facts, gradient_of, seconds, size_of_whole_images
 from bench.experiments.run_config import RunConfig
 from bench.host.memory import graph_bytes
 from bench.training.calibration import SMALL, VECTORS
@@ -78,12 +78,12 @@ def of_analysis(runs: Sequence[RunConfig], analysis: Analysis, times: Times, thr
     """The demand of an analysis of all runs of a cell that it selects."""
     run = runs[0]
     train, *_ = facts(run)
-    images = min(getattr(analysis, "images", None) or train, train)
-    passes = len(analysis.selected_seeds([run.seed for run in runs])) * ANALYSIS_PASSES
+    images, size = min(getattr(analysis, "images", None) or train, train), size_of_whole_images(run)
+    passes = len(analysis.selected_seeds([run.seed for run in runs])) * ANALYSIS_PASSES * size
     work = passes * images / run.training.batch_size * times(gradient_of(run)) / _gain(run, threads, gpu=gpu)
     basis = min(4 * BASIS_VECTORS * gradient_of(run).parameters, BASIS_BYTES)  # in host memory, even with a GPU
     batch = images_per_batch("cpu", facts(run)[2], segmented=run.dataset.label_maps)
-    graph = 0 if gpu else 4 * batch * _bytes_per_image(run)  # of a product with the Hessian
+    graph = 0 if gpu else 4 * batch * size * _bytes_per_image(run)  # of a product with the Hessian
     return Demand(work, _process_bytes(run, gpu=gpu) + basis + graph)
 
 

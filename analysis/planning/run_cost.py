@@ -1,7 +1,7 @@
 """The cost of a run: seconds of training and evaluation, computed from the time of a gradient, and bytes on disk."""
 
 import functools
-from math import ceil
+from math import ceil, prod
 
 from analysis.planning.gradient_times import Gradient, Times
 from bench.data.root import data_root
@@ -30,7 +30,7 @@ def seconds(run: RunConfig, times: Times) -> float:
     gradients = active_clients(run) * per_client * _costs(run)["gradients"]
     images = evaluation.count(train) + test
     evaluations = len(evaluation.evaluated_rounds(training.rounds))
-    passes = images / training.batch_size * FORWARD
+    passes = images / training.batch_size * FORWARD * size_of_whole_images(run)
     return times(gradient_of(run)) * (training.rounds * gradients * OVERHEAD + evaluations * passes)
 
 
@@ -55,12 +55,27 @@ def active_clients(run: RunConfig) -> float:
 
 
 def gradient_of(run: RunConfig) -> Gradient:
-    """The gradient of a local step's mini-batch, of the model with random weights: a file of weights may be missing."""
-    _, _, shape, classes = facts(run)
-    model = run.model
+    """The gradient of a local step's mini-batch, of the model with random weights: a file of weights may be missing.
+
+    The images of local steps have the size of their windows if an augmentation cuts them out.
+    """
+    _, _, _, classes = facts(run)
+    model, shape = run.model, _trained_shape(run)
     if isinstance(model, PretrainedModel):
         model = model.model_copy(update={"weights": None})
     return Gradient(model.model_dump_json(), shape, classes, run.training.batch_size)
+
+
+def size_of_whole_images(run: RunConfig) -> float:
+    """Values of an image that is evaluated, for each value of one in a local step: more than 1 for windows."""
+    return prod(facts(run)[2]) / prod(_trained_shape(run))
+
+
+def _trained_shape(run: RunConfig) -> tuple[int, ...]:
+    _, _, shape, _ = facts(run)
+    for augmentation in run.training.augmentation or ():
+        shape = augmentation.output_shape(shape)
+    return shape
 
 
 def facts(run: RunConfig) -> tuple[int, int, tuple[int, ...], int]:

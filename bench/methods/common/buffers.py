@@ -5,7 +5,8 @@
 
 The first gradient of each local step updates b_i; further gradients of the step, as those of SAM, and passes over all
 data do not. The server's b is that of the evaluated model. For `local`, it is the mean over the participants of the
-latest round, which serves the evaluation only.
+latest round, which serves the evaluation only. FedDrive's code (Fantauzzo et al. 2022) evaluates SiloBN otherwise: by
+the statistics of each mini-batch of test images, or, for images of a known domain, of a client with this domain.
 """
 
 from collections.abc import Mapping

@@ -211,6 +211,17 @@ def test_a_plan_needs_no_file_of_weights(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert gradient_of(run).parameters == 87_505_217
 
 
+def test_steps_take_windows_and_evaluations_whole_images(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("FEDFLAT_DATA", str(tmp_path))
+    path, part = "cityscapes_uniform/by_group/5-of-146/fedavg", "parts.cityscapes_uniform"
+    changes = {f"{part}.training.rounds": 10, "evaluation.every": 1000, "evaluation.last": None}
+    run = load_experiment("fedsam_caldarola", changes).cell(path).runs[0]
+    assert gradient_of(run).shape == (3, 512, 1024)
+    # 10 rounds x 5 clients x 2 epochs x 2 full batches of 8 of 21 images; one evaluation of images of four windows.
+    evaluation = 4 * (1000 + 500) / 8 * FORWARD
+    assert seconds(run, one_second) == pytest.approx(10 * 5 * 2 * 2 * OVERHEAD + evaluation)
+
+
 def test_a_share_of_emnist_takes_less() -> None:
     run = load_experiment("fedsam_qu").cell("emnist/iid/bernoulli-0.2-of-100/fedavg").runs[0]
     whole = run.model_copy(update={"dataset": run.dataset.model_copy(update={"share": 1.0})})
