@@ -315,3 +315,20 @@ def test_the_evaluation_is_free_where_the_column_needs_no_more(
     changes: dict[str, Any], final: FinalValue, column: dict[str, Any], why: str
 ) -> None:
     assert of(changes, final, **column).why == why
+
+
+@pytest.mark.parametrize("paper", papers())
+def test_a_reported_mean_covers_at_most_half_of_a_run(paper: str) -> None:
+    """A mean over all evaluations would contain the first epoch of a centralised run."""
+    experiment = load_experiment(paper)
+    for name in layout_names(paper, "tables"):
+        layout = load_table(paper, name)
+        finals = layout.final_values(experiment)
+        for block, column, method in itertools.product(layout.blocks, layout.columns, layout.methods):
+            rule = column.final or finals[method]
+            if not column.metric.startswith("test_") or rule.rule != "mean_last_n":
+                continue
+            for setting in layout.settings_of(block, column, experiment):
+                if experiment.has_cell(cell := CellAddress(setting, method)):
+                    rounds = experiment.cell(cell.path).runs[0].training.rounds
+                    assert (rule.n or 1) <= rounds / 2, (name, column.name, method)
