@@ -32,11 +32,11 @@ class Predictions(OfOneSeed):
     columns: ClassVar[tuple[str, ...]] = ("part", "image", "picture", "labels", "predicted")
     of_label_maps: ClassVar[bool | None] = True
 
-    images: Count = Field(default=4, description="number of test images, shared equally by the parts of the test set")
+    images: Count = Field(default=4, description="number of test images, shared equally by the test subsets")
     side: Count = Field(default=256, description="larger images are made smaller: the most pixels of a side")
 
     def of_run(self, run: AnalysedRun) -> pd.DataFrame:
-        """One row per image: its part of the test images (empty if there is one part), its position among the test
+        """One row per image: its test subset (empty if there are none), its position among the test
         images, and three PNG files."""
         data, w, rows = run.setup.test, run.w, []
         for part, image in self._chosen(run.setup.dataset):

@@ -27,7 +27,7 @@ MEAN = STD = (0.5, 0.5, 0.5)
 """Mean and deviation of each channel with which FedDrive's code normalises images for BiSeNetV2, in units of 255."""
 
 Clients = dict[str, list[str]]
-"""The names of the images of each client, or of each part of the test images."""
+"""The names of the images of each client, or of each test subset."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class Scenes(PublishedImages):
 
     @abstractmethod
     def clients(self, root: Path, names: Sequence[str]) -> tuple[Clients, Clients]:
-        """The training images of each client, or city, and the test images of each part. `names`: of all images."""
+        """The training images of each client, or city, and the test images of each subset. `names`: of all images."""
 
     @abstractmethod
     def choices(self) -> Sequence["Scenes"]:
