@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from analysis.comparison.operating import (
+from analysis.comparison.statistics.operating import (
     ALL,
     DOCUMENT,
     METHOD,

@@ -3,12 +3,11 @@
 import hashlib
 import json
 
-import pandas as pd
 import pytest
 
 from bench.experiments.experiment import load_experiment
 from bench.experiments.files import experiment_names
-from tests.places import GOLDEN, ROOT
+from tests.places import GOLDEN
 
 KNOWN = json.loads((GOLDEN / "identities" / "experiments.json").read_text(encoding="utf-8"))
 """By experiment and scale, the number of cells and a hash over their paths and identities. `python -m
@@ -29,15 +28,6 @@ def all_digests() -> dict[str, dict[str, object]]:
 def test_identities_are_those_of_earlier_versions(name):
     for scale in ("paper", "smoke"):
         assert digest(name, scale) == KNOWN[f"{name} {scale}"]
-
-
-def test_stored_baselines_are_runs_of_this_version():
-    stored = pd.read_csv(ROOT / "results" / "baselines" / "quick" / "runs.csv", dtype={"identity": str})
-    cells = load_experiment("quick_all").cells()
-    here = {(path, run.seed): run.identity for path, cell in cells.items() for run in cell.runs}
-    rows = stored[["dataset", "partition", "participation", "method", "seed", "identity"]].drop_duplicates()
-    there = {("/".join(cell), seed): identity for *cell, seed, identity in rows.itertuples(index=False, name=None)}
-    assert there == here
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """How often the comparison is wrong, and what it finds: tables of docs/comparison.md.
 
-`python -m analysis.comparison.operating GRID` rewrites the tables. Comparisons of identical methods, and of a method
-that is better by a known gap, are simulated with the spread of the stored baselines of a grid, or drawn from their
-runs.
+`python -m analysis.comparison.statistics.operating GRID` rewrites the tables. Comparisons of identical methods, and of
+a method that is better by a known gap, are simulated with the spread of the stored baselines of a grid, or drawn from
+their runs.
 """
 
 import math
@@ -25,7 +25,7 @@ from bench.experiments.address import Setting
 from bench.files.marked_text import rewrite_part
 from bench.files.text_table import markdown
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "comparison.md"
+DOCUMENT = Path(__file__).parents[3] / "docs" / "comparison.md"
 PART = "simulation"
 
 DRAWS, SEED = 2_000, 21

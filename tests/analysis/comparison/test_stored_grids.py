@@ -1,0 +1,50 @@
+"""The grids that the repository stores: their runs are those of this version, and their pages show what is stored."""
+
+import pytest
+
+from analysis.comparison.baselines import load, stored_grids
+from analysis.comparison.benchmark import DOCS, PARTS, page_of, parts, pictures_of, shown
+from analysis.report.pictures import shown_by
+from bench.experiments.address import RUN_IDS
+from bench.experiments.experiment import load_experiment
+from bench.files.marked_text import marks, part
+from tests.places import ROOT
+
+BASELINES = ROOT / "results" / "baselines"
+EXPERIMENTS = {
+    "quick": ("quick", "quick_all"),
+    "bench1d": ("bench1d", "bench1d"),
+}
+"""Grids, and the experiments of their runs."""
+
+GRIDS = [grid for grid in stored_grids() if page_of(grid).is_file()]
+
+
+@pytest.mark.parametrize("grid, experiment", EXPERIMENTS.values(), ids=EXPERIMENTS)
+def test_stored_runs_are_runs_of_this_version(grid: str, experiment: str) -> None:
+    stored = load(grid, BASELINES / grid).runs
+    expected = load_experiment(experiment)
+    here = {(path, run.seed): run.identity for path, cell in expected.cells().items() for run in cell.runs}
+    rows = stored[stored["experiment"] == expected.name][[*RUN_IDS, "identity"]]
+    assert {("/".join(cell), seed): identity for *cell, seed, identity in rows.itertuples(index=False)} == here
+
+
+@pytest.mark.parametrize("grid", GRIDS)
+def test_a_page_shows_the_stored_runs(grid: str) -> None:
+    again = f"python -m analysis.comparison.benchmark {grid}"
+    pictures = set()
+    for name, made in parts(grid):
+        assert part(page_of(grid), name) == made.markdown(pictures_of(grid)), again
+        for figure in made.figures:
+            file = DOCS / pictures_of(grid) / f"{figure.name}.png"
+            pictures.add(file)
+            assert shown_by(file) == shown(figure), again
+    assert set((DOCS / pictures_of(grid)).glob("*.png")) == pictures
+
+
+def test_the_page_of_bench1d_has_known_parts() -> None:
+    assert GRIDS == ["bench1d"]
+    text = page_of("bench1d").read_text(encoding="utf-8")
+    assert {line for line in text.splitlines() if line.startswith("<!--")} <= {
+        mark for name in PARTS for mark in marks(name)
+    }
