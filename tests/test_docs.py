@@ -100,6 +100,7 @@ NOT_RUN = {
     "fedflat plan fedgf_table_1": "times a large network; tests/analysis/planning runs it on small ones",
     "fedflat baselines add quick_all --grid quick --without-analyses": "needs 312 runs; tests/analysis/comparison has "
     "fewer",
+    "fedflat study quick --runs": "needs analyses of three methods; tests/analysis/comparison has them",
     "snakemake -n all_tables": "plans thousands of jobs; only that the target exists",
     "snakemake -n all_figures": "plans thousands of jobs; only that the target exists",
     "snakemake --cores 2 fedgf_cifar10_jpeg_table_1 --config threads=1": "needs images that are not in the repository",
@@ -216,7 +217,13 @@ def dry_runs() -> dict[str, tuple[Page, str]]:
 
 @pytest.mark.parametrize(("page", "command"), dry_runs().values(), ids=list(dry_runs()))
 def test_the_jobs_that_snakemake_plans(page: Page, command: str, tmp_path):
+    """With the files of the page, the methods that it begins, and the stored baselines."""
     page.write_files(tmp_path)
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "baselines").symlink_to(ROOT / "results" / "baselines")
+    if "method=" in command:
+        for begins in [line for line in page.commands if line.startswith("fedflat new-method ")]:
+            run(begins, tmp_path)
     assert "This was a dry-run" in run(command, tmp_path)
 
 
