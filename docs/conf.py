@@ -39,6 +39,7 @@ docs/running
 docs/tuning
 docs/clusters
 docs/results
+docs/bench1d
 docs/comparison
 docs/study
 docs/compositions
