@@ -43,6 +43,8 @@ PROCESS_BYTES = 2 * 2**30
 """Memory of Snakemake and of a process that has imported torch."""
 GPU_PROCESS_BYTES = 4 * 2**30
 """Host memory of CUDA's libraries."""
+MAPPED_BYTES = 8 * 2**30
+"""At most for images: large data sets are memory-mapped files, whose pages are read again if they had to give way."""
 BASIS_VECTORS = 300
 """Vectors of the model's length that an analysis needs, up to the limit for Lanczos's basis."""
 
@@ -90,7 +92,8 @@ def of_analysis(runs: Sequence[RunConfig], analysis: Analysis, times: Times, thr
 def _process_bytes(run: RunConfig, *, gpu: bool) -> float:
     """Host memory of the process with the images of the data set."""
     train, test, shape, _ = facts(run)
-    return (GPU_PROCESS_BYTES if gpu else PROCESS_BYTES) + 2 * (train + test) * math.prod(shape)
+    images = min(2 * (train + test) * math.prod(shape), MAPPED_BYTES)
+    return (GPU_PROCESS_BYTES if gpu else PROCESS_BYTES) + images
 
 
 def _is_small(run: RunConfig) -> bool:

@@ -49,6 +49,13 @@ def test_the_memory_of_a_training_follows_its_model_and_batches() -> None:
     assert of(model="resnet18_gn", training__batch_size=32).bytes > large
 
 
+def test_the_memory_for_images_is_bounded() -> None:
+    """Landmarks has 28 GB of images, which are not in memory at once."""
+    overrides = {"dataset": "landmarks_user_160k", "model": "mobilenet_v2_gn", "training.batch_size": 1}
+    cell = load_experiment("quick", overrides).cell(CELL.replace("digits", "landmarks_user_160k"))
+    assert of_training(cell.runs, a_millisecond, 1, gpu=True).bytes == (4 + 8) * 2**30
+
+
 def test_every_analysis_has_a_finite_demand() -> None:
     for analysis in load_analyses("quick").values():
         for gpu in (False, True):
