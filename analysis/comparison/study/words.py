@@ -34,7 +34,7 @@ def words(study: Study) -> Iterator[str]:
         yield _information(study, result)
     yield (
         "In parentheses: Kendall's τ, the mean over the settings. A relation is shown if the 95 % interval does not "
-        "contain 0; it is not corrected for the number of measures."
+        "contain 0; intervals are not corrected for the number of measures."
     )
 
 
