@@ -1,7 +1,7 @@
-"""Statistics of paired differences: a stratified t-interval, a sign-flip test, and corrections for several tests.
+"""Statistics of paired differences: a t-interval, a sign-flip test, and corrections for several tests.
 
-Pure functions of arrays. A pair is two runs with the same setting and seed; a stratum is a setting, and its seeds are
-the replicates. Random draws use a constant seed: equal differences give equal numbers.
+Pure functions of arrays. A pair is two runs with the same setting and seed. The unit is the seed: runs with the same
+seed in several settings are not independent. Random draws use a constant seed: equal differences give equal numbers.
 """
 
 import math
@@ -15,31 +15,24 @@ Floats = NDArray[np.float64]
 
 RESAMPLES = 10_000
 CONFIDENCE = 0.95
+LEAST_PAIRS = 3
+"""With this number of seeds there is an interval."""
+
 EXACT_PAIRS = 13
 """Up to this many pairs, all 2^n sign flips are evaluated: 2^13 is the last power of two below `RESAMPLES`."""
 
 
-def interval(differences: ArrayLike, strata: ArrayLike) -> tuple[float, float]:
-    """95 % t-interval of the mean of all differences, from the variances within strata (Welch, 1947).
+def interval(differences: ArrayLike) -> tuple[float, float]:
+    """95 % t-interval of the mean of differences, one per seed; those of several settings are averaged first.
 
-    The mean has the variance V = Σ v_h with v_h = n_h s_h²/n²; its degrees of freedom are V²/Σ(v_h²/(n_h − 1)). For
-    normal differences, the interval of one stratum contains the true mean in 95 % of cases for any number of seeds.
-    Over four strata with two, three or five seeds each, it does in 98, 97 or 95 % if their spreads are equal, and
-    in 96, 94 or 95 % if one spread is four times the others.
-
-    (nan, nan) if there are no differences, if a stratum has a single value, whose spread is unknown, or if two values
-    in one stratum are all: their interval would be thirteen standard errors wide on each side.
+    For normal differences, it contains the true mean in 95 % of cases for any number of seeds. (nan, nan) for fewer
+    than three: an interval from two would be thirteen standard errors wide on each side.
     """
-    d, strata = np.asarray(differences, dtype=float), np.asarray(strata)
-    groups = [d[strata == stratum] for stratum in np.unique(strata)]
-    if not groups or min(map(len, groups)) < 2 or len(d) - len(groups) < 2:
+    d = np.asarray(differences, dtype=float)
+    if len(d) < LEAST_PAIRS:
         return (float("nan"), float("nan"))
     mean = float(d.mean())
-    shares = np.array([len(g) * g.var(ddof=1) for g in groups]) / len(d) ** 2
-    if not shares.any():
-        return (mean, mean)
-    freedom = shares.sum() ** 2 / sum(share**2 / (len(g) - 1) for share, g in zip(shares, groups, strict=True))
-    half = float(student.ppf((1 + CONFIDENCE) / 2, freedom) * np.sqrt(shares.sum()))
+    half = float(student.ppf((1 + CONFIDENCE) / 2, len(d) - 1)) * float(d.std(ddof=1)) / math.sqrt(len(d))
     return (mean - half, mean + half)
 
 

@@ -206,7 +206,7 @@ def coverage(stored: Scores, draws: int) -> Iterator[Sequence[str]]:
         again = rng.integers(chosen.shape[1], size=(draws, 10))
         samples["stored differences, drawn again"] = (np.take_along_axis(chosen, again, axis=1), 0.0)
     for name, (sample, true) in samples.items():
-        t = np.array([interval(row, np.zeros(len(row))) for row in sample]).T
+        t = np.array([interval(row) for row in sample]).T
         intervals = {"Student's t": (t[0], t[1]), "bootstrap-t": _studentised(sample, rng)}
         for title, method in (("percentile bootstrap", "percentile"), ("BCa bootstrap", "BCa")):
             found = stats.bootstrap(

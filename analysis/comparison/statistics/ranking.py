@@ -37,7 +37,7 @@ def ranked(scores: Scores) -> pd.DataFrame:
     rows = []
     for m, method in enumerate(scores.methods):
         above, below = _clearly_better_and_worse(scores, m)
-        low, high = interval(values[m], np.zeros(len(scores.seeds)))
+        low, high = interval(values[m])
         rows.append(
             {
                 "method": method,

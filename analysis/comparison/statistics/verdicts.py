@@ -38,7 +38,7 @@ def verdicts(scores: Scores, method: str) -> pd.DataFrame:
     corrected = corrected_p(by_seed.T, scores)
     rows = []
     for k, (rival, place) in enumerate(zip(rivals, others, strict=True)):
-        gain, (low, high) = float(by_seed[k].mean()), interval(by_seed[k], np.zeros(by_seed.shape[1]))
+        gain, (low, high) = float(by_seed[k].mean()), interval(by_seed[k])
         rows.append(
             {
                 "rival": rival,

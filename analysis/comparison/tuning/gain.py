@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import numpy as np
 import pandas as pd
 from scipy.stats import kendalltau
 
@@ -134,7 +133,7 @@ def _table(setting: Setting | None, scores: dict[str, Scores]) -> pd.DataFrame:
     corrected = corrected_p(gains.T, scores[TUNED])
     rows = []
     for method, gain, p in zip(scores[TUNED].methods, gains, corrected, strict=True):
-        low, high = interval(gain, np.zeros(len(gain)))
+        low, high = interval(gain)
         found = {"gain": gain.mean(), "gain_low": low, "gain_high": high, "p_corrected": p}
         rows.append({**columns_of(setting), "method": method, **found, "verdict": verdict(low, high, p)})
     table = pd.DataFrame(rows).join(untuned, on="method").join(tuned, on="method")

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 from pydantic import Field
 
 from analysis.figures.base import PanelLayout, count_seeds, most_side_by_side, new_figure
@@ -15,15 +16,14 @@ from analysis.figures.palette import Style, styles
 from analysis.figures.training.final_values import FinalValuesLayout
 from analysis.layouts.grid import PANELS_OF_GRID, GridPart
 from analysis.layouts.tidy import Tidy, of_setting
-from analysis.layouts.titles import method_titles, setting_title
-from analysis.measures.paired import CONFIDENCE, interval
-from bench.experiments.address import IDS, Setting
+from analysis.layouts.titles import method_titles
+from analysis.measures.paired import CONFIDENCE, LEAST_PAIRS, interval
+from bench.experiments.address import IDS
 from bench.experiments.experiment import Experiment
 from bench.input.errors import UserError
 
 _SETTING = IDS[:3]
-_ENOUGH = 3
-"""With this number of runs in a setting, its panel has intervals."""
+_SEED = ["method", "seed"]
 
 
 class DifferencesLayout(FinalValuesLayout, PanelLayout):
@@ -59,19 +59,13 @@ class DifferencesLayout(FinalValuesLayout, PanelLayout):
         better = {"higher": "Higher is better. ", "lower": "Lower is better. ", "none": ""}[self.quantity.better]
         runs, many = frame.groupby(IDS)["seed"].nunique(), len(self.panels) > 1
         what = f"{better}Differences of runs with the same setting and seed, {count_seeds(frame)}."
+        over = "in the panel of all settings, their means over the settings"
         if runs.max() == 1:
-            over = "; in the panel of all settings, large points: means over settings" if many else ""
-            return f"{what} Points: runs{over}."
-        over = " (in the panel of all settings: their means over seeds)" if many else ""
-        needs = (
-            " An interval needs two runs in each setting, and three in one setting alone."
-            if runs.min() < _ENOUGH
-            else ""
-        )
+            return f"{what} Points: runs{f'; {over}' if many else ''}."
+        needs = f" An interval needs {LEAST_PAIRS} seeds." if runs.min() < LEAST_PAIRS else ""
         return (
-            f"{what} Small points: runs{over}; large points: means; lines: {100 * CONFIDENCE:g} % t-intervals from the "
-            "spread within settings, which contain the true mean in 94 to 98 % of cases if differences are normally "
-            f"distributed.{needs if runs.min() < _ENOUGH else ''}"
+            f"{what} Small points: runs{f' ({over} by seed)' if many else ''}; large points: means; "
+            f"lines: {100 * CONFIDENCE:g} % t-intervals over seeds.{needs}"
         )
 
     def draw(self, tidy: Tidy, frame: pd.DataFrame) -> Figure:
@@ -86,19 +80,19 @@ class DifferencesLayout(FinalValuesLayout, PanelLayout):
         shown = {
             panel.heading(place): of_setting(pairs, place) for panel, place in zip(self.panels, settings, strict=True)
         }
-        counts = {method: _pairs_by_setting(rows, pairs) for method, rows in pairs.groupby("method")}
-        partial = {method for method, count in counts.items() if (count == 0).any()}
+        whole = _over_settings(pairs)
         mean = pairs.groupby("method")["difference"].mean()
+        mean.update(whole.groupby("method")["difference"].mean())
+        partial = set(mean.index) - set(whole["method"])
         sign = 1 if self.quantity.better == "lower" else -1
         order = sorted(mean.index, key=lambda method: (method in partial, sign * mean[method]))
         if len(shown) > 1:
             compared = len(pairs[_SETTING].drop_duplicates())
             title = f"{'All' if compared == len(settings) else f'{compared} of'} {len(settings)} settings"
-            shown = {title: pairs, **shown}
+            shown = {title: whole, **shown}
         notes = [
             diverged_note(metrics, names, "no difference"),
-            _places_note("no mean over all settings", "no pair", {m: counts[m][counts[m] == 0] for m in order}, names),
-            _places_note("no interval over all settings", "one pair", {m: _stops(counts[m]) for m in order}, names),
+            _left_out_note(pairs, whole, order, names) if len(shown) > 1 else "",
             missing_note(frame, self, tidy),
         ]
         columns = most_side_by_side(len(shown))
@@ -111,12 +105,8 @@ class DifferencesLayout(FinalValuesLayout, PanelLayout):
         for axes, (title, of_panel) in zip(grid.flat, shown.items(), strict=False):
             axes.axvline(0, color="#777777", linewidth=0.8, zorder=1)
             for place, method in enumerate(order):
-                rows, look = of_panel[of_panel["method"] == method], looks[str(method)]
-                if of_panel is not pairs:
-                    _draw_method(axes, rows, rows["difference"], place, look)
-                else:
-                    means = rows.groupby(_SETTING)["difference"].mean()
-                    _draw_method(axes, rows, means, place, look, whole=method not in partial)
+                found = of_panel.loc[of_panel["method"] == method, "difference"].to_numpy(float)
+                _draw_method(axes, found, place, looks[str(method)])
             axes.set_title(title)
             axes.grid(visible=False, axis="y")
         grid[0, 0].set_yticks(range(len(order)), [names[str(method)] for method in order])
@@ -137,36 +127,29 @@ class DifferencesLayout(FinalValuesLayout, PanelLayout):
         return joined[np.isfinite(joined["difference"].astype(float))].reset_index(drop=True)
 
 
-def _draw_method(
-    axes: Axes, pairs: pd.DataFrame, points: pd.Series, place: int, look: Style, *, whole: bool = True
-) -> None:
-    """Small points; and, unless settings are missing (`whole`), the mean of all pairs, and its interval."""
-    x = points.to_numpy(float)
-    axes.plot(x, np.full(x.size, place + 0.25), "o", color=look.colour, markersize=2.2, alpha=0.6, markeredgewidth=0)
-    if pairs.empty or not whole:
-        return
-    low, high = interval(pairs["difference"], pairs[_SETTING].agg("/".join, axis=1))
+def _draw_method(axes: Axes, differences: NDArray[np.float64], place: int, look: Style) -> None:
+    """Small points; if there are any: a large one at their mean, and its interval."""
+    low, high = interval(differences)
+    below = np.full(differences.size, place + 0.25)
+    axes.plot(differences, below, "o", color=look.colour, markersize=2.2, alpha=0.6, markeredgewidth=0)
     if np.isfinite(low):
         axes.hlines(place, low, high, color=look.colour, linewidth=1.4)
-    axes.plot(pairs["difference"].mean(), place, "o", color=look.colour, markersize=4.5)
+    if differences.size:
+        axes.plot(differences.mean(), place, "o", color=look.colour, markersize=4.5)
 
 
-def _pairs_by_setting(rows: pd.DataFrame, pairs: pd.DataFrame) -> pd.Series:
-    """The number of a method's pairs in each setting that has pairs of any method."""
-    settings = pd.MultiIndex.from_frame(pairs[_SETTING].drop_duplicates())
-    return pd.Series(rows.groupby(_SETTING).size().reindex(settings, fill_value=0))
+def _over_settings(pairs: pd.DataFrame) -> pd.DataFrame:
+    """One row per method and seed that has a pair in every setting: its mean `difference` over the settings."""
+    by_seed = pairs.groupby(_SEED)["difference"].agg(["mean", "size"])
+    complete = by_seed[by_seed["size"] == len(pairs[_SETTING].drop_duplicates())]
+    return complete["mean"].rename("difference").reset_index()
 
 
-def _stops(counts: pd.Series) -> pd.Series:
-    """Where a method has a single pair, so that it has no interval over settings in which it has more."""
-    single: pd.Series = counts[counts == 1]
-    return single if counts.min() == 1 < counts.max() else single[:0]
-
-
-def _places_note(what: str, why: str, found: Mapping[str, pd.Series], names: Mapping[str, str]) -> str:
-    """For example 'no mean over all settings: FedSAM (no pair in Dirichlet 0.1, 4 of 20 clients)', or nothing."""
+def _left_out_note(pairs: pd.DataFrame, whole: pd.DataFrame, order: list[str], names: Mapping[str, str]) -> str:
+    """The seeds of each method that are not in its mean over all settings; or nothing."""
+    left = set(map(tuple, pairs[_SEED].to_numpy())) - set(map(tuple, whole[_SEED].to_numpy()))
     parts = []
-    for method, there in found.items():
-        if places := [setting_title(Setting(*place)) for place in there.index]:
-            parts.append(f"{names[method]} ({why} in {' and '.join(places)})")
-    return f"{what}: {'; '.join(parts)}" if parts else ""
+    for method in order:
+        if seeds := sorted(seed for other, seed in left if other == method):
+            parts.append(f"{names[method]} (seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))})")
+    return f"not in the means over all settings, because a setting has no pair: {'; '.join(parts)}" if parts else ""

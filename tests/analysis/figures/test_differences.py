@@ -47,22 +47,36 @@ def test_a_method_that_failed_in_the_hard_setting_is_not_ranked_by_the_easy_one(
     whole = panels(figure)[0]
     assert whole.get_title() == "2 of 4 settings"
     assert [label.get_text() for label in whole.get_yticklabels()] == ["FedSAM", "FedGF"]
-    assert [len(line.get_xdata()) for line in whole.lines[1:]] == [2, 1, 1], "no large point of FedGF"
+    assert [len(line.get_xdata()) for line in whole.lines[1:]] == [3, 1, 0], "no point of FedGF"
     assert len(whole.collections) == 1, "and no interval"
-    assert "no mean over all settings: FedGF (no pair in Dirichlet 0.1, 4 of 20 clients)" in foot(figure)
+    assert "not in the means over all settings, because a setting has no pair: FedGF (seeds 0, 1, 2)" in foot(figure)
     caption = words(figures.caption(figures.load_figure("quick", "differences"), tidy))
-    assert "95 % t-intervals from the spread within settings, which contain the true mean in 94 to 98 %" in caption
+    assert "Small points: runs (in the panel of all settings, their means over the settings by seed)" in caption
+    assert "lines: 95 % t-intervals over seeds." in caption
 
 
-def test_a_single_pair_in_one_setting_is_named_where_the_interval_is_missing(tmp_path: Path, quick: Experiment) -> None:
+def test_the_interval_over_all_settings_is_that_of_the_seeds_means(tmp_path: Path, quick: Experiment) -> None:
+    """A seed that is good in all settings, as its initial model may be, counts once, not once per setting."""
+    base = [80.0, 80.0, 80.0]
+    differences_of(tmp_path, {place: {"fedavg": base, "fedsam": [81.0, 83.0, 85.0]} for place in (EASY, HARD)})
+    whole, *single = (axes for axes in panels(drawn("differences", tidy_in(tmp_path, quick))) if axes.collections)
+    (line,) = whole.collections
+    low, high = line.get_segments()[0][:, 0]
+    assert (low, high) == pytest.approx((3 - 4.3027 * 2 / 3**0.5, 3 + 4.3027 * 2 / 3**0.5), abs=1e-3)
+    assert all(axes.collections[0].get_segments()[0][:, 0] == pytest.approx([low, high]) for axes in single)
+
+
+def test_a_seed_without_a_pair_in_some_setting_is_left_out_over_all_settings(tmp_path: Path, quick: Experiment) -> None:
     finals = {
         EASY: {"fedavg": [80.0, 81.0, 79.0], "fedsam": [81.0, 82.0, 79.0]},
         HARD: {"fedavg": [60.0, 61.0, 59.0], "fedsam": [61.0]},
     }
     differences_of(tmp_path, finals)
     figure = drawn("differences", tidy_in(tmp_path, quick))
-    assert not panels(figure)[0].collections
-    assert "no interval over all settings: FedSAM (one pair in Dirichlet 0.1, 4 of 20 clients)" in foot(figure)
+    whole = panels(figure)[0]
+    assert not whole.collections, "one seed has no interval"
+    assert [list(line.get_xdata()) for line in whole.lines[1:]] == [pytest.approx([1.0])] * 2
+    assert "not in the means over all settings, because a setting has no pair: FedSAM (seeds 1, 2)" in foot(figure)
 
 
 def test_one_seed_has_no_intervals_and_no_means_over_seeds(tmp_path: Path, quick: Experiment) -> None:
@@ -72,5 +86,5 @@ def test_one_seed_has_no_intervals_and_no_means_over_seeds(tmp_path: Path, quick
     caption = words(figures.caption(figures.load_figure("quick", "differences"), tidy))
     assert "interval" not in caption + foot(figure)
     assert "over seeds" not in caption
-    assert "1 seed. Points: runs; in the panel of all settings, large points: means over settings." in caption
+    assert "1 seed. Points: runs; in the panel of all settings, their means over the settings." in caption
     assert not any(axes.collections for axes in panels(figure))

@@ -89,7 +89,7 @@ def _published_row(evaluation: Evaluation, label: str, screened: pd.DataFrame) -
 def _accuracy(values: np.ndarray[Any, Any]) -> dict[str, float]:
     """Mean and interval of values `[settings, seeds]`; the unit of the interval is the seed."""
     by_seed = values.mean(axis=0)
-    low, high = interval(by_seed, np.zeros(len(by_seed)))
+    low, high = interval(by_seed)
     return {"test_accuracy": float(by_seed.mean()), "test_low": low, "test_high": high}
 
 
