@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from analysis.comparison.baselines import load
-from analysis.comparison.figures.common import ReportFigure
 from analysis.comparison.overview import facts
-from analysis.comparison.report.pages import markdown_figure
-from analysis.comparison.report.tables import ReportTable
+from analysis.comparison.pages.figure import ReportFigure
+from analysis.comparison.pages.table import ReportTable
+from analysis.comparison.pages.write import markdown_figure
 from analysis.comparison.study.figures import figures as study_figures
 from analysis.comparison.study.measures import RESULTS
 from analysis.comparison.study.study import Study

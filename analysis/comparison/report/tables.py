@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
 from analysis.comparison.compare import Comparison
+from analysis.comparison.pages.table import ReportTable, number
 from analysis.comparison.report.words import RULE
 from analysis.comparison.statistics.costs import REFERENCE, costs, stored_costs
 from analysis.comparison.statistics.flatness import MEASURES, correlations, flatness, stored_measures
@@ -16,9 +16,7 @@ from analysis.comparison.statistics.ranking import mean_ranks, ranking
 from analysis.comparison.statistics.verdicts import BETTER, NONE, UNCLEAR, WORSE
 from analysis.layouts.captions import Caption
 from analysis.layouts.titles import setting_title
-from analysis.tables.formats import ampersands, escape_latex, latex_table, markdown_notes, text_width
 from bench.experiments.address import IDS, Setting
-from bench.files.text_table import aligned, markdown, without_html
 
 MARKS = {BETTER: "+", WORSE: "−", UNCLEAR: "", NONE: ""}
 """Significance marks of entries of rivals."""
@@ -27,43 +25,6 @@ COST_TITLES = {"communicated_mb": "traffic (MB)", "gradients": "gradients", "sec
 
 DISTANCES = (0.0, 0.5, 1.0, 2.0, 5.0)
 """Distances of the table of profiles, in points."""
-
-
-@dataclass(frozen=True)
-class ReportTable:
-    """A table of text with the frame behind it. `bold`: the number of the row of the compared method, if it has one;
-    `report`: the beginning of its label in LaTeX."""
-
-    name: str
-    caption: Caption
-    header: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    frame: pd.DataFrame
-    bold: int | None = None
-    report: str = "compare"
-
-    @property
-    def _right(self) -> range:
-        return range(1, len(self.header))
-
-    def text(self) -> str:
-        """Columns for a terminal, without caption."""
-        return "\n".join(aligned([self.header, *self.rows], right=self._right))
-
-    def markdown(self, level: int = 2) -> str:
-        """The title, as a heading of this level, one pipe table and the notes."""
-        rows = [[f"**{cell}**" if k == self.bold and cell else cell for cell in row] for k, row in enumerate(self.rows)]
-        lines = [without_html(self.caption.text), "", *markdown(self.header, rows, right=self._right)]
-        return "\n".join([f"{'#' * level} {self.caption.title}", "", *lines, *markdown_notes(self.caption)]) + "\n"
-
-    def latex(self) -> str:
-        """A `table` environment."""
-        lines = [ampersands([escape_latex(cell) for cell in self.header]), r"\midrule"]
-        for k, row in enumerate(self.rows):
-            cells = [escape_latex(cell) for cell in row]
-            lines.append(ampersands([rf"\textbf{{{cell}}}" for cell in cells] if k == self.bold else cells))
-        width = text_width([self.header, *self.rows])
-        return latex_table(self.caption, f"{self.report}-{self.name}", f"l{'r' * len(self._right)}", lines, width)
 
 
 def tables(comparison: Comparison) -> Iterator[ReportTable]:
@@ -82,11 +43,6 @@ def shown(comparison: Comparison) -> Callable[..., str]:
     """Numbers of the metric as text: 84.12, or +0.31 with a sign; a dash for none."""
     form = ".2f" if comparison.metric.endswith("accuracy") else ".4g"
     return lambda value, sign="": number(value, f"{sign}{form}")
-
-
-def number(value: float, form: str) -> str:
-    """A number as text, with a minus sign; a dash for none."""
-    return "–" if math.isnan(value) else format(value + 0.0, form).replace("-", "−")
 
 
 def _four_digits(value: float) -> str:

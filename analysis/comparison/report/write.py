@@ -5,10 +5,11 @@ from pathlib import Path
 
 from analysis.comparison.compare import Comparison
 from analysis.comparison.explore import render_comparison
-from analysis.comparison.figures import differences, points, profiles, ranks
-from analysis.comparison.figures.common import ReportFigure
-from analysis.comparison.report.pages import PACKAGES, latex_figure, markdown_figure, write_parts
-from analysis.comparison.report.tables import ReportTable, tables
+from analysis.comparison.pages.figure import ReportFigure
+from analysis.comparison.pages.table import ReportTable
+from analysis.comparison.pages.write import PACKAGES, latex_figure, markdown_figure, write_parts
+from analysis.comparison.report.figures import differences, points, profiles, ranks
+from analysis.comparison.report.tables import tables
 from analysis.comparison.report.words import about, of_setting, verdict
 from analysis.comparison.statistics.costs import stored_costs
 from analysis.comparison.statistics.flatness import stored_measures

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, StrMethodFormatter
 
-from analysis.comparison.figures.common import ReportFigure
+from analysis.comparison.pages.figure import ReportFigure
 from analysis.comparison.study.configurations import AXES, CONFIGURATION, perturbation
 from analysis.comparison.study.granulated import OVERALL
 from analysis.comparison.study.information import K

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.comparison.comparable import Row
-from analysis.comparison.report.tables import ReportTable, number
+from analysis.comparison.pages.table import ReportTable, number
 from analysis.comparison.study.configurations import AXES
 from analysis.comparison.study.granulated import OVERALL
 from analysis.comparison.study.information import MOST_AXES, K

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from analysis.comparison.report.tables import number
+from analysis.comparison.pages.table import number
 from analysis.comparison.study.information import K
 from analysis.comparison.study.levels import BETWEEN, WITHIN
 from analysis.comparison.study.measures import FLATNESS, NAMES, RANDOM, RESULTS, TRAIN_LOSS

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from analysis.comparison.report.pages import write_pages
+from analysis.comparison.pages.write import write_pages
 from analysis.comparison.study.figures import figures
 from analysis.comparison.study.study import Study
 from analysis.comparison.study.tables import REPORT, tables

@@ -10,7 +10,8 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import NullLocator, PercentFormatter
 from matplotlib.transforms import ScaledTranslation
 
-from analysis.comparison.figures.common import COLOURS, MARKERS, ROW, ReportFigure
+from analysis.comparison.pages.figure import ReportFigure
+from analysis.comparison.report.figures.common import COLOURS, MARKERS, ROW
 from analysis.comparison.statistics.verdicts import BETTER, NONE, UNCLEAR, WORSE
 from analysis.comparison.tuning.budget import Budget
 from analysis.comparison.tuning.gain import ALL, Gain

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from analysis.comparison.report.pages import write_pages
-from analysis.comparison.report.tables import number
+from analysis.comparison.pages.table import number
+from analysis.comparison.pages.write import write_pages
 from analysis.comparison.report.words import counts
 from analysis.comparison.statistics.scores import LEAST_SEEDS
 from analysis.comparison.tuning import figures, tables

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator
 
 from analysis.comparison.comparable import Row
-from analysis.comparison.report.tables import ReportTable, number
+from analysis.comparison.pages.table import ReportTable, number
 from analysis.comparison.run_table import rule_of
 from analysis.comparison.tuning.budget import ORDERS, Budget
 from analysis.comparison.tuning.gain import ALL, Gain

@@ -10,8 +10,9 @@ import pytest
 from matplotlib.image import imread
 
 from analysis.comparison.compare import Comparison
-from analysis.comparison.figures import differences, points, profiles, ranks
-from analysis.comparison.report.tables import ReportTable, tables
+from analysis.comparison.pages.table import ReportTable
+from analysis.comparison.report.figures import differences, points, profiles, ranks
+from analysis.comparison.report.tables import tables
 from analysis.comparison.report.text import as_text
 from analysis.comparison.report.words import about, counts, of_setting, relative_costs, verdict
 from analysis.comparison.report.write import figures, markdown, write

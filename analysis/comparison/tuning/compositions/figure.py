@@ -10,7 +10,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.patches import Rectangle
 
-from analysis.comparison.figures.common import ReportFigure
+from analysis.comparison.pages.figure import ReportFigure
 from analysis.comparison.tuning.compositions.evaluation import Evaluation
 from analysis.comparison.tuning.compositions.triples import NEUTRAL
 from analysis.figures.base import STYLE, new_figure

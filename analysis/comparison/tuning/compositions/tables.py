@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.comparison.report.tables import ReportTable, number
+from analysis.comparison.pages.table import ReportTable, number
 from analysis.comparison.report.words import RULE
 from analysis.comparison.statistics.verdicts import BETTER, UNCLEAR, WORSE
 from analysis.comparison.tuning.compositions.evaluation import Evaluation, ranked

@@ -2,7 +2,7 @@
 
 import math
 
-from analysis.comparison.report.tables import number
+from analysis.comparison.pages.table import number
 from analysis.comparison.report.words import counts, too_few_seeds
 from analysis.comparison.statistics.verdicts import BETTER, NONE, UNCLEAR, WORSE
 from analysis.comparison.tuning.compositions.evaluation import Evaluation, ranked

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from analysis.comparison.report.pages import write_pages
+from analysis.comparison.pages.write import write_pages
 from analysis.comparison.tuning.compositions import figure
 from analysis.comparison.tuning.compositions.evaluation import Evaluation
 from analysis.comparison.tuning.compositions.tables import REPORT, tables

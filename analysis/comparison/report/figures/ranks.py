@@ -8,7 +8,8 @@ import pandas as pd
 from scikit_posthocs import critical_difference_diagram
 
 from analysis.comparison.compare import Comparison
-from analysis.comparison.figures.common import OTHER, OWN, ROW, ReportFigure, bold_own
+from analysis.comparison.pages.figure import ReportFigure
+from analysis.comparison.report.figures.common import OTHER, OWN, ROW, bold_own
 from analysis.comparison.statistics.ranking import mean_ranks, ranking
 from analysis.figures.base import STYLE, most_side_by_side, new_figure, whole_numbers
 from analysis.layouts.captions import Caption

@@ -1,17 +1,13 @@
-"""What the figures of a comparison share: name, caption and frame of each; colours of verdicts; looks of methods."""
+"""What the figures of a comparison share: colours of verdicts; looks of methods."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from analysis.comparison.compare import Comparison
 from analysis.comparison.statistics.costs import REFERENCE
 from analysis.comparison.statistics.verdicts import BETTER, NONE, UNCLEAR, WORSE
 from analysis.figures.palette import Style, line_look
-from analysis.layouts.captions import Caption
 
 OWN = "#000000"
 OTHER = "#8a8a8a"
@@ -25,16 +21,6 @@ ROW = 0.145
 """Height of a line of text, in inches."""
 
 _MOST_NAMED = 5
-
-
-@dataclass(frozen=True)
-class ReportFigure:
-    """A figure with its name, caption, and the frame that it draws."""
-
-    name: str
-    caption: Caption
-    frame: pd.DataFrame
-    figure: Figure
 
 
 def named_looks(comparison: Comparison, best: Sequence[str]) -> dict[str, Style]:

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from analysis.comparison.figures.common import ReportFigure
-from analysis.comparison.report.tables import ReportTable
+from analysis.comparison.pages.figure import ReportFigure
+from analysis.comparison.pages.table import ReportTable
 from analysis.figures.base import TEXT_WIDTH
 from analysis.figures.draw import save
 from analysis.tables.formats import escape_latex, latex_label, markdown_notes

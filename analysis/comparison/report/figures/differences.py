@@ -8,7 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from analysis.comparison.compare import Comparison
-from analysis.comparison.figures.common import COLOURS, MARKERS, ROW, ReportFigure
+from analysis.comparison.pages.figure import ReportFigure
+from analysis.comparison.report.figures.common import COLOURS, MARKERS, ROW
 from analysis.comparison.report.tables import metric_words
 from analysis.comparison.report.words import RULE
 from analysis.comparison.statistics.verdicts import BETTER, NONE, UNCLEAR, WORSE

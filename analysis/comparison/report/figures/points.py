@@ -6,7 +6,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from analysis.comparison.compare import Comparison
-from analysis.comparison.figures.common import OTHER, OWN, ReportFigure
+from analysis.comparison.pages.figure import ReportFigure
+from analysis.comparison.report.figures.common import OTHER, OWN
 from analysis.comparison.report.tables import metric_words
 from analysis.comparison.statistics.costs import REFERENCE, costs, stored_costs
 from analysis.comparison.statistics.flatness import MEASURES, correlations, flatness, stored_measures

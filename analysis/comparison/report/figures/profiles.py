@@ -10,7 +10,8 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import PercentFormatter
 
 from analysis.comparison.compare import Comparison
-from analysis.comparison.figures.common import OTHER, ReportFigure, named_looks
+from analysis.comparison.pages.figure import ReportFigure
+from analysis.comparison.report.figures.common import OTHER, named_looks
 from analysis.comparison.report.tables import metric_words
 from analysis.comparison.statistics.profiles import cost_profile, gap_profile
 from analysis.figures.base import LEGEND, STYLE, legend_columns, new_figure, plain_numbers
