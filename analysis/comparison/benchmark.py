@@ -79,7 +79,7 @@ def trials(grid: str) -> Part:
 def study(grid: str) -> Part:
     """Whether flatness predicts results."""
     made = Study.of(load(grid).runs, f"the stored baselines of {grid}", FITTED)
-    names = ["correlation", *(f"correlation_{result}" for result in RESULTS)]
+    names = ["correlation", "runs", *(f"correlation_{result}" for result in RESULTS)]
     return Part(list(words(made)), *_named(names, study_figures(made, TEXT_WIDTH), study_tables(made)))
 
 

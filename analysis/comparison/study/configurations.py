@@ -33,11 +33,15 @@ class Configurations:
     """`means`: one row per configuration, with `CONFIGURATION` and the mean of each number over its seeds.
 
     `codes` `[axes, configurations]`: the value on each of the `axes` as a number. Axes with one value are left out.
+
+    `clusters` `[configurations]`: equal numbers for methods with the same components, which are not independent of each
+    other, also with other values, or with SWA, which shares all rounds before it.
     """
 
     means: pd.DataFrame
     axes: tuple[str, ...]
     codes: NDArray[np.int_]
+    clusters: NDArray[np.int_]
 
     @classmethod
     def of(cls, runs: pd.DataFrame) -> "Configurations":
@@ -52,12 +56,14 @@ class Configurations:
         values = pd.concat([means[["variant", "partition", "participation"]], pd.DataFrame(parts)], axis=1)
         axes = tuple(axis for axis in AXES if values[axis].nunique() > 1)
         codes = [pd.factorize(values[axis])[0] for axis in axes]
-        return cls(means, axes, np.array(codes, dtype=int).reshape(len(axes), len(means)))
+        recipes = ["+".join(of_method[slot] for slot in SLOTS) for of_method in parts]
+        clusters = pd.factorize(np.array(recipes, dtype=object))[0]
+        return cls(means, axes, np.array(codes, dtype=int).reshape(len(axes), len(means)), clusters)
 
     @property
-    def methods(self) -> NDArray[np.int_]:
-        """The number of each configuration's method."""
-        return np.asarray(pd.factorize(self.means["method"])[0])
+    def cluster_of(self) -> dict[str, int]:
+        """The cluster of each method, by its label."""
+        return dict(zip(map(str, self.means["method"]), map(int, self.clusters), strict=True))
 
     def same_data_set(self) -> NDArray[np.bool_]:
         """Which pairs of configurations `[configurations, configurations]` have the same data set."""

@@ -12,7 +12,7 @@ OVERALL = "Ψ"
 def granulated(
     configurations: Configurations, measure: Floats, result: Floats, clusters: Clusters
 ) -> dict[str, Correlation]:
-    """ψ of each axis that has pairs, and their mean Ψ, with 95 % intervals of a bootstrap over methods.
+    """ψ of each axis that has pairs, and their mean Ψ, with 95 % intervals of a bootstrap over clusters of methods.
 
     ψ is the mean of sign(Δ measure) sign(Δ result) over all pairs of configurations that differ in this axis only. In a
     full grid it equals ψ of Jiang et al.; grids of methods have gaps, and each pair has the same weight. `measure` and
@@ -21,17 +21,17 @@ def granulated(
     same = configurations.codes[:, :, None] == configurations.codes[:, None, :]
     known = np.isfinite(measure) & np.isfinite(result)
     allowed = configurations.same_data_set() & known[:, None] & known & ~np.tri(len(known), dtype=bool)
-    agreement, methods = signs(measure) * signs(result), configurations.methods
+    agreement, of_cluster = signs(measure) * signs(result), configurations.clusters
     found: dict[str, Floats] = {}
     for number, axis in enumerate(configurations.axes):
         one, other = np.nonzero(allowed & ~same[number] & np.delete(same, number, axis=0).all(axis=0))
         if not len(one):
             continue
-        of_one, of_other = clusters.methods[:, methods[one]], clusters.methods[:, methods[other]]
-        weights = np.where(methods[one] == methods[other], of_one, of_one * of_other)
+        of_one, of_other = clusters.methods[:, of_cluster[one]], clusters.methods[:, of_cluster[other]]
+        weights = np.where(of_cluster[one] == of_cluster[other], of_one, of_one * of_other)
         with np.errstate(invalid="ignore", divide="ignore"):
             found[axis] = weights @ agreement[one, other] / weights.sum(axis=1)
     if found:
         found[OVERALL] = np.mean(list(found.values()), axis=0)
-    enough = len(set(methods[known])) >= LEAST_CLUSTERS
+    enough = len(set(of_cluster[known])) >= LEAST_CLUSTERS
     return {axis: with_interval(drawn, enough=enough) for axis, drawn in found.items()}

@@ -1,7 +1,7 @@
 """Rank correlation at three levels: between methods, within methods, and over all runs of a setting.
 
-The intervals are 95 % percentile intervals of a bootstrap. It draws whole methods, and whole seeds, which all methods
-share: runs of one method, or with one seed, are not independent.
+The intervals are 95 % percentile intervals of a bootstrap. It draws whole clusters of methods, and whole seeds, which
+all methods share: runs of one cluster, or with one seed, are not independent.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ LEVELS = {BETWEEN: "between methods", WITHIN: "within methods", ALL: "all runs"}
 
 RESAMPLES = 1000
 LEAST_CLUSTERS = 6
-"""With fewer methods, or fewer seeds where they are drawn, there is no interval."""
+"""With fewer clusters of methods, or fewer seeds where they are drawn, there is no interval."""
 
 LEAST_SEEDS = 4
 """A method with fewer seeds has no rank correlation over its seeds."""
@@ -25,7 +25,7 @@ LEAST_SEEDS = 4
 
 @dataclass(frozen=True, eq=False)
 class Clusters:
-    """How often each method and each seed occurs in the bootstrap samples `[1 + samples, clusters]`.
+    """How often each cluster of methods and each seed occurs in the bootstrap samples `[1 + samples, clusters]`.
 
     The first row, of ones, is the sample itself.
     """
@@ -35,7 +35,7 @@ class Clusters:
 
     @classmethod
     def drawn(cls, methods: int, seeds: int, samples: int = RESAMPLES) -> "Clusters":
-        """The same draws for the same numbers. Seeds are drawn independently of methods."""
+        """The same draws for the same numbers. Seeds are drawn independently of clusters of methods."""
         random = np.random.default_rng(0)
 
         def counts(size: int) -> Floats:
@@ -49,7 +49,7 @@ class Clusters:
 class Sample:
     """Values of one setting: `x`, `y` and `z` `[configurations, seeds]`, NaN where there is no run.
 
-    A configuration is a method with untuned or tuned values; `methods` numbers its method.
+    A configuration is a method with untuned or tuned values; `methods` numbers the cluster of its method.
     """
 
     methods: NDArray[np.int_]
@@ -57,16 +57,17 @@ class Sample:
     y: Floats
     z: Floats | None = None
 
-    def levels(self, clusters: Clusters) -> dict[str, Floats]:
-        """By level, τ_b of x and y, or the partial τ given z, for all bootstrap samples."""
+    def levels(self, clusters: Clusters) -> "Levels":
+        """τ_b of x and y, or the partial τ given z, for all bootstrap samples."""
         columns = [column for column in (self.x, self.y, self.z) if column is not None]
-        known = np.isfinite(columns).all(axis=0)
+        known: NDArray[np.bool_] = np.asarray(np.isfinite(columns).all(axis=0))
+        count = len(np.unique(self.methods[known.any(axis=1)]))
         x, y, *z = (np.where(known, column, np.nan) for column in columns)
         found = self._levels(x, y, clusters)
         if not z:
-            return found
+            return Levels(found, count)
         of_x, of_y = (self._levels(column, z[0], clusters) for column in (x, y))
-        return {level: partial(found[level], of_x[level], of_y[level]) for level in LEVELS}
+        return Levels({level: partial(found[level], of_x[level], of_y[level]) for level in LEVELS}, count)
 
     def _levels(self, x: Floats, y: Floats, clusters: Clusters) -> dict[str, Floats]:
         of_method, of_seed = clusters.methods[:, self.methods], clusters.seeds
@@ -103,22 +104,38 @@ class Correlation:
     high: float
 
 
-Levels = Mapping[str, Floats]
-"""By level, the τ of all bootstrap samples."""
+@dataclass(frozen=True, eq=False)
+class Levels:
+    """By level, the τ of all bootstrap samples in one setting; `clusters`: the number of clusters that have values."""
+
+    tau: Mapping[str, Floats]
+    clusters: int
 
 
 def pooled(by_setting: Sequence[Levels], clusters: Clusters) -> dict[str, Correlation]:
-    """By level, the mean of the τ of several settings. Each τ compares runs of one setting only."""
-    return {level: _summary(level, np.array([one[level] for one in by_setting]), clusters) for level in LEVELS}
+    """By level, the mean of the τ of several settings. Each τ compares runs of one setting only.
+
+    Settings with fewer than `LEAST_CLUSTERS` clusters are left out, unless all have fewer: then there is no interval.
+    """
+    large = [one for one in by_setting if one.clusters >= LEAST_CLUSTERS]
+    return {
+        level: _summary(
+            np.array([one.tau[level] for one in large or by_setting]), enough=_enough(level, large, clusters)
+        )
+        for level in LEVELS
+    }
 
 
-def _summary(level: str, found: Floats, clusters: Clusters) -> Correlation:
+def _enough(level: str, large: Sequence[Levels], clusters: Clusters) -> bool:
+    return bool(large) and (level == BETWEEN or clusters.seeds.shape[1] >= LEAST_CLUSTERS)
+
+
+def _summary(found: Floats, *, enough: bool) -> Correlation:
     found = found[np.isfinite(found[:, 0])]  # the settings in which it is defined
     defined = np.isfinite(found)
     with np.errstate(invalid="ignore", divide="ignore"):
         means = np.where(defined, found, 0).sum(axis=0) / defined.sum(axis=0)
-    drawn = [clusters.methods.shape[1], *([] if level == BETWEEN else [clusters.seeds.shape[1]])]
-    return with_interval(means, enough=min(drawn) >= LEAST_CLUSTERS)
+    return with_interval(means, enough=enough)
 
 
 def with_interval(values: Floats, *, enough: bool) -> Correlation:

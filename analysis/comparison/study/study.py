@@ -1,6 +1,6 @@
 """Does flatness matter? All statistics of a table of runs, as tidy frames."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,28 +93,30 @@ class Study:
 
 
 def _correlations(runs: pd.DataFrame, measures: list[str], result: str) -> Iterator[dict[str, Any]]:
-    methods, seeds = list(runs["method"].unique()), sorted(runs["seed"].unique())
-    clusters = Clusters.drawn(len(methods), len(seeds))
+    cluster_of, seeds = Configurations.of(runs).cluster_of, sorted(runs["seed"].unique())
+    clusters = Clusters.drawn(max(cluster_of.values()) + 1, len(seeds))
     settings = {"/".join(map(str, key)): rows for key, rows in runs.groupby(IDS[:3], sort=False)}
     for measure in measures:
         for given in ("", TRAIN_LOSS) if measure in FLATNESS else ("",):
             columns = [measure, result, *([given] if given else [])]
-            levels = {name: _sample(rows, columns, methods, seeds).levels(clusters) for name, rows in settings.items()}
+            levels = {
+                name: _sample(rows, columns, cluster_of, seeds).levels(clusters) for name, rows in settings.items()
+            }
             for name, chosen in ({POOLED: list(levels.values())} | {key: [one] for key, one in levels.items()}).items():
                 for level, found in pooled(chosen, clusters).items():
                     yield {"measure": measure, "setting": name, "level": level, "given": given, **vars(found)}
 
 
-def _sample(rows: pd.DataFrame, columns: list[str], methods: list[str], seeds: list[int]) -> Sample:
+def _sample(rows: pd.DataFrame, columns: list[str], cluster_of: Mapping[str, int], seeds: list[int]) -> Sample:
     wide = rows.pivot(index=["method", "variant"], columns="seed", values=columns)
-    numbers = np.array([methods.index(method) for method in wide.index.get_level_values("method")])
+    numbers = np.array([cluster_of[method] for method in wide.index.get_level_values("method")])
     values = (wide.reindex(columns=[(column, seed) for seed in seeds]).to_numpy(float) for column in columns)
     return Sample(numbers, *values)
 
 
 def _granulated(runs: pd.DataFrame, measures: list[str], result: str) -> Iterator[dict[str, Any]]:
     configurations = Configurations.of(runs)
-    clusters = Clusters.drawn(runs["method"].nunique(), 1)
+    clusters = Clusters.drawn(max(configurations.clusters) + 1, 1)
     for measure in measures:
         means = _means(configurations, runs, measure, result)
         for axis, found in granulated(configurations, *means, clusters).items():

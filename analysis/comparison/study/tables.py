@@ -10,7 +10,7 @@ from analysis.comparison.pages.table import ReportTable, number
 from analysis.comparison.study.configurations import AXES
 from analysis.comparison.study.granulated import OVERALL
 from analysis.comparison.study.information import MOST_AXES, K
-from analysis.comparison.study.levels import BETWEEN, LEVELS, RESAMPLES
+from analysis.comparison.study.levels import BETWEEN, LEAST_CLUSTERS, LEVELS, RESAMPLES
 from analysis.comparison.study.measures import NAMES, RESULTS, TRAIN_LOSS
 from analysis.comparison.study.study import EVERY, FITTED, POOLED, Study
 from analysis.layouts.captions import Caption
@@ -19,6 +19,11 @@ from bench.experiments.address import Setting
 
 REPORT = "study"
 INTERVALS = f"Intervals: 95 %, percentiles of {RESAMPLES:,} bootstrap samples"
+CLUSTERS = (
+    "Methods with the same components, such as a method with and without SWA, or with untuned and with tuned values, "
+    f"are drawn together. The means leave out settings with fewer than {LEAST_CLUSTERS} such groups; if all have "
+    "fewer, there is no interval."
+)
 SIGNS = {
     "test_accuracy": "Lower measures are flatter: τ below 0 means that flatter models have higher accuracies.",
     "generalisation_gap": "Lower measures are flatter: τ above 0 means that flatter models have smaller gaps.",
@@ -77,7 +82,7 @@ def _correlation_table(study: Study, result: str) -> ReportTable:
             "Between methods: means over seeds. Within methods: τ over the seeds of one method, averaged over methods. "
             "All runs: methods and seeds together.",
             "Given the training loss: partial τ, by the partial correlation of a Gaussian copula with these τ.",
-            f"{INTERVALS} that draw whole methods and, but for 'between methods', whole seeds.",
+            f"{INTERVALS} that draw whole methods and, but for 'between methods', whole seeds. {CLUSTERS}",
             ORACLE,
             which_runs(study),
             SCALE,

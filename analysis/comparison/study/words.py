@@ -26,6 +26,7 @@ _LEVELS = {
 def words(study: Study) -> Iterator[str]:
     """One sentence for each result and level, and one on what each measure says that the axes do not."""
     for result in RESULTS:
+        yield from _training_loss(study, result)
         for heading, values in _LEVELS.items():
             rows = study.rows(study.correlations, runs=EVERY, result=result, setting=POOLED, **values)
             rows = rows[rows["measure"].isin(FLATNESS) & rows["tau"].notna()]
@@ -35,6 +36,20 @@ def words(study: Study) -> Iterator[str]:
     yield (
         "In parentheses: Kendall's τ, the mean over the settings. A relation is shown if the 95 % interval does not "
         "contain 0; intervals are not corrected for the number of measures."
+    )
+
+
+def _training_loss(study: Study, result: str) -> Iterator[str]:
+    """How closely the training loss alone orders methods as their results do, compared with the flatness measures."""
+    rows = study.rows(study.correlations, runs=EVERY, result=result, setting=POOLED, **_LEVELS["between methods"])
+    of = rows.dropna(subset="tau").set_index("measure")["tau"]
+    if TRAIN_LOSS not in of:
+        return
+    stronger = rows[rows["measure"].isin(FLATNESS) & (rows["tau"].abs() > abs(of[TRAIN_LOSS]))]
+    yield (
+        f"{RESULTS[result].capitalize()}, between methods: the training loss alone has τ "
+        f"{number(of[TRAIN_LOSS], '+.2f')}; "
+        + (f"stronger: {_listed(stronger)}." if len(stronger) else "no flatness measure orders the methods as well.")
     )
 
 

@@ -23,7 +23,7 @@ def full_grid() -> Configurations:
     """A full grid of three axes, as in the paper; each value of the first axis is a method."""
     codes = np.array(list(itertools.product(*map(range, SIZES)))).T
     means = pd.DataFrame({"dataset": "digits", "method": codes[0].astype(str)})
-    return Configurations(means, ("perturbation", "partition", "participation"), codes)
+    return Configurations(means, ("perturbation", "partition", "participation"), codes, codes[0])
 
 
 def values(draws: list[int]) -> Floats:
@@ -88,7 +88,10 @@ def test_components_of_methods_are_axes() -> None:
     with_swa = swa.assign(
         method="fedavg+swa", configuration='{"method": {"name": "fedavg", "hyperparameters": {"swa": {"cycle": 5}}}}'
     )
-    assert Configurations.of(pd.concat([swa, with_swa])).axes == ("averaging", "participation")
+    both = Configurations.of(pd.concat([swa, with_swa]))
+    assert both.axes == ("averaging", "participation")
+    assert len(set(both.clusters)) == 1, "they share the rounds before SWA"
+    assert len(set(configurations.clusters)) == 8
 
 
 def test_axes_of_methods_compare_within_a_setting() -> None:

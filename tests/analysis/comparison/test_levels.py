@@ -73,6 +73,29 @@ def test_few_methods_or_seeds_have_no_interval() -> None:
     assert np.isnan(found[ALL].low)
 
 
+def test_the_bootstrap_draws_clusters_of_methods() -> None:
+    """Ten pairs of equal methods say as much as ten methods: the interval is that of ten."""
+    rng = np.random.default_rng(4)
+    x, y = (np.repeat(rng.normal(size=(10, SEEDS)), 2, axis=0) for _ in range(2))
+    y = y + x
+    clusters, apart = Clusters.drawn(10, SEEDS), Clusters.drawn(20, SEEDS)
+    together = pooled([Sample(np.repeat(np.arange(10), 2), x, y).levels(clusters)], clusters)[BETWEEN]
+    separate = pooled([Sample(np.arange(20), x, y).levels(apart)], apart)[BETWEEN]
+    assert together.tau == separate.tau
+    assert together.high - together.low > 1.2 * (separate.high - separate.low)
+
+
+def test_a_setting_with_few_methods_is_left_out_of_the_mean() -> None:
+    clusters = Clusters.drawn(METHODS, SEEDS, samples=50)
+    full = drawn(np.random.default_rng(1), 0.9, 0.9)
+    few = Sample(np.arange(4), -full.x[:4], full.y[:4])
+    large, small = full.levels(clusters), few.levels(clusters)
+    assert pooled([large, small], clusters) == pooled([large], clusters)
+    alone = pooled([small], clusters)[BETWEEN]
+    assert np.isfinite(alone.tau)
+    assert np.isnan(alone.low)
+
+
 def test_given_a_third_number_its_order_says_nothing() -> None:
     rng, clusters = np.random.default_rng(3), Clusters.drawn(METHODS, SEEDS, samples=20)
     z = rng.normal(size=(METHODS, SEEDS))

@@ -61,17 +61,26 @@ def test_the_answer_in_words_names_what_intervals_show(study: Study) -> None:
     """The sign of τ has opposite meanings for accuracies and for gaps."""
     sentences = list(words(study))
     assert sentences[0] == (
+        "Test accuracy, between methods: the training loss alone has τ −0.02; stronger: λ_max (−1.00), trace of the "
+        "Hessian (−0.12)."
+    )
+    assert sentences[1] == (
         "Test accuracy, between methods: flatter models have higher test accuracies by λ_max (−1.00); no relation is "
         "shown by trace of the Hessian (−0.12)."
     )
     negative = study_runs().assign(test_accuracy=lambda runs: -runs["test_accuracy"])
     turned = list(words(Study.of(negative, "the runs", least=80.0)))
-    assert "sharper models have higher test accuracies by λ_max (+1.00)" in turned[0]
+    assert "sharper models have higher test accuracies by λ_max (+1.00)" in turned[1]
     gaps = study_runs().assign(generalisation_gap=lambda runs: -runs["test_accuracy"])
-    gap = next(line for line in words(Study.of(gaps, "the runs", least=80.0)) if line.startswith("Generalisation gap"))
-    assert "flatter models have smaller generalisation gaps by λ_max (+1.00)" in gap
+    found = words(Study.of(gaps, "the runs", least=80.0))
+    of_gap, direction, *_ = (line for line in found if line.startswith("Generalisation gap"))
+    assert "stronger: λ_max (+1.00)" in of_gap
+    assert "flatter models have smaller generalisation gaps by λ_max (+1.00)" in direction
+    blind = study_runs().assign(train_loss=lambda runs: -runs["test_accuracy"])
+    [of_loss, *_] = words(Study.of(blind, "the runs", least=80.0))
+    assert of_loss.endswith("the training loss alone has τ −1.00; no flatness measure orders the methods as well.")
     few = list(words(Study.of(study_runs(seeds=4), "the runs", least=80.0)))
-    assert "Test accuracy, within methods: too few methods or seeds for intervals; τ: " in few[2]
+    assert "Test accuracy, within methods: too few methods or seeds for intervals; τ: " in few[3]
 
 
 def test_methods_that_do_not_fit_are_also_left_out(study: Study) -> None:
