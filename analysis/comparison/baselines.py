@@ -32,6 +32,9 @@ KEY = [*RUN_IDS, "variant"]
 RUNS, COMMON, CURVES = "runs.csv", "about.csv", "curves.csv"
 """Names of the files of a grid."""
 
+TUNED_FILE = "tuned.yaml"
+"""The experiment of the tuned runs, next to them."""
+
 REFERENCE = "about"
 """The column of runs.csv that names a row of about.csv."""
 

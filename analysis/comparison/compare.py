@@ -37,13 +37,17 @@ from bench.input.errors import UserError, first_few, unknown
 from bench.training.directories.shared_runs import shared_run
 from bench.training.run_directory import RunDirectory, finished_run, is_complete
 
+STORED = " (stored)"
+"""The end of the label of a rival that has the method's label."""
+
 
 @dataclass(frozen=True)
 class Comparison:
     """A method's runs and those of its rivals: `rows` of `run_table`, without gaps, the method's first; their `curves`.
 
-    The labels in `rows` are distinct: a rival with the method's label is called `LABEL (stored)`. `notes` says in words
-    what is left out.
+    The labels in `rows` are distinct: a rival with the method's label is called `LABEL (stored)`. `notes`
+    says in words what is left out. `source`: the experiment of the method as commands need it, a name or a file;
+    `baselines`: the folder of the stored ones, None: that of the grid.
     """
 
     method: str
@@ -54,6 +58,8 @@ class Comparison:
     rows: pd.DataFrame
     curves: pd.DataFrame
     notes: tuple[str, ...] = ()
+    source: str = ""
+    baselines: Path | None = None
 
     @property
     def better(self) -> Better:
@@ -119,7 +125,18 @@ def compare(
     rows, empty = _with_values(rows, metric)
     curves = _curves_of(rows, pd.concat([curve_table(requested, runs), of_variant.curves]))
     notes = [*notes, *left_out, *empty]
-    return Comparison(method, requested.experiment.name, grid, variant, metric, rows, curves, tuple(notes))
+    return Comparison(
+        method=method,
+        experiment=requested.experiment.name,
+        source=requested.name_or_file,
+        grid=grid,
+        baselines=baselines,
+        variant=variant,
+        metric=metric,
+        rows=rows,
+        curves=curves,
+        notes=tuple(notes),
+    )
 
 
 def _curves_of(rows: pd.DataFrame, curves: pd.DataFrame) -> pd.DataFrame:
@@ -223,7 +240,7 @@ def paired(mine: pd.DataFrame, stored: pd.DataFrame, grid: str) -> tuple[pd.Data
     if method in set(rivals["method"]):
         is_named = rivals["method"] == method
         for column in ("method", "title"):
-            rivals[column] = rivals[column].where(~is_named, rivals[column] + " (stored)")
+            rivals[column] = rivals[column].where(~is_named, rivals[column] + STORED)
     return pd.concat([own, rivals], ignore_index=True), tuple(notes)
 
 

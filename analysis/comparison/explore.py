@@ -1,4 +1,4 @@
-"""The interactive page of an experiment, or of a comparison with stored baselines."""
+"""The interactive page of an experiment, of stored baselines, or of a comparison with them."""
 
 import json
 from collections import Counter
@@ -8,13 +8,17 @@ from pathlib import Path
 import pandas as pd
 
 from analysis.analyses.landscape.surface import Surface
-from analysis.comparison.compare import Comparison
+from analysis.comparison.baselines import TUNED_FILE, folder_of, load
+from analysis.comparison.compare import STORED, Comparison
 from analysis.comparison.run_table import FinishedRun, curve_table, finished_runs, rule_of, run_table
 from analysis.explorer.page import Explorer
 from analysis.figures.palette import Style, line_look, own_style, style, styles
 from analysis.layouts.protocol import final_at_scale
 from analysis.measures.convergence import FinalValue
 from analysis.report.requested import RequestedExperiment
+from bench.experiments.experiment import own_experiment
+from bench.experiments.files import experiment_names
+from bench.experiments.results import ResultPaths
 from bench.experiments.sections.method_choice import MethodChoice
 from bench.files.atomic import write_text
 from bench.input.errors import UserError
@@ -58,9 +62,38 @@ def _explorer(
     )
 
 
+def render_stored(grid: str, results: Path, out: Path | None = None, baselines: Path | None = None) -> Path:
+    """Write the interactive page of the stored baselines of a grid; `out` None: stored.html in its folder of reports.
+
+    `baselines`: the folder of stored baselines; None: that of the grid.
+    """
+    stored = load(grid, baselines)
+    page = Explorer(
+        title=f"FedFlat: {grid}",
+        description=f"{len(stored.runs):,} stored runs.",
+        runs=_with_commands(stored.runs, baselines or folder_of(grid)),
+        curves=stored.curves,
+        looks=_looks(stored.runs),
+        reported=rule_of(stored.runs["report"].iloc[0]).description,
+    )
+    file = out or ResultPaths(results).report(grid).folder / "stored.html"
+    write_text(file, page.page())
+    return file
+
+
+def _with_commands(rows: pd.DataFrame, folder: Path) -> pd.DataFrame:
+    """The rows with the name or the file of their experiment, as commands need it; nothing if neither is known."""
+    known = {name: name for name in experiment_names()}
+    if (tuned := folder / TUNED_FILE).is_file():
+        known[own_experiment(str(tuned)).name] = str(tuned)
+    return rows.assign(experiment=rows["experiment"].map(known).fillna(""))
+
+
 def render_comparison(comparison: Comparison, file: Path, verdict: str, links: Mapping[str, str]) -> None:
     """Write the interactive page of a comparison; `verdict`: Markdown, `links`: further pages, by title."""
-    rows = comparison.rows
+    rows = _with_commands(comparison.rows, comparison.baselines or folder_of(comparison.grid))
+    rows.loc[rows["method"] == comparison.method, "experiment"] = comparison.source
+    rows.loc[rows["method"].str.endswith(STORED), "experiment"] = ""  # a label that the experiment does not have
     page = Explorer(
         title=f"FedFlat: {comparison.titles[comparison.method]} and the baselines of {comparison.grid}",
         description=f"{len(rows)} runs; the rivals are stored, with {comparison.variant} values.",
@@ -75,7 +108,7 @@ def render_comparison(comparison: Comparison, file: Path, verdict: str, links: M
     write_text(file, page.page())
 
 
-def _looks(rows: pd.DataFrame, own: str) -> dict[str, Style]:
+def _looks(rows: pd.DataFrame, own: str | None = None) -> dict[str, Style]:
     """The colour and line of each method, by its label; `own` has those of a user's method."""
     looks: dict[str, Style] = {}
     seen: Counter[str] = Counter()

@@ -93,6 +93,9 @@ def explore(
     link_report: Annotated[
         bool, typer.Option("--link-report", help="Link the report, also if it is still to be written.")
     ] = False,
+    stored: Annotated[
+        bool, typer.Option("--stored", help="Show the stored baselines of a grid instead of finished runs.")
+    ] = False,
     set_: Set = None,
     results: Results = Path("results"),
 ) -> None:
@@ -105,10 +108,16 @@ def explore(
     \b
     Example:
       fedflat explore quick
+      fedflat explore bench1d --stored
     """
-    from analysis.comparison.explore import render_explorer
+    from analysis.comparison.explore import render_explorer, render_stored
     from analysis.report.requested import RequestedExperiment
 
+    if stored:
+        if set_ or link_report:
+            raise typer.BadParameter("--stored excludes --set and --link-report: stored runs have no report")
+        typer.echo(str(render_stored(experiment, results, out)))
+        return
     requested = RequestedExperiment(experiment, results, overrides_of(set_))
     typer.echo(str(render_explorer(requested, out, links_report=link_report)))
 

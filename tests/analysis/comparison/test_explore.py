@@ -4,11 +4,15 @@ import json
 import re
 from pathlib import Path
 
-from analysis.comparison.explore import render_explorer
+from analysis.comparison.baselines import load
+from analysis.comparison.explore import render_explorer, render_stored
 from analysis.comparison.run_table import curve_table, run_table
 from analysis.report.report import render_page
 from analysis.report.requested import RequestedExperiment
 from tests.commands import fedflat, refused
+from tests.places import ROOT
+
+BENCH1D = ROOT / "results" / "baselines" / "bench1d"
 
 
 def requested(folder: Path) -> RequestedExperiment:
@@ -74,3 +78,36 @@ def test_without_runs_it_is_one_line(tmp_path: Path) -> None:
 def test_a_page_is_not_exported(little: Path) -> None:
     line = refused("export", "little_explore", "--experiment", "little.yaml", cwd=little)
     assert "needs no archive" in line
+
+
+def test_it_shows_stored_baselines(tmp_path: Path) -> None:
+    """With the commands that train them: those of the experiment, or of the file of tuned values next to them."""
+    page = render_stored("bench1d", tmp_path, baselines=BENCH1D)
+    assert page == tmp_path / "reports" / "bench1d" / "stored.html"
+    data, stored = data_of(page), load("bench1d", BENCH1D)
+    assert data["runs"]["count"] == len(stored.runs)
+    assert set(data["methods"]) == set(stored.runs["method"])
+    assert data["own"] is None
+    levels = data["runs"]["columns"]["experiment"]["levels"]
+    variants = {"untuned": "bench1d", "tuned": str(BENCH1D / "tuned.yaml")}
+    assert levels == [variants[variant] for variant in stored.runs["variant"].unique()]
+    assert len(data["curves"]["runs"]["round"]) == len(stored.runs)
+
+
+def test_stored_runs_have_no_report_and_no_other_values() -> None:
+    for option in (["--link-report"], ["--set", "training.rounds=3"]):
+        assert "--stored excludes --set and --link-report" in refused("explore", "bench1d", "--stored", *option)
+    assert "no stored baselines" in refused("explore", "bench2d", "--stored")
+
+
+def test_commands_of_a_comparison_train_its_runs(tmp_path: Path, little: Path) -> None:
+    """The method's experiment is named by its file; that of the rivals is neither a known one nor stored with them."""
+    done = fedflat("baselines", "add", "little.yaml", "--grid", "g", "--baselines", "g", cwd=little)
+    assert done.returncode == 0, done.stderr
+    label = requested(little).experiment.addresses[0].method
+    done = fedflat(
+        "compare", label, "--grid", "g", "--baselines", "g", "--experiment", "little.yaml", "--out", "cmp", cwd=little
+    )
+    assert done.returncode == 0, done.stderr
+    columns = data_of(little / "cmp" / "explore.html")["runs"]["columns"]
+    assert columns["experiment"]["levels"] == ["little.yaml", ""]
