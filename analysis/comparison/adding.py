@@ -8,7 +8,16 @@ import pandas as pd
 
 from analysis.comparison.baselines import KEY, RUNS, Baselines, folder_of, load, save
 from analysis.comparison.comparable import check_accuracies, check_comparable, place_of
-from analysis.comparison.run_table import ANALYSED, CURVE_IDS, curve_table, finished_runs, require_all_rounds, run_table
+from analysis.comparison.run_table import (
+    ANALYSED,
+    CURVE_IDS,
+    TUNED,
+    curve_table,
+    finished_runs,
+    require_all_rounds,
+    run_table,
+)
+from analysis.comparison.tuning.search_budgets import check_budgets
 from analysis.report.requested import RequestedExperiment
 from bench.experiments.address import IDS, CellAddress
 from bench.experiments.files import experiment_files, read_yaml
@@ -33,8 +42,8 @@ def add(
     """Add all runs of experiments to the baselines of a grid, whose other rows are kept; return the folder.
 
     A `UserError`, and nothing is written, if runs or analyses are missing (see `collect`), if a run is stored already,
-    or if runs cannot be compared with stored ones of the same setting. With `replace`, stored rows of these
-    experiments and of the same runs are replaced.
+    if runs cannot be compared with stored ones of the same setting, or if tuned runs had different budgets. With
+    `replace`, stored rows of these experiments and of the same runs are replaced.
     """
     if not re.fullmatch(NAME, grid):
         raise UserError(f"--grid '{grid}': allowed are lower-case letters, digits and '_'")
@@ -56,6 +65,7 @@ def add(
         check_comparable(together.runs, f"'{place}'")  # first: --replace, which the next check suggests, would not help
         _check_distinct(together.runs, place)
         _check_seeds(together.runs, place)
+        check_budgets(together.of_variant(TUNED).runs, f"'{place}'")
         save(place, together)
     return place
 
@@ -64,7 +74,8 @@ def collect(requested: RequestedExperiment, *, analyses: bool = True) -> Baselin
     """The runs of an experiment; a `UserError` if runs are missing, stopped early, or cannot be compared.
 
     An analysis is required for all cells if the analyses.yaml of the experiment, or of one that it extends, names it,
-    or if it is computed for some cells. Without `analyses`, the columns of analyses are empty.
+    or if it is computed for some cells. Without `analyses`, the columns of analyses are empty. Of an experiment with
+    tuned values, methods that were not searched are left out: their values are those of the experiment that it extends.
     """
     experiment = requested.experiment
     runs = finished_runs(requested)
@@ -80,7 +91,12 @@ def collect(requested: RequestedExperiment, *, analyses: bool = True) -> Baselin
     table = run_table(requested, runs, analyses=analyses)
     check_accuracies(table, f"experiment {experiment.name}")
     check_comparable(table, f"experiment {experiment.name}")
-    return Baselines(table, curve_table(requested, runs))
+    found = Baselines(table, curve_table(requested, runs))
+    if experiment.tuned is None:
+        return found
+    if not experiment.tuned.ranges:
+        raise UserError(f"experiment {experiment.name} has no method that was tuned: tuned.ranges is empty")
+    return found.of_variant(TUNED)
 
 
 def _check_analyses(requested: RequestedExperiment) -> None:

@@ -38,6 +38,9 @@ TUNED_FILE = "tuned.yaml"
 REFERENCE = "about"
 """The column of runs.csv that names a row of about.csv."""
 
+LATER = "tuning"
+"""The column of about.csv that files of earlier versions lack."""
+
 MOST_EVALUATIONS = 40
 """Of a longer curve, this many evaluations are stored, evenly spaced, the first and the last one among them."""
 
@@ -95,7 +98,9 @@ def load(grid: str, folder: Path | None = None) -> Baselines:
         raise UserError(f"no stored baselines at '{place}' (stored grids: none); store them with: {add}")
     remedy = f"restore '{place}', or delete it and store the runs with: {add}"
     runs = _read(place / RUNS, [*KEY, "outcome", "last_round", *RATED, REFERENCE], KEY, remedy)
-    about = _read(place / COMMON, [REFERENCE, *ABOUT], [REFERENCE], remedy)
+    about = _read(place / COMMON, [REFERENCE, *(name for name in ABOUT if name != LATER)], [REFERENCE], remedy)
+    if LATER not in about:
+        about[LATER] = ""
     curves = _read(place / CURVES, CURVE_IDS, CURVE_IDS, remedy)
     for file, keys in ((about, [REFERENCE]), (curves, CURVE_IDS)):
         known = runs[keys].merge(file[keys], on=keys, how="left", indicator=True)["_merge"] == "both"

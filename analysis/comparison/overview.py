@@ -7,7 +7,8 @@ from pathlib import Path
 import pandas as pd
 
 from analysis.comparison.baselines import folder_of, load, stored_grids
-from analysis.comparison.run_table import ANALYSED
+from analysis.comparison.run_table import ANALYSED, TUNED
+from analysis.comparison.tuning.search_budgets import budgets, in_words
 from analysis.comparison.tuning.trials import load_trials
 from bench.experiments.address import IDS
 from bench.files.text_table import aligned
@@ -42,12 +43,14 @@ def overview(grid: str, folder: Path | None = None) -> list[str]:
 def facts(grid: str, folder: Path | None = None) -> list[tuple[str, str]]:
     """What the baselines of a grid contain: names and values."""
     runs, trials = load(grid, folder).runs, load_trials(grid, folder)
+    tuned = runs[runs["variant"] == TUNED]
     analysed = [column for column in ANALYSED if runs[column].notna().any()]
     diverged = (runs["outcome"] == "diverged").sum()
     return [
         ("runs", f"{len(runs):,}" + (f", {diverged} of which diverged" if diverged else "")),
         ("experiments", _counted(runs["experiment"])),
         ("variants", ", ".join(_variants(runs))),
+        *([("tuning", " | ".join(dict.fromkeys(map(in_words, budgets(tuned)))))] if len(tuned) else []),
         ("settings", ", ".join("/".join(setting) for setting in runs[IDS[:3]].drop_duplicates().to_numpy())),
         ("seeds", ", ".join(map(str, sorted(runs["seed"].unique())))),
         ("methods", ", ".join(runs["method"].unique())),

@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.analyses.training.convergence import Convergence
+from analysis.comparison.tuning.search_budgets import recorded
 from analysis.layouts.protocol import final_at_scale
 from analysis.layouts.titles import method_titles
 from analysis.measures.convergence import Better, FinalValue, final_values, first_reaching
@@ -60,8 +61,8 @@ AMOUNT = ["rounds", *AMOUNTS, "batch_size"]
 """Columns that say how much a run trains: either of local epochs and local steps is empty."""
 
 ABOUT = [
-    "experiment", "title", "trials", "report", "model", *AMOUNT, "hyperparameters", "training", "configuration",
-    "protocol", "data_hash", "code", "versions", "device", "processor", "engine", "analyses",
+    "experiment", "title", "trials", "tuning", "report", "model", *AMOUNT, "hyperparameters", "training",
+    "configuration", "protocol", "data_hash", "code", "versions", "device", "processor", "engine", "analyses",
 ]  # fmt: skip
 """Columns that say how a run was configured and computed; mostly equal for all seeds of a cell."""
 
@@ -187,13 +188,19 @@ def run_table(
     titles, targets = method_titles(experiment), targets_of(requested)
     final = final_at_scale(FinalValue.named(experiment.report or "last"), experiment)
     rows = [
-        {**run.ids, "title": titles[run.address.method], **measured(run, final, targets), **about(run, final)}
+        {
+            **run.ids,
+            "title": titles[run.address.method],
+            **_tuning(experiment, run.address.method),
+            **measured(run, final, targets),
+            **about(run, final),
+        }
         for run in runs
     ]
     columns = run_columns(targets, of_segmentation=any("test_miou" in row for row in rows))
     if not rows:
         return pd.DataFrame(columns=columns)
-    table = pd.DataFrame(rows).assign(experiment=experiment.name, **_variant(experiment))
+    table = pd.DataFrame(rows).assign(experiment=experiment.name)
     computed: list[dict[str, Any]] = [{} for _ in rows]
     for name, values in _analysed(requested, [run.address for run in runs] if analyses else []):
         table = table.merge(values, on=RUN_IDS, how="left")
@@ -210,8 +217,15 @@ def curve_table(requested: RequestedExperiment, runs: Sequence[FinishedRun] | No
 
     `communicated_mb` and `gradients` are sums from the first round on, as in `run_table`; `runs` as there.
     """
-    runs, variant = finished_runs(requested) if runs is None else runs, _variant(requested.experiment)["variant"]
-    curves = [run.curve.assign(**run.ids, variant=variant, identity=run.directory.identity) for run in runs]
+    experiment, runs = requested.experiment, finished_runs(requested) if runs is None else runs
+    curves = [
+        run.curve.assign(
+            **run.ids,
+            variant=_tuning(experiment, run.address.method)["variant"],
+            identity=run.directory.identity,
+        )
+        for run in runs
+    ]
     columns = [*CURVE_IDS, "round", *CURVE, *(["test_miou"] if any("test_miou" in curve for curve in curves) else [])]
     return pd.concat(curves, ignore_index=True)[columns] if curves else pd.DataFrame(columns=columns)
 
@@ -286,10 +300,12 @@ def rule_of(report: str) -> FinalValue:
     return FinalValue.named(report.partition(",")[0])
 
 
-def _variant(experiment: Experiment) -> dict[str, Any]:
-    """Whether the values of an experiment are tuned, and with how many trials."""
+def _tuning(experiment: Experiment, method: str) -> dict[str, Any]:
+    """Whether the values of a method are tuned, and with which budget; not those of a method that was not searched."""
     tuned = experiment.tuned
-    return {"variant": UNTUNED, "trials": 0} if tuned is None else {"variant": TUNED, "trials": tuned.trials}
+    if tuned is None or method not in tuned.ranges:
+        return {"variant": UNTUNED, "trials": 0, "tuning": ""}
+    return {"variant": TUNED, "trials": tuned.trials, "tuning": as_json(recorded(tuned, method))}
 
 
 def _analysed(requested: RequestedExperiment, cells: Sequence[CellAddress]) -> Iterator[tuple[str, pd.DataFrame]]:

@@ -12,6 +12,7 @@ from analysis.comparison.statistics.costs import REFERENCE, costs, stored_costs
 from analysis.comparison.statistics.flatness import stored_measures
 from analysis.comparison.statistics.scores import LEAST_SEEDS, Scores
 from analysis.comparison.statistics.verdicts import ALPHA, BETTER, POWER, UNCLEAR, WORSE, detectable_difference
+from analysis.comparison.tuning import search_budgets
 from analysis.layouts.titles import setting_title
 from analysis.measures.paired import CONFIDENCE
 from bench.experiments.address import IDS, Setting
@@ -52,15 +53,14 @@ def verdict(comparison: Comparison) -> list[str]:
 
 
 def unequal_budgets(comparison: Comparison) -> list[str]:
-    """A sentence if the method and its rivals were tuned with different numbers of trials."""
+    """A sentence if the method and its rivals were tuned with different budgets."""
+    found = search_budgets.unequal(*_own_and_rivals(comparison))
+    return [f"Budgets of tuning differ: {comparison.titles[comparison.method]} {'; '.join(found)}."] if found else []
+
+
+def _own_and_rivals(comparison: Comparison) -> tuple[pd.DataFrame, pd.DataFrame]:
     is_own = comparison.rows["method"] == comparison.method
-    mine, theirs = (sorted(set(comparison.rows.loc[which, "trials"])) for which in (is_own, ~is_own))
-    if mine == theirs:
-        return []
-    of_mine, of_theirs = (
-        " or ".join(f"{int(trials)} trials" if trials else "no tuning" for trials in found) for found in (mine, theirs)
-    )
-    return [f"Budgets of tuning differ: {comparison.titles[comparison.method]} {of_mine}, rivals {of_theirs}."]
+    return comparison.rows[is_own], comparison.rows[~is_own]
 
 
 def of_setting(comparison: Comparison, setting: Setting) -> str:
@@ -77,7 +77,7 @@ def counts(found: Sequence[str] | pd.Series, of: str = "") -> str:
 
 def about(comparison: Comparison) -> list[str]:
     """The method's values, what was left out, and which parts of the report are missing because runs lack columns."""
-    own = comparison.rows[comparison.rows["method"] == comparison.method]
+    own, rivals = _own_and_rivals(comparison)
     missing = {
         "no costs: they are not stored for all methods": not stored_costs(comparison.rows),
         f"no costs relative to {REFERENCE}: it is not among the methods": REFERENCE not in comparison.scores.methods,
@@ -88,6 +88,7 @@ def about(comparison: Comparison) -> list[str]:
     return [
         *_values(own, f"{comparison.method} (experiment {comparison.experiment})"),
         f"reported value: {rule_of(own['report'].iloc[0]).description}",
+        *search_budgets.notes(own, rivals, comparison.titles[comparison.method]),
         *comparison.notes,
         *(text for text, is_so in missing.items() if is_so),
     ]

@@ -24,7 +24,7 @@ def runs(methods: Sequence[str] | Mapping[str, float], seeds: int = 10, noise: f
                 {
                     "dataset": "digits", "partition": partition, "participation": participation,
                     "method": method, "title": method.upper(), "seed": seed,
-                    "variant": "untuned", "trials": 0, "outcome": "finished", "last_round": 30,
+                    "variant": "untuned", "trials": 0, "tuning": "", "outcome": "finished", "last_round": 30,
                     "test_accuracy": level + shared + noise * rng.normal(),
                     "hyperparameters": "{}", "training": "{}", "report": "last",
                     "configuration": '{"method": {"name": "fedavg"}}',

@@ -15,6 +15,7 @@ from analysis.comparison.adding import add, collect
 from analysis.comparison.baselines import Baselines, load, save, stored_grids
 from analysis.comparison.overview import grids, overview
 from analysis.comparison.run_table import ANALYSED, RATED, protocol
+from analysis.comparison.tuning.search_budgets import check_budgets
 from analysis.report.requested import RequestedExperiment
 from bench.experiments.experiment import load_experiment
 from bench.experiments.run_config import RunConfig
@@ -26,7 +27,8 @@ from tests.places import ROOT
 CELL = "digits/dirichlet-0.1/4-of-20/fedsam"
 METHODS = ("fedavg", "fedsam", "wild")
 TINY = Path("results/baselines/tiny")
-TUNED = "tuned: {experiment: little, trials: 7, seed: 1000, validation: 0.2, score: best, rungs: [], ranges: {}}\n"
+LR = {"low": 0.01, "high": 0.5, "log": True}
+TUNED = {"experiment": "little", "trials": 7, "seed": 1000, "validation": 0.2, "score": "best", "rungs": [0.5]}
 
 
 def requested(folder: Path, name: str = "little.yaml") -> RequestedExperiment:
@@ -42,10 +44,12 @@ def contents(folder: Path = TINY) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in folder.iterdir()}
 
 
-def variant(folder: Path, name: str, change: tuple[str, str]) -> str:
-    """A file with other, tuned values of FedAvg in little.yaml, and its runs."""
+def variant(folder: Path, name: str, change: tuple[str, str], method: str = "fedavg", **budget: object) -> str:
+    """A file with other, tuned values of FedAvg in little.yaml, under this label, and its runs."""
     text = LITTLE.replace("name: little", f"name: {name}").replace(*change).partition("  fedsam:")[0]
-    (folder / f"{name}.yaml").write_text(text + TUNED, encoding="utf-8")
+    text = text.replace("fedavg: {}", f"{method}: {{name: fedavg}}")
+    tuned = {**TUNED, "ranges": {method: {"lr": LR}}, **budget}
+    (folder / f"{name}.yaml").write_text(f"{text}tuned: {json.dumps(tuned)}\n", encoding="utf-8")
     train_all(folder / f"{name}.yaml", folder / "results")
     return f"{name}.yaml"
 
@@ -90,10 +94,81 @@ def test_untuned_and_tuned_values_stand_side_by_side(little: Path) -> None:
     pd.testing.assert_frame_equal(after.of_variant("untuned").runs.reset_index(drop=True), before.runs)
     assert len(after.of_variant("tuned").runs) == 6
     lines = " ".join(" ".join(overview("tiny")).split())
-    for words in ("24, 6 of which diverged", "little (18 runs), little_tuned (6 runs)", "tuned (7 trials)"):
+    for words in (
+        "24, 6 of which diverged",
+        "little (18 runs), little_tuned (6 runs)",
+        "tuned (7 trials)",
+        "tuning 7 trials in each setting, rungs 0.5,",
+    ):
         assert words in lines
     [_, line] = grids()
     assert line.split()[:5] == ["tiny", "24", "2", "3", "3"]
+
+
+@pytest.mark.parametrize(
+    ("budget", "why"),
+    [
+        ({"trials": 64}, "trials: 7 and 64"),
+        ({"rungs": []}, "rungs: 0.5 and none"),
+        ({"validation": 0.1}, "validation: 0.2 and 0.1"),
+        ({"seed": 5}, "seed: 1000 and 5"),
+        ({"score": "last"}, "judged: best and last"),
+        ({"set": {"training.rounds": 3}}, "set: none and training.rounds 3"),
+        ({"ranges": {"other": {"lr": {"low": 0.1, "high": 0.2}}}}, r"lr: 0.01 to 0.5 \(log\) and 0.1 to 0.2"),
+        ({"ranges": {"other": {}}}, r"lr: 0.01 to 0.5 \(log\) and none"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_methods_of_different_budgets_are_not_stored_together(little: Path, budget: dict, why: str) -> None:
+    lr = ("lr: 0.1", "lr: 0.2")
+    add([requested(little, variant(little, "little_tuned", lr))], "tiny")
+    before, other = contents(), requested(little, variant(little, "other", lr, "other", **budget))
+    with pytest.raises(UserError, match=rf"budgets of tuning in the runs of fedavg and other \(.*{why};") as caught:
+        add([other], "tiny")
+    assert "\n" not in str(caught.value)
+    assert contents() == before
+    add([requested(little, variant(little, "same", lr, "same", set={"grid.seeds": [0, 1, 2]}))], "tiny")
+    assert len(load("tiny").runs) == 12
+
+
+def test_ranges_of_one_method_are_the_same_everywhere() -> None:
+    rows = [
+        {"method": "one", "trials": 7, "tuning": json.dumps({"ranges": {"rho": LR, **more}})}
+        for more in ({}, {"lr": LR})
+    ]
+    with pytest.raises(UserError, match=r"in the runs of one \(range of lr: none and 0.01 to 0.5 \(log\);"):
+        check_budgets(pd.DataFrame(rows), "here")
+    check_budgets(pd.DataFrame(rows[:1]), "here")
+    check_budgets(pd.DataFrame([{**rows[0], "method": "two", "tuning": ""}, *rows[:1]]), "here")
+
+
+def test_only_methods_that_were_searched_are_stored_as_tuned(little: Path) -> None:
+    text = LITTLE.replace("name: little", "name: partly")
+    for ranges, count in (({"fedsam": {}}, 6), ({}, 0)):
+        (little / "partly.yaml").write_text(
+            f"{text}tuned: {json.dumps({**TUNED, 'ranges': ranges})}\n", encoding="utf-8"
+        )
+        if not count:
+            with pytest.raises(UserError, match="partly has no method that was tuned"):
+                collect(requested(little, "partly.yaml"))
+            continue
+        train_all(little / "partly.yaml", little / "results")
+        found = collect(requested(little, "partly.yaml"))
+        assert set(zip(found.runs["method"], found.runs["variant"], strict=True)) == {("fedsam", "tuned")}
+        assert (len(found.runs), set(found.curves["method"])) == (count, {"fedsam"})
+
+
+def test_baselines_of_earlier_versions_have_no_budget_and_are_read(little: Path) -> None:
+    add([requested(little, variant(little, "little_tuned", ("lr: 0.1", "lr: 0.2")))], "tiny")
+    file = TINY / "about.csv"
+    pd.read_csv(file, dtype=str).drop(columns=["checksum", "tuning"]).to_csv(file, index=False)
+    assert set(load("tiny").runs["tuning"]) == {""}
+    assert "tuned (7 trials)" in " ".join(overview("tiny"))
+    add([requested(little, variant(little, "other", ("lr: 0.1", "lr: 0.2"), "other"))], "tiny")
+    assert set(load("tiny").runs.groupby("method")["tuning"].first().str.len() > 0) == {False, True}
+    third = requested(little, variant(little, "third", ("lr: 0.1", "lr: 0.2"), "third", trials=8))
+    with pytest.raises(UserError, match=r"fedavg and third .*trials: 7 and 8"):
+        add([third], "tiny")
 
 
 def test_stored_runs_are_replaced_only_on_request(little: Path) -> None:

@@ -11,7 +11,7 @@ from analysis.comparison.adding import add
 from analysis.comparison.baselines import Baselines, load, save
 from analysis.comparison.compare import Comparison, compare, paired
 from analysis.comparison.report.text import as_text
-from analysis.comparison.run_table import run_table
+from analysis.comparison.run_table import as_json, run_table
 from analysis.report.requested import RequestedExperiment
 from bench.experiments.address import IDS
 from bench.experiments.experiment import load_experiment
@@ -19,6 +19,7 @@ from bench.host.progress import silent
 from bench.host.torch_device import prepare_device
 from bench.input.errors import UserError
 from bench.training.train import train_cell
+from tests.analysis.comparison.frames import compared as of_frames
 from tests.analysis.comparison.frames import runs as table
 from tests.analysis.conftest import LITTLE, analyse, train_all
 from tests.commands import fedflat, refused
@@ -205,9 +206,41 @@ def test_like_is_compared_with_like(stored: Path) -> None:
     one, other = (row(found, "fedavg") for found in (untuned, against_tuned))
     assert other["difference"] == pytest.approx(one["difference"] - 1)
     assert "Budgets of tuning differ: FedSAM no tuning, rivals 8 trials" in printed(against_tuned)
-    assert "budgets" not in printed(untuned)
+    assert "Budgets" not in printed(untuned)
+    assert "tuning of FedSAM: none" in printed(untuned)
+    assert "tuning of the rivals: none" in printed(untuned)
     with pytest.raises(UserError, match="unknown variant of the baselines of grid tiny 'best'"):
         compared(variant="best")
+
+
+def budget(trials: int = 16, **changes: object) -> dict[str, object]:
+    """The columns of a run's budget."""
+    fields = {"rungs": [0.5], "validation": 0.2, "seed": 1000, "judged": "best", "set": {}, **changes}
+    return {"variant": "tuned", "trials": trials, "tuning": as_json(fields)}
+
+
+@pytest.mark.parametrize(
+    ("own", "why"),
+    [
+        (budget(64), "64 trials, rivals 16 trials."),
+        (budget(rungs=[]), "rungs none, rivals 0.5."),
+        (budget(validation=0.1, seed=7), "validation 0.1, rivals 0.2; seed 7, rivals 1000."),
+        (budget(set={"training.rounds": 3}), "set training.rounds 3, rivals none."),
+        (budget(ranges={"lr": {"low": 0.1, "high": 0.2}}), "range of lr 0.1 to 0.2, rivals 0.01 to 0.5 (log)."),
+        (budget(ranges={"rho": {"values": [1, 2]}}), "range of lr none, rivals 0.01 to 0.5 (log)."),
+    ],
+)
+def test_the_report_says_what_was_tuned_and_in_what_budgets_differ(own: dict[str, object], why: str) -> None:
+    of_rivals = budget(ranges={"lr": {"low": 0.01, "high": 0.5, "log": True}, "server_lr": {"low": 0.1, "high": 1}})
+    rows = table(["mine", "rival", "other"], seeds=6)
+    frames = [group.assign(**(own if method == "mine" else of_rivals)) for method, group in rows.groupby("method")]
+    text = printed(of_frames(pd.concat(frames)))
+    assert f"Budgets of tuning differ: MINE {why}" in text
+    words = "16 trials in each setting, rungs 0.5, seed 1000, best, on 20 % of the clients' training images"
+    assert f"tuning of the rivals: {words} " in text
+    same = printed(of_frames(rows.assign(**of_rivals)))
+    assert "Budgets" not in same
+    assert f"tuning of MINE: {words}; ranges: lr 0.01 to 0.5 (log), server_lr 0.1 to 1 tuning of the" in same
 
 
 def test_numbers_are_those_of_the_runs(stored: Path) -> None:

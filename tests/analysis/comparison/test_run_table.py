@@ -140,17 +140,31 @@ def test_analyses_fill_their_columns_where_they_are_computed(little: Path) -> No
     assert others[["lambda_max", "trace", "lpf", "sharpness", "flatness_discrepancy", "drift"]].isna().all(axis=None)
 
 
-def test_a_tuned_experiment_says_so(longer: Path) -> None:
-    tuned = LONGER.replace("little", "little_tuned") + (
-        "tuned: {experiment: little, trials: 7, seed: 1000, validation: 0.2, score: best, rungs: [], ranges: {}}\n"
-    )
+def test_a_tuned_method_says_so_with_the_budget_of_its_search(longer: Path) -> None:
+    """Methods of the same file that were not searched have untuned values."""
+    lr = {"low": 0.01, "high": 0.5, "log": True}
+    tuned = {"experiment": "little", "trials": 7, "seed": 1000, "validation": 0.2, "score": "best", "rungs": [0.5]}
+    section = {**tuned, "ranges": {"fedsam": {"lr": lr}}, "set": {"training.rounds": 6, "grid.seeds": [0]}}
     file = longer / "tuned.yaml"
-    file.write_text(tuned, encoding="utf-8")
+    file.write_text(f"{LONGER.replace('little', 'little_tuned')}tuned: {json.dumps(section)}\n", encoding="utf-8")
     runs = longer / "results" / "runs"
     shutil.copytree(runs / "little", runs / "little_tuned", dirs_exist_ok=True)
     table = run_table(requested(longer, "tuned.yaml"))
-    assert set(zip(table["variant"], table["trials"], strict=True)) == {("tuned", 7)}
-    assert set(curve_table(requested(longer, "tuned.yaml"))["variant"]) == {"tuned"}
+    fedsam, others = of(table, "fedsam"), table[table["method"] != "fedsam"]
+    assert set(zip(fedsam["variant"], fedsam["trials"], strict=True)) == {("tuned", 7)}
+    assert set(zip(others["variant"], others["trials"], others["tuning"], strict=True)) == {("untuned", 0, "")}
+    assert {json.dumps(json.loads(text)) for text in fedsam["tuning"]} == {
+        json.dumps(
+            {
+                "judged": "best", "ranges": {"fedsam": {"lr": lr}}["fedsam"], "rungs": [0.5], "seed": 1000,
+                "set": {"training.rounds": 6}, "validation": 0.2,
+            },
+            sort_keys=True,
+        )
+    }  # fmt: skip
+    curves = curve_table(requested(longer, "tuned.yaml"))
+    assert set(of(curves, "fedsam")["variant"]) == {"tuned"}
+    assert set(of(curves, "fedavg")["variant"]) == {"untuned"}
 
 
 def test_missing_runs_have_no_rows_and_other_configurations_are_refused(little: Path) -> None:

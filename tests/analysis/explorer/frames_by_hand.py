@@ -57,6 +57,7 @@ def frames(seeds: int = 3) -> tuple[pd.DataFrame, pd.DataFrame]:
                             **key,
                             "title": HOSTILE if method == OWN else CATALOG[method].title,
                             "trials": 16 if gain else 0,
+                            "tuning": "",
                             "outcome": "diverged" if gone else "finished",
                             "last_round": 11 if gone else 40,
                             "test_accuracy": np.nan if gone else last["test_accuracy"],

@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.comparison.baselines import RUNS
+from analysis.comparison.tuning import search_budgets
 from analysis.comparison.tuning.compositions.files import COMPOSED, SCREENING
 from analysis.comparison.tuning.compositions.triples import AXES, Triple, published
 from analysis.layouts.titles import method_titles
@@ -32,8 +33,8 @@ SCREENED, TUNED_BEST, TUNED_PUBLISHED = "screening", "composed", "published"
 NAMES = {SCREENING: SCREENED, COMPOSED: TUNED_BEST, "": TUNED_PUBLISHED}
 """The names of stored searches by the end of the experiment's name, after that of the grid."""
 
-BUDGET = ["trials", "rounds", "rungs", "validation", "seed", "judged"]
-"""Columns that must be equal for two scores to be comparable."""
+BUDGET = ["rounds", *search_budgets.BUDGET]
+"""Columns that must be equal for two scores to be comparable; `rungs` in rounds."""
 
 _TEXTS = [*IDS, "title", *AXES, "published", "rungs", "judged", "values", "reason", "identity", "code", "search"]
 _WHOLE = ["trials", "rounds", "seed"]
@@ -196,12 +197,11 @@ def _check(rows: pd.DataFrame, file: Path, remedy: str) -> None:
 
 def comparable(one: Search, other: Search) -> None:
     """A `UserError` if two searches had different budgets or settings."""
-    for column in BUDGET:
-        if one.budget[column] != other.budget[column]:
-            raise UserError(
-                f"the searches {one.name} and {other.name} of {one.grid} have different budgets "
-                f"({column}: {one.budget[column]} and {other.budget[column]})"
-            )
+    if found := search_budgets.differing(one.budget, other.budget, BUDGET):
+        raise UserError(
+            f"the searches {one.name} and {other.name} of {one.grid} have different budgets "
+            f"({search_budgets.as_text(found)})"
+        )
     if set(one.scores.columns) != set(other.scores.columns):
         raise UserError(f"the searches {one.name} and {other.name} of {one.grid} have different settings")
 
