@@ -23,7 +23,7 @@ def runs(methods: Sequence[str] | Mapping[str, float], seeds: int = 10, noise: f
             rows.append(
                 {
                     "dataset": "digits", "partition": partition, "participation": participation,
-                    "method": method, "title": method.upper(), "seed": seed,
+                    "experiment": "own", "method": method, "title": method.upper(), "seed": seed,
                     "variant": "untuned", "trials": 0, "tuning": "", "outcome": "finished", "last_round": 30,
                     "test_accuracy": level + shared + noise * rng.normal(),
                     "hyperparameters": "{}", "training": "{}", "report": "last",
