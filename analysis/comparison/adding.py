@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from analysis.comparison.baselines import KEY, RUNS, Baselines, folder_of, load, save
+from analysis.comparison.baselines import KEY, RUNS, Baselines, folder_of, load, save, stored_experiment
 from analysis.comparison.comparable import check_accuracies, check_comparable, place_of
 from analysis.comparison.run_table import (
     ANALYSED,
@@ -20,8 +20,9 @@ from analysis.comparison.run_table import (
 from analysis.comparison.tuning.search_budgets import check_budgets
 from analysis.report.requested import RequestedExperiment
 from bench.experiments.address import IDS, CellAddress
-from bench.experiments.files import experiment_files, read_yaml
+from bench.experiments.files import experiment_files, experiment_names, read_yaml
 from bench.experiments.results import TRIALS
+from bench.files.atomic import write_text
 from bench.files.locks import folder_lock
 from bench.input.errors import UserError, first_few
 from bench.input.frozen import NAME
@@ -43,7 +44,7 @@ def add(
 
     A `UserError`, and nothing is written, if runs or analyses are missing (see `collect`), if a run is stored already,
     if runs cannot be compared with stored ones of the same setting, or if tuned runs had different budgets. With
-    `replace`, stored rows of these experiments and of the same runs are replaced.
+    `replace`, stored rows of these experiments and of the same runs are replaced. Files of tuned values are copied.
     """
     if not re.fullmatch(NAME, grid):
         raise UserError(f"--grid '{grid}': allowed are lower-case letters, digits and '_'")
@@ -67,7 +68,16 @@ def add(
         _check_seeds(together.runs, place)
         check_budgets(together.of_variant(TUNED).runs, f"'{place}'")
         save(place, together)
+        for requested in requests:
+            _keep_tuned_file(requested, place)
     return place
+
+
+def _keep_tuned_file(requested: RequestedExperiment, place: Path) -> None:
+    """Copy the file of tuned values next to the runs, if it is complete without other files of its user."""
+    file = Path(requested.name_or_file)
+    if requested.experiment.tuned is not None and read_yaml(file).get("extends") in experiment_names():
+        write_text(stored_experiment(place, requested.experiment.name), file.read_text(encoding="utf-8"))
 
 
 def collect(requested: RequestedExperiment, *, analyses: bool = True) -> Baselines:

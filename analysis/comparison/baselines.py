@@ -3,6 +3,7 @@
 results/baselines/GRID/runs.csv     one row per run: what it has measured and spent
 results/baselines/GRID/about.csv    what runs have in common: how they were configured and computed
 results/baselines/GRID/curves.csv   one row per run: its evaluations, in columns such as test_accuracy_10
+results/baselines/GRID/NAME.yaml    an experiment with tuned values, whose runs are stored
 results/baselines/GRID/trials.csv   one row per trial of a search without early stopping (analysis.comparison.tuning)
 
 A row of runs.csv names its row of about.csv. A killed command may leave further rows in about.csv and curves.csv:
@@ -31,9 +32,6 @@ KEY = [*RUN_IDS, "variant"]
 
 RUNS, COMMON, CURVES = "runs.csv", "about.csv", "curves.csv"
 """Names of the files of a grid."""
-
-TUNED_FILE = "tuned.yaml"
-"""The experiment of the tuned runs, next to them."""
 
 REFERENCE = "about"
 """The column of runs.csv that names a row of about.csv."""
@@ -84,6 +82,11 @@ def stored_grids(place: Path | None = None) -> list[str]:
 def folder_of(grid: str) -> Path:
     """The folder of the stored baselines of a grid."""
     return ResultPaths().baselines(grid)
+
+
+def stored_experiment(folder: Path, name: str) -> Path:
+    """The file of an experiment with tuned values, next to its stored runs."""
+    return folder / f"{name}.yaml"
 
 
 def load(grid: str, folder: Path | None = None) -> Baselines:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from analysis.analyses.landscape.surface import Surface
-from analysis.comparison.baselines import TUNED_FILE, folder_of, load
+from analysis.comparison.baselines import folder_of, load, stored_experiment
 from analysis.comparison.compare import STORED, Comparison
 from analysis.comparison.run_table import FinishedRun, curve_table, finished_runs, rule_of, run_table
 from analysis.explorer.page import Explorer
@@ -16,7 +16,6 @@ from analysis.figures.palette import Style, line_look, own_style, style, styles
 from analysis.layouts.protocol import final_at_scale
 from analysis.measures.convergence import FinalValue
 from analysis.report.requested import RequestedExperiment
-from bench.experiments.experiment import own_experiment
 from bench.experiments.files import experiment_names
 from bench.experiments.results import ResultPaths
 from bench.experiments.sections.method_choice import MethodChoice
@@ -84,8 +83,8 @@ def render_stored(grid: str, results: Path, out: Path | None = None, baselines: 
 def _with_commands(rows: pd.DataFrame, folder: Path) -> pd.DataFrame:
     """The rows with the name or the file of their experiment, as commands need it; nothing if neither is known."""
     known = {name: name for name in experiment_names()}
-    if (tuned := folder / TUNED_FILE).is_file():
-        known[own_experiment(str(tuned)).name] = str(tuned)
+    files = {name: stored_experiment(folder, name) for name in set(rows["experiment"]) - set(known)}
+    known |= {name: str(file) for name, file in files.items() if file.is_file()}
     return rows.assign(experiment=rows["experiment"].map(known).fillna(""))
 
 

@@ -142,6 +142,25 @@ def test_ranges_of_one_method_are_the_same_everywhere() -> None:
     check_budgets(pd.DataFrame([{**rows[0], "method": "two", "tuning": ""}, *rows[:1]]), "here")
 
 
+def test_a_file_of_tuned_values_is_kept_next_to_its_runs(little: Path) -> None:
+    """If it extends an experiment of the repository, so that it can be read there."""
+    text = f"""
+name: kept
+extends: quick
+training: {{rounds: 1}}
+grid: {{partition: [{{name: iid, clients: 20}}], participation: [{{active: 4}}], seeds: [0, 1]}}
+methods: {{fedavg: {{training: {{lr: 0.2}}}}}}
+tuned: {json.dumps({**TUNED, "ranges": {"fedavg": {"lr": LR}}})}
+"""
+    (little / "kept.yaml").write_text(text, encoding="utf-8")
+    train_all(little / "kept.yaml", little / "results")
+    add([requested(little, "kept.yaml")], "tiny", analyses=False)
+    assert sorted(contents()) == ["about.csv", "curves.csv", "kept.yaml", "runs.csv"]
+    add([requested(little, variant(little, "little_tuned", ("lr: 0.1", "lr: 0.2")))], "other", analyses=False)
+    assert sorted(contents(TINY.with_name("other"))) == ["about.csv", "curves.csv", "runs.csv"]
+    assert load_experiment(str(TINY / "kept.yaml")).cells() == load_experiment(str(little / "kept.yaml")).cells()
+
+
 def test_only_methods_that_were_searched_are_stored_as_tuned(little: Path) -> None:
     text = LITTLE.replace("name: little", "name: partly")
     for ranges, count in (({"fedsam": {}}, 6), ({}, 0)):

@@ -89,7 +89,7 @@ def test_it_shows_stored_baselines(tmp_path: Path) -> None:
     assert set(data["methods"]) == set(stored.runs["method"])
     assert data["own"] is None
     levels = data["runs"]["columns"]["experiment"]["levels"]
-    variants = {"untuned": "bench1d", "tuned": str(BENCH1D / "tuned.yaml")}
+    variants = {"untuned": "bench1d", "tuned": str(BENCH1D / "bench1d_tuned.yaml")}
     assert levels == [variants[variant] for variant in stored.runs["variant"].unique()]
     assert len(data["curves"]["runs"]["round"]) == len(stored.runs)
 
