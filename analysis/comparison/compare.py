@@ -27,7 +27,7 @@ from analysis.comparison.run_table import (
     run_table,
 )
 from analysis.comparison.statistics.scores import Scores
-from analysis.comparison.statistics.verdicts import verdicts
+from analysis.comparison.statistics.verdicts import verdicts, verdicts_by_setting
 from analysis.measures.convergence import Better
 from analysis.report.requested import RequestedExperiment
 from bench.experiments.address import IDS, Setting
@@ -85,7 +85,7 @@ class Comparison:
     @cached_property
     def by_setting(self) -> dict[Setting, pd.DataFrame]:
         """The verdicts in each setting, one row per rival; of one setting, those over all settings."""
-        return {setting: verdicts(self.scores.of_setting(setting), self.method) for setting in self.scores.settings}
+        return verdicts_by_setting(self.scores, self.method)
 
 
 def compare(

@@ -9,6 +9,8 @@ from analysis.layouts.captions import Caption
 from analysis.tables.formats import ampersands, escape_latex, latex_table, markdown_notes, text_width
 from bench.files.text_table import aligned, markdown, without_html
 
+NO_NUMBER = "–"
+
 
 @dataclass(frozen=True)
 class ReportTable:
@@ -47,6 +49,16 @@ class ReportTable:
         return latex_table(self.caption, f"{self.report}-{self.name}", f"l{'r' * len(self._right)}", lines, width)
 
 
+def with_lost(mean: str, lost: int, runs: int, word: str = "diverged") -> str:
+    """A mean of measured runs, with the number of those without a value: 71.20 (2 of 10 diverged).
+
+    Without any mean (a dash): diverged (10 of 10).
+    """
+    if not lost:
+        return mean
+    return f"{word} ({lost} of {runs})" if mean == NO_NUMBER else f"{mean} ({lost} of {runs} {word})"
+
+
 def number(value: float, form: str) -> str:
     """A number as text, with a minus sign; a dash for none."""
-    return "–" if math.isnan(value) else format(value + 0.0, form).replace("-", "−")
+    return NO_NUMBER if math.isnan(value) else format(value + 0.0, form).replace("-", "−")

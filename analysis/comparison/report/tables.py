@@ -7,12 +7,13 @@ import numpy as np
 import pandas as pd
 
 from analysis.comparison.compare import Comparison
-from analysis.comparison.pages.table import ReportTable, number
-from analysis.comparison.report.words import RULE
+from analysis.comparison.pages.table import ReportTable, number, with_lost
+from analysis.comparison.report.words import COUNTED_AS, RULE, lost_word, note_on_means, note_on_tests
 from analysis.comparison.statistics.costs import REFERENCE, costs, stored_costs
 from analysis.comparison.statistics.flatness import MEASURES, correlations, flatness, stored_measures
 from analysis.comparison.statistics.profiles import gap_profile, share_within
 from analysis.comparison.statistics.ranking import mean_ranks, ranking
+from analysis.comparison.statistics.scores import Floats, Scores
 from analysis.comparison.statistics.verdicts import BETTER, NONE, UNCLEAR, WORSE
 from analysis.layouts.captions import Caption
 from analysis.layouts.titles import setting_title
@@ -109,9 +110,9 @@ def verdict_table(comparison: Comparison) -> ReportTable:
             RULE,
             "Pairs: runs with the same setting, seed, data, partition, initial model and schedule of clients.",
             "The unit of intervals and tests is the seed, with its mean difference over the settings. Intervals: "
-            "Student's t. p: sign-flip test, two-sided. Corrected p: over all rivals, by Westfall and Young's "
-            "step-down correction.",
-            "A run without a value (it diverged, or missed a target) counts as the worst other run of its setting.",
+            "Student's t. p: sign-flip test, two-sided. Corrected p: by Westfall and Young's step-down correction.",
+            COUNTED_AS,
+            *note_on_means(comparison),
         ],
     )
     return ReportTable(
@@ -121,7 +122,7 @@ def verdict_table(comparison: Comparison) -> ReportTable:
 
 def setting_table(comparison: Comparison) -> ReportTable:
     """The means in each setting, with significance marks, the best method over all settings first."""
-    scores, value = comparison.scores, shown(comparison)
+    scores = comparison.scores
     parts = {setting: scores.of_setting(setting) for setting in scores.settings}
     marks = {
         setting: dict(zip(table["rival"], table["verdict"], strict=True))
@@ -131,30 +132,24 @@ def setting_table(comparison: Comparison) -> ReportTable:
     order = _best_first(scores.gains.mean(axis=(1, 2)).tolist())
     for m in order:
         method = scores.methods[m]
-        found = {setting: (part.values[m].mean(), part.values[m].std(ddof=1)) for setting, part in parts.items()}
-        cells = [
-            f"{value(mean)} ± {value(std)} {MARKS[marks[setting].get(method, NONE)]}".rstrip()
-            if len(scores.seeds) > 1
-            else value(mean)
-            for setting, (mean, std) in found.items()
-        ]
-        over_all = f"{value(scores.values[m].mean())} {MARKS[marks[None].get(method, NONE)]}".rstrip()
+        cells = []
+        for setting, part in parts.items():
+            std, lost = _deviation(part.measured[m]), int(part.missing[m].sum())
+            verdict = marks[setting].get(method, NONE)
+            cells.append(f"{_mean(comparison, part, m, std)} {MARKS[verdict]}".rstrip())
+            numbers = {"mean": part.means[m], "std": std, "missing": lost, "verdict": verdict}
+            records.append({**_columns_of(setting), "method": method, **numbers})
+        over_all = f"{_mean(comparison, scores, m)} {MARKS[marks[None].get(method, NONE)]}".rstrip()
         rows.append((comparison.titles[method], *cells, over_all))
-        records += [
-            {
-                **_columns_of(setting),
-                "method": method,
-                "mean": mean,
-                "std": std,
-                "verdict": marks[setting].get(method, NONE),
-            }
-            for setting, (mean, std) in found.items()
-        ]
     title = comparison.titles[comparison.method]
     caption = Caption.of(
         "Results in each setting",
         f"Mean and sample standard deviation of {metric_words(comparison)} over {_amount(scores.seeds, 'seed')}.",
-        [f"+: {title} is better than this rival, −: it is worse, no mark: the tests cannot tell. {RULE}"],
+        [
+            f"+: {title} is better than this rival, −: it is worse, no mark: the tests cannot tell. {RULE}",
+            *note_on_means(comparison),
+            *note_on_tests(comparison),
+        ],
     )
     header = ("method", *map(setting_title, scores.settings), "mean")
     own = [scores.methods[m] for m in order].index(comparison.method)
@@ -178,7 +173,8 @@ def rank_table(comparison: Comparison) -> ReportTable:
         "Rank of the mean in each setting (1: best) with its 95 % interval, and the mean rank over settings and seeds.",
         [
             "The interval of a rank begins after the methods that are better by the corrected tests, and ends before "
-            "those that are worse; it contains the rank of the true mean in at least 95 % of cases."
+            "those that are worse; it contains the rank of the true mean in at least 95 % of cases.",
+            *note_on_tests(comparison),
         ],
     )
     header = ("method", *map(setting_title, scores.settings), "mean rank")
@@ -209,7 +205,7 @@ def profile_table(comparison: Comparison) -> ReportTable:
 
 def cost_table(comparison: Comparison) -> ReportTable:
     """What runs cost, and which methods no other one dominates."""
-    scores, value = comparison.scores, shown(comparison)
+    scores = comparison.scores
     frame = costs(comparison.rows, scores)
     columns = stored_costs(comparison.rows)
     order = frame.sort_values("mean", ascending=scores.better == "lower", kind="stable")
@@ -221,8 +217,11 @@ def cost_table(comparison: Comparison) -> ReportTable:
             front = " *" if row[f"front_{cost}"] else ""
             times = f" ({row[f'{cost}_relative']:.2f} ×)" if relative else ""
             cells.append(f"{_four_digits(row[cost])}{times}{front}" if math.isfinite(row[cost]) else "–")
-        rows.append((comparison.titles[row["method"]], value(row["mean"]), *cells))
-    notes = ["*: no other method is at least as good and costs at most as much (Pareto front)."]
+        rows.append((comparison.titles[row["method"]], _mean(comparison, scores, scores.place(row["method"])), *cells))
+    notes = [
+        "*: no other method is at least as good and costs at most as much (Pareto front).",
+        *note_on_means(comparison),
+    ]
     if relative:
         notes.append(f"In parentheses: relative to {comparison.titles[REFERENCE]}.")
     if "gradients" in columns:
@@ -241,15 +240,15 @@ def cost_table(comparison: Comparison) -> ReportTable:
 
 def flatness_table(comparison: Comparison) -> ReportTable:
     """The stored flatness measures of each method, and their rank correlations with the results."""
-    scores, value = comparison.scores, shown(comparison)
+    scores = comparison.scores
     frame = flatness(comparison.rows, scores)
     order = frame.sort_values("mean", ascending=scores.better == "lower", kind="stable")
     measures = stored_measures(comparison.rows)
     rows = [
         (
             comparison.titles[row["method"]],
-            value(row["mean"]),
-            *("–" if math.isnan(row[name]) else number(row[name], ".4g") for name in measures),
+            _mean(comparison, scores, scores.place(row["method"])),
+            *(number(row[name], ".4g") for name in measures),
         )
         for row in order.to_dict("records")
     ]
@@ -258,11 +257,27 @@ def flatness_table(comparison: Comparison) -> ReportTable:
     caption = Caption.of(
         "Flatness",
         f"Flatness measures and {metric_words(comparison)}, as means over settings and seeds; lower is flatter.",
-        ["Kendall's τ: rank correlation of a measure with the results over methods. It says nothing about causes."],
+        [
+            "Kendall's τ: rank correlation of a measure with the results over methods. It says nothing about causes.",
+            *note_on_means(comparison),
+        ],
     )
     header = ("method", metric_words(comparison), *(MEASURES[name] for name in measures))
     own = list(order["method"]).index(comparison.method)
     return ReportTable("flatness", caption, header, tuple(rows), frame, own)
+
+
+def _mean(comparison: Comparison, scores: Scores, m: int, deviation: float = math.nan) -> str:
+    """The mean of a method as text, with its deviation if it has one, and the number of runs without a value."""
+    value, missing = shown(comparison), scores.missing[m]
+    text = value(scores.means[m]) + ("" if math.isnan(deviation) else f" ± {value(deviation)}")
+    return with_lost(text, int(missing.sum()), missing.size, lost_word(comparison))
+
+
+def _deviation(values: Floats) -> float:
+    """The sample deviation of the values that are not NaN; NaN of fewer than two."""
+    known = values[np.isfinite(values)]
+    return float(known.std(ddof=1)) if len(known) > 1 else math.nan
 
 
 def _setting_of(row: dict[object, object]) -> Setting:

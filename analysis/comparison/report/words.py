@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from analysis.comparison.compare import Comparison
-from analysis.comparison.run_table import rule_of
+from analysis.comparison.run_table import ROUNDS_TO, rule_of
 from analysis.comparison.statistics.costs import REFERENCE, costs, stored_costs
 from analysis.comparison.statistics.flatness import stored_measures
 from analysis.comparison.statistics.scores import LEAST_SEEDS, Scores
@@ -19,7 +19,13 @@ from bench.experiments.address import IDS, Setting
 
 RULE = (
     f"Better or worse: the corrected p-value of the paired differences is below {ALPHA:g}, and their "
-    f"{100 * CONFIDENCE:g} % interval excludes 0. The same rule holds for all settings together and for each one."
+    f"{100 * CONFIDENCE:g} % interval excludes 0. P-values over all settings are corrected for the number of rivals; "
+    "those in single settings, for all rivals and settings together."
+)
+
+COUNTED_AS = (
+    "Differences, intervals, tests and ranks count a run without a value (it diverged, or missed a target) as the "
+    "worst other run of its setting."
 )
 
 _MOST_RIVALS = 3
@@ -28,14 +34,14 @@ _MOST_RIVALS = 3
 def verdict(comparison: Comparison) -> list[str]:
     """The sentences of the verdict over all settings: counts and costs; the best rivals and what was detectable.
 
-    A last one says so if the method and its rivals were tuned with different budgets.
+    Last ones say so if runs of the method have no value, or if it and its rivals were tuned with different budgets.
     """
-    scores = comparison.scores
-    at = relative_costs(comparison)
+    scores, at, lost = comparison.scores, relative_costs(comparison), _own_lost(comparison)
     if not scores.is_judged:
         return [
             too_few_seeds(scores),
             f"{_best_rivals(comparison)}{f', {at}' if at else ''}.",
+            *lost,
             *unequal_budgets(comparison),
         ]
     size = detectable_difference(scores, comparison.method)
@@ -44,12 +50,40 @@ def verdict(comparison: Comparison) -> list[str]:
         f"is found with a probability of {100 * POWER:g} %"
     )
     counted = counts(comparison.verdicts["verdict"], f" ({comparison.variant})")
-    at = relative_costs(comparison)
     return [
         f"{comparison.titles[comparison.method]}: {counted}{f'; {at}' if at else ''}.",
         f"{_best_rivals(comparison)}; {found}.",
+        *lost,
         *unequal_budgets(comparison),
     ]
+
+
+def lost_word(comparison: Comparison) -> str:
+    """What a run without a value has done."""
+    return "missed" if comparison.metric.startswith(ROUNDS_TO) else "diverged"
+
+
+def note_on_means(comparison: Comparison) -> list[str]:
+    """The note of a table or figure of means if a run has no value."""
+    return [
+        f"Means are those of the runs that have a value; '2 of 10 {lost_word(comparison)}': so many have none. Without "
+        "any such run in a setting, there is no mean over the settings."
+    ] * bool(comparison.scores.missing.any())
+
+
+def note_on_tests(comparison: Comparison) -> list[str]:
+    """The note of a table or figure of differences or ranks if a run has no value."""
+    return [COUNTED_AS] * bool(comparison.scores.missing.any())
+
+
+def _own_lost(comparison: Comparison) -> list[str]:
+    """A sentence if runs of the method have no value."""
+    missing = comparison.scores.missing[comparison.scores.place(comparison.method)]
+    if not missing.any():
+        return []
+    did = "missed the target" if lost_word(comparison) == "missed" else "diverged"
+    lost = f"{missing.sum()} of {missing.size} runs of {comparison.titles[comparison.method]} {did}"
+    return [f"{lost}; each counts as the worst other run of its setting."]
 
 
 def unequal_budgets(comparison: Comparison) -> list[str]:

@@ -18,13 +18,14 @@ def stored_costs(rows: pd.DataFrame) -> list[str]:
 
 
 def costs(rows: pd.DataFrame, scores: Scores) -> pd.DataFrame:
-    """One row per method: its mean score, the means of the stored costs, those relative to FedAvg's if it is stored,
-    and whether no other method is at least as good and cheaper (`front_COST`).
+    """One row per method: its mean score and the number of its runs without one, the means of the stored costs, those
+    relative to FedAvg's if it is stored, and whether no other method is at least as good and cheaper (`front_COST`).
 
-    Costs of a run that diverged are not those of all rounds, and are left out.
+    Costs of a run that diverged are not those of all rounds, and are left out. A method is NaN in the mean score if it
+    has no measured run in a setting; then it is not on the front.
     """
     finished = rows[rows["outcome"] != "diverged"]
-    table = pd.DataFrame({"method": scores.methods, "mean": scores.values.mean(axis=(1, 2))})
+    table = pd.DataFrame({"method": scores.methods, "mean": scores.means, "missing": scores.missing.sum(axis=(1, 2))})
     for cost in stored_costs(rows):
         by_setting = finished.groupby(["method", "dataset", "partition", "participation"])[cost].mean()
         table[cost] = table["method"].map(by_setting.groupby("method").mean())

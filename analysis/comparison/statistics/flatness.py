@@ -23,11 +23,11 @@ def stored_measures(rows: pd.DataFrame) -> list[str]:
 
 
 def flatness(rows: pd.DataFrame, scores: Scores) -> pd.DataFrame:
-    """One row per method: its mean score over settings and seeds, and the means of the stored measures.
+    """One row per method: its mean score over settings and seeds, `missing` runs, and the means of the stored measures.
 
-    A method is NaN in a measure that it lacks in a setting.
+    A method is NaN in what it lacks in a setting.
     """
-    table = pd.DataFrame({"method": scores.methods, "mean": scores.values.mean(axis=(1, 2))})
+    table = pd.DataFrame({"method": scores.methods, "mean": scores.means, "missing": scores.missing.sum(axis=(1, 2))})
     for name in stored_measures(rows):
         of_setting = rows.groupby(["method", *IDS[:3]])[name].mean().unstack("method")
         table[name] = table["method"].map(of_setting.mean(skipna=False))
@@ -35,10 +35,11 @@ def flatness(rows: pd.DataFrame, scores: Scores) -> pd.DataFrame:
 
 
 def correlations(table: pd.DataFrame) -> pd.DataFrame:
-    """Kendall's τ_b of each measure with the score over methods, its p-value, and the number of methods."""
+    """Kendall's τ_b of each measure with the score over the methods that have both, its p-value, and their number."""
     rows = []
     for name in (column for column in MEASURES if column in table):
-        known = table[np.isfinite(table[name].astype(float))]
-        found = kendalltau(known[name], known["mean"])
-        rows.append({"measure": name, "tau": float(found.statistic), "p": float(found.pvalue), "methods": len(known)})
+        known = table[np.isfinite(table[name].astype(float)) & table["mean"].notna()]
+        several = len(known) > 1
+        tau, p = kendalltau(known[name], known["mean"]) if several else (np.nan, np.nan)
+        rows.append({"measure": name, "tau": float(tau), "p": float(p), "methods": len(known)})
     return pd.DataFrame(rows, columns=["measure", "tau", "p", "methods"])

@@ -30,18 +30,18 @@ def ranked(scores: Scores) -> pd.DataFrame:
     The unit is the seed, with its mean over the settings. A rank is at least 1 + the number of methods that are better
     by the corrected tests of all differences with this method, and at most the number of methods less those that are
     worse (Mogstad, Romano, Shaikh and Wilhelm 2024). So the interval contains the true rank in at least 95 % of cases.
-    With too few seeds it is that of all ranks.
+    With too few seeds it is that of all ranks. The mean is that of measured runs; it has no interval if one is missing.
     """
-    gains, values = scores.gains.mean(axis=1), scores.values.mean(axis=1)
+    gains, measured = scores.gains.mean(axis=1), scores.measured.mean(axis=1)
     ranks = rankdata(-gains.mean(axis=1).round(12))
     rows = []
     for m, method in enumerate(scores.methods):
         above, below = _clearly_better_and_worse(scores, m)
-        low, high = interval(values[m])
+        low, high = interval(measured[m])
         rows.append(
             {
                 "method": method,
-                "mean": float(values[m].mean()),
+                "mean": float(scores.means[m]),
                 "mean_low": low,
                 "mean_high": high,
                 "rank": float(ranks[m]),
@@ -65,7 +65,7 @@ def _clearly_better_and_worse(scores: Scores, m: int) -> tuple[int, int]:
 class MeanRanks:
     """`ranks`: of each method, the mean over settings and seeds (1: best), the best one first.
 
-    `critical`: two methods are told apart if their mean ranks differ by more; infinite with too few seeds.
+    `critical`: two methods differ by the test if their mean ranks differ by more; infinite with too few seeds.
     """
 
     ranks: pd.Series

@@ -1,7 +1,7 @@
 """The values that a comparison judges: one per method, setting and seed, without gaps.
 
 A run without a value, because it diverged or missed a target, counts as the worst of the others in its
-setting, in means, ranks and tests.
+setting, in differences, ranks and tests. Means are those of the measured runs.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,10 @@ LEAST_SEEDS = 6
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """`values` and `missing` `[methods, settings, seeds]`: all methods have the same seeds in all settings."""
+    """`values` and `missing` `[methods, settings, seeds]`: all methods have the same seeds in all settings.
+
+    Where a run is missing, `values` has what it counts as.
+    """
 
     methods: tuple[str, ...]
     settings: tuple[Setting, ...]
@@ -53,6 +56,21 @@ class Scores:
     def gains(self) -> Floats:
         """The values, with their sign changed if lower ones are better: higher gains are always better."""
         return self.values if self.better == "higher" else -self.values
+
+    @cached_property
+    def measured(self) -> Floats:
+        """The values of the runs that have one; NaN for the others."""
+        return np.where(self.missing, np.nan, self.values)
+
+    @cached_property
+    def means(self) -> Floats:
+        """Of each method, the mean over the settings of the means of its measured runs; NaN if a setting has none.
+
+        The settings that are left would be the easier ones.
+        """
+        counts = (~self.missing).sum(axis=2)
+        sums = np.where(self.missing, 0.0, self.values).sum(axis=2)
+        return np.asarray(np.divide(sums, counts, out=np.full(sums.shape, np.nan), where=counts > 0).mean(axis=1))
 
     @property
     def is_judged(self) -> bool:

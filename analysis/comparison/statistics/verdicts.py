@@ -13,9 +13,11 @@ from scipy.optimize import brentq
 
 from analysis.comparison.statistics.scores import Floats, Scores
 from analysis.measures.paired import interval, sign_flip, sign_flip_corrected, sign_flip_limit
+from bench.experiments.address import Setting
 
 ALPHA = 0.05
-"""The chance of any wrong verdict about a method is at most this."""
+"""The chance of any wrong verdict about a method over all settings is at most this; that of any wrong one in single
+settings, too."""
 
 POWER = 0.8
 """The chance with which a difference of the detectable size is found."""
@@ -24,26 +26,27 @@ BETTER, UNCLEAR, WORSE, NONE = "better", "cannot tell", "worse", ""
 """Verdicts on a method; none with too few seeds."""
 
 
-def verdicts(scores: Scores, method: str) -> pd.DataFrame:
+def verdicts(scores: Scores, method: str, corrected: Floats | None = None) -> pd.DataFrame:
     """One row per rival, the best one first: means, difference, interval, wins, p-values and the verdict on the method.
 
     Differences are method − rival in the unit of the scores; `better` means that the method is better. A verdict needs
-    a corrected p-value below 0.05 and a 95 % interval that excludes 0.
+    a corrected p-value below 0.05 and a 95 % interval that excludes 0. `corrected`: these p-values, in the order of the
+    rivals in `scores`; None: p-values that are corrected for the number of rivals. Means are those of measured runs.
     """
     rivals = [other for other in scores.methods if other != method]
     own, others = scores.place(method), [scores.place(rival) for rival in rivals]
     by_run = scores.gains[own] - scores.gains[others]
     by_seed = by_run.mean(axis=1)
     sign = 1.0 if scores.better == "higher" else -1.0
-    corrected = corrected_p(by_seed.T, scores)
+    corrected = corrected_p(by_seed.T, scores) if corrected is None else corrected
     rows = []
     for k, (rival, place) in enumerate(zip(rivals, others, strict=True)):
         gain, (low, high) = float(by_seed[k].mean()), interval(by_seed[k])
         rows.append(
             {
                 "rival": rival,
-                "mean": float(scores.values[own].mean()),
-                "mean_rival": float(scores.values[place].mean()),
+                "mean": float(scores.means[own]),
+                "mean_rival": float(scores.means[place]),
                 "difference": sign * gain + 0.0,
                 "interval_low": low if sign > 0 else -high,
                 "interval_high": high if sign > 0 else -low,
@@ -56,14 +59,30 @@ def verdicts(scores: Scores, method: str) -> pd.DataFrame:
                 "missing_rival": int(scores.missing[place].sum()),
             }
         )
-    return pd.DataFrame(rows).sort_values(
-        ["mean_rival", "rival"], ascending=[scores.better == "lower", True], kind="stable", ignore_index=True
-    )
+    # Like ranks, the order counts a run without a value as the worst.
+    best_first = np.lexsort((rivals, -scores.gains[others].mean(axis=(1, 2))))
+    return pd.DataFrame(rows).iloc[best_first].reset_index(drop=True)
+
+
+def verdicts_by_setting(scores: Scores, method: str) -> dict[Setting, pd.DataFrame]:
+    """The verdicts in each setting, with p-values that are corrected for rivals and settings together."""
+    others = [k for k, other in enumerate(scores.methods) if other != method]
+    p = corrected_by_setting(scores.gains[scores.place(method)] - scores.gains[others], scores)
+    return {setting: verdicts(scores.of_setting(setting), method, p[:, k]) for k, setting in enumerate(scores.settings)}
 
 
 def corrected_p(differences: Floats, scores: Scores) -> Floats:
     """Corrected p-values of differences `[seeds, tests]`; NaN with too few seeds for a verdict."""
     return sign_flip_corrected(differences) if scores.is_judged else np.full(differences.shape[1], math.nan)
+
+
+def corrected_by_setting(differences: Floats, scores: Scores) -> Floats:
+    """P-values `[tests, settings]` of differences `[tests, settings, seeds]`, corrected for all of them together.
+
+    A flip of a seed applies to it in all settings, so that the dependence between settings is kept.
+    """
+    tests, settings, seeds = differences.shape
+    return corrected_p(differences.reshape(-1, seeds).T, scores).reshape(tests, settings)
 
 
 def verdict(low: float, high: float, p_corrected: float) -> str:

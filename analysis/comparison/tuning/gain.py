@@ -9,8 +9,8 @@ from scipy.stats import kendalltau
 from analysis.comparison.comparable import PAIR
 from analysis.comparison.run_table import TUNED, UNTUNED
 from analysis.comparison.statistics.ranking import ranked
-from analysis.comparison.statistics.scores import Scores
-from analysis.comparison.statistics.verdicts import corrected_p, verdict
+from analysis.comparison.statistics.scores import Floats, Scores
+from analysis.comparison.statistics.verdicts import corrected_by_setting, corrected_p, verdict
 from analysis.measures.paired import interval
 from bench.experiments.address import IDS, Setting
 from bench.input.errors import UserError, first_few
@@ -25,8 +25,9 @@ class Gain:
     """`table`: one row per setting and method, first those over all settings; best tuned methods first.
 
     Its columns: mean, interval, rank and interval of the rank, all of them `_untuned` and `_tuned`; `gain` with its
-    interval, p-value (corrected for the number of methods) and verdict; runs without a value. `kept`: in how many of
-    the `cells` the search has found nothing better than the untuned values.
+    interval, p-value (corrected for the number of methods; in single settings, for methods and settings together) and
+    verdict; runs without a value. `kept`: in how many of the `cells` the search has found nothing better than the
+    untuned values.
     """
 
     table: pd.DataFrame
@@ -48,11 +49,17 @@ class Gain:
         rows, notes = _paired(runs, where)
         scores = dict(_scores(rows))
         settings = scores[TUNED].settings
-        parts: list[tuple[Setting | None, dict[str, Scores]]] = [(None, scores)]
-        parts += [(setting, {name: one.of_setting(setting) for name, one in scores.items()}) for setting in settings]
+        gains = scores[TUNED].values - scores[UNTUNED].values
+        in_settings = corrected_by_setting(gains, scores[TUNED])
+        parts: dict[Setting | None, tuple[dict[str, Scores], Floats]] = {
+            None: (scores, corrected_p(gains.mean(axis=1).T, scores[TUNED]))
+        }
+        for k, setting in enumerate(settings):
+            of_setting = {name: one.of_setting(setting) for name, one in scores.items()}
+            parts[setting] = (of_setting, in_settings[:, k])
         named = rows.drop_duplicates("method")
         return cls(
-            pd.concat([_table(setting, part) for setting, part in parts], ignore_index=True),
+            pd.concat([_table(setting, *part) for setting, part in parts.items()], ignore_index=True),
             settings,
             len(scores[TUNED].seeds),
             tuple(sorted(set(rows.loc[rows["variant"] == TUNED, "trials"]))),
@@ -124,17 +131,19 @@ def _scores(rows: pd.DataFrame) -> Iterable[tuple[str, Scores]]:
         )
 
 
-def _table(setting: Setting | None, scores: dict[str, Scores]) -> pd.DataFrame:
-    """The rows of one setting, or over all settings; the unit is the seed, with its mean over the settings."""
+def _table(setting: Setting | None, scores: dict[str, Scores], corrected: Floats) -> pd.DataFrame:
+    """The rows of one setting, or over all settings; the unit is the seed, with its mean over the settings.
+
+    `corrected`: the p-values of the gains.
+    """
     untuned, tuned = (
         ranked(scores[variant]).set_index("method").add_suffix(f"_{variant}") for variant in (UNTUNED, TUNED)
     )
     gains = (scores[TUNED].values - scores[UNTUNED].values).mean(axis=1)
-    corrected = corrected_p(gains.T, scores[TUNED])
     rows = []
     for method, gain, p in zip(scores[TUNED].methods, gains, corrected, strict=True):
         low, high = interval(gain)
         found = {"gain": gain.mean(), "gain_low": low, "gain_high": high, "p_corrected": p}
         rows.append({**columns_of(setting), "method": method, **found, "verdict": verdict(low, high, p)})
     table = pd.DataFrame(rows).join(untuned, on="method").join(tuned, on="method")
-    return table.sort_values(["mean_tuned", "method"], ascending=[False, True], kind="stable", ignore_index=True)
+    return table.sort_values(["rank_tuned", "method"], kind="stable", ignore_index=True)

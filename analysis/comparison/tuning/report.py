@@ -81,7 +81,7 @@ def gain_words(gain: Gain) -> Iterator[str]:
     else:
         yield f"No verdict on single methods: {gain.seeds} seeds; a verdict needs at least {LEAST_SEEDS}."
     tuned = table.iloc[0]
-    [untuned, *_] = table.sort_values("mean_untuned", ascending=False, kind="stable").to_dict("records")
+    [untuned, *_] = table.sort_values("rank_untuned", kind="stable").to_dict("records")
     yield (
         f"Rankings: Kendall's τ of the untuned with the tuned one is {number(gain.tau(), '.2f')}. "
         f"The best untuned method, {titles[untuned['method']]}, has rank {untuned['rank_tuned']:g} when all are tuned; "

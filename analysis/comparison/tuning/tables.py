@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator
 
 from analysis.comparison.comparable import Row
-from analysis.comparison.pages.table import ReportTable, number
+from analysis.comparison.pages.table import ReportTable, number, with_lost
 from analysis.comparison.run_table import rule_of
 from analysis.comparison.tuning.budget import ORDERS, Budget
 from analysis.comparison.tuning.gain import ALL, Gain
@@ -18,7 +18,11 @@ RANKS = (
     "The interval of a rank begins after the methods that are better by the corrected tests, and ends before those "
     "that are worse."
 )
-LOST = "A run without a value, because it diverged, counts as the worst run of its setting, untuned and tuned ones."
+LOST = (
+    "Gains and ranks count a run without a value, because it diverged, as the worst run of its setting, untuned and "
+    "tuned ones. Means are those of the runs that have a value; without any such run in a setting, there is no mean "
+    "over the settings."
+)
 
 
 def of_gain(gain: Gain) -> Iterator[ReportTable]:
@@ -73,7 +77,7 @@ def _gain_table(gain: Gain) -> ReportTable:
     rows = [
         (
             gain.titles[row["method"]],
-            *(_mean(row, variant) for variant in ("untuned", "tuned")),
+            *(_mean(row, variant, gain.seeds * len(gain.settings)) for variant in ("untuned", "tuned")),
             _with_range(row, "gain", "+.1f"),
             number(row["p_corrected"], ".4f"),
             row["verdict"] or "–",
@@ -97,9 +101,9 @@ def _gain_table(gain: Gain) -> ReportTable:
     return ReportTable("gain", caption, header, tuple(rows), gain.of_setting(), report=REPORT)
 
 
-def _mean(row: Row, variant: str) -> str:
+def _mean(row: Row, variant: str, runs: int) -> str:
     found: Row = {f"mean{end}": row[f"mean{end}_{variant}"] for end in ("", "_low", "_high")}
-    return _with_range(found, "mean", ".1f")
+    return with_lost(_with_range(found, "mean", ".1f"), row[f"missing_{variant}"], runs)
 
 
 def _rank(row: Row, variant: str) -> str:
@@ -110,7 +114,7 @@ def _rank(row: Row, variant: str) -> str:
 def _setting_table(gain: Gain) -> ReportTable:
     order = list(gain.of_setting()["method"])
     cells = {
-        setting: {row["method"]: _in_setting(row) for row in gain.of_setting(setting).to_dict("records")}
+        setting: {row["method"]: _in_setting(row, gain.seeds) for row in gain.of_setting(setting).to_dict("records")}
         for setting in gain.settings
     }
     rows = [(gain.titles[method], *(of_method[method] for of_method in cells.values())) for method in order]
@@ -125,8 +129,9 @@ def _setting_table(gain: Gain) -> ReportTable:
     return ReportTable("gain_settings", caption, header, tuple(rows), frame, report=REPORT)
 
 
-def _in_setting(row: Row) -> str:
-    return f"{number(row['mean_tuned'], '.1f')} ({_with_range(row, 'gain', '+.1f')}); {rank_change(row)}"
+def _in_setting(row: Row, runs: int) -> str:
+    mean = with_lost(number(row["mean_tuned"], ".1f"), row["missing_tuned"], runs)
+    return f"{mean} ({_with_range(row, 'gain', '+.1f')}); {rank_change(row)}"
 
 
 def _score_table(budget: Budget) -> ReportTable:

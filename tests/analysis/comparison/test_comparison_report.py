@@ -104,6 +104,58 @@ def test_diverged_rivals_and_methods_are_judged_and_named() -> None:
     assert (mine["missing"] == 36).all()
 
 
+def lose(rows: pd.DataFrame, which: pd.Series) -> None:
+    rows.loc[which, ["test_accuracy", "lambda_max", "lpf"]] = math.nan
+    rows.loc[which, "outcome"] = "diverged"
+
+
+def test_no_accuracy_is_invented_for_diverged_runs() -> None:
+    rows = complete_runs(LEVELS)
+    hard = (rows["partition"] == "iid") & (rows["participation"] == "4-of-20")
+    lose(rows, (rows["method"] == "like") & hard)
+    lose(rows, (rows["method"] == "good") & (rows["seed"] < 2))
+    found = compared(rows)
+    settings = table(found, "settings")
+    cells = {row[0]: row[1:] for row in settings.rows}
+    assert cells["LIKE"][2] == "diverged (10 of 10) +"
+    assert cells["LIKE"][-1].startswith("diverged (10 of 40)")
+    of_good = rows[(rows["method"] == "good") & hard]["test_accuracy"].dropna()
+    assert cells["GOOD"][2].startswith(f"{of_good.mean():.2f} ± {of_good.std():.2f} (2 of 10 diverged)")
+    assert "diverged" not in "".join(cells["MINE"])
+    assert "'2 of 10 diverged': so many have none" in settings.markdown()
+    assert "diverged (10 of 10)" in settings.latex()
+    for name in ("costs", "flatness"):
+        shown = {row[0]: row[1] for row in table(found, name).rows}
+        assert shown["LIKE"] == "diverged (10 of 40)"
+        assert shown["GOOD"].endswith(" (8 of 40 diverged)")
+        assert "so many have none" in table(found, name).markdown()
+    for figure in (points.draw_costs(found, 6.75), points.draw_flatness(found, 6.75)):
+        assert figure.frame.set_index("method")["mean"].isna().to_dict() == {
+            "mine": False, "fedavg": False, "good": False, "like": True, "b&d_*": False,
+        }  # fmt: skip
+        for axes in figure.figure.get_axes():
+            assert sum(line.get_marker() in ("o", "D") for line in axes.lines) == 4
+        assert figure.caption.notes[-2:] == (
+            "Not shown, because all their runs in a setting diverged: LIKE.",
+            "Means without the runs that diverged: GOOD (8).",
+        )
+    for figure in (differences.draw(found, 6.75), ranks.draw_ranking(found, 6.75), ranks.draw_critical(found, 6.75)):
+        assert any("count a run without a value" in note for note in figure.caption.notes)
+    like = next(row for row in table(found, "verdicts").rows if row[0] == "LIKE")
+    assert (like[1], like[-1]) == ("–", "10 stored")
+    assert not any("diverged" in sentence for sentence in verdict(found))
+    assert "10 of 40 runs of LIKE diverged; each counts as the worst other run of its setting." in verdict(
+        compared(rows, "like")
+    )
+
+
+def test_without_any_mean_the_figures_are_empty() -> None:
+    rows = complete_runs(LEVELS)
+    lose(rows, (rows["partition"] == "iid") == (rows["method"] == "mine"))
+    for figure in figures(compared(rows)):
+        figure.figure.draw_without_rendering()
+
+
 def test_marks_are_those_of_the_verdicts(full: Comparison) -> None:
     found = table(full, "settings")
     rows = {row[0]: row for row in found.rows}

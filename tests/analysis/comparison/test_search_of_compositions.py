@@ -9,6 +9,7 @@ import pytest
 from matplotlib.image import imread
 from typer.testing import CliRunner
 
+from analysis.comparison import baselines
 from analysis.comparison.tuning.compositions.evaluation import Evaluation, candidates, ranked
 from analysis.comparison.tuning.compositions.searches import add, load, stored_files
 from analysis.comparison.tuning.compositions.tables import composition_frame, tables
@@ -93,7 +94,8 @@ def test_both_sides_are_chosen_by_validation_and_not_by_test_accuracy(copied: Pa
     assert (found.best, found.best_published) == ("sam+feddyn+momentum", "fedsam")
     text = " ".join(answer(found))
     assert (
-        "is not shown to beat all published methods: it is better than 2 of 3, cannot tell from 0, worse than 1" in text
+        "is not shown to beat all 3 published methods of the comparison: "
+        "it is better than 2 of 3, cannot tell from 0, worse than 1" in text
     )
     assert "Test accuracy minus that of FEDSAM" in text
 
@@ -111,7 +113,30 @@ def test_the_numbers_are_those_of_the_runs(evaluation: Evaluation) -> None:
     assert best["validation"] == pytest.approx(90 + 1.5)
     assert frame.loc["fedsam", "test_accuracy"] == pytest.approx(means["fedsam"])
     assert frame.loc["none+feddc+look_ahead", "verdict"] == "worse"
-    assert "beats all published methods: it is better than 3 of 3" in " ".join(answer(evaluation))
+    assert "beats all 3 published methods of the comparison: it is better than 3 of 3" in " ".join(answer(evaluation))
+
+
+def test_published_methods_without_all_runs_are_named(copied: Path) -> None:
+    stored = baselines.load("grid", copied / "baselines" / "grid")
+    kept = ~((stored.runs["method"] == "fedspeed") & (stored.runs["seed"] == 3))
+    baselines.save(copied / "baselines" / "grid", baselines.Baselines(stored.runs[kept], stored.curves))
+    found = " ".join(answer(evaluated(copied)))
+    assert "beats all 2 published methods of the comparison: it is better than 2 of 2" in found
+    assert "Left out, because it has no stored run for each of sam+feddyn+momentum: fedspeed (36 of 40)." in found
+
+
+def test_diverged_runs_are_not_in_test_accuracies(copied: Path) -> None:
+    place = copied / "baselines" / "grid_composed"
+    stored = baselines.load(place.name, place)
+    lost = (stored.runs["method"] == "sam+feddyn+momentum") & (stored.runs["seed"] == 3)
+    stored.runs.loc[lost, ["test_accuracy", "outcome"]] = [np.nan, "diverged"]
+    baselines.save(place, stored)
+    found = evaluated(copied)
+    rows = stored.runs[stored.runs["method"] == "sam+feddyn+momentum"]
+    frame = composition_frame(found).set_index("method")
+    assert frame.loc["sam+feddyn+momentum", "test_accuracy"] == pytest.approx(rows["test_accuracy"].mean())
+    shown = next(tables(found)).rows[0]
+    assert f"{rows['test_accuracy'].mean():.2f} (4 of 40 diverged)" in shown
 
 
 def test_effects_compare_triples_that_differ_in_one_component(evaluation: Evaluation) -> None:

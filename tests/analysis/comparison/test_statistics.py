@@ -23,7 +23,9 @@ from analysis.comparison.statistics.verdicts import (
     WORSE,
     detectable_difference,
     verdicts,
+    verdicts_by_setting,
 )
+from analysis.measures.paired import sign_flip_corrected
 from bench.experiments.address import Setting
 from tests.analysis.comparison.frames import runs
 
@@ -58,6 +60,47 @@ def test_verdicts_by_hand() -> None:
     # Only the seen signs and their opposite reach the largest |t|.
     assert table["p"].tolist() == [2 / 64, 1, 2 / 64]
     assert table["p_corrected"].tolist() == [2 / 64, 1, 2 / 64]
+
+
+def test_single_settings_are_corrected_together() -> None:
+    """A difference that is clear in one of two settings is compared with the largest |t| of both under the flips."""
+    rng = np.random.default_rng(2)
+    both = scores_of(rng.normal(size=(3, 2, 8)) + np.array([[[4.0], [0.0]], [[0.0], [0.0]], [[0.0], [0.0]]]))
+    gains = both.gains[0] - both.gains[1:]
+    together = sign_flip_corrected(gains.reshape(4, 8).T)
+    found = verdicts_by_setting(both, "m0")
+    for k, setting in enumerate(both.settings):
+        alone, rows = verdicts(both.of_setting(setting), "m0"), by_rival(found[setting])
+        assert [rows["m1"]["p_corrected"], rows["m2"]["p_corrected"]] == pytest.approx(list(together[k::2]))
+        assert (found[setting]["p_corrected"] >= alone["p_corrected"]).all()
+        assert found[setting]["p"].tolist() == alone["p"].tolist()
+    [(only, table)] = verdicts_by_setting(both.of_setting(both.settings[0]), "m0").items()
+    pd.testing.assert_frame_equal(table, verdicts(both.of_setting(only), "m0"))
+
+
+def test_means_are_those_of_measured_runs() -> None:
+    rows = runs(["a", "b", "c"], seeds=6)
+    rows["gradients"], rows["lambda_max"] = 1.0, rows["method"].map({"a": 3.0, "b": 2.0, "c": 1.0})
+    iid = rows["partition"] == "iid"
+    rows.loc[(rows["method"] == "b") & (rows["seed"] == 0), "test_accuracy"] = math.nan
+    rows.loc[(rows["method"] == "c") & iid, "test_accuracy"] = math.nan
+    found = Scores.of(rows, "test_accuracy", "higher")
+    means = rows.groupby(["method", "partition", "participation"])["test_accuracy"].mean().groupby("method")
+    expected = means.mean().to_dict() | {"c": math.nan}  # in the other settings it would not be comparable
+    for table in (costs(rows, found), flatness(rows, found)):
+        assert table.set_index("method")["mean"].to_dict() == pytest.approx(expected, nan_ok=True)
+        assert table["missing"].tolist() == [0, 4, 12]
+    assert costs(rows, found).set_index("method").loc["c", "front_gradients"] == False  # noqa: E712
+    assert correlations(flatness(rows, found))["methods"].tolist() == [2]
+    against = verdicts(found, "b")
+    assert against["rival"].tolist()[-1] == "c"
+    assert against["mean"].tolist() == pytest.approx([expected["b"]] * 2)
+    assert math.isnan(against["mean_rival"].iloc[-1])
+    in_settings = ranking(found).set_index("method")
+    values = rows.groupby(["method", "partition", "participation"], sort=False)["test_accuracy"].mean()
+    assert in_settings.loc["b", "mean"].tolist() == pytest.approx(values["b"].tolist())
+    assert in_settings.loc["b", "mean_low"].isna().all()
+    assert in_settings.loc["a", "mean_low"].notna().all()
 
 
 @few

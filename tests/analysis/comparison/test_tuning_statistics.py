@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from analysis.comparison.tuning import tables
 from analysis.comparison.tuning.budget import Budget
 from analysis.comparison.tuning.gain import Gain
 from analysis.measures.paired import interval
@@ -48,7 +49,13 @@ def test_a_diverged_run_counts_as_the_worst_of_both_variants() -> None:
     rows = both()
     lost = (rows["method"] == "much") & (rows["variant"] == "untuned") & (rows["seed"] == 0)
     rows.loc[lost, "test_accuracy"] = np.nan
-    table = Gain.of(rows, "the runs").of_setting().set_index("method")
+    gain = Gain.of(rows, "the runs")
+    table = gain.of_setting().set_index("method")
+    untuned = rows[(rows["method"] == "much") & (rows["variant"] == "untuned")]["test_accuracy"]
+    assert table.loc["much", "mean_untuned"] == pytest.approx(untuned.mean()), "of the measured runs"
+    assert np.isnan(table.loc["much", "mean_low_untuned"])
+    shown, *_ = (found.rows for found in tables.of_gain(gain))
+    assert next(row[1] for row in shown if row[0] == "MUCH") == f"{untuned.mean():.1f} (4 of 32 diverged)"
     assert table.loc["much", "missing_untuned"] == 4
     assert table.loc["much", "missing_tuned"] == 0
     assert table.loc["much", "gain"] == pytest.approx(10.35, abs=0.5)

@@ -30,6 +30,7 @@ from tests.analysis.comparison.frames import complete_runs
 
 DRAWS = 150
 OURS = "the rule of the comparison"
+IN_SETTINGS, EACH = "the rule of the comparison, in single settings", "instead: each single setting corrected by itself"
 BY_RUN = "instead: t-tests of runs, not of seeds, with Holm's correction"
 
 
@@ -61,6 +62,8 @@ def test_wrong_verdicts_on_identical_methods_are_rare(correlation: float) -> Non
     assert found[OURS][1] <= at_most(0.05)
     assert found["one rival at a time, not corrected"][0] <= at_most(0.05)
     assert found["one rival at a time, not corrected"][1] > found[OURS][1]
+    assert found[IN_SETTINGS][1] <= at_most(0.05)
+    assert found[EACH][1] > at_most(0.05), "four families of tests"
     if correlation:
         assert found[BY_RUN][1] > at_most(0.05), "runs with the same seed are not independent"
 

@@ -11,7 +11,7 @@ from analysis.comparison.compare import Comparison
 from analysis.comparison.pages.figure import ReportFigure
 from analysis.comparison.report.figures.common import COLOURS, MARKERS, ROW
 from analysis.comparison.report.tables import metric_words
-from analysis.comparison.report.words import RULE
+from analysis.comparison.report.words import RULE, note_on_tests
 from analysis.comparison.statistics.verdicts import BETTER, NONE, UNCLEAR, WORSE
 from analysis.figures.base import LEGEND, STYLE, most_side_by_side, new_figure
 from analysis.layouts.captions import Caption
@@ -55,7 +55,11 @@ def draw(comparison: Comparison, width: float) -> ReportFigure:
     caption = Caption.of(
         "Paired differences",
         f"Mean differences of {title} and rivals, the best rival at the top, with {100 * CONFIDENCE:g} % intervals.",
-        [f"Colours and shapes: the verdicts. {RULE}", "Intervals are not corrected for the number of rivals."],
+        [
+            f"Colours and shapes: the verdicts. {RULE}",
+            "Intervals are not corrected for the number of rivals or settings.",
+            *note_on_tests(comparison),
+        ],
     )
     frame = pd.concat([table.assign(panel=heading) for heading, table in panels.items()], ignore_index=True)
     return ReportFigure("differences", caption, frame, figure)

@@ -1,5 +1,7 @@
 """Methods as points: results against costs, with the Pareto front, and against the flatness of their models."""
 
+import math
+
 import matplotlib
 import numpy as np
 import pandas as pd
@@ -9,6 +11,7 @@ from analysis.comparison.compare import Comparison
 from analysis.comparison.pages.figure import ReportFigure
 from analysis.comparison.report.figures.common import OTHER, OWN
 from analysis.comparison.report.tables import metric_words
+from analysis.comparison.report.words import lost_word
 from analysis.comparison.statistics.costs import REFERENCE, costs, stored_costs
 from analysis.comparison.statistics.flatness import MEASURES, correlations, flatness, stored_measures
 from analysis.figures.base import STYLE, most_side_by_side, new_figure, plain_numbers
@@ -34,12 +37,13 @@ def draw_costs(comparison: Comparison, width: float) -> ReportFigure:
         grid = body.subplots(down, side, sharey=True, squeeze=False)
         for axes, cost in zip(grid.flat, shown, strict=True):
             column = f"{cost}_relative" if relative else cost
-            known = frame[np.isfinite(frame[column])]
+            known = frame[np.isfinite(frame[column]) & frame["mean"].notna()]
             front = known[known[f"front_{cost}"]].sort_values([column, "mean"], ascending=[True, sign > 0])
             axes.step(front[column], front["mean"], where="post", color=_FRONT, linewidth=1, zorder=1)
             _points(axes, known[column], known["mean"], known["method"], comparison, set(front["method"]))
             axes.set_xscale("log")
-            plain_numbers(axes.xaxis, float(known[column].min()), float(known[column].max()))
+            if len(known):
+                plain_numbers(axes.xaxis, float(known[column].min()), float(known[column].max()))
             axes.margins(x=0.15, y=0.08)
             words = _COST_WORDS[cost].capitalize()
             axes.set_xlabel(f"{words}, relative to {comparison.titles[REFERENCE]}" if relative else f"{words} of a run")
@@ -49,7 +53,7 @@ def draw_costs(comparison: Comparison, width: float) -> ReportFigure:
         "Results and costs",
         f"{metric_words(comparison).capitalize()} against what a whole run costs, as means over settings and seeds.",
         ["Line: the Pareto front; no other method is at least as good as its methods, and costs at most as much.",
-         f"Black: {comparison.titles[comparison.method]}."],
+         f"Black: {comparison.titles[comparison.method]}.", *_notes_on_lost(comparison, frame)],
     )  # fmt: skip
     return ReportFigure("costs", caption, frame, figure)
 
@@ -67,9 +71,9 @@ def draw_flatness(comparison: Comparison, width: float) -> ReportFigure:
         for axes in grid.flat[len(measures) :]:
             axes.set_visible(False)
         for axes, name in zip(grid.flat, measures, strict=False):
-            known = frame[np.isfinite(frame[name])]
+            known = frame[np.isfinite(frame[name]) & frame["mean"].notna()]
             _points(axes, known[name], known["mean"], known["method"], comparison, set())
-            if (known[name] > 0).all():
+            if len(known) and (known[name] > 0).all():
                 axes.set_xscale("log")
                 plain_numbers(axes.xaxis, float(known[name].min()), float(known[name].max()))
             axes.set_xlabel(MEASURES[name].replace("λ_max", r"$\lambda_{\max}$"))
@@ -79,9 +83,30 @@ def draw_flatness(comparison: Comparison, width: float) -> ReportFigure:
     caption = Caption.of(
         "Flatness and results",
         f"{metric_words(comparison).capitalize()} against flatness (lower: flatter), as means over settings and seeds.",
-        [f"Black: {comparison.titles[comparison.method]}.", "Kendall's τ: rank correlation over methods."],
+        [
+            f"Black: {comparison.titles[comparison.method]}.",
+            "Kendall's τ: rank correlation over methods.",
+            *_notes_on_lost(comparison, frame),
+        ],
     )
     return ReportFigure("flatness", caption, frame, figure)
+
+
+def _notes_on_lost(comparison: Comparison, frame: pd.DataFrame) -> list[str]:
+    """Which methods have no mean, and how many runs the means of others lack."""
+    word = lost_word(comparison)
+    without, partly = list[str](), list[str]()
+    for row in frame[frame["missing"] > 0].to_dict("records"):
+        title = comparison.titles[row["method"]]
+        if math.isnan(row["mean"]):
+            without.append(title)
+        else:
+            partly.append(f"{title} ({row['missing']})")
+    texts = {
+        f"Not shown, because all their runs in a setting {word}: {', '.join(without)}.": without,
+        f"Means without the runs that {word}: {', '.join(partly)}.": partly,
+    }
+    return [text for text, methods in texts.items() if methods]
 
 
 def _points(

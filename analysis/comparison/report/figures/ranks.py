@@ -10,6 +10,7 @@ from scikit_posthocs import critical_difference_diagram
 from analysis.comparison.compare import Comparison
 from analysis.comparison.pages.figure import ReportFigure
 from analysis.comparison.report.figures.common import OTHER, OWN, ROW, bold_own
+from analysis.comparison.report.words import note_on_tests
 from analysis.comparison.statistics.ranking import mean_ranks, ranking
 from analysis.figures.base import STYLE, most_side_by_side, new_figure, whole_numbers
 from analysis.layouts.captions import Caption
@@ -51,13 +52,13 @@ def draw_ranking(comparison: Comparison, width: float) -> ReportFigure:
     caption = Caption.of(
         "Ranking",
         "Rank of each method in each setting, with 95 % intervals; the best mean rank at the top.",
-        [f"Black: {comparison.titles[comparison.method]}."],
+        [f"Black: {comparison.titles[comparison.method]}.", *note_on_tests(comparison)],
     )
     return ReportFigure("ranking", caption, frame, figure)
 
 
 def draw_critical(comparison: Comparison, width: float) -> ReportFigure:
-    """Mean ranks over settings and seeds; bars join methods that no test tells apart."""
+    """Mean ranks over settings and seeds; bars join methods that the test cannot distinguish."""
     found = mean_ranks(comparison.scores)
     titles = comparison.titles
     ranks = found.ranks.rename(index=titles)
@@ -96,10 +97,11 @@ def draw_critical(comparison: Comparison, width: float) -> ReportFigure:
         axes.set_title(f"Mean rank (1: best){known}", pad=14)
     caption = Caption.of(
         "Mean ranks",
-        "Mean rank of each method over settings and seeds; bars join methods that no test tells apart.",
+        "Mean rank of each method over settings and seeds; bars join methods that the test cannot distinguish.",
         [
             "Critical difference: Tukey's test with a significance level of 5 % for all pairs together; its unit is "
-            "the seed, with its mean ranks over settings."
+            "the seed, with its mean ranks over settings.",
+            *note_on_tests(comparison),
         ],
     )
     frame = found.ranks.rename("mean_rank").rename_axis("method").reset_index()

@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.comparison.pages.table import ReportTable, number
-from analysis.comparison.report.words import RULE
+from analysis.comparison.pages.table import NO_NUMBER, ReportTable, number, with_lost
+from analysis.comparison.report.words import COUNTED_AS, RULE
+from analysis.comparison.statistics.scores import Scores
 from analysis.comparison.statistics.verdicts import BETTER, UNCLEAR, WORSE
 from analysis.comparison.tuning.compositions.evaluation import Evaluation, ranked
 from analysis.comparison.tuning.compositions.triples import AXES
@@ -62,7 +63,7 @@ def _row(evaluation: Evaluation, label: str, screened: pd.DataFrame) -> dict[str
     comparison = evaluation.comparisons[label]
     found = comparison.verdicts
     verdicts = found["verdict"].value_counts()
-    row |= _accuracy(comparison.scores.values[comparison.scores.place(label)])
+    row |= _accuracy(comparison.scores, label)
     row |= {kind: int(verdicts.get(kind, 0)) for kind in (BETTER, UNCLEAR, WORSE)}
     against = found[found["rival"] == evaluation.best_published]
     names = ("difference", "interval_low", "interval_high", "p_corrected", "verdict")
@@ -82,22 +83,28 @@ def _published_row(evaluation: Evaluation, label: str, screened: pd.DataFrame) -
     }
     for comparison in list(evaluation.comparisons.values())[:1]:
         if label in comparison.scores.methods:
-            row |= _accuracy(comparison.scores.values[comparison.scores.place(label)])
+            row |= _accuracy(comparison.scores, label)
     return row
 
 
-def _accuracy(values: np.ndarray[Any, Any]) -> dict[str, float]:
-    """Mean and interval of values `[settings, seeds]`; the unit of the interval is the seed."""
-    by_seed = values.mean(axis=0)
-    low, high = interval(by_seed)
-    return {"test_accuracy": float(by_seed.mean()), "test_low": low, "test_high": high}
+def _accuracy(scores: Scores, method: str) -> dict[str, float]:
+    """Mean and interval of a method's measured runs, and the numbers of its runs and of those without a value.
+
+    The unit of the interval is the seed; there is none if a run has no value.
+    """
+    place = scores.place(method)
+    low, high = interval(scores.measured[place].mean(axis=0))
+    missing = scores.missing[place]
+    means = {"test_accuracy": float(scores.means[place]), "test_low": low, "test_high": high}
+    return {**means, "missing": int(missing.sum()), "runs": missing.size}
 
 
 def _composition_table(evaluation: Evaluation) -> ReportTable:
     frame = composition_frame(evaluation)
     complete = frame.reindex(
         columns=[*frame, *(c for c in ("test_accuracy", "test_low", "test_high", "difference", "interval_low",
-                                       "interval_high", "p_corrected", BETTER, UNCLEAR, WORSE) if c not in frame)]
+                                       "interval_high", "p_corrected", BETTER, UNCLEAR, WORSE, "missing", "runs")
+                          if c not in frame)]
     )  # fmt: skip
     rows = []
     for row in complete.to_dict("records"):
@@ -108,7 +115,7 @@ def _composition_table(evaluation: Evaluation) -> ReportTable:
                 *(row[slot] for slot in AXES),
                 number(row["screening"], ".1f"),
                 number(row["validation"], ".2f"),
-                _with_interval(row, "test_accuracy", "test_low", "test_high", ".2f"),
+                _test_accuracy(row),
                 _with_interval(row, "difference", "interval_low", "interval_high", "+.2f"),
                 number(row["p_corrected"], ".4f"),
                 "–" if pd.isna(counted[0]) else " / ".join(str(int(count)) for count in counted),
@@ -129,14 +136,20 @@ def _composition_table(evaluation: Evaluation) -> ReportTable:
             f"worse: counts over all tuned baselines. {RULE}",
             "Corrected p: over all baselines, by Westfall and Young's step-down correction; not over the compositions, "
             "of which the first one is the answer.",
+            f"Test accuracies are those of the runs that have one. {COUNTED_AS}",
         ],
     )
     return ReportTable("compositions", caption, header, tuple(rows), frame, 0 if rows else None, REPORT)
 
 
+def _test_accuracy(row: dict[Any, Any]) -> str:
+    text = _with_interval(row, "test_accuracy", "test_low", "test_high", ".2f")
+    return text if pd.isna(row["missing"]) else with_lost(text, int(row["missing"]), int(row["runs"]))
+
+
 def _with_interval(row: dict[Any, Any], value: str, low: str, high: str, form: str) -> str:
     if pd.isna(row[value]):
-        return "–"
+        return NO_NUMBER
     ends = "" if pd.isna(row[low]) else f" [{number(row[low], form)}, {number(row[high], form)}]"
     return number(row[value], form) + ends
 
