@@ -18,7 +18,7 @@ from analysis.layouts.titles import setting_title
 from analysis.tables.formats import escape_latex
 from bench.files.atomic import write_text
 
-_BESIDE = {"verdicts": ("differences",), "ranking": ("ranking", "critical"), "profile": ("profiles",),
+_FIGURES_OF = {"verdicts": ("differences",), "ranking": ("ranking", "critical"), "profile": ("profiles",),
            "costs": ("costs",), "flatness": ("flatness",)}  # fmt: skip
 """The figures that follow a table."""
 
@@ -53,7 +53,7 @@ def markdown(comparison: Comparison, shown: list[ReportTable], drawn: dict[str, 
     lines = [f"# {_title(comparison)}", "", *_summary(comparison)]
     for table in shown:
         lines += ["", table.markdown().rstrip()]
-        for name in _BESIDE.get(table.name, ()):
+        for name in _FIGURES_OF.get(table.name, ()):
             lines += ["", *markdown_figure(drawn[name])]
     return "\n".join(lines) + "\n"
 
@@ -75,7 +75,7 @@ def latex(comparison: Comparison, shown: list[ReportTable], drawn: dict[str, Rep
     lines = [PACKAGES, " ".join(map(escape_latex, sentences)), ""]
     for table in shown:
         lines.append(table.latex())
-        lines += [latex_figure(drawn[name], width) for name in _BESIDE.get(table.name, ())]
+        lines += [latex_figure(drawn[name], width) for name in _FIGURES_OF.get(table.name, ())]
     return "\n".join(lines)
 
 

@@ -10,7 +10,7 @@ from analysis.comparison.tuning.compositions.triples import all_triples, composi
 
 _VERDICTS = {
     BETTER: "The composition is better.",
-    UNCLEAR: "The tests cannot tell the two apart.",
+    UNCLEAR: "The tests cannot tell which one is better.",
     WORSE: "The composition is worse.",
     NONE: "",
 }
@@ -59,9 +59,10 @@ def _of_runs(evaluation: Evaluation) -> list[str]:
     if comparison.scores.is_judged:
         does = "beats" if (found["verdict"] == BETTER).all() else "is not shown to beat"
         sentences[1] = (
-            f"On the seeds of the grid, {comparison.titles[best]} {does} all published methods: "
-            f"it is {counts(found['verdict'])}."
+            f"On the seeds of the grid, {comparison.titles[best]} {does} all {_amount(len(found), 'published method')} "
+            f"of the comparison: it is {counts(found['verdict'])}."
         )
+    sentences += [f"{note[0].upper()}{note[1:]}." for note in comparison.notes]
     for row in against.to_dict("records"):
         low, high = (number(row[f"interval_{end}"], "+.2f") for end in ("low", "high"))
         sentences.append(
