@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from analysis.comparison.baselines import KEY, RUNS, Baselines, folder_of, load, save, stored_experiment
-from analysis.comparison.comparable import check_accuracies, check_comparable, place_of
+from analysis.comparison.comparable import check_accuracies, check_comparable, check_versions, place_of
 from analysis.comparison.run_table import (
     ANALYSED,
     CURVE_IDS,
@@ -63,6 +63,7 @@ def add(
             pd.concat([one.runs for one in (*stored, *added)], ignore_index=True),
             pd.concat([one.curves for one in (*stored, *added)], ignore_index=True),
         )
+        check_versions(together.runs["code"], f"'{place}'")
         check_comparable(together.runs, f"'{place}'")  # first: --replace, which the next check suggests, would not help
         _check_distinct(together.runs, place)
         _check_seeds(together.runs, place)

@@ -1,6 +1,8 @@
-"""Which runs can be compared: same setting and seed, protocol, data, partition, and reported value."""
+"""Which runs can be compared: same setting and seed, protocol, data, partition, reported value, and version."""
 
-from collections.abc import Hashable, Mapping
+import json
+import re
+from collections.abc import Hashable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,9 @@ PAIR = [*IDS[:3], "seed"]
 
 SHARED = ["protocol", "partition_hash", "data_hash", "report"]
 """Columns in which the two runs of a pair must not differ."""
+
+VERSIONS = "allowed: versions with the same first two numbers"
+"""FedFlat's versions that give comparable numbers. A version that changes the numbers of a method raises the second."""
 
 Row = Mapping[Hashable, Any]
 """One row of a frame, by columns."""
@@ -39,6 +44,61 @@ def difference(one: Row, other: Row, names: tuple[str, str]) -> str | None:
     if one["report"] != other["report"]:
         return differing("reported value", "report")
     return None
+
+
+def other_versions(codes: Iterable[str], others: Iterable[str]) -> tuple[str, str] | None:
+    """Versions of FedFlat in two columns `code` whose runs cannot be compared, in words; None if all can.
+
+    The versions are compared, and not the hash after `+`: every edit of the package `bench` changes it. Runs of unknown
+    version are compared.
+    """
+    one, other = (set(filter(None, map(_release, found))) for found in (codes, others))
+    if len(one | other) <= 1:
+        return None
+    return _releases(one), _releases(other)
+
+
+def _release(code: str) -> str | None:
+    """The first two numbers of the version: 0.1 for 0.1.0+3b56a0880db3cca3."""
+    found = re.match(r"\d+\.\d+", code)
+    return found and found[0]
+
+
+def _releases(found: Iterable[str]) -> str:
+    return " and ".join(f"FedFlat {one}" for one in sorted(found)) or "no version"
+
+
+def check_versions(codes: Iterable[str], where: str) -> None:
+    """A `UserError` if runs of one grid are of versions that cannot be compared."""
+    codes = list(codes)
+    if found := other_versions(codes, codes):
+        raise UserError(
+            f"{where}: runs of {found[0]} cannot be stored together ({VERSIONS}); train the older ones again"
+        )
+
+
+def origin_notes(own: pd.DataFrame, rivals: pd.DataFrame, name: str, grid: str) -> list[str]:
+    """Notes if the runs of a method and the stored ones differ in code, torch or device."""
+    mine, stored = ([_origin(rows, column) for column in _ORIGIN] for rows in (own, rivals))
+    if mine == stored:
+        return []
+    return [
+        f"computed by: {name}: {'; '.join(mine)}",
+        f"computed by: stored runs: {'; '.join(stored)}",
+        f"other code, libraries or devices can change numbers; this trains some stored runs again: fedflat baselines "
+        f"verify {grid}",
+    ]
+
+
+_ORIGIN = ("code", "versions", "device")
+
+
+def _origin(rows: pd.DataFrame, column: str) -> str:
+    """What computed runs, in words: code, torch or device."""
+    texts = sorted(rows[column].unique())
+    if column == "versions":
+        texts = sorted({str(json.loads(text or "{}").get("torch", "unknown")) for text in texts})
+    return f"{'torch' if column == 'versions' else column} {', '.join(text or 'unknown' for text in texts)}"
 
 
 def place_of(row: Row) -> str:

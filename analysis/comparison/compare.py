@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.comparison.baselines import Baselines, load
-from analysis.comparison.comparable import PAIR, check_accuracies, difference, place_of
+from analysis.comparison.comparable import PAIR, VERSIONS, check_accuracies, difference, other_versions, place_of
 from analysis.comparison.run_table import (
     ANALYSED,
     CURVE,
@@ -217,9 +217,15 @@ def _found(config: RunConfig, folder: Path) -> RunDirectory | None:
 def paired(mine: pd.DataFrame, stored: pd.DataFrame, grid: str) -> tuple[pd.DataFrame, tuple[str, ...]]:
     """The rows of a method and of its rivals in the same settings with the same seeds, and texts on what is left out.
 
-    A `UserError` if no run has a partner, if a run cannot be compared with its partner, or if no rival is left.
+    A `UserError` if no run has a partner, if versions or runs cannot be compared, or if no rival is left.
     """
     method = str(mine["method"].iloc[0])
+    if versions := other_versions(mine["code"], stored["code"]):
+        raise UserError(
+            f"{method} and the baselines of grid {grid} cannot be compared ({versions[0]} here, {versions[1]} stored; "
+            f"{VERSIONS}); use the stored version, or store the runs again with: fedflat baselines add EXPERIMENT "
+            f"--grid {grid} --replace"
+        )
     runs, partners = (_by_place(rows) for rows in (mine, stored))
     common = [place for place in runs if place in partners]
     for place in common:

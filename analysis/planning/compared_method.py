@@ -14,8 +14,10 @@ from typing import Any
 import yaml
 
 from analysis.comparison.baselines import load, stored_grids
+from analysis.comparison.comparable import VERSIONS, other_versions
 from analysis.comparison.run_table import ANALYSED
 from analysis.report.requested import RequestedExperiment
+from bench import __version__
 from bench.engine.method_costs import example
 from bench.experiments.files import experiment_names
 from bench.experiments.overrides import CONFIG_KEYS
@@ -73,6 +75,11 @@ class ComparedMethod:
                 f"compare METHOD --grid {grid} --experiment FILE"
             )
         stored = load(grid).runs  # before hours of training: whether there are baselines, and whether they are whole
+        if versions := other_versions([__version__], stored["code"]):
+            raise UserError(
+                f"--config grid={grid}: new runs of {versions[0]} cannot be compared with the stored runs of "
+                f"{versions[1]} ({VERSIONS}); use the stored version, or train and store the grid again"
+            )
         label, entry = _entry(method, grid)
         file = ResultPaths(results).compared(grid, label)
         _write(file, grid, label, entry)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from analysis.comparison.comparable import origin_notes
 from analysis.comparison.compare import Comparison
 from analysis.comparison.run_table import ROUNDS_TO, rule_of
 from analysis.comparison.statistics.costs import REFERENCE, costs, stored_costs
@@ -112,6 +113,7 @@ def counts(found: Sequence[str] | pd.Series, of: str = "") -> str:
 def about(comparison: Comparison) -> list[str]:
     """The method's values, what was left out, and which parts of the report are missing because runs lack columns."""
     own, rivals = _own_and_rivals(comparison)
+    title = comparison.titles[comparison.method]
     missing = {
         "no costs: they are not stored for all methods": not stored_costs(comparison.rows),
         f"no costs relative to {REFERENCE}: it is not among the methods": REFERENCE not in comparison.scores.methods,
@@ -122,7 +124,8 @@ def about(comparison: Comparison) -> list[str]:
     return [
         *_values(own, f"{comparison.method} (experiment {comparison.experiment})"),
         f"reported value: {rule_of(own['report'].iloc[0]).description}",
-        *search_budgets.notes(own, rivals, comparison.titles[comparison.method]),
+        *search_budgets.notes(own, rivals, title),
+        *origin_notes(own, rivals, title, comparison.grid),
         *comparison.notes,
         *(text for text, is_so in missing.items() if is_so),
     ]

@@ -29,6 +29,7 @@ def runs(methods: Sequence[str] | Mapping[str, float], seeds: int = 10, noise: f
                     "hyperparameters": "{}", "training": "{}", "report": "last",
                     "configuration": '{"method": {"name": "fedavg"}}',
                     "identity": f"{method} {partition} {participation} {seed}",
+                    "code": "0.1.0+c", "versions": '{"torch": "2.9"}', "device": "cpu",
                     "protocol": "p", "partition_hash": "h", "data_hash": "d",
                     "model": "m", "rounds": 30, "local_epochs": 1, "local_steps": None, "batch_size": 16,
                 }

@@ -110,6 +110,41 @@ def test_other_data_and_partitions_are_refused(stored: Path, column: str, why: s
         compared()
 
 
+@pytest.mark.parametrize("code", ["9.9.0+ffffffffffffffff", "0.2.0+ffffffffffffffff"])
+def test_runs_of_another_version_are_refused(stored: Path, code: str) -> None:
+    old = load("tiny")
+    save(Path("results/baselines/tiny"), Baselines(old.runs.assign(code=code), old.curves))
+    before = contents_of("results/baselines/tiny")
+    line = refused("compare", "fedsam", "--grid", "tiny", "--experiment", "little.yaml", "--out", "report")
+    assert f"cannot be compared (FedFlat 0.1 here, FedFlat {code[:3]} stored; allowed: versions with the same" in line
+    assert not Path("report").exists()
+    with pytest.raises(UserError, match=rf"runs of FedFlat 0.1 and FedFlat {code[:3]} cannot be stored together"):
+        add([RequestedExperiment(str(mine(stored)), Path("results"))], "tiny")
+    assert contents_of("results/baselines/tiny") == before
+    add([RequestedExperiment("little.yaml", Path("results"))], "tiny", replace=True)
+    assert set(load("tiny").runs["code"].str[:3]) == {"0.1"}
+
+
+def contents_of(folder: str) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in Path(folder).iterdir()}
+
+
+def test_other_code_libraries_and_devices_are_named(stored: Path) -> None:
+    old = load("tiny")
+    assert "computed by" not in printed(compared())
+    for column, value, words in (
+        ("code", "0.1.7+ffffffffffffffff", "code 0.1.7+ffffffffffffffff;"),
+        ("versions", '{"torch":"9.9"}', "torch 9.9;"),
+        ("device", "cuda (H100)", "device cuda (H100)"),
+    ):
+        save(Path("results/baselines/tiny"), Baselines(old.runs.assign(**{column: value}), old.curves))
+        text = printed(compared())
+        stated = text.partition("computed by: stored runs: ")[2]
+        assert words in stated, column
+        assert words not in text.partition("computed by: stored runs: ")[0]
+        assert "trains some stored runs again: fedflat baselines verify tiny" in stated
+
+
 def test_without_an_experiment_the_runs_are_those_of_the_one_named_like_the_grid(stored: Path) -> None:
     with pytest.raises(
         UserError, match=r"no experiment has the name of the grid, tiny: give the experiment .* --experiment"

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from analysis.comparison.baselines import Baselines, folder_of, load, save
 from analysis.planning.workflow import Workflow
 from bench.input.errors import UserError
 from fedflat.conformance.template import write_template
@@ -97,6 +98,17 @@ def test_what_cannot_be_compared_is_refused_before_any_job(
     with pytest.raises(UserError, match=message):
         requested(tmp_path, **config)
     assert not (tmp_path / "results").exists()
+
+
+def test_baselines_of_another_version_are_refused_before_any_job(
+    own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored = load("quick")
+    monkeypatch.chdir(tmp_path)
+    save(folder_of("quick"), Baselines(stored.runs.assign(code="9.9.0+ffffffffffffffff"), stored.curves))
+    with pytest.raises(UserError, match=r"runs of FedFlat 0.1 cannot be compared with the stored runs of FedFlat 9.9"):
+        requested(tmp_path / "own", method=str(own))
+    assert not (tmp_path / "own").exists()
 
 
 def edit(file: Path) -> None:
