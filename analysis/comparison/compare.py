@@ -40,6 +40,9 @@ from bench.training.run_directory import RunDirectory, finished_run, is_complete
 STORED = " (stored)"
 """The end of the label of a rival that has the method's label."""
 
+TIMING = "seconds"
+"""A column without a test: seeds of a cell that are trained together are one timing, divided among them."""
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -105,8 +108,14 @@ def compare(
     `variant`: with untuned or tuned rivals; None: as the method's runs, if such runs are stored.
     """
     stored = load(grid, baselines)
-    if metric not in stored.metrics:
-        raise unknown("metric of stored baselines", metric, stored.metrics)
+    judged = [name for name in stored.metrics if name != TIMING]
+    if metric == TIMING:
+        raise UserError(
+            f"--metric {TIMING}: not compared, because seeds that are trained together have one timing; the report's "
+            f"table of costs shows it (allowed: {', '.join(judged)})"
+        )
+    if metric not in judged:
+        raise unknown("metric of stored baselines", metric, judged)
     requested = RequestedExperiment(experiment or _of_grid(grid), results, overrides or {})
     if method.endswith(".py"):
         raise UserError(

@@ -229,7 +229,9 @@ def cost_table(comparison: Comparison) -> ReportTable:
     if "communicated_mb" in columns:
         notes.append("Traffic: up and down, all clients, in 10^6 bytes.")
     if "seconds" in columns:
-        notes.append("Seconds: as measured; the stored runs may be those of another machine.")
+        notes.append(
+            "Seconds: as measured, also on other machines. Seeds that are trained together have one timing: no tests."
+        )
     caption = Caption.of(
         "Costs", "What a whole run costs, as mean over settings and seeds, with the mean of its results.", notes
     )

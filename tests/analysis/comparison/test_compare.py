@@ -10,6 +10,7 @@ import pytest
 from analysis.comparison.adding import add
 from analysis.comparison.baselines import Baselines, load, save
 from analysis.comparison.compare import Comparison, compare, paired
+from analysis.comparison.report.tables import cost_table
 from analysis.comparison.report.text import as_text
 from analysis.comparison.run_table import as_json, run_table
 from analysis.report.requested import RequestedExperiment
@@ -338,6 +339,14 @@ def test_targets_that_nobody_reaches_are_no_metric(stored: Path) -> None:
     with pytest.raises(UserError, match="no run of the comparison has a value of rounds_to_90"):
         compared(metric="rounds_to_90")
     assert (row(compared(metric="gradients"), "fedavg")[["mean", "mean_rival"]] / [2, 1]).nunique() == 1
+
+
+def test_seconds_are_not_tested(stored: Path) -> None:
+    """The seeds of a cell are trained together: their seconds are one timing, and not a sample."""
+    line = refused("compare", "fedsam", "--grid", "tiny", "--experiment", "little.yaml", "--metric", "seconds")
+    assert "seeds that are trained together have one timing" in line
+    assert "gradients" in line.partition("(allowed: ")[2]
+    assert "seconds" in " ".join(cost_table(compared()).header)
 
 
 def test_rivals_without_all_runs_are_left_out_and_named() -> None:
