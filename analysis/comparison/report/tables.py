@@ -260,7 +260,8 @@ def flatness_table(comparison: Comparison) -> ReportTable:
         "Flatness",
         f"Flatness measures and {metric_words(comparison)}, as means over settings and seeds; lower is flatter.",
         [
-            "Kendall's τ: rank correlation of a measure with the results over methods. It says nothing about causes.",
+            "Kendall's τ: rank correlation of a measure with the results over methods. It says nothing about causes. "
+            "`fedflat study` has intervals, and correlations in single settings.",
             *note_on_means(comparison),
         ],
     )
