@@ -160,13 +160,16 @@ def relative_costs(comparison: Comparison) -> str:
 
 
 def _best_rivals(comparison: Comparison) -> str:
-    """The best rivals by their means, and how far the method is above or below them."""
+    """The best rivals, and how far the method is above or below them if it has a mean."""
     best = comparison.verdicts.head(_MOST_RIVALS)
+    begin = f"Best rival{'s' * (len(best) > 1)}: "
+    if best["mean"].isna().any():
+        return begin + ", ".join(comparison.titles[rival] for rival in best["rival"])
     named = [
         f"{_relation(comparison, row['difference'])} {comparison.titles[row['rival']]}"
         for row in best.to_dict("records")
     ]
-    return f"Best rival{'s' * (len(named) > 1)}: {comparison.titles[comparison.method]} is {', '.join(named)}"
+    return f"{begin}{comparison.titles[comparison.method]} is {', '.join(named)}"
 
 
 def _relation(comparison: Comparison, difference: float) -> str:
