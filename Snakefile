@@ -154,7 +154,8 @@ checkpoint tuned:
     params: name_or_file=FLOW.name_or_file, searches=FLOW.searches
     log: PATHS.log(E, "tuned")
     run:
-        fedflat(log, "tune", params.name_or_file, "--out", output[0], "--device", "cpu", *FLOW.options)
+        fedflat(log, "tune", params.name_or_file, "--out", output[0], "--device", "cpu", *FLOW.strict(wildcards),
+                *FLOW.options)
 
 
 rule split:

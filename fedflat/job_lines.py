@@ -29,6 +29,9 @@ NOISE = (
 )  # fmt: skip
 """How the other messages begin that say nothing about the workflow, or what is said in other words at the end."""
 
+ERROR = "fedflat: "
+"""How the line of a `UserError` begins."""
+
 LAST_LINES = 5
 """How many lines of the log of a failed job are printed."""
 
@@ -69,11 +72,15 @@ class JobLines(logging.Handler):
             self.handleError(record)
 
     def failures(self) -> list[str]:
-        """The failed jobs, each with the last lines of its logs."""
+        """The failed jobs, each in one line if its log ends with that of a `UserError`; else with its last lines."""
         jobs = self._failed.values()
         lines = [f"{len(jobs)} of {self._total} jobs failed:"] if jobs else []
         for job in jobs:
-            lines += [f"{job.message}: {', '.join(job.logs)}", *_last_lines(job.logs)]
+            logs, last = ", ".join(job.logs), list(_last_lines(job.logs))
+            if [line.startswith(ERROR) for line in last] == [False] * (len(last) - 1) + [True]:
+                lines.append(f"{job.message}: {last[-1].removeprefix(ERROR)} ({logs})")
+            else:
+                lines += [f"{job.message}: {logs}", *(f"    {line}" for line in last)]
         return lines
 
     def _lines(self, record: logging.LogRecord) -> Iterable[str]:
@@ -170,4 +177,4 @@ def _last_lines(logs: Iterable[str]) -> Iterable[str]:
             text = Path(log).read_text(encoding="utf-8", errors="replace")
         except OSError as error:
             text = str(error)
-        yield from (f"    {line}" for line in text.splitlines()[-LAST_LINES:])
+        yield from text.splitlines()[-LAST_LINES:]

@@ -252,6 +252,10 @@ class Workflow:
         check_names(requested.experiment)
         return targets.TunedFile(requested).inputs()
 
+    def strict(self, w: Wildcards) -> list[str]:
+        """The option of `fedflat tune` that ends a comparison without tuned values before its training."""
+        return ["--strict"] * (self.compared is not None and w.experiment == self.compared.name)
+
     @one_line_errors
     def minutes_of_tuning(self, w: Wildcards, attempt: int) -> int:
         """The time that a job of tuning requests on a cluster; 0 if jobs are not submitted."""

@@ -13,6 +13,7 @@ from bench.experiments.files import experiment_names
 from bench.experiments.run_config import RunConfig
 from bench.experiments.sections.tuning import as_yaml
 from bench.files.atomic import write_text
+from bench.input.errors import UserError, first_few
 from bench.tuning.cell_search import CellSearch, seed_of
 from bench.tuning.ranges import HYPERPARAMETERS, TRAINING
 from bench.tuning.score import LAST, in_words
@@ -33,6 +34,17 @@ def write_winners(
     text = yaml.safe_dump(content, sort_keys=False, default_flow_style=None, width=118, allow_unicode=True)
     head = "# The values with the best validation accuracy for each method and setting. Written by fedflat tune.\n"
     write_text(out, head + text)
+
+
+def require_winners(searches: Iterable[CellSearch]) -> None:
+    """A `UserError` that names the cells without a winner, by the reason, if there are any."""
+    failed: dict[str, list[str]] = {}
+    for search in searches:
+        if search.winner is None:
+            failed.setdefault(_reasons(search), []).append(search.cell.path)
+    if failed:
+        texts = [f"{first_few(cells)}: {reason}" for reason, cells in failed.items()]
+        raise UserError(f"all trials failed in {'; in '.join(texts)}")
 
 
 def _extended(source: str, out: Path) -> str:

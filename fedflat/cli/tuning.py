@@ -45,6 +45,9 @@ def tune(
         Path | None,
         file_option("The YAML file of the winners. Default: RESULTS/tuning/EXPERIMENT/tuned.yaml; with cells, none."),
     ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="If all trials of a cell fail, end with an error, and write no winners.")
+    ] = False,
     set_: Set = None,
     replace: Annotated[
         bool, typer.Option("--replace", help="Replace trials of another search in the same folder of results.")
@@ -74,7 +77,7 @@ def tune(
     from bench.tuning.cell_search import CellSearch
     from bench.tuning.given import check_names
     from bench.tuning.tune import tune_cell
-    from bench.tuning.winners import write_winners
+    from bench.tuning.winners import require_winners, write_winners
 
     overrides = overrides_of(set_)
     for key, option, given in (("tuning.trials", "--trials", trials), ("chosen", "--methods", methods or None)):
@@ -98,6 +101,8 @@ def tune(
         with attempts.at(path):
             tune_cell(search, torch_device, typer.echo, replace=replace)
     attempts.check()
+    if strict:
+        require_winners(searches.values())
     if out is not None or not cell:
         file = out or paths.tuned(loaded.name)
         replaced = {key: value for key, value in overrides.items() if key not in ("chosen", "tuning.trials")}

@@ -74,9 +74,10 @@ def test_the_log_of_a_failed_job_is_shown_once(tmp_path):
     failed = "train bad/dirichlet-0.1/4-of-20/fedavg"
     assert lines.count(f"failed: {failed}") == 1
     assert done.stderr.count("a mistake of mine") == 1
-    assert lines[-4] == "1 of 2 jobs failed:"
-    assert lines[-3] == f"{failed}: {tmp_path}/results/logs/own/bad/dirichlet-0.1/4-of-20/fedavg/train.log"
+    assert lines[-2] == "1 of 2 jobs failed:"
+    assert lines[-1].startswith(f"{failed}: ")
     assert "a mistake of mine" in lines[-1]
+    assert lines[-1].endswith(f" ({tmp_path}/results/logs/own/bad/dirichlet-0.1/4-of-20/fedavg/train.log)")
     assert any("train good/dirichlet-0.1/4-of-20/fedavg (" in line for line in lines)
 
 

@@ -78,6 +78,48 @@ def test_an_edited_file_is_not_mixed_with_the_trials_of_the_old_one(folder, tmp_
     assert "with --replace" in line
 
 
+FAILURES = {
+    "raises": ("raise ValueError('a mistake of mine')", r"in line \d+: ValueError: a mistake of mine"),
+    "nan": ("return w * float('nan')", "diverged in round 3"),
+    "shape": ("return w[:-1]", "size of tensor"),
+}
+
+
+def write_failing(folder: Path, name: str) -> None:
+    """The template with a mistake in the third round."""
+    step = "        return self.rho * unit(gradient(w))\n"
+    template = (folder / "idea.py").read_text(encoding="utf-8")
+    assert step in template
+    mistake = f"        if client.round >= 2:\n            {FAILURES[name][0]}\n"
+    (folder / f"{name}.py").write_text(template.replace(step, mistake + step), encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_if_all_trials_fail_one_line_says_why_before_any_training(folder, name):
+    write_failing(folder, name)
+    done = compare(folder, f"method={name}.py")
+    assert done.returncode != 0
+    assert done.stdout == ""
+    *_, ended, failed, count, line = done.stderr.splitlines()
+    assert ended.startswith("4 of 6"), done.stderr
+    assert (failed, count) == (f"failed: tuned values of quick_{name}", "1 of 6 jobs failed:")
+    assert line.startswith(f"tuned values of quick_{name}: all trials failed in digits/dirichlet-0.")
+    assert re.search(FAILURES[name][1], line)
+    assert line.endswith(f" (results/logs/quick_{name}/tuned.log)")
+    assert not (folder / "results" / "tuning" / f"quick_{name}" / "tuned.yaml").exists()
+    assert not (folder / "results" / "runs" / f"quick_{name}_tuned").exists()
+
+
+def test_untuned_training_that_fails_is_one_line_per_job(folder):
+    write_failing(folder, "raises")
+    done = compare(folder, "method=raises.py", "trials=0")
+    assert done.returncode != 0
+    count, *lines = done.stderr.splitlines()[-5:]
+    assert count == "4 of 5 jobs failed:"
+    for line in lines:
+        assert re.fullmatch(r"train digits/\S+/raises: .* ValueError: a mistake of mine \(results/logs/.*\)", line)
+
+
 def test_findings_are_printed_before_the_first_job(folder):
     template = (folder / "idea.py").read_text(encoding="utf-8")
     (folder / "longer.py").write_text(template.replace("return self.rho * unit", "return 2 * self.rho * unit"))

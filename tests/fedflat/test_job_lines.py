@@ -88,6 +88,29 @@ def test_failures_are_shown_once_at_the_end(workflow, capsys, tmp_path):
     ]
 
 
+@pytest.mark.parametrize(
+    ("log", "shown"),
+    [
+        (
+            "fedflat run a cell\nfedflat: lr = −1 (allowed: above 0)\n",
+            ["train a cell: lr = −1 (allowed: above 0) (LOG)"],
+        ),
+        (
+            "fedflat: cell a: a mistake\nfedflat: 1 of 2 cells failed: a\n",
+            ["train a cell: LOG", "    fedflat: cell a: a mistake", "    fedflat: 1 of 2 cells failed: a"],
+        ),
+        ("fedflat: a mistake\nKilled\n", ["train a cell: LOG", "    fedflat: a mistake", "    Killed"]),
+    ],
+)
+def test_a_single_mistake_is_one_line(workflow, tmp_path, log, shown):
+    file = tmp_path / "train.log"
+    file.write_text(log, encoding="utf-8")
+    workflow.plan(train=1)
+    workflow.start(1)
+    workflow.fail(1, file)
+    assert workflow.lines.failures()[1:] == [line.replace("LOG", str(file)) for line in shown]
+
+
 def test_other_messages_are_kept_unless_they_are_known_to_say_nothing(workflow, capsys):
     workflow.emit(None, "Select jobs to execute...")
     workflow.emit(LogEvent.ERROR, "RuleException:\nCalledProcessError in file Snakefile", exception="RuleException")

@@ -20,7 +20,7 @@ from bench.training.cell_trainer import CellTrainer
 from bench.tuning.cell_search import CellSearch, seed_of
 from bench.tuning.trials import as_trial
 from bench.tuning.tune import tune_cell
-from bench.tuning.winners import write_winners
+from bench.tuning.winners import require_winners, write_winners
 
 CPU = torch.device("cpu")
 SETTING = "digits/dirichlet-0.1/4-of-20"
@@ -269,6 +269,22 @@ def test_trials_whose_code_fails_count_and_say_why(tmp_path: Path) -> None:
     assert "mine.py' fails" in ends["reason"][0.3]
     assert ends["reason"][0.4] == "diverged in round 1"
     assert any("RuntimeError: in round 3" in line for line in lines)
+    require_winners([search])
+
+
+def test_cells_without_a_winner_are_named_with_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(MINE.replace("values=(0.1, 0.2, 0.3, 0.4)", "values=(0.2,)"), encoding="utf-8")
+    file = tmp_path / "mine.yaml"
+    file.write_text(
+        "name: own\nextends: quick\nsearch: {lr: null, server_lr: null}\n"
+        "methods: {mine: {file: mine.py, hyperparameters: {rho: 0.2}}}\n",
+        encoding="utf-8",
+    )
+    own = experiment(str(file), **{"tuning.trials": 1, "tuning.rungs": [], "training.rounds": 3})
+    search = CellSearch.of(own, f"{SETTING}/mine", tmp_path / "cell")
+    tune_cell(search, CPU, lambda line: None)
+    with pytest.raises(UserError, match=rf"all trials failed in {SETTING}/mine: .* RuntimeError: in round 3"):
+        require_winners([search])
 
 
 def test_ranges_of_the_experiment_and_of_a_method(tmp_path: Path) -> None:
